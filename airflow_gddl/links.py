@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 from typing import TypeGuard
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 PREFIX = "/gddl"
 """Path prefix of the page, below Airflow's URL."""
@@ -13,6 +13,15 @@ PREFIX = "/gddl"
 def is_page(log: str | None) -> TypeGuard[str]:
     """Whether the log is a web page; other logs are files, found by the run's id."""
     return log is not None and log.startswith(("https://", "http://"))
+
+
+def table_page(base: str, table: str) -> str:
+    """URL of a table's page; empty where Airflow's address is not known.
+
+    Args:
+        base: as of `log_page`.
+    """
+    return f"{base}{PREFIX}/#/table/{quote(table, safe='')}" if base else ""
 
 
 def log_page(base: str, log: str) -> str:

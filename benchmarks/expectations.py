@@ -25,9 +25,9 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.stores import Storage
+from spark_jobs.batch.runtime import LazySpark, Runtime
 from spark_jobs.job.job_tables import run_job
 from spark_jobs.spark.session import SessionSettings
-from spark_jobs.table.runtime import LazySpark, Runtime
 
 _ROWS, _FILES, _CHANGES = 1_000_000, 2, 50_000
 RULES = {

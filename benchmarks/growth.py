@@ -29,10 +29,10 @@ from workload import KEY, Folders, Workload
 
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.stores import Storage
-from spark_jobs.engines import table_rows
+from spark_jobs.batch.runtime import LazySpark, Runtime, Step
 from spark_jobs.job.job_tables import run_job
 from spark_jobs.spark.session import SessionSettings
-from spark_jobs.table.runtime import LazySpark, Runtime, Step
+from spark_jobs.tables import table_rows
 
 _ROWS, _CHANGES = (100_000, 1_000_000, 10_000_000, 50_000_000), 10_000
 _PATTERNS = ("random", "newest")

@@ -25,9 +25,9 @@ from measuring import print_figures, say
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, JobSpec, Roots, TableSpec
 from airflow_gddl.stores import Storage
+from spark_jobs.batch.runtime import LazySpark, Runtime
 from spark_jobs.job.job_tables import run_job
 from spark_jobs.spark.session import SessionSettings
-from spark_jobs.table.runtime import LazySpark, Runtime
 
 DAYS = 40
 FIRST = date(2024, 1, 1)

@@ -27,9 +27,10 @@ from measuring import print_figures
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots, TableSpec
 from airflow_gddl.stores import Storage
+from spark_jobs.batch.runtime import Runtime
+from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import run_guarded
-from spark_jobs.table.runtime import Runtime, TableOutcome
 
 SPEC = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",), settle="0s")
 MARKS = (10, 50, 100, 150, 250, 350, 550, 750, 1050, 1550, 2050, 3050, 4050, 5050)

@@ -20,9 +20,9 @@ from workload import KEY, OPERATION, SCHEMA, SEQUENCE, Folders
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.stores import Storage
+from spark_jobs.batch.runtime import LazySpark, Runtime
 from spark_jobs.job.job_tables import run_job
 from spark_jobs.spark.session import SessionSettings
-from spark_jobs.table.runtime import LazySpark, Runtime
 
 _DELETED, _FILE, _ROW = "deleted", "from_file", "row_in_file"
 _ORDER = (SEQUENCE, _FILE, _ROW)

@@ -33,8 +33,8 @@ from airflow_gddl.planning.prices import REQUESTS_OF_A_BATCH
 from airflow_gddl.runtime.landing.work import Question, observe
 from airflow_gddl.runtime.snapshot.documents import PipelineDocument
 from airflow_gddl.topology.pipelines import pipelines
+from spark_jobs.batch.runtime import LazySpark
 from spark_jobs.spark.session import SessionSettings
-from spark_jobs.table.runtime import LazySpark
 
 _SIDE, _CORES, _SEED, _ROWS = "delta_rs", 2, 1, 10_000
 _FEW, _MANY, _CHECKED_CHANGES, _CHECKED_SHARE = 100, 1_000, 500, 0.3

@@ -16,7 +16,7 @@ from workload import KEY, SCHEMA, Folders
 
 from airflow_gddl.contract.result import TableTasks
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots, TableSpec, TierSpec
-from spark_jobs.ledger.ledger import seal
+from spark_jobs.ledger.commit_files import seal
 
 MIX = {"U": 0.9, "I": 0.0, "D": 0.1}
 

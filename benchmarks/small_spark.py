@@ -18,9 +18,9 @@ from workload import Folders
 from airflow_gddl.contract.codec import from_json, to_json
 from airflow_gddl.contract.spec import JobSpec
 from airflow_gddl.stores import Storage
+from spark_jobs.batch.runtime import LazySpark, Runtime
 from spark_jobs.job.job_tables import run_job
 from spark_jobs.spark.session_settings import SessionSettings
-from spark_jobs.table.runtime import LazySpark, Runtime
 
 CORES, MEMORY = 2, "4g"
 

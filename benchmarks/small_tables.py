@@ -32,8 +32,8 @@ from workload import Workload
 from airflow_gddl.contract.codec import from_json, to_json
 from airflow_gddl.contract.spec import JobSpec
 from airflow_gddl.stores import Storage
+from spark_jobs.batch.runtime import LazySpark, Runtime
 from spark_jobs.job.table_job import run_guarded
-from spark_jobs.table.runtime import LazySpark, Runtime
 
 _TABLES, _IDLE, _ROWS, _CHANGES, _ROUNDS, _CORES = 1_500, 10_000, 10_000, 100, 2, 2
 _PROGRESS = 250

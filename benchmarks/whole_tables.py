@@ -28,10 +28,10 @@ from workload import Folders
 
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.stores import Storage
-from spark_jobs.engines import spark
+from spark_jobs.batch.runtime import LazySpark, Runtime
 from spark_jobs.job.job_tables import run_job
 from spark_jobs.spark.session import SessionSettings
-from spark_jobs.table.runtime import LazySpark, Runtime
+from spark_jobs.tables import many_tasks
 
 JOBS = {
     "verify": JobOptions(action="verify"),
@@ -46,7 +46,7 @@ def way(name: str) -> Iterator[None]:
     if name == WAYS[0]:
         yield
         return
-    with patch.object(spark, "hides_commits", return_value=True):
+    with patch.object(many_tasks, "hides_commits", return_value=True):
         yield
 
 

@@ -24,12 +24,12 @@ from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.sql_types import DecimalType, SqlType
 from airflow_gddl.stores import Storage
-from spark_jobs.engines.port import TableContext
-from spark_jobs.ledger.ledger import read_small
+from spark_jobs.batch.runtime import iso
+from spark_jobs.ledger.commit_files import read_small
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.windows import STEPS, Grid, Window, judged, missing_from, proven_until, time_column
-from spark_jobs.table.runtime import iso
+from spark_jobs.tables.engine import TableContext
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL

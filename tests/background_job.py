@@ -12,10 +12,10 @@ import pytest
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec
+from spark_jobs.batch.runtime import Runtime
 from spark_jobs.continuous import loop
 from spark_jobs.continuous.loop import DesiredStateReader, Loop
 from spark_jobs.job.stop import Stop
-from spark_jobs.table.runtime import Runtime
 from tests.waiting import wait_for
 
 PATIENCE = 300.0

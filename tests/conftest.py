@@ -19,13 +19,13 @@ from hypothesis import settings
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.delta.log import DeltaCommits
-from spark_jobs.engines import table_rows
-from spark_jobs.engines.port import TableContext
+from spark_jobs.batch.runtime import LazySpark, Runtime
 from spark_jobs.job.job_tables import run_job
 from spark_jobs.plan.planned_batch import BatchPlan
 from spark_jobs.spark.session_settings import SessionSettings
-from spark_jobs.table.runtime import LazySpark, Runtime
+from spark_jobs.tables import table_rows
+from spark_jobs.tables.delta_log import DeltaCommits
+from spark_jobs.tables.engine import TableContext
 from tests.engine_port import EngineName, EnginePort, on_engine
 from tests.lanes import group_of, is_deep, is_wide
 
@@ -112,15 +112,15 @@ def table_of(way: Way, name: str = "crm.orders") -> str:
 @contextmanager
 def ways_of_spark() -> Iterator[None]:
     """Write each table as `way_of` says."""
-    from spark_jobs.engines.spark import BatchesBesideSpark, SparkEngine  # noqa: PLC0415 - others import no Spark
+    from spark_jobs.tables.many_tasks import BatchesBesideSpark, ManyTasksEngine  # noqa: PLC0415 - others import no Spark
 
-    tables_of, is_small = SparkEngine.tables_of, BatchesBesideSpark._is_small
+    tables_of, is_small = ManyTasksEngine.tables_of, BatchesBesideSpark._is_small
 
     def small(self: BatchesBesideSpark, plan: BatchPlan, *others: Any) -> bool:
         large = plan.source == "files" and way_of(self.context.spec.table).large
         return not large and is_small(self, plan, *others)
 
-    def known(self: SparkEngine, context: TableContext, *paths: str) -> Any:
+    def known(self: ManyTasksEngine, context: TableContext, *paths: str) -> Any:
         way = way_of(context.spec.table)
         if way.merged:
             context = replace(context, tier=replace(context.tier, commit="merge"))
@@ -131,7 +131,7 @@ def ways_of_spark() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(BatchesBesideSpark, "_is_small", small)
-        patch.setattr(SparkEngine, "tables_of", known)
+        patch.setattr(ManyTasksEngine, "tables_of", known)
         patch.setattr(table_rows, "RANGE_BYTES", 8_000)
         yield
 
@@ -162,7 +162,7 @@ class LocalPort:
 
     def read_by_spark(self, path: str) -> list[dict[str, Any]]:
         """The same, by a reader that takes every table and a second of time."""
-        from spark_jobs.engines.spark_tables import SparkTables  # noqa: PLC0415 - tests of the other engine import no Spark
+        from spark_jobs.tables.merged_tables import SparkTables  # noqa: PLC0415 - tests of the other engine import no Spark
 
         tables = SparkTables(self.spark.for_table(), DeltaCommits(self.runtime.storage))
         return [row.asDict(recursive=True) for row in tables.read(path).collect()]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import re
-import zoneinfo
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from typing import Any
@@ -16,15 +15,12 @@ from typing import Any
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.capture import capture_problems
 from airflow_gddl.contract.codec import given
-from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
 from airflow_gddl.contract.extensions import DIALECTS
-from airflow_gddl.contract.file_names import PathFormat
-from airflow_gddl.contract.flat_events import is_field
 from airflow_gddl.contract.kafka import kafka_problems
 from airflow_gddl.contract.names import TEMPLATE_REMEDY, has_source, rendered, template_fault
+from airflow_gddl.contract.option_checks import check_options
 from airflow_gddl.contract.published import published_problems
-from airflow_gddl.contract.sql_types import REMEDY, parse_type, unsupported_part
 from airflow_gddl.contract.table_spec import (
     SHARD_COLUMN,
     Expectation,
@@ -34,122 +30,6 @@ from airflow_gddl.contract.table_spec import (
     TableSpec,
     lowered,
 )
-
-
-def check_options(spec: TableSpec) -> Iterator[SpecProblem]:
-    """Values of options that have a form of their own; names and types are checked elsewhere."""
-    yield from _types(spec.options.get("types"))
-    try:
-        check = DIALECTS.get(spec.dialect).check
-        yield from () if check is None else DIALECTS.load(check)(spec.options)
-    except FatalError:
-        return  # the dialect is reported with names and types
-
-
-def dms_problems(options: Mapping[str, object]) -> Iterator[SpecProblem]:
-    yield from _path_format(options.get("path_format"))
-    yield from _csv_delimiter(options.get("csv_delimiter"))
-    yield from _zone(options.get("date_partition_timezone"))
-    yield from _csv_row_delimiter(options.get("csv_row_delimiter"), options.get("csv_delimiter", ","))
-
-
-def debezium_problems(options: Mapping[str, object]) -> Iterator[SpecProblem]:
-    yield from _path_format(options.get("path_format"))
-    yield from _log_began(options.get("log_began"))
-    if (prefix := options.get("flat_prefix")) is not None and not prefix:
-        what = "without a prefix, the fields of an event are not distinguished from columns of the table"
-        remedy = "set add.fields.prefix in the transform, e.g. __, and name it here"
-        yield SpecProblem("FIELD_VALUE", ("options", "flat_prefix"), str(prefix), what, remedy)
-    yield from _flat_fields(options.get("flat_fields"))
-    if (placeholder := options.get("unavailable")) is not None and not placeholder:
-        what = "without a placeholder, an empty value is not distinguished from one that the source did not send"
-        remedy = "name unavailable.value.placeholder of the connector, or leave it out for Debezium's own"
-        yield SpecProblem("FIELD_VALUE", ("options", "unavailable"), str(placeholder), what, remedy)
-
-
-def _flat_fields(fields: object) -> Iterator[SpecProblem]:
-    known: set[str] = set()
-    for name, new in fields.items() if isinstance(fields, Mapping) else ():
-        path = ("options", "flat_fields", str(name))
-        if not is_field(str(name)):
-            remedy = "name it as add.fields of the transform does, e.g. op or source.ts_ms"
-            yield SpecProblem("FIELD_VALUE", path, str(name), "no field of a change event", remedy)
-        if not new or str(new) in known:
-            what = "another field has this name" if new else "no name"
-            yield SpecProblem("FIELD_VALUE", path, str(new), what, "write the name behind the colon of add.fields")
-        known.add(str(new))
-
-
-def _types(types: object) -> Iterator[SpecProblem]:
-    for column, text in types.items() if isinstance(types, Mapping) else ():
-        if isinstance(text, str) and (fault := type_fault(text)):
-            yield SpecProblem("COLUMN_TYPE_UNSUPPORTED", ("options", "types", column), text, fault, REMEDY)
-
-
-def type_fault(text: str) -> str:
-    """Why no column can be declared with this type; empty when one can."""
-    try:
-        part = unsupported_part(parse_type(text))
-    except FatalError:
-        return "not a SQL type"
-    except RecursionError:
-        return "a type nested too deeply"
-    return "" if part is None else f"no table can hold the type {str(part)[:80]}"
-
-
-def _csv_delimiter(delimiter: object) -> Iterator[SpecProblem]:
-    if not isinstance(delimiter, str):
-        return
-    if len(delimiter) != 1 or not delimiter.isascii():
-        fault = "must be one ASCII character"
-    elif delimiter in '"\r\n':
-        fault = "a character that quotes or ends lines"
-    else:
-        return
-    remedy = 'write one character in quotes, e.g. ";"; a tab is "\\t" in double quotes'
-    yield SpecProblem("FIELD_VALUE", ("options", "csv_delimiter"), delimiter, fault, remedy)
-
-
-def _zone(name: object) -> Iterator[SpecProblem]:
-    if isinstance(name, str) and name not in zoneinfo.available_timezones():
-        remedy = "write DatePartitionTimezone of the endpoint, e.g. Europe/Berlin, or UTC"
-        path = ("options", "date_partition_timezone")
-        yield SpecProblem("FIELD_VALUE", path, name, "no zone of the IANA database", remedy)
-
-
-def _csv_row_delimiter(delimiter: object, of_fields: object) -> Iterator[SpecProblem]:
-    if not isinstance(delimiter, str):
-        return
-    if not delimiter or '"' in delimiter or delimiter == of_fields:
-        remedy = 'write CsvRowDelimiter of the endpoint; a line feed is "\\n" in double quotes'
-        fault = "no text, one with a quotation mark, or csv_delimiter"
-        yield SpecProblem("FIELD_VALUE", ("options", "csv_row_delimiter"), delimiter, fault, remedy)
-
-
-def _path_format(text: object) -> Iterator[SpecProblem]:
-    if not isinstance(text, str):
-        return
-    try:
-        PathFormat.parsed(text)
-    except ValueError as error:
-        remedy = "write folders as the sink's path.format does, e.g. 'year'=YYYY/'month'=MM/'day'=dd, or drop it"
-        yield SpecProblem("PATH_FORMAT_INVALID", ("options", "path_format"), text, str(error), remedy)
-
-
-def _log_began(began: object) -> Iterator[SpecProblem]:
-    if not isinstance(began, (list, tuple)):
-        return
-    fault = ""
-    try:
-        moments = [moment_of(text) for text in began]
-        if moments != sorted(set(moments)):
-            fault = "its moments are not in order"
-    except ValueError as error:
-        fault = str(error)
-    if fault:
-        remedy = "write moments as 2026-01-31T12:00:00Z, the oldest first"
-        yield SpecProblem("LOG_BEGAN_INVALID", ("options", "log_began"), str(began), fault, remedy)
-
 
 _COLUMNS = ("keys", "sequence_by", "exclude_columns", "track_history_except")
 

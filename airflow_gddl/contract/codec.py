@@ -96,7 +96,8 @@ def _written(value: Any) -> Any:
 
     def record(kind: type, given: Any) -> dict[str, Any]:
         unused = {name for name, default in _when_used(kind) if getattr(given, name) == default}
-        return {name: _written(getattr(given, name)) for name in _field_names(kind) if name not in unused}
+        values = {name: getattr(given, name) for name in _field_names(kind) if name not in unused}
+        return {name: found if type(found) in _SCALARS else _written(found) for name, found in values.items()}
 
     return _plain(value, _written, record)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.metadata
+import importlib.util
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -54,6 +55,14 @@ class ExtensionPoint(Generic[D]):
     def names(self) -> tuple[str, ...]:
         """Names that metadata may use, built-in ones first."""
         return (*self.built_in, *self.referenced, *sorted(self.installed()))
+
+    def is_removed(self, name: str) -> bool:
+        """Whether this installation lacks the package of a part of this project; `get` says so."""
+        module = self.referenced.get(name, "").partition(":")[0]
+        try:
+            return bool(module) and importlib.util.find_spec(module) is None
+        except ModuleNotFoundError:
+            return True
 
     def get(self, name: str) -> D:
         """
@@ -483,7 +492,7 @@ DIALECTS = ExtensionPoint(
             options="airflow_gddl.contract.extensions:DmsOptions",
             reading="spark_jobs.dialects.dms:DmsDialect",
             technical=(*TOTAL_ORDER, *COMMIT_TIMES, "AR_H_*", "_dms_carried"),
-            check="airflow_gddl.contract.checks:dms_problems",
+            check="airflow_gddl.contract.option_checks:dms_problems",
             takes_source_rows=True,
             onboarding=LandedColumns(
                 operations=(
@@ -501,7 +510,7 @@ DIALECTS = ExtensionPoint(
             options="airflow_gddl.contract.extensions:DebeziumOptions",
             reading="spark_jobs.dialects.debezium:DebeziumDialect",
             technical=("_dbz_*",),
-            check="airflow_gddl.contract.checks:debezium_problems",
+            check="airflow_gddl.contract.option_checks:debezium_problems",
             takes_source_rows=True,
         ),
     },

@@ -14,7 +14,7 @@ from airflow_gddl import configuration
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.connections import is_lent
-from airflow_gddl.contract.errors import RetriableError
+from airflow_gddl.contract.errors import RetriableError, brief
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec, WindowLength
@@ -237,7 +237,7 @@ def _windows(params: Mapping[str, Any]) -> dict[str, Any]:
 
 def _short(result: JobResult) -> JobResult:
     """The result without details, as kept while the task is deferred."""
-    error = result.error and replace(result.error, message=result.error.message[:300])
+    error = result.error and replace(result.error, message=brief(result.error.message, 400))
     return JobResult(table=result.table, status=result.status, error=error)
 
 

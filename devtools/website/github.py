@@ -13,7 +13,7 @@ _LINK = re.compile(r"\[([^\]]*)\]\((?!https?:|#)([^)#\s]+)(#[^)\s]*)?\)")
 _MARK = re.compile(r"^<!-- (run|file: \S+) -->\n", re.MULTILINE)
 _OPTION = re.compile(r"(?<!`)`(--[a-z][a-z-]*(?: [^`\s]{1,24})?)`(?!`)")
 _STEP = 4
-BETTER = {"design.md#7-rules-of-correctness": "rules.md", "../metadata/schema": "fields.md"}
+BETTER = {"semantics.md#rules-of-correctness": "rules.md", "../metadata/schema": "fields.md"}
 """Links that on GitHub lead to a text, and here to the page that is made of it and of the code."""
 
 

@@ -31,7 +31,7 @@ OTHERS = {"dms": "Files of AWS DMS", "keyless": "Tables without keys", "quaranti
 
 @dataclass(frozen=True)
 class Scenario:
-    """A folder below tests/scenarios; `rules` are numbers of design.md's section 7, or words."""
+    """A folder below tests/scenarios; `rules` are numbers of the rules in semantics.md, or words."""
 
     name: str
     title: str
@@ -49,9 +49,9 @@ def scenarios(root: Path) -> list[Scenario]:
 
 
 def rules(root: Path) -> dict[str, str]:
-    """The text of each rule by its number, from docs/design.md."""
-    text = (root / "docs" / "design.md").read_text(encoding="utf-8")
-    section = text.partition("## 7. Rules of correctness\n")[2].partition("\n## ")[0]
+    """The text of each rule by its number, from docs/semantics.md."""
+    text = (root / "docs" / "semantics.md").read_text(encoding="utf-8")
+    section = text.partition("## Rules of correctness\n")[2].partition("\n## ")[0]
     return {number: " ".join(said.split()) for number, said in _RULE.findall(section)}
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from airflow_gddl.contract.result import JobResult
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import RunTotals
 from spark_jobs.rules.erasure import key_of_record
-from spark_jobs.table.runtime import RunTotals, TableRun
 
 
 def act(run: TableRun, totals: RunTotals) -> JobResult:

@@ -8,10 +8,15 @@ from typing import Any
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult
-from spark_jobs.engines.port import TableContext
+from spark_jobs.batch import notices
+from spark_jobs.batch.own_tables import require_replica
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import RunTotals
+from spark_jobs.batch.turns import of_key
 from spark_jobs.ledger.cut_changes import cut_before
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.identity import require_same_identity
+from spark_jobs.plan.planned_batch import has_few_rows
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.erasure import KeyRows, WantedKey
 from spark_jobs.rules.order import that_count
@@ -22,11 +27,7 @@ from spark_jobs.rules.verify import (
     replica_records,
     row_facts,
 )
-from spark_jobs.table import notices
-from spark_jobs.table.current_batch import has_few_rows
-from spark_jobs.table.notices import require_replica
-from spark_jobs.table.pending import of_key
-from spark_jobs.table.runtime import RunTotals, TableRun
+from spark_jobs.tables.engine import TableContext
 
 _SEARCHED = 1000
 """Unresolved quarantined rows that are searched for the key, oldest first."""

@@ -11,13 +11,14 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import ExpectationCount, RunWarning
 from airflow_gddl.contract.table_spec import SHARD_COLUMN, ForeignKey, TableSpec, lowered
-from spark_jobs.engines.port import TableContext
+from spark_jobs.batch.runtime import iso
+from spark_jobs.batch.table_run import TableRun
 from spark_jobs.rules.verify import (
     MOST_VALUES,
     Reference,
     not_checked,
 )
-from spark_jobs.table.runtime import TableRun, iso
+from spark_jobs.tables.engine import TableContext
 from spark_jobs.verification import (
     mark_of,
     read_orphans,

@@ -21,6 +21,8 @@ from airflow_gddl.contract.layout import DESIRED, stop_name
 from airflow_gddl.contract.source_access import announce
 from airflow_gddl.contract.spec import DesiredState, JobSpec, TableSpec
 from airflow_gddl.stores import Storage
+from spark_jobs.batch.runtime import Runtime, Spread
+from spark_jobs.batch.totals import Declined, TableOutcome, is_busy
 from spark_jobs.continuous.schedule import BATCHES_A_TURN, Schedule
 from spark_jobs.continuous.streams import FileStream, open_streams
 from spark_jobs.job.job_faults import translated
@@ -29,7 +31,6 @@ from spark_jobs.job.run_results import RegistrationQueue
 from spark_jobs.job.spread_local import LocalSpread, Task, processes_of
 from spark_jobs.job.stop import Stop
 from spark_jobs.job.table_job import not_started, on_spark, run_guarded
-from spark_jobs.table.runtime import Declined, Runtime, Spread, TableOutcome, is_busy
 
 Found = TableOutcome | Declined
 _ROUNDS = 8

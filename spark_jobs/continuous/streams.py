@@ -31,6 +31,7 @@ from airflow_gddl.contract.source_access import of_tables
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores import scratch as scratch_folders
+from spark_jobs.batch.runtime import Clock, Runtime, SparkSource, spark_gone
 from spark_jobs.continuous.schedule import ANYWAY_SECONDS
 from spark_jobs.dialects.kafka_log import KafkaLog
 from spark_jobs.dialects.protocol import dialect_of
@@ -45,7 +46,6 @@ from spark_jobs.discovery import (
     settle_of,
 )
 from spark_jobs.job.job_faults import translated
-from spark_jobs.table.runtime import Clock, Runtime, SparkSource, spark_gone
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -9,7 +9,7 @@ from airflow_gddl.contract.errors import UNEXPECTED_CODE, FatalError, GddlError,
 from airflow_gddl.contract.packages import of_import
 from airflow_gddl.contract.s3 import s3_error
 from airflow_gddl.stores.readers import disk_full
-from spark_jobs.engines.port import DEAD_WORKER
+from spark_jobs.tables.places import DEAD_WORKER
 
 _CONFLICTS = (
     "ConcurrentAppendException",

@@ -1,4 +1,4 @@
-"""Metrics of runs as values: what each means, and the points of a result. Who publishes them is in `telemetry`."""
+"""Metrics of a job: names, kinds and help, and the points that results make."""
 
 from __future__ import annotations
 
@@ -36,10 +36,14 @@ _COUNTS: Mapping[str, str] = {
     "seconds": "Seconds spent on tables.",
 }
 """Fields of a result that are counters of the same name."""
+
+
 _EXPECTED: Mapping[str, str] = {
     "expectation_checked": "Rows on which an expectation was checked.",
     "expectation_failed": "Rows that failed an expectation.",
 }
+
+
 _HELP: Mapping[Kind, Mapping[str, str]] = {
     "counter": {"runs": "Runs of tables by status.", **_COUNTS, "warnings": "Warnings by code.", **_EXPECTED},
     "gauge": {
@@ -50,11 +54,19 @@ _HELP: Mapping[Kind, Mapping[str, str]] = {
         "replica_rows": "Rows of the replica.",
     },
 }
+
+
 METRICS = tuple(
     Metric(name=f"gddl_{name}", kind=kind, help=text) for kind, texts in _HELP.items() for name, text in texts.items()
 )
+
+
 KINDS = {metric.name: metric.kind for metric in METRICS}
+
+
 OTHER = "other"
+
+
 Labels = tuple[tuple[str, str], ...]
 """Pairs of name and value, sorted by name."""
 

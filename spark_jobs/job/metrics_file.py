@@ -15,7 +15,8 @@ from prometheus_client import Metric as Family
 from prometheus_client import write_to_textfile
 from prometheus_client.parser import text_string_to_metric_families
 
-from spark_jobs.job.metrics import KINDS, METRICS, OTHER, Point, bounded, merged
+from spark_jobs.job import metrics
+from spark_jobs.job.metrics import Point
 
 
 def add(path: str, points: Iterable[Point], most: int) -> None:
@@ -28,10 +29,10 @@ def add(path: str, points: Iterable[Point], most: int) -> None:
     with _alone(path):
         stored = read(Path(path))
         known = list(dict.fromkeys(dict(p.labels).get("table", "") for p in stored))
-        fresh = bounded(points, [t for t in known if t != OTHER], most)
+        fresh = metrics.bounded(points, [t for t in known if t != metrics.OTHER], most)
         new = {(p.metric, p.labels) for p in fresh}
-        kept = [p for p in stored if KINDS[p.metric] == "counter" or (p.metric, p.labels) not in new]
-        write_to_textfile(path, _Points(merged([*kept, *fresh])))
+        kept = [p for p in stored if metrics.KINDS[p.metric] == "counter" or (p.metric, p.labels) not in new]
+        write_to_textfile(path, _Points(metrics.merged([*kept, *fresh])))
         Path(path).chmod(0o644)  # the collector runs as another user
 
 
@@ -41,7 +42,7 @@ def read(path: Path) -> list[Point]:
     return [
         Point(family.name, tuple(sorted(sample.labels.items())), float(sample.value))
         for family in families
-        if family.name in KINDS
+        if family.name in metrics.KINDS
         for sample in family.samples
     ]
 
@@ -60,7 +61,7 @@ class _Points:
     points: Sequence[Point]
 
     def collect(self) -> Iterator[Family]:
-        for metric in METRICS:
+        for metric in metrics.METRICS:
             family = Family(metric.name, metric.help, metric.kind)
             name = f"{metric.name}_total" if metric.kind == "counter" else metric.name
             for point in sorted((p for p in self.points if p.metric == metric.name), key=lambda p: p.labels):

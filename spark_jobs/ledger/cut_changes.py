@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.layout import join
 from airflow_gddl.stores import Storage
-from spark_jobs.ledger.ledger import read_small
+from spark_jobs.ledger.commit_files import read_small
 
 _NAME = "cut.json"
 

@@ -15,7 +15,8 @@ from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.layout import Layout, join
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage, read_if_there
-from spark_jobs.ledger.ledger import NOTE, read_note, read_small
+from spark_jobs.ledger.commit_files import read_small
+from spark_jobs.ledger.move_note import NOTE, read_note
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.rules.erasure import Bound, ErasedKeys
 

@@ -1,351 +1,38 @@
-"""What was ingested, per table: commits and snapshots in a folder of the lake, and how they are written.
-
-Beside them: the newest load of a table from its source database, what is done and what is left (`gddl load`).
-"""
+"""What was ingested, per table: commits and snapshots in a folder of the lake, and how they are written."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import MISSING, dataclass, field, fields, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from operator import attrgetter
-from typing import Any, TypeVar
 
 from airflow_gddl.contract import codec
-from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
+from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import SHARDS, join
 from airflow_gddl.stores import Storage, read_if_there
+from spark_jobs.ledger.commit_files import (
+    Archive,
+    CommitFile,
+    Head,
+    LedgerSnapshot,
+    ListedVersion,
+    damaged,
+    damaged_is_fatal,
+    decode_commit,
+    decode_segment,
+    encode_commit,
+    encode_files,
+    seal,
+    segment_name,
+    to_bytes,
+    unseal,
+)
+from spark_jobs.ledger.move_note import require_not_moved
 from spark_jobs.plan.discover import BY_NAME, FileAging, FileTimes
-from spark_jobs.plan.loaded_transactions import LoadedTransactions
 from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, FileEntry, TableState
 from spark_jobs.plan.sharding import beside_others
-
-FOLDER = "initial-load"
-"""In the table's state folder: claims of loads, and the document."""
-_DOCUMENT = "progress.json"
-
-
-@dataclass(frozen=True, kw_only=True)
-class LoadedRange:
-    """A range of keys, which is one file.
-
-    Attributes:
-        after, to: keys as `_key_text` writes them: exclusive and inclusive; null: open.
-        rows: that the file has; null: it is not written yet.
-    """
-
-    after: str | None
-    to: str | None
-    rows: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class LoadProgress:
-    """The newest load of a table from its source: what is done, and what is left.
-
-    Attributes:
-        began, ended: ISO 8601 UTC; null: it has not ended.
-        keys: key columns of the source, by which its ranges are read; empty: the table is read as a whole.
-        ranges: in order; the file of each has its number, from 1.
-        is_divided: whether all ranges are known.
-        before: files of the load before this one.
-        position: of the source's log when the load began; empty where the database shows none.
-        log: the log that jobs read, and the table in it; empty: they read none.
-        seen: of a table that is read by one query; null: its rows are known by their keys, or not yet read.
-    """
-
-    began: str
-    ended: str | None = None
-    keys: tuple[str, ...] = ()
-    ranges: tuple[LoadedRange, ...] = ()
-    is_divided: bool = False
-    before: int = 0
-    position: str = ""
-    log: str = ""
-    seen: LoadedTransactions | None = None
-
-    @property
-    def rows(self) -> int:
-        return sum(one.rows or 0 for one in self.ranges)
-
-
-def read_progress(storage: Storage, state: str) -> LoadProgress | None:
-    """The newest load of the table whose state folder is `state`; null: it had none.
-
-    Raises:
-        FatalError: `LEDGER_DAMAGED`.
-    """
-    return read_small(storage, join(state, FOLDER, _DOCUMENT), LoadProgress, "delete it, and load the table again")
-
-
-def write_progress(storage: Storage, state: str, progress: LoadProgress) -> None:
-    storage.write(join(state, FOLDER, _DOCUMENT), codec.to_json(progress).encode())
-
-
-T = TypeVar("T")
-_DEFAULTS = {f.name: f.default for f in fields(FileEntry)}
-_FORMER = frozenset({"TableState.normal_text", "TableState.instants", "AppliedSettings.layout"})
-"""Fields that ledgers from before 0.1.0 have."""
-_NEEDED = {name for name, default in _DEFAULTS.items() if default is MISSING}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Archive:
-    """A segment of ledger rows that only full listings read. `name` is relative to the ledger's root."""
-
-    name: str
-    rows: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class LedgerSnapshot:
-    """Where the rows of all batches up to `number` are.
-
-    Attributes:
-        recent: name of the segment read at each run; null: empty.
-        recent_rows: rows in it.
-        archives: older segments, oldest first; a later row of a path replaces an earlier one, `recent` all of them.
-        archived_before: change files of an earlier time (`file_times.FileTimes`) may be in an archive; null: none is.
-        archived_by: the rule of these times.
-    """
-
-    number: int = 0
-    recent: str | None = None
-    recent_rows: int = 0
-    archives: tuple[Archive, ...] = ()
-    archived_before: str | None = None
-    archived_by: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Head:
-    """The first line of a commit: all that an idle run needs."""
-
-    number: int
-    state: TableState
-    snapshot: LedgerSnapshot
-
-
-@dataclass(frozen=True, kw_only=True)
-class CommitFile:
-    """A commit as stored; `body` is parsed on first use."""
-
-    path: str
-    head: Head
-    body: tuple[str, str, str]
-
-    @property
-    def commit(self) -> BatchCommit:
-        with damaged_is_fatal(self.path):
-            plan = codec.from_json(BatchPlan, self.body[0])
-        return BatchCommit(number=self.head.number, plan=plan, files=self.files, state=self.head.state)
-
-    @property
-    def files(self) -> tuple[FileEntry, ...]:
-        return decode_files(self.body[1], self.path)
-
-    @property
-    def tail(self) -> tuple[FileEntry, ...]:
-        """Rows of the commits after the snapshot and before this one."""
-        return decode_files(self.body[2], self.path)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ListedVersion:
-    """Findings between two batches.
-
-    Attributes:
-        listed_in_full_at: ISO 8601 UTC; null before any.
-        touched: path to [fingerprint, etag], for files that got another etag and kept the content of their row.
-        rows: of the replica, where an erasure has removed some since the batch of number `rows_at`.
-    """
-
-    listed_in_full_at: str | None = None
-    touched: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    rows: int | None = None
-    rows_at: int = 0
-
-
-def encode_commit(head: Head, commit: BatchCommit, tail: Sequence[FileEntry]) -> bytes:
-    documents = codec.to_document(head), codec.to_document(commit.plan)
-    return seal([*documents, encode_files(commit.files), encode_files(tail)])
-
-
-def decode_commit(path: str, data: bytes) -> CommitFile:
-    """
-    Raises:
-        FatalError: `LEDGER_DAMAGED`.
-    """
-    head, plan, files, tail = unseal(path, data, lines=4)
-    with damaged_is_fatal(path):
-        return CommitFile(path=path, head=codec.from_json(Head, head, ignorable=_FORMER), body=(plan, files, tail))
-
-
-def seal(lines: Sequence[str]) -> bytes:
-    """A document whose first line is the digest of the others."""
-    text = to_bytes("\n".join(lines))
-    return f'{{"blake2b":"{digest(text)}"}}\n'.encode() + text
-
-
-def unseal(path: str, data: bytes, *, lines: int) -> list[str]:
-    """The lines given to `seal`.
-
-    Raises:
-        FatalError: `LEDGER_DAMAGED`.
-    """
-    first, _, text = data.partition(b"\n")
-    found = text.count(b"\n") + 1
-    if first != f'{{"blake2b":"{digest(text)}"}}'.encode() or found != lines:
-        raise damaged(path, "the digest in its first line doesn't match its content")
-    return text.decode(errors="surrogateescape").split("\n")
-
-
-def segment_name(folder: str, number: int, text: bytes) -> str:
-    """Of a snapshot's or archive's file: two writers never overwrite each other's, and damage shows."""
-    return f"{folder}/{number:020d}-{digest(text)}.json"
-
-
-def decode_segment(path: str, data: bytes) -> tuple[FileEntry, ...]:
-    """
-    Raises:
-        FatalError: `LEDGER_DAMAGED`.
-    """
-    if not path.endswith(f"-{digest(data)}.json"):
-        raise damaged(path, "the digest in its name doesn't match its content")
-    return decode_files(data.decode(errors="surrogateescape"), path)
-
-
-def encode_files(files: Iterable[FileEntry]) -> str:
-    """Not through the codec, for speed: a table can have 100,000 rows, all flat.
-
-    As there, columns that have their defaults in all rows are left out.
-    """
-    listed = list(files)
-    given = [name for name in _DEFAULTS if name in _NEEDED or any(getattr(f, name) != _DEFAULTS[name] for f in listed)]
-    rows = list(map(attrgetter(*given), listed))
-    return json.dumps({"columns": given, "rows": rows}, ensure_ascii=False, separators=(",", ":"))
-
-
-def decode_files(text: str, path: str) -> tuple[FileEntry, ...]:
-    """The inverse; the document's digest guarantees the types."""
-    with damaged_is_fatal(path):
-        data = json.loads(text)
-        columns = data["columns"]
-        if unknown := set(columns) - set(_DEFAULTS):
-            raise _newer(path, f"its files have {min(unknown)!r}")
-        if not set(columns) >= _NEEDED:
-            raise ValueError(f"its columns are {columns}")
-        return tuple(_entry(columns, row) for row in data["rows"])
-
-
-def _entry(columns: Sequence[str], row: Sequence[Any]) -> FileEntry:
-    """Bypasses the constructor, which in a frozen class takes three times as long as the rest of reading a row."""
-    entry = object.__new__(FileEntry)
-    entry.__dict__.update(zip(columns, row, strict=True))
-    return entry
-
-
-def to_bytes(text: str) -> bytes:
-    """UTF-8; invalid file names are kept by surrogate escapes."""
-    return text.encode(errors="surrogateescape")
-
-
-def digest(data: bytes) -> str:
-    return hashlib.blake2b(data, digest_size=16).hexdigest()
-
-
-def read_small(storage: Storage, path: str, cls: type[T], remedy: str) -> T | None:
-    """A document of one object, without a digest; null when there is none.
-
-    Raises:
-        FatalError: `LEDGER_DAMAGED`.
-    """
-    data = read_if_there(storage, path)
-    try:
-        return None if data is None else codec.from_json(cls, data.decode())
-    except codec.NewerDocumentError as error:
-        raise _newer(path, error.what) from error
-    except (FatalError, ValueError) as error:
-        raise FatalError("LEDGER_DAMAGED", f"unreadable: {error}", where=path, remedy=remedy) from error
-
-
-def damaged(path: str, what: str) -> FatalError:
-    remedy = "restore the file from a version or backup; deleting the table's ledger folder ingests all files again"
-    return FatalError("LEDGER_DAMAGED", what, where=path, remedy=remedy)
-
-
-def _newer(path: str, what: str) -> FatalError:
-    remedy = "install that version here, too; an earlier one may read the ledger wrongly"
-    return FatalError("LEDGER_NEWER", f"a newer airflow-gddl wrote it: {what}", where=path, remedy=remedy)
-
-
-@contextmanager
-def damaged_is_fatal(path: str) -> Iterator[None]:
-    """Translates errors of parsing `path` to `LEDGER_DAMAGED`."""
-    try:
-        yield
-    except codec.NewerDocumentError as error:
-        raise _newer(path, error.what) from error
-    except (FatalError, ValueError, KeyError, TypeError) as error:
-        if isinstance(error, FatalError) and error.code == "LEDGER_NEWER":
-            raise
-        raise damaged(path, f"unreadable: {error}") from error
-
-
-NOTE = "move.json"
-
-
-@dataclass(frozen=True, kw_only=True)
-class MoveNote:
-    """From one target to another, both `schema.name`; `at`: ISO 8601 UTC."""
-
-    old: str
-    new: str
-    at: str
-
-
-def read_note(storage: Storage, state: str) -> MoveNote | None:
-    """The note in a ledger's folder.
-
-    Raises:
-        FatalError: `LEDGER_DAMAGED`.
-    """
-    remedy = 'rewrite it with the old and new name of the table: {"old": ..., "new": ..., "at": ...}'
-    return read_small(storage, join(state, NOTE), MoveNote, remedy)
-
-
-def write_note(storage: Storage, state: str, note: MoveNote) -> None:
-    storage.write(join(state, NOTE), codec.to_json(note).encode())
-
-
-def _folder(table: str) -> str:
-    return f"/{table.replace('.', '/', 1)}"
-
-
-def require_not_moved(storage: Storage, state: str, names: Collection[str]) -> None:
-    """
-    Args:
-        state: a ledger's folder.
-        names: what is in it.
-
-    Raises:
-        FatalError: `TABLE_MOVED`.
-    """
-    note = read_note(storage, state) if NOTE in names else None
-    if note is None:
-        return
-    new = f"{state.removesuffix(_folder(note.old)).removesuffix(_folder(note.new))}{_folder(note.new)}"
-    if read_note(storage, new) is not None:
-        remedy = f"finish it with gddl move --table {note.old} --to {note.new}"
-        raise FatalError("TABLE_MOVED", f"the move of {note.old} to {note.new} is not finished", remedy=remedy)
-    remedy = f"set the row's target to {note.new}, or move it back with gddl move --table {note.new} --to {note.old}; "
-    remedy += f"for another table of this name, delete {join(state, NOTE)}"
-    raise FatalError("TABLE_MOVED", f"{note.old} is {note.new} since {note.at}", remedy=remedy)
-
 
 RECENT, ARCHIVE = "recent", "archive"
 _LARGEST_MERGE = 100_000
@@ -434,6 +121,10 @@ _COMMIT = re.compile(r"commits/(\d{20})\.json")
 _PLAN, _SEEN = "plan.json", "seen.json"
 
 
+def _newest_commit(names: Iterable[str]) -> str | None:
+    return max((name for name in names if _COMMIT.fullmatch(name)), default=None)
+
+
 class Ledger:
     """One table's ledger as of its opening, updated by its own commits.
 
@@ -464,14 +155,21 @@ class Ledger:
         Raises:
             FatalError: `TABLE_MOVED`.
         """
-        folder = root.rstrip("/")
-        ledger = cls(storage, folder, {found.name for found in storage.list(folder)})
-        require_not_moved(storage, folder, ledger._names)
-        ledger._newest = ledger._read_newest()
-        ledger._seen = ledger._read_seen()
+        ledger = cls(storage, root.rstrip("/"), set())
         ledger._others = others
-        ledger._state = ledger._merged_state()
+        ledger.look_again()
         return ledger
+
+    def look_again(self) -> None:
+        """Read what others have written since; raises as `open`."""
+        names = {found.name for found in self._storage.list(self._root)}
+        require_not_moved(self._storage, self._root, names)
+        newest = _newest_commit(names)
+        if newest != _newest_commit(self._names):
+            self._newest, self._rows = self._read_commit(newest), None
+        self._names = names
+        self._seen = self._read_seen()
+        self._state = self._merged_state()
 
     @property
     def has_shards(self) -> bool:
@@ -531,6 +229,16 @@ class Ledger:
             self._rows = rows
         return {**self._rows, **self._moved(self._rows)}
 
+    @property
+    def unread_loads(self) -> frozenset[str]:
+        """Load files of the newest full load that could not be read and are not dismissed: all else waits for them."""
+        current, dismissed = self.state.generation, self._seen.dismissed
+        return frozenset(
+            path for path, row in self.entries().items()
+            if row.kind == "load" and row.state == "unreadable" and row.generation >= current
+            and dismissed.get(path) != row.fingerprint
+        )  # fmt: skip
+
     def all_entries(self) -> Mapping[str, FileEntry]:
         """Newest row by path of every file; reads the archives."""
         rows = {**self._segments.archived(self._snapshot), **self.entries()}
@@ -589,6 +297,13 @@ class Ledger:
         listed = max(filter(None, (listed_in_full_at, seen.listed_in_full_at)), default=None)
         self._write_seen(replace(seen, listed_in_full_at=listed, touched={**seen.touched, **touched}))
 
+    def note_dismissed(self, paths: frozenset[str]) -> None:
+        """Store, without a batch, that no user expects these load files any more, unless they change."""
+        gone = {path: row.fingerprint for path, row in self.entries().items() if path in paths & self.unread_loads}
+        if gone:
+            seen = self._stored_seen()
+            self._write_seen(replace(seen, dismissed={**seen.dismissed, **gone}))
+
     def note_rows(self, rows: int) -> None:
         """Store, without a batch, the replica's current number of rows."""
         self._write_seen(replace(self._stored_seen(), rows=rows, rows_at=self.state.batch))
@@ -605,7 +320,7 @@ class Ledger:
         before, tail = self._snapshot, self._tail()
         snapshot = self._compacted() if self._is_due(len(tail)) else before
         head = Head(number=commit.number, state=commit.state, snapshot=snapshot)
-        self._put(head, encode_commit(head, commit, tail if snapshot == before else ()))
+        self._put(head, commit, tail if snapshot == before else ())
         if self._rows is not None and snapshot == before:
             self._rows.update({row.path: row for row in commit.files})
         else:
@@ -643,13 +358,14 @@ class Ledger:
         self._names |= names_of(snapshot)
         return snapshot
 
-    def _put(self, head: Head, data: bytes) -> None:
+    def _put(self, head: Head, commit: BatchCommit, tail: Sequence[FileEntry]) -> None:
         name = f"commits/{head.number:020d}.json"
         path = join(self._root, name)
+        data, newest = encode_commit(path, head, commit, tail)
         if not self._storage.create_once(path, data):
             raise self._conflict(f"another run has committed batch {head.number}")
         self._names.add(name)
-        self._newest = decode_commit(path, data)
+        self._newest = newest
         self._state = self._merged_state()
 
     def _clean_up(self, before: LedgerSnapshot, after: LedgerSnapshot) -> None:
@@ -671,8 +387,7 @@ class Ledger:
             if path in rows and rows[path].fingerprint == fingerprint
         }
 
-    def _read_newest(self) -> CommitFile | None:
-        newest = max((name for name in self._names if _COMMIT.fullmatch(name)), default=None)
+    def _read_commit(self, newest: str | None) -> CommitFile | None:
         if newest is None:
             return None
         path = join(self._root, newest)

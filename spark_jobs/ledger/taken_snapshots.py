@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from airflow_gddl.contract.layout import join
 from airflow_gddl.stores import Storage
-from spark_jobs.ledger.ledger import read_small
+from spark_jobs.ledger.commit_files import read_small
 
 FOLDER = "snapshots"
 DOCUMENT = "taken.json"

@@ -20,8 +20,9 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import STATE, LandingFolder, Layout, join
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.stores import Storage
+from spark_jobs.ledger.commit_files import read_small
 from spark_jobs.ledger.erasures import ErasureRegister
-from spark_jobs.ledger.ledger import Ledger, read_small
+from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.ledger.taken_snapshots import read_taken
 
 _UNDECLARED = ""

@@ -1,30 +1,25 @@
-"""From the columns that a batch's files bring to the shape of its table. Decides only; engines carry it out."""
+"""From the columns that a batch's files bring to the shape of its table. Decides only; `delivered_columns` converts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.names import before_image_name, is_before_image, landed_name
+from airflow_gddl.contract.names import is_before_image, landed_name
 from airflow_gddl.contract.result import RunWarning
-from airflow_gddl.contract.spec import MaskMethod, SubMicrosecondPolicy, TableSpec
+from airflow_gddl.contract.spec import MaskMethod, TableSpec
 from airflow_gddl.contract.sql_types import (
     VOID,
     ArrayType,
     MapType,
-    ScalarType,
     SqlType,
     StructType,
     parse_type,
     parts,
     without_void,
 )
-from airflow_gddl.contract.table_spec import HASHED, SchemaEvolution, lowered
+from airflow_gddl.contract.table_spec import HASHED, SchemaEvolution
 from spark_jobs.dialects.protocol import (
     Dialect,
     SortOrder,
@@ -37,12 +32,9 @@ from spark_jobs.dialects.protocol import (
 )
 from spark_jobs.plan.applied_settings import ChangeSettings, KnownSchemas, change_settings, columns_of
 from spark_jobs.plan.planned_batch import TableState
-from spark_jobs.plan.schema_evolution import LATER, ColumnAction, GroupPlan, SchemaPlan, SchemaRules, plan_schema
-from spark_jobs.plan.sharding import refreshed
+from spark_jobs.plan.schema_evolution import LATER, SchemaPlan, SchemaRules, plan_schema
 from spark_jobs.plan.source_snapshots import KnownSnapshots, openings_of
 from spark_jobs.plan.table_schema import (
-    GDDL,
-    RESCUED,
     Column,
     IncomingSchema,
     Schema,
@@ -52,296 +44,7 @@ from spark_jobs.plan.table_schema import (
     unknown_described,
 )
 from spark_jobs.plan.types import lossless, widened_number
-from spark_jobs.rules.arrays import DeltaSchema, arrow_type, is_text, recast
-from spark_jobs.rules.convert import Fitted, Mask, but, either, fit, mask_of, masked, to_micros, within_years
-from spark_jobs.rules.errors_table import MISFIT_CODE
-from spark_jobs.rules.read import RawGroup
-from spark_jobs.rules.texts import finer_text, json_writer, rows_json
-
-
-def data_columns(table_schema: TableSchema) -> tuple[Column, ...]:
-    """`TableSchema.columns` with their types."""
-    rescued = (Column(RESCUED, ScalarType("string")),) if table_schema.rescues else ()
-    return (*table_schema.data, *rescued)
-
-
-def gddl_column(table_schema: TableSchema) -> Column:
-    return Column(GDDL, parse_type(table_schema.gddl_type))
-
-
-def change_columns(table_schema: TableSchema) -> tuple[Column, ...]:
-    """`TableSchema.change_columns` with their types, and `_gddl`."""
-    return (*data_columns(table_schema), *table_schema.before, gddl_column(table_schema))
-
-
-def change_schema(table_schema: TableSchema) -> pa.Schema:
-    """`change_columns` in Arrow."""
-    return DeltaSchema(change_columns(table_schema)).arrow
-
-
-def stored_schema(rows: pa.Table, names: Iterable[str], types: pa.Schema) -> pa.Schema:
-    """Stored rows' columns `names` and `_gddl` in the types of `types`; `_gddl.deleted` where the rows have it."""
-    kind = types.field(GDDL).type
-    if rows.schema.field(GDDL).type.get_field_index("deleted") >= 0:
-        kind = pa.struct([*kind, pa.field("deleted", pa.bool_())])
-    return pa.schema([*(types.field(name) for name in names), pa.field(GDDL, kind)])
-
-
-STRING = ScalarType("string")
-_NOTHING: tuple[tuple[str, pa.Array, SqlType], ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class GroupDecoding:
-    """Everything that turns the raw rows of one group into changes; see `batch_schema.plan_batch`.
-
-    Attributes:
-        raw: (name, SQL type) of the file's columns.
-        stated: see `Probed.stated`.
-        kind: `load` or `change`.
-        plan: how delivered columns reach the table; `before` the same for before images.
-        masks: file column to method; applied before anything is written, quarantine included.
-        schema_id: index into the ledger's schemas.
-        withheld: columns of the file that no table may hold, the errors table included.
-    """
-
-    raw: tuple[tuple[str, str], ...]
-    stated: tuple[tuple[str, str], ...]
-    kind: str
-    plan: GroupPlan
-    before: GroupPlan
-    schema_id: int
-    dialect: Dialect
-    masks: Mapping[str, MaskMethod]
-    withheld: frozenset[str]
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        return tuple(n for n, _ in self.raw)
-
-    @cached_property
-    def types(self) -> Mapping[str, SqlType]:
-        return {n: parse_type(kind) for n, kind in self.raw}
-
-    @property
-    def sub_microseconds(self) -> SubMicrosecondPolicy:
-        return self.dialect.spec.sub_microseconds
-
-    @cached_property
-    def used(self) -> frozenset[str]:
-        """Columns of the file that reach a table or order its changes."""
-        actions = (*self.plan.actions, *self.before.actions)
-        return frozenset({a.source for a in actions if a.source is not None} | {*self.plan.rescued} | self.needed)
-
-    @cached_property
-    def needed(self) -> frozenset[str]:
-        """Columns of the file that a delete can't do without: key, operation, sequence."""
-        spec = self.dialect.spec
-        keys = {landed_name(key).lower() for key in spec.keys}
-        sources = {a.source for a in self.plan.actions if a.target.name.lower() in keys}
-        order = spec.sequence_by or self.dialect.total_order
-        technical = {match(self.names, name) for name in (self.dialect.op_column, *order)}
-        return frozenset(name for name in sources | technical if name is not None)
-
-    @cached_property
-    def exact(self) -> frozenset[str]:
-        """Columns of the table, in lower case, whose values identify rows: keys and their images before."""
-        prefix = self.dialect.spec.before_image_prefix
-        keys = [landed_name(key) for key in self.dialect.spec.keys]
-        images = [] if prefix is None else [before_image_name(prefix, key) for key in keys]
-        return lowered([*keys, *images])
-
-    @cached_property
-    def declared(self) -> Mapping[str, str]:
-        return dict(self.stated) | declared_types(dict(self.raw), self.dialect)
-
-    def rescues_text(self, action: ColumnAction) -> bool:
-        """Whether texts that are no values of the type that the file's schema states are rescued."""
-        column = action.source
-        stated = column in dict(self.stated) and column not in declared_types(dict(self.raw), self.dialect)
-        return stated and action.misfit == "rescue" and column not in self.masks
-
-
-@dataclass(frozen=True)
-class RowProblem:
-    """What is wrong with the rows of a mask. Never the value: it may be masked."""
-
-    where: Mask
-    code: str
-    column: str | None
-    reason: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlannedColumns:
-    """Attributes:
-    values: in the order of the target's columns.
-    rescued: name, values and type of what goes into the rescued column.
-    reduced: times that were cut or rounded to microseconds.
-    """
-
-    values: tuple[pa.Array, ...]
-    problems: tuple[RowProblem, ...] = ()
-    rescued: tuple[tuple[str, pa.Array, SqlType], ...] = ()
-    reduced: int = 0
-
-
-@dataclass(frozen=True)
-class DeliveredColumns:
-    """The columns of one group."""
-
-    group: RawGroup
-    how: GroupDecoding
-
-    def nulls(self, kind: SqlType) -> pa.Array:
-        return pa.nulls(self.group.rows, arrow_type(kind))
-
-    def raw(self, column: str) -> Fitted:
-        """A file's column as delivered, times in microseconds; those outside the years 1 to 9999 are misfits."""
-        found = within_years(self.group.columns[column])
-        if column not in self.group.past:
-            return found
-        whole = to_micros(found.values, self.group.past[column], self.how.sub_microseconds)
-        return Fitted(whole.values, either(found.misfit, whole.misfit), whole.reduced)
-
-    def delivered(self, column: str) -> tuple[Fitted, SqlType]:
-        """A file's column after declared types and masks: value, misfit, type."""
-        found, kind = self.raw(column), self.how.types[column]
-        again = self.group.already_masked and column in self.how.masks
-        if column in self.how.declared and not again:
-            target = parse_type(self.how.declared[column])
-            if target == STRING and column in self.group.past:
-                found, kind = self._with_all_digits(column, kind), STRING
-            found, kind = self.fitted(found.values, kind, target) if kind != target else found, target
-        method = self.how.masks.get(column)
-        if method is None or self.group.already_masked:
-            return found, kind
-        values = masked(found.values, kind, method)
-        if method == "null":
-            return Fitted(values, found.misfit), kind
-        return Fitted(self._with_masked_bytes(column, values), found.misfit), STRING
-
-    def _with_all_digits(self, column: str, kind: SqlType) -> Fitted:
-        """Times with digits past the microsecond as text, which has room for them."""
-        whole = within_years(self.group.columns[column])
-        text = self.fitted(whole.values, kind, STRING).values
-        return Fitted(finer_text(text, self.group.past[column]), whole.misfit)
-
-    def _with_masked_bytes(self, column: str, values: pa.Array) -> pa.Array:
-        """Hashes of text that is not UTF-8 are those of its bytes."""
-        invalid = self.group.invalid.get(column)
-        if invalid is None or not is_text(invalid.type):
-            return values
-        return pc.coalesce(values, masked(invalid, STRING, self.how.masks[column]))
-
-    def hashed(self, column: str, at: pa.Array) -> pa.Array:
-        """Some values of a column as delivered, hashed."""
-        method = self.how.masks[column]
-        values = masked(self.raw(column).values.take(at), self.how.types[column], method)
-        invalid = self.group.invalid.get(column)
-        return values if invalid is None else pc.coalesce(values, masked(invalid.take(at), STRING, method))
-
-    def fitted(self, values: pa.Array, source: SqlType, target: SqlType) -> Fitted:
-        return fit(values, source, target, self.how.sub_microseconds)
-
-    def encoding_problems(self, deletes: Mask) -> list[RowProblem]:
-        """Rows with text that is not UTF-8 in a column that is needed; of a delete, key, operation and sequence are."""
-        problems = []
-        for column, values in self.group.invalid.items():
-            if column in self.how.used and column not in self.how.masks:
-                where = mask_of(values.is_valid())
-                where = where if column in self.how.needed else but(where, deletes)
-                problems.append(RowProblem(where, "TEXT_NOT_UTF8", column, "the text is not UTF-8"))
-        return problems
-
-    def values(self, deletes: Mask) -> PlannedColumns:
-        found = self.planned(self.how.plan.actions, deletes)
-        rescued = list(found.rescued)
-        for column in self.how.plan.rescued:
-            values, kind = self.delivered(column)
-            rescued.append((column, values.values, kind))
-        return replace(found, rescued=tuple(rescued))
-
-    def planned(self, actions: Sequence[ColumnAction], deletes: Mask) -> PlannedColumns:
-        """
-        Raises:
-            FatalError: `KEY_TYPE`: times of a key have digits past the microsecond.
-        """
-        found = [self._planned(action, deletes) for action in actions]
-        for action, part in zip(actions, found, strict=True):
-            if part.reduced and action.target.name.lower() in self.how.exact:
-                raise self._inexact(action.target.name, part.reduced)
-        return PlannedColumns(
-            values=tuple(v for part in found for v in part.values),
-            problems=tuple(p for part in found for p in part.problems),
-            rescued=tuple(r for part in found for r in part.rescued),
-            reduced=sum(part.reduced for part in found),
-        )
-
-    def _planned(self, action: ColumnAction, deletes: Mask) -> PlannedColumns:
-        target, source = action.target.type, action.source
-        if source is None or source not in self.how.types or action.source_type is None:
-            return PlannedColumns(values=(self.nulls(target),))
-        found, kind = self.delivered(source)
-        where, texts = but(found.misfit, deletes), _NOTHING
-        if where is not None and self.how.rescues_text(action):
-            where, texts = None, ((source, _only(self.raw(source).values, found.misfit), STRING),)
-        declared = RowProblem(where, MISFIT_CODE, source, "the value doesn't fit its type")
-        if action.how != "fit":
-            rescued = ((source, found.values, kind),) if action.keep_original else texts
-            values = recast(found.values, arrow_type(target))
-            return PlannedColumns(
-                values=(values,), problems=(declared,), rescued=rescued, reduced=_count(found.reduced)
-            )
-        converted = self._fit(action, found.values, kind)
-        reduced = _count(either(found.reduced, converted.reduced))
-        if action.misfit == "rescue":
-            rescued = (*texts, (source, _only(found.values, converted.misfit), kind))
-            return PlannedColumns(values=(converted.values,), problems=(declared,), rescued=rescued, reduced=reduced)
-        reason = f"a value of type {kind} doesn't fit {target}"
-        misfit = RowProblem(but(converted.misfit, deletes), MISFIT_CODE, source, reason)
-        return PlannedColumns(values=(converted.values,), problems=(declared, misfit), reduced=reduced)
-
-    def _inexact(self, column: str, rows: int) -> FatalError:
-        """Two keys within a microsecond would be one row."""
-        spec = self.how.dialect.spec
-        return FatalError(
-            "KEY_TYPE",
-            f"{spec.table}: the key column {column} has times with digits past the microsecond, which a timestamp "
-            f"can't hold (in {rows} rows here); nothing was written",
-            where=self.group.source[0].as_py(),
-            remedy=f"declare `options: {{types: {{{column}: string}}}}`, as which it keeps all digits, and "
-            f"{refreshed(spec, 'run gddl reload --from-files')} if rows were loaded; or set "
-            "`sub_microseconds: quarantine`",
-        )
-
-    def _fit(self, action: ColumnAction, value: pa.Array, source: SqlType) -> Fitted:
-        if action.convertible:
-            return self.fitted(value, source, action.target.type)
-        return Fitted(self.nulls(action.target.type), mask_of(value.is_valid()))
-
-    def rescued_json(self, rescued: Sequence[tuple[str, pa.Array, SqlType]]) -> pa.Array:
-        if not rescued:
-            return self.nulls(STRING)
-        path = json_writer(STRING)
-        texts = rows_json(rescued, nulls=False)
-        files = self.group.source.to_pylist()
-        full = [
-            None if text == "{}" else f'{text[:-1]},"_file_path":{path(file)}}}'
-            for text, file in zip(texts, files, strict=True)
-        ]
-        return pa.array(full, pa.string())
-
-
-def _count(where: Mask) -> int:
-    return 0 if where is None else int(where.sum())
-
-
-def _only(values: pa.Array, where: Mask) -> pa.Array:
-    if where is None:
-        return pa.nulls(len(values), values.type)
-    return pc.if_else(pa.array(where), values, pa.scalar(None, values.type))
-
+from spark_jobs.rules.delivered_columns import STRING, GroupDecoding
 
 _BEFORE_IMAGES = SchemaEvolution(new_column="add", type_change="widen", dropped_column="null")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -44,12 +44,26 @@ def stored_lists(lists: pa.Array, columns: Sequence[str], schema: TableSchema) -
 
 def listed(lists: pa.Array, column: str) -> np.ndarray:
     """Whether stored lists have a column of the table; a null list has all."""
+    wanted = column.lower()
+    return _are(lists, lambda text: text is None or wanted in _stored_names(text))
+
+
+def name_none(lists: pa.Array, columns: Sequence[str], schema: TableSchema) -> np.ndarray:
+    """Whether stored lists have names, and none is that of a column of the file that they came in.
+
+    Args:
+        columns: as for `stored_lists`.
+    """
+    known = frozenset(_stored(column, schema).lower() for column in columns)
+    return _are(lists, lambda text: bool(text) and known.isdisjoint(_stored_names(str(text))))
+
+
+def _are(lists: pa.Array, test: Callable[[str | None], bool]) -> np.ndarray:
     if pt.is_list(lists.type) or pt.is_large_list(lists.type):
         lists = pa.array([None if names is None else ",".join(map(str, names)) for names in lists.to_pylist()])
     encoded = pc.dictionary_encode(lists.cast(pa.string()), null_encoding="encode")
-    wanted = column.lower()
-    named = [text is None or wanted in _stored_names(text) for text in encoded.dictionary.to_pylist()]
-    return np.array(named, dtype=bool)[np.asarray(encoded.indices)] if named else np.zeros(len(lists), dtype=bool)
+    found = [test(text) for text in encoded.dictionary.to_pylist()]
+    return np.array(found, dtype=bool)[np.asarray(encoded.indices)] if found else np.zeros(len(lists), dtype=bool)
 
 
 @functools.lru_cache(maxsize=1024)

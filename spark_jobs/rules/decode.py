@@ -22,11 +22,11 @@ from spark_jobs.plan.planned_batch import BatchPlan, Truncate
 from spark_jobs.plan.sequence import Forms
 from spark_jobs.plan.sharding import refreshed
 from spark_jobs.plan.table_schema import GDDL, TableSchema, withholds
-from spark_jobs.rules.arrays import arrow_type, in_one_form, is_text, recast
-from spark_jobs.rules.batch_schema import STRING, DeliveredColumns, GroupDecoding, RowProblem
+from spark_jobs.rules.arrays import arrow_type, flat, in_one_form, is_text, recast
 from spark_jobs.rules.carried import before_image, incomplete
-from spark_jobs.rules.column_lists import stored_lists
+from spark_jobs.rules.column_lists import name_none, stored_lists
 from spark_jobs.rules.convert import Fitted, Mask, but, either, fit, mask_of
+from spark_jobs.rules.delivered_columns import STRING, DeliveredColumns, GroupDecoding, RowProblem
 from spark_jobs.rules.delta_values import unfit_texts
 from spark_jobs.rules.errors_table import BYTES, MISFIT_CODE, NANOS, record_ddl
 from spark_jobs.rules.evaluate import CheckedRows, Tally, checked, outside_filter, tree_of
@@ -332,7 +332,8 @@ class _Decoder:
         columns = [in_one_form(v) if name in keys else v for name, v in zip(names, columns, strict=True)]
         rows = pa.Table.from_arrays(columns, names=names)
         problems = [*self._row_problems(op, planned.values, deletes), *self._sequence_problems(sequence, unparsable),
-                    *planned.problems, *before.problems, *self._image_problems(rows, deletes)]  # fmt: skip
+                    *planned.problems, *before.problems, *self._image_problems(rows, deletes),
+                    *self._list_problems(rows, op)]  # fmt: skip
         loaded = mask_of(pc.fill_null(pc.equal(op, LOADED), False)) if self._may_be_loaded else None
         exempt = either(truncating, loaded)
         if exempt is not None:
@@ -367,6 +368,16 @@ class _Decoder:
             stored_lists(v, self.how.names, self.table_schema) if column.name == listing else v
             for column, v in zip(self.table_schema.data, values, strict=True)
         ]
+
+    def _list_problems(self, rows: pa.Table, op: pa.Array) -> list[RowProblem]:
+        """Updates whose list names no column of the file: they would carry nothing."""
+        named = self.table_schema.spec.columns_to_update
+        listing = None if named == self.how.dialect.carried else self.table_schema.spelled(named)
+        if listing is None or self.how.kind != "change":
+            return []
+        updates = np.asarray(pc.fill_null(pc.equal(op, "U"), False))
+        where = updates & name_none(flat(rows.column(listing)), self.how.names, self.table_schema)
+        return [RowProblem(where, "COLUMNS_UNKNOWN", listing, "an update whose list of columns names none of its file")]
 
     @property
     def _may_truncate(self) -> bool:

@@ -29,9 +29,10 @@ from airflow_gddl.contract.table_spec import ARITHMETIC, COLUMN, COMPARISONS, LI
 from spark_jobs.dialects.protocol import Dialect, declared_types, sql_type
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import arrow_type, flat, is_text
-from spark_jobs.rules.batch_schema import DeliveredColumns, GroupDecoding, Landed, RowProblem
+from spark_jobs.rules.batch_schema import Landed
 from spark_jobs.rules.carried import carried
 from spark_jobs.rules.convert import fit, masked
+from spark_jobs.rules.delivered_columns import DeliveredColumns, GroupDecoding, RowProblem
 from spark_jobs.rules.read import RawGroup
 
 _STRING, _DATE, _TIME = ScalarType("string"), ScalarType("date"), ScalarType("timestamp")

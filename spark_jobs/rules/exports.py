@@ -22,8 +22,9 @@ from spark_jobs.dialects.protocol import Dialect, Probed, declared_texts
 from spark_jobs.plan.schema_evolution import ColumnAction, GroupPlan, SchemaRules, plan_schema
 from spark_jobs.plan.table_schema import Column, IncomingSchema, Schema, require_distinct, select_columns
 from spark_jobs.rules.arrays import in_one_form, texts
-from spark_jobs.rules.batch_schema import DeliveredColumns, GroupDecoding, Landed, delivered_type
+from spark_jobs.rules.batch_schema import Landed, delivered_type
 from spark_jobs.rules.convert import but, either
+from spark_jobs.rules.delivered_columns import DeliveredColumns, GroupDecoding
 from spark_jobs.rules.evaluate import landed_as_named, raw_as_named
 from spark_jobs.rules.read import FileRows, grouped
 

@@ -16,7 +16,6 @@ from airflow_gddl.contract.result import MainCounts, RunWarning
 from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
 from spark_jobs.rules import errors_table
 from spark_jobs.rules.arrays import by_name, compare_rows, flat, sortable, sorted_rows, table_codes, with_values
-from spark_jobs.rules.batch_schema import stored_schema
 from spark_jobs.rules.fold import (
     BEGINS_AGAIN,
     COLUMNS_BEFORE_DELETE,
@@ -36,6 +35,7 @@ from spark_jobs.rules.fold import (
     with_computed,
 )
 from spark_jobs.rules.order import forced_rows, gddl_fields, orders_of, sample_keys, with_gddl
+from spark_jobs.rules.stored_columns import stored_schema
 from spark_jobs.rules.sweep import by_earlier_truncates
 
 ACTION, AT, LATE, IGNORED, UNKNOWN_KEY, MOVE_LOST = (
@@ -385,13 +385,33 @@ def outcome_of(
     deletes = [tombstones_of(net.filter(pc.invert(late)), schema)]
     if pc.any(late).as_py():
         again = refolded(refold(net.filter(late)), net.filter(late), schema)
-        found = decide(again, stored, schema, partial=schema.partial, refolded=True)
-        every = np.ones(found.num_rows, dtype=bool)
-        parts.append(overlaid(_acting(found, every), stored.replica, schema, partial=schema.partial))
+        parts.append(_replacing(again, stored, schema))
         deletes.append(tombstones_of(again, schema))
     names = [*schema.columns, GDDL, ACTION, AT]
     return Outcome(rows=pa.concat_tables([part.select(names) for part in parts]), deletes=pa.concat_tables(deletes),
                    unknown_keys=unknown, lost_moves=lost, late=ignored)  # fmt: skip
+
+
+def _replacing(again: pa.Table, stored: StoredState, schema: TableSchema) -> pa.Table:
+    """Decided rows of `refolded` keys, which replace stored ones."""
+    decided = decide(again, stored, schema, partial=schema.partial, refolded=True)
+    every = np.ones(decided.num_rows, dtype=bool)
+    return overlaid(_acting(decided, every), stored.replica, schema, partial=schema.partial)
+
+
+def folded_again(happened: pa.Table, replica: pa.Table, schema: TableSchema) -> pa.Table:
+    """Stored rows that all changes of their keys fold otherwise, as `Outcome.rows`.
+
+    Args:
+        happened: see `refolded`.
+        replica: whole rows.
+    """
+    found = _replacing(refolded(happened, replica, schema), StoredState(replica=replica), schema)
+    names = [*schema.columns, GDDL]
+    before = replica.take(flat(found.column(AT)))
+    before = pa.table({name: flat(before.column(name)).cast(found.schema.field(name).type) for name in names})
+    mine, theirs = table_codes((found, before), names)
+    return found.select([*names, ACTION, AT]).filter(pa.array(mine != theirs))
 
 
 def replaced(rows: pa.Table, at: np.ndarray, outcome: pa.Table, schema: pa.Schema) -> pa.Table:

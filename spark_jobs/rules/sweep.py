@@ -313,6 +313,25 @@ def truncated(replica: pa.Table, schema: TableSchema) -> Truncated:
     return Truncated(rows=rows, instead=rows.set_column(place, rows.schema.field(place), deletes), live=live)
 
 
+def after_truncates(replica: pa.Table, schema: TableSchema) -> pa.Array:
+    """Mask of rows after a truncate of the batch; of a table with several sources, those of the batch's.
+
+    Args:
+        replica: without rows before it; columns of `to_place`.
+    """
+    new = tuple(one for one in schema.truncates if one.batch_id == schema.batch_id)
+    after = truncates_after(replica, replace(schema, truncates=new)) != 0
+    after &= bool(new) & ~deleted_by(replica, schema.truncates, schema)
+    if schema.spec.shard is not None:
+        after &= np.asarray(pc.equal(replica.column(SHARD_COLUMN), schema.spec.shard))
+    return pa.array(after)
+
+
+def to_place(schema: TableSchema) -> list[str]:
+    """Columns of the replica that `after_truncates` needs."""
+    return list(dict.fromkeys([*schema.forcing, *needed(schema)]))
+
+
 def _by_truncates(replica: pa.Table, at: np.ndarray, schema: TableSchema) -> np.ndarray:
     """Rows that a truncate has marked: no later one concerns them."""
     return deleted_by(replica, schema.truncates, schema) & (at >= 0)

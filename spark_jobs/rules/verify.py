@@ -23,10 +23,8 @@ from airflow_gddl.contract.sql_types import parse_type
 from airflow_gddl.stores import Storage
 from spark_jobs.plan.table_schema import Column, TableSchema
 from spark_jobs.rules.arrays import DeltaSchema, ascending, by_name, flat, row_codes, table_codes
-from spark_jobs.rules.batch_schema import change_schema, data_columns, stored_schema
 from spark_jobs.rules.erasure import key_texts
 from spark_jobs.rules.fold import newest_state
-from spark_jobs.rules.measure import BUCKETS, Verdict
 from spark_jobs.rules.order import (
     OrderedEvents,
     deciding_parts,
@@ -38,8 +36,46 @@ from spark_jobs.rules.order import (
     ordered,
     that_count,
 )
+from spark_jobs.rules.stored_columns import change_schema, data_columns, stored_schema
 from spark_jobs.rules.sweep import appended, of_shard, unmarked
 from spark_jobs.rules.texts import rows_json
+
+BUCKETS = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """Attributes:
+    rows, expected_rows: of the replica, and of the fold of the change table (soft-deleted rows left out of both).
+    buckets_different: of `BUCKETS`.
+    keys: a few keys that differ, as JSON, with what is wrong: `missing`, `extra` or `different`.
+    """
+
+    rows: int
+    expected_rows: int
+    buckets_different: int
+    keys: tuple[dict[str, str], ...]
+
+    @property
+    def equal(self) -> bool:
+        return self.buckets_different == 0 and self.rows == self.expected_rows
+
+
+def together(verdicts: Sequence[Verdict], limit: int) -> Verdict:
+    """The verdict on rows that were compared in parts.
+
+    Args:
+        limit: keys that it names at most.
+    """
+    if len(verdicts) == 1:
+        return verdicts[0]
+    return Verdict(
+        rows=sum(one.rows for one in verdicts),
+        expected_rows=sum(one.expected_rows for one in verdicts),
+        buckets_different=min(BUCKETS, sum(one.buckets_different for one in verdicts)),
+        keys=tuple(key for one in verdicts for key in one.keys)[:limit],
+    )
+
 
 CHILD, PARENT = "child", "parent"
 MOST_VALUES = 100_000

@@ -15,8 +15,9 @@ from airflow_gddl.contract.source_rooms import source_room
 if TYPE_CHECKING:
     from airflow_gddl.contract.result import JobResult
     from airflow_gddl.contract.table_spec import TableSpec
+    from spark_jobs.batch.table_run import TableRun
+    from spark_jobs.batch.totals import RunTotals
     from spark_jobs.plan.planned_batch import PlannedFile
-    from spark_jobs.table.runtime import RunTotals, TableRun
     from spark_jobs.verification import SourceTable
 
     Load = Callable[[TableRun, RunTotals], JobResult]
@@ -28,7 +29,7 @@ READING = ("run", "resync_rows")
 class SourceReader:
     """What a job does itself with the source of a table; this one: nothing, a service writes the files."""
 
-    def has_work(self, run: TableRun, totals: RunTotals) -> bool:  # noqa: ARG002
+    def has_work(self, run: TableRun, totals: RunTotals) -> bool:  # noqa: ARG002 - for readers that do
         """For a poll: whether a run has more to do than to load files. `totals` take what is found otherwise."""
         return False
 
@@ -36,7 +37,7 @@ class SourceReader:
         """Bring what is new into files, and load it by `then`."""
         return then(run, totals)
 
-    def open_log(self, run: TableRun) -> str:  # noqa: ARG002
+    def open_log(self, run: TableRun) -> str:  # noqa: ARG002 - for readers that do
         """Before a table's rows are read: see that what is committed meanwhile comes by the log.
 
         Returns:
@@ -47,11 +48,11 @@ class SourceReader:
     def follow(self, run: TableRun, log: str) -> None:
         """Note that the table is loaded anew, and follows this log (`open_log`) from now on."""
 
-    def load_forms(self, run: TableRun, table: SourceTable) -> Mapping[str, Any]:  # noqa: ARG002
+    def load_forms(self, run: TableRun, table: SourceTable) -> Mapping[str, Any]:  # noqa: ARG002 - for readers that do
         """Columns that a load has to write otherwise than by the driver, so that they equal those of the log."""
         return {}
 
-    def exports(self, run: TableRun) -> tuple[PlannedFile, ...] | None:  # noqa: ARG002
+    def exports(self, run: TableRun) -> tuple[PlannedFile, ...] | None:  # noqa: ARG002 - for readers that do
         """Files that an erasure searches in place of change files that are made of them; null: there are none such."""
         return None
 

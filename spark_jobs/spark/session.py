@@ -222,7 +222,7 @@ SQL_SETTINGS = {
     # A merge's source is read back from the change table, which gives the same rows whenever it is asked.
     "spark.databricks.delta.merge.materializeSource": "none",
     "spark.databricks.delta.write.txnVersion.autoReset.enabled": "false",
-    # Every commit states whose it is, so that those of others are known (engines.delta_commits).
+    # Every commit states whose it is, so that those of others are known (`delta_log.DeltaCommits`).
     "spark.databricks.delta.commitInfo.userMetadata": "gddl",
 }
 

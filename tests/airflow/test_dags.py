@@ -1,4 +1,4 @@
-"""The DAG files: what Airflow finds in them, and what it stores (design, section 9)."""
+"""The DAG files: what Airflow finds in them, and what it stores (docs/airflow.md)."""
 
 from __future__ import annotations
 

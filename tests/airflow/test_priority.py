@@ -1,4 +1,4 @@
-"""Airflow's own scheduler with fewer slots than tables that are ready (design, section 9)."""
+"""Airflow's own scheduler with fewer slots than tables that are ready (docs/airflow.md)."""
 
 from __future__ import annotations
 

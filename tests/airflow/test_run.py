@@ -1,4 +1,4 @@
-"""Whole runs of a pipeline's DAG, through Airflow's own task runner (design, section 9)."""
+"""Whole runs of a pipeline's DAG, through Airflow's own task runner (docs/airflow.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stopped task stops its job; a killed worker's job ends by itself (design, section 9)."""
+"""A stopped task stops its job; a killed worker's job ends by itself (docs/airflow.md)."""
 
 from __future__ import annotations
 

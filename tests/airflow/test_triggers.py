@@ -1,4 +1,4 @@
-"""The sensor and its trigger, on the triggerer's side and on the worker's (design, section 9)."""
+"""The sensor and its trigger, on the triggerer's side and on the worker's (docs/airflow.md)."""
 
 from __future__ import annotations
 

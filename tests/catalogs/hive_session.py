@@ -15,10 +15,10 @@ from airflow_gddl.contract import codec
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec
 from airflow_gddl.stores import Storage
+from spark_jobs.batch.runtime import LazySpark, Runtime
 from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.spread_spark import SparkSpread
 from spark_jobs.spark.session_settings import SessionSettings
-from spark_jobs.table.runtime import LazySpark, Runtime
 
 SPARK = LazySpark(SessionSettings(memory="1g", brief=True, extra={"spark.sql.catalogImplementation": "hive"}))
 

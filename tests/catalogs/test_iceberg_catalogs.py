@@ -17,9 +17,9 @@ from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
+from spark_jobs.batch.runtime import Runtime, Step
 from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.spread_local import NoSpark
-from spark_jobs.table.runtime import Runtime, Step
 from tests.catalogs import iceberg_server
 from tests.catalogs.world import CatalogWorld, codes, row
 from tests.delta_rs.small_lake import TIER

@@ -13,9 +13,9 @@ from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
 from airflow_gddl.stores import Storage
+from spark_jobs.batch.runtime import Clock, Runtime, utc_now
 from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.spread_local import NoSpark
-from spark_jobs.table.runtime import Clock, Runtime, utc_now
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.landing import write
 

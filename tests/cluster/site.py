@@ -22,8 +22,8 @@ from airflow_gddl.bundle import Target, here, link_python, write_tar
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.stores import Storage
+from spark_jobs.batch.runtime import utc_now
 from spark_jobs.ledger.claim import Claim
-from spark_jobs.table.runtime import utc_now
 from tests.cluster.standalone import Cluster, asked
 from tests.landing import write
 from tests.waiting import wait_for

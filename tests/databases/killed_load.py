@@ -9,10 +9,12 @@ from collections.abc import Callable
 from typing import Any
 
 from airflow_gddl.stores import Storage
+from spark_jobs.batch.runtime import Runtime
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.program import read_spec
-from spark_jobs.table.runtime import Runtime, TableOutcome, TableRun
 
 _left = int(sys.argv[2])
 

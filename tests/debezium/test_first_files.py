@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from spark_jobs.batch.table_run import TableRun
 from spark_jobs.plan.discover import BatchLimits
-from spark_jobs.table.runtime import TableRun
 from tests.debezium.lake import Lake, warnings_of
 from tests.debezium.probing import text
 from tests.debezium.test_snapshots import event

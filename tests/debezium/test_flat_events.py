@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_gddl.contract.checks import check_options
 from airflow_gddl.contract.errors import FatalError, QuarantinableError
+from airflow_gddl.contract.option_checks import check_options
 from airflow_gddl.contract.spec import TableSpec
 from tests.debezium.flattening import FIELDS, flat, flattened
 from tests.debezium.lake import Lake, parquet

@@ -19,8 +19,8 @@ from airflow_gddl.contract.spec import Action, InitialLoad, JobOptions, JobSpec,
 from airflow_gddl.metadata import validation
 from airflow_gddl.metadata.validation import check_spec
 from airflow_gddl.topology.rows import row_of
+from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.dialects.protocol import dialect_of
-from spark_jobs.table.runtime import TableOutcome
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake
 from tests.unit.pages import ROOT

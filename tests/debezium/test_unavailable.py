@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_gddl.contract.checks import check_options
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.option_checks import check_options
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.dialects.protocol import dialect_of
 from tests.debezium.lake import parquet

@@ -9,9 +9,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from airflow_gddl.contract.spec import JobSpec
+from spark_jobs.batch.runtime import Runtime
 from spark_jobs.job import spread_local
 from spark_jobs.job.spread_local import Answer, Task
-from spark_jobs.table.runtime import Runtime
 
 _answer = spread_local.answer
 

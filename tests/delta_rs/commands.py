@@ -20,9 +20,10 @@ from airflow_gddl.contract.spec import JobSpec, TableSpec
 from airflow_gddl.runners.interface import JobOutcome, Listener
 from airflow_gddl.runners.this_machine import JobProcess
 from airflow_gddl.stores import Storage
+from spark_jobs.batch.runtime import Runtime
+from spark_jobs.batch.totals import Declined, TableOutcome
 from spark_jobs.job.job_tables import exit_status, run_job
 from spark_jobs.job.spread_local import NoSpark, Task, answer
-from spark_jobs.table.runtime import Declined, Runtime, TableOutcome
 
 GDDL = [sys.executable, "-m", "airflow_gddl.cli.main"]
 Answer = tuple[list[dict[str, Any]], str]

@@ -20,11 +20,11 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Continuous, DesiredState, JobOptions, JobSpec, TableSpec
 from airflow_gddl.runtime.landing.monitoring import DesiredStateKeeper
 from airflow_gddl.stores import Storage
+from spark_jobs.batch.runtime import Runtime, utc_now
 from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.spread_local import LocalSpread, NoSpark
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.table.runtime import Runtime, utc_now
 from tests.background_job import BackgroundJob, known_tables
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.landing import write_bytes

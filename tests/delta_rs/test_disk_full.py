@@ -11,10 +11,11 @@ import pytest
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.stores import Storage
+from spark_jobs.batch.runtime import Runtime
+from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import run_guarded
 from spark_jobs.ledger import claim
-from spark_jobs.table.runtime import Runtime, TableOutcome
 from tests.delta_rs.small_lake import SmallLake, spec_of
 
 SPEC = spec_of(history=True, delete="soft")

@@ -10,8 +10,10 @@ import pytest
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.spec import JobOptions
+from spark_jobs.batch.runtime import Step
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.job.table_job import attempt, totals_of
-from spark_jobs.table.runtime import Step, TableOutcome, TableRun
 from tests.conftest import LocalPort
 from tests.oracle import Outcome, Value, replay
 from tests.spark.lake import Lake, read

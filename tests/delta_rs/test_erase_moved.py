@@ -15,8 +15,8 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
-from spark_jobs.ledger.ledger import NOTE
-from spark_jobs.table.runtime import TableOutcome
+from spark_jobs.batch.totals import TableOutcome
+from spark_jobs.ledger.move_note import NOTE
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.sharded import Sharded, rows_of
 

@@ -18,12 +18,14 @@ from deltalake import DeltaTable
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.actions.maintain import RUNS_KEPT
-from spark_jobs.delta.tables import Tables
+from spark_jobs.batch.runtime import Clock, Runtime, Step, utc_now
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.plan.identity import vacuum_hours
-from spark_jobs.table.runtime import Clock, Runtime, Step, TableOutcome, TableRun, utc_now
+from spark_jobs.tables.delta_tables import Tables
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.spark.children import killed_child
 

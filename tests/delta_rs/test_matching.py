@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.engines.table_rows import matching
 from spark_jobs.rules.arrays import shared_codes
+from spark_jobs.tables.table_rows import matching
 
 NEGATIVE_NAN = struct.unpack("<d", struct.pack("<Q", 0xFFF8000000000000))[0]
 FLOATS = st.sampled_from([0.0, -0.0, 1.5, -1.5, float("inf"), -float("inf"), float("nan"), NEGATIVE_NAN, None])

@@ -15,12 +15,14 @@ from airflow_gddl.contract.layout import result_name
 from airflow_gddl.contract.result import MainCounts, RunWarning
 from airflow_gddl.contract.spec import JobSpec
 from airflow_gddl.stores import Storage
+from spark_jobs.batch.runtime import Runtime, utc_now
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import Declined, TableOutcome
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.spread_spark import Found, SparkSpread, TaskResultStore, _watched, once
 from spark_jobs.job.stop import refused
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.ledger.claim import Claim
-from spark_jobs.table.runtime import Declined, Runtime, TableOutcome, TableRun, utc_now
 from tests.delta_rs.small_lake import SmallLake, spec_of
 
 SPEC = spec_of()

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from airflow_gddl.contract.sql_types import parse_type
 from airflow_gddl.stores import Storage
-from spark_jobs.delta.table_definition import TableDefinition
-from spark_jobs.delta.tables import DataFile, Tables, Write
-from spark_jobs.engines.port import stream_rows
-from spark_jobs.engines.table_rows import AT_ROW, FindRows, matching, search
+from spark_jobs.batch.runtime import utc_now
 from spark_jobs.plan.table_schema import Column
 from spark_jobs.rules.arrays import by_name
-from spark_jobs.table.runtime import utc_now
+from spark_jobs.tables.delta_tables import DataFile, Tables, Write
+from spark_jobs.tables.places import stream_rows
+from spark_jobs.tables.table_definition import TableDefinition
+from spark_jobs.tables.table_rows import AT_ROW, FindRows, matching, search
 
 
 def test_a_key_of_partition_columns_alone(tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Action, JobOptions, TableSpec
 from airflow_gddl.stores import Storage
+from spark_jobs.batch.runtime import Runtime
 from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.spread_local import LocalSpread, NoSpark
-from spark_jobs.table.runtime import Runtime
 from tests.delta_rs import broken_workers
 from tests.delta_rs.small_lake import TIER, SmallLake, spec_of
 from tests.landing import write_bytes

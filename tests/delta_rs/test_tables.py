@@ -17,12 +17,12 @@ from deltalake import DeltaTable
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.sql_types import parse_type
 from airflow_gddl.stores import Storage
-from spark_jobs.delta import log as log_upkeep
-from spark_jobs.delta.snapshots import BESIDE_SPARK
-from spark_jobs.delta.table_definition import TableDefinition
-from spark_jobs.delta.tables import Tables, Write
+from spark_jobs.batch.runtime import utc_now
 from spark_jobs.plan.table_schema import Column
-from spark_jobs.table.runtime import utc_now
+from spark_jobs.tables import delta_log as log_upkeep
+from spark_jobs.tables.delta_tables import Tables, Write
+from spark_jobs.tables.snapshots import BESIDE_SPARK
+from spark_jobs.tables.table_definition import TableDefinition
 
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64())})
 

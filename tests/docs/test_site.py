@@ -161,7 +161,7 @@ def test_every_rule_has_its_proofs() -> None:
         ("```\nText:\n- a\n```", "```\nText:\n- a\n```"),
         ("[x](../metadata) [y](cli.md#a)", "x [y](cli.md#a)"),
         ("[docs/cli.md](cli.md)", "[cli.md](cli.md)"),
-        ("[r](design.md#7-rules-of-correctness)", "[r](rules.md)"),
+        ("[r](semantics.md#rules-of-correctness)", "[r](rules.md)"),
         ("use `--wait` or\n```sh\n`--wait`\n```", "use `--wait`{ .option } or\n\n```sh\n`--wait`\n```"),
         ("`--set NAME=1` `gddl run --wait 6`", "`--set NAME=1`{ .option } `gddl run --wait 6`"),
         ("<!-- run -->\n```sh\nx\n```", "```sh\nx\n```"),

@@ -27,10 +27,10 @@ from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.kafka import topic_of
 from airflow_gddl.contract.spec import Continuous, JobOptions, TableSpec
 from airflow_gddl.stores import Storage
+from spark_jobs.batch.runtime import Runtime
 from spark_jobs.dialects import kafka_log
 from spark_jobs.job.spread_local import LocalSpread, NoSpark
 from spark_jobs.sources.kafka import topic as topic_capture
-from spark_jobs.table.runtime import Runtime
 from tests.background_job import BackgroundJob
 from tests.debezium.source import Source
 from tests.kafka.broker import Broker

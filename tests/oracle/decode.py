@@ -82,6 +82,9 @@ def _change(table_schema: Shape, arrival: Arrival, number: int, delivered: Mappi
     values, rescued = _fitted(table_schema, op, values)
     row = _with_stored_list(table_schema, _visible(table_schema, values))
     key = tuple(row[column] for column in table_schema.keys)
+    old_key = _old_key(table_schema, row, key) if op == "U" else None
+    if op == "U":
+        _require_known_names(table_schema, arrival.file, values)
     return Change(
         op=op,
         key=key,
@@ -91,7 +94,7 @@ def _change(table_schema: Shape, arrival: Arrival, number: int, delivered: Mappi
         rescued=rescued,
         tie_break=table_schema.spec.tie_break,
         forced=not load and _forced(table_schema, values),
-        old_key=_old_key(table_schema, row, key) if op == "U" else None,
+        old_key=old_key,
         generation=arrival.generation,
         run=arrival.run,
         source_file=arrival.file.name,
@@ -241,6 +244,15 @@ def _listed(table_schema: Shape, values: Mapping[str, Value]) -> set[str] | None
     listing = table_schema.names.get((table_schema.spec.columns_to_update or "").lower())
     value = None if listing is None else values.get(listing)
     return None if listing is None or value is None else {listing, *_names(table_schema, value)}
+
+
+def _require_known_names(table_schema: Shape, file: DeliveredFile, values: Mapping[str, Value]) -> None:
+    """A list that names no column of its file would drop the update."""
+    listing = table_schema.names.get((table_schema.spec.columns_to_update or "").lower(), "")
+    if values.get(listing):
+        known = {table_schema.names.get(column.lower(), column) for column in file.columns}
+        if known.isdisjoint(_names(table_schema, values[listing])):
+            raise FaultError("COLUMNS_UNKNOWN", listing)
 
 
 def _names(table_schema: Shape, value: Value) -> list[str]:

@@ -9,8 +9,8 @@ from typing import Any
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
+from spark_jobs.batch.runtime import Observer, Step
 from spark_jobs.job.job_tables import run_job
-from spark_jobs.table.runtime import Observer, Step
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake
 from tests.pairs.model import Lines, Model, line_of

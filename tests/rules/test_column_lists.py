@@ -8,7 +8,7 @@ import pytest
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import ScalarType
 from spark_jobs.plan.table_schema import Column, TableSchema
-from spark_jobs.rules.column_lists import stored_lists
+from spark_jobs.rules.column_lists import listed, name_none, stored_lists
 
 FILE = ("id", "a", "b", "a,b", "z", "[z]", "y", "cols")
 
@@ -36,3 +36,11 @@ def schema() -> TableSchema:
 )
 def test_a_text_that_can_be_read_in_two_ways_has_one_reading(delivered: str, stored: str) -> None:
     assert stored_lists(pa.array([delivered, None]), FILE, schema()).to_pylist() == [stored, None]
+
+
+@pytest.mark.parametrize("arrays", [False, True])
+def test_lists_that_name_no_column_of_the_file(arrays: bool) -> None:
+    texts = ["a", "gone,A", "gone", "", None, "id"]
+    found = pa.array([None if t is None else t.split(",") for t in texts] if arrays else texts)
+    assert name_none(found, FILE, schema()).tolist() == [False, False, True, False, False, False]
+    assert listed(found, "a").tolist() == [True, True, False, False, True, False]

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, JobSpec, TableSpec
 from airflow_gddl.stores import Storage
+from spark_jobs.batch.runtime import Runtime
 from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.spread_local import NoSpark
-from spark_jobs.table.runtime import Runtime
 from tests.conftest import LocalPort
 from tests.s3.conftest import Place
 

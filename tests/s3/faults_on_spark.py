@@ -12,8 +12,7 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
-from spark_jobs.delta import tables
-from spark_jobs.engines import spark, table_rows
+from spark_jobs.tables import delta_tables, many_tasks, table_rows
 from tests.conftest import SPARK, LocalPort
 from tests.s3.conftest import Place, Server
 from tests.s3.faulty import between
@@ -35,7 +34,7 @@ def main(what: str) -> None:
         server = Server(gateway, root / "buckets")
         # Before the JVM starts; and however few bytes there are, they go to tasks.
         os.environ |= {**gateway.environ, "AWS_ENDPOINT_URL": way.endpoint, "GDDL_MERGED": ""}
-        tables._IN_PROCESS, table_rows.RANGE_BYTES, spark.DRIVER_BYTES = -1, 200, -1
+        delta_tables._IN_PROCESS, table_rows.RANGE_BYTES, many_tasks.DRIVER_BYTES = -1, 200, -1
         stack.callback(SPARK.stop)
         if what == "puts":
             codes = play_puts(server, way, reach, random.Random(28), runs=25, port=LocalPort("spark"))  # noqa: S311 - repeatable

@@ -16,7 +16,7 @@ from airflow_gddl.contract.spec import JobSpec, TierTasks
 from airflow_gddl.runners.interface import JobOutcome, ProgressEvent
 from airflow_gddl.runners.this_machine import LocalRunner
 from airflow_gddl.stores import Storage
-from spark_jobs.delta.log import DeltaCommits
+from spark_jobs.tables.delta_log import DeltaCommits
 from tests.engine_port import EngineName
 
 

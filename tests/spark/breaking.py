@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from spark_jobs.table.runtime import Step
+from spark_jobs.batch.runtime import Step
 
 
 class BrokenOffError(Exception):

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.stores import Storage
+from spark_jobs.batch.runtime import LazySpark, Runtime, Step
 from spark_jobs.job.job_tables import run_job
 from spark_jobs.program import read_spec
 from spark_jobs.spark.session_settings import SessionSettings
-from spark_jobs.table.runtime import LazySpark, Runtime, Step
 from tests.conftest import ways_of_spark
 
 SURVIVED = 3

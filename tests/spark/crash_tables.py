@@ -49,3 +49,11 @@ BROKEN = Run((
     file_of("20240101-000000003.parquet", load=False, rows=SECOND_COPIES, columns=COLUMNS),
 ))  # fmt: skip
 RUNS = (BEFORE, BROKEN)
+PARTS = file_of("20240101-000000004.parquet", load=False, columns=COLUMNS,
+                rows=[change("U", 30, 1), change("U", 31, 7), change("U", 32, 6)])  # fmt: skip
+TRUNCATED = Run((
+    file_of("20240101-000000002.parquet", load=False, rows=[*SECOND_CHANGES, change("T", 22, None)], columns=COLUMNS),
+    file_of("20240101-000000003.parquet", load=False, rows=SECOND_COPIES, columns=COLUMNS),
+))  # fmt: skip
+TRUNCATED_LATE = (Run((*BEFORE.files, PARTS)), TRUNCATED)
+"""The truncate precedes updates that are applied; under `ignore_null_updates` these lack `v`."""

@@ -14,9 +14,9 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, JobSpec, Roots, TableSpec, TierSpec
 from airflow_gddl.stores import Storage
+from spark_jobs.batch.runtime import Observer, silent
 from spark_jobs.job.job_tables import run_job
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.table.runtime import Observer, silent
 from tests.conftest import LocalPort
 from tests.landing import to_table, write
 from tests.oracle import Run

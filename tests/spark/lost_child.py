@@ -14,8 +14,8 @@ from pathlib import Path
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from spark_jobs.batch.runtime import LazySpark
 from spark_jobs.spark.session_settings import SessionSettings
-from spark_jobs.table.runtime import LazySpark
 
 
 def main() -> int:

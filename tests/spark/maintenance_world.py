@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
-from spark_jobs.table.runtime import Observer, silent
+from spark_jobs.batch.runtime import Observer, silent
 from tests.conftest import LocalPort
 from tests.oracle import Run
 from tests.spark.breaking import Break, Breaker

@@ -9,7 +9,7 @@ import threading
 import time
 
 from spark_jobs import program as job
-from spark_jobs.table.runtime import Step
+from spark_jobs.batch.runtime import Step
 
 
 def main(spec: str, step: str, seconds: str) -> int:

@@ -15,13 +15,12 @@ from pyspark.sql.functions import lit
 
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.delta import tables
-from spark_jobs.delta.snapshots import active_files
-from spark_jobs.engines import spark, table_rows
-from spark_jobs.engines.large_batch import LargeBatch
-from spark_jobs.engines.spark import VACUUMING, BatchesBesideSpark
-from spark_jobs.engines.spark_tables import MergedTables
 from spark_jobs.plan.planned_batch import BatchPlan
+from spark_jobs.tables import delta_tables, many_tasks, table_rows
+from spark_jobs.tables.batch_by_ranges import LargeBatch
+from spark_jobs.tables.many_tasks import VACUUMING, BatchesBesideSpark
+from spark_jobs.tables.merged_tables import MergedTables
+from spark_jobs.tables.snapshots import active_files
 from tests import exact_bounds
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake, spec_of
@@ -69,9 +68,9 @@ def beside(monkeypatch: pytest.MonkeyPatch) -> Taken:
 
     monkeypatch.setattr(BatchesBesideSpark, "decode_files", watched)
     monkeypatch.setenv("GDDL_MERGED", "")
-    monkeypatch.setattr(tables, "_IN_PROCESS", -1)
+    monkeypatch.setattr(delta_tables, "_IN_PROCESS", -1)
     monkeypatch.setattr(table_rows, "RANGE_BYTES", 2_000)
-    monkeypatch.setattr(spark, "DRIVER_BYTES", -1)
+    monkeypatch.setattr(many_tasks, "DRIVER_BYTES", -1)
     return seen
 
 

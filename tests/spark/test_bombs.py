@@ -27,12 +27,12 @@ from airflow_gddl.stores import Storage
 from airflow_gddl.stores.readers import Inflating
 from spark_jobs.dialects.probe import probe, require_bounded
 from spark_jobs.dialects.protocol import ReadBounds
-from spark_jobs.engines import batches, written_parts
-from spark_jobs.engines.spark import DRIVER_BYTES, naming_files
 from spark_jobs.job.job_faults import translated
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.program import _settings
 from spark_jobs.rules.read import FileRows, read_file
+from spark_jobs.tables import batch_in_memory, file_parts
+from spark_jobs.tables.many_tasks import DRIVER_BYTES, naming_files
 from tests.conftest import LocalPort, Way, table_of, ways_of_spark
 from tests.delta_rs.small_lake import TIER, spec_of
 from tests.spark.lake import Lake, on_spark, read
@@ -250,7 +250,7 @@ def test_a_task_that_lacks_memory_names_its_file(way: Way, monkeypatch: pytest.M
     def hungry(*_: object) -> None:
         raise MemoryError("no room")
 
-    for module in (written_parts, batches):
+    for module in (file_parts, batch_in_memory):
         monkeypatch.setattr(module, "read_file", hungry)
     lake, spec = Lake(tmp_path), replace(spec_of(settle="0s"), table=table_of(way))
     landing = Path(lake.layout(spec).landing)

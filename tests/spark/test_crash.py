@@ -22,7 +22,7 @@ pytestmark = pytest.mark.timeout(1500)
 STEPS = ("plan", "quarantine", "append", "tombstones", "merge", "history", "commit", "committed")
 WAYS = {"merged": Way(merged=True), "small": Way(), "large": Way(in_tasks=True, large=True)}
 STEPS_OF = {"merged": STEPS[1:-1], "small": ("plan", "merge", "committed"), "large": STEPS}
-"""Small batches have the code of `delta_rs`, which `tests/engines` breaks off at each step; MERGE has no own plan."""
+"""Small batches have the code of `delta_rs`, which `tests/tables` breaks off at each step; MERGE has no own plan."""
 PLACES = [(step, way) for way in WAYS for step in STEPS_OF[way]]
 UNDISTURBED = spec_of("undisturbed")
 

@@ -16,7 +16,7 @@ import pytest
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
-from spark_jobs.engines import spark as spark_engine
+from spark_jobs.tables import many_tasks as spark_engine
 from tests.conftest import LocalPort
 from tests.landing import write_bytes
 from tests.spark.lake import Lake

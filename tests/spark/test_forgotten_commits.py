@@ -8,8 +8,8 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.stores import Storage
-from spark_jobs.delta.tables import Tables, Write
-from spark_jobs.table.runtime import utc_now
+from spark_jobs.batch.runtime import utc_now
+from spark_jobs.tables.delta_tables import Tables, Write
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.spark.breaking import Break, Breaker

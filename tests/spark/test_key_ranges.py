@@ -14,9 +14,8 @@ from deltalake import DeltaTable
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import ForeignKey
-from spark_jobs.delta import tables
-from spark_jobs.engines import table_rows
-from spark_jobs.engines.spark import SparkTasks
+from spark_jobs.tables import delta_tables, table_rows
+from spark_jobs.tables.many_tasks import SparkTasks
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.landing import write
@@ -39,7 +38,7 @@ def ranges(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(SparkTasks, "run_by_key", watched)
     monkeypatch.setenv("GDDL_MERGED", "")
-    monkeypatch.setattr(tables, "_IN_PROCESS", -1)
+    monkeypatch.setattr(delta_tables, "_IN_PROCESS", -1)
     monkeypatch.setattr(table_rows, "RANGE_BYTES", 3_000)
     return seen
 

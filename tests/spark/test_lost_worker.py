@@ -16,9 +16,8 @@ import pytest
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
-from spark_jobs.delta import tables
-from spark_jobs.engines import spark, table_rows
 from spark_jobs.spark.tasks import map_in_arrow
+from spark_jobs.tables import delta_tables, many_tasks, table_rows
 from tests.conftest import LocalPort
 from tests.oracle import replay
 from tests.spark.crash_tables import BEFORE, BROKEN, RUNS, TYPES, spec_of
@@ -34,9 +33,9 @@ TABLES = ("changes", "replica", "history", "tombstones", "errors")
 def in_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """However few bytes there are, they go to tasks."""
     monkeypatch.setenv("GDDL_MERGED", "")
-    monkeypatch.setattr(tables, "_IN_PROCESS", -1)
+    monkeypatch.setattr(delta_tables, "_IN_PROCESS", -1)
     monkeypatch.setattr(table_rows, "RANGE_BYTES", 2_000)
-    monkeypatch.setattr(spark, "DRIVER_BYTES", -1)
+    monkeypatch.setattr(many_tasks, "DRIVER_BYTES", -1)
 
 
 def dying(lake: str, deaths: Path, most: int) -> Callable[..., Any]:
@@ -99,7 +98,7 @@ def test_files_of_a_lost_process_are_never_named_and_go_later(
             lake.land(SPEC, BEFORE if step == "load" else BROKEN, TYPES)
         if step == phase:
             with monkeypatch.context() as patched:
-                patched.setattr(spark, "map_in_arrow", dying(str(tmp_path / "lake"), deaths, most))
+                patched.setattr(many_tasks, "map_in_arrow", dying(str(tmp_path / "lake"), deaths, most))
                 result = run_of(step, lake, SPEC)
             assert list(deaths.iterdir()), "no process died"
             if most > 1:

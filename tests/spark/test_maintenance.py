@@ -13,8 +13,8 @@ import pytest
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, TableSpec
+from spark_jobs.batch import tidying
 from spark_jobs.job.job_tables import run_job
-from spark_jobs.table import current_batch
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake, spec_of
 
@@ -34,8 +34,8 @@ def rows(port: LocalPort, path: str) -> list[str]:
 
 
 def transaction(port: LocalPort, path: str) -> int:
-    from spark_jobs.delta.log import DeltaCommits  # noqa: PLC0415 - beside the import of Spark
-    from spark_jobs.engines.spark_tables import SparkTables  # noqa: PLC0415 - Spark starts with the first test that asks
+    from spark_jobs.tables.delta_log import DeltaCommits  # noqa: PLC0415 - beside the import of Spark
+    from spark_jobs.tables.merged_tables import SparkTables  # noqa: PLC0415 - Spark starts with the first test that asks
 
     return SparkTables(port.spark.for_table(), DeltaCommits(port.runtime.storage)).last_transaction(path, "gddl:merge")
 
@@ -64,7 +64,7 @@ def test_with_deletion_vectors(tmp_path: Path) -> None:
 
 def test_a_small_table_tidies_up_between_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By Spark's own VACUUM, whose clock nobody sets; what it removes: `tests/delta_rs/test_growth.py`."""
-    monkeypatch.setattr(current_batch, "BATCHES_PER_TIDYING", 3)
+    monkeypatch.setattr(tidying, "BATCHES_PER_TIDYING", 3)
     port, spec = LocalPort("spark"), spec_of(settle="0s")
     lake = SmallLake(tmp_path, replace(TIER, deletion_vectors=False))
     lake.load(spec)

@@ -12,8 +12,8 @@ import pytest
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, TableSpec
-from spark_jobs.delta.tables import Write
-from spark_jobs.engines.spark_tables import MergedTables
+from spark_jobs.tables.delta_tables import Write
+from spark_jobs.tables.merged_tables import MergedTables
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.engine_port import EngineName
@@ -38,7 +38,7 @@ def run(port: LocalPort, lake: SmallLake, spec: TableSpec, **options: Any) -> Jo
 def test_changes_and_repairs(feature: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     spark, lake = LocalPort("spark"), SmallLake(tmp_path)
     if feature == "hidden commits":
-        monkeypatch.setattr("spark_jobs.engines.spark.hides_commits", lambda: True)
+        monkeypatch.setattr("spark_jobs.tables.many_tasks.hides_commits", lambda: True)
     lake.load(SPEC, 4)
     assert run(spark, lake, SPEC).error is None
     layout = lake.layout(SPEC)
@@ -112,7 +112,7 @@ def test_large_batch_that_repeats_changes(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert run(spark, lake, SPEC).error is None
     layout = lake.layout(SPEC)
     equip(spark, layout, "column mapping")
-    monkeypatch.setattr("spark_jobs.engines.spark.MOST_BYTES", -1)
+    monkeypatch.setattr("spark_jobs.tables.many_tasks.MOST_BYTES", -1)
     lake.change(SPEC, 1, [("U", 2, "changed"), ("D", 0, None)])
     assert run(spark, lake, SPEC).error is None
     changes = Path(layout.landing)
@@ -130,7 +130,7 @@ def test_large_batch_of_a_table_without_keys(monkeypatch: pytest.MonkeyPatch, tm
     spark, lake, spec = LocalPort("spark"), SmallLake(tmp_path), replace(SPEC, keys=(), history=False)
     lake.load(spec, 2)
     assert run(spark, lake, spec).error is None
-    monkeypatch.setattr("spark_jobs.engines.spark.MOST_BYTES", -1)
+    monkeypatch.setattr("spark_jobs.tables.many_tasks.MOST_BYTES", -1)
     for rows_of_file in ([("I", 5, "new")], [("I", 5, "new"), ("I", 6, "newer")]):
         lake.change(spec, 1, rows_of_file)
         result = run(spark, lake, spec)
@@ -151,7 +151,7 @@ def equip(port: LocalPort, layout: Layout, feature: str) -> None:
 def test_another_writer_between_read_and_merge(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A commit that the batch has not read is no part of what it decides: it stops, and the next run merges."""
     spark, lake = LocalPort("spark"), SmallLake(tmp_path)
-    monkeypatch.setattr("spark_jobs.engines.spark.hides_commits", lambda: True)
+    monkeypatch.setattr("spark_jobs.tables.many_tasks.hides_commits", lambda: True)
     lake.load(SPEC, 3)
     assert run(spark, lake, SPEC).error is None
     path, commit, met = lake.layout(SPEC).replica, MergedTables.commit, []

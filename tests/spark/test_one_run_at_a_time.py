@@ -15,7 +15,7 @@ from airflow_gddl.contract import codec
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.stores import Storage
-from spark_jobs.table.runtime import Step
+from spark_jobs.batch.runtime import Step
 from tests.conftest import LocalPort
 from tests.oracle import replay
 from tests.spark.children import Ended, job_child

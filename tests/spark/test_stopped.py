@@ -12,9 +12,9 @@ import pytest
 
 from airflow_gddl.contract.codec import from_json, to_json
 from airflow_gddl.contract.spec import JobSpec, TableSpec, TierSpec
+from spark_jobs.batch.runtime import Step
 from spark_jobs.job.job_tables import run_job
 from spark_jobs.ledger.claim import ClaimDocument
-from spark_jobs.table.runtime import Step
 from tests.conftest import LocalPort
 from tests.oracle import replay
 from tests.spark.children import Child, Ended

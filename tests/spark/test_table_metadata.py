@@ -10,13 +10,13 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.contract.sql_types import parse_type
 from airflow_gddl.stores import Storage
-from spark_jobs.delta.log import DeltaCommits
-from spark_jobs.delta.table_definition import TableDefinition
-from spark_jobs.engines import whole_tables
-from spark_jobs.engines.port import InProcess
-from spark_jobs.engines.spark_tables import MaintainedTables, MergedTables, SparkTables
+from spark_jobs.batch.runtime import utc_now
 from spark_jobs.plan.table_schema import Column
-from spark_jobs.table.runtime import utc_now
+from spark_jobs.tables import whole_tables
+from spark_jobs.tables.delta_log import DeltaCommits
+from spark_jobs.tables.merged_tables import MaintainedTables, MergedTables, SparkTables
+from spark_jobs.tables.places import InProcess
+from spark_jobs.tables.table_definition import TableDefinition
 from tests.conftest import SPARK
 
 COLUMNS = (

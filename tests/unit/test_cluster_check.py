@@ -15,12 +15,12 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import STARTING_SPARK, TableTasks
 from airflow_gddl.contract.spec import TierSpec
 from airflow_gddl.stores import Storage
+from spark_jobs.batch.runtime import Runtime, Step
 from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.spread_spark import SparkSpread
 from spark_jobs.spark import cluster_check
 from spark_jobs.spark.cluster_check import check_versions
-from spark_jobs.table.runtime import Runtime, Step
 from tests.delta_rs.small_lake import SmallLake, spec_of
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_gddl.stores import Storage
-from spark_jobs.delta.log import DeltaCommits
+from spark_jobs.tables.delta_log import DeltaCommits
 
 
 def write_log(table: Path, first: int, last: int, checkpoint: str | None) -> None:

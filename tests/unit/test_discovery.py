@@ -14,11 +14,11 @@ from airflow_gddl.contract.file_names import Names
 from airflow_gddl.contract.layout import landing_root
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import HasEtag, Storage
+from spark_jobs.batch.notices import of_discovery
 from spark_jobs.dialects.dms import DmsDialect
 from spark_jobs.dialects.protocol import dialect_of
 from spark_jobs.discovery import folders_like
 from spark_jobs.plan.discover import Discovery, NotListed
-from spark_jobs.table.notices import of_discovery
 from tests.landing_folder import START, Table, counted_stats
 from tests.s3_server import Bucket, serving
 

@@ -10,8 +10,8 @@ import pytest
 pytest.importorskip("pyspark")
 
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
+from spark_jobs.batch.runtime import LazySpark
 from spark_jobs.spark.session_settings import LITTLE_WORK, SessionSettings
-from spark_jobs.table.runtime import LazySpark
 
 
 class Session:

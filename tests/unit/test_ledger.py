@@ -13,7 +13,8 @@ import pytest
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.file_names import change_time
 from airflow_gddl.stores import Storage, StoredObject
-from spark_jobs.ledger.ledger import COMMITS_PER_SNAPSHOT, Ledger, decode_files
+from spark_jobs.ledger.commit_files import decode_files
+from spark_jobs.ledger.ledger import COMMITS_PER_SNAPSHOT, Ledger
 from spark_jobs.plan.planned_batch import FileEntry, TableState
 from tests.landed import LANDING, change, committed, grow, plan_of
 

@@ -9,10 +9,11 @@ import pytest
 
 from airflow_gddl.contract.file_names import FileKind
 from airflow_gddl.stores import Storage
+from spark_jobs.batch.append import overlap_of
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, TableState
-from spark_jobs.rules.measure import Figures, FileFigures, Overlap
-from spark_jobs.table.current_batch import overlap_of
+from spark_jobs.rules.figures import Figures, FileFigures
+from spark_jobs.rules.step_results import Overlap
 from tests.landed import entry, landed, planned_file
 
 PLANNED_AT = "2024-01-02T00:00:00.000000+00:00"

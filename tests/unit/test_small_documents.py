@@ -13,7 +13,7 @@ from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.ledger.cut_changes import cut_before
 from spark_jobs.ledger.erasures import ErasureRegister
-from spark_jobs.ledger.ledger import read_note
+from spark_jobs.ledger.move_note import read_note
 from spark_jobs.verification import WINDOW_DIFFERENCES, read_differences, read_orphans
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_gddl.contract.checks import type_fault
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.option_checks import type_fault
 from airflow_gddl.contract.sql_types import (
     VOID,
     ArrayType,

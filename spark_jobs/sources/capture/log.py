@@ -21,6 +21,9 @@ from airflow_gddl.contract.file_names import PathFormat
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import TableSpec
+from spark_jobs.batch.runtime import iso
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import RunTotals
 from spark_jobs.dialects.debezium.topic_files import TopicFiles
 from spark_jobs.dialects.kafka_log import Message
 from spark_jobs.ledger.claim import Claim
@@ -36,7 +39,6 @@ from spark_jobs.sources.capture.position import (
 )
 from spark_jobs.sources.capture.postgresql import PostgreSQL
 from spark_jobs.sources.capture.postgresql_types import Form, form_of
-from spark_jobs.table.runtime import RunTotals, TableRun, iso
 from spark_jobs.verification import SourceTable, connected, url_of
 
 _WAIT_SECONDS, _FRESH_SECONDS = 600.0, 60.0

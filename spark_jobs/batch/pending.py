@@ -1,0 +1,323 @@
+"""What waits for a table, and its next batch."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from airflow_gddl.contract.source_rooms import source_room
+from spark_jobs.batch import notices
+from spark_jobs.batch.own_tables import foreign_commits, warnings_of
+from spark_jobs.batch.runtime import iso
+from spark_jobs.batch.session import TableSession
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import RunTotals
+from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.plan.discover import (
+    RELEASED,
+    Discovery,
+    SweepRule,
+    SweepState,
+    is_due_by_time,
+    sweep_state,
+    with_sweep,
+)
+from spark_jobs.plan.discover import (
+    next_batch as plan_files,
+)
+from spark_jobs.plan.identity import require_same_identity
+from spark_jobs.plan.planned_batch import BatchPlan, PlannedFile, TableState
+from spark_jobs.rules.errors_table import MISFIT_CODE
+from spark_jobs.tables.delta_log import APPEND, version_of
+from spark_jobs.tables.engine import TableContext
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """A planned batch, and how far an earlier run has come with it.
+
+    Attributes:
+        resumed: its plan was written by an earlier run.
+        appended: its changes are in the change table, and its files have changed since it was planned:
+            resume from the change table.
+        of_reload: what it makes is judged as a whole before it replaces anything, also what a file lacks.
+    """
+
+    plan: BatchPlan
+    resumed: bool = False
+    appended: bool = False
+    of_reload: bool = False
+
+
+def next_batch(table: TableSession, *, replayed: bool) -> Batch | None:
+    """The batch to run now; None when nothing is left.
+
+    Args:
+        replayed: this run has replayed the rows in quarantine; what waits has the files in quarantine, if a user asked.
+    """
+    return _next_batch(table, replayed=replayed) or _misfits(table)
+
+
+def _next_batch(table: TableSession, *, replayed: bool) -> Batch | None:
+    """A started batch whose files changed before it appended rows is dropped: the current files form a new one."""
+    pending, changes = table.ledger.plan(), table.layout.changes
+    if pending is not None and not files_changed(pending, table.discovery):
+        return Batch(plan=pending, resumed=True)
+    if pending is not None:
+        if table.engine.last_transaction(changes, APPEND) >= version_of(pending):
+            return Batch(plan=pending, resumed=True, appended=True)
+        drop(table.context, pending, table.ledger)
+    plan = _planned(table, pending, replayed=replayed)
+    return None if plan is None else Batch(plan=replace(plan, shard=table.run.shard))
+
+
+def _misfits(table: TableSession) -> Batch | None:
+    """The batch of quarantined values that did not fit their columns, where one became text since; else None."""
+    if not table.ledger.awaits_replay:
+        return None
+    options = replace(table.run.job.options, action="errors_replay", codes=(MISFIT_CODE,))
+    job = replace(table.run.job, options=options)
+    return _next_batch(replace(table, run=replace(table.run, job=job)), replayed=False)
+
+
+def _planned(table: TableSession, dropped: BatchPlan | None, *, replayed: bool) -> BatchPlan | None:
+    run, found, state = table.run, table.discovery, table.state
+    now = moment(run, table.ledger, dropped)
+    without_files = BatchPlan(
+        number=state.batch + 1, mode="incremental", planned_at=iso(now), generation=state.generation, files=()
+    )
+    if replays(run):
+        plan = None if state.keys is None else replace(without_files, source="quarantine", codes=run.job.options.codes)
+        return plan_files(found.waiting, limits=run.limits, state=state, now=now) if replayed else plan
+    if is_emptied(run, found, table.ledger):
+        return replace(without_files, generation=state.generation + 1, sweep=True, released=True)
+    if sweep_of(run, found, state) == "due":
+        # It removes the rows that the newest full load lacks.
+        return replace(without_files, sweep=True, released=releases(run))
+    if releases(run):
+        return None
+    waiting, released = to_release(found, state) if releases_truncates(run) else (found.waiting, False)
+    plan = plan_files(waiting, limits=run.limits, state=state, now=now)
+    plan = None if plan is None else replace(with_sweep(plan, found, SweepRule.of(run.spec)), releases=released)
+    return replace(plan, sweep=False) if plan is not None and plan.sweep and run.is_loading else plan
+
+
+def start(table: TableSession, batch: Batch) -> None:
+    """Write the plan of a batch, unless an earlier run has."""
+    table.run.go_on()
+    if not batch.resumed:
+        table.claim.check()
+        table.ledger.write_plan(batch.plan)
+    table.run.report("plan", batch.plan.number)
+
+
+def add_unread(table: TableSession) -> None:
+    """After rows of the quarantine read files that could not be read, where a user asked for the replay.
+
+    Those that a user has dismissed count as resolved.
+    """
+    if not replays(table.run):
+        return
+    unread = table.run.discover_unread(table.ledger)
+    if unread.waiting and table.engine.exists(table.layout.errors):
+        dismissed, known = table.engine.dismissed_files(table.context), table.ledger.all_entries()
+        waiting = (f for f in unread.waiting if f.path not in dismissed or known[f.path].fingerprint != f.fingerprint)
+        unread = replace(unread, waiting=tuple(waiting))
+    table.note(notices.of_unread_loads(unread))
+    table.discovery = unread
+
+
+def batches_ahead(
+    run: TableRun, pending: BatchPlan | None, state: TableState, found: Discovery
+) -> Iterator[tuple[BatchPlan, bool]]:
+    """Batches that a run would make of what was found, each with whether it is resumed; writes nothing.
+
+    Args:
+        pending: a started batch; null: none.
+        state: before these batches.
+    """
+    now = run.runtime.clock()
+    while (plan := pending or plan_files(found.waiting, limits=run.limits, state=state, now=now)) is not None:
+        yield plan, pending is not None
+        pending, found = None, found.without(plan)
+        state = replace(state, batch=plan.number, generation=plan.generation)
+
+
+def replays(run: TableRun) -> bool:
+    """Whether a user lets the quarantine be processed again."""
+    return run.job.options.action == "errors_replay"
+
+
+def releases(run: TableRun) -> bool:
+    """Whether a user has released the sweep of rows that the newest full load lacks; a snapshot is no full load."""
+    return run.job.options.action == "sweep_release" and run.spec.mode == "changes"
+
+
+def releases_truncates(run: TableRun) -> bool:
+    """Whether a user has released the truncates of the file that is held."""
+    return run.job.options.action == "truncate_release"
+
+
+def to_release(found: Discovery, state: TableState) -> tuple[tuple[PlannedFile, ...], bool]:
+    """Files up to the one whose truncates a user releases, and whether a batch of them does.
+
+    Where the ledger knows no such file, the first load waits for the release.
+    """
+    held = state.held_truncate
+    if state.batch == 0 or held is None:
+        return found.waiting, state.batch == 0
+    at = next((at for at, file in enumerate(found.waiting, start=1) if file.path == held.path), 0)
+    return (found.waiting[:at], True) if at else (found.waiting, False)
+
+
+def without_held(run: TableRun, found: Discovery, state: TableState) -> Discovery:
+    """What waits, without files that a truncate holds: these wait for a user."""
+    if run.spec.truncate != "hold" or releases_truncates(run):
+        return found
+    return found.held_by(state.held_truncate)
+
+
+def sweep_of(run: TableRun, found: Discovery, state: TableState) -> SweepState:
+    """State of the newest generation's sweep; a user's release makes it due."""
+    rule = RELEASED if releases(run) else SweepRule.of(run.spec)
+    standing = sweep_state(state, found, rule, run.runtime.clock())
+    return "pending" if standing == "due" and not rule.released and run.is_loading else standing
+
+
+def moment(run: TableRun, ledger: Ledger, dropped: BatchPlan | None = None) -> datetime:
+    """The time of a new plan, later than all earlier plans regardless of clocks: it is the transaction version."""
+    last = ledger.last_commit()
+    before = [p.planned_at for p in (dropped, last.plan if last else None) if p is not None]
+    floor = [datetime.fromisoformat(text) + timedelta(microseconds=1) for text in before]
+    return max([run.runtime.clock(), *floor])
+
+
+def is_emptied(run: TableRun, found: Discovery, ledger: Ledger) -> bool:
+    """Whether the folder is missing, the row empties the table then, and no batch has done so yet.
+
+    A landing root that is missing says nothing of its tables.
+    """
+    is_empty = found.folder_missing and not found.root_missing and run.dialect.options.missing_folder == "empty"
+    if not (is_empty and ledger.state.batch):
+        return False
+    generation = ledger.state.generation
+    return any(row.generation == generation for row in ledger.all_entries().values())
+
+
+def files_changed(plan: BatchPlan, found: Discovery) -> bool:
+    """Whether a file of a started batch has changed since it was planned."""
+    now = {file.path: file.fingerprint for file in found.waiting}
+    return any(now.get(file.path) != file.fingerprint for file in plan.files)
+
+
+def drop(context: TableContext, plan: BatchPlan, ledger: Ledger) -> None:
+    """Drop a batch that has written at most quarantined rows."""
+    if context.engine.exists(context.layout.errors):
+        context.engine.forget_errors(context, plan.batch_id)
+    ledger.drop_plan()
+
+
+def withdraw(context: TableContext, plan: BatchPlan, ledger: Ledger) -> None:
+    """Drop a batch that can't be loaded, so that nothing waits for it, unless its changes are in the change table."""
+    if context.engine.last_transaction(context.layout.changes, APPEND) < version_of(plan):
+        drop(context, plan, ledger)
+
+
+def let_go_of_unwritten(context: TableContext, ledger: Ledger) -> None:
+    """Drop a started batch that has appended nothing; the next run plans another.
+
+    So what a user asks for need not wait until the cause is corrected, as of a batch that stopped at an expectation.
+    """
+    plan = ledger.plan()
+    if plan is not None and plan.mode != "refresh":
+        withdraw(context, plan, ledger)
+
+
+_BYTES_A_ROW = 50
+_LANDED_WEIGHT = 7
+"""What a byte of a landing file costs, in bytes of a replica that is merged into: see docs/decisions/places.md."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PendingWork:
+    """A table with new files, as listed before the run had the claim.
+
+    Attributes:
+        state: its ledger's then.
+    """
+
+    state: TableState
+    discovery: Discovery
+
+    @property
+    def cost(self) -> int:
+        """Estimated work, in bytes of the replica: waiting files, which cost more, plus the replica."""
+        return sum(f.size for f in self.discovery.waiting) * _LANDED_WEIGHT + self.state.rows * _BYTES_A_ROW
+
+
+def find_pending(run: TableRun, totals: RunTotals) -> PendingWork | None:
+    """The table's work; None when there is none.
+
+    Raises:
+        FatalError: as `require_same_identity`; `FIRST_LOAD_UNREADABLE`.
+        RetriableError: `LANDING_MISSING`.
+    """
+    ledger = run.ledger()
+    run.report("discover")
+    pending = ledger.plan() is not None  # its late files must be found again
+    found = run.discover(ledger, brief=not pending)
+    found = found if pending else without_held(run, found, ledger.state)
+    totals.not_listed = found.not_listed
+    totals.mode = "initial" if ledger.state.batch == 0 else "incremental"
+    totals.max_commit_ts = ledger.state.max_commit_ts
+    totals.version = ledger.state.delta_versions.get("replica")
+    # Also without new files: a row that stored rows do not follow is never reported as up to date.
+    require_same_identity(run.spec, ledger.state)
+    due = is_emptied(run, found, ledger) or sweep_of(run, found, ledger.state) == "due"
+    asked = replays(run) or ledger.awaits_replay or wants_source_load(run, ledger)
+    if not (found.waiting or pending or due or asked or waits_for_files(run, found)):
+        if found.root_missing and source_room(run.spec) is None:  # a job makes the folder of a source that it reads
+            raise notices.missing_root(run.spec.table, run.layout.landing)
+        totals.warn(notices.of_discovery(found, run.layout.landing, run.dialect))
+        report_left(run, ledger, found, totals)
+        if run.job.options.full_listing:  # requested by a user
+            commits = foreign_commits(run.spec, run.runtime.storage, run.layout, ledger)
+            totals.warn(warnings_of(commits))
+        notices.require_first_load(run.spec.table, ledger)
+        return None
+    return PendingWork(state=ledger.state, discovery=found)
+
+
+def wants_source_load(run: TableRun, ledger: Ledger) -> bool:
+    """Whether the row asks for a full load from the source database, and the table has none yet."""
+    if run.spec.initial_load is None or run.job.options.action != "run" or ledger.state.batch > 0:
+        return False
+    found = run.source_load
+    return found is None or found.ended is None
+
+
+def waits_for_files(run: TableRun, found: Discovery) -> bool:
+    """Whether a run waits for files that may still be written; a continuous job lists them again."""
+    return bool(found.unsettled) and run.job.options.continuous is None
+
+
+def report_left(run: TableRun, ledger: Ledger, found: Discovery, totals: RunTotals) -> None:
+    """What a run leaves to a later one: files that may still be written, rows that a reload may yet bring again."""
+    standing = sweep_of(run, found, ledger.state)
+    totals.warn((*notices.of_unsettled(found.unsettled), *notices.of_sweep(standing, ledger.state, found)))
+    totals.warn(notices.of_held_truncate(found, run.spec))
+    totals.revisit = totals.revisit or bool(found.unsettled) or is_due_by_time(ledger.state, standing)
+
+
+def has_tables(run: TableRun, context: TableContext, state: TableState) -> bool:
+    """Whether there is a change table with changes of what this run loads: other shards' may be in the same one."""
+    if not context.engine.exists(context.layout.changes):
+        return False
+    if not run.shard or state.batch or not any(other.batch for other in run.others):
+        return True
+    files = context.engine.recorded_files(context)
+    return any(file.path.startswith(f"{context.layout.landing}/") for file in files)

@@ -1,0 +1,76 @@
+"""The newest load of a table from its source database: what is done and what is left (`gddl load`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_gddl.contract import codec
+from airflow_gddl.contract.layout import join
+from airflow_gddl.stores import Storage
+from spark_jobs.ledger.commit_files import (
+    read_small,
+)
+from spark_jobs.plan.loaded_transactions import LoadedTransactions
+
+FOLDER = "initial-load"
+"""In the table's state folder: claims of loads, and the document."""
+
+
+_DOCUMENT = "progress.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedRange:
+    """A range of keys, which is one file.
+
+    Attributes:
+        after, to: keys as `_key_text` writes them: exclusive and inclusive; null: open.
+        rows: that the file has; null: it is not written yet.
+    """
+
+    after: str | None
+    to: str | None
+    rows: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadProgress:
+    """The newest load of a table from its source: what is done, and what is left.
+
+    Attributes:
+        began, ended: ISO 8601 UTC; null: it has not ended.
+        keys: key columns of the source, by which its ranges are read; empty: the table is read as a whole.
+        ranges: in order; the file of each has its number, from 1.
+        is_divided: whether all ranges are known.
+        before: files of the load before this one.
+        position: of the source's log when the load began; empty where the database shows none.
+        log: the log that jobs read, and the table in it; empty: they read none.
+        seen: of a table that is read by one query; null: its rows are known by their keys, or not yet read.
+    """
+
+    began: str
+    ended: str | None = None
+    keys: tuple[str, ...] = ()
+    ranges: tuple[LoadedRange, ...] = ()
+    is_divided: bool = False
+    before: int = 0
+    position: str = ""
+    log: str = ""
+    seen: LoadedTransactions | None = None
+
+    @property
+    def rows(self) -> int:
+        return sum(one.rows or 0 for one in self.ranges)
+
+
+def read_progress(storage: Storage, state: str) -> LoadProgress | None:
+    """The newest load of the table whose state folder is `state`; null: it had none.
+
+    Raises:
+        FatalError: `LEDGER_DAMAGED`.
+    """
+    return read_small(storage, join(state, FOLDER, _DOCUMENT), LoadProgress, "delete it, and load the table again")
+
+
+def write_progress(storage: Storage, state: str, progress: LoadProgress) -> None:
+    storage.write(join(state, FOLDER, _DOCUMENT), codec.to_json(progress).encode())

@@ -1,0 +1,485 @@
+"""The figures of a batch: what was read and decoded, file by file, and how they are measured."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.sql_types import DecimalType, SqlType, parse_type
+from spark_jobs.plan.planned_batch import Truncate
+from spark_jobs.plan.sequence import Forms, Widths, longest_transaction, sort_key
+from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.rules.arrays import flat, sortable, sorted_rows
+from spark_jobs.rules.batch_schema import BatchSchema
+from spark_jobs.rules.decode import DecodedGroup
+from spark_jobs.rules.evaluate import Tally, added
+from spark_jobs.rules.positions import ROW_MASK
+from spark_jobs.rules.step_results import Appended
+from spark_jobs.rules.texts import forms, json_writer, read_json, utc_text, width
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileFigures:
+    """Rows and ranges of one file; sequences as JSON text, times as ISO 8601; null when it has no good change."""
+
+    rows: int
+    quarantined: int
+    min_sequence: str | None
+    max_sequence: str | None
+    min_commit_ts: str | None
+    max_commit_ts: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogRestart:
+    """Changes of a file that precede others before them in the source's log, and were committed after all of those.
+
+    Attributes:
+        place: where in the log the first of them is; `known`: the last place before it.
+        since, until: commit time of the first of them, and the latest.
+        newest: latest commit time before, ISO 8601 as the others.
+    """
+
+    place: str
+    known: str
+    since: str
+    until: str
+    newest: str
+
+
+@dataclass(frozen=True, order=True)
+class BadRow:
+    """A bad row: ledger path of its file, row in it from 0, what is wrong with it, and where (empty: in no column)."""
+
+    file: str
+    row: int
+    code: str
+    column: str = ""
+
+    def __str__(self) -> str:
+        where = f" in column {self.column!r}" if self.column else ""
+        return f"{self.code}{where}, position {self.row} of {self.file}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """Of a whole batch.
+
+    Attributes:
+        files: by ledger path; a file without rows is absent.
+        identities: distinct (key, sequence) among good rows, by 64-bit hash.
+        keys: distinct keys among good rows, by 64-bit hash.
+        low, high: range of the first key column; null without keys, and for types whose values don't survive the way
+            through Python unchanged (times, floating point).
+        widths: of the changes' sequences, see `plan.sequence`.
+        forms: sequence column to the forms of its texts, see `plan.sequence`.
+        restarts: by ledger path, where sequences are positions in a log.
+        reduced: times that were cut or rounded to microseconds.
+        rescued: good rows with values in `_rescued_data`.
+        incomplete: good rows that moved and may lack values.
+        partial: good updates of CSV that lack columns.
+        first_bad: of the bad rows, the one of the least path and position.
+        tallies: by expectation, rows that were checked and how many of them failed.
+        truncates: that the files have; they are in none of the others.
+    """
+
+    files: Mapping[str, FileFigures]
+    rows: int
+    quarantined: int
+    identities: int
+    keys: int
+    low: object
+    high: object
+    widths: Widths
+    loads: int
+    reduced: int = 0
+    rescued: int = 0
+    incomplete: int = 0
+    partial: int = 0
+    first_bad: BadRow | None = None
+    restarts: Mapping[str, LogRestart] = field(default_factory=dict)
+    forms: Mapping[str, Forms] = field(default_factory=dict)
+    tallies: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    truncates: tuple[Truncate, ...] = ()
+
+    @property
+    def good(self) -> int:
+        return self.rows - self.quarantined
+
+    @property
+    def sequence_span(self) -> tuple[Any, Any] | None:
+        """Lowest and highest sequence by its first column, read by `sort_key`; None without a good change."""
+        lows = [sort_key(f.min_sequence) for f in self.files.values() if f.min_sequence is not None]
+        highs = [sort_key(f.max_sequence) for f in self.files.values() if f.max_sequence is not None]
+        return (min(lows)[0][1], max(highs)[0][1]) if lows else None
+
+    def may_repeat(self, schema: TableSchema) -> bool:
+        """Whether rows of the batch may be deliveries of one change, so that they have to be compared."""
+        return (self.identities if schema.keys else self.loads) < self.good
+
+    def appended(self, new: int, written: int, warnings: tuple[RunWarning, ...] = (), *, batch: int) -> Appended:
+        """What reached the change table.
+
+        Args:
+            new: good rows that did not arrive before; `written`: rows of the commit.
+
+        Raises:
+            FatalError: `BATCH_UNBALANCED`.
+        """
+        redelivered = self.good - new
+        if self.rows != written + redelivered + self.quarantined:
+            raise FatalError(
+                "BATCH_UNBALANCED",
+                f"{self.rows} rows read, but {written} appended + {redelivered} re-delivered + "
+                f"{self.quarantined} quarantined",
+                where=f"batch {batch}",
+                remedy="report this with the job's log; nothing was merged",
+            )
+        return Appended(written=written, redelivered=redelivered, warnings=warnings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodedBatch:
+    """Attributes:
+    change_schemas: schema ids of the groups with changes.
+    schema_of: ledger path to schema id.
+    rows_by_footer: rows that the files' footers promise, less `erased` and `filtered`; null where a file has no footer.
+    erased: rows of erased keys, which were excluded.
+    filtered: rows outside the row filter, which were excluded.
+    """
+
+    schema: BatchSchema
+    figures: Figures
+    change_schemas: frozenset[int]
+    schema_of: Mapping[str, int] = field(default_factory=dict)
+    rows_by_footer: int | None = None
+    erased: int = 0
+    filtered: int = 0
+
+
+_WITH_RANGE = ("tinyint", "smallint", "int", "bigint", "date", "string")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartFigures:
+    """Of some rows of a batch.
+
+    Attributes:
+        files: by ledger path.
+        low, high: range of the first key column among good rows, as JSON text; null where it has none.
+        widths: of the changes' sequences, see `plan.sequence`.
+        forms, restarts: as in `Figures`.
+        loads: good rows of a full load.
+        reduced: times that were cut or rounded to microseconds.
+        rescued: good rows with values in `_rescued_data`.
+        incomplete: good rows that moved and may lack values.
+        partial: good updates of CSV that lack columns.
+        erased: rows of erased keys, which are in none of the others.
+        filtered: the same of rows outside the row filter.
+        first_bad, tallies, truncates: as in `Figures`.
+    """
+
+    files: Mapping[str, FileFigures] = field(default_factory=dict)
+    low: str | None = None
+    high: str | None = None
+    widths: Widths = field(default_factory=dict)
+    loads: int = 0
+    reduced: int = 0
+    rescued: int = 0
+    incomplete: int = 0
+    partial: int = 0
+    erased: int = 0
+    filtered: int = 0
+    first_bad: BadRow | None = None
+    restarts: Mapping[str, LogRestart] = field(default_factory=dict)
+    forms: Mapping[str, Forms] = field(default_factory=dict)
+    tallies: Mapping[str, Tally] = field(default_factory=dict)
+    truncates: tuple[Truncate, ...] = ()
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> PartFigures:
+        found = json.loads(text)
+        files = {path: FileFigures(**figures) for path, figures in found.pop("files").items()}
+        widths = {column: (least, most) for column, (least, most) in found.pop("widths").items()}
+        bad = found.pop("first_bad")
+        restarts = {path: LogRestart(**restart) for path, restart in found.pop("restarts").items()}
+        first = None if bad is None else BadRow(**bad)
+        texts = {
+            column: {f: (text, file) for f, (text, file) in by.items()} for column, by in found.pop("forms").items()
+        }
+        tallies = {name: (count, failed) for name, (count, failed) in found.pop("tallies").items()}
+        truncates = tuple(Truncate(**one) for one in found.pop("truncates"))
+        return cls(
+            **found, files=files, widths=widths, first_bad=first, restarts=restarts, forms=texts, tallies=tallies,
+            truncates=truncates,
+        )  # fmt: skip
+
+
+def measure(group: DecodedGroup, table_schema: TableSchema, *, erased: int = 0) -> PartFigures:
+    """
+    Args:
+        group: its rows need no columns but the first of the key and `_gddl`.
+        erased: rows that were left out before.
+    """
+    rows, good, kind = group.rows, group.good, group.kind
+    change = kind == "change"
+    by_file = tuple(_by_file(rows, good))
+    files = {path: _figures(mine, count, table_schema, change=change) for path, mine, count in by_file}
+    positions = change and table_schema.log_positions
+    restarts = {path: _restart(mine) for path, mine, _ in by_file} if positions else {}
+    lengths = {column: _lengths(good, column) for column in (table_schema.text_sequence if change else ())}
+    widths = {column: found for column, found in lengths.items() if found is not None}
+    low, high = _range(good, table_schema)
+    loads = good.num_rows if kind == "load" else 0
+    return PartFigures(files=files, low=low, high=high, widths=widths, loads=loads,
+                       reduced=group.reduced, rescued=group.rescued, incomplete=group.incomplete, partial=group.partial,
+                       erased=erased, filtered=group.filtered, first_bad=_first_bad(group), tallies=group.tallies,
+                       truncates=group.truncates,
+                       forms=group.forms or (_stored_forms(good, table_schema) if change else {}),
+                       restarts={path: found for path, found in restarts.items() if found is not None})  # fmt: skip
+
+
+def _first_bad(group: DecodedGroup) -> BadRow | None:
+    if not group.bad:
+        return None
+    gddl = flat(group.rows.column(GDDL)).take(pa.array(group.bad, pa.int64()))
+    places = zip(gddl.field("source_file").to_pylist(), gddl.field("position").to_pylist(), group.problems, strict=True)
+    return min(BadRow(file, place & ROW_MASK, p.code, p.column or "") for file, place, p in places)
+
+
+def combined(parts: Iterable[PartFigures], table_schema: TableSchema) -> PartFigures:
+    """Figures of parts as those of the whole."""
+    parts = list(parts)
+    files: dict[str, FileFigures] = {}
+    widths: dict[str, tuple[int, int]] = {}
+    for part in parts:
+        for column, (least, most) in part.widths.items():
+            known_least, known_most = widths.get(column, (least, most))
+            widths[column] = (min(known_least, least), max(known_most, most))
+        for path, mine in part.files.items():
+            known = files.get(path)
+            files[path] = mine if known is None else _both(known, mine)
+    read = _value_of(_first_key_type(table_schema))
+    return PartFigures(
+        files=files,
+        low=min((p.low for p in parts if p.low is not None), key=read, default=None),
+        high=max((p.high for p in parts if p.high is not None), key=read, default=None),
+        widths=widths,
+        loads=sum(p.loads for p in parts),
+        reduced=sum(p.reduced for p in parts),
+        rescued=sum(p.rescued for p in parts),
+        incomplete=sum(p.incomplete for p in parts),
+        partial=sum(p.partial for p in parts),
+        erased=sum(p.erased for p in parts),
+        filtered=sum(p.filtered for p in parts),
+        first_bad=min((p.first_bad for p in parts if p.first_bad is not None), default=None),
+        restarts={path: found for p in reversed(parts) for path, found in p.restarts.items()},
+        forms={column: _least_of_each(parts, column) for column in table_schema.text_sequence},
+        tallies=added([p.tallies for p in parts]),
+        truncates=tuple(one for p in parts for one in p.truncates),
+    )
+
+
+def figures_of(whole: PartFigures, table_schema: TableSchema, distinct_ones: tuple[int, int]) -> Figures:
+    """
+    Args:
+        distinct_ones: see `distinct`.
+    """
+    read = _value_of(_first_key_type(table_schema))
+    return Figures(
+        files=whole.files,
+        rows=sum(f.rows for f in whole.files.values()),
+        quarantined=sum(f.quarantined for f in whole.files.values()),
+        identities=distinct_ones[0],
+        keys=distinct_ones[1],
+        low=None if whole.low is None else read(whole.low),
+        high=None if whole.high is None else read(whole.high),
+        widths=whole.widths,
+        loads=whole.loads,
+        reduced=whole.reduced,
+        rescued=whole.rescued,
+        incomplete=whole.incomplete,
+        partial=whole.partial,
+        first_bad=whole.first_bad,
+        restarts=whole.restarts,
+        forms=whole.forms,
+        tallies=whole.tallies,
+        truncates=whole.truncates,
+    )
+
+
+def _least_of_each(parts: Sequence[PartFigures], column: str) -> Forms:
+    found: dict[str, tuple[str, str]] = {}
+    for form, example in (pair for part in parts for pair in part.forms.get(column, {}).items()):
+        found[form] = min(found.get(form, example), example)
+    return dict(sorted(found.items()))
+
+
+def distinct(good: pa.Table, table_schema: TableSchema) -> tuple[int, int]:
+    """Distinct identities and keys of good rows, whole by key; zero where unknown, which only takes longer."""
+    if not table_schema.keys:
+        return 0, 0
+    keys = [good.column(k) for k in table_schema.keys]
+    sequence = pc.struct_field(good.column(GDDL), "sequence")
+    parts = sequence.combine_chunks().flatten() if pt.is_struct(sequence.type) else [sequence]
+    if any(pt.is_nested(c.type) or pt.is_floating(c.type) for c in (*keys, *parts)):
+        return 0, 0
+    return _count([*keys, *parts]), _count(keys)
+
+
+def _count(columns: Sequence[pa.ChunkedArray]) -> int:
+    names = [str(i) for i in range(len(columns))]
+    if len(columns) == 1:
+        return int(pc.count_distinct(columns[0], mode="all").as_py())
+    return int(pa.table(list(columns), names=names).group_by(names, use_threads=False).aggregate([]).num_rows)
+
+
+def _by_file(rows: pa.Table, good: pa.Table) -> Iterable[tuple[str, pa.Table, int]]:
+    """Path, good rows and number of all rows of each file."""
+    source = pc.struct_field(rows.column(GDDL), "source_file")
+    counts = {c["values"]: c["counts"] for c in source.value_counts().to_pylist()}
+    if len(counts) == 1:
+        yield next(iter(counts)), good, rows.num_rows
+        return
+    mine = pc.struct_field(good.column(GDDL), "source_file")
+    for path, count in counts.items():
+        yield path, good.filter(pc.equal(mine, path)), count
+
+
+def _figures(good: pa.Table, count: int, table_schema: TableSchema, *, change: bool) -> FileFigures:
+    low, high, first, last = None, None, None, None
+    if change and good.num_rows:
+        low, high = _ends(pc.struct_field(good.column(GDDL), "sequence"))
+        first, last = _ends(pc.struct_field(good.column(GDDL), "commit_ts"))
+    write = json_writer(parse_type(table_schema.sequence_type))
+    return FileFigures(
+        rows=count,
+        quarantined=count - good.num_rows,
+        min_sequence=None if low is None else write(low),
+        max_sequence=None if high is None else write(high),
+        min_commit_ts=None if first is None else utc_text(first),
+        max_commit_ts=None if last is None else utc_text(last),
+    )
+
+
+def _restart(good: pa.Table) -> LogRestart | None:
+    """Where a log was reset inside a file, whose rows are in the order in which they were captured.
+
+    Changes that are captured again precede others in the log, too, but were not committed later.
+    """
+    gddl = flat(good.column(GDDL))
+    sequence, times = gddl.field("sequence"), gddl.field("commit_ts")
+    sequence = sequence.field(0) if pt.is_struct(sequence.type) else sequence
+    there = pc.and_(sequence.is_valid(), times.is_valid())
+    places = pc.replace_substring_regex(sequence.filter(there), r"\..*$", "").dictionary_encode()
+    if len(places.dictionary) < 2:
+        return None
+    order = np.argsort(np.argsort(np.array(places.dictionary.to_pylist(), dtype=object)))
+    place, time = order[np.asarray(places.indices)], np.asarray(times.filter(there).cast(pa.int64()))
+    highest = np.maximum.accumulate(place)
+    newest = np.maximum.accumulate(np.where(place == highest, time, np.iinfo(np.int64).min))
+    longest = np.array(
+        [longest_transaction(text) // timedelta(microseconds=1) for text in places.dictionary.to_pylist()]
+    )
+    after = np.flatnonzero((place < highest) & (time > newest + longest[np.asarray(places.indices)]))
+    if not len(after):
+        return None
+    texts, first = dict(zip(order.tolist(), places.dictionary.to_pylist(), strict=True)), int(after[0])
+    since, until, before = (
+        utc_text(datetime.fromtimestamp(0, UTC) + timedelta(microseconds=int(value)))
+        for value in (time[first], time[after].max(), newest[first])
+    )
+    return LogRestart(place=texts[place[first]], known=texts[highest[first]], since=since, until=until, newest=before)
+
+
+def _stored_forms(good: pa.Table, table_schema: TableSchema) -> dict[str, Forms]:
+    """Of a batch that resumes from the change table, whose texts are in their normal form."""
+    found: dict[str, Forms] = {}
+    for column in table_schema.text_sequence:
+        if column in table_schema.ordered_text:
+            texts = flat(_part_of(good, column))
+            named = pc.unique(forms(texts)).drop_null().to_pylist()
+            found[column] = dict.fromkeys(named, ("", ""))
+    return found
+
+
+def _part_of(good: pa.Table, column: str) -> pa.ChunkedArray:
+    """A column of the sequences."""
+    values = pc.struct_field(good.column(GDDL), "sequence")
+    return pc.struct_field(values, column) if pt.is_struct(values.type) else values
+
+
+def _ends(values: pa.ChunkedArray) -> tuple[Any, Any]:
+    if pt.is_struct(values.type):
+        return _sorted_ends(flat(values), flat(values).flatten())
+    if pt.is_floating(values.type):  # `min_max` leaves NaN out, which is greatest
+        return _sorted_ends(flat(values), [flat(values)])
+    ends = pc.min_max(values)
+    return ends["min"].as_py(), ends["max"].as_py()
+
+
+def _sorted_ends(values: pa.Array, columns: Sequence[pa.Array]) -> tuple[Any, Any]:
+    """Of values that compare as these columns do, left to right; null ones aside."""
+    there = np.flatnonzero(np.asarray(values.is_valid()))
+    if not len(there):
+        return None, None
+    rows = sorted_rows([part.take(pa.array(there)) for column in columns for part in sortable(column)])
+    return values[there[rows[0]]].as_py(), values[there[rows[-1]]].as_py()
+
+
+def _lengths(good: pa.Table, column: str) -> tuple[int, int] | None:
+    """Least and greatest length of a sequence column's text; null without any."""
+    ends = pc.min_max(width(_part_of(good, column)))
+    return None if ends["min"].as_py() is None else (ends["min"].as_py(), ends["max"].as_py())
+
+
+def _both(first: FileFigures, second: FileFigures) -> FileFigures:
+    return FileFigures(
+        rows=first.rows + second.rows,
+        quarantined=first.quarantined + second.quarantined,
+        min_sequence=_chosen(min, first.min_sequence, second.min_sequence, sort_key),
+        max_sequence=_chosen(max, first.max_sequence, second.max_sequence, sort_key),
+        min_commit_ts=_chosen(min, first.min_commit_ts, second.min_commit_ts, str),
+        max_commit_ts=_chosen(max, first.max_commit_ts, second.max_commit_ts, str),
+    )
+
+
+def _chosen(
+    choose: Callable[..., str | None], first: str | None, second: str | None, by: Callable[[str], Any]
+) -> str | None:
+    return choose((v for v in (first, second) if v is not None), key=by, default=None)
+
+
+def _first_key_type(table_schema: TableSchema) -> SqlType | None:
+    """Null without keys, and where values don't survive the way through Python unchanged (times, floating point)."""
+    if not table_schema.keys:
+        return None
+    kind = next(c.type for c in table_schema.data if c.name == table_schema.keys[0])
+    return kind if str(kind) in _WITH_RANGE or isinstance(kind, DecimalType) else None
+
+
+def _range(good: pa.Table, table_schema: TableSchema) -> tuple[str | None, str | None]:
+    kind = _first_key_type(table_schema)
+    if kind is None:
+        return None, None
+    low, high = _ends(good.column(table_schema.keys[0]))
+    write = json_writer(kind)
+    return (None, None) if low is None else (write(low), write(high))
+
+
+def _value_of(kind: SqlType | None) -> Callable[[str], Any]:
+    return lambda text: None if kind is None else read_json(json.loads(text, parse_float=Decimal), kind)

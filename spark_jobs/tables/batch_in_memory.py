@@ -1,0 +1,445 @@
+"""A batch in this process: decoded as a whole, appended to the change table, merged into the replica."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from airflow_gddl.contract.errors import GddlError, QuarantinableError
+from airflow_gddl.contract.result import MainCounts, RunWarning
+from airflow_gddl.contract.sql_types import SqlType, StructType, parse_type
+from spark_jobs.dialects.probe import probe_all, reading
+from spark_jobs.dialects.protocol import Probed, Unreadable, begin_a_table, groups, that_wait
+from spark_jobs.plan.planned_batch import BatchPlan, TableState
+from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.rules import quarantine
+from spark_jobs.rules.arrays import by_name
+from spark_jobs.rules.batch_schema import Landed
+from spark_jobs.rules.decode import DecodedGroup, Stamp, are_deletes
+from spark_jobs.rules.figures import DecodedBatch, Figures, combined, distinct, figures_of, measure
+from spark_jobs.rules.fold import net_changes, refolds
+from spark_jobs.rules.merge import Outcome, StoredState, outcome_of, warnings_of
+from spark_jobs.rules.order import events
+from spark_jobs.rules.quarantine import good_again, to_replay
+from spark_jobs.rules.read import FileRows, RawGroup, grouped, read_file
+from spark_jobs.rules.redelivery import TIED, Doubts, new_changes
+from spark_jobs.rules.step_results import Appended, Applied, Overlap
+from spark_jobs.rules.stored_columns import change_schema
+from spark_jobs.rules.sweep import appended, suspects
+from spark_jobs.tables import file_rules, table_definition, whole_tables
+from spark_jobs.tables.batch_context import BatchContext
+from spark_jobs.tables.decoding import Decoding, landed, resumed_batch, resumed_schema
+from spark_jobs.tables.delta_log import APPEND, MERGE, QUARANTINE, TOMBSTONES, main_counts, merge_metrics
+from spark_jobs.tables.delta_tables import DataFile, Tables, TableSnapshot
+from spark_jobs.tables.engine import TableContext, TableWork
+from spark_jobs.tables.places import DeclinedError
+from spark_jobs.tables.small_files import with_smallest
+from spark_jobs.tables.table_rows import FindRows, KeyMatches, find, search
+from spark_jobs.tables.whole_tables import TableWriter, changes_of_keys, update_history
+
+
+@dataclass(frozen=True, kw_only=True)
+class WholeBatch:
+    """A batch's rows.
+
+    Attributes:
+        groups: decoded groups with bad rows; empty for a batch that resumes from the change table.
+        good: columns of `change_schema`.
+    """
+
+    decoded_batch: DecodedBatch
+    groups: tuple[DecodedGroup, ...]
+    good: pa.Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class WholeBatchReader:
+    """Reads and decodes the files or records of one batch.
+
+    Attributes:
+        most_bytes: of the rows of its files in memory; null: as many as there are.
+    """
+
+    context: TableContext
+    plan: BatchPlan
+    state: TableState
+    most_bytes: int | None = None
+
+    def decode(self, errors: pa.Table | None) -> tuple[WholeBatch | None, tuple[Unreadable, ...]]:
+        """See `Engine.decode_files`.
+
+        Args:
+            errors: the errors table, for a batch that replays its records; None where there is none.
+
+        Raises:
+            MemoryError: its files hold more than `most_bytes`.
+        """
+        return (self._decode_records(errors), ()) if self.plan.source == "quarantine" else self._decode_files()
+
+    def _decode_files(self) -> tuple[WholeBatch | None, tuple[Unreadable, ...]]:
+        probed, unreadable = probe_all(self.context.storage, self.plan.files, self.context.dialect)
+        read = self._read(probed)
+        bad = tuple(r for r in read.values() if isinstance(r, Unreadable))
+        found = {path: r for path, r in read.items() if isinstance(r, FileRows)}
+        unreadable = (*unreadable, *bad)
+        files = [p for p in probed if p.file.path in found]
+        if not files or (self.state.keys is None and not begin_a_table(files)):
+            return None, (*unreadable, *that_wait(files))
+        try:
+            return self._decode_all(files, found), unreadable
+        except (GddlError, DeclinedError, MemoryError):
+            raise
+        except Exception:
+            damaged = self._damaged(files, found)
+            if not damaged:
+                raise
+        good = [p for p in files if p.file.path not in {u.file.path for u in damaged}]
+        return (self._decode_all(good, found) if good else None), (*unreadable, *damaged)
+
+    def _read(self, probed: Sequence[Probed]) -> dict[str, FileRows | Unreadable]:
+        """By path; repeated values make rows of many times the size of their file."""
+        read: dict[str, FileRows | Unreadable] = {}
+        size = 0
+        for one in probed:
+            found = read[one.file.path] = read_file(self.context.storage, one)
+            size += sum(column.nbytes for column in found.columns) if isinstance(found, FileRows) else 0
+            if self.most_bytes is not None and size > self.most_bytes:
+                raise MemoryError(f"the batch has more than {self.most_bytes} bytes in memory")
+        return read
+
+    def _damaged(self, files: Sequence[Probed], found: Mapping[str, FileRows]) -> tuple[Unreadable, ...]:
+        """Decode every file separately, to find those whose values can be read but not decoded."""
+        bad = []
+        for probed in files:
+            try:
+                with reading(probed.file):
+                    self._decode_all([probed], found)
+            except QuarantinableError as error:
+                bad.append(Unreadable(probed.file, error.code, error.what))
+        return tuple(bad)
+
+    def _decode_all(self, files: Sequence[Probed], found: Mapping[str, FileRows]) -> WholeBatch:
+        ordinals = {file.path: i for i, file in enumerate(self.plan.files)}
+        alike = groups(files)
+        raws = [grouped(group, found, ordinals) for group in alike]
+        return self._decode_groups([(raw, self._landed(raw)) for raw in raws], alike)
+
+    def _decode_groups(
+        self, raws: Sequence[tuple[RawGroup, Landed]], files: Sequence[Sequence[Probed]] = ()
+    ) -> WholeBatch:
+        """Plan the schema for groups of raw rows and decode them."""
+        decoding = Decoding.planned(self.context, self.plan, self.state, [like for _, like in raws],
+                                    [file for group in files for file in group])  # fmt: skip
+        parts = [decoding.decoder.part(number, raw) for number, (raw, _) in enumerate(raws)]
+        good = pa.concat_tables([group.good for group, _ in parts])
+        table_schema = decoding.schema.table_schema
+        whole = combined([figures for _, figures in parts], table_schema)
+        return WholeBatch(
+            decoded_batch=decoding.batch(whole, distinct(good, table_schema), files),
+            groups=tuple(group for group, _ in parts),
+            good=good,
+        )
+
+    def _landed(self, raw: RawGroup) -> Landed:
+        return landed(self.context, raw.files[0], lambda op: are_deletes(raw.columns[op]))
+
+    def _decode_records(self, errors: pa.Table | None) -> WholeBatch | None:
+        """Decode the unresolved rows of the errors table again; None when there are none."""
+        label = f"quarantine of {self.context.spec.table}"
+        if errors is not None and self.context.spec.shard is not None:
+            errors = errors.filter(pc.starts_with(errors.column("source_file"), f"{self.context.layout.landing}/"))
+        waiting = [] if errors is None else to_replay(errors, self.plan.planned_at, self.plan.codes)
+        raws = [(w.raw, Landed(kind=w.kind, columns=w.columns, label=label, only_deletes=False)) for w in waiting]
+        return self._decode_groups(raws) if raws else None
+
+    def resume(self, rows: pa.Table) -> WholeBatch:
+        """See `Engine.resume_from_changes`; `rows`: the batch's rows of the change table."""
+        schema = resumed_schema(self.context, self.plan, self.state)
+        table_schema = schema.table_schema
+        rows = by_name(rows, change_schema(table_schema))
+        gddl = rows.column(GDDL)
+        loads = pc.equal(pc.struct_field(gddl, "op"), "R")
+        parts = [DecodedGroup(kind="load", rows=rows.filter(loads)),
+                 DecodedGroup(kind="change", rows=rows.filter(pc.invert(loads)))]  # fmt: skip
+        whole = combined([measure(p, table_schema) for p in parts], table_schema)
+        figures = figures_of(whole, table_schema, distinct(rows, table_schema))
+        found = {(g["source_file"], g["schema"], g["op"] != "R") for g in gddl.to_pylist()}
+        return WholeBatch(decoded_batch=resumed_batch(schema, figures, found), groups=(), good=rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeWriter:
+    """See `MergeWork`.
+
+    Attributes:
+        keys: of the batch.
+        found: rows of the replica that may have these keys.
+    """
+
+    batch_context: BatchContext
+    keys: pa.Table
+    found: KeyMatches
+    outcome: Outcome
+
+    def merge(self) -> Applied:
+        batch_context, path = self.batch_context, self.batch_context.layout.replica
+        warnings = warnings_of(self.outcome, batch_context.table_schema)
+        done = batch_context.has_made(path, MERGE)
+        main = main_counts(batch_context.metrics(path, MERGE)) if done else self._put()
+        return Applied(main=main, warnings=warnings, late=self.outcome.late)
+
+    def _put(self) -> MainCounts:
+        batch_context, counts = self.batch_context, self.outcome.counts
+        snapshot = batch_context.tables.existing(batch_context.layout.replica)
+        batch_context.put(snapshot, MERGE, merge_metrics(counts), self.found, self.outcome.rows)
+        return counts
+
+    def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
+        update_history(self.batch_context, self.keys, generation_low_watermarks, swept)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicaWriter:
+    """See `AppendedWork`.
+
+    Attributes:
+        changes: the batch's rows of the change table.
+    """
+
+    batch_context: BatchContext
+    decoded: WholeBatch
+    changes: pa.Table
+    appended: Appended
+
+    @property
+    def decoded_batch(self) -> DecodedBatch:
+        return self.decoded.decoded_batch
+
+    @property
+    def tables(self) -> TableWork:
+        return TableWriter(self.batch_context)
+
+    @property
+    def table_schema(self) -> TableSchema:
+        return self.batch_context.table_schema
+
+    def resolve_rows(self) -> None:
+        batch_context, chosen = self.batch_context, good_again(self.decoded.good)
+        file_rules.resolve(batch_context.tables, batch_context.layout.errors, chosen, batch_context.plan.planned_at)
+
+    def stale_rows(self) -> tuple[RunWarning, ...]:
+        found = suspects(self.decoded.groups, self.table_schema)
+        return whole_tables.stale_rows(self.batch_context, found)
+
+    def tombstones(self) -> MergeWriter:
+        schema = self.table_schema
+        partial = schema.carries_parts(self.decoded_batch.change_schemas)
+        net = net_changes(events(self.changes, schema), schema, partial=partial)
+        keys = net.select(schema.keys)
+        found = self._stored_rows(net, partial=partial)
+        stored = StoredState(replica=found.rows, tombstones=self._stored_tombstones(keys))
+        outcome = outcome_of(net, stored, schema, self._refold, partial=partial)
+        if outcome.deletes.num_rows:
+            self._remember(outcome.deletes)
+        return MergeWriter(batch_context=self.batch_context, keys=keys, found=found, outcome=outcome)
+
+    def _stored_rows(self, net: pa.Table, *, partial: bool) -> KeyMatches:
+        tables, schema = self.batch_context.tables, self.table_schema
+        snapshot = tables.existing(self.batch_context.layout.replica)
+        if snapshot.writes_vectors:  # each batch adds a file
+            self.batch_context.join_small_files(snapshot.path)
+            snapshot = tables.existing(snapshot.path)
+        columns = needed_of_replica(snapshot, schema, partial=partial)
+        # Rows of a load have no sequence; only another one of a load can tie with them.
+        ties = columns is None or pc.struct_field(net.column(GDDL), "sequence").null_count > 0
+        return find(tables, snapshot, net.select(schema.keys), schema.keys, columns, ties=ties)
+
+    def _stored_tombstones(self, keys: pa.Table) -> pa.Table | None:
+        """Tombstones of earlier batches of these keys, and possibly of others."""
+        batch_context = self.batch_context
+        snapshot = batch_context.tables.snapshot(batch_context.layout.tombstones)
+        if snapshot is None:
+            return None
+        rows = find(batch_context.tables, snapshot, keys, self.table_schema.keys).rows
+        return rows.filter(pc.not_equal(pc.struct_field(rows.column(GDDL), "batch_id"), batch_context.plan.batch_id))
+
+    def _refold(self, keys: pa.Table) -> pa.Table:
+        """`order.events` of all changes of these keys, and possibly of others."""
+        return events(changes_of_keys(self.batch_context, keys), self.table_schema)
+
+    def _remember(self, deletes: pa.Table) -> None:
+        batch_context, path = self.batch_context, self.batch_context.layout.tombstones
+        whole_tables.retype_sequence(batch_context.tables, path, self.table_schema)
+        whole_tables.ensure(batch_context.tables, table_definition.tombstones(self.table_schema, path))
+        if batch_context.has_made(path, TOMBSTONES):
+            return
+        snapshot = batch_context.tables.existing(path)
+        whole, removed = with_smallest(batch_context.tables, snapshot, by_name(deletes, snapshot.schema.arrow))
+        batch_context.commit(path, TOMBSTONES, {}, [whole], removed)
+
+    def append_only(self) -> Applied:
+        batch_context, path = self.batch_context, self.batch_context.layout.replica
+        rows = appended(self.changes, self.table_schema)
+        if not batch_context.has_made(path, MERGE):
+            batch_context.join_small_files(path)
+            batch_context.commit(path, MERGE, {"numTargetRowsInserted": rows.num_rows}, [rows])
+        late = self.changes.num_rows - rows.num_rows
+        return Applied(main=main_counts(batch_context.metrics(path, MERGE)), late=late)
+
+
+def needed_of_replica(snapshot: TableSnapshot, schema: TableSchema, *, partial: bool) -> list[str] | None:
+    """Columns of stored rows that a merge needs (null: all), for rows that are deleted by their number."""
+    if partial or refolds(schema) or snapshot.feeds_changes:
+        return None
+    needed, written = {*schema.keys, GDDL, *schema.forcing}, {*schema.columns, GDDL}
+    return [name for name in snapshot.schema.names if name in needed or name not in written]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeTableWriter:
+    """See `BatchWork`."""
+
+    batch_context: BatchContext
+    decoded: WholeBatch
+
+    @property
+    def decoded_batch(self) -> DecodedBatch:
+        return self.decoded.decoded_batch
+
+    @property
+    def tables(self) -> TableWork:
+        return TableWriter(self.batch_context)
+
+    def quarantine(self, files: Sequence[Unreadable], again: Sequence[str]) -> None:
+        path, batch_context = self.batch_context.layout.errors, self.batch_context
+        if self.decoded_batch.figures.quarantined or files:
+            stamp = Stamp.of(batch_context.plan)
+            rows = [quarantine.of_rows(group, stamp) for group in self.decoded.groups]
+            rows.append(quarantine.of_files(files, stamp))
+            file_rules.append(batch_context.tables, path, pa.concat_tables(rows), QUARANTINE, batch_context.transaction)
+        file_rules.resolve_earlier(batch_context.tables, batch_context.layout.errors, batch_context.plan, again)
+
+    def discard(self) -> None:
+        """Decoded rows are in memory."""
+
+    def append(self, overlap: Overlap) -> ReplicaWriter:
+        figures, good = self.decoded_batch.figures, self.decoded.good
+        table_schema, stored = self.batch_context.table_schema, self._stored(overlap)
+        warnings: tuple[RunWarning, ...] = ()
+        if figures.may_repeat(table_schema) or stored is not None:
+            found = new_changes(good, stored, table_schema)
+            warnings = Doubts.of(good, found, table_schema).warnings(table_schema)
+            good = found.drop_columns([TIED])
+        appended = figures.appended(good.num_rows, self._write(good), warnings, batch=self.batch_context.plan.number)
+        return ReplicaWriter(batch_context=self.batch_context, decoded=self.decoded, changes=good, appended=appended)
+
+    def _write(self, good: pa.Table) -> int:
+        """Number of rows that the batch appended, in this attempt or an earlier one."""
+        batch_context, path = self.batch_context, self.batch_context.layout.changes
+        if batch_context.has_made(path, APPEND):
+            counted = batch_context.metrics(path, APPEND).get("numOutputRows")
+            if counted is None:
+                counted = batch_rows(batch_context.tables, path, batch_context.plan.batch_id).num_rows
+            return counted
+        batch_context.join_small_files(path)
+        batch_context.commit(path, APPEND, {"numOutputRows": good.num_rows}, [good])
+        return int(good.num_rows)
+
+    def _stored(self, overlap: Overlap) -> pa.Table | None:
+        """Rows of the change table that may equal rows of this batch; null when none can."""
+        batch_context, schema = self.batch_context, self.batch_context.table_schema
+        known = may_repeat(batch_context, self.decoded_batch.figures, overlap)
+        if known is None:
+            return None
+        snapshot = batch_context.tables.existing(batch_context.layout.changes)
+        keys = self.decoded.good.select(schema.keys) if schema.keys else None
+        work = FindRows(table=snapshot.path, keys=keys, schema=snapshot.schema.arrow, keep=known)
+        found = search(batch_context.tables, work, [file for file in snapshot.files if known.may_be_in(file)])
+        return by_name(found.rows, change_schema(schema))
+
+
+@dataclass(frozen=True)
+class MayRepeat:
+    """See `Keep`; changes of other batches that may equal some of a batch.
+
+    Attributes:
+        generation: of the full-load rows that may; null: none.
+        span: lowest and highest sequence of the changes that may; null: none.
+        sequence_type: of the table.
+    """
+
+    generation: int | None
+    span: tuple[Any, Any] | None
+    sequence_type: SqlType
+    batch_id: str
+
+    def may_be_in(self, file: DataFile) -> bool:
+        """By its statistics."""
+        low, high = file.low.get(GDDL) or {}, file.high.get(GDDL) or {}
+        if self.generation is not None and (low.get("op") is None or low["op"] <= "R" <= high["op"]):
+            return True
+        if self.span is None or low.get("sequence") is None or not isinstance(low["sequence"], type(self.span[0])):
+            return self.span is not None
+        return bool(low["sequence"] <= self.span[1] and self.span[0] <= high["sequence"])
+
+    def __call__(self, rows: pa.Table) -> pa.ChunkedArray:
+        gddl = rows.column(GDDL)
+        wanted = pa.chunked_array([pa.repeat(False, rows.num_rows)])
+        if self.generation is not None:
+            wanted = pc.and_(
+                pc.equal(pc.struct_field(gddl, "op"), "R"),
+                pc.equal(pc.struct_field(gddl, "generation"), self.generation),
+            )
+        if self.span is not None:
+            inside = self._inside(pc.struct_field(gddl, "sequence"), self.span)
+            wanted = pc.or_kleene(wanted, inside)
+        return pc.and_(wanted, pc.not_equal(pc.struct_field(gddl, "batch_id"), self.batch_id))
+
+    def _inside(self, sequence: pa.ChunkedArray, span: tuple[Any, Any]) -> pa.ChunkedArray:
+        if isinstance(self.sequence_type, StructType):
+            sequence = pc.struct_field(sequence, self.sequence_type.fields[0].name)
+        if pt.is_floating(sequence.type) or pt.is_boolean(sequence.type):
+            return sequence.is_valid()
+        low, high = (_typed(end, sequence.type) for end in span)
+        return pc.and_(pc.greater_equal(sequence, low), pc.less_equal(sequence, high))
+
+
+def may_repeat(batch_context: BatchContext, figures: Figures, overlap: Overlap) -> MayRepeat | None:
+    """Which rows of the change table may equal rows of a batch; null when none can."""
+    span = figures.sequence_span if overlap.changes else None
+    generation = batch_context.plan.generation if overlap.loads else None
+    if span is None and generation is None:
+        return None
+    kind = parse_type(batch_context.table_schema.sequence_type)
+    return MayRepeat(generation, span, kind, batch_context.plan.batch_id)
+
+
+def files_of_batch(snapshot: TableSnapshot, batch_id: str) -> tuple[DataFile, ...]:
+    """Files of the change table that may have rows of a batch."""
+    ends = ((file, file.low.get(GDDL) or {}, file.high.get(GDDL) or {}) for file in snapshot.files)
+    return tuple(
+        f for f, low, high in ends if not low.get("batch_id") or low["batch_id"] <= batch_id <= high["batch_id"]
+    )
+
+
+def is_of_batch(rows: pa.Table, batch_id: str) -> pa.ChunkedArray:
+    return pc.equal(pc.struct_field(rows.column(GDDL), "batch_id"), batch_id)
+
+
+def batch_rows(tables: Tables, path: str, batch_id: str) -> pa.Table:
+    """Rows of the change table that a batch appended."""
+    snapshot = tables.existing(path)
+    rows = tables.read_files(snapshot, files_of_batch(snapshot, batch_id))
+    return rows.filter(is_of_batch(rows, batch_id))
+
+
+def _typed(value: Any, kind: pa.DataType) -> pa.Scalar:
+    if pt.is_temporal(kind) and isinstance(value, str):
+        return pa.scalar(value.removesuffix("Z")).cast(pa.timestamp("us")).cast(kind)
+    return pa.scalar(value).cast(kind) if not pt.is_decimal(kind) else pa.scalar(Decimal(value), kind)

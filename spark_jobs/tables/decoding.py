@@ -1,0 +1,273 @@
+"""The schema of a batch, planned from its files, and their rows decoded by it: together, or part by part in tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.names import renamed
+from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.table_spec import SchemaGate, lowered
+from spark_jobs.dialects.protocol import Dialect, Probed, match
+from spark_jobs.plan.planned_batch import BatchPlan, TableState, Truncate
+from spark_jobs.plan.source_snapshots import (
+    IgnoredSnapshot,
+    KnownSnapshots,
+    LedgerBefore,
+    SnapshotMarks,
+    snapshots_after,
+)
+from spark_jobs.plan.table_schema import TableSchema, controls_of, lacks, without_controls
+from spark_jobs.rules.batch_schema import BatchSchema, Landed, Stored, plan_batch
+from spark_jobs.rules.decode import DecodedGroup, Stamp, are_deletes, decode
+from spark_jobs.rules.delivered_columns import GroupDecoding
+from spark_jobs.rules.erasure import ErasedKeys, without_erased
+from spark_jobs.rules.evaluate import landed_as_named, raw_as_named
+from spark_jobs.rules.figures import DecodedBatch, Figures, PartFigures, figures_of, measure
+from spark_jobs.rules.read import FileRows, RawGroup, read_file
+from spark_jobs.rules.rewrite import within_filter
+from spark_jobs.rules.sweep import (
+    are_applied,
+    kept_truncates,
+    with_shard,
+    with_shard_column,
+    without_truncates,
+)
+from spark_jobs.tables.engine import TableContext
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decoder:
+    """Decodes any part of a batch's rows; small, and may be sent to other processes.
+
+    Attributes:
+        groups: plan for the rows of each group.
+    """
+
+    groups: tuple[GroupDecoding, ...]
+    table_schema: TableSchema
+    stamp: Stamp
+    erased: ErasedKeys
+
+    def to_send(self) -> Decoder:
+        """A copy for other processes."""
+        return replace(self, erased=self.erased.resolved())
+
+    def part(self, group: int, raw: RawGroup) -> tuple[DecodedGroup, PartFigures]:
+        """Changes of some rows of a group, without erased keys, and their figures."""
+        shard = self.table_schema.spec.shard
+        raw = raw_as_named(raw if shard is None else with_shard(raw, shard), self.groups[group])
+        decoded = decode(raw, self.groups[group], self.table_schema, self.stamp)
+        decoded = within_filter(without_truncates(decoded, self.table_schema), self.table_schema)
+        left, erased = without_erased(decoded, self.table_schema, self.erased)
+        return left, measure(left, self.table_schema, erased=erased)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decoding:
+    """Decoding plan of a batch."""
+
+    schema: BatchSchema
+    decoder: Decoder
+    applies_truncates: bool = False
+
+    @classmethod
+    def planned(
+        cls, context: TableContext, plan: BatchPlan, state: TableState, landed: Sequence[Landed],
+        files: Iterable[Probed] = (),
+    ) -> Decoding:  # fmt: skip
+        """
+        Args:
+            files: of the batch; none where it replays records of the quarantine.
+
+        Raises:
+            FatalError: as `plan_batch`; `SHARD_COLUMN_TAKEN`, `CONTROL_COLUMN_MISSING`.
+        """
+        replayed = plan.source == "quarantine"
+        landed = [landed_as_named(group, context.dialect, replayed=replayed) for group in landed]
+        if context.spec.shard is not None:
+            landed = with_shard_column(landed, replayed=replayed)
+        stored = context.stored_columns()
+        warnings = () if replayed else _of_controls(context.dialect, landed, stored)
+        schema = plan_batch(context.dialect, landed, stored, state)
+        schema = replace(schema, warnings=(*warnings, *schema.warnings))
+        schema = with_snapshots(schema, plan, state, [file.snapshot for file in files if file.snapshot is not None])
+        decoder = Decoder(
+            groups=schema.groups,
+            table_schema=schema.table_schema,
+            stamp=Stamp.of(plan),
+            erased=context.erasures.keys(plan.files, keep=True),
+        )
+        applies = are_applied(context.spec, released=plan.releases)
+        return cls(schema=schema, decoder=decoder, applies_truncates=applies)
+
+    def batch(
+        self, whole: PartFigures, distinct: tuple[int, int], files: Sequence[Sequence[Probed]] = ()
+    ) -> DecodedBatch:
+        """The batch after its parts are decoded.
+
+        Args:
+            distinct: identities and keys among good rows.
+            files: those of each group; empty for records of the quarantine.
+        """
+        groups, counted = self.schema.groups, [file.rows for group in files for file in group]
+        schema = self.schema
+        if self.applies_truncates:
+            schema = with_truncates(schema, whole.truncates, self.decoder.stamp.batch_id)
+        footers = None if not counted or None in counted else sum(c for c in counted if c is not None)
+        return DecodedBatch(
+            schema=schema,
+            figures=figures_of(whole, schema.table_schema, distinct),
+            change_schemas=frozenset(g.schema_id for g in groups if g.kind == "change"),
+            schema_of={f.file.path: g.schema_id for g, members in zip(groups, files, strict=False) for f in members},
+            rows_by_footer=None if footers is None else footers - whole.erased - whole.filtered - len(whole.truncates),
+            erased=whole.erased,
+            filtered=whole.filtered,
+        )
+
+
+def _of_controls(dialect: Dialect, groups: Sequence[Landed], stored: Stored) -> tuple[RunWarning, ...]:
+    changes = [(g.label, [name for name, _ in g.columns]) for g in groups if g.kind == "change" and not g.only_deletes]
+    known = () if stored.data is None else stored.data.names
+    return without_controls(dialect.spec, _controls(dialect), changes, known)
+
+
+def _controls(dialect: Dialect) -> dict[str, str]:
+    """Columns without which change files are no changes of the row; none where full loads are among these."""
+    return controls_of(dialect.spec, dialect.carried) if dialect.loads_apart else {}
+
+
+def with_truncates(schema: BatchSchema, found: Iterable[Truncate], batch_id: str) -> BatchSchema:
+    """The schema with truncates that take effect in a batch."""
+    table = schema.table_schema
+    known = kept_truncates(table.truncates, found, history=table.spec.history)
+    return replace(schema, table_schema=replace(table, truncates=known, batch_id=batch_id))
+
+
+def with_snapshots(
+    schema: BatchSchema, plan: BatchPlan, state: TableState, marks: Sequence[SnapshotMarks]
+) -> BatchSchema:
+    """The schema with the snapshots that the files of a batch begin or continue."""
+    if not marks or not schema.table_schema.follows_snapshots:
+        return schema
+    before = LedgerBefore(known=state.snapshots, generation=state.generation, max_sequence=state.max_sequence)
+    known, ignored = snapshots_after(before, marks, batch=plan.number, planned_at=plan.planned_at)
+    spec = schema.table_schema.spec
+    require_distinct_ids(spec, known)
+    return replace(
+        schema, snapshots=known,
+        warnings=(*schema.warnings, *of_ignored_snapshots(ignored), *of_shards(spec, known)),
+        table_schema=replace(schema.table_schema, openings=known.openings),
+    )  # fmt: skip
+
+
+def require_distinct_ids(spec: TableSpec, known: KnownSnapshots) -> None:
+    """Refuse documents whose keys are values of a type and texts of such values: both would be one row.
+
+    Raises:
+        FatalError: `KEY_TYPE`.
+    """
+    both = [name for name in known.id_types if f"text of {name}" in known.id_types]
+    if not both:
+        return
+    what = f"{spec.table}: `_id` is {both[0]} in some documents, and text of such a value in others, which a column "
+    remedy = (
+        "give the documents ids of one type at the source, or capture those of each type into a table of its own (a "
+        "filter of the connector); then reload the table"
+    )
+    raise FatalError("KEY_TYPE", f"{what}can't tell apart; nothing was written", where=spec.table, remedy=remedy)
+
+
+def of_shards(spec: TableSpec, known: KnownSnapshots) -> tuple[RunWarning, ...]:
+    """Warning about documents of several shards, whose keys need not be distinct."""
+    is_told = "_dbz_shard" in lowered(spec.keys) or set(known.id_types) <= {"ObjectId", "UUID"}
+    if len(known.shards) < 2 or is_told:
+        return ()
+    message = (
+        "documents come from several shards, on which an `_id` may stand for another document each; `keys: [_id, "
+        "_dbz_shard]` keeps them apart where no document moves from shard to shard"
+    )
+    return (RunWarning(code="SHARDS_SHARE_KEYS", message=message, count=len(known.shards), sample=known.shards[:5]),)
+
+
+def of_ignored_snapshots(ignored: Sequence[IgnoredSnapshot]) -> tuple[RunWarning, ...]:
+    """Warning about snapshots whose rows are merged like changes."""
+    whys = {
+        "late": "changes from after it had been ingested before it came",
+        "sources": "events of several connectors are in the table, and it is of one of them",
+    }
+    message = (
+        "a new snapshot of the table was merged and removes no rows that it lacks, since "
+        f"{' and '.join(whys[why] for why in ignored)}; where rows were deleted at the source meanwhile, move the old "
+        "files out and reload the table from the files that are there"
+    )
+    return (RunWarning(code="SNAPSHOT_MERGED", message=message),) if ignored else ()
+
+
+def resumed_schema(context: TableContext, plan: BatchPlan, state: TableState) -> BatchSchema:
+    """The schema of a batch that resumes from the change table, by its plan and the tables."""
+    known = replace(
+        state,
+        schemas=plan.schemas or state.schemas,
+        sequence_by=plan.sequence_by or state.sequence_by,
+        sequence_type=plan.sequence_type or state.sequence_type,
+        snapshots=plan.snapshots or state.snapshots,
+        truncates=state.truncates if plan.truncates is None else plan.truncates,
+    )
+    schema = plan_batch(context.dialect, (), context.stored_columns(), known)
+    return with_truncates(schema, (), plan.batch_id)
+
+
+def resumed_batch(schema: BatchSchema, figures: Figures, found: Iterable[tuple[str, int, bool]]) -> DecodedBatch:
+    """A batch that resumes from the change table.
+
+    Args:
+        found: source file, schema id, and whether it is a change, of the batch's rows; may repeat.
+    """
+    found = tuple(found)
+    return DecodedBatch(
+        schema=schema,
+        figures=figures,
+        change_schemas=frozenset(schema_id for _, schema_id, change in found if change),
+        schema_of={file: schema_id for file, schema_id, _ in found},
+    )
+
+
+def landed(context: TableContext, like: Probed, only_deletes: Callable[[str], bool]) -> Landed:
+    """A group of files, described by one of them.
+
+    Args:
+        only_deletes: whether its rows are all deletes, by the column of operations; called where that decides about a
+            missing column.
+    """
+    spec, dialect, names = context.spec, context.dialect, [name for name, _ in like.columns]
+    asks = like.file.kind == "change" and (
+        spec.schema_evolution.dropped_column != "keep" or spec.schema != SchemaGate()
+        or any(lacks((renamed(name, spec) for name in names), column) for column in _controls(dialect).values())
+    )  # fmt: skip
+    op = match(names, dialect.op_column) if asks else None
+    deletes = op is not None and only_deletes(op)
+    return Landed(
+        kind=like.file.kind, columns=like.columns, label=like.file.path, only_deletes=deletes, stated=like.stated,
+        prepared=like.prepared, unavailable=like.unavailable,
+    )  # fmt: skip
+
+
+def are_all_deletes(context: TableContext, group: Sequence[Probed], op: str) -> bool:
+    """Whether files have only deletes; most have another operation in their first rows.
+
+    Args:
+        group: files with equal columns.
+        op: their column of operations.
+    """
+    at = [name for name, _ in group[0].columns].index(op)
+    for file in group:
+        probed = context.dialect.probe(context.storage, file.file) if file.translated else file
+        for number in range(max(1, len(file.row_groups))):
+            part = range(number, number + 1) if file.row_groups else None
+            found = read_file(context.storage, probed, part)
+            if isinstance(found, FileRows) and not are_deletes(found.columns[at]):
+                return False
+    return True

@@ -1,0 +1,487 @@
+"""Delta tables by path: snapshots, reads of whole files, and commits that name the files they add and remove."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from airflow_gddl.contract.layout import table_url
+from airflow_gddl.contract.result import CommitMethod
+from airflow_gddl.contract.spec import TableSpec, TierSpec
+from airflow_gddl.contract.sql_types import SqlType
+from airflow_gddl.stores import Storage
+from spark_jobs.plan.table_schema import Column
+from spark_jobs.rules.arrays import DeltaSchema, by_name, schema_of
+from spark_jobs.tables import delta_log
+from spark_jobs.tables.data_files import (
+    FileWriter,
+    Remaining,
+    Restated,
+    Target,
+    WithoutRows,
+    may_have_vector,
+    read_file,
+    without,
+)
+from spark_jobs.tables.delta_log import OURS, Action, DeltaCommits, app_of, keep_log_short, user_metadata
+from spark_jobs.tables.places import DeclinedError, InProcess, Place
+from spark_jobs.tables.snapshots import (
+    CLUSTERING,
+    DataFile,
+    TableSnapshot,
+    missing_features,
+    require_creatable,
+    require_known,
+    require_settable,
+)
+from spark_jobs.tables.table_definition import CLUSTER_BY, ColumnPath, TableDefinition, indexed_columns
+
+__all__ = ["DataFile", "TableSnapshot", "Tables", "Write"]
+
+Clock = Callable[[], datetime]
+_IN_PROCESS = 16 * 1024**2
+"""Bytes up to which files are worked on in this process: sending tasks would take longer."""
+_SEARCHED_IN_PROCESS, _THREADS = 8 * 1024**3, 4
+"""Bytes up to which files are searched by threads: tasks cost a second of CPU, a search 30 ms for a million rows."""
+_LARGEST_SHARE = 0.5
+"""Of a file's rows, that a vector names; beyond it the file is written again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """Data files that are there before their commit.
+
+    Attributes:
+        files: of the table.
+        feed: of its change data feed, for all rows that the commit changes.
+        differs: false where the commit leaves every row as it is; known of tables with a feed.
+    """
+
+    files: Sequence[Action] = ()
+    feed: Sequence[Action] = ()
+    differs: bool = True
+
+    def actions(self, *, data_change: bool) -> list[Action]:
+        return [{"add": {**action["add"], "dataChange": data_change}} for action in self.files]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Write:
+    """One commit.
+
+    Attributes:
+        app, version: the transaction; a commit without one must be idempotent.
+        added: rows of each new file; where there are none, no file is made.
+        removed: removed files; null: all files, and `schema` replaces the table's.
+        metrics: in the names of Delta on Spark.
+        indexed: columns to write statistics of; null: those that the table's properties name.
+        once: check first whether the transaction exists.
+        rearranged: the same rows in other files; readers of the table's changes skip it.
+        partition_by: new partition columns; null: unchanged. Requires that all files are removed.
+        keys: key columns, by which the change data feed identifies updates.
+        deleted: files with the numbers of rows to delete: by vectors where the table has them, else their files are
+            written again.
+        gone: the rows that `deleted` names, for the change data feed; null: the table has none.
+        written: further files, and the whole change data feed; null: none.
+    """
+
+    app: str = ""
+    version: int = 0
+    added: Sequence[pa.Table] = ()
+    removed: Sequence[DataFile] | None = ()
+    schema: DeltaSchema | None = None
+    metrics: Mapping[str, int] = field(default_factory=dict)
+    indexed: Sequence[ColumnPath] | None = None
+    once: bool = True
+    rearranged: bool = False
+    partition_by: tuple[str, ...] | None = None
+    keys: Sequence[str] = ()
+    deleted: Sequence[tuple[DataFile, np.ndarray]] = ()
+    gone: pa.Table | None = None
+    written: Written | None = None
+
+
+class Tables:
+    """Tables of one run of one table; snapshots are cached until the next write, since the run holds the claim.
+
+    Attributes:
+        arranges_files: it decides which rows share a file, and a type may change without new files; else Delta does.
+        commit_method: of its commits.
+    """
+
+    arranges_files = True
+    commit_method: CommitMethod = "direct"
+
+    def __init__(self, storage: Storage, clock: Clock, shard: str = "", features: frozenset[str] = frozenset()) -> None:
+        """
+        Args:
+            features: table features that are supported in addition, see `features.require_known`.
+        """
+        self.storage, self._clock, self._shard, self.features = storage, clock, shard, features
+        self.log = DeltaCommits(storage)
+        self._place: Place = InProcess(storage)
+        self._snapshots: dict[str, TableSnapshot | None] = {}
+        self._transactions: dict[tuple[str, str], int] = {}
+        self._versions: dict[str, int] = {}
+        self._there: set[str] = set()
+
+    def of_shard(self, shard: str) -> Tables:
+        """The same with transactions of its own."""
+        return Tables(self.storage, self._clock, shard, self.features)
+
+    def is_for_tasks(self, size: int) -> bool:
+        """Whether files of so many bytes are worked on elsewhere than in this process."""
+        return size > _IN_PROCESS and not isinstance(self._place, InProcess)
+
+    def place_for(self, size: int) -> Place:
+        """Where files of so many bytes are worked on."""
+        return self._place if self.is_for_tasks(size) else InProcess(self.storage)
+
+    def place_to_search(self, size: int) -> Place:
+        """Where a few columns of files of so many bytes are searched."""
+        if isinstance(self._place, InProcess) or size > _SEARCHED_IN_PROCESS:
+            return self.place_for(size)
+        return InProcess(self.storage, threads=max(_THREADS, self._place.slots))
+
+    def snapshot(self, path: str) -> TableSnapshot | None:
+        """The newest version; None where there is no table.
+
+        Raises:
+            DeclinedError: it has a feature that this engine doesn't support.
+        """
+        if path not in self._snapshots:
+            self._snapshots[path] = self._open(path)
+        return self._snapshots[path]
+
+    def _open(self, path: str) -> TableSnapshot | None:
+        if "://" not in path and not Path(path, "_delta_log").is_dir():
+            return None
+        try:
+            delta = DeltaTable(table_url(path), storage_options=self.storage.options_of(path))
+        except TableNotFoundError:
+            return None
+        except Exception as error:
+            if not self.log.exists(path):
+                return None
+            if not isinstance(error, DeltaError | OSError | ValueError):
+                raise
+            raise DeclinedError(f"deltalake can't open it: {str(error).splitlines()[0][:200]}") from error
+        require_known(delta, self.features)
+        self._there.add(path)
+        return TableSnapshot(path, delta, schema_of(delta.schema().to_json()), self.storage)
+
+    def existing(self, path: str) -> TableSnapshot:
+        found = self.snapshot(path)
+        if found is None:
+            raise FileNotFoundError(path)
+        return found
+
+    def exists(self, path: str) -> bool:
+        return path in self._there or self.snapshot(path) is not None  # which notes it
+
+    def last_transaction(self, path: str, app: str) -> int:
+        """See `Engine.last_transaction`."""
+        if (path, app) not in self._transactions:
+            found = self.snapshot(path)
+            version = None if found is None else found.delta.transaction_version(app_of(app, self._shard))
+            self._transactions[path, app] = -1 if version is None else version
+        return self._transactions[path, app]
+
+    def forget_all(self) -> None:
+        """Drop the cached state of tables that another engine may have changed."""
+        self._snapshots, self._transactions, self._versions = {}, {}, {}
+
+    def forget(self, path: str) -> None:
+        """Drop the cached state of a table that is about to change."""
+        self._snapshots.pop(path, None)
+        self._versions.pop(path, None)
+        self._transactions = {known: version for known, version in self._transactions.items() if known[0] != path}
+
+    def version(self, path: str) -> int | None:
+        """The newest version as this run knows it, else by the log; None where there is no table.
+
+        A commit of another writer since is no version of this run's: the next run finds it.
+        """
+        if path in self._versions:
+            return self._versions[path]
+        if path in self._snapshots:
+            found = self._snapshots[path]
+            return None if found is None else found.delta.version()
+        return self.log.version(path)
+
+    def metrics(self, path: str, app: str, version: int) -> dict[str, int]:
+        """Operation metrics of a transaction's commit; empty where there is none."""
+        return self.log.metrics(path, user_metadata(app_of(app, self._shard), version))
+
+    def read(self, path: str, keep: Callable[[DataFile], bool] | None = None) -> pa.Table:
+        """All rows, or those of some files."""
+        snapshot = self.existing(path)
+        return self.read_files(snapshot, [f for f in snapshot.files if keep is None or keep(f)])
+
+    def read_files(
+        self, snapshot: TableSnapshot, files: Sequence[DataFile], columns: Sequence[str] | None = None
+    ) -> pa.Table:
+        """Rows of files, one after the other, in the table's types.
+
+        Args:
+            columns: only these; null: all.
+        """
+        schema = snapshot.schema.arrow
+        if columns is not None:
+            schema = pa.schema([schema.field(name) for name in columns])
+        found = [read_file(self.storage, snapshot.path, f, schema) for f in files]
+        return pa.concat_tables(found) if found else schema.empty_table()
+
+    def require_creatable(self, spec: TableSpec, tier: TierSpec) -> None:
+        """See `features.require_creatable`."""
+        require_creatable(spec, tier, self.features)
+
+    def create(self, definition: TableDefinition) -> None:
+        """Create the table unless it exists; the folder may hold data files."""
+        path = definition.path
+        if not self.exists(path):
+            liquid = CLUSTERING in self.features
+            delta_log.create(self.storage, path, delta_log.creation(definition, self._now(), liquid=liquid))
+            self.forget(path)
+
+    def add_files(
+        self, path: str, transaction: tuple[str, int], files: Sequence[Action], metrics: Mapping[str, int]
+    ) -> None:
+        """Name data files in a commit; once for each transaction.
+
+        Raises:
+            RetriableError: `DELTA_CONFLICT`.
+        """
+        app, version = transaction
+        if self.last_transaction(path, app) < version:
+            self._commit(self.existing(path), files, Write(app=app, version=version, metrics=metrics))
+
+    def add_columns(self, path: str, columns: Sequence[Column]) -> None:
+        """Add columns at the end, null in all existing rows.
+
+        Raises:
+            RetriableError: `DELTA_CONFLICT`.
+        """
+        self._allow(path, columns)
+        schema = json.loads(self.existing(path).delta.schema().to_json())
+        schema["fields"] += json.loads(DeltaSchema(tuple(columns)).to_json())["fields"]
+        self._alter(path, "ADD COLUMNS", json.dumps(schema), [column.name for column in columns])
+
+    def grow(self, path: str, types: Mapping[str, SqlType]) -> Mapping[str, SqlType]:  # noqa: ARG002 - see below
+        """Give columns types that they can grow to without new files; returns those that need new ones: here all."""
+        return types
+
+    def retype(self, path: str, types: Mapping[str, SqlType]) -> None:
+        """Give columns other types, which all files can be read as.
+
+        Raises:
+            RetriableError: `DELTA_CONFLICT`.
+        """
+        self._allow(path, [Column(name, kind) for name, kind in types.items()])
+        schema = self.existing(path).schema.retyped(types)
+        self._alter(path, "CHANGE COLUMN", schema.to_json(), list(types))
+
+    def _alter(self, path: str, operation: str, schema: str, names: Sequence[str]) -> None:
+        delta = self.existing(path).delta
+        done = delta_log.info(self._now(), operation, OURS, {}, columns=json.dumps(names))
+        delta_log.commit(self.storage, path, delta.version() + 1, [done, delta_log.metadata(delta, schema=schema)])
+        self.forget(path)
+
+    def _allow(self, path: str, columns: Sequence[Column]) -> None:
+        """Add the table features that such columns require."""
+        delta = self.existing(path).delta
+        features = missing_features(delta, columns)
+        if features:
+            delta.alter.add_feature(features, allow_protocol_versions_increase=True)
+            self.forget(path)
+
+    def properties(self, path: str) -> dict[str, str | None]:
+        return dict(self.existing(path).delta.metadata().configuration)
+
+    def set_properties(self, path: str, properties: Mapping[str, str]) -> None:
+        """Set the properties that differ, in one commit.
+
+        Raises:
+            DeclinedError: one of them requires more of a writer than there is here.
+        """
+        stored = self.properties(path)
+        changed = {name: value for name, value in properties.items() if stored.get(name) != value}
+        if changed:
+            require_settable(changed)
+            delta, now = self.existing(path).delta, self._now()
+            done = delta_log.info(now, "SET TBLPROPERTIES", OURS, {}, properties=json.dumps(changed))
+            protocol = delta_log.change_feed_protocol(delta, changed)
+            metadata = delta_log.metadata(delta, changed=changed)
+            delta_log.commit(self.storage, path, delta.version() + 1, [done, *protocol, metadata])
+            self.forget(path)
+
+    def clustering(self, path: str) -> tuple[str, ...]:
+        """Columns by which the table's rows are ordered or clustered."""
+        return self.existing(path).cluster_by
+
+    def cluster(self, path: str, columns: Sequence[str]) -> None:
+        """Order or cluster rows that are written from now on by these columns."""
+        self.set_properties(path, {CLUSTER_BY: json.dumps(columns)})
+
+    def prepare_replacement(self, definition: TableDefinition) -> None:
+        """Before the rows and the schema of a table are replaced by those of the definition."""
+
+    def index(self, definition: TableDefinition) -> None:
+        """Index the columns of a definition whose rows were replaced: the property follows the statistics."""
+        self.set_properties(definition.path, definition.skipping)
+
+    def indexed_with(
+        self, path: str, columns: Sequence[Column], properties: Mapping[str, str]
+    ) -> tuple[ColumnPath, ...]:
+        """Which of these columns are indexed by the table's current properties, and with `properties` in addition."""
+        stored = self.properties(path)
+        both = (*indexed_columns(columns, stored), *indexed_columns(columns, {**stored, **properties}))
+        return tuple(dict.fromkeys(both))
+
+    def reindex(self, path: str, properties: Mapping[str, str]) -> None:
+        """Set properties, those of indexed columns among them, once all files have the statistics."""
+        self._restate(path, self.indexed_with(path, self.existing(path).schema.columns, properties))
+        self.set_properties(path, properties)
+
+    def set_comments(self, path: str, description: str, comments: Mapping[str, str]) -> None:
+        """Set comments of the table (empty: as it is) and of columns.
+
+        Raises:
+            RetriableError: `DELTA_CONFLICT`.
+        """
+        delta, now = self.existing(path).delta, self._now()
+        done = delta_log.info(now, "CHANGE COLUMN", OURS, {}, columns=json.dumps(sorted(comments)))
+        schema = delta_log.commented(delta.schema().to_json(), comments)
+        metadata = delta_log.metadata(delta, schema=schema, description=description)
+        delta_log.commit(self.storage, path, delta.version() + 1, [done, metadata])
+        self.forget(path)
+
+    @property
+    def moment(self) -> int:
+        """Milliseconds since 1970."""
+        return self._now()
+
+    def _now(self) -> int:
+        return int(self._clock().timestamp() * 1000)
+
+    def _restate(self, path: str, indexed: Sequence[ColumnPath]) -> None:
+        """Rewrite the statistics of all files, not the files.
+
+        An `add` of an existing file replaces the previous one.
+        """
+        snapshot = self.existing(path)
+        files = [f for f in snapshot.files if f.vector is None]  # others' are by a writer that has them all
+        work = Restated(path, snapshot.schema.arrow, without(indexed, snapshot.partition_by), self._now())
+        actions = [json.loads(report) for report in self.place_for(sum(f.size for f in files)).run(work, files)]
+        if actions:
+            self._commit(snapshot, actions, Write(rearranged=True))
+
+    def target_of(self, definition: TableDefinition) -> Target:
+        """Where new rows of a table go that has the columns of a definition when they are committed."""
+        snapshot = self.snapshot(definition.path)
+        if snapshot is None:
+            return self.placed(Target.of(definition))
+        target = Target(
+            path=definition.path, schema=DeltaSchema(definition.columns).arrow, partition_by=snapshot.partition_by,
+            cluster_by=snapshot.cluster_by, indexed=indexed_columns(definition.columns, snapshot.properties),
+            packed=snapshot.writes_vectors,
+        )  # fmt: skip
+        return self.placed(target)
+
+    def placed(self, target: Target) -> Target:
+        """The same where the files of its table are written before their commit."""
+        return target
+
+    def target(self, path: str, schema: DeltaSchema | None = None) -> Target:
+        """Where new files of a table go, as it is or with another schema."""
+        return self.placed(self._target(self.existing(path), Write(schema=schema)))
+
+    def _target(self, snapshot: TableSnapshot, write: Write) -> Target:
+        schema = write.schema or snapshot.schema
+        properties = snapshot.delta.metadata().configuration
+        indexed = indexed_columns(schema.columns, properties) if write.indexed is None else tuple(write.indexed)
+        return Target(
+            path=snapshot.path, schema=schema.arrow, indexed=indexed, cluster_by=snapshot.cluster_by,
+            packed=snapshot.writes_vectors,
+            partition_by=snapshot.partition_by if write.partition_by is None else write.partition_by,
+        )  # fmt: skip
+
+    def commit(self, path: str, write: Write) -> None:
+        """Make one commit, or none if its transaction was made before.
+
+        Raises:
+            RetriableError: `DELTA_CONFLICT`: another writer has changed the table.
+        """
+        if write.app and write.once and self.last_transaction(path, write.app) >= write.version:
+            return
+        if write.schema is not None:
+            self._allow(path, write.schema.columns)
+        snapshot = self.existing(path)
+        target = self._target(snapshot, write)
+        write = replace(
+            write,
+            added=[by_name(rows, target.schema) for rows in write.added if rows.num_rows],
+            removed=snapshot.files if write.removed is None else write.removed,
+        )
+        files = FileWriter(self.storage, target, self._now())
+        feed: list[Action] = []
+        if snapshot.feeds_changes and not write.rearranged:
+            known = write.written
+            feed, differs = self._feed(snapshot, files, write) if known is None else (list(known.feed), known.differs)
+            write = replace(write, rearranged=not differs)
+        actions = [files.removal(file, data_change=not write.rearranged) for file in write.removed or ()]
+        actions += self._deleted(snapshot, files, write) if write.deleted else []
+        for rows in write.added:
+            actions += files.data(rows, data_change=not write.rearranged)
+        actions += [] if write.written is None else write.written.actions(data_change=not write.rearranged)
+        self._commit(snapshot, [*feed, *actions], write)
+
+    def _feed(self, snapshot: TableSnapshot, files: FileWriter, write: Write) -> tuple[list[Action], bool]:
+        """See `FileWriter.feed`."""
+        schema = files.target.schema
+        before = [self.read_files(snapshot, write.removed or ()), *(() if write.gone is None else (write.gone,))]
+        after = pa.concat_tables([schema.empty_table(), *write.added])
+        return files.feed(
+            pa.concat_tables([by_name(rows, schema) for rows in before]), after, write.keys, partly=bool(write.deleted)
+        )
+
+    def _deleted(self, snapshot: TableSnapshot, files: FileWriter, write: Write) -> list[Action]:
+        """Removal of single rows: by vectors, or by writing the files again that get none."""
+        found = files.remaining(write.deleted)
+        vectors = [one for one in found if snapshot.writes_vectors and _gets_vector(one)]
+        again = [one for one in found if one not in vectors and one.gone < one.count]
+        made = [files.removal(one.file, data_change=True) for one in found]
+        made += files.with_vectors(vectors)
+        work = WithoutRows(target=files.target, now=files.now)
+        place = self.place_for(sum(one.file.size for one in again))
+        for report in place.run(work, [(one.file, one.rows) for one in again]):
+            made += json.loads(report)
+        return made
+
+    def _commit(self, snapshot: TableSnapshot, actions: Sequence[Action], write: Write) -> None:
+        path, now = snapshot.path, self._now()
+        app = app_of(write.app, self._shard) if write.app else ""
+        by = user_metadata(app, write.version) if app else OURS
+        head: list[Action] = [delta_log.info(now, "WRITE", by, write.metrics)]
+        if app:
+            head.append(delta_log.transaction(app, write.version, now))
+        partitions = snapshot.partition_by if write.partition_by is None else write.partition_by
+        schema = write.schema or snapshot.schema
+        if schema != snapshot.schema or partitions != snapshot.partition_by:
+            head.append(delta_log.metadata(snapshot.delta, schema=schema.to_json(), partition_by=partitions))
+        self.forget(path)
+        delta_log.commit(self.storage, path, snapshot.delta.version() + 1, [*head, *actions])
+        keep_log_short(snapshot.delta)
+        self._versions[path] = snapshot.delta.version() + 1
+
+
+def _gets_vector(one: Remaining) -> bool:
+    return one.gone <= one.count * _LARGEST_SHARE and may_have_vector(one.file.stored_path)

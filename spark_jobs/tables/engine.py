@@ -1,0 +1,426 @@
+"""Port of an engine: steps of a batch, and what else is done with a table.
+
+Both engines write the same table contents (docs/semantics.md); they differ in the places where they work (`places`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+
+from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.names import is_before_image
+from airflow_gddl.contract.result import CommitMethod, MainCounts, RunWarning
+from airflow_gddl.contract.spec import TableSpec, TierSpec
+from airflow_gddl.stores import Storage
+from spark_jobs.dialects.protocol import Dialect, Unreadable
+from spark_jobs.ledger.erasures import ErasureRegister
+from spark_jobs.plan.discover import RecordedFile
+from spark_jobs.plan.planned_batch import BatchPlan, TableState
+from spark_jobs.plan.table_schema import RESCUED, Column, Schema, TableSchema
+from spark_jobs.rules.batch_schema import Stored, plan_batch
+from spark_jobs.rules.erasure import KeyRows
+from spark_jobs.rules.figures import DecodedBatch
+from spark_jobs.rules.quarantine import Unresolved
+from spark_jobs.rules.rewrite import Rewrite
+from spark_jobs.rules.step_results import Appended, Applied, ChangesErased, Compacted, Overlap, Rebuilt, Replaced
+from spark_jobs.rules.verify import Reference, Verdict, Violations
+
+
+class TableWork(Protocol):
+    """Steps on whole tables, which need none of the batch's rows."""
+
+    @property
+    def commit_method(self) -> CommitMethod:
+        """How the batch's tables are committed."""
+        ...
+
+    def ensure_tables(self) -> None:
+        """Create, evolve or reconcile change table, replica and history with the metadata."""
+        ...
+
+    def sweepable(self) -> tuple[int, int]:
+        """Number of live rows of older generations, and of all live rows of the replica."""
+        ...
+
+    def sweep(self) -> MainCounts:
+        """Remove rows of older generations, or mark them deleted."""
+        ...
+
+    def truncate(self) -> MainCounts:
+        """Remove rows before truncates, or mark them deleted."""
+        ...
+
+    def fold_again(self) -> int:
+        """Take from rows after late truncates the columns from before these, by the changes of earlier batches.
+
+        Returns:
+            the number of rows that differ.
+        """
+        ...
+
+    def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
+        """Update the history of all keys.
+
+        Args:
+            swept: rows of generations before this one have vanished.
+        """
+        ...
+
+
+class BatchWork(Protocol):
+    """A planned batch, decoded. Every write is idempotent.
+
+    Types enforce the order of steps: only `append` returns an `AppendedWork`, and only its `tombstones` returns a
+    `MergeWork`.
+    """
+
+    @property
+    def decoded_batch(self) -> DecodedBatch: ...
+
+    @property
+    def tables(self) -> TableWork: ...
+
+    def quarantine(self, files: Sequence[Unreadable], again: Sequence[str]) -> None:
+        """Write bad rows and files to the errors table; resolve what earlier versions of files (`again`) left there."""
+        ...
+
+    def discard(self) -> None:
+        """Remove what decoding has written, for a batch that is left."""
+        ...
+
+    def append(self, overlap: Overlap) -> AppendedWork:
+        """Append the changes that are new to the change table.
+
+        Raises:
+            FatalError: `BATCH_UNBALANCED`.
+        """
+        ...
+
+
+class AppendedWork(Protocol):
+    """A batch whose changes are in the change table."""
+
+    @property
+    def decoded_batch(self) -> DecodedBatch: ...
+
+    @property
+    def appended(self) -> Appended: ...
+
+    @property
+    def tables(self) -> TableWork: ...
+
+    def resolve_rows(self) -> None:
+        """Mark quarantined rows that are valid now as resolved."""
+        ...
+
+    def stale_rows(self) -> tuple[RunWarning, ...]:
+        """After the merge: rows of the replica that are older than changes that the batch has quarantined."""
+        ...
+
+    def tombstones(self) -> MergeWork:
+        """Write tombstones of the batch's net deletes; for tables with keys."""
+        ...
+
+    def append_only(self) -> Applied:
+        """For tables without keys: append the changes to the replica."""
+        ...
+
+
+class MergeWork(Protocol):
+    """A batch whose tombstones are written, so that no late change can restore a deleted row."""
+
+    def merge(self) -> Applied:
+        """Apply net changes to the replica."""
+        ...
+
+    def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
+        """Update the history of the batch's keys; see `TableWork.history`."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class RebuildRequest:
+    """Input of the swap of a rebuild or a reload: tables of `live` get the state that their changes lead to.
+
+    Attributes:
+        shadow: where files were read into; null: no file was read, the live change table says all.
+        archives: how changes that the shadow table lacks are archived (`order.ARCHIVED`); null: they still count.
+        generation_low_watermarks: greatest sequence ingested before each generation.
+        swept: first generation whose rows are in the replica.
+        landed: paths of all existing files.
+        read: generations of the readable ones, whether or not any of their rows was kept.
+        reselected: the live tables hold values that the metadata now masks or excludes.
+        resequenced: the live change table has another form of the same sequences, so the two don't compare.
+    """
+
+    live: TableContext
+    shadow: Layout | None
+    plan: BatchPlan
+    table_schema: TableSchema
+    generation_low_watermarks: tuple[str | None, ...]
+    swept: int
+    landed: tuple[str, ...] = ()
+    read: Mapping[str, int] = field(default_factory=dict)
+    resequenced: bool = False
+    reselected: bool = False
+    archives: Rewrite | None = None
+
+
+class RebuildWork(Protocol):
+    """Executes the swap of a rebuild or a reload; see `RebuildRequest` for its input."""
+
+    def drops_changes(self) -> bool:
+        """Whether `swap` would drop changes of removed files, since types or order are incompatible."""
+        ...
+
+    def rows(self, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
+        """As `Engine.live_rows`, of the replica that `swap` would make; nothing is written."""
+        ...
+
+    def compared(self, columns: Sequence[str] | None) -> Replaced:
+        """The replica that `swap` would make against the live one; nothing is written.
+
+        Args:
+            columns: to compare, those of the key among them; null: the tables share no key, and the new rows are
+                counted alone.
+        """
+        ...
+
+    def archived(self) -> int:
+        """Number of changes that `swap` would archive."""
+        ...
+
+    def swap(self, report: Callable[[str], None]) -> Rebuilt:
+        """Run the swap; `report` gets each durable step. Idempotent."""
+        ...
+
+
+class Maintenance(Protocol):
+    """Table maintenance. Rows are unchanged unless stated; all methods are idempotent.
+
+    `dry_run`: only report.
+    """
+
+    def compact(self, path: str, *, dry_run: bool) -> Compacted:
+        """Compact small files; transactions and statistics are kept."""
+        ...
+
+    def keep_readable_statistics(self, path: str) -> None:
+        """Drop columns from the indexed ones whose bounds some reader can't read."""
+        ...
+
+    def vacuum(self, path: str, hours: int, *, dry_run: bool) -> int:
+        """Remove files that no version of the last `hours` needs, also of failed writers; returns their number."""
+        ...
+
+    def checkpoint(self, path: str) -> None:
+        """Write an empty commit and its checkpoint."""
+        ...
+
+    def forget_tombstones(self, path: str, before: datetime, *, dry_run: bool) -> int:
+        """Remove tombstones applied before a time; returns their number."""
+        ...
+
+    def cut_changes(self, table_schema: TableSchema, before: datetime, swept: int, *, dry_run: bool) -> int:
+        """Remove superseded changes applied before a time; returns their number.
+
+        Args:
+            swept: rows of generations before this one have vanished.
+        """
+        ...
+
+
+class Eraser(Protocol):
+    """Removes one key from tables. Idempotent; counts are rows.
+
+    `key`: its parts as `erased_keys.key_text` writes them, in the order of `table_schema.keys`.
+    """
+
+    def remove_key(self, path: str, table_schema: TableSchema, key: tuple[str, ...]) -> int: ...
+
+    def remove_changes(self, path: str, table_schema: TableSchema, key: tuple[str, ...]) -> ChangesErased:
+        """The same of the change table, in one commit.
+
+        An update that moved a row to this key becomes the delete of its old key: without it the old
+        row would reappear. Before images of rows that had this key are set to null.
+        """
+        ...
+
+    def remove_records(self, path: str, holds: Callable[[str], bool]) -> int:
+        """Rows of the errors table whose record, JSON text, `holds` the key."""
+        ...
+
+
+class Engine(Protocol):
+    """One table's Delta tables, by path, and the steps of its batches."""
+
+    def suited(self, *, few_rows: bool) -> Engine:
+        """The engine, configured for few rows or many."""
+        ...
+
+    def of_shard(self, shard: str) -> Engine:
+        """This engine with transaction ids of that source, one of several that the table is loaded from."""
+        ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def version(self, path: str) -> int | None: ...
+
+    def foreign_rows(self, context: TableContext, path: str) -> int:
+        """Number of rows without `_gddl`, which other writers added."""
+        ...
+
+    def last_transaction(self, path: str, app: str) -> int:
+        """Highest transaction version that `app` committed to the table; -1 when none."""
+        ...
+
+    def recorded_files(self, context: TableContext) -> list[RecordedFile]:
+        """Files and generations of the change table."""
+        ...
+
+    def columns(self, path: str) -> tuple[Column, ...]:
+        """The table's columns without `_gddl`."""
+        ...
+
+    def decode_files(
+        self, context: TableContext, plan: BatchPlan, state: TableState
+    ) -> tuple[BatchWork | None, tuple[Unreadable, ...]]:
+        """Decode a plan's files; also returns the unreadable ones. None when no file is readable."""
+        ...
+
+    def resume_from_changes(self, context: TableContext, plan: BatchPlan, state: TableState) -> AppendedWork:
+        """The batch from its rows in the change table, because its files have changed since."""
+        ...
+
+    def table_work(self, context: TableContext, plan: BatchPlan, table_schema: TableSchema) -> TableWork:
+        """A batch without rows, which only sweeps or reconciles tables with the metadata row."""
+        ...
+
+    def quarantine_files(
+        self, context: TableContext, plan: BatchPlan, files: Sequence[Unreadable], again: Sequence[str]
+    ) -> None:
+        """Write files that can't be read to the errors table, creating it; `again` as in `BatchWork.quarantine`."""
+        ...
+
+    def forget_errors(self, context: TableContext, batch_id: str) -> None:
+        """Remove the rows of a dropped batch from the errors table."""
+        ...
+
+    def maintenance(self, context: TableContext) -> Maintenance: ...
+
+    def eraser(self, context: TableContext) -> Eraser: ...
+
+    def refused_values(self, context: TableContext, how: Rewrite) -> dict[tuple[str, str], int]:
+        """Values of the change table that a rewrite would lose: (problem, column) to their number."""
+        ...
+
+    def rewrite_changes(self, context: TableContext, plan: BatchPlan, how: Rewrite) -> None:
+        """Replace the change table by its `rewritten` rows, in one commit; once for each plan."""
+        ...
+
+    def rebuild(self, order: RebuildRequest) -> RebuildWork:
+        """Prepare the swap of a rebuild or a reload; writes nothing."""
+        ...
+
+    def verify(self, context: TableContext, table_schema: TableSchema, swept: int, limit: int) -> Verdict:
+        """Compare the replica with the state computed from its change table, without generations before `swept`."""
+        ...
+
+    def violations(
+        self, context: TableContext, columns: Sequence[str], reference: Reference | None, most: int
+    ) -> Violations:
+        """Rows of the replica that break a constraint on these columns.
+
+        Args:
+            reference: where their values have to be; null: no two rows may have the same values.
+            most: values that are named.
+
+        Raises:
+            FatalError: `CONSTRAINT_NOT_CHECKED`: a table lacks a column, or the types of two don't compare.
+        """
+        ...
+
+    def live_rows(
+        self, context: TableContext, columns: Sequence[str], since: tuple[str, datetime] | None = None
+    ) -> Iterable[tuple[Any, ...]]:
+        """Rows of the replica, without those that are marked deleted; times in UTC, as values or ISO 8601 text.
+
+        Args:
+            since: only rows with a time in this column at or after a moment; null: all.
+        """
+        ...
+
+    def rows_of_key(
+        self, context: TableContext, path: str, table_schema: TableSchema, key: tuple[str, ...], limit: int
+    ) -> KeyRows:
+        """Rows of a change table, replica or tombstones that have a key; of changes also those that had it before.
+
+        Args:
+            key: as for `Eraser`.
+            limit: see `key_rows.highest`.
+        """
+        ...
+
+    def in_quarantine(self, context: TableContext) -> tuple[int, int]:
+        """Number of unresolved rows and files of the errors table, and how many of them are whole files."""
+        ...
+
+    def unresolved(self, context: TableContext, limit: int, codes: Collection[str] = ()) -> Unresolved:
+        """Unresolved rows of the errors table, of these codes (empty: all)."""
+        ...
+
+    def dismiss(self, context: TableContext, codes: Collection[str], files: Collection[str], now: str) -> int:
+        """Mark unresolved rows of these codes and files (empty: all) as resolved; returns how many."""
+        ...
+
+    def dismissed_files(self, context: TableContext) -> frozenset[str]:
+        """Files that could not be read and are in quarantine no longer."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableContext:
+    """Read-only context of one table during a run.
+
+    Attributes:
+        resumed: an earlier run may have written part of the current batch.
+        begins_with: columns that the tables have from the first, where they don't exist yet; null: those of the files.
+        replaces: data columns of the tables that these replace, with which policies compare; null: they replace none.
+    """
+
+    dialect: Dialect
+    tier: TierSpec
+    layout: Layout
+    storage: Storage
+    engine: Engine
+    resumed: bool = True
+    begins_with: Stored | None = None
+    replaces: Schema | None = None
+
+    @property
+    def spec(self) -> TableSpec:
+        return self.dialect.spec
+
+    @property
+    def erasures(self) -> ErasureRegister:
+        return ErasureRegister.of(self.storage, self.layout, self.spec)
+
+    def stored_schema(self, state: TableState) -> TableSchema:
+        """The schema that the table was last written with, as its change table and the ledger state it."""
+        return plan_batch(self.dialect, (), self.stored_columns(), state).table_schema
+
+    def stored_columns(self) -> Stored:
+        """Current columns of the change table, split into data and before images."""
+        if not self.engine.exists(self.layout.changes):
+            return self.begins_with or Stored(data=None, before=None, live=self.replaces)
+        found = self.engine.columns(self.layout.changes)
+        columns = [c for c in found if c.name != RESCUED]
+        prefix = self.spec.before_image_prefix
+        images = tuple(c for c in columns if is_before_image(c.name, prefix))
+        data = tuple(c for c in columns if not is_before_image(c.name, prefix))
+        return Stored(data=Schema(data), before=Schema(images), rescued=len(columns) < len(found),
+            live=self.replaces,
+        )  # fmt: skip

@@ -1,0 +1,465 @@
+"""Parts of a batch's files: placed, decoded and written by tasks, and named by one commit."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from airflow_gddl.contract.codec import to_json
+from airflow_gddl.contract.errors import FatalError, GddlError, QuarantinableError, RetriableError
+from airflow_gddl.contract.layout import join
+from airflow_gddl.stores import Storage
+from spark_jobs.dialects.probe import probe_all, reading
+from spark_jobs.dialects.protocol import Dialect, Probed, Unreadable, begin_a_table, groups, that_wait
+from spark_jobs.plan.planned_batch import BatchPlan, TableState
+from spark_jobs.plan.sequence import sort_key
+from spark_jobs.plan.table_schema import TableSchema
+from spark_jobs.rules import quarantine
+from spark_jobs.rules.batch_schema import Landed
+from spark_jobs.rules.decode import DecodedGroup
+from spark_jobs.rules.figures import DecodedBatch, PartFigures, combined, distinct
+from spark_jobs.rules.read import FileRows, grouped, read_file
+from spark_jobs.rules.sweep import (
+    suspects,
+    undeleted,
+)
+from spark_jobs.tables.data_files import Target
+from spark_jobs.tables.decoding import Decoder, Decoding, are_all_deletes, landed
+from spark_jobs.tables.delta_log import Action, version_of
+from spark_jobs.tables.engine import TableContext
+from spark_jobs.tables.places import Place, stream_of, stream_rows
+
+_PARTS_A_SLOT = 4
+"""Enough that one long part doesn't leave the other slots idle."""
+_LEAST_BYTES = 4 * 1024**2
+MOST_BYTES = 32 * 1024**2
+"""Of a part that is held in memory whole: decoded, a byte of Parquet takes about ten."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Split:
+    """Attributes:
+    group: index of the file's group.
+    ordinal: index of the file in the batch.
+    row_groups: those of the file to read; null: the whole file.
+    size: approximate bytes.
+    """
+
+    file: Probed
+    group: int
+    ordinal: int
+    size: int
+    row_groups: range | None = None
+
+
+def splits(
+    groups: Sequence[Sequence[Probed]], ordinals: dict[str, int], slots: int, *, keep_rows: bool = False, most: int = 0
+) -> list[Split]:
+    """Every row of the files in one part.
+
+    Args:
+        groups: files that look alike.
+        ordinals: ledger path to index of the file in the batch.
+        slots: tasks that run at once.
+        keep_rows: keep translated rows with their file.
+        most: bytes of a part, where its file can be read in parts; 0: no limit.
+    """
+    total = sum(file.file.size for group in groups for file in group)
+    target = max(_LEAST_BYTES, total // (slots * _PARTS_A_SLOT))
+    target = min(target, most) if most else target
+    found = []
+    for number, group in enumerate(groups):
+        for file in group:
+            lean = file if keep_rows else replace(file, columns=group[0].columns, table=None)  # equal: sent once
+            ordinal = ordinals[file.file.path]
+            for part, size in _parts(file, target):
+                found.append(Split(file=lean, group=number, ordinal=ordinal, size=size, row_groups=part))
+    return found
+
+
+def _parts(file: Probed, target: int) -> Iterator[tuple[range | None, int]]:
+    """Runs of row groups of about `target` bytes, by their share of the rows."""
+    size, rows = file.file.size, sum(file.row_groups)
+    if size <= target or len(file.row_groups) < 2 or not rows:
+        yield None, size
+        return
+    start, held = 0, 0
+    for number, count in enumerate(file.row_groups, start=1):
+        held += count
+        if held * size >= target * rows or number == len(file.row_groups):
+            yield range(start, number), held * size // rows
+            start, held = number, 0
+
+
+def dealt(parts: Sequence[Split], slots: int) -> list[tuple[Split, ...]]:
+    """Parts into tasks of about equal size, the largest first."""
+    bins: list[list[Split]] = [[] for _ in range(min(len(parts), slots * _PARTS_A_SLOT))]
+    load = [0] * len(bins)
+    for part in sorted(parts, key=lambda p: -p.size):
+        least = load.index(min(load))
+        bins[least].append(part)
+        load[least] += part.size + 1
+    return [tuple(found) for found in bins]
+
+
+Fault = tuple[str, ...]
+"""Of the store, for the driver: family, code, what, where, remedy; empty: none."""
+
+
+def read_part(storage: Storage, dialect: Dialect, part: Split) -> FileRows | Unreadable:
+    """Rows of a part; a file that its dialect translates is translated again."""
+    if not part.file.translated or part.file.table is not None:
+        return read_file(storage, part.file, part.row_groups)
+    again = dialect.probe(storage, part.file.file)
+    if again.signature != part.file.signature:
+        return Unreadable(part.file.file, "FILE_VANISHED", "the file was rewritten since it was probed")
+    return read_file(storage, again)
+
+
+CHANGES, REPLICA, ERRORS = "changes", "replica", "errors"
+_FORM = 4
+"""Of reports: those of another one are not read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartReport:
+    """What became of a part.
+
+    Attributes:
+        path: ledger path of its file.
+        figures: null where the part can't be read: `code` and `reason` say why.
+        distinct: see `figures.distinct`, of its good rows; zeros: unknown.
+        files: table to its data files, as a commit names them.
+        error: a fault of the store, which stops the batch: family, code, what, where, remedy.
+        suspects: see `stale_rows.suspects`, as an Arrow stream in base 64; empty: none.
+    """
+
+    path: str
+    figures: PartFigures | None = None
+    distinct: tuple[int, int] = (0, 0)
+    files: Mapping[str, list[Action]]
+    code: str = ""
+    reason: str = ""
+    error: Fault = ()
+    suspects: str = ""
+
+    def to_json(self) -> str:
+        figures = None if self.figures is None else self.figures.to_json()
+        found = [self.path, figures, self.distinct, self.files, self.code, self.reason, self.error, self.suspects]
+        return json.dumps(found)
+
+    @classmethod
+    def from_json(cls, text: str) -> PartReport:
+        path, figures, counts, files, code, reason, error, suspects = json.loads(text)
+        read = None if figures is None else PartFigures.from_json(figures)
+        return cls(
+            path=path, figures=read, distinct=tuple(counts), files=files, code=code, reason=reason, error=tuple(error),
+            suspects=suspects,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class WritePart:
+    """Decodes a part and writes its data files.
+
+    Attributes:
+        dialect: translates files again that it translates.
+        targets: where rows go; of the replica only for a first load.
+        reports: folder of the reports.
+        row: what decides how rows are decoded, as text: a part of another row is not taken for this one.
+    """
+
+    decoder: Decoder
+    dialect: Dialect
+    targets: Mapping[str, Target]
+    reports: str
+    row: str
+    now: int
+
+    def __call__(self, storage: Storage, part: Split) -> bytes:
+        report = self._report(storage, part)
+        data = report.to_json().encode()
+        if report.figures is not None:
+            storage.write(self.report_of(part), data)
+        return data
+
+    def file_of(self, part: Split) -> str:
+        return part.file.file.path
+
+    def report_of(self, part: Split) -> str:
+        """Path of a part's report."""
+        file, groups = part.file.file, part.row_groups
+        ends = None if groups is None else [groups.start, groups.stop]
+        known = json.dumps(
+            [_FORM, self.row, file.path, file.etag, file.fingerprint, file.generation, part.ordinal, ends]
+        )
+        return join(self.reports, f"{hashlib.blake2b(known.encode(), digest_size=16).hexdigest()}.json")
+
+    def _report(self, storage: Storage, part: Split) -> PartReport:
+        path = part.file.file.path
+        try:
+            with reading(part.file.file):
+                found = read_part(storage, self.dialect, part)
+                if isinstance(found, Unreadable):
+                    return PartReport(path=path, files={}, code=found.code, reason=found.reason)
+                raw = grouped([part.file], {path: found}, {path: part.ordinal})
+                group, figures = self.decoder.part(part.group, raw)
+        except MemoryError as error:
+            return PartReport(path=path, files={}, error=fault_of(out_of_memory(path, error)))
+        except QuarantinableError as error:
+            return PartReport(path=path, files={}, code=error.code, reason=error.what)
+        except GddlError as error:
+            return PartReport(path=path, files={}, error=fault_of(error))
+        try:
+            counts = distinct(group.good, self.decoder.table_schema)
+            bad = suspects([group], self.decoder.table_schema)
+            text = "" if bad is None else b64encode(stream_of(bad)).decode()
+            files = self._write(storage, group)
+            return PartReport(path=path, figures=figures, distinct=counts, files=files, suspects=text)
+        except GddlError as error:
+            return PartReport(path=path, files={}, error=fault_of(error))
+
+    def _write(self, storage: Storage, group: DecodedGroup) -> dict[str, list[Action]]:
+        good = group.good
+        rows = {CHANGES: good, REPLICA: undeleted(good) if self._is_soft else good}
+        if group.bad:
+            rows[ERRORS] = quarantine.of_rows(group, self.decoder.stamp)
+        return {name: to.write(storage, rows[name], self.now) for name, to in self.targets.items() if name in rows}
+
+    @property
+    def _is_soft(self) -> bool:
+        return self.decoder.table_schema.spec.delete == "soft"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrittenParts:
+    """A batch whose parts are written.
+
+    Attributes:
+        reports: folder of the parts' reports.
+        targets: where the rows went.
+        files: table to its data files, as commits name them.
+        suspects: see `stale_rows.suspects`.
+    """
+
+    storage: Storage
+    batch: DecodedBatch
+    reports: str
+    targets: Mapping[str, Target]
+    files: Mapping[str, Sequence[Action]]
+    suspects: pa.Table | None = None
+
+    def paths(self, table: str) -> list[str]:
+        """Of the files of a table."""
+        return [file_path(self.targets[table].path, action) for action in self.files[table]]
+
+    def discard(self) -> None:
+        """Remove what was written, and the reports."""
+        self.storage.delete(*(path for table in self.files for path in self.paths(table)))
+        self.forget()
+
+    def forget(self) -> None:
+        """Remove the reports: a run that is killed before its last commit decodes the files again for their figures."""
+        self.storage.delete(*(item.path for item in self.storage.list(self.reports)))
+
+    def remember(self, step: str, found: Mapping[str, Any]) -> None:
+        """Keep what is known of a step beside the reports, for a run that finds it committed."""
+        self.storage.write(join(self.reports, step), json.dumps(found).encode())
+
+    def remembered(self, step: str) -> dict[str, Any] | None:
+        path = join(self.reports, step)
+        there = any(item.path == path for item in self.storage.list(self.reports))
+        found: dict[str, Any] | None = json.loads(self.storage.read(path)) if there else None
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartsReader:
+    """Decodes and writes the parts of a batch's files.
+
+    Attributes:
+        targets_of: where the rows of a batch of a schema go, by table.
+    """
+
+    context: TableContext
+    plan: BatchPlan
+    state: TableState
+    place: Place
+    targets_of: Callable[[TableSchema], Mapping[str, Target]]
+
+    @property
+    def _reports(self) -> str:
+        return join(self.context.layout.state, "parts", f"{self.plan.batch_id}-{version_of(self.plan)}")
+
+    def are_begun(self) -> bool:
+        """Whether an earlier attempt has written parts."""
+        return any(True for _ in self.context.storage.list(self._reports))
+
+    def read(self) -> tuple[WrittenParts | None, tuple[Unreadable, ...]]:
+        """The parts of readable files, written, and unreadable files; None when no file is readable."""
+        context = self.context
+        files, unreadable = probe_all(context.storage, self.plan.files, context.dialect, _lean)
+        while files and not (self.state.keys is None and not begin_a_table(files)):
+            found, damaged = self._written(files)
+            unreadable = (*unreadable, *damaged)
+            if found is not None:
+                return found, unreadable
+            bad = {u.file.path for u in damaged}
+            files = tuple(f for f in files if f.file.path not in bad)
+        return None, (*unreadable, *that_wait(files))
+
+    def _written(self, files: Sequence[Probed]) -> tuple[WrittenParts | None, tuple[Unreadable, ...]]:
+        """The parts, or files that turned out to be unreadable."""
+        alike, context = groups(files), self.context
+        decoding = Decoding.planned(context, self.plan, self.state, [self._landed(group) for group in alike], files)
+        work = self._work(decoding)
+        ordinals = {file.path: number for number, file in enumerate(self.plan.files)}
+        parts = splits(alike, ordinals, self.place.slots, most=MOST_BYTES)
+        reports = self._reported(work, parts)
+        planned = {file.path: file for file in self.plan.files}
+        damaged = {r.path: Unreadable(planned[r.path], r.code, r.reason) for r in reports if r.figures is None}
+        if damaged:
+            return None, tuple(damaged.values())
+        schema = decoding.schema.table_schema
+        whole = combined([figures for _, figures in _measured(reports)], schema)
+        found = WrittenParts(
+            storage=context.storage, batch=decoding.batch(whole, self._distinct(reports, work, schema), alike),
+            reports=self._reports, targets=work.targets,
+            files={name: [action for r in reports for action in r.files.get(name, [])] for name in work.targets},
+            suspects=_suspects(reports),
+        )  # fmt: skip
+        return found, ()
+
+    def _landed(self, group: Sequence[Probed]) -> Landed:
+        return landed(self.context, group[0], lambda op: are_all_deletes(self.context, group, op))
+
+    def _work(self, decoding: Decoding) -> WritePart:
+        schema = decoding.schema.table_schema
+        raw = [(group.raw, group.stated, group.schema_id) for group in decoding.decoder.groups]
+        kinds = [(column.name, str(column.type)) for column in (*schema.data, *schema.before)]
+        erased = sorted(decoding.decoder.erased.hashes)
+        row = json.dumps([to_json(schema.spec), raw, kinds, schema.sequence_type, erased])
+        return WritePart(
+            decoder=decoding.decoder.to_send(), dialect=self.context.dialect, targets=self.targets_of(schema),
+            reports=self._reports, row=row, now=version_of(self.plan) // 1000,
+        )  # fmt: skip
+
+    def _reported(self, work: WritePart, parts: Sequence[Split]) -> list[PartReport]:
+        """Reports of all parts; those that an earlier attempt has written are not written again.
+
+        Raises:
+            GddlError: a fault of the store.
+        """
+        storage = self.context.storage
+        there = {item.path for item in storage.list(self._reports)}
+        known = [(part, PartReport.from_json(storage.read(work.report_of(part)).decode()))
+                 for part in parts if work.report_of(part) in there]  # fmt: skip
+        done = [(part, report) for part, report in known if self._is_there(work, report)]
+        left = [part for part in parts if part not in [part for part, _ in done]]
+        reports = [report for _, report in done]
+        reports += [PartReport.from_json(data.decode()) for data in self.place.run(work, left)]
+        for report in reports:
+            raise_fault(report.error)
+        return reports
+
+    def _is_there(self, work: WritePart, report: PartReport) -> bool:
+        """Whether the files of an earlier attempt are still there: maintenance removes what no commit names."""
+        paths = (file_path(work.targets[name].path, action) for name, files in report.files.items() for action in files)
+        return all(self.context.storage.stat(path) is not None for path in paths)
+
+    def _distinct(self, reports: Sequence[PartReport], work: WritePart, schema: TableSchema) -> tuple[int, int]:
+        """See `figures.distinct`; those of parts add up where their ranges don't meet, else changes are not counted."""
+        loads = [report for report, figures in _measured(reports) if figures.loads]
+        changes = [(r, f) for r, f in _measured(reports) if not f.loads and _good(f)]
+        keys = self._keys(loads, work, schema)
+        if (loads and not keys) or not schema.keys or not all(r.distinct[0] for r, _ in changes):
+            return 0, 0
+        if not changes:
+            return keys, keys
+        return (keys + sum(r.distinct[0] for r, _ in changes), 0) if _are_apart([f for _, f in changes]) else (0, 0)
+
+    def _keys(self, loads: Sequence[PartReport], work: WritePart, schema: TableSchema) -> int:
+        """Distinct keys of full-load rows; 0 where unknown, or there are none.
+
+        Of parts whose ranges don't meet they add up; else the key columns of the written files are read.
+        """
+        if not schema.keys or not all(r.distinct[1] for r in loads):
+            return 0
+        ends = sorted(_range(figures) for _, figures in _measured(loads))
+        apart = all(low is not None for low, _ in ends) and len(schema.keys) == 1
+        if apart and all(first[1] < second[0] for first, second in pairwise(ends)):
+            return sum(r.distinct[1] for r in loads)
+        target = work.targets[CHANGES]
+        files = [file_path(target.path, action) for r in loads for action in r.files.get(CHANGES, [])]
+        return self.place.distinct(files, schema.keys) if files else 0
+
+
+def _suspects(reports: Sequence[PartReport]) -> pa.Table | None:
+    found = [stream_rows(b64decode(report.suspects)) for report in reports if report.suspects]
+    return pa.concat_tables(found) if found else None
+
+
+def _lean(found: Probed) -> Probed:
+    """Drop rows that the dialect has translated from memory; tasks translate them again."""
+    return replace(found, table=None, malformed=None)
+
+
+def _measured(reports: Sequence[PartReport]) -> Iterator[tuple[PartReport, PartFigures]]:
+    """Parts that could be read."""
+    return ((report, report.figures) for report in reports if report.figures is not None)
+
+
+def _good(figures: PartFigures) -> int:
+    return sum(file.rows - file.quarantined for file in figures.files.values())
+
+
+def _are_apart(parts: Sequence[PartFigures]) -> bool:
+    """Whether no change of a part has the sequence of one of another part."""
+    files = [[file for file in part.files.values() if file.rows > file.quarantined] for part in parts]
+    if any(file.min_sequence is None or file.max_sequence is None for part in files for file in part):
+        return False
+    lows = [min(sort_key(str(file.min_sequence)) for file in part) for part in files]
+    highs = [max(sort_key(str(file.max_sequence)) for file in part) for part in files]
+    return all(first[1] < second[0] for first, second in pairwise(sorted(zip(lows, highs, strict=True))))
+
+
+def file_path(table: str, action: Action) -> str:
+    """Path of a file that an action of the log adds."""
+    (found,) = action.values()
+    return join(table, unquote(found["path"]))
+
+
+def _range(figures: PartFigures) -> tuple[Any, Any]:
+    """Lowest and highest key of a part whose order is that of its JSON values; nulls where it isn't known."""
+    low, high = (None if text is None else json.loads(text) for text in (figures.low, figures.high))
+    return (low, high) if isinstance(low, int) else (None, None)
+
+
+def fault_of(error: GddlError) -> Fault:
+    family = "retriable" if isinstance(error, RetriableError) else "fatal"
+    return (family, error.code, error.what, error.where, error.remedy)
+
+
+def raise_fault(fault: Fault) -> None:
+    """
+    Raises:
+        GddlError: the store's.
+    """
+    if fault:
+        family, code, what, where, remedy = fault
+        kind = RetriableError if family == "retriable" else FatalError
+        raise kind(code, what, where=where, remedy=remedy)
+
+
+def out_of_memory(path: str, error: MemoryError) -> FatalError:
+    what = f"a Spark task has not enough memory for the file: {error}"[:500]
+    remedy = "give the table a larger tier, or deliver the file in smaller ones"
+    return FatalError("OUT_OF_MEMORY", what, where=path, remedy=remedy)

@@ -1,0 +1,453 @@
+"""Rules over the rows of each file of a table: read, removed, replaced, written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_gddl.contract.sql_types import SqlType
+from airflow_gddl.stores import Storage
+from spark_jobs.plan.discover import RecordedFile
+from spark_jobs.plan.planned_batch import BatchPlan
+from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.rules import quarantine
+from spark_jobs.rules.arrays import DeltaSchema, by_name
+from spark_jobs.rules.erasure import ErasedMatches, KeyRows, as_deletes, emptied, highest, with_images, with_key
+from spark_jobs.rules.evaluate import UNDECIDED_CODE
+from spark_jobs.rules.newly_filtered import at_both_keys, newly_filtered, places
+from spark_jobs.rules.order import recorded_files
+from spark_jobs.rules.quarantine import Chosen, of_earlier_batches, resolved
+from spark_jobs.rules.rewrite import Rewrite, count_of, refused_values, rewritten
+from spark_jobs.rules.step_results import ChangesErased
+from spark_jobs.rules.sweep import unmarked
+from spark_jobs.rules.windows import changed_since
+from spark_jobs.tables import table_definition
+from spark_jobs.tables.data_files import FileWriter, Target
+from spark_jobs.tables.delta_log import QUARANTINE, Action, version_of
+from spark_jobs.tables.delta_tables import DataFile, Tables, TableSnapshot, Write, Written
+from spark_jobs.tables.places import stream_of, stream_rows
+from spark_jobs.tables.table_rows import AT_FILE, AT_ROW, Source, by_file, by_key, by_row
+
+_TYPE_CHANGES = "delta.typeChanges"
+"""Of a column, in Delta's protocol: the types that files of before have."""
+_ROWS = "rows"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """Where the rows of one table go; sent to tasks.
+
+    Attributes:
+        now: milliseconds since 1970.
+        keys: by which the change data feed identifies updates; null: the table has no feed.
+    """
+
+    target: Target
+    now: int
+    keys: tuple[str, ...] | None
+
+    def report(
+        self, storage: Storage, rows: pa.Table, before: pa.Table | None = None, deleted: pa.Table | None = None
+    ) -> dict[str, Any]:
+        """Write rows; the report for `Written`.
+
+        Args:
+            before: rows that these replace, for the change data feed; null: none.
+            deleted: `AT_FILE` and `AT_ROW` of stored rows to delete; null: none.
+        """
+        rows = by_name(rows, self.target.schema)
+        feed: list[Action] = []
+        differs = True
+        if self.keys is not None:
+            stored = self.target.schema.empty_table() if before is None else by_name(before, self.target.schema)
+            writer = FileWriter(storage, self.target, self.now)
+            feed, differs = writer.feed(stored, rows, self.keys, partly=True)
+        at = [[] if deleted is None else deleted.column(name).to_pylist() for name in (AT_FILE, AT_ROW)]
+        files = self.target.write(storage, rows, self.now)
+        made = {"at": self.target.path, "files": files, "feed": feed, "differs": differs}
+        return {**made, "rows": rows.num_rows, "deleted": at}
+
+
+def output_of(tables: Tables, path: str, keys: Sequence[str], transaction: int) -> Output:
+    """For rows that a table gets as it is."""
+    feeds = tables.existing(path).feeds_changes
+    return Output(target=tables.target(path), now=transaction // 1000, keys=tuple(keys) if feeds else None)
+
+
+def written(reports: Iterable[Mapping[str, Any]]) -> tuple[Written, int]:
+    """What tasks have written of one table, and the number of rows.
+
+    Args:
+        reports: see `Output.report`.
+    """
+    found = list(reports)
+    files, feed = ([action for report in found for action in report[name]] for name in ("files", "feed"))
+    differs = any(report["differs"] for report in found)
+    return Written(files=files, feed=feed, differs=differs), sum(report["rows"] for report in found)
+
+
+def deleted(reports: Iterable[Mapping[str, Any]], source: Source) -> list[tuple[DataFile, np.ndarray]]:
+    """Stored rows that tasks have found to delete: files with the numbers of rows.
+
+    Args:
+        source: whose rows they are.
+    """
+    gone: dict[int, list[int]] = {}
+    for report in reports:
+        for file, row in zip(*report["deleted"], strict=True):
+            gone.setdefault(file, []).append(row)
+    return [(source.files[number], np.sort(np.array(rows, np.int64))) for number, rows in gone.items()]
+
+
+def rewrite(tables: Tables, path: str, schema: DeltaSchema, rule: Callable[[pa.Table], pa.Table]) -> None:
+    """Replace all rows of a table by those of a rule, and its schema, in one commit.
+
+    Args:
+        rule: from rows of a file to their columns in the schema; sent to tasks.
+    """
+    snapshot = tables.existing(path)
+    metadata = {name: without_type_changes(one) for name, one in schema.metadata.items()}
+    schema = replace(schema, metadata=metadata)
+    keys = () if snapshot.feeds_changes else None
+    output = Output(target=tables.target(path, schema), now=tables.moment, keys=keys)
+    reports = by_row(tables, {_ROWS: Source.of(snapshot, _without_places)}, _Rewritten(rule, output))
+    found, _ = written(map(json.loads, reports))
+    tables.commit(path, Write(removed=None, schema=schema, written=found))
+
+
+@dataclass(frozen=True)
+class _Rewritten:
+    rule: Callable[[pa.Table], pa.Table]
+    output: Output
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
+        return json.dumps(self.output.report(storage, self.rule(rows[_ROWS]), rows[_ROWS])).encode()
+
+
+def _without_places(rows: pa.Table) -> pa.Table:
+    return rows.drop_columns([AT_FILE, AT_ROW])
+
+
+def without_type_changes(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Metadata of a column whose files are all written anew."""
+    return {name: value for name, value in metadata.items() if name != _TYPE_CHANGES}
+
+
+Hit = Callable[[pa.Table], pa.Array | pa.ChunkedArray]
+"""Mask of the rows of a file to remove; null: keep. Sent to tasks."""
+Change = Callable[[pa.Table], tuple[pa.Table, pa.Table, Any]]
+"""From rows of a file: those that go, with the numbers that they came with; rows that come instead; and what the caller
+wants to know, as JSON. Sent to tasks."""
+_NOTE = "note"
+
+
+def remove_rows(tables: Tables, path: str, hit: Hit, *, dry_run: bool = False) -> int:
+    """Remove the rows of the mask; returns their number. Files without any are unchanged.
+
+    Args:
+        dry_run: only count.
+    """
+    return sum(change_rows(tables, path, _Hits(hit), dry_run=dry_run))
+
+
+def change_rows(tables: Tables, path: str, change: Change, *, dry_run: bool = False) -> list[Any]:
+    """Remove rows and add others; returns the notes of all files. Files without any are unchanged."""
+    source = Source.of(tables.existing(path), lambda rows: rows)
+    rule = _Change(change, output_of(tables, path, (), tables.moment * 1000))
+    reports = [json.loads(report) for report in by_file(tables, {_ROWS: source}, rule)]
+    gone = deleted(reports, source)
+    if gone and not dry_run:
+        tables.commit(path, Write(written=written(reports)[0], deleted=gone))
+    return [report[_NOTE] for report in reports]
+
+
+@dataclass(frozen=True)
+class _Hits:
+    """Rows that go, counted."""
+
+    hit: Hit
+
+    def __call__(self, rows: pa.Table) -> tuple[pa.Table, pa.Table, int]:
+        gone = rows.filter(pc.fill_null(self.hit(rows.drop_columns([AT_FILE, AT_ROW])), False))
+        return gone, gone.slice(0, 0), gone.num_rows
+
+
+@dataclass(frozen=True)
+class _Change:
+    change: Change
+    output: Output
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
+        gone, instead, note = self.change(rows[_ROWS])
+        return json.dumps({**self.output.report(storage, instead, gone, gone), _NOTE: note}).encode()
+
+
+Rule = Callable[[pa.Table], Any]
+"""From rows of one file, in the table's columns, to what is known of them; sent to tasks."""
+
+
+@dataclass(frozen=True)
+class _OfFile:
+    rule: Rule
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
+        found = self.rule(rows[_ROWS].drop_columns([AT_FILE, AT_ROW]))
+        return stream_of(found) if isinstance(found, pa.Table) else json.dumps(found).encode()
+
+
+def _each_file(tables: Tables, path: str, rule: Rule, columns: Sequence[str] | None = None) -> list[bytes]:
+    source = Source.of(tables.existing(path), _as_they_are, columns)
+    return by_file(tables, {_ROWS: source}, _OfFile(rule))
+
+
+def _as_they_are(rows: pa.Table) -> pa.Table:
+    return rows
+
+
+def foreign_rows(tables: Tables, path: str) -> int:
+    """See `Engine.foreign_rows`."""
+    return sum(json.loads(count) for count in _each_file(tables, path, _without_gddl, [GDDL]))
+
+
+def _without_gddl(rows: pa.Table) -> int:
+    return int(rows.column(GDDL).null_count)
+
+
+def files_of_changes(tables: Tables, path: str) -> list[RecordedFile]:
+    """See `Engine.recorded_files`."""
+    reports = _each_file(tables, path, _Recorded(tables.existing(path).schema.types[GDDL]), [GDDL])
+    return [RecordedFile(**file) for report in reports for file in json.loads(report)]
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    gddl: SqlType
+
+    def __call__(self, rows: pa.Table) -> list[dict[str, Any]]:
+        return [asdict(file) for file in recorded_files([rows], self.gddl)]
+
+
+def values_refused(tables: Tables, path: str, how: Rewrite) -> dict[tuple[str, str], int]:
+    """See `Engine.refused_values`."""
+    found = count_of([stream_rows(one) for one in _each_file(tables, path, lambda rows: refused_values(rows, how))])
+    if not how.filters_states or found:
+        return found
+    reports = by_key(tables, {_ROWS: to_filter(tables.existing(path), how)}, keys_to_filter(how), _Undecided(how))
+    undecided = sum(map(json.loads, reports))
+    return {(UNDECIDED_CODE, "where"): undecided} if undecided else {}
+
+
+def to_filter(snapshot: TableSnapshot, how: Rewrite) -> Source:
+    """Stored changes for `newly_filtered`."""
+    return Source.of(snapshot, _Placed(how))
+
+
+def keys_to_filter(how: Rewrite) -> pa.Schema:
+    """Columns of these by which they belong together."""
+    kinds = DeltaSchema(how.schema.data).arrow
+    return places(pa.schema([kinds.field(key) for key in how.schema.keys]))
+
+
+@dataclass(frozen=True)
+class _Placed:
+    how: Rewrite
+
+    def __call__(self, rows: pa.Table) -> pa.Table:
+        return at_both_keys(rewritten(rows.drop_columns([AT_FILE, AT_ROW]), self.how), self.how.schema)
+
+
+@dataclass(frozen=True)
+class _Undecided:
+    """Updates for which a new filter can't be decided."""
+
+    how: Rewrite
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
+        return json.dumps(newly_filtered(rows[_ROWS], self.how.schema)[1]).encode()
+
+
+def rows_of_key(tables: Tables, path: str, table_schema: TableSchema, key: tuple[str, ...], limit: int) -> KeyRows:
+    """See `Engine.rows_of_key`."""
+    reports = _each_file(tables, path, lambda rows: with_key(rows, table_schema, key))
+    none = tables.existing(path).schema.arrow.empty_table()
+    return highest(pa.concat_tables([none, *map(stream_rows, reports)]), limit)
+
+
+def live_rows(
+    tables: Tables, path: str, columns: Sequence[str], since: tuple[str, datetime] | None = None
+) -> Iterator[tuple[Any, ...]]:
+    """See `Engine.live_rows`."""
+    for rows in _one_by_one(tables, path):
+        found = unmarked(rows) if since is None else changed_since(unmarked(rows), *since)
+        yield from zip(*(found.column(name).to_pylist() for name in columns), strict=True)
+
+
+def in_quarantine(tables: Tables, path: str) -> tuple[int, int]:
+    """See `Engine.in_quarantine`."""
+    found = [quarantine.unresolved(rows) for rows in _one_by_one(tables, path, ["resolved_at", "position"])]
+    return sum(left.num_rows for left in found), sum(left.column("position").null_count for left in found)
+
+
+def dismissed_files(tables: Tables, path: str) -> frozenset[str]:
+    """See `Engine.dismissed_files`."""
+    resolved, left = set[str](), set[str]()
+    for rows in _one_by_one(tables, path, ["source_file", "position", "resolved_at"]):
+        whole = rows.filter(rows.column("position").is_null())
+        waiting = quarantine.unresolved(whole).column("source_file").to_pylist()
+        left.update(waiting)
+        resolved.update(whole.column("source_file").to_pylist())
+    return frozenset(resolved - left)
+
+
+def unresolved(tables: Tables, path: str, limit: int, codes: Collection[str]) -> quarantine.Unresolved:
+    """See `Engine.unresolved`."""
+    counted, first = [], tables.existing(path).schema.arrow.empty_table()
+    for rows in _one_by_one(tables, path):
+        left = quarantine.unresolved(rows, codes)
+        counted.append(quarantine.by_file(left))
+        first = quarantine.oldest(pa.concat_tables([first, left]), limit)
+    found = quarantine.by_code(counted)
+    return quarantine.Unresolved(sum(code["rows"] for code in found), found, quarantine.shown(first))
+
+
+def _one_by_one(tables: Tables, path: str, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+    """Rows of each file: one at a time is in memory."""
+    snapshot = tables.existing(path)
+    for file in snapshot.files:
+        yield tables.read_files(snapshot, [file], columns)
+
+
+_SAMPLE = 5
+
+
+@dataclass(frozen=True)
+class TablesEraser:
+    """See `Eraser`.
+
+    Attributes:
+        purge: makes sure that no file of a table holds removed rows.
+    """
+
+    tables: Tables
+    purge: Callable[[str], None]
+
+    def remove_key(self, path: str, table_schema: TableSchema, key: tuple[str, ...]) -> int:
+        removed = change_rows(self.tables, path, _Rows(table_schema, key))
+        self.purge(path)
+        return sum(removed)
+
+    def remove_changes(self, path: str, table_schema: TableSchema, key: tuple[str, ...]) -> ChangesErased:
+        done = ChangesErased()
+        for removed, images, others in change_rows(self.tables, path, _Changes(table_schema, key)):
+            named = dict.fromkeys((*done.others, *map(tuple, others)))
+            done = ChangesErased(removed=done.removed + removed, images=done.images + images,
+                                 others=tuple(named)[:_SAMPLE])  # fmt: skip
+        self.purge(path)
+        return done
+
+    def remove_records(self, path: str, holds: Callable[[str], bool]) -> int:
+        def hit(rows: pa.Table) -> pa.Array:
+            records = rows.column("record").to_pylist()
+            return pa.array([record is not None and holds(record) for record in records], pa.bool_())
+
+        removed = remove_rows(self.tables, path, hit)
+        self.purge(path)
+        return removed
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of a key; sent to tasks."""
+
+    schema: TableSchema
+    key: tuple[str, ...]
+
+    def __call__(self, rows: pa.Table) -> tuple[pa.Table, pa.Table, int]:
+        gone = with_key(rows, self.schema, self.key)
+        return gone, gone.slice(0, 0), gone.num_rows
+
+
+@dataclass(frozen=True)
+class _Changes:
+    """Changes of a key, and those that had it before; sent to tasks."""
+
+    schema: TableSchema
+    key: tuple[str, ...]
+
+    def __call__(self, rows: pa.Table) -> tuple[pa.Table, pa.Table, Any]:
+        found = with_key(rows, self.schema, self.key)
+        matches = ErasedMatches.of(found, self.schema, lambda _, texts: tuple(texts) == self.key)
+        images = matches.old & ~matches.own & with_images(found, self.schema)
+        instead = emptied(as_deletes(found, self.schema, matches.turned), self.schema, images | matches.turned)
+        kept = instead.filter(pa.array(images | matches.turned)).drop_columns([AT_FILE, AT_ROW])
+        gone = found.filter(pa.array(matches.own | images))
+        return gone, kept, [int(np.sum(matches.own)), int(np.sum(images)), matches.others]
+
+
+def append(tables: Tables, path: str, rows: pa.Table, app: str, version: int) -> None:
+    """Append rows, creating the table if missing."""
+    tables.create(table_definition.errors(path))
+    tables.commit(path, Write(app=app, version=version, added=[rows]))
+
+
+def resolve(tables: Tables, path: str, chosen: Chosen, now: str, transaction: tuple[str, int] = ("", 0)) -> int:
+    """Set `resolved_at` of the chosen unresolved rows; other files are unchanged. Returns their number."""
+    counts: list[int] = []
+
+    def change(rows: pa.Table) -> pa.Table | None:
+        changed = resolved(rows, chosen, now)
+        if changed is not None:
+            counts.append(rows.column("resolved_at").null_count - changed.column("resolved_at").null_count)
+        return changed
+
+    _change(tables, path, change, transaction)
+    return sum(counts)
+
+
+def resolve_earlier(tables: Tables, path: str, plan: BatchPlan, files: Sequence[str]) -> None:
+    """Resolve what the files left in the errors table when earlier batches read them."""
+    if files and tables.exists(path):
+        transaction = (f"{QUARANTINE}:resolve", version_of(plan))
+        resolve(tables, path, of_earlier_batches(files, plan.batch_id), plan.planned_at, transaction)
+
+
+def forget(tables: Tables, path: str, batch_id: str) -> None:
+    """Remove a batch's rows."""
+    remove_rows(tables, path, lambda rows: pc.equal(rows.column("batch_id"), batch_id))
+
+
+def forget_records(tables: Tables, path: str, batch_id: str) -> None:
+    """Clear the records of all batches except this one: they hold values that must no longer be stored."""
+
+    def cleared(rows: pa.Table) -> pa.Table | None:
+        older = pc.and_(rows.column("record").is_valid(), pc.not_equal(rows.column("batch_id"), batch_id))
+        if not pc.any(older).as_py():
+            return None
+        for name in ("record", "record_schema"):
+            values = pc.if_else(older, pa.scalar(None, pa.string()), rows.column(name))
+            rows = rows.set_column(rows.schema.get_field_index(name), name, values)
+        return rows
+
+    _change(tables, path, cleared, ("", 0))
+
+
+def _change(
+    tables: Tables, path: str, change: Callable[[pa.Table], pa.Table | None], transaction: tuple[str, int]
+) -> None:
+    """Replace the rows of each file, in one commit; where `change` gives none, the file is unchanged."""
+    snapshot = tables.existing(path)
+    added, removed = [], []
+    for file in snapshot.files:
+        rows = change(tables.read_files(snapshot, [file]))
+        if rows is not None:
+            added.append(rows)
+            removed.append(file)
+    if removed:
+        tables.commit(path, Write(app=transaction[0], version=transaction[1], added=added, removed=removed))

@@ -1,0 +1,418 @@
+"""The Spark engine behind the pipeline's port."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from airflow_gddl.contract.errors import RetriableError
+from airflow_gddl.contract.layout import Layout, join
+from airflow_gddl.contract.spec import size_bytes
+from airflow_gddl.contract.sql_types import quoted
+from airflow_gddl.stores import Storage
+from spark_jobs.dialects.protocol import Unreadable
+from spark_jobs.plan.identity import own_hours
+from spark_jobs.plan.planned_batch import BatchPlan, TableState
+from spark_jobs.plan.table_schema import GDDL, Column, TableSchema
+from spark_jobs.rules.fold import applied_before
+from spark_jobs.rules.rewrite import Rewrite
+from spark_jobs.rules.step_results import Compacted
+from spark_jobs.rules.verify import Reference, Verdict, Violations
+from spark_jobs.spark.session import configure
+from spark_jobs.spark.tasks import map_in_arrow
+from spark_jobs.tables import deletion_vectors
+from spark_jobs.tables.batch_by_ranges import read_large
+from spark_jobs.tables.batch_context import BatchContext
+from spark_jobs.tables.delta_tables import Tables
+from spark_jobs.tables.delta_tables import Tables as KnownTables
+from spark_jobs.tables.engine import AppendedWork, BatchWork, RebuildRequest, RebuildWork, TableContext
+from spark_jobs.tables.file_rules import remove_rows
+from spark_jobs.tables.first_load import FirstLoadReader
+from spark_jobs.tables.merged_tables import MaintainedTables, MergedTables, SparkTables, name
+from spark_jobs.tables.one_task import OneTaskEngine, TablesEngine, cut_changes
+from spark_jobs.tables.places import DEAD_WORKER, DeclinedError, InProcess, KeyWork, Place, Work, stream_of, stream_rows
+from spark_jobs.tables.rebuild import Rebuild, rewrite_changes, verify
+from spark_jobs.tables.snapshots import is_settable
+from spark_jobs.tables.whole_tables import TableWriter, keep_readable, violations
+
+_REPORT = "report"
+_TASK = re.compile(r"\bTask ([0-9]{1,9}) in stage [0-9.]{1,20} failed")
+_TASKS_A_SLOT = 4
+"""Enough that one long task doesn't leave the other slots idle; each takes some 50 ms by itself."""
+_STREAM, _STREAMS_TOGETHER = 4 * 1024**2, 4
+"""Bytes of rows in a stream, and streams that Spark gives to a task together."""
+
+
+@dataclass(frozen=True)
+class SparkTasks:
+    """See `Place`."""
+
+    spark: SparkSession
+    slots: int
+
+    def run(self, work: Work[Any], parts: Sequence[Any]) -> list[bytes]:
+        if not parts:
+            return []
+        tasks = min(len(parts), self.slots * _TASKS_A_SLOT)
+        shared = [tuple(parts[number::tasks]) for number in range(tasks)]
+
+        def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            storage = Storage()
+            for number in _numbers(batches):
+                for part in shared[number]:
+                    yield pa.RecordBatch.from_pydict({_REPORT: [work(storage, part)]})
+
+        numbers = self.spark.range(0, tasks, 1, tasks)
+        with naming_files([[work.file_of(part) for part in mine] for mine in shared]):
+            return [bytes(row[0]) for row in map_in_arrow(numbers, task, f"{_REPORT} binary").collect()]
+
+    def run_by_key(self, work: KeyWork[Any], parts: Sequence[Any], ranges: int) -> list[bytes]:
+        """Rows go through the shuffle as Arrow streams, so that the JVM converts no value."""
+        if not parts:
+            return []
+        listed = tuple(parts)
+
+        def split(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            storage = Storage()
+            for at in _numbers(batches):
+                for number, table, rows in work.split(storage, listed[at]):
+                    for stream in _streams(rows):
+                        columns = [pa.array([number], pa.int32()), pa.array([table]), pa.array([stream])]
+                        yield pa.RecordBatch.from_arrays(columns, names=["number", "table", "stream"])
+
+        def act(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            storage = Storage()
+            for _, rows in groupby((row for batch in batches for row in batch.to_pylist()), itemgetter("number")):
+                found: dict[str, list[pa.Table]] = {}
+                for row in rows:
+                    found.setdefault(row["table"], []).append(stream_rows(row["stream"]))
+                yield pa.RecordBatch.from_pydict({_REPORT: [work(storage, found)]})
+
+        session = self.spark.newSession()
+        session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", _STREAMS_TOGETHER)
+        numbers = session.range(0, len(listed), 1, len(listed))
+        rows = map_in_arrow(numbers, split, "number int, table string, stream binary")
+        # Several ranges may be in one partition.
+        placed = rows.repartition(max(1, ranges), "number").sortWithinPartitions("number")
+        with naming_files([[work.file_of(part)] for part in listed]):
+            return [bytes(row[0]) for row in map_in_arrow(placed, act, f"{_REPORT} binary").collect()]
+
+    def distinct(self, files: Sequence[str], columns: Sequence[str]) -> int:
+        rows = self.spark.read.parquet(*files)
+        hashed = rows.select(F.xxhash64(*map(name, columns)).alias("h"))
+        return int(hashed.agg(F.count_distinct("h")).collect()[0][0])
+
+
+def _numbers(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
+    for batch in batches:
+        yield from batch.column("id").to_pylist()
+
+
+def _streams(rows: pa.Table) -> Iterator[bytes]:
+    step = max(1, rows.num_rows * _STREAM // max(1, rows.nbytes))
+    for start in range(0, rows.num_rows, step):
+        yield stream_of(rows.slice(start, step))
+
+
+@contextmanager
+def naming_files(tasks: Sequence[Sequence[str]]) -> Iterator[None]:
+    """Name the files of a task whose process died.
+
+    Args:
+        tasks: paths of the files of each.
+
+    Raises:
+        RetriableError: `WORKER_DIED`.
+    """
+    try:
+        yield
+    except Exception as error:
+        text = str(error)
+        task = _TASK.search(text)
+        if not any(sign in text for sign in DEAD_WORKER) or task is None or int(task[1]) >= len(tasks):
+            raise
+        paths = list(dict.fromkeys(tasks[int(task[1])]))
+        more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+        what = f"processes died (out of memory?) that read {', '.join(paths[:3])}{more}"
+        remedy = "give the table a larger tier, or deliver the file in smaller ones"
+        raise RetriableError("WORKER_DIED", what, where=paths[0], remedy=remedy) from error
+
+
+MOST_BYTES = 64 * 1024**2
+"""Of a batch's files, which are in the driver's memory together."""
+_DECODED = 10
+"""How many times their size in memory rows take in the driver until they are merged."""
+_INFLATION = 10
+"""How many times its size the content of a compressed text is taken to have."""
+_MOST_TOMBSTONES = 256 * 1024**2
+
+
+def hides_commits() -> bool:
+    """Whether Spark's Delta doesn't see commits that others make: that of Databricks, on S3."""
+    return "DATABRICKS_RUNTIME_VERSION" in os.environ
+
+
+def tables_of(context: TableContext, spark: SparkTables, place: Place, paths: Sequence[str] = ()) -> Tables:
+    """Tables whose files are worked on at a place: written by commits of ours, or by Spark's where it has to.
+
+    That is so where one of them has a feature that is not known here, or will have, where Spark `hides_commits`, and
+    where the tier says so (`commit: merge`).
+
+    Args:
+        paths: of tables that are looked at first; there need not be one.
+    """
+    tables = MaintainedTables(spark, _now, place)
+    if hides_commits() or context.tier.commit == "merge" or not _suits(context) or not _are_known(tables, paths):
+        return MergedTables(spark, _now, context.layout, place)
+    return tables
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _suits(context: TableContext) -> bool:
+    """Whether new tables of this row have no features that aren't known here."""
+    vectors = context.tier.deletion_vectors
+    return is_settable(context.spec.table_properties) and (deletion_vectors.are_known() or not vectors)
+
+
+def _are_known(tables: Tables, paths: Sequence[str]) -> bool:
+    try:
+        with_vectors = [s for s in map(tables.snapshot, paths) if s and s.has_vectors]
+        for snapshot in with_vectors:
+            snapshot.require_vectors()
+    except DeclinedError:
+        return False
+    return not with_vectors or deletion_vectors.are_known()
+
+
+@dataclass(frozen=True)
+class BatchesBesideSpark:
+    """Batches whose rows don't go through the JVM."""
+
+    context: TableContext
+    tables: Tables
+
+    @property
+    def _engine(self) -> OneTaskEngine:
+        return OneTaskEngine(
+            self.tables, reads_whole=False, most_bytes=size_bytes(self.context.tier.memory) // _DECODED
+        )
+
+    def resume_from_changes(self, plan: BatchPlan, state: TableState) -> AppendedWork:
+        """See `Engine.resume_from_changes`."""
+        return self._engine.resume_from_changes(self.context, plan, state)
+
+    def decode_files(self, plan: BatchPlan, state: TableState) -> tuple[BatchWork | None, tuple[Unreadable, ...]]:
+        """See `Engine.decode_files`."""
+        context = replace(self.context, engine=self._engine)
+        if plan.source != "files" or self._is_small(plan, state):
+            try:
+                return self._engine.decode_files(context, plan, state)
+            except MemoryError:  # a file may be larger than it looks
+                if plan.source != "files":
+                    raise
+                self.tables.forget_all()
+        return read_large(self.tables, context, plan, state)
+
+    def _is_small(self, plan: BatchPlan, state: TableState) -> bool:
+        """Whether the batch and the tombstones fit into memory, and it needs no more of the tables than its keys'."""
+        tombstones = self.tables.snapshot(self.context.layout.tombstones)
+        if tombstones is not None and tombstones.size > _MOST_TOMBSTONES:
+            return False
+        if not state.keys and any(file.kind != "change" for file in plan.files):
+            return False
+        sizes = (file.size * (_INFLATION if file.path.endswith(".gz") else 1) for file in plan.files)
+        return sum(sizes) <= MOST_BYTES
+
+
+_INTERVAL = "delta.checkpointInterval"
+VACUUMING = {
+    "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+    # Number of tasks in which Delta lists folders, by default 10,000 even for one folder.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",
+}
+
+
+@dataclass(frozen=True)
+class SparkMaintenance:
+    """See `Maintenance`.
+
+    Attributes:
+        known: the same tables, for the removal of rows.
+        changes: path of the change table.
+    """
+
+    tables: SparkTables
+    known: KnownTables
+    changes: str
+
+    def compact(self, path: str, *, dry_run: bool) -> Compacted:
+        before = self._files(path)
+        if not dry_run:
+            self.tables.handle(path).optimize().executeCompaction()
+        return Compacted(files_before=before, files_after=self._files(path))
+
+    def keep_readable_statistics(self, path: str) -> None:
+        keep_readable(self.known, path)
+
+    def _files(self, path: str) -> int:
+        return int(self.tables.handle(path).detail().select("numFiles").collect()[0][0])
+
+    def vacuum(self, path: str, hours: int, *, dry_run: bool) -> int:
+        hours = max(hours, own_hours(self.tables.properties(path), path))
+        if not self._may_have_unneeded(path, hours):
+            return 0
+        # `hours` includes the table's setting; Delta's check is for callers without a retention.
+        spark = self.tables.suited(few_rows=True).spark
+        configure(spark, VACUUMING)
+        statement = f"VACUUM delta.{quoted(path)} RETAIN {int(hours)} HOURS"
+        if dry_run:
+            return int(spark.sql(f"{statement} DRY RUN").count())
+        before = self._stored(path)
+        spark.sql(statement)
+        return before - self._stored(path)
+
+    def _may_have_unneeded(self, path: str, hours: int) -> bool:
+        """Whether a file is older than that and is none of the current version: `VACUUM` takes seconds to find none."""
+        limit = time.time() - hours * 3600
+        listed = self.tables.log.storage.list(path)
+        old = {item.path for item in listed if item.modified < limit and not item.name.startswith("_delta_log/")}
+        if not old:
+            return False
+        try:
+            snapshot = self.known.snapshot(path)
+            files = () if snapshot is None else snapshot.files
+        except DeclinedError:
+            return True
+        vectors = (file.vector for file in files)
+        named = {
+            deletion_vectors.path_of(path, vector)
+            for vector in vectors
+            if vector is not None and vector["storageType"] != "i"
+        }
+        return not old <= named | {join(path, file.path) for file in files}
+
+    def checkpoint(self, path: str) -> None:
+        # Delta has no statement for it; it writes one with each commit whose version is a multiple of the interval.
+        usual = self.tables.properties(path).get(_INTERVAL)
+        self.tables.sql(path, f"ALTER TABLE {{table}} SET TBLPROPERTIES ('{_INTERVAL}' = '1')")
+        back = f"UNSET TBLPROPERTIES ('{_INTERVAL}')"
+        if usual is not None and usual != "1":
+            back = f"SET TBLPROPERTIES ('{_INTERVAL}' = '{int(usual)}')"
+        self.tables.sql(path, f"ALTER TABLE {{table}} {back}")
+
+    def _stored(self, path: str) -> int:
+        """Stored files without the log's."""
+        found = self.tables.log.storage.list(path)
+        return sum(not item.name.startswith("_delta_log/") for item in found)
+
+    def forget_tombstones(self, path: str, before: datetime, *, dry_run: bool) -> int:
+        return remove_rows(self.known, path, lambda rows: applied_before(rows, before), dry_run=dry_run)
+
+    def cut_changes(self, table_schema: TableSchema, before: datetime, swept: int, *, dry_run: bool) -> int:
+        return cut_changes(self.known, self.changes, table_schema, before, swept, dry_run=dry_run)
+
+
+DRIVER_BYTES = 4 * 1024**2
+"""Bytes up to which the files of a first load are decoded in the driver: starting tasks would take longer."""
+
+
+@dataclass(frozen=True)
+class ManyTasksEngine(TablesEngine):
+    """See `Engine`."""
+
+    tables: SparkTables
+
+    def suited(self, *, few_rows: bool) -> ManyTasksEngine:
+        return ManyTasksEngine(self.tables.suited(few_rows=few_rows))
+
+    def of_shard(self, shard: str) -> ManyTasksEngine:
+        return ManyTasksEngine(replace(self.tables, shard=shard))
+
+    def exists(self, path: str) -> bool:
+        return self.tables.exists(path)
+
+    def version(self, path: str) -> int | None:
+        return self.tables.version(path)
+
+    def last_transaction(self, path: str, app: str) -> int:
+        return self.tables.last_transaction(path, app)
+
+    def columns(self, path: str) -> tuple[Column, ...]:
+        return tuple(c for c in self.tables.columns(path) if c.name != GDDL)
+
+    def decode_files(
+        self, context: TableContext, plan: BatchPlan, state: TableState
+    ) -> tuple[BatchWork | None, tuple[Unreadable, ...]]:
+        small = sum(file.size for file in plan.files) <= DRIVER_BYTES
+        place: Place = InProcess(context.storage) if small else self._tasks
+        tables = self.tables_of(context, *_all_of(context.layout))
+        first = FirstLoadReader(context=context, plan=plan, state=state, tables=tables, place=place)
+        if first.suits() and (found := first.decode_files()) is not None:
+            return found
+        return BatchesBesideSpark(context, tables).decode_files(plan, state)
+
+    def resume_from_changes(self, context: TableContext, plan: BatchPlan, state: TableState) -> AppendedWork:
+        tables = self.tables_of(context, *_all_of(context.layout))
+        return BatchesBesideSpark(context, tables).resume_from_changes(plan, state)
+
+    @property
+    def _tasks(self) -> SparkTasks:
+        return SparkTasks(self.tables.spark, self.tables.slots)
+
+    def tables_of(self, context: TableContext, *paths: str) -> KnownTables:
+        """See `tables_of`."""
+        return tables_of(context, self.tables, self._tasks, paths)
+
+    def table_work(self, context: TableContext, plan: BatchPlan, table_schema: TableSchema) -> TableWriter:
+        layout = context.layout
+        own = BatchContext(
+            tables=self.tables_of(context, layout.changes, layout.replica, layout.history), layout=layout,
+            tier=context.tier, plan=plan, table_schema=table_schema, resumed=context.resumed,
+        )  # fmt: skip
+        return TableWriter(own)
+
+    def maintenance(self, context: TableContext) -> SparkMaintenance:
+        layout = context.layout
+        return SparkMaintenance(self.tables, self.tables_of(context, layout.changes, layout.tombstones), layout.changes)
+
+    def purge(self, path: str) -> None:
+        """Rows that deletion vectors only mark leave the files in use, those of earlier deletes too."""
+        self.tables.spark.sql(f"REORG TABLE delta.{quoted(path)} APPLY (PURGE)")
+
+    def rewrite_changes(self, context: TableContext, plan: BatchPlan, how: Rewrite) -> None:
+        rewrite_changes(self.tables_of(context, context.layout.changes), context, plan, how)
+
+    def rebuild(self, order: RebuildRequest) -> RebuildWork:
+        layouts = [order.live.layout, *([] if order.shadow is None else [order.shadow])]
+        known = self.tables_of(order.live, *(path for layout in layouts for path in _all_of(layout)))
+        return Rebuild(known, order)
+
+    def verify(self, context: TableContext, table_schema: TableSchema, swept: int, limit: int) -> Verdict:
+        known = self.tables_of(context, context.layout.replica, context.layout.changes)
+        return verify(known, context.layout, table_schema, swept=swept, limit=limit)
+
+    def violations(
+        self, context: TableContext, columns: Sequence[str], reference: Reference | None, most: int
+    ) -> Violations:
+        path = context.layout.replica
+        known = self.tables_of(context, path, *(() if reference is None else (reference.path,)))
+        return violations(known, path, columns, reference, most)
+
+
+def _all_of(layout: Layout) -> tuple[str, ...]:
+    return layout.changes, layout.replica, layout.history, layout.tombstones, layout.errors

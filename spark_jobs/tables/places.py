@@ -1,0 +1,155 @@
+"""Places where parts of a batch are worked on: this process, or Spark's tasks (`many_tasks.SparkTasks`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from airflow_gddl.stores import Storage
+
+Item = TypeVar("Item")
+
+
+Item_contra = TypeVar("Item_contra", contravariant=True)
+
+
+class Work(Protocol[Item_contra]):
+    """A function of one part, which may be sent to other processes."""
+
+    def __call__(self, storage: Storage, part: Item_contra, /) -> bytes:
+        """
+        Returns:
+            a report, or a few rows.
+        """
+        ...
+
+    def file_of(self, part: Item_contra, /) -> str:
+        """Path of the file that a part is of, for messages."""
+        ...
+
+
+class KeyWork(Protocol[Item_contra]):
+    """A function of all rows of a range of keys, which may be sent to other processes."""
+
+    def split(self, storage: Storage, part: Item_contra, /) -> Iterator[tuple[int, str, pa.Table]]:
+        """Rows of a part: number of the range that they belong to, name of their table, rows."""
+        ...
+
+    def __call__(self, storage: Storage, rows: Mapping[str, Sequence[pa.Table]], /) -> bytes:
+        """
+        Args:
+            rows: of a range, by table; tables without rows may be left out.
+
+        Returns:
+            a report, or a few rows.
+        """
+        ...
+
+    def file_of(self, part: Item_contra, /) -> str:
+        """Path of the file that a part is of, for messages."""
+        ...
+
+
+class Place(Protocol):
+    """Works on parts independent of each other, and on ranges of keys."""
+
+    @property
+    def slots(self) -> int:
+        """Parts that are worked on at once."""
+        ...
+
+    def run(self, work: Work[Any], parts: Sequence[Any]) -> list[bytes]:
+        """The report of each part, in any order."""
+        ...
+
+    def run_by_key(self, work: KeyWork[Any], parts: Sequence[Any], ranges: int) -> list[bytes]:
+        """The report of each range that has rows, in any order.
+
+        Args:
+            ranges: their number.
+        """
+        ...
+
+    def distinct(self, files: Sequence[str], columns: Sequence[str]) -> int:
+        """Distinct values of columns in Parquet files; a greater number is possible where hashes are compared."""
+        ...
+
+
+@dataclass(frozen=True)
+class InProcess:
+    """One part after the other, so that one at a time is in memory; with threads, as many.
+
+    Attributes:
+        threads: for parts that mostly wait for the store, or for pyarrow.
+    """
+
+    storage: Storage
+    threads: int = 1
+
+    @property
+    def slots(self) -> int:
+        return 1
+
+    def run(self, work: Work[Item], parts: Sequence[Item]) -> list[bytes]:
+        if self.threads == 1 or len(parts) < 2:
+            return [work(self.storage, part) for part in parts]
+        with ThreadPoolExecutor(min(self.threads, len(parts))) as pool:
+            return list(pool.map(lambda part: work(self.storage, part), parts))
+
+    def run_by_key(self, work: KeyWork[Item], parts: Sequence[Item], ranges: int) -> list[bytes]:
+        found: dict[int, dict[str, list[pa.Table]]] = {number: {} for number in range(ranges)}
+        for part in parts:
+            for number, table, rows in work.split(self.storage, part):
+                found[number].setdefault(table, []).append(rows)
+        return [work(self.storage, found.pop(number)) for number in range(ranges) if found[number]]
+
+    def distinct(self, files: Sequence[str], columns: Sequence[str]) -> int:
+        names = list(columns)
+        rows = pa.concat_tables(self._columns(files, names))
+        if len(names) == 1:
+            return int(pc.count_distinct(rows.column(0), mode="all").as_py())
+        return int(rows.group_by(names, use_threads=False).aggregate([]).num_rows)
+
+    def _columns(self, files: Sequence[str], names: list[str]) -> Iterator[pa.Table]:
+        for path in files:
+            with self.storage.open_input(path) as stream:
+                yield pq.ParquetFile(stream, coerce_int96_timestamp_unit="us").read(names, use_threads=False)
+
+
+def stream_of(rows: pa.Table) -> bytes:
+    """Rows as an Arrow stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def stream_rows(stream: bytes) -> pa.Table:
+    """The rows of `stream_of`."""
+    return pa.ipc.open_stream(stream).read_all()
+
+
+DEAD_WORKER = (
+    "Python worker exited unexpectedly", "failed to launch worker", "IOException: Broken pipe", "ExecutorLostFailure",
+    "PythonWorkerFactory.createWorker", "EOFException occurred while reading the port number",
+)  # fmt: skip
+"""Texts of Spark's errors for a process of a task that died or did not start, or a machine that was lost."""
+
+
+class DeclinedError(Exception):
+    """The engine can't process this table or batch; another engine can. Nothing was written.
+
+    Attributes:
+        reason: for the warning, e.g. `the table has deletion vectors`.
+    """
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)

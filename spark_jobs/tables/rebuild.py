@@ -1,0 +1,740 @@
+"""Whole tables from their changes: the swap of a rebuild or reload, a commit a table, and their comparison."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Protocol, TypeVar
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from airflow_gddl.contract.layout import Layout, join
+from airflow_gddl.contract.sql_types import StructType
+from airflow_gddl.contract.table_spec import SHARD_COLUMN
+from airflow_gddl.stores import Storage
+from spark_jobs.plan.planned_batch import BatchPlan
+from spark_jobs.plan.table_schema import GDDL, Column, TableSchema
+from spark_jobs.plan.types import NOTHING, merge
+from spark_jobs.rules import quarantine
+from spark_jobs.rules.arrays import DeltaSchema, by_name
+from spark_jobs.rules.fold import are_changes, changes_in, held_by, lacking, newest_state, rebuilt_rows, restamped
+from spark_jobs.rules.history import versions
+from spark_jobs.rules.merge import tombstones_of
+from spark_jobs.rules.newly_filtered import at_own_key, newly_filtered
+from spark_jobs.rules.order import (
+    ARCHIVED,
+    as_events,
+    for_both_keys,
+    gddl_fields,
+    identity_columns,
+    that_count,
+    with_gddl,
+    with_identity,
+)
+from spark_jobs.rules.rewrite import Rewrite, rewritten
+from spark_jobs.rules.step_results import Rebuilt, Replaced
+from spark_jobs.rules.stored_columns import change_columns, change_schema
+from spark_jobs.rules.sweep import appended, not_of_shard, of_shard, unmarked
+from spark_jobs.rules.verify import (
+    DIFFERENT,
+    EXTRA,
+    MISSING,
+    Comparison,
+    Verdict,
+    compare,
+    differing_keys,
+    expected_state,
+    live_rows,
+    verdict_of,
+)
+from spark_jobs.tables import file_rules, table_definition, whole_tables
+from spark_jobs.tables.data_files import Target
+from spark_jobs.tables.delta_log import HISTORY, MERGE, REWRITE, TOMBSTONES, version_of
+from spark_jobs.tables.delta_tables import Tables, Write, Written
+from spark_jobs.tables.engine import RebuildRequest, RebuildWork, TableContext
+from spark_jobs.tables.file_rules import Output, deleted, output_of, without_type_changes, written
+from spark_jobs.tables.places import stream_of, stream_rows
+from spark_jobs.tables.table_definition import TableDefinition
+from spark_jobs.tables.table_rows import AT_FILE, AT_ROW, Source, by_key, by_row
+
+S = TypeVar("S")
+_COMPARED = 5_000_000
+"""Rows of the replica up to which keys are compared in the memory of the job."""
+
+
+class RebuildSteps(Protocol[S]):
+    """Steps of a swap, one Delta commit each. `S`: type of the changes from which tables are derived."""
+
+    @property
+    def order(self) -> RebuildRequest: ...
+
+    def changes(self) -> int:
+        """Update the change table from the files; returns the number of added changes."""
+        ...
+
+    def source(self) -> S:
+        """Changes from which tables are derived; called after `changes`."""
+        ...
+
+    def tombstones(self, source: S) -> None: ...
+
+    def replica(self, source: S) -> int:
+        """Replace the replica; returns its number of rows."""
+        ...
+
+    def history(self, source: S) -> None: ...
+
+    def errors(self) -> None:
+        """Replace the quarantined rows of the files by the current ones."""
+        ...
+
+
+def swap(steps: RebuildSteps[S], report: Callable[[str], None]) -> Rebuilt:
+    """See `RebuildWork.swap`."""
+    schema = steps.order.table_schema
+    added = steps.changes()
+    report("append")
+    source = steps.source()
+    if schema.keys:
+        steps.tombstones(source)
+        report("tombstones")
+    rows = steps.replica(source)
+    report("merge")
+    if schema.spec.history and schema.keys:
+        steps.history(source)
+        report("history")
+    steps.errors()
+    report("quarantine")
+    return Rebuilt(rows=rows, changes_added=added)
+
+
+def compared(work: RebuildWork, order: RebuildRequest, columns: Sequence[str] | None) -> Replaced:
+    """See `RebuildWork.compared`: by hashes of all rows in this process, and keys up to `_COMPARED` rows."""
+    first, keys = order.table_schema.columns[:1], order.table_schema.keys
+    if columns is None:
+        return Replaced(rows=sum(1 for _ in work.rows(first)))
+    live = order.live
+    before = sum(1 for _ in live.engine.live_rows(live, columns[:1]))
+    if not keys or before > _COMPARED:
+        return Replaced(rows=sum(1 for _ in work.rows(first)), rows_before=before)
+    old, new = _hashed(live.engine.live_rows(live, columns), len(keys)), _hashed(work.rows(columns), len(keys))
+    return Replaced(
+        rows=len(new), rows_before=before, appear=len(new.keys() - old.keys()),
+        vanish=len(old.keys() - new.keys()), change=sum(old[k] != new[k] for k in old.keys() & new.keys()),
+    )  # fmt: skip
+
+
+def _hashed(rows: Iterable[Sequence[Any]], keys: int) -> dict[tuple[Any, ...], bytes]:
+    return {tuple(row[:keys]): hashlib.blake2b(repr(row[keys:]).encode(), digest_size=8).digest() for row in rows}
+
+
+def keeps_changes(order: RebuildRequest, stored: Sequence[Column]) -> bool:
+    """Whether a change table with these columns, `_gddl` included, can also hold the rebuilt changes."""
+    if order.resequenced or order.reselected:
+        return False
+    kept = {column.name.lower(): column.type for column in stored}
+    for column in change_columns(order.table_schema):
+        kind = kept.get(column.name.lower())
+        if kind is None:
+            continue
+        if column.name == GDDL and isinstance(kind, StructType) and isinstance(column.type, StructType):
+            if kind.field("sequence") != column.type.field("sequence"):
+                return False
+        elif merge(column.type, kind, NOTHING) is None:
+            return False
+    return True
+
+
+FRESH, STORED, BEFORE = "fresh", "stored", "before"
+"""Names of tables for rules: changes read again, live changes, and rows that a commit replaces."""
+OWN = "own"
+"""In reports: rows that follow from the changes, not those of other shards."""
+_NUMBERS = (AT_FILE, AT_ROW)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Changes:
+    """What becomes of stored and newly read changes; sent to tasks.
+
+    Attributes:
+        read, archives: see `RebuildRequest`.
+    """
+
+    schema: TableSchema
+    batch_id: str
+    planned_at: str
+    read: Mapping[str, int]
+    archives: Rewrite | None
+    swept: int
+
+    @classmethod
+    def of(cls, order: RebuildRequest) -> _Changes:
+        plan = order.plan
+        return cls(
+            schema=order.table_schema, batch_id=plan.batch_id, planned_at=plan.planned_at, read=order.read,
+            archives=order.archives, swept=order.swept,
+        )  # fmt: skip
+
+    @property
+    def kind(self) -> pa.Schema:
+        return change_schema(self.schema)
+
+    def fresh(self, rows: pa.Table) -> pa.Table:
+        """Changes of the shadow table, stamped with this batch."""
+        return with_identity(restamped(by_name(rows, self.kind), self.batch_id, self.planned_at), self.schema)
+
+    def stored(self, rows: pa.Table) -> pa.Table:
+        """Live changes except those that this rebuild has added, with their places."""
+        mine = pc.equal(pc.struct_field(rows.column(GDDL), "batch_id"), self.batch_id)
+        rows = rows.filter(pc.invert(pc.fill_null(mine, False)))
+        found = (
+            by_name(rows, self.kind) if self.archives is None else rewritten(rows.drop_columns(_NUMBERS), self.archives)
+        )
+        found = with_identity(found, self.schema)
+        return found if self.archives else pa.table({**_columns(found), **_columns(rows.select(_NUMBERS))})
+
+    def before(self, rows: pa.Table) -> pa.Table:
+        """Rows of the change table that is replaced."""
+        return with_identity(by_name(rows, self.kind), self.schema)
+
+    @property
+    def keys(self) -> pa.Schema:
+        """Columns by which changes are compared."""
+        kinds = with_identity(self.kind.empty_table(), self.schema).schema
+        return pa.schema([kinds.field(name) for name in identity_columns(self.schema)])
+
+    def by_moves(self, rows: pa.Table) -> pa.Table:
+        """See `order.for_both_keys`; of a shard, its own changes."""
+        return for_both_keys(of_shard(by_name(rows, self.kind), self.schema.spec.shard), self.schema)
+
+    def newly_archived(self, rows: Mapping[str, pa.Table]) -> pa.Table:
+        """Live changes that no file holds."""
+        stored, fresh = (by_name(rows[name], self.kind) for name in (STORED, FRESH))
+        return lacking(that_count(stored), fresh, self.schema)
+
+
+@dataclass(frozen=True)
+class _CountArchived:
+    changes: _Changes
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
+        return json.dumps(self.changes.newly_archived(rows).num_rows).encode()
+
+
+@dataclass(frozen=True)
+class _ReplaceChanges:
+    """The change table of the newly read changes, and of archived ones: those of earlier reloads, and new ones."""
+
+    changes: _Changes
+    output: Output
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
+        fresh = by_name(rows[FRESH], self.changes.kind)
+        parts = [fresh]
+        if self.changes.archives is not None:
+            stored, new = by_name(rows[STORED], self.changes.kind), self.changes.newly_archived(rows)
+            generation = pa.repeat(pa.scalar(ARCHIVED, pa.int32()), new.num_rows)
+            before = stored.filter(pc.equal(gddl_fields(stored)["generation"], ARCHIVED))
+            parts += [before, with_gddl(new, generation=generation)]
+        report = self.output.report(storage, pa.concat_tables(parts), rows.get(BEFORE))
+        return json.dumps({**report, "fresh": fresh.num_rows}).encode()
+
+
+@dataclass(frozen=True)
+class _MendChanges:
+    """Adds missing changes, and removes those that their files, rewritten or read with other settings, don't hold.
+
+    Those of another generation than the file's stay: what the file held then is part of the history.
+    """
+
+    changes: _Changes
+    output: Output
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
+        changes, schema = self.changes, self.changes.schema
+        fresh, stored = (by_name(rows[name], changes.kind) for name in (FRESH, STORED))
+        stale = changes_in(lacking(stored.filter(held_by(stored, changes.read)), fresh, schema))
+        gone = are_changes(stored, stale) if stale else pa.array(np.zeros(stored.num_rows, bool))
+        added = lacking(fresh, stored.filter(pc.invert(gone)), schema)
+        report = self.output.report(storage, added, stored.filter(gone), rows[STORED].filter(gone))
+        return json.dumps(report).encode()
+
+
+@dataclass(frozen=True)
+class _LiveRows:
+    """Columns of the live rows of the replica that the swap would make; writes them to a folder."""
+
+    changes: _Changes
+    columns: tuple[str, ...]
+    folder: str
+
+    def fresh(self, rows: pa.Table) -> pa.Table:
+        return self.changes.by_moves(self.changes.fresh(rows))
+
+    def stored(self, rows: pa.Table) -> pa.Table:
+        found = by_name(self.changes.stored(rows), self.changes.kind)
+        return self.changes.by_moves(found.filter(pc.invert(held_by(found, self.changes.read))))
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
+        path = join(self.folder, f"{uuid4()}.arrow")
+        storage.write(path, stream_of(self.expected(rows)))
+        return path.encode()
+
+    def expected(self, rows: Mapping[str, pa.Table]) -> pa.Table:
+        schema = self.changes.schema
+        source = pa.concat_tables([by_name(rows[n], rows[FRESH].schema) for n in (FRESH, STORED) if n in rows])
+        happened = as_events(source, schema) if schema.keys else that_count(source)
+        return expected_state(happened, schema, self.changes.swept).select(self.columns)
+
+
+@dataclass(frozen=True)
+class _Compare:
+    """The rows of the replica that the swap would make against those of the live one, if these are there."""
+
+    built: _LiveRows
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
+        built, columns = self.built.expected(rows), self.built.columns
+        live = unmarked(rows[BEFORE]).select(columns) if BEFORE in rows else built.slice(0, 0)
+        for name in columns:  # of a column that has another type now
+            if live.schema.field(name).type != built.schema.field(name).type:
+                live, built = _with_texts(live, name), _with_texts(built, name)
+        keys = self.built.changes.schema.keys
+        states = differing_keys(live, built, columns, keys)[1] if BEFORE in rows and keys else np.zeros(0, str)
+        found = [int(np.count_nonzero(states == state)) for state in (MISSING, EXTRA, DIFFERENT)]
+        return json.dumps([built.num_rows, live.num_rows, *found]).encode()
+
+
+@dataclass(frozen=True)
+class _Derive:
+    """Tables that follow from the changes; sent to tasks. Of a shard, with the rows that other shards have in them.
+
+    Attributes:
+        outputs: by the step that commits them.
+        watermarks: greatest sequence ingested before each generation.
+    """
+
+    changes: _Changes
+    outputs: Mapping[str, Output]
+    watermarks: tuple[str | None, ...]
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
+        schema, swept = self.changes.schema, self.changes.swept
+        happened = as_events(rows[STORED], schema) if schema.keys else rows[STORED]
+        rules: dict[str, Callable[[], pa.Table]] = {
+            TOMBSTONES: lambda: tombstones_of(newest_state(happened, schema, swept), schema),
+            MERGE: lambda: self._replica(happened),
+            HISTORY: lambda: versions(happened, schema, self.watermarks, swept),
+        }
+        found = {}
+        for step, output in self.outputs.items():
+            own, before = rules[step](), rows.get(f"{BEFORE} {step}")
+            made, kind = own, output.target.schema
+            if schema.spec.shard is not None and before is not None:
+                others = not_of_shard(by_name(before, kind), schema.spec.shard)
+                made = pa.concat_tables([by_name(own, kind), others])
+            found[step] = {**output.report(storage, made, before), OWN: own.num_rows}
+        return json.dumps(found).encode()
+
+    def _replica(self, happened: pa.Table) -> pa.Table:
+        schema, swept = self.changes.schema, self.changes.swept
+        if schema.keys:
+            return rebuilt_rows(happened, schema, swept)
+        return appended(happened, replace(schema, swept=max(swept, 1)))
+
+
+@dataclass(frozen=True)
+class _AreUnread:
+    """Whether changes came in files that are not read: removed or unreadable ones."""
+
+    changes: _Changes
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
+        files = pc.struct_field(rows[STORED].column(GDDL), "source_file")
+        read = pa.array(list(self.changes.read), pa.string())
+        return json.dumps(pc.all(pc.is_in(files, value_set=read)).as_py() is False).encode()
+
+
+def _with_texts(rows: pa.Table, name: str) -> pa.Table:
+    """Rows with a column's values as text."""
+    values = [None if value is None else str(value) for value in rows.column(name).to_pylist()]
+    return rows.set_column(rows.schema.get_field_index(name), name, pa.array(values, pa.string()))
+
+
+def _without_numbers(rows: pa.Table) -> pa.Table:
+    return rows.drop_columns(_NUMBERS)
+
+
+def _columns(rows: pa.Table) -> dict[str, pa.ChunkedArray]:
+    return dict(zip(rows.column_names, rows.columns, strict=True))
+
+
+@dataclass(frozen=True)
+class _Rewritten:
+    how: Rewrite
+    output: Output
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
+        found = rewritten(rows[STORED], self.how)
+        return json.dumps(self.output.report(storage, found, rows[STORED])).encode()
+
+
+@dataclass(frozen=True)
+class _Filtered:
+    """The same under `Rewrite.filters_states`."""
+
+    how: Rewrite
+    output: Output
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
+        found, _ = newly_filtered(rows[STORED], self.how.schema)
+        return json.dumps(self.output.report(storage, found, rows.get(BEFORE))).encode()
+
+    def before(self, rows: pa.Table) -> pa.Table:
+        """Rows of the change table that is replaced, with places to which the new ones go."""
+        return at_own_key(by_name(rows, self.output.target.schema), self.how.schema)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Replacing:
+    """The replacement of a table's rows and schema in one commit; columns keep the table's order and comments."""
+
+    tables: Tables
+    definition: TableDefinition
+    schema: DeltaSchema
+    now: int
+
+    @classmethod
+    def of(cls, tables: Tables, definition: TableDefinition, now: int) -> _Replacing:
+        """Creates the table, or prepares an existing one for new rows, columns and partitions."""
+        tables.create(definition)
+        whole_tables.settle_properties(tables, definition)
+        tables.prepare_replacement(definition)
+        stored = tables.existing(definition.path).schema
+        columns = table_definition.in_stored_order(definition, stored.names)
+        known = {c.name: stored.metadata[c.name] for c in columns if c.name in stored.metadata}
+        metadata = {name: without_type_changes(one) for name, one in known.items()}
+        return cls(tables=tables, definition=definition, schema=DeltaSchema(columns, metadata), now=now)
+
+    def output(self, keys: Sequence[str]) -> Output:
+        snapshot = self.tables.existing(self.definition.path)
+        target = Target(
+            path=self.definition.path, schema=self.schema.arrow, partition_by=self.definition.partition_by,
+            cluster_by=snapshot.cluster_by, indexed=self._indexed, packed=snapshot.writes_vectors,
+        )  # fmt: skip
+        feed = tuple(keys) if snapshot.feeds_changes else None
+        return Output(target=self.tables.placed(target), now=self.now, keys=feed)
+
+    @property
+    def _indexed(self) -> tuple[tuple[str, ...], ...]:
+        return self.tables.indexed_with(self.definition.path, self.schema.columns, self.definition.skipping)
+
+    def commit(self, app: str, version: int, found: Written, metrics: Mapping[str, int]) -> None:
+        """Once for each transaction."""
+        write = Write(
+            app=app, version=version, removed=None, schema=self.schema, partition_by=self.definition.partition_by,
+            metrics=metrics, written=found,
+        )  # fmt: skip
+        self.tables.commit(self.definition.path, write)
+        self.tables.index(self.definition)
+
+
+def rewrite_changes(tables: Tables, context: TableContext, plan: BatchPlan, how: Rewrite) -> None:
+    """See `Engine.rewrite_changes`."""
+    definition = table_definition.changes(how.schema, context.layout.changes, context.tier)
+    if tables.last_transaction(definition.path, REWRITE) >= version_of(plan):
+        return
+    replacing = _Replacing.of(tables, definition, version_of(plan) // 1000)
+    snapshot, output = tables.existing(definition.path), replacing.output(how.schema.keys)
+    if how.filters_states:
+        rule = _Filtered(how, output)
+        feed = {} if output.keys is None else {BEFORE: Source.of(snapshot, rule.before)}
+        keys = file_rules.keys_to_filter(how)
+        reports = by_key(tables, {STORED: file_rules.to_filter(snapshot, how), **feed}, keys, rule)
+    else:
+        reports = by_row(tables, {STORED: Source.of(snapshot, _without_numbers)}, _Rewritten(how, output))
+    found, rows = written(map(json.loads, reports))
+    replacing.commit(REWRITE, version_of(plan), found, {"numOutputRows": rows})
+
+
+@dataclass(frozen=True)
+class Rebuild:
+    """See `RebuildWork` and `RebuildSteps`."""
+
+    tables: Tables
+    order: RebuildRequest
+
+    @property
+    def table_schema(self) -> TableSchema:
+        return self.order.table_schema
+
+    @property
+    def _now(self) -> int:
+        return version_of(self.order.plan) // 1000
+
+    @cached_property
+    def _rules(self) -> _Changes:
+        return _Changes.of(self.order)
+
+    def swap(self, report: Callable[[str], None]) -> Rebuilt:
+        self.tables.require_creatable(self.table_schema.spec, self.order.live.tier)
+        return swap(self, report)
+
+    def _fresh(self) -> Source:
+        """Changes of the shadow table; none without one."""
+        shadow = self.order.shadow
+        if shadow is None:
+            return Source(table="", files=(), schema=self._rules.kind, prepare=self._rules.fresh)
+        return Source.of(self.tables.existing(shadow.changes), self._rules.fresh)
+
+    def _stored(self) -> Source | None:
+        """Live changes; null without a change table."""
+        snapshot = self.tables.snapshot(self.order.live.layout.changes)
+        return None if snapshot is None else Source.of(snapshot, self._rules.stored)
+
+    def _compatible(self) -> bool:
+        snapshot = self.tables.snapshot(self.order.live.layout.changes)
+        return snapshot is None or keeps_changes(self.order, snapshot.schema.columns)
+
+    @property
+    def _keys(self) -> pa.Schema:
+        """The key's columns, by which events belong together."""
+        return pa.schema([self._rules.kind.field(name) for name in self.table_schema.keys])
+
+    def rows(self, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        rule, storage = self._live_rows(columns), self.tables.storage
+        paths = [path.decode() for path in by_key(self.tables, self._sources_of(rule), self._keys, rule)]
+        try:
+            for path in paths:
+                found = stream_rows(storage.read(path))
+                yield from zip(*(found.column(name).to_pylist() for name in columns), strict=True)
+        finally:
+            storage.delete(*paths)
+
+    def _live_rows(self, columns: Sequence[str]) -> _LiveRows:
+        return _LiveRows(self._rules, tuple(columns), join(self.order.live.layout.state, "rows", str(uuid4())))
+
+    def _sources_of(self, rule: _LiveRows) -> dict[str, Source]:
+        sources = {FRESH: replace(self._fresh(), prepare=rule.fresh)}
+        if not self.order.archives and self._compatible() and (stored := self._stored()):
+            sources[STORED] = replace(stored, prepare=rule.stored)
+        return sources
+
+    def compared(self, columns: Sequence[str] | None) -> Replaced:
+        rule = self._live_rows(self.table_schema.columns[:1] if columns is None else columns)
+        sources, keys = self._sources_of(rule), self._keys
+        if columns is not None:
+            replica = self.tables.existing(self.order.live.layout.replica)
+            if any(replica.schema.arrow.field(key.name).type != key.type for key in keys):
+                return compared(self, self.order, columns)
+            sources[BEFORE] = Source.of(replica, _without_numbers, [*columns, GDDL])
+        reports = [json.loads(report) for report in by_key(self.tables, sources, keys, _Compare(rule))]
+        rows, before, appear, vanish, change = (sum(column) for column in zip(*reports, strict=True))
+        if columns is None:
+            return Replaced(rows=rows)
+        if not keys.names:
+            return Replaced(rows=rows, rows_before=before)
+        return Replaced(rows=rows, rows_before=before, appear=appear, vanish=vanish, change=change)
+
+    def archived(self) -> int:
+        stored = self._stored()
+        if self.order.archives is None or stored is None:
+            return 0
+        sources = {FRESH: self._fresh(), STORED: stored}
+        reports = by_key(self.tables, sources, self._rules.keys, _CountArchived(self._rules))
+        return sum(json.loads(report) for report in reports)
+
+    def drops_changes(self) -> bool:
+        stored = None if self.order.archives or self._compatible() else self._stored()
+        if stored is None:
+            return False
+        reports = by_row(self.tables, {STORED: stored}, _AreUnread(self._rules))
+        return any(json.loads(report) for report in reports)
+
+    def changes(self) -> int:
+        """Add missing changes to the change table and remove those that its files no longer hold.
+
+        If types are incompatible, replace it.
+        """
+        if self.order.shadow is None:
+            return 0
+        live, app, version = self.order.live, "refresh:changes", version_of(self.order.plan)
+        definition = table_definition.changes(self.table_schema, live.layout.changes, live.tier)
+        if self.order.archives or not self._compatible():
+            return self._replace_changes(definition)
+        whole_tables.ensure(self.tables, definition)
+        path = definition.path
+        if self.tables.last_transaction(path, app) < version:
+            rule = _MendChanges(self._rules, output_of(self.tables, path, self.table_schema.keys, version))
+            stored = Source.of(self.tables.existing(path), self._rules.stored)
+            sources = {FRESH: self._fresh(), STORED: stored}
+            reports = [json.loads(report) for report in by_key(self.tables, sources, self._rules.keys, rule)]
+            found, rows = written(reports)
+            gone = deleted(reports, sources[STORED])
+            metrics = {"numOutputRows": rows}
+            write = Write(app=app, version=version, written=found, deleted=gone, metrics=metrics)
+            self.tables.commit(path, write)
+        return self.tables.metrics(path, app, version).get("numOutputRows", 0)
+
+    def _replace_changes(self, definition: TableDefinition) -> int:
+        app, version, path = "refresh:changes", version_of(self.order.plan), definition.path
+        if self.tables.last_transaction(path, app) < version:
+            replacing = _Replacing.of(self.tables, definition, self._now)
+            rule = _ReplaceChanges(self._rules, replacing.output(self.table_schema.keys))
+            stored, sources = self._stored(), {FRESH: self._fresh()}
+            if self.order.archives and stored is not None:
+                sources[STORED] = stored
+            if rule.output.keys is not None:
+                sources[BEFORE] = Source.of(self.tables.existing(path), self._rules.before)
+            reports = [json.loads(report) for report in by_key(self.tables, sources, self._rules.keys, rule)]
+            found, rows = written(reports)
+            fresh = sum(report["fresh"] for report in reports)
+            replacing.commit(app, version, found, {"numOutputRows": rows, "numTargetRowsInserted": fresh})
+        return self.tables.metrics(path, app, version).get("numTargetRowsInserted", 0)
+
+    def source(self) -> dict[str, _Derived]:
+        """The tables that follow from the changes, written but for their commits; without those of an earlier run."""
+        version, tables = version_of(self.order.plan), self.tables
+        left = {s: d for s, d in self._definitions().items() if tables.last_transaction(d.path, _app(s)) < version}
+        if not left:
+            return {}
+        replacing = {step: _Replacing.of(tables, definition, self._now) for step, definition in left.items()}
+        outputs = {step: one.output(self.table_schema.keys) for step, one in replacing.items()}
+        rule = _Derive(self._rules, outputs, self.order.generation_low_watermarks)
+        sources = {STORED: Source.of(tables.existing(self.order.live.layout.changes), self._rules.by_moves)}
+        for step, output in outputs.items():
+            if output.keys is not None or self.table_schema.spec.shard is not None:
+                sources[f"{BEFORE} {step}"] = Source.of(tables.existing(left[step].path), _without_numbers)
+        if self.table_schema.keys or len(sources) > 1:
+            found = by_key(tables, sources, self._keys, rule)
+        else:
+            found = by_row(tables, sources, rule)
+        reports = [json.loads(report) for report in found]
+        return {
+            step: _Derived(one, *written(r[step] for r in reports), own=sum(r[step][OWN] for r in reports))
+            for step, one in replacing.items()
+        }
+
+    def _definitions(self) -> dict[str, TableDefinition]:
+        """Tables that follow from the changes, by the step that replaces them."""
+        schema, layout, tier = self.table_schema, self.order.live.layout, self.order.live.tier
+        found = {MERGE: table_definition.replica(schema, layout.replica, tier)}
+        if schema.keys:
+            found[TOMBSTONES] = table_definition.tombstones(schema, layout.tombstones)
+        if schema.keys and schema.spec.history:
+            found[HISTORY] = table_definition.history(schema, layout.history, tier)
+        return found
+
+    def tombstones(self, source: dict[str, _Derived]) -> None:
+        self._replace(source, TOMBSTONES)
+
+    def replica(self, source: dict[str, _Derived]) -> int:
+        self._replace(source, MERGE)
+        path, version = self.order.live.layout.replica, version_of(self.order.plan)
+        found = self.tables.metrics(path, _app(MERGE), version).get("numTargetRowsInserted")
+        return _rows_in(self.tables, path, self.table_schema.spec.shard) if found is None else found
+
+    def history(self, source: dict[str, _Derived]) -> None:
+        self._replace(source, HISTORY)
+
+    def _replace(self, source: dict[str, _Derived], step: str) -> None:
+        if step in source:
+            made = source[step]
+            metrics = {"numOutputRows": made.rows, "numTargetRowsInserted": made.own}
+            made.replacing.commit(_app(step), version_of(self.order.plan), made.files, metrics)
+
+    def errors(self) -> None:
+        """Replace the quarantined rows of the files by the current ones."""
+        path, plan = self.order.live.layout.errors, self.order.plan
+        shadow = None if self.order.shadow is None else self.order.shadow.errors
+        fresh = self.tables.read(shadow).to_pylist() if shadow and self.tables.exists(shadow) else []
+        if self.tables.exists(path) and (self.order.landed or self.order.archives):
+            files = pa.array(self.order.landed, pa.string())
+
+            def stale(rows: pa.Table) -> pa.Array:
+                others = pc.not_equal(rows.column("batch_id"), plan.batch_id)
+                replaced = pc.is_in(rows.column("source_file"), value_set=files)
+                return others if self.order.archives else pc.and_(replaced, others)
+
+            file_rules.resolve(self.tables, path, stale, plan.planned_at, ("refresh:resolve", version_of(plan)))
+        if self.order.reselected and self.tables.exists(path):
+            file_rules.forget_records(self.tables, path, plan.batch_id)
+        if fresh:
+            rows = [{**r, "batch_id": plan.batch_id, "id": f"{plan.batch_id}/{r['id']}"} for r in fresh]
+            stamped = pa.Table.from_pylist(rows, schema=quarantine.SCHEMA)
+            file_rules.append(self.tables, path, stamped, "refresh:quarantine", version_of(plan))
+
+
+@dataclass(frozen=True)
+class _Derived:
+    """A table that is written but for its commit, its number of rows, and those that follow from the changes."""
+
+    replacing: _Replacing
+    files: Written
+    rows: int
+    own: int
+
+
+def _app(step: str) -> str:
+    return f"refresh:{step}"
+
+
+def _rows_in(tables: Tables, path: str, shard: str | None) -> int:
+    """By reading the table: the log no longer has the commit."""
+    snapshot, columns = tables.existing(path), [GDDL] if shard is None else [SHARD_COLUMN]
+    return sum(of_shard(tables.read_files(snapshot, [file], columns), shard).num_rows for file in snapshot.files)
+
+
+_REPLICA, _CHANGES = "replica", "changes"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Verify:
+    """Rules of a comparison; sent to tasks."""
+
+    schema: TableSchema
+    swept: int
+    limit: int
+
+    @property
+    def keys(self) -> pa.Schema:
+        """Columns by which rows of the two tables belong together: without a key, those whose values have an order."""
+        kinds = DeltaSchema(self.schema.data).arrow
+        names = self.schema.keys or [field.name for field in kinds if not pt.is_nested(field.type)]
+        return pa.schema([kinds.field(name) for name in names])
+
+    def changes(self, rows: pa.Table) -> pa.Table:
+        found = of_shard(by_name(rows, change_schema(self.schema)), self.schema.spec.shard)
+        return for_both_keys(found, self.schema)
+
+    def replica(self, rows: pa.Table) -> pa.Table:
+        return live_rows(of_shard(rows, self.schema.spec.shard), self.schema)
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
+        happened = as_events(rows[_CHANGES], self.schema) if self.schema.keys else rows[_CHANGES]
+        found = compare(rows[_REPLICA], expected_state(happened, self.schema, self.swept), self.schema, self.limit)
+        return json.dumps([found.rows, found.expected_rows, sorted(found.buckets), found.keys]).encode()
+
+
+def verify(tables: Tables, layout: Layout, schema: TableSchema, *, swept: int, limit: int) -> Verdict:
+    """See `Engine.verify`."""
+    rule, replica = _Verify(schema=schema, swept=swept, limit=limit), tables.existing(layout.replica)
+    ours = {*schema.columns, GDDL}
+    columns = [name for name in replica.schema.names if name in ours]
+    sources = {
+        _REPLICA: Source.of(replica, rule.replica, columns),
+        _CHANGES: Source.of(tables.existing(layout.changes), rule.changes),
+    }
+    return verdict_of((_comparison(report) for report in by_key(tables, sources, rule.keys, rule)), limit)
+
+
+def _comparison(report: bytes) -> Comparison:
+    rows, expected_rows, buckets, keys = json.loads(report)
+    return Comparison(rows=rows, expected_rows=expected_rows, buckets=frozenset(buckets), keys=tuple(keys))

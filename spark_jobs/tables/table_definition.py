@@ -1,0 +1,282 @@
+"""Desired state of a Delta table: its columns, properties, and columns with statistics."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.spec import TierSpec
+from airflow_gddl.contract.sql_types import DecimalType, ScalarType, SqlType, StructType, parse_type, quoted
+from spark_jobs.plan.table_schema import GDDL, Column, TableSchema
+from spark_jobs.rules import quarantine
+from spark_jobs.rules.fold import FORCED
+from spark_jobs.rules.history import END, END_GENERATION, START, START_GENERATION
+from spark_jobs.rules.stored_columns import change_columns, data_columns, gddl_column
+
+COLUMNS = "delta.dataSkippingStatsColumns"
+COUNT = "delta.dataSkippingNumIndexedCols"
+MOST = 32
+"""Delta's default; more columns would lengthen the log and help few readers."""
+_PLAIN_SCALE = 6
+"""Java writes no decimal of this scale or a lower one with an exponent."""
+ColumnPath = tuple[str, ...]
+
+_EXACT = {"tinyint", "smallint", "int", "bigint", "date", "timestamp", "timestamp_ntz", "string"}
+_PART = re.compile(r"`((?:[^`]|``)+)`|([^`.,]+)")
+
+
+def skipping_columns(columns: Sequence[Column], first: Sequence[str] = ()) -> str:
+    """The property's value for a new table.
+
+    Args:
+        columns: of the table, in order.
+        first: columns to index at any position of a wide table; `_gddl` is excluded unless listed here.
+    """
+    kinds = {c.name: c.type for c in columns}
+    others = [c.name for c in columns if c.name != GDDL and c.name not in first]
+    chosen: list[ColumnPath] = []
+    for name in (*first, *others):
+        leaves = list(_leaves((name,), kinds[name]))
+        fits = name in first or len(chosen) + len(leaves) <= MOST
+        if fits and (name == GDDL or all(_is_exact(kind) for _, kind in leaves)):
+            chosen += (path for path, _ in leaves)
+    return ",".join(_text(path) for path in dict.fromkeys(chosen))
+
+
+def indexed_columns(columns: Sequence[Column], properties: Mapping[str, str | None]) -> tuple[ColumnPath, ...]:
+    """Paths of the columns that a table's properties index, structs as their fields."""
+    leaves = _all_leaves(columns)
+    named = properties.get(COLUMNS)
+    if named is None:
+        count = int(properties.get(COUNT) or MOST)
+        return tuple(leaves if count < 0 else leaves[:count])
+    wanted = _named(named)
+    return tuple(x for x in leaves if not wanted.isdisjoint(_prefixes(x)))
+
+
+@functools.lru_cache(maxsize=512)
+def _named(text: str) -> frozenset[ColumnPath]:
+    return frozenset(_folded(path) for path in _paths(text))
+
+
+def restricted(named: str, columns: Sequence[Column] | None) -> str:
+    """A value of the property without unknown columns; null: it needs no change."""
+    paths = list(_paths(named))
+    if columns is None:
+        return ",".join(map(_text, paths))
+    there = {path for leaf in _all_leaves(columns) for path in _prefixes(leaf)}
+    return ",".join(_text(path) for path in paths if _folded(path) in there)
+
+
+def readable(named: str, columns: Sequence[Column]) -> str:
+    """A value of the property without columns whose bounds some reader can't read; `_gddl` stays whole."""
+    bad = {
+        column.name.lower()
+        for column in columns
+        if column.name != GDDL and not all(_is_exact(kind) for _, kind in _leaves((column.name,), column.type))
+    }
+    return ",".join(_text(path) for path in _paths(named) if path[0].lower() not in bad)
+
+
+def left_readable(named: str | None, columns: Sequence[Column]) -> str | None:
+    """The value of the property to set, so that it names no column whose bounds some reader can't read.
+
+    Args:
+        named: its value; null: the table lacks the property.
+
+    Returns:
+        None where it names no such column.
+    """
+    left = None if named is None else readable(named, columns)
+    return None if named is None or left == restricted(named, None) else left
+
+
+def usual(named: str, columns: Sequence[Column]) -> str:
+    """Those columns of a value of the property that Delta indexes without the property, too."""
+    others = indexed_columns(columns, {})
+    return ",".join(_text(path) for path in _paths(named) if path in others)
+
+
+def _is_exact(kind: SqlType) -> bool:
+    if isinstance(kind, DecimalType):
+        return kind.scale <= _PLAIN_SCALE
+    return isinstance(kind, ScalarType) and kind.name in _EXACT
+
+
+def _all_leaves(columns: Sequence[Column]) -> list[ColumnPath]:
+    return [leaf for column in columns for leaf, _ in _leaves((column.name,), column.type)]
+
+
+def _leaves(path: ColumnPath, kind: SqlType) -> Iterator[tuple[ColumnPath, SqlType]]:
+    if isinstance(kind, StructType):
+        for field in kind.fields:
+            yield from _leaves((*path, field.name), field.type)
+    else:
+        yield path, kind
+
+
+def _folded(path: ColumnPath) -> ColumnPath:
+    """Names are compared without regard to case."""
+    return tuple(part.lower() for part in path)
+
+
+def _prefixes(leaf: ColumnPath) -> list[ColumnPath]:
+    """The leaf and all structs that it is in."""
+    folded = _folded(leaf)
+    return [folded[:n] for n in range(1, len(folded) + 1)]
+
+
+def _text(path: ColumnPath) -> str:
+    return ".".join(map(quoted, path))
+
+
+def _paths(text: str) -> Iterator[ColumnPath]:
+    """Names between commas, their parts between dots; either may be in backticks."""
+    path: list[str] = []
+    at = 0
+    while found := _PART.match(text, at):
+        path.append(found[1].replace("``", "`") if found[1] else found[2].strip())
+        at = found.end()
+        if text[at : at + 1] != ".":
+            yield tuple(path)
+            path = []
+        at += 1
+
+
+def replica_columns(table_schema: TableSchema) -> tuple[Column, ...]:
+    deleted = ",deleted:boolean" if table_schema.spec.delete == "soft" else ""
+    return (*data_columns(table_schema), Column(GDDL, parse_type(table_schema.gddl_type[:-1] + deleted + ">")))
+
+
+def tombstone_columns(table_schema: TableSchema) -> tuple[Column, ...]:
+    """Keys, the delete's `_gddl`, and under `force_update` whether it was forced."""
+    columns = {c.name: c for c in table_schema.data}
+    forced = (Column(FORCED, ScalarType("boolean")),) if table_schema.forces else ()
+    return (*(columns[key] for key in table_schema.keys), gddl_column(table_schema), *forced)
+
+
+def history_columns(table_schema: TableSchema) -> tuple[Column, ...]:
+    kind, number = parse_type(table_schema.sequence_type), ScalarType("int")
+    bounds = {START: kind, END: kind, START_GENERATION: number, END_GENERATION: number}
+    return (*data_columns(table_schema), gddl_column(table_schema), *(Column(n, k) for n, k in bounds.items()))
+
+
+WITH_VECTORS = "delta.enableDeletionVectors"
+CLUSTER_BY = "gddl.clusterBy"
+"""JSON list of the columns by which the rows of each file are sorted with `tasks: one`; Spark has liquid clustering."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableDefinition:
+    """Attributes:
+    first: columns to index at any position of a wide table.
+    partition_by: partition columns; set at creation only.
+    properties: properties set in the metadata.
+    fixed: properties set at creation only.
+    description: of the table; empty: keep the current one.
+    descriptions: column, ignoring case, to its comment; others keep theirs.
+    """
+
+    path: str
+    columns: tuple[Column, ...]
+    first: tuple[str, ...] = ()
+    cluster_by: tuple[str, ...] = ()
+    partition_by: tuple[str, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    fixed: Mapping[str, str] = field(default_factory=dict)
+    description: str = ""
+    descriptions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def created_with(self) -> dict[str, str]:
+        return {**self.skipping, **self.fixed, **self.properties}
+
+    @property
+    def bounds(self) -> tuple[str, ...]:
+        """Columns of a history that are typed like the sequence; empty for other tables."""
+        return tuple(column.name for column in self.columns if column.name in (START, END))
+
+    @property
+    def ordering(self) -> dict[str, str]:
+        """The property of the columns to order rows by; empty without any."""
+        return {CLUSTER_BY: json.dumps(self.cluster_by)} if self.cluster_by else {}
+
+    @property
+    def skipping(self) -> dict[str, str]:
+        """The property of the indexed columns; empty if the metadata sets it."""
+        asked = {name.lower() for name in self.properties}
+        if asked & {COLUMNS.lower(), COUNT.lower()}:
+            return {}
+        kept = [
+            column for column in self.columns if column.name not in self.partition_by
+        ]  # Delta refuses other columns
+        first = dict.fromkeys((*self.first, *self.cluster_by))
+        return {COLUMNS: skipping_columns(kept, [n for n in first if n not in self.partition_by])}
+
+
+def new_comments(definition: TableDefinition, stored: Mapping[str, str]) -> dict[str, str]:
+    """Comments of columns that differ from the definition.
+
+    Args:
+        stored: every column of the table to its comment; empty: none.
+    """
+    wanted = {name.lower(): text for name, text in definition.descriptions.items() if text}
+    return {name: wanted[name.lower()] for name, has in stored.items() if wanted.get(name.lower(), has) != has}
+
+
+def in_stored_order(definition: TableDefinition, stored: Sequence[str]) -> tuple[Column, ...]:
+    """The definition's columns in a table's order; new ones at the end."""
+    wanted = {c.name: c for c in definition.columns}
+    return tuple(wanted[n] for n in (*(n for n in stored if n in wanted), *(n for n in wanted if n not in stored)))
+
+
+def marks_deletes(kind: SqlType | None) -> bool:
+    """Whether a type of `_gddl` has the mark of deleted rows."""
+    return isinstance(kind, StructType) and kind.field("deleted") is not None
+
+
+def definitions(schema: TableSchema, layout: Layout, tier: TierSpec) -> tuple[TableDefinition, ...]:
+    """Change table, replica, and history if the table has one."""
+    found = [changes(schema, layout.changes, tier), replica(schema, layout.replica, tier)]
+    return (*found, history(schema, layout.history, tier)) if schema.spec.history else tuple(found)
+
+
+def changes(schema: TableSchema, path: str, tier: TierSpec) -> TableDefinition:
+    columns = change_columns(schema)
+    return TableDefinition(path=path, columns=columns, first=(*schema.keys, GDDL), fixed=_fixed(tier))
+
+
+def replica(schema: TableSchema, path: str, tier: TierSpec) -> TableDefinition:
+    return TableDefinition(
+        path=path,
+        columns=replica_columns(schema),
+        first=schema.keys,
+        cluster_by=schema.named(schema.spec.cluster_by),
+        partition_by=schema.named(schema.spec.partition_by),
+        properties=schema.spec.table_properties,
+        fixed=_fixed(tier),
+        description=schema.spec.description or "",
+        descriptions=schema.spec.column_descriptions,
+    )
+
+
+def history(schema: TableSchema, path: str, tier: TierSpec) -> TableDefinition:
+    columns = history_columns(schema)
+    described = schema.spec.column_descriptions
+    return TableDefinition(path=path, columns=columns, first=schema.keys, fixed=_fixed(tier), descriptions=described)
+
+
+def tombstones(schema: TableSchema, path: str) -> TableDefinition:
+    return TableDefinition(path=path, columns=tombstone_columns(schema), first=(*schema.keys, GDDL))
+
+
+def errors(path: str) -> TableDefinition:
+    return TableDefinition(path=path, columns=quarantine.TABLE)
+
+
+def _fixed(tier: TierSpec) -> dict[str, str]:
+    return {WITH_VECTORS: str(tier.deletion_vectors).lower()}

@@ -1,0 +1,421 @@
+"""Rows of a table by key, by file and by ranges of keys: what tasks read, and hand to a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pyarrow.types as pt
+
+from airflow_gddl.contract.layout import join
+from airflow_gddl.stores import Storage
+from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.rules.arrays import WEIGHT, by_name, comparable, cuts_of, flat, range_of, sample_of
+from spark_jobs.rules.merge import ACTION, AT, replaced
+from spark_jobs.rules.order import old_keys
+from spark_jobs.tables.data_files import bounds, is_falling, left_of, opened, read_groups, read_parts, read_rows
+from spark_jobs.tables.deletion_vectors import rows_of
+from spark_jobs.tables.delta_tables import DataFile, Tables, TableSnapshot
+from spark_jobs.tables.places import stream_of, stream_rows
+
+AT_FILE, AT_ROW = f"{GDDL}__file", f"{GDDL}__row"
+Keep = Callable[[pa.Table], pa.Array | pa.ChunkedArray]
+"""Mask of rows; null: not wanted. Sent to tasks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyMatches:
+    """Rows of a table that may have given keys.
+
+    Attributes:
+        rows: columns of the table.
+        at: for each row, the number of its file in `files` and of the row in the file.
+        files: the files that were read.
+        whole: all rows of these files; null: they were not read whole, and changed rows leave their files.
+    """
+
+    rows: pa.Table
+    at: pa.Table
+    files: tuple[DataFile, ...] = ()
+    whole: Mapping[int, pa.Table] | None = None
+
+    def deleted(self, outcome: pa.Table) -> list[tuple[DataFile, np.ndarray]]:
+        """Files with the numbers of the rows that an outcome changes or deletes."""
+        places = self.at.take(outcome.column(AT).drop_null().combine_chunks())
+        numbers, rows = (places.column(name).to_numpy() for name in ("file", "row"))
+        return [(self.files[number], np.sort(rows[numbers == number])) for number in np.unique(numbers)]
+
+    def touched(self, outcome: pa.Table) -> pa.Table:
+        """The stored rows that an outcome changes or deletes."""
+        return self.rows.take(outcome.column(AT).drop_null().combine_chunks())
+
+    def written(self, outcome: pa.Table, schema: pa.Schema) -> pa.Table:
+        """Rows that an outcome inserts, or writes anew; columns that only the table has keep their value."""
+        added = outcome.filter(pc.is_in(outcome.column(ACTION), pa.array(["insert", "update"])))
+        before = added.column(AT).combine_chunks()
+        return by_name(added, schema, lambda name: self.rows.column(name).take(before))
+
+    def rewritten(self, outcome: pa.Table, schema: pa.Schema) -> tuple[list[pa.Table], list[DataFile]]:
+        """New contents of the files that hold a changed row, and these files.
+
+        Args:
+            outcome: see `merge.decided`; columns that only the table has keep their value.
+        """
+        touched = outcome.filter(outcome.column(AT).is_valid())
+        if not touched.num_rows or self.whole is None:
+            return [], []
+        places = self.at.take(touched.column(AT).combine_chunks())
+        numbers = places.column("file").to_numpy()
+        added, removed = [], []
+        for number in sorted(set(numbers.tolist())):
+            mine = pa.array(np.flatnonzero(numbers == number))
+            at = places.column("row").take(mine).to_numpy()
+            added.append(replaced(self.whole[number], at, touched.take(mine), schema))
+            removed.append(self.files[number])
+        return added, removed
+
+
+@dataclass(frozen=True, kw_only=True)
+class FindRows:
+    """Finds rows of a data file, those that may have given keys; sent to tasks.
+
+    Attributes:
+        keys: a column for each of the key; null: rows of any key.
+        schema: of the columns to return, those of the key among them.
+        moved: of a change table with before images: changes that had one of the keys before are found, too; null: by
+            the key columns alone.
+        keep: applied to the rows found; null: all are kept.
+        ties: see `read_rows`.
+    """
+
+    table: str
+    keys: pa.Table | None
+    schema: pa.Schema
+    moved: TableSchema | None = None
+    keep: Keep | None = None
+    ties: bool = True
+
+    @property
+    def empty(self) -> pa.Table:
+        """No rows, in the columns that are returned."""
+        return self.schema.append(pa.field(AT_FILE, pa.int32())).append(pa.field(AT_ROW, pa.int64())).empty_table()
+
+    def __call__(self, storage: Storage, part: tuple[int, DataFile]) -> bytes:
+        """
+        Returns:
+            an Arrow stream of the rows with `AT_FILE` and `AT_ROW`: number of the file, and of the row in it.
+        """
+        number, file = part
+        parts = [self.empty]
+        gone = None if file.vector is None else rows_of(storage, self.table, file.vector)
+        with storage.open_input(join(self.table, file.path)) as stream:
+            source, start = opened(stream), 0
+            for group in range(source.num_row_groups):
+                count = source.metadata.row_group(group).num_rows
+                hits, read = self._hits(source, group, file, self.keys)
+                if gone is not None:
+                    hits = hits[left_of(start, count, gone)[hits]]
+                if len(hits):
+                    rows = self._found(source, group, file, hits, read)
+                    rows = rows.append_column(AT_FILE, pa.repeat(pa.scalar(number, pa.int32()), len(hits)))
+                    rows = rows.append_column(AT_ROW, pa.array(hits + start, pa.int64()))
+                    parts.append(rows if self.keep is None else rows.filter(self.keep(rows)))
+                start += count
+        return stream_of(pa.concat_tables(parts))
+
+    def file_of(self, part: tuple[int, DataFile]) -> str:
+        return join(self.table, part[1].path)
+
+    def _hits(
+        self, source: pq.ParquetFile, group: int, file: DataFile, keys: pa.Table | None
+    ) -> tuple[np.ndarray, pa.Table]:
+        """Numbers of rows in the group, and those columns of all its rows that were read to find them."""
+        if keys is None:
+            return np.arange(source.metadata.row_group(group).num_rows), pa.table({})
+        names = tuple(keys.column_names)
+        if self.moved is None:
+            if names[0] in source.schema_arrow.names and (ends := bounds(source, group, names[0])) is not None:
+                keys = keys.filter(_between(keys.column(0), *ends))
+            if not keys.num_rows:
+                return np.zeros(0, np.int64), keys
+            rows = read_groups(source, [group], file, pa.schema([self.schema.field(name) for name in names]))
+            return matching(rows, keys, names), rows
+        rows = read_groups(source, [group], file, self.schema)
+        hits, old = matching(rows, keys, names), pa.table(old_keys(rows, self.moved))
+        return np.union1d(hits, matching(old, keys, names)), rows
+
+    def _found(self, source: pq.ParquetFile, group: int, file: DataFile, hits: np.ndarray, read: pa.Table) -> pa.Table:
+        found = read.take(pa.array(hits)) if read.column_names else read
+        left = pa.schema([field for field in self.schema if field.name not in found.column_names])
+        others = read_rows(source, group, hits, file, left, ties=self.ties) if left.names else found
+        columns = [(others if name in left.names else found).column(name) for name in self.schema.names]
+        return pa.table(columns, schema=self.schema)
+
+
+def search(tables: Tables, work: FindRows, files: Sequence[DataFile], *, reads_little: bool = False) -> KeyMatches:
+    """Rows of these files by the key columns, where files of this size are worked on.
+
+    Args:
+        reads_little: only a few columns are read.
+    """
+    size = sum(file.size for file in files)
+    place = tables.place_to_search(size) if reads_little else tables.place_for(size)
+    found = [stream_rows(data) for data in place.run(work, list(enumerate(files)))]
+    rows = pa.concat_tables([work.empty, *found])
+    at = rows.select([AT_FILE, AT_ROW]).rename_columns(["file", "row"])
+    return KeyMatches(rows=rows.drop_columns([AT_FILE, AT_ROW]), at=at, files=tuple(files))
+
+
+def find(
+    tables: Tables, snapshot: TableSnapshot, keys: pa.Table | None, names: tuple[str, ...],
+    columns: Sequence[str] | None = None, *, ties: bool = True,
+) -> KeyMatches:  # fmt: skip
+    """Find rows whose key columns each have a value of `keys`: a superset of the matching rows; null: all rows.
+
+    Few files are read whole, so that they can be written again with few others; of a table with deletion vectors, and
+    files that tasks work on, only the key columns are, and `columns` of the rows found (null: all);
+    `ties`: see `read_rows`.
+    """
+    files = [f for f in snapshot.files if keys is None or _may_hold(f, keys, names)]
+    if keys is None or not (snapshot.writes_vectors or tables.is_for_tasks(sum(f.size for f in files))):
+        return _find_whole(tables, snapshot, files, keys, names)
+    wanted = snapshot.schema.names if columns is None else dict.fromkeys((*names, *columns))
+    schema = pa.schema([snapshot.schema.arrow.field(name) for name in wanted])
+    work = FindRows(table=snapshot.path, keys=keys.select(names), schema=schema, ties=ties)
+    return search(tables, work, files, reads_little=columns is not None)
+
+
+def _find_whole(
+    tables: Tables, snapshot: TableSnapshot, files: Sequence[DataFile], keys: pa.Table | None, names: tuple[str, ...]
+) -> KeyMatches:
+    parts, numbers, places, whole = [], [], [], {}
+    for number, file in enumerate(files):
+        rows = tables.read_files(snapshot, [file])
+        whole[number] = rows
+        at = pa.array(np.arange(rows.num_rows) if keys is None else matching(rows, keys, names))
+        parts.append(rows if keys is None else rows.take(at))
+        numbers.append(pa.repeat(pa.scalar(number, pa.int32()), len(at)))
+        places.append(at)
+    rows = pa.concat_tables(parts) if parts else snapshot.schema.arrow.empty_table()
+    at = pa.table({"file": pa.chunked_array(numbers, pa.int32()), "row": pa.chunked_array(places, pa.int64())})
+    return KeyMatches(rows=rows, at=at, files=tuple(files), whole=whole)
+
+
+def matching(rows: pa.Table, keys: pa.Table, names: tuple[str, ...]) -> np.ndarray:
+    """Indexes of the rows whose key columns each have a value of `keys`."""
+    if len(names) == 1 and (found := _in_order(rows.column(names[0]), keys.column(names[0]))) is not None:
+        return found
+    hit: pa.Array | None = None
+    for name in names:
+        wanted = keys.column(name)
+        if pt.is_nested(wanted.type):
+            continue
+        mine = pc.is_in(comparable(rows.column(name)), value_set=comparable(wanted))
+        hit = mine if hit is None else pc.and_(hit, mine)
+    return np.arange(rows.num_rows) if hit is None else pc.indices_nonzero(hit).cast(pa.int64()).to_numpy()
+
+
+def _in_order(values: pa.ChunkedArray, wanted: pa.ChunkedArray) -> np.ndarray | None:
+    """Indexes of wanted values among rising whole numbers; null where they are something else.
+
+    A full load usually has its rows in order of the key: then this takes a tenth of the time.
+    """
+    if not (pt.is_integer(values.type) and pt.is_integer(wanted.type)) or values.null_count:
+        return None
+    numbers = flat(values).to_numpy()
+    if is_falling(numbers):
+        return None
+    chosen = np.unique(flat(wanted).drop_null().to_numpy())
+    first, end = np.searchsorted(numbers, chosen, "left"), np.searchsorted(numbers, chosen, "right")
+    counts = end - first
+    return np.repeat(end - np.cumsum(counts), counts) + np.arange(counts.sum())
+
+
+def _is_wanted(value: Any, wanted: pa.ChunkedArray) -> bool:
+    one = pa.array([value], wanted.type)
+    return bool(pc.is_in(comparable(one), value_set=comparable(wanted))[0].as_py())
+
+
+def _may_hold(file: DataFile, keys: pa.Table, names: tuple[str, ...]) -> bool:
+    """Checks partition values, and statistics of the first key column where they are comparable."""
+    if not all(_is_wanted(value, keys.column(name)) for name, value in file.values.items() if name in names):
+        return False
+    return bool(pc.any(_between(keys.column(names[0]), file.low.get(names[0]), file.high.get(names[0]))).as_py())
+
+
+def _between(wanted: pa.ChunkedArray, low: Any, high: Any) -> pa.ChunkedArray:
+    """Mask of the values that may be between bounds, which are as in the log; all where the bounds don't compare."""
+    is_number = pt.is_integer(wanted.type)
+    values = wanted.cast(pa.int64()) if is_number else wanted
+    kind = int if is_number else str
+    if not (is_number or pt.is_string(wanted.type)) or not (isinstance(low, kind) and isinstance(high, kind)):
+        return pa.chunked_array([pa.repeat(True, len(values))])
+    return pc.fill_null(pc.and_(pc.greater_equal(values, low), pc.less_equal(values, high)), True)
+
+
+RANGE_BYTES = 16 * 1024**2
+"""Of data files, whose rows are one range."""
+
+RowRule = Callable[[pa.Table], pa.Table]
+RangeRule = Callable[[Storage, Mapping[str, pa.Table]], bytes]
+Part = tuple[str, int]
+"""Name of a source, and number of its file."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Rows of a table's files for a rule.
+
+    Attributes:
+        schema: of the columns to read.
+        prepare: what is made of the rows, each by itself, before they go to their range. It gets `AT_FILE` and
+            `AT_ROW`, too: number of the file, and of the row in it.
+    """
+
+    table: str
+    files: tuple[DataFile, ...]
+    schema: pa.Schema
+    prepare: RowRule
+
+    @classmethod
+    def of(cls, snapshot: TableSnapshot, prepare: RowRule, columns: Sequence[str] | None = None) -> Source:
+        """
+        Args:
+            columns: to read; null: all.
+        """
+        kinds = snapshot.schema.arrow
+        schema = kinds if columns is None else pa.schema([kinds.field(name) for name in columns])
+        return cls(table=snapshot.path, files=snapshot.files, schema=schema, prepare=prepare)
+
+    @property
+    def size(self) -> int:
+        return sum(file.size for file in self.files)
+
+    @property
+    def none(self) -> pa.Table:
+        """No rows, as they are prepared."""
+        return self._prepared(self.schema.empty_table(), 0, np.zeros(0, np.int64))
+
+    def rows(self, storage: Storage, number: int) -> Iterator[pa.Table]:
+        """Prepared rows of a file, in parts that fit into memory."""
+        for rows, at in read_parts(storage, self.table, self.files[number], self.schema):
+            yield self._prepared(rows, number, at)
+
+    def keys(self, storage: Storage, number: int, keys: pa.Schema) -> Iterator[pa.Table]:
+        """Key columns of the rows of a file: as stored where they need no change, since that takes less reading."""
+        if any(key.name not in self.schema.names or self.schema.field(key.name).type != key.type for key in keys):
+            yield from self.rows(storage, number)
+            return
+        stored = pa.schema([self.schema.field(name) for name in keys.names])
+        for rows, _ in read_parts(storage, self.table, self.files[number], stored):
+            yield rows
+
+    def _prepared(self, rows: pa.Table, number: int, at: np.ndarray) -> pa.Table:
+        rows = rows.append_column(AT_FILE, pa.repeat(pa.scalar(number, pa.int32()), len(at)))
+        return self.prepare(rows.append_column(AT_ROW, pa.array(at, pa.int64())))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _OnParts:
+    sources: Mapping[str, Source]
+
+    def file_of(self, part: Part) -> str:
+        source = self.sources[part[0]]
+        return join(source.table, source.files[part[1]].path)
+
+    def rows_of(self, storage: Storage, part: Part) -> Iterator[pa.Table]:
+        return self.sources[part[0]].rows(storage, part[1])
+
+    def together(self, rows: Mapping[str, Sequence[pa.Table]]) -> dict[str, pa.Table]:
+        return {name: pa.concat_tables([source.none, *rows.get(name, ())]) for name, source in self.sources.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Sample(_OnParts):
+    """Keys of a few rows of a file, see `key_ranges.sample_of`."""
+
+    keys: pa.Schema
+
+    def __call__(self, storage: Storage, part: Part) -> bytes:
+        empty = self.keys.append(pa.field(WEIGHT, pa.float64())).empty_table()
+        rows = self.sources[part[0]].keys(storage, part[1], self.keys)
+        found = [sample_of(one, self.keys) for one in rows]
+        return stream_of(pa.concat_tables([empty, *found]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Ranges(_OnParts):
+    """See `KeyWork`.
+
+    Attributes:
+        cuts: see `key_ranges.cuts_of`.
+    """
+
+    cuts: pa.Table
+    rule: RangeRule
+
+    def split(self, storage: Storage, part: Part) -> Iterator[tuple[int, str, pa.Table]]:
+        for rows in self.rows_of(storage, part):
+            if not self.cuts.num_rows:
+                yield 0, part[0], rows
+                continue
+            at = range_of(rows, self.cuts)
+            ordered = rows.take(pa.array(np.argsort(at, kind="stable")))
+            counts = np.bincount(at)
+            ends = np.cumsum(counts)
+            for number in np.flatnonzero(counts).tolist():
+                yield number, part[0], ordered.slice(ends[number] - counts[number], counts[number])
+
+    def __call__(self, storage: Storage, rows: Mapping[str, Sequence[pa.Table]]) -> bytes:
+        return self.rule(storage, self.together(rows))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _File(_OnParts):
+    """A rule over the rows of one file."""
+
+    rule: RangeRule
+
+    def __call__(self, storage: Storage, part: Part) -> bytes:
+        return self.rule(storage, self.together({part[0]: list(self.rows_of(storage, part))}))
+
+
+def by_key(tables: Tables, sources: Mapping[str, Source], keys: pa.Schema, rule: RangeRule) -> list[bytes]:
+    """Apply a rule to the rows of each range of keys, where files of this size are worked on; the rule's reports.
+
+    Args:
+        sources: tables for the rule, by name.
+        keys: columns of the prepared rows by which they belong together; empty: all rows do.
+        rule: from rows by the name of their table. It is called at least once.
+    """
+    size = sum(source.size for source in sources.values())
+    place = tables.place_for(size)
+    parts = _parts(sources)
+    cuts = keys.empty_table()
+    if keys.names and tables.is_for_tasks(size):
+        samples = place.run(_Sample(sources=sources, keys=keys), parts)
+        ranges = max(place.slots, -(-size // RANGE_BYTES))
+        cuts = cuts_of([stream_rows(data) for data in samples], keys, ranges)
+    work = _Ranges(sources=sources, cuts=cuts, rule=rule)
+    return place.run_by_key(work, parts, cuts.num_rows + 1) or [work(tables.storage, {})]
+
+
+def by_row(tables: Tables, sources: Mapping[str, Source], rule: RangeRule) -> list[bytes]:
+    """The same for a rule that holds for any part of the rows: of all together, or in tasks of each file."""
+    large = tables.is_for_tasks(sum(source.size for source in sources.values()))
+    return by_file(tables, sources, rule) if large else by_key(tables, sources, pa.schema([]), rule)
+
+
+def by_file(tables: Tables, sources: Mapping[str, Source], rule: RangeRule) -> list[bytes]:
+    """The same for the rows of each file, one after the other; the rule is not called where there are none."""
+    place = tables.place_for(sum(source.size for source in sources.values()))
+    return place.run(_File(sources=sources, rule=rule), _parts(sources))
+
+
+def _parts(sources: Mapping[str, Source]) -> list[Part]:
+    return [(name, number) for name, source in sources.items() for number in range(len(source.files))]

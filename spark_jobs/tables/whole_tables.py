@@ -1,0 +1,502 @@
+"""Steps on whole tables: created, evolved, reconciled with the row, swept, checked; and the history of all keys."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_gddl.contract.result import CommitMethod, MainCounts, RunWarning
+from airflow_gddl.contract.sql_types import SqlType, StructField, StructType, is_complex, parse_type
+from airflow_gddl.stores import Storage
+from spark_jobs.plan.table_schema import GDDL, Column, TableSchema
+from spark_jobs.plan.types import are_of_one_kind, grown, widens
+from spark_jobs.rules import sweep
+from spark_jobs.rules.arrays import DeltaSchema, by_name, table_codes
+from spark_jobs.rules.convert import with_texts
+from spark_jobs.rules.history import differences, retyped_bounds, versions
+from spark_jobs.rules.merge import ACTION, AT, folded_again
+from spark_jobs.rules.order import as_events, events, for_both_keys, gddl_fields
+from spark_jobs.rules.stored_columns import change_schema
+from spark_jobs.rules.sweep import stale_keys, stale_warning, truncated, undeleted, unmarked
+from spark_jobs.rules.verify import (
+    CHILD,
+    PARENT,
+    BrokenConstraint,
+    CheckedValues,
+    Reference,
+    Violations,
+    not_checked,
+    violations_of,
+)
+from spark_jobs.tables import table_definition
+from spark_jobs.tables.batch_context import BatchContext
+from spark_jobs.tables.data_files import has_sequences
+from spark_jobs.tables.delta_log import FOLD_AGAIN, HISTORY, MERGE, SWEEP, TRUNCATE, main_counts, merge_metrics
+from spark_jobs.tables.delta_tables import Tables, TableSnapshot
+from spark_jobs.tables.file_parts import REPLICA
+from spark_jobs.tables.file_rules import Output, output_of, rewrite
+from spark_jobs.tables.snapshots import missing_features
+from spark_jobs.tables.table_definition import TableDefinition, marks_deletes, new_comments
+from spark_jobs.tables.table_rows import AT_FILE, AT_ROW, FindRows, KeyMatches, Source, by_file, by_key, find, search
+
+
+def keep_readable(tables: Tables, path: str) -> bool:
+    """Drop columns from the indexed ones whose bounds some reader can't read; returns whether there were any.
+
+    Spark may have written such bounds, and may again. Readers ignore what the log has of columns that the property
+    doesn't name, so no file's statistics change.
+    """
+    left = table_definition.left_readable(
+        tables.properties(path).get(table_definition.COLUMNS), tables.existing(path).schema.columns
+    )
+    if left is None:
+        return False
+    tables.set_properties(path, {table_definition.COLUMNS: left})
+    return True
+
+
+def ensure(tables: Tables, definition: TableDefinition) -> None:
+    """Create the table, or bring an existing one to the definition's columns."""
+    if not tables.exists(definition.path):
+        tables.create(definition)
+        return
+    stored = tables.existing(definition.path).schema.types
+    new = [c for c in definition.columns if c.name not in stored]
+    if new:
+        tables.add_columns(definition.path, new)
+    changed = {c.name: grown(stored[c.name], c.type) for c in definition.columns if c.name in stored}
+    changed = {name: kind for name, kind in changed.items() if kind != stored[name]}
+    left = tables.grow(definition.path, changed) if changed else {}
+    if left:
+        schema = tables.existing(definition.path).schema
+        rewrite(tables, definition.path, schema.retyped(left), _Retyped(stored, left))
+
+
+@dataclass(frozen=True)
+class _Retyped:
+    """Rows with the text of their values in columns that become text; sent to tasks."""
+
+    stored: Mapping[str, SqlType]
+    wanted: Mapping[str, SqlType]
+
+    def __call__(self, rows: pa.Table) -> pa.Table:
+        return with_texts(rows, self.stored, self.wanted)
+
+
+def retype_sequence(tables: Tables, path: str, table_schema: TableSchema, bounds: tuple[str, ...] = ()) -> None:
+    """Give `_gddl.sequence` its type while all stored sequences are null, and `bounds` of the history with it.
+
+    `ensure` widens it.
+    """
+    if not tables.exists(path) or retype_without_rows(tables, path, table_schema, bounds):
+        return
+    snapshot = tables.existing(path)
+    changed: dict[str, SqlType] = {GDDL: _wanted(snapshot, table_schema)}
+    changed |= dict.fromkeys(bounds, parse_type(table_schema.sequence_type))
+    schema = snapshot.schema.retyped(changed)
+    rewrite(tables, path, schema, _Resequenced(schema, bounds))
+
+
+@dataclass(frozen=True)
+class _Resequenced:
+    """Rows whose sequence and bounds have the types of a schema; sent to tasks."""
+
+    schema: DeltaSchema
+    bounds: tuple[str, ...]
+
+    def __call__(self, rows: pa.Table) -> pa.Table:
+        for name in self.bounds:
+            values = retyped_bounds(rows.column(name), self.schema.types[name])
+            rows = rows.set_column(rows.schema.get_field_index(name), name, values)
+        kind = self.schema.arrow.field(GDDL).type
+        gddl = rows.column(GDDL).combine_chunks()
+        parts = [pa.nulls(rows.num_rows, kind.field(0).type), *gddl.flatten()[1:]]
+        emptied = pa.StructArray.from_arrays(parts, fields=list(kind), mask=gddl.is_null())
+        return rows.set_column(rows.schema.get_field_index(GDDL), GDDL, emptied)
+
+
+def retype_without_rows(tables: Tables, path: str, table_schema: TableSchema, bounds: tuple[str, ...] = ()) -> bool:
+    """Do what `retype_sequence` does where no row has to be written for it; returns whether nothing is left to do.
+
+    That is so where no file has the field, since `data_files` leaves it out, and the type needs no table feature.
+    """
+    snapshot = tables.existing(path)
+    wanted = _wanted(snapshot, table_schema)
+    if wanted == snapshot.schema.types[GDDL]:
+        return True
+    if not tables.arranges_files or missing_features(snapshot.delta, [Column(GDDL, wanted)]):
+        return False
+    if bounds or any(has_sequences(tables.storage, path, file) for file in snapshot.files):
+        return False
+    tables.retype(path, {GDDL: wanted})
+    return True
+
+
+def _wanted(snapshot: TableSnapshot, table_schema: TableSchema) -> SqlType:
+    """The type of `_gddl` with a sequence of the schema's kind."""
+    kind, stored = parse_type(table_schema.sequence_type), snapshot.schema.types[GDDL]
+    if not isinstance(stored, StructType) or are_of_one_kind(stored.fields[0].type, kind):
+        return stored
+    return StructType((StructField("sequence", kind), *stored.fields[1:]))
+
+
+def settle_deletes(tables: Tables, definition: TableDefinition) -> None:
+    """`_gddl.deleted` as the row asks: added, false in every row; or removed, with the rows that it marks."""
+    wanted = next((c.type for c in definition.columns if c.name == GDDL), None)
+    if not tables.exists(definition.path) or not isinstance(wanted, StructType):
+        return
+    snapshot = tables.existing(definition.path)
+    stored = snapshot.schema.types[GDDL]
+    if marks_deletes(stored) == marks_deletes(wanted):
+        return
+    schema = snapshot.schema.retyped({GDDL: wanted})
+    rewrite(tables, definition.path, schema, unmarked if marks_deletes(stored) else undeleted)
+
+
+def settle_comments(tables: Tables, definition: TableDefinition) -> None:
+    """Set the row's comments; others, also those that users wrote, are kept."""
+    if not definition.description and not definition.descriptions:
+        return
+    table = tables.existing(definition.path)
+    comments = new_comments(definition, table.comments)
+    if comments or definition.description not in ("", table.delta.metadata().description):
+        tables.set_comments(definition.path, definition.description, comments)
+
+
+def settle_properties(tables: Tables, definition: TableDefinition) -> None:
+    """Set the row's properties and order of rows; properties that it no longer names are kept.
+
+    Raises:
+        DeclinedError: one of them requires more than this engine supports.
+    """
+    path, stored = definition.path, tables.properties(definition.path)
+    changed = {name: value for name, value in definition.properties.items() if stored.get(name) != value}
+    names = tables.existing(path).schema.names
+    moved = definition.cluster_by != tables.clustering(path) and set(definition.cluster_by) <= set(names)
+    if moved and definition.cluster_by and stored.get(table_definition.COLUMNS):
+        changed |= definition.skipping
+    if {name.lower() for name in changed} & {table_definition.COLUMNS.lower(), table_definition.COUNT.lower()}:
+        tables.reindex(path, changed)
+    elif changed:
+        tables.set_properties(path, changed)
+    if moved:
+        tables.cluster(path, definition.cluster_by)
+
+
+_CHANGES, _STORED = "changes", "stored"
+"""Names of tables for rules."""
+
+
+def changes_of_keys(batch_context: BatchContext, keys: pa.Table) -> pa.Table:
+    """All changes of these keys, by new key or by the before image's old key; possibly also of others."""
+    snapshot, table_schema = batch_context.tables.existing(batch_context.layout.changes), batch_context.table_schema
+    work = FindRows(
+        table=snapshot.path, keys=keys.select(table_schema.keys), schema=snapshot.schema.arrow,
+        moved=table_schema if table_schema.before_of_key else None,
+    )  # fmt: skip
+    return by_name(search(batch_context.tables, work, snapshot.files).rows, change_schema(table_schema))
+
+
+def stale_rows(batch_context: BatchContext, suspects: pa.Table | None) -> tuple[RunWarning, ...]:
+    """See `AppendedWork.stale_rows`.
+
+    Args:
+        suspects: see `stale_rows.suspects`.
+    """
+    snapshot = batch_context.tables.snapshot(batch_context.layout.replica)
+    if suspects is None or snapshot is None:
+        return ()
+    schema = batch_context.table_schema
+    stored = find(batch_context.tables, snapshot, suspects.select(schema.keys), schema.keys, [GDDL]).rows
+    return stale_warning(stale_keys(suspects, stored, schema), schema)
+
+
+def update_history(
+    batch_context: BatchContext, touched: pa.Table | None, generation_low_watermarks: Sequence[str | None], swept: int
+) -> None:
+    """Make the history of `touched` keys (null: of all) equal to the versions derived from their changes.
+
+    Args:
+        swept: rows of generations before this one have vanished.
+    """
+    path, table_schema = batch_context.layout.history, batch_context.table_schema
+    if batch_context.has_made(path, HISTORY):
+        return
+    if touched is None:
+        _update_all(batch_context, tuple(generation_low_watermarks), swept)
+        return
+    snapshot = batch_context.tables.existing(path)
+    happened = events(changes_of_keys(batch_context, touched), table_schema)
+    happened = happened.take(pa.array(with_keys(happened, touched, table_schema)))
+    derived = versions(happened, table_schema, generation_low_watermarks, swept)
+    found = find(batch_context.tables, snapshot, touched, table_schema.keys)
+    mine = with_keys(found.rows, touched, table_schema)
+    missing, extra = differences(derived, found.rows.take(pa.array(mine)), table_schema)
+    gone = mine[extra]
+    deleted = pa.table({ACTION: pa.repeat("delete", len(gone)), AT: pa.array(gone, pa.int64())})
+    fresh = by_name(missing, snapshot.schema.arrow).append_column(ACTION, pa.repeat("insert", missing.num_rows))
+    outcome = pa.concat_tables([fresh, deleted], promote_options="default")
+    batch_context.put(snapshot, HISTORY, {}, found, outcome)
+
+
+@dataclass(frozen=True)
+class _Versions:
+    """The versions of all keys, of a table with several sources of those of the batch's; sent to tasks."""
+
+    schema: TableSchema
+    generation_low_watermarks: tuple[str | None, ...]
+    swept: int
+    output: Output
+
+    def prepare(self, rows: pa.Table) -> pa.Table:
+        own = sweep.of_shard(by_name(rows, change_schema(self.schema)), self.schema.spec.shard)
+        return for_both_keys(own, self.schema)
+
+    def stored(self, rows: pa.Table) -> pa.Table:
+        return sweep.of_shard(rows, self.schema.spec.shard)
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
+        happened, stored = as_events(rows[_CHANGES], self.schema), rows[_STORED]
+        derived = versions(happened, self.schema, self.generation_low_watermarks, self.swept)
+        missing, extra = differences(derived, stored, self.schema)
+        gone = stored.take(pa.array(extra))
+        return json.dumps(self.output.report(storage, missing, gone, gone)).encode()
+
+
+def _update_all(batch_context: BatchContext, generation_low_watermarks: tuple[str | None, ...], swept: int) -> None:
+    tables, layout, schema = batch_context.tables, batch_context.layout, batch_context.table_schema
+    output = output_of(tables, layout.history, schema.keys, batch_context.transaction)
+    rule = _Versions(schema, generation_low_watermarks, swept, output)
+    sources = {
+        _CHANGES: Source.of(tables.existing(layout.changes), rule.prepare),
+        _STORED: Source.of(tables.existing(layout.history), rule.stored),
+    }
+    kinds = change_schema(schema)
+    keys = pa.schema([kinds.field(name) for name in schema.keys])
+    reports = [json.loads(report) for report in by_key(tables, sources, keys, rule)]
+    batch_context.put_written(layout.history, HISTORY, reports, sources[_STORED], {})
+
+
+def with_keys(rows: pa.Table, keys: pa.Table, table_schema: TableSchema) -> np.ndarray:
+    """Numbers of the rows that have one of these keys."""
+    mine, wanted = table_codes((rows, keys), table_schema.keys)
+    return np.flatnonzero(np.isin(mine, wanted))
+
+
+@dataclass(frozen=True)
+class TableWriter:
+    """See `TableWork`."""
+
+    batch_context: BatchContext
+
+    @property
+    def commit_method(self) -> CommitMethod:
+        return self.batch_context.tables.commit_method
+
+    def ensure_tables(self) -> None:
+        tables, layout, tier = self.batch_context.tables, self.batch_context.layout, self.batch_context.tier
+        schema = self.batch_context.table_schema
+        definitions = table_definition.definitions(schema, layout, tier)
+        if any(not tables.exists(d.path) for d in definitions):
+            tables.require_creatable(schema.spec, tier)
+        for definition in definitions:
+            retype_sequence(tables, definition.path, schema, definition.bounds)
+            settle_deletes(tables, definition)
+            ensure(tables, definition)
+            settle_properties(tables, definition)
+            settle_comments(tables, definition)
+        tombstones = table_definition.tombstones(schema, layout.tombstones)
+        if tables.exists(tombstones.path):  # whose keys and sequences are compared with those of the other tables
+            ensure(tables, tombstones)
+        for path in (*(d.path for d in definitions), tombstones.path, layout.errors):
+            if tables.exists(path):
+                keep_readable(tables, path)
+
+    def sweepable(self) -> tuple[int, int]:
+        context = self.batch_context
+        rule = _CountVanishing(context.table_schema, context.plan.generation)
+        replica = Source.of(self._replica, _as_they_are, sweep.needed(context.table_schema))
+        found = [json.loads(report) for report in by_file(context.tables, {REPLICA: replica}, rule)]
+        return sum(old for old, _ in found), sum(live for _, live in found)
+
+    @property
+    def _replica(self) -> TableSnapshot:
+        return self.batch_context.tables.existing(self.batch_context.layout.replica)
+
+    def sweep(self) -> MainCounts:
+        return self._remove(SWEEP, partial(_Sweep, self.batch_context.table_schema, self.batch_context.plan.generation))
+
+    def truncate(self) -> MainCounts:
+        return self._remove(TRUNCATE, partial(_Truncate, self.batch_context.table_schema))
+
+    def fold_again(self) -> int:
+        context, path = self.batch_context, self.batch_context.layout.replica
+        if context.has_made(path, MERGE) or not self._leaves_parts():
+            return 0
+        if not context.has_made(path, FOLD_AGAIN):
+            self._write_again()
+        return main_counts(context.metrics(path, FOLD_AGAIN)).updated
+
+    def _leaves_parts(self) -> bool:
+        """Whether there are rows after a truncate of the batch, and rows may have columns from before their change."""
+        context, schema = self.batch_context, self.batch_context.table_schema
+        if not (schema.partial and schema.keys):
+            return False
+        replica = Source.of(self._replica, _as_they_are, sweep.to_place(schema))
+        return any(map(json.loads, by_file(context.tables, {REPLICA: replica}, _AnyAfterTruncates(schema))))
+
+    def _write_again(self) -> None:
+        context, path, schema = self.batch_context, self.batch_context.layout.replica, self.batch_context.table_schema
+        rule = _FoldAgain(schema, output_of(context.tables, path, schema.keys, context.transaction))
+        changes = Source.of(context.tables.existing(context.layout.changes), rule.changes)
+        replica = Source.of(self._replica, rule.stored)
+        kinds = change_schema(schema)
+        keys = pa.schema([kinds.field(name) for name in schema.keys])
+        reports = [json.loads(r) for r in by_key(context.tables, {_CHANGES: changes, REPLICA: replica}, keys, rule)]
+        counts = MainCounts(updated=sum(report["rows"] for report in reports))
+        context.put_written(path, FOLD_AGAIN, reports, replica, merge_metrics(counts))
+
+    def _remove(self, step: str, rule_of: Callable[[Output], _Sweep | _Truncate]) -> MainCounts:
+        """Rows that are deleted, or written again marked deleted, by one commit of a step."""
+        context, path = self.batch_context, self.batch_context.layout.replica
+        if not context.has_made(path, step):
+            rule = rule_of(output_of(context.tables, path, context.table_schema.keys, context.transaction))
+            replica = Source.of(self._replica, _as_they_are)
+            reports = [json.loads(report) for report in by_file(context.tables, {REPLICA: replica}, rule)]
+            metric = "numUpdatedRows" if sweep.marks(context.table_schema) else "numDeletedRows"
+            context.put_written(path, step, reports, replica, {metric: sum(r["count"] for r in reports)})
+        return main_counts(context.metrics(path, step))
+
+    def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
+        update_history(self.batch_context, None, generation_low_watermarks, swept)
+
+
+@dataclass(frozen=True)
+class _CountVanishing:
+    """Live rows of older generations, and all live rows; sent to tasks."""
+
+    schema: TableSchema
+    generation: int
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
+        return json.dumps(sweep.sweepable(rows[REPLICA], self.generation, self.schema)).encode()
+
+
+@dataclass(frozen=True)
+class _Sweep:
+    """Deletes rows of older generations, or writes them again, marked deleted; sent to tasks."""
+
+    schema: TableSchema
+    generation: int
+    output: Output
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
+        found = rows[REPLICA]
+        old = found.filter(sweep.vanishing(found, self.generation, self.schema))
+        report = self.output.report(storage, sweep.instead(old, self.schema), old, old)
+        return json.dumps({**report, "count": old.num_rows}).encode()
+
+
+@dataclass(frozen=True)
+class _Truncate:
+    """Deletes rows before a truncate, or writes them again, marked deleted by it; sent to tasks."""
+
+    schema: TableSchema
+    output: Output
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
+        found = truncated(rows[REPLICA], self.schema)
+        report = self.output.report(storage, found.instead, found.rows, found.rows)
+        return json.dumps({**report, "count": found.live}).encode()
+
+
+@dataclass(frozen=True)
+class _AnyAfterTruncates:
+    """Whether rows come after a truncate of the batch; sent to tasks."""
+
+    schema: TableSchema
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
+        return json.dumps(any(sweep.after_truncates(rows[REPLICA], self.schema).to_pylist())).encode()
+
+
+@dataclass(frozen=True)
+class _FoldAgain:
+    """Writes rows after a truncate that their changes fold otherwise since; sent to tasks."""
+
+    schema: TableSchema
+    output: Output
+
+    def changes(self, rows: pa.Table) -> pa.Table:
+        """Those of other batches."""
+        earlier = rows.filter(pc.not_equal(gddl_fields(rows)["batch_id"], self.schema.batch_id))
+        return for_both_keys(by_name(earlier, change_schema(self.schema)), self.schema)
+
+    def stored(self, rows: pa.Table) -> pa.Table:
+        return rows.filter(sweep.after_truncates(rows, self.schema))
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
+        stored, numbers = rows[REPLICA], [AT_FILE, AT_ROW]
+        found = KeyMatches(rows=stored.drop_columns(numbers), at=stored.select(numbers))
+        outcome = folded_again(as_events(rows[_CHANGES], self.schema), found.rows, self.schema)
+        gone = found.at.take(outcome.column(AT))
+        before = found.touched(outcome) if self.output.keys is not None else None
+        fresh = found.written(outcome, self.output.target.schema)
+        return json.dumps(self.output.report(storage, fresh, before, gone)).encode()
+
+
+def _as_they_are(rows: pa.Table) -> pa.Table:
+    return rows
+
+
+def violations(
+    tables: Tables, path: str, columns: Sequence[str], reference: Reference | None, most: int
+) -> Violations:  # fmt: skip
+    """See `Engine.violations`."""
+    child = tables.existing(path)
+    mine = _columns_of(child, columns)
+    parent = None if reference is None else tables.existing(reference.path)
+    theirs = mine if parent is None or reference is None else _columns_of(parent, reference.columns)
+    kinds = [_comparable_type(own, other) for own, other in zip(mine, theirs, strict=True)]
+    rule = BrokenConstraint(columns=tuple(Column(c.name, kind) for c, kind in zip(mine, kinds, strict=True)), most=most)
+    sources = {CHILD: _values(child, mine, rule)}
+    if parent is not None:
+        sources[PARENT] = _values(parent, theirs, rule)
+    return violations_of(by_key(tables, sources, rule.schema, rule), most)
+
+
+def _columns_of(snapshot: TableSnapshot, columns: Sequence[str]) -> list[Column]:
+    """
+    Raises:
+        FatalError: `CONSTRAINT_NOT_CHECKED`.
+    """
+    spelled = {name.lower(): name for name in snapshot.schema.names}
+    if lacking := [column for column in columns if column.lower() not in spelled]:
+        where = "/".join(snapshot.path.rsplit("/", 2)[1:])
+        raise not_checked(f"{where} has no column {lacking[0]!r}", "correct the name, or wait until files bring it")
+    names = [spelled[column.lower()] for column in columns]
+    return [Column(name, snapshot.schema.types[name]) for name in names]
+
+
+def _comparable_type(own: Column, other: Column) -> SqlType:
+    """
+    Raises:
+        FatalError: `CONSTRAINT_NOT_CHECKED`.
+    """
+    mine, theirs = own.type, other.type
+    if is_complex(mine) or not (mine == theirs or widens(mine, theirs) or widens(theirs, mine)):
+        what = f"values of {own.name} ({mine}) and {other.name} ({theirs}) don't compare"
+        raise not_checked(what, "give both columns one type (options.types), or remove the constraint")
+    return theirs if widens(mine, theirs) else mine
+
+
+def _values(snapshot: TableSnapshot, columns: Sequence[Column], rule: BrokenConstraint) -> Source:
+    names = tuple(column.name for column in columns)
+    marks = (GDDL,) if marks_deletes(snapshot.schema.types.get(GDDL)) else ()
+    return Source.of(snapshot, CheckedValues(columns=names, schema=rule.schema), (*names, *marks))

@@ -1,0 +1,166 @@
+"""A run of the pipeline that breaks off after any step, and the run after it: the tables of an undisturbed run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from airflow_gddl.contract.spec import TableSpec
+from spark_jobs.batch.runtime import Observer, Step
+from tests.oracle import Run, replay
+from tests.spark.crash_tables import (
+    BEFORE,
+    COLUMNS,
+    LOADED,
+    RUNS,
+    TRUNCATED,
+    TRUNCATED_LATE,
+    TYPES,
+    change,
+    spec_of,
+)
+from tests.spark.table_lines import by_engine, by_oracle, differences, everything
+from tests.strategies import file_of
+from tests.tables.in_process_lake import InProcessLake
+
+STEPS = ("plan", "quarantine", "append", "tombstones", "merge", "history", "commit", "committed")
+TABLES = ("errors", "changes", "tombstones", "replica", "history")
+WRITTEN = {
+    "plan": 0, "quarantine": 1, "append": 2, "tombstones": 3, "merge": 4, "history": 5, "commit": 5, "committed": 5,
+}  # fmt: skip
+"""How many of `TABLES` are as the whole batch leaves them after each step."""
+RELOAD = Run((file_of("LOAD00000001.parquet", load=True, rows=[*LOADED[1:], change("I", None, 11, "new")],
+                      columns=COLUMNS),))  # fmt: skip
+
+
+Whole = Callable[[TableSpec, tuple[Run, ...]], Mapping[str, object]]
+
+
+class BrokenOffError(Exception):
+    """The run ends here."""
+
+
+def _after(step: str) -> Observer:
+    def observe(reported: Step) -> None:
+        if reported.step == step:
+            raise BrokenOffError(step)
+
+    return observe
+
+
+def _played(folder: Path, spec: TableSpec, runs: tuple[Run, ...], step: str | None = None) -> InProcessLake:
+    """All runs; the last breaks off after `step`."""
+    lake = InProcessLake(folder)
+    for run in runs[:-1]:
+        lake.land(spec, run, TYPES)
+        lake.run(spec)
+    lake.land(spec, runs[-1], TYPES)
+    if step is None:
+        lake.run(spec)
+    else:
+        with pytest.raises(BrokenOffError):
+            lake.run(spec, _after(step))
+    return lake
+
+
+def _tables(lake: InProcessLake, spec: TableSpec) -> Mapping[str, object]:
+    return everything(lake.layout(spec), lake.port.read)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    """Tables of an undisturbed run; each is played once."""
+    known: dict[tuple[str, int], Mapping[str, object]] = {}
+
+    def played(spec: TableSpec, runs: tuple[Run, ...]) -> Mapping[str, object]:
+        key = (spec.delete, len(runs))
+        if key not in known:
+            known[key] = _tables(_played(tmp_path_factory.mktemp("whole"), spec, runs), spec)
+        return known[key]
+
+    return played
+
+
+@pytest.mark.parametrize("runs", [RUNS, (*RUNS, RELOAD)], ids=["changes", "reload"])
+@pytest.mark.parametrize("delete", ["hard", "soft"])
+@pytest.mark.parametrize("step", STEPS)
+def test_next_run_resumes(
+    step: str,
+    delete: str,
+    runs: tuple[Run, ...],
+    whole: Whole,
+    tmp_path: Path,
+) -> None:
+    spec = spec_of("t", delete="soft" if delete == "soft" else "hard")
+    broken = _played(tmp_path, spec, runs, step)
+    result = broken.run(spec)
+    assert (result.status, result.batches) == (("skipped", 0) if step == "committed" else ("succeeded", 1))
+    assert _tables(broken, spec) == whole(spec, runs)
+    wanted = by_oracle(replay(spec, runs), spec)
+    assert differences(wanted, by_engine(broken.layout(spec), broken.port.read)) == []
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_reported_step_is_written(step: str, whole: Whole, tmp_path: Path) -> None:
+    spec = spec_of("t")
+    final, broken = whole(spec, RUNS), _tables(_played(tmp_path, spec, RUNS, step), spec)
+    assert tuple(name for name in TABLES if broken[name] == final[name]) == TABLES[: WRITTEN[step]]
+
+
+@pytest.mark.parametrize("step", ["plan", "quarantine", "append", "tombstones", "merge", "history", "commit"])
+def test_batch_with_changed_files(step: str, tmp_path: Path) -> None:
+    """Once its changes are appended it goes on from the change table; before, the files as they are now count."""
+    spec = spec_of("t")
+    lake = _played(tmp_path, spec, RUNS, step)
+    (name,) = (file.name for file in RUNS[-1].files if file.name.endswith("3.parquet"))
+    again = Run((file_of(name, load=False, rows=[change("U", 30, 7, "rewritten")], columns=COLUMNS),))
+    lake.land(spec, again, TYPES)
+    lake.run(spec)
+    appended = step not in ("plan", "quarantine")
+    files = {file.name: file for file in RUNS[-1].files} | {file.name: file for file in again.files}
+    runs = (*RUNS, again) if appended else (RUNS[0], Run(tuple(files.values())))
+    found = by_engine(lake.layout(spec), lake.port.read)
+    assert differences(by_oracle(replay(spec, runs), spec), found) == []
+
+
+@pytest.mark.parametrize("runs", [(BEFORE, TRUNCATED), TRUNCATED_LATE], ids=["in order", "late"])
+@pytest.mark.parametrize("delete", ["hard", "soft"])
+@pytest.mark.parametrize("step", [*STEPS[:3], "truncate", "fold_again", *STEPS[3:]])
+def test_truncate_is_resumed(step: str, delete: str, runs: tuple[Run, ...], tmp_path: Path) -> None:
+    spec = spec_of("t", delete="soft" if delete == "soft" else "hard")
+    spec = replace(spec, truncate="apply", ignore_null_updates=True)
+    whole, broken = _played(tmp_path / "whole", spec, runs), _played(tmp_path / "broken", spec, runs, step)
+    broken.run(spec)
+    assert _tables(broken, spec) == _tables(whole, spec)
+    wanted = by_oracle(replay(spec, runs), spec)
+    assert differences(wanted, by_engine(broken.layout(spec), broken.port.read)) == []
+
+
+def test_files_of_an_applied_truncate_change(tmp_path: Path) -> None:
+    """The batch continues from the change table, and knows the truncate by its plan."""
+    spec = replace(spec_of("t"), truncate="apply")
+    lake = _played(tmp_path, spec, (BEFORE, TRUNCATED), "append")
+    again = Run(
+        (file_of("20240101-000000003.parquet", load=False, rows=[change("U", 30, 7, "again")], columns=COLUMNS),)
+    )
+    lake.land(spec, again, TYPES)
+    lake.run(spec)
+    wanted = by_oracle(replay(spec, (BEFORE, TRUNCATED, again)), spec)
+    assert differences(wanted, by_engine(lake.layout(spec), lake.port.read)) == []
+
+
+@pytest.mark.parametrize("step", ["plan", "commit", "committed"])
+def test_hold_is_resumed(step: str, tmp_path: Path) -> None:
+    spec = spec_of("t")
+    lake = _played(tmp_path, spec, (BEFORE, TRUNCATED), step)
+    before = _tables(lake, spec)
+    for _ in range(2):
+        result = lake.run(spec)
+        assert [warning.code for warning in result.warnings] == ["TRUNCATE_HELD"]
+    assert _tables(lake, spec) == before
+    lake.run(spec, action="truncate_release")
+    wanted = by_oracle(replay(replace(spec, truncate="apply"), (BEFORE, TRUNCATED)), spec)
+    assert differences(wanted, by_engine(lake.layout(spec), lake.port.read)) == []
