@@ -81,7 +81,8 @@ def _written(value: Any) -> Any:
 
     def record(kind: type, given: Any) -> dict[str, Any]:
         unused = {name for name, default in _when_used(kind) if getattr(given, name) == default}
-        return {name: _written(getattr(given, name)) for name in _field_names(kind) if name not in unused}
+        values = {name: getattr(given, name) for name in _field_names(kind) if name not in unused}
+        return {name: found if type(found) in _SCALARS else _written(found) for name, found in values.items()}
 
     return _plain(value, _written, record)
 
@@ -96,7 +97,7 @@ def _sparse(value: Any, ignorable: set[str]) -> Any:
     def record(kind: type, given: Any) -> dict[str, Any]:
         used = {name: found for name, default in _defaults(kind) if (found := getattr(given, name)) != default}
         ignorable.update(f"{kind.__name__}.{name}" for name in _ignorable(kind) & used.keys())
-        return {name: _sparse(found, ignorable) for name, found in used.items()}
+        return {name: found if type(found) in _SCALARS else _sparse(found, ignorable) for name, found in used.items()}
 
     return _plain(value, lambda item: _sparse(item, ignorable), record)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.metadata
+import importlib.util
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -53,6 +54,14 @@ class ExtensionPoint(Generic[D]):
     def names(self) -> tuple[str, ...]:
         """Names that metadata may use, built-in ones first."""
         return (*self.built_in, *self.referenced, *sorted(self.installed()))
+
+    def is_removed(self, name: str) -> bool:
+        """Whether this installation lacks the package of a part of this project; `get` says so."""
+        module = self.referenced.get(name, "").partition(":")[0]
+        try:
+            return bool(module) and importlib.util.find_spec(module) is None
+        except ModuleNotFoundError:
+            return True
 
     def get(self, name: str) -> D:
         """

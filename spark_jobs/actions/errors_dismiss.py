@@ -5,7 +5,9 @@ from __future__ import annotations
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult
 from spark_jobs.batch import notices
-from spark_jobs.batch.runtime import RunTotals, TableRun, iso
+from spark_jobs.batch.runtime import iso
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import RunTotals
 from spark_jobs.tables.engine import TableContext
 
 

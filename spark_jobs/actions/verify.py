@@ -12,8 +12,10 @@ from airflow_gddl.contract.result import JobResult, RunWarning, error_info, summ
 from airflow_gddl.contract.table_spec import TableSpec
 from spark_jobs.actions.verify_constraints import broken, check_constraints, unsettled
 from spark_jobs.batch import notices
-from spark_jobs.batch.notices import foreign_commits, require_replica, warnings_of
-from spark_jobs.batch.runtime import RunTotals, TableRun, iso
+from spark_jobs.batch.own_tables import foreign_commits, require_replica, warnings_of
+from spark_jobs.batch.runtime import iso
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import RunTotals
 from spark_jobs.ledger.cut_changes import cut_before
 from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.planned_batch import TableState

@@ -14,7 +14,8 @@ from airflow_gddl.contract.result import JobResult, RunWarning, error_info
 from airflow_gddl.contract.s3 import CODES, is_s3
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Declined, Runtime, TableOutcome
+from spark_jobs.batch.runtime import Runtime
+from spark_jobs.batch.totals import Declined, TableOutcome
 from spark_jobs.catalogs.registrar import Registrar
 from spark_jobs.job.run_results import RegistrationQueue, registrar_of
 from spark_jobs.job.spread_local import LocalSpread

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -121,6 +121,10 @@ _COMMIT = re.compile(r"commits/(\d{20})\.json")
 _PLAN, _SEEN = "plan.json", "seen.json"
 
 
+def _newest_commit(names: Iterable[str]) -> str | None:
+    return max((name for name in names if _COMMIT.fullmatch(name)), default=None)
+
+
 class Ledger:
     """One table's ledger as of its opening, updated by its own commits.
 
@@ -151,14 +155,21 @@ class Ledger:
         Raises:
             FatalError: `TABLE_MOVED`.
         """
-        folder = root.rstrip("/")
-        ledger = cls(storage, folder, {found.name for found in storage.list(folder)})
-        require_not_moved(storage, folder, ledger._names)
-        ledger._newest = ledger._read_newest()
-        ledger._seen = ledger._read_seen()
+        ledger = cls(storage, root.rstrip("/"), set())
         ledger._others = others
-        ledger._state = ledger._merged_state()
+        ledger.look_again()
         return ledger
+
+    def look_again(self) -> None:
+        """Read what others have written since; raises as `open`."""
+        names = {found.name for found in self._storage.list(self._root)}
+        require_not_moved(self._storage, self._root, names)
+        newest = _newest_commit(names)
+        if newest != _newest_commit(self._names):
+            self._newest, self._rows = self._read_commit(newest), None
+        self._names = names
+        self._seen = self._read_seen()
+        self._state = self._merged_state()
 
     @property
     def has_shards(self) -> bool:
@@ -309,7 +320,7 @@ class Ledger:
         before, tail = self._snapshot, self._tail()
         snapshot = self._compacted() if self._is_due(len(tail)) else before
         head = Head(number=commit.number, state=commit.state, snapshot=snapshot)
-        self._put(head, encode_commit(head, commit, tail if snapshot == before else ()))
+        self._put(head, commit, tail if snapshot == before else ())
         if self._rows is not None and snapshot == before:
             self._rows.update({row.path: row for row in commit.files})
         else:
@@ -347,13 +358,14 @@ class Ledger:
         self._names |= names_of(snapshot)
         return snapshot
 
-    def _put(self, head: Head, data: bytes) -> None:
+    def _put(self, head: Head, commit: BatchCommit, tail: Sequence[FileEntry]) -> None:
         name = f"commits/{head.number:020d}.json"
         path = join(self._root, name)
+        data, newest = encode_commit(path, head, commit, tail)
         if not self._storage.create_once(path, data):
             raise self._conflict(f"another run has committed batch {head.number}")
         self._names.add(name)
-        self._newest = decode_commit(path, data)
+        self._newest = newest
         self._state = self._merged_state()
 
     def _clean_up(self, before: LedgerSnapshot, after: LedgerSnapshot) -> None:
@@ -375,8 +387,7 @@ class Ledger:
             if path in rows and rows[path].fingerprint == fingerprint
         }
 
-    def _read_newest(self) -> CommitFile | None:
-        newest = max((name for name in self._names if _COMMIT.fullmatch(name)), default=None)
+    def _read_commit(self, newest: str | None) -> CommitFile | None:
         if newest is None:
             return None
         path = join(self._root, newest)

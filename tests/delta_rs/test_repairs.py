@@ -16,7 +16,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
-from spark_jobs.batch.runtime import TableOutcome
+from spark_jobs.batch.totals import TableOutcome
 from tests.delta_rs.postgres import execute, postgres
 from tests.delta_rs.small_lake import SmallLake
 from tests.delta_rs.test_verify_source import SPEC as WITH_SOURCE

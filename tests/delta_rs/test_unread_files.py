@@ -13,7 +13,7 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.runtime.state.facts import TableRecord
 from airflow_gddl.runtime.state.judging import Knowledge, judge
-from spark_jobs.batch.runtime import TableOutcome
+from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.ledger.ledger import BatchCommit, Ledger
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake, spec_of
