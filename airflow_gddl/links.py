@@ -6,8 +6,6 @@ from pathlib import PurePosixPath
 from typing import TypeGuard
 from urllib.parse import quote, urlencode
 
-from airflow_gddl.contract.layout import log_folder
-
 PREFIX = "/gddl"
 """Path prefix of the page, below Airflow's URL."""
 
@@ -33,6 +31,8 @@ def log_page(base: str, log: str) -> str:
         base: Airflow's address, without a slash at its end.
         log: path or URL of the log.
     """
+    from airflow_gddl.contract.layout import log_folder  # noqa: PLC0415 - of a page that is shown
+
     path = PurePosixPath(log)
     if len(path.parts) < 3 or not log.endswith(log_folder("", path.parent.name) + f"/{path.name}"):
         return ""

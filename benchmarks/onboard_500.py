@@ -24,7 +24,7 @@ from airflow_gddl.metadata.loading import Catalog, load
 from airflow_gddl.runners.child import stoppable
 from airflow_gddl.simulate.simulator import Simulator
 from airflow_gddl.simulate.table import differences, read_replica
-from airflow_gddl.topology import pipelines, pools
+from airflow_gddl.topology.pipelines import pipelines, pools
 from devtools.standalone.home import Home, HomeSettings, free_port
 from devtools.standalone.runs import Runs
 from devtools.standalone.supervisor import Standalone, StartOrder

@@ -34,7 +34,7 @@ from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots, TableSpec
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.runtime.snapshot.building import compile_catalog
 from airflow_gddl.stores import Storage
-from airflow_gddl.topology import Placed
+from airflow_gddl.topology.pipelines import Placed
 from spark_jobs.batch.runtime import Runtime
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import run_guarded

@@ -24,7 +24,7 @@ from airflow_gddl.runners.this_machine import find_java
 from airflow_gddl.runtime.state.recording import read_records
 from airflow_gddl.simulate.simulation import DemoSource, Ending, SourceOptions, verify
 from airflow_gddl.simulate.table import differences, read_replica
-from airflow_gddl.topology import pools
+from airflow_gddl.topology.pipelines import pools
 from devtools.standalone.home import Home, HomeSettings, free_port
 from devtools.standalone.runs import Runs
 from devtools.standalone.supervisor import Standalone, StartOrder

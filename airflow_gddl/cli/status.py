@@ -18,7 +18,9 @@ from airflow_gddl.cli.context import FAILED, OK, RETRY, CliContext
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, duration
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.spec import Roots
-from airflow_gddl.runtime.snapshot import Directory, MetadataSnapshot, SnapshotSettings
+from airflow_gddl.runtime.snapshot.cache import SnapshotSettings
+from airflow_gddl.runtime.snapshot.documents import Directory
+from airflow_gddl.runtime.snapshot.snapshot import MetadataSnapshot
 from airflow_gddl.runtime.state.board import BoardRow, LakeState, StateReader, TableQuery, chosen, counts, standings
 from airflow_gddl.runtime.state.facts import text_of
 from airflow_gddl.runtime.state.judging import MOST_QUARANTINED

@@ -18,10 +18,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, Literal, TypeVar
 
+from airflow_gddl.contract.basics import STRICT
 from airflow_gddl.contract.capture import CaptureSpec
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.file_names import LOOKBACK
-from airflow_gddl.contract.table_spec import STRICT, TableSpec
+from airflow_gddl.contract.table_spec import TableSpec
 
 D = TypeVar("D")
 

@@ -24,7 +24,7 @@ from airflow_gddl.runners.descriptor import SubmissionContext
 from airflow_gddl.runners.interface import Runner
 from airflow_gddl.runners.remote import RemoteRunner, TaskKey, out_of_time_result
 from airflow_gddl.runtime.landing.run_request import invalid_request, loaded_by, refuse_unknown
-from airflow_gddl.runtime.snapshot import PipelineDocument
+from airflow_gddl.runtime.snapshot.documents import PipelineDocument
 from airflow_gddl.runtime.state.documents import BY_HAND
 from airflow_gddl.runtime.state.recording import StateRecorder, recorded
 from airflow_gddl.stores import open_store, read_document

@@ -15,9 +15,9 @@ from airflow_gddl.cli import context, options
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, counted, duration, number_columns
+from airflow_gddl.contract.basics import AirflowView
 from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError
-from airflow_gddl.contract.spec import AirflowView
 from airflow_gddl.metadata.files import read_yaml
 from airflow_gddl.metadata.loading import Catalog
 from airflow_gddl.metadata.problems import DocumentError

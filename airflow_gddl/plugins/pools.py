@@ -141,7 +141,7 @@ def create_missing_pools() -> list[str]:
     from airflow.utils.session import create_session  # noqa: PLC0415 - as said above
 
     from airflow_gddl import configuration  # noqa: PLC0415 - imported when needed
-    from airflow_gddl.topology import pools  # noqa: PLC0415 - imported when needed
+    from airflow_gddl.topology.pipelines import pools  # noqa: PLC0415 - imported when needed
 
     wanted = pools(pipeline for folder in _folders() for pipeline in configuration.snapshot(folder).pipelines())
     with create_session() as session:

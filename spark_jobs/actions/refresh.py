@@ -557,14 +557,12 @@ def _ingest_all(work: _Refresh, outcome: RunTotals) -> tuple[TableSchema | None,
         outcome.warn(notices.of_unsettled(found.unsettled))
         _require_unchanged(work, ledger, found)
         _require_settled(work, found.unsettled)
-        table = TableSession(
-            run=run, context=context, ledger=ledger, claim=work.claim, totals=outcome, discovery=found, of_reload=True
-        )
+        table = TableSession(run=run, context=context, ledger=ledger, claim=work.claim, totals=outcome, discovery=found)
         while (plan := _next_plan(run, ledger, table.discovery)) is not None:
             work.claim.check()
             table.discovery = table.discovery.without(plan)
             table.suit(few_rows=is_small(plan, ledger.state))
-            delivered = read(table, Batch(plan=plan))
+            delivered = read(table, Batch(plan=plan, of_reload=True))
             _require_loads(work, delivered)
             if delivered.set_aside:
                 table.discovery = table.discovery.with_last(plan.files, delivered.set_aside)

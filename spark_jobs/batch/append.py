@@ -54,10 +54,7 @@ def append(table: TableSession, delivered: ReadBatch) -> AppendedBatch:
     """
     batch, work, plan, state = delivered.batch, delivered.work, delivered.batch.plan, table.state
     if work is None:
-        if delivered.bad_files:
-            known = _known_files(table, plan)
-            table.engine.quarantine_files(table.context, plan, delivered.bad_files, known)
-        return AppendedBatch(batch=batch, bad_files=delivered.bad_files)
+        return put_aside(table, delivered)
     decoded = work.decoded_batch
     decided = with_decision(plan, decoded.schema, state)
     if decided != plan:
@@ -73,6 +70,19 @@ def append(table: TableSession, delivered: ReadBatch) -> AppendedBatch:
     changes = table.totals.schema_changes
     changes += [change for change in decoded.schema.plan.changes if change not in changes]
     return AppendedBatch(batch=replace(batch, plan=decided), work=done, bad_files=delivered.bad_files)
+
+
+def put_aside(table: TableSession, delivered: ReadBatch) -> AppendedBatch:
+    """Leave the batch to its files that could not be read; those that could wait for the whole load."""
+    plan, bad_files = delivered.batch.plan, delivered.bad_files
+    paths = {u.file.path for u in bad_files}
+    if bad_files and len(paths) < len(plan.files):
+        plan = replace(plan, files=tuple(file for file in plan.files if file.path in paths), sweep=False)
+        table.ledger.write_plan(plan)
+        table.discovery = replace(table.discovery, listed_in_full_at=None)
+    if bad_files:
+        table.engine.quarantine_files(table.context, plan, bad_files, _known_files(table, plan))
+    return AppendedBatch(batch=replace(delivered.batch, plan=plan), bad_files=bad_files)
 
 
 def resume(table: TableSession, batch: Batch) -> AppendedBatch:

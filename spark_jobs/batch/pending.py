@@ -44,11 +44,13 @@ class Batch:
         resumed: its plan was written by an earlier run.
         appended: its changes are in the change table, and its files have changed since it was planned:
             resume from the change table.
+        of_reload: what it makes is judged as a whole before it replaces anything, also what a file lacks.
     """
 
     plan: BatchPlan
     resumed: bool = False
     appended: bool = False
+    of_reload: bool = False
 
 
 def next_batch(table: TableSession, *, replayed: bool) -> Batch | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
@@ -16,7 +17,7 @@ from spark_jobs.plan.sharding import require_same_order
 from spark_jobs.rules.figures import DecodedBatch, Figures
 from spark_jobs.rules.sweep import unknown_truncates
 from spark_jobs.tables.delta_log import APPEND, version_of
-from spark_jobs.tables.engine import BatchWork
+from spark_jobs.tables.engine import BatchWork, TableContext
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +25,7 @@ class ReadBatch:
     """A batch whose files were read; nothing of it is written.
 
     Attributes:
-        work: null when no file could be read.
+        work: null when no file could be read, or all wait for a load file that can't be.
         held: a truncate of this file waits for a user's release, and so does the batch; null: none does.
         set_aside: files with truncates alone, of which no table can be made yet.
     """
@@ -54,11 +55,11 @@ def read(table: TableSession, batch: Batch) -> ReadBatch:
         return ReadBatch(batch=batch, set_aside=waiting)
     table.note(notices.of_files(unreadable) if unreadable else ())
     bad_files = tuple(u for u in unreadable if u.code != "FILE_VANISHED")
-    if work is None:
-        return ReadBatch(batch=batch, bad_files=bad_files)
-    if bad_loads := loads_that_hold(table, plan, bad_files):
-        work.discard()
-        return _put_aside(table, batch, bad_loads)
+    bad_loads = () if batch.of_reload else loads_that_hold(table.context, plan, bad_files)
+    if work is None or bad_loads:
+        if work is not None:
+            work.discard()
+        return ReadBatch(batch=batch, bad_files=bad_loads or bad_files)
     decoded = work.decoded_batch
     held = held_truncate(table.spec, plan, decoded.figures, state) if decoded.figures.truncates else None
     if held is not None:
@@ -70,28 +71,6 @@ def read(table: TableSession, batch: Batch) -> ReadBatch:
     table.claim.check()
     _require_order(table, plan, decoded)
     return ReadBatch(batch=batch, work=work, bad_files=bad_files)
-
-
-def loads_that_hold(table: TableSession, plan: BatchPlan, bad_files: tuple[Unreadable, ...]) -> tuple[Unreadable, ...]:
-    """Load files that can't be read, for which all of their batch waits, unless its changes are in the change table.
-
-    What a reload makes is judged as a whole before it replaces anything.
-    """
-    loads = tuple(u for u in bad_files if u.file.kind == "load")
-    if not loads or table.of_reload:
-        return ()
-    is_appended = table.engine.last_transaction(table.layout.changes, APPEND) >= version_of(plan)
-    return () if is_appended else loads
-
-
-def _put_aside(table: TableSession, batch: Batch, bad_loads: tuple[Unreadable, ...]) -> ReadBatch:
-    """Leave the batch to its load files that can't be read: the others wait for the whole load."""
-    paths = {u.file.path for u in bad_loads}
-    files = tuple(file for file in batch.plan.files if file.path in paths)
-    plan = replace(batch.plan, files=files, sweep=False)
-    table.ledger.write_plan(plan)
-    table.discovery = replace(table.discovery, listed_in_full_at=None)
-    return ReadBatch(batch=replace(batch, plan=plan), bad_files=bad_loads)
 
 
 def _note(table: TableSession, plan: BatchPlan, decoded: DecodedBatch) -> None:
@@ -128,6 +107,14 @@ def _require_order(table: TableSession, plan: BatchPlan, decoded: DecodedBatch) 
     except FatalError:
         withdraw(table.context, plan, table.ledger)
         raise
+
+
+def loads_that_hold(context: TableContext, plan: BatchPlan, bad_files: Sequence[Unreadable]) -> tuple[Unreadable, ...]:
+    """Load files that can't be read, for which all of their batch waits, unless its changes are in the change table."""
+    loads = tuple(u for u in bad_files if u.file.kind == "load")
+    if loads and context.engine.last_transaction(context.layout.changes, APPEND) >= version_of(plan):
+        return ()
+    return loads
 
 
 def held_truncate(spec: TableSpec, plan: BatchPlan, figures: Figures, state: TableState) -> HeldTruncate | None:

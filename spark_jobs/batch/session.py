@@ -25,7 +25,6 @@ class TableSession:
         context: what the steps of the current batch get.
         discovery: what waits after the current batch.
         foreign: commits that others made to the tables.
-        of_reload: the tables are made beside the live ones, by a reload.
     """
 
     run: TableRun
@@ -35,7 +34,6 @@ class TableSession:
     totals: RunTotals
     discovery: Discovery
     foreign: tuple[ForeignCommit, ...] = ()
-    of_reload: bool = False
 
     @property
     def spec(self) -> TableSpec:

@@ -67,15 +67,15 @@ def rooms() -> list[Room]:
     commands = [path.parent for path in (ROOT / "airflow_gddl").glob("*/commands.py") if path.parent.name != "cli"]
     tools = [ROOT / "airflow_gddl/page"]
     found = [
-        ("source", sources), ("feature", features), ("runner", runners), ("action", actions),
-        ("command", commands), ("tool", tools),
+        ("source", sources), ("feature", features), ("runner", runners), ("action", actions), ("command", commands),
+        ("tool", tools),
     ]  # fmt: skip
     return [Room(kind, path.relative_to(ROOT)) for kind, paths in found for path in sorted(paths)]
 
 
 ROOMS = rooms()
-OF_JOBS = [room for room in ROOMS if room.kind not in ("command", "tool")]
-OF_COMMANDS = [room for room in ROOMS if room.kind in ("command", "tool")]
+OF_JOBS = [room for room in ROOMS if room.kind in ("source", "feature", "runner", "action")]
+OF_COMMANDS = [room for room in ROOMS if room not in OF_JOBS]
 
 
 @functools.cache
