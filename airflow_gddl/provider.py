@@ -119,7 +119,6 @@ def get_provider_info() -> dict[str, Any]:
             "airflow_gddl.notifications.webhook.GddlNotifier",
             "airflow_gddl.notifications.webhook.TeamsNotifier",
             "airflow_gddl.notifications.webhook.PagerDutyNotifier",
-            "airflow_gddl.notifications.webhook.MailNotifier",
         ],
         "config": {
             "gddl": {

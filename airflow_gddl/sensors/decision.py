@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
 
 from airflow.sdk import Context
 
@@ -20,11 +20,19 @@ from airflow_gddl.version_compat import (
     DownstreamTasksSkipped,
 )
 
-if TYPE_CHECKING:
-    from airflow_gddl.sensors.tables import GddlTablesSensor
+
+class Poller(Protocol):
+    """A `GddlTablesSensor`."""
+
+    metadata: str
+    pipeline: str
+
+    @property
+    def log(self) -> Any: ...
+    def get_direct_relatives(self) -> Iterable[Any]: ...
 
 
-def answer(sensor: GddlTablesSensor, context: Context, event: Mapping[str, Any] | str) -> None:
+def answer(sensor: Poller, context: Context, event: Mapping[str, Any] | str) -> None:
     """See `GddlTablesSensor.polled`."""
     if isinstance(event, str):
         raise AirflowSkipException("no table has work")
@@ -44,7 +52,7 @@ def answer(sensor: GddlTablesSensor, context: Context, event: Mapping[str, Any] 
         raise DownstreamTasksSkipped(tasks=idle)
 
 
-def _poll_here(sensor: GddlTablesSensor, context: Context) -> PipelineWork:
+def _poll_here(sensor: Poller, context: Context) -> PipelineWork:
     """Poll from the worker.
 
     Raises:
@@ -61,7 +69,7 @@ def _poll_here(sensor: GddlTablesSensor, context: Context) -> PipelineWork:
     return work
 
 
-def _tell(sensor: GddlTablesSensor, work: PipelineWork) -> None:
+def _tell(sensor: Poller, work: PipelineWork) -> None:
     sensor.log.info("%d tables to load first, %d to bring up to date", len(work.initial), len(work.increments))
     if work.elsewhere:
         sensor.log.info("left to the next run, since another run loads them now: %s", ", ".join(work.elsewhere))

@@ -13,17 +13,14 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from airflow_gddl.contract.codec import compact, decode, plain
+from airflow_gddl.contract.codec import decode, plain
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.topology.pipeline import Pipeline, Timing
-
-if TYPE_CHECKING:
-    from airflow_gddl.runtime.snapshot.documents import Compiled
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +116,7 @@ def pipeline_of(entry: Mapping[str, Any]) -> Pipeline:
     )
 
 
-_STATE, _LOCK, _INDEX, _PROBLEMS, _UNBUILT = "state.json", "lock", "index.json", "problems.json", "unbuilt.json"
+_STATE, _LOCK, INDEX, PROBLEMS, _UNBUILT = "state.json", "lock", "index.json", "problems.json", "unbuilt.json"
 TABLES, PLACEMENT, _PARSED, _UPKEEP = "tables.json", "placement.json", "parsed", "upkeep.json"
 _KEPT = 3
 
@@ -141,7 +138,7 @@ class Cache:
         except (OSError, ValueError, KeyError, AttributeError, TypeError, GddlError):
             return None, None
         generation = self.folder / name if name else None
-        if generation is not None and not (generation / _INDEX).is_file():
+        if generation is not None and not (generation / INDEX).is_file():
             return None, None
         return state, generation
 
@@ -149,30 +146,15 @@ class Cache:
         data = {**plain(state), "generation": generation.name if generation else "", "metadata": self.metadata}
         _replace(self.folder / _STATE, data)
 
-    def add(self, compiled: Compiled) -> Path:
-        """Write a complete generation; it is not read before the state names it."""
-        from airflow_gddl.topology.rows import TableRow  # noqa: PLC0415 - of a compilation alone
-
-        generation = self._new()
-        for document in compiled.documents:
-            _write(_place(generation, document.pipeline.dag_id), compact(document))
-        _write(generation / _PROBLEMS, {"problems": compiled.problems})
-        names = [item.name for item in fields(TableRow)]
-        rows = [[getattr(row, name) for name in names] for row in compiled.directory.rows]
-        _write(generation / TABLES, {**plain(replace(compiled.directory, rows=())), "rows": rows})
-        _write(generation / PLACEMENT, compact(compiled.placed))
-        entries = [compact(index_entry(document.pipeline)) for document in compiled.documents]
-        _write(generation / _INDEX, {"pipelines": entries})
-        return generation
-
     def restore(self, files: Mapping[str, str]) -> Path:
         """Restore a generation from files by name."""
-        generation = self._new()
+        generation = self.new()
         for name, text in files.items():
             (generation / name).write_text(text, encoding="utf-8")
         return generation
 
-    def _new(self) -> Path:
+    def new(self) -> Path:
+        """An empty generation; it is not read before the state names it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         generation = Path(tempfile.mkdtemp(prefix="gen-", dir=self.folder))
         (generation / "pipelines").mkdir()
@@ -255,7 +237,7 @@ def read_index(generation: Path) -> list[dict[str, Any]]:
     Raises:
         OSError, ValueError, KeyError, TypeError: it is missing or damaged.
     """
-    entries: list[dict[str, Any]] = json.loads((generation / _INDEX).read_bytes())["pipelines"]
+    entries: list[dict[str, Any]] = json.loads((generation / INDEX).read_bytes())["pipelines"]
     return entries
 
 
@@ -270,7 +252,7 @@ def read_entry(generation: Path, dag_id: str) -> Pipeline | None:
 
 
 def read_problems(generation: Path) -> tuple[str, ...]:
-    return tuple(json.loads((generation / _PROBLEMS).read_bytes())["problems"])
+    return tuple(json.loads((generation / PROBLEMS).read_bytes())["problems"])
 
 
 def read_unbuilt(generation: Path) -> tuple[str, ...]:
@@ -290,19 +272,19 @@ def write_unbuilt(generation: Path, lines: tuple[str, ...]) -> None:
 def document(generation: Path, dag_id: str) -> Any:
     """Its JSON; None when there is no such pipeline, as opposed to a lost file."""
     try:
-        return json.loads(_place(generation, dag_id).read_bytes())
+        return json.loads(place_of(generation, dag_id).read_bytes())
     except FileNotFoundError:
         if any(entry["dag_id"] == dag_id for entry in read_index(generation)):
             raise
         return None
 
 
-def _place(generation: Path, dag_id: str) -> Path:
+def place_of(generation: Path, dag_id: str) -> Path:
     # Our DAG ids contain no path separators; other DAG ids have no document.
     return generation / "pipelines" / f"{dag_id.replace('/', '-')}.json"
 
 
-def _write(path: Path, data: object) -> None:
+def write(path: Path, data: object) -> None:
     path.write_text(json.dumps(data, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")
 
 

@@ -9,12 +9,22 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from airflow_gddl.contract.codec import decode
+from airflow_gddl.contract.codec import compact, decode, plain
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.contract.spec import Roots, TableSpec, TierSpec
-from airflow_gddl.runtime.snapshot.cache import PLACEMENT, TABLES, document
+from airflow_gddl.runtime.snapshot.cache import (
+    INDEX,
+    PLACEMENT,
+    PROBLEMS,
+    TABLES,
+    Cache,
+    document,
+    index_entry,
+    place_of,
+    write,
+)
 from airflow_gddl.topology.pipeline import Pipeline
 from airflow_gddl.topology.placement import Placement
 from airflow_gddl.topology.rows import TableRow
@@ -108,6 +118,20 @@ class Compiled:
 
 
 _ROW = tuple(field.name for field in fields(TableRow))
+
+
+def add(cache: Cache, compiled: Compiled) -> Path:
+    """Write a complete generation; it is not read before the state names it."""
+    generation = cache.new()
+    for one in compiled.documents:
+        write(place_of(generation, one.pipeline.dag_id), compact(one))
+    write(generation / PROBLEMS, {"problems": compiled.problems})
+    rows = [[getattr(row, name) for name in _ROW] for row in compiled.directory.rows]
+    write(generation / TABLES, {**plain(replace(compiled.directory, rows=())), "rows": rows})
+    write(generation / PLACEMENT, compact(compiled.placed))
+    entries = [compact(index_entry(one.pipeline)) for one in compiled.documents]
+    write(generation / INDEX, {"pipelines": entries})
+    return generation
 
 
 def read_document(generation: Path, dag_id: str) -> PipelineDocument | None:

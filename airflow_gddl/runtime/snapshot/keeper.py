@@ -340,7 +340,7 @@ class Keeper:
             return self._stale(state, generation, signature.text, error)
         except (GddlError, OSError) as error:
             return self._unreadable(state, generation, error)
-        made = self.cache.add(compiled)
+        made = self._add(compiled)
         state = State(
             signature=signature.text,
             built_at=self.settings.now(),
@@ -357,6 +357,11 @@ class Keeper:
         self.cache.clean(made)
         self._keep_copy(state, made)
         return state, made
+
+    def _add(self, compiled: Compiled) -> Path:
+        from airflow_gddl.runtime.snapshot import documents  # noqa: PLC0415 - of a compilation alone
+
+        return documents.add(self.cache, compiled)
 
     def _keep_copy(self, state: State, generation: Path) -> None:
         """Copy to the lake; errors are logged, since this machine has its own copy."""
