@@ -155,7 +155,7 @@ def _next_steps(url: str, place: DemoFolder, metadata: str) -> list[str]:
     return [
         "",
         f"The UI is at {url}; no user, no password: it listens on this machine alone. Try:",
-        f"- Rerun a table: {url}/dags/{_DAG}, Trigger, Full refresh; of a pack, name the tables.",
+        f"- Rerun a table: {url}/dags/{_DAG}, Trigger, Rebuild; of a pack, name the tables.",
         "- The same over REST:",
         f'  TOKEN=$(curl -s {url}/auth/token | sed \'s/.*access_token":"//; s/".*//\')',
         f'  curl -s {url}/api/v2/dags/{_DAG}/dagRuns -H "Authorization: Bearer $TOKEN" \\',

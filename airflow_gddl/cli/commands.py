@@ -32,7 +32,7 @@ START, RUN, REPAIR, DEPLOY = "Start", "Run", "Repair", "Deploy"
 
 @dataclass(frozen=True)
 class Command:
-    """Where a command is implemented: the descriptor of an entry point of the group "airflow_gddl.commands".
+    """Where a command is implemented: the descriptor that an entry point of another package names.
 
     Attributes:
         place: `module:name`; the name is a function, or a `Group`.

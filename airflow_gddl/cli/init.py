@@ -267,7 +267,7 @@ def validate(
         raise typer.Exit(BAD_METADATA) from error
     _answer(cli.screen, catalog.problems, metadata, form)
     unread_files = unread(open_folder(metadata, cli.environ), catalog)
-    for warning in (*catalog.unused_keys, *unread_files, *advise(catalog)):
+    for warning in (*catalog.unused_keys, *unread_files, *advise(catalog, cli.environ)):
         _warn(cli.screen, warning, metadata, form)
     if catalog.problems:
         raise typer.Exit(BAD_METADATA)

@@ -115,7 +115,11 @@ def choose(
     """
     bad = problems_of(catalog, names)
     show_problems(cli, bad, folder)
-    return select(catalog.tables, names, [name for problem in bad for name in _names_of(problem)]), bad
+    invalid = {name for problem in bad for name in _names_of(problem)}
+    # Beside an invalid row the others are loaded, as where none is named; the exit status says so.
+    known = {spec.table for spec in catalog.tables}
+    valid = [name for name in names if name in known or name not in invalid]
+    return select(catalog.tables, valid or names, sorted(invalid)), bad
 
 
 def problems_of(catalog: Catalog, names: Sequence[str]) -> list[Problem]:

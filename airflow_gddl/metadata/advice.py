@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 
+from airflow_gddl.contract.connections import require_lent
 from airflow_gddl.contract.durations import seconds
-from airflow_gddl.contract.errors import SpecProblem
+from airflow_gddl.contract.errors import FatalError, SpecProblem
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec
 from airflow_gddl.metadata.folder import FILE
 from airflow_gddl.metadata.loading import Catalog
@@ -24,9 +25,13 @@ _STARTS = 50
 """Starts of a schedule whose longest distance is taken."""
 
 
-def advise(catalog: Catalog) -> Iterator[Problem]:
-    """Warnings in the order: roots, settings, schedules, freshness, fields, masks; one for each schedule,
-    however many tables have it."""
+def advise(catalog: Catalog, environ: Mapping[str, str]) -> Iterator[Problem]:
+    """Warnings in the order: roots, settings, schedules, freshness, fields, masks, connections; one for a schedule or
+    connection, however many tables have it.
+
+    Args:
+        environ: of jobs, as far as it is that of this process.
+    """
     yield from _roots(catalog)
     yield from _tiers(catalog)
     yield from _unused(catalog)
@@ -34,6 +39,7 @@ def advise(catalog: Catalog) -> Iterator[Problem]:
     yield from _freshness(catalog)
     yield from _without_effect(catalog)
     yield from _masks(catalog)
+    yield from _connections(catalog, environ)
 
 
 def _roots(catalog: Catalog) -> Iterator[Problem]:
@@ -121,6 +127,20 @@ def _masks(catalog: Catalog) -> Iterator[Problem]:
             message = f"hash of {', '.join(map(repr, names))} can be guessed: 22,000 e-mail addresses take 0.04 s"
             remedy = "write hmac, and set GDDL_MASK_KEY where jobs run; see docs/security.md#personal-data"
             yield _of_rows(catalog, [spec], SpecProblem("MASK_GUESSABLE", ("mask",), None, message, remedy))
+
+
+def _connections(catalog: Catalog, environ: Mapping[str, str]) -> Iterator[Problem]:
+    """`SOURCE_CONNECTION_REFUSED` for each connection that a job with this environment would refuse."""
+    named: dict[str, list[TableSpec]] = {}
+    for spec in catalog.tables:
+        if name := spec.options.get("verify_connection"):
+            named.setdefault(str(name), []).append(spec)
+    for name, specs in named.items():
+        try:
+            require_lent(name, environ)
+        except FatalError as error:
+            field = ("options", "verify_connection")
+            yield _of_rows(catalog, specs, SpecProblem(error.code, field, None, error.what, error.remedy))
 
 
 def _by_schedule(tables: Sequence[TableSpec]) -> dict[str, list[TableSpec]]:

@@ -19,7 +19,7 @@ from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import Expectation, SchemaEvolution
 from airflow_gddl.metadata.expression_text import with_expressions
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import TableOutcome
+from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.tables import file_parts, one_task
 from spark_jobs.tables.file_parts import PartReport, Split, WritePart
 from tests.delta_rs.small_lake import SmallLake
