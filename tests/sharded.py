@@ -31,6 +31,10 @@ class Sharded:
     truth: dict[str, dict[int, str]] = field(default_factory=dict)
     files: dict[str, int] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        for shard in self.shards:  # a landing root that is missing is a fault
+            (self.root / f"landing-{shard}").mkdir(parents=True, exist_ok=True)
+
     @property
     def spec(self) -> TableSpec:
         landings = {shard: str(self.root / f"landing-{shard}") for shard in self.shards}
