@@ -4,7 +4,7 @@ PYTHON ?=
 DEMO ?=
 BIN := $(VENV)/bin
 # One run of pytest has one closing line. Two processes keep two cores busy, a third has the tests that mostly wait
-# (tests/scheduling.py). WORKERS=0 runs all in one.
+# (tests/harness/scheduling.py). WORKERS=0 runs all in one.
 WORKERS ?= 3
 # With a table of CPU seconds by folder above that line.
 SPREAD = -n $(WORKERS) --dist loadgroup -p benchmarks.cpu_by_test
@@ -43,7 +43,7 @@ test: $(VENV)/.dev
 	$(MAKE) --no-print-directory -j 2 lint compiled
 	$(BIN)/python -m pytest $(SPREAD) -m 'not deep and not wide' $(TESTS)
 
-# What `make test` leaves out and each change must pass, too: tests/lanes.py. CI runs both.
+# What `make test` leaves out and each change must pass, too: tests/harness/lanes.py. CI runs both.
 test-wide: $(VENV)/.dev $(VENV)/.classes
 	$(BIN)/python -m pytest $(SPREAD) -m wide $(TESTS)
 

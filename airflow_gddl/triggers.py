@@ -27,7 +27,7 @@ from airflow_gddl.runners.interface import Platform, RunStatus, WaitPolicy
 from airflow_gddl.runners.remote import Attempts, TaskKey, cancel, pauses, polled, time_out
 from airflow_gddl.runtime.landing.polling import Poll, poll
 from airflow_gddl.runtime.landing.run_request import from_params
-from airflow_gddl.runtime.landing.work import PipelineWork, Question, observe
+from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, Question, observe
 from airflow_gddl.runtime.state.documents import end_running, place
 from airflow_gddl.stores import open_store
 from airflow_gddl.version_compat import TELLS_TRIGGERS_OF_KILLS, AirflowException, TaskDeferred, is_still_deferred

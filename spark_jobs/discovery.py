@@ -21,8 +21,8 @@ from airflow_gddl.contract.spec import Generations, TableSpec
 from airflow_gddl.stores import HasEtag, Storage, StoredObject
 from spark_jobs.dialects.protocol import EVERYTHING, Dialect, Window
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.plan.discover import BY_NAME, Discovery, FileTimes, NotListed, find, newest, reaching_back, time_of
 from spark_jobs.plan.planned_batch import FileEntry, LandedFile, TableState
+from spark_jobs.plan.waiting_files import BY_NAME, Discovery, FileTimes, NotListed, find, newest, reaching_back, time_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -94,9 +94,10 @@ def process_pending(run: TableRun, claim: Claim, seen: PendingWork, totals: RunT
     The listing from before the claim is valid unless another run came between: a file that was rewritten
     since is found by the next listing, like one that is written while the batch runs.
     """
+    features_of(run.spec)  # a missing one is refused before anything is written
     table = TableSession(
         run=run, context=run.context(None if run.shard else seen.cost), ledger=run.ledger(), claim=claim,
-        totals=totals, discovery=seen.discovery, features=features_of(run.spec),
+        totals=totals, discovery=seen.discovery,
     )  # fmt: skip
     look_again(table, seen)
     replayed, limit = False, run.job.options.max_batches
@@ -142,7 +143,7 @@ def run_batch(table: TableSession, batch: Batch) -> ReadBatch:
         appended = append(table, delivered)  # change table: each change once
     merged = merge(table, appended)  # replica, tombstones, history: one net change a key
     committed = commit(table, merged)  # the ledger, last
-    for feature in table.features:
+    for feature in features_of(table.spec):
         feature.after_commit(committed)
     table.totals.max_commit_ts = table.state.max_commit_ts
     return delivered

@@ -26,8 +26,8 @@ from spark_jobs.spark.session_settings import SessionSettings
 from spark_jobs.tables import table_rows
 from spark_jobs.tables.delta_log import DeltaCommits
 from spark_jobs.tables.engine import TableContext
-from tests.engine_port import EngineName, EnginePort, on_engine
-from tests.lanes import group_of, is_deep, is_wide
+from tests.harness.engine_port import EngineName, EnginePort, on_engine
+from tests.harness.lanes import group_of, is_deep, is_wide
 
 # The time of an example is no finding: on a busy machine any may take seconds. The same examples are drawn each time,
 # so that no change is blamed for what chance found; `make test-deep` draws others (`--hypothesis-profile chance`).
@@ -69,7 +69,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | None:
     """Null: xdist's own, where tests are not spread by group."""
-    from tests.scheduling import WaitingApart  # noqa: PLC0415 - xdist may be missing where the hook is not called
+    from tests.harness.scheduling import WaitingApart  # noqa: PLC0415 - xdist may be missing where the hook is not called
 
     return WaitingApart(config, log) if config.getoption("dist") == "loadgroup" else None
 
@@ -162,7 +162,7 @@ class LocalPort:
 
     def read_by_spark(self, path: str) -> list[dict[str, Any]]:
         """The same, by a reader that takes every table and a second of time."""
-        from spark_jobs.tables.merged_tables import SparkTables  # noqa: PLC0415 - tests of the other engine import no Spark
+        from spark_jobs.tables.spark_merge import SparkTables  # noqa: PLC0415 - tests of the other engine import no Spark
 
         tables = SparkTables(self.spark.for_table(), DeltaCommits(self.runtime.storage))
         return [row.asDict(recursive=True) for row in tables.read(path).collect()]

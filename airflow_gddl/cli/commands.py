@@ -107,7 +107,7 @@ BUILT_IN: Mapping[str, Command] = {
     "load": Command("airflow_gddl.cli.run:load", RUN, "gddl load --table shop.orders", "initial-load.md"),
     "status": Command("airflow_gddl.cli.status:status", RUN, "gddl status --late", "operate.md"),
     "verify": Command(
-        "airflow_gddl.cli.explain:verify", RUN, "gddl verify --source-connection CRM_DB", "repair.md#verify"
+        "airflow_gddl.cli.verify:verify", RUN, "gddl verify --source-connection CRM_DB", "repair.md#verify"
     ),
     "explain": Command(
         "airflow_gddl.cli.explain:explain",

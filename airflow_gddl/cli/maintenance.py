@@ -17,9 +17,9 @@ from airflow_gddl.cli.context import CliContext, of_outcome
 from airflow_gddl.cli.job import Request, ask, carry_out, each, recorder_of, run_tables, show_counts
 from airflow_gddl.cli.options import read_key
 from airflow_gddl.cli.screen import Screen, count, counted
-from airflow_gddl.contract.checks import table_name_fault
 from airflow_gddl.contract.errors import GddlError, MetadataError
 from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.row_checks import table_name_fault
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.runtime.state.documents import forget
 from airflow_gddl.runtime.state.facts import KEPT_RUNS

@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
-from airflow_gddl.contract.checks import table_name_fault
 from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError
 from airflow_gddl.contract.names import landed_name, renamed
+from airflow_gddl.contract.row_checks import table_name_fault
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.spec import TableSpec
 

@@ -17,10 +17,10 @@ import typer
 from airflow_gddl.cli import context, job, options
 from airflow_gddl.cli.commands import Group
 from airflow_gddl.cli.context import CliContext
-from airflow_gddl.cli.explain import require_connection, require_name
 from airflow_gddl.cli.job import Done, Request, ask, ask_for_all, carry_out, each, perform, show_counts
 from airflow_gddl.cli.options import read_key, read_keys, require_whole_key
 from airflow_gddl.cli.screen import Cell, Screen, count, counted
+from airflow_gddl.cli.verify import require_connection, require_name
 from airflow_gddl.contract.errors import OF_FILES, QUARANTINE_REMEDIES, FatalError, GddlError, MetadataError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult

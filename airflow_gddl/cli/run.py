@@ -11,7 +11,6 @@ import typer
 
 from airflow_gddl.cli import context, job, metadata, options
 from airflow_gddl.cli.context import CliContext, of_outcome
-from airflow_gddl.cli.explain import require_connection
 from airflow_gddl.cli.job import (
     Done,
     Lines,
@@ -24,6 +23,7 @@ from airflow_gddl.cli.job import (
     show_plans,
 )
 from airflow_gddl.cli.screen import Screen, count
+from airflow_gddl.cli.verify import require_connection
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.source_access import of_tables

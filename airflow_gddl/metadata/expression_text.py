@@ -13,9 +13,9 @@ from datetime import date, datetime
 from itertools import pairwise
 from typing import Any, ClassVar
 
-from airflow_gddl.contract.checks import RESERVED_COLUMNS, named_columns
 from airflow_gddl.contract.errors import FieldPath, SpecProblem
 from airflow_gddl.contract.names import clean_name, is_kept, mask_method, renamed
+from airflow_gddl.contract.row_checks import RESERVED_COLUMNS, named_columns
 from airflow_gddl.contract.table_spec import COLUMN, FUNCTIONS, TableSpec, Term, lowered
 
 MAX_TEXT = 2_000

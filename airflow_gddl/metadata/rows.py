@@ -8,11 +8,11 @@ from functools import cached_property, partial
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from airflow_gddl.contract.checks import table_name_fault
 from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
 from airflow_gddl.contract.kafka import topic_of
 from airflow_gddl.contract.layout import SHARDS, LandingFolder
 from airflow_gddl.contract.names import TEMPLATE_REMEDY, rendered, template_fault
+from airflow_gddl.contract.row_checks import table_name_fault
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.contract.table_spec import SHARD_COLUMN
 from airflow_gddl.metadata import files

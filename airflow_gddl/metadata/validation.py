@@ -19,11 +19,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_origin
 
 from airflow_gddl.contract import durations
-from airflow_gddl.contract.checks import DURATIONS, WAITS, Checks, check_table, check_values
 from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
 from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.names import is_kept, mask_method, renamed
+from airflow_gddl.contract.row_checks import DURATIONS, WAITS, Checks, check_table, check_values
 from airflow_gddl.contract.table_spec import (
     SHARD_COLUMN,
     Expectation,

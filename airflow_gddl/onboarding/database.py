@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_gddl.cli.source_database import SourceDatabase
-from airflow_gddl.contract.checks import table_name_fault
 from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.row_checks import table_name_fault
 from airflow_gddl.metadata.problems import looks_secret
 from airflow_gddl.onboarding.rules import Activity, DeclaredConstraints, KeyFact, Notice, SourceFacts, TableFacts
 

@@ -17,11 +17,11 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_gddl.contract.checks import table_name_fault
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.extensions import COMMIT_TIMES, DATE_DELIMITERS, DIALECTS, TOTAL_ORDER, LandedColumns
 from airflow_gddl.contract.file_names import FileFormat, FileKind, change_time, classify, is_temporary, moment
 from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.row_checks import table_name_fault
 from airflow_gddl.contract.spec import DEFAULT_TIERS
 from airflow_gddl.likely_keys import key_columns, key_rank
 from airflow_gddl.onboarding.rules import (

@@ -23,7 +23,7 @@ from airflow_gddl.runtime.landing.hints import HintBook
 from airflow_gddl.runtime.landing.loading import Loading, Stage
 from airflow_gddl.runtime.landing.monitoring import ContinuousJobMonitor
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, from_params
-from airflow_gddl.runtime.landing.work import Question, observe
+from airflow_gddl.runtime.landing.tables_with_work import Question, observe
 from airflow_gddl.topology.rows import in_order
 from airflow_gddl.triggers import utc_now
 from airflow_gddl.version_compat import AirflowException

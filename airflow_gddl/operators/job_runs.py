@@ -23,7 +23,7 @@ from airflow_gddl.runners.descriptor import RunnerSettings, SubmissionContext, m
 from airflow_gddl.runners.interface import Runner, WaitPolicy
 from airflow_gddl.runners.remote import RemoteRunner
 from airflow_gddl.runtime.landing.loading import Loading
-from airflow_gddl.runtime.landing.work import PipelineWork, by_rows, differing_rows
+from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, by_rows, differing_rows
 from airflow_gddl.runtime.snapshot.documents import PipelineDocument
 from airflow_gddl.triggers import TIME_TO_END, GddlRunTrigger, Watch
 from airflow_gddl.version_compat import AirflowException, AirflowFailException

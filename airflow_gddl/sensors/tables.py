@@ -89,7 +89,7 @@ class GddlTablesSensor(BaseSensorOperator):
             DownstreamTasksSkipped: the task succeeded, and a load has no work.
             AirflowSkipException, AirflowException, AirflowFailException.
         """
-        from airflow_gddl.sensors.decision import answer  # noqa: PLC0415 - imported when needed
+        from airflow_gddl.sensors.trigger_event import answer  # noqa: PLC0415 - imported when needed
 
         answer(self, context, event)
 

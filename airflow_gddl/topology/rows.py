@@ -18,10 +18,10 @@ from itertools import pairwise
 
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.basics import Priority
-from airflow_gddl.contract.checks import table_name_fault
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.names import TableNames
 from airflow_gddl.contract.published import EVERY, Publication
+from airflow_gddl.contract.row_checks import table_name_fault
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.problems import Problem
 from airflow_gddl.topology.pipeline import Pipeline, Timing

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from airflow_gddl.contract.checks import table_name_fault
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.layout import STATE, Layout, join
 from airflow_gddl.contract.published import RegistrationState
 from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.row_checks import table_name_fault
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores.lake_files import RegistrationStore
 from spark_jobs.batch.runtime import iso

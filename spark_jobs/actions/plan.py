@@ -12,9 +12,9 @@ from spark_jobs.actions.refresh import rebuild_batches, refresh_batches
 from spark_jobs.batch.pending import batches_ahead, wants_source_load
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
-from spark_jobs.plan.discover import Discovery
 from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.planned_batch import BatchPlan
+from spark_jobs.plan.waiting_files import Discovery
 
 
 def act(run: TableRun, totals: RunTotals) -> JobResult:

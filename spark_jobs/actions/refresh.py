@@ -31,12 +31,12 @@ from spark_jobs.dialects.protocol import Dialect
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.applied_settings import settings_of
-from spark_jobs.plan.discover import Discovery, Recorded, SweepRule, next_batch, reconstruct, sweep_state
 from spark_jobs.plan.identity import reselected_columns
 from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, FileEntry, TableState, is_small
 from spark_jobs.plan.sequence import greater
 from spark_jobs.plan.source_snapshots import KnownSnapshots, SnapshotRun, floors_of, text_of
 from spark_jobs.plan.table_schema import TableSchema
+from spark_jobs.plan.waiting_files import Discovery, Recorded, SweepRule, next_batch, reconstruct, sweep_state
 from spark_jobs.rules.batch_schema import plan_batch
 from spark_jobs.rules.order import ARCHIVED
 from spark_jobs.rules.rewrite import Rewrite, plan_archive

@@ -13,9 +13,9 @@ from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import SubMicrosecondPolicy, TableSpec
 from spark_jobs.dialects.protocol import Dialect, Unreadable
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.plan.discover import Discovery, Inference, SweepState, is_due_by_time, snapshot_of
 from spark_jobs.plan.planned_batch import BatchPlan, TableState, Truncate
 from spark_jobs.plan.sharding import refreshed
+from spark_jobs.plan.waiting_files import Discovery, Inference, SweepState, is_due_by_time, snapshot_of
 from spark_jobs.rules.evaluate import FAILED_CODE, Tally
 from spark_jobs.rules.sweep import are_applied, unknown_truncates
 

@@ -15,7 +15,9 @@ from spark_jobs.batch.session import TableSession
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.plan.discover import (
+from spark_jobs.plan.identity import require_same_identity
+from spark_jobs.plan.planned_batch import BatchPlan, PlannedFile, TableState
+from spark_jobs.plan.waiting_files import (
     RELEASED,
     Discovery,
     SweepRule,
@@ -24,11 +26,9 @@ from spark_jobs.plan.discover import (
     sweep_state,
     with_sweep,
 )
-from spark_jobs.plan.discover import (
+from spark_jobs.plan.waiting_files import (
     next_batch as plan_files,
 )
-from spark_jobs.plan.identity import require_same_identity
-from spark_jobs.plan.planned_batch import BatchPlan, PlannedFile, TableState
 from spark_jobs.rules.errors_table import MISFIT_CODE
 from spark_jobs.tables.delta_log import APPEND, version_of
 from spark_jobs.tables.engine import TableContext

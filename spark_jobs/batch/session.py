@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import TableSpec
-from spark_jobs.batch.feature import Feature
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.plan.discover import Discovery
 from spark_jobs.plan.planned_batch import ForeignCommit, TableState
+from spark_jobs.plan.waiting_files import Discovery
 from spark_jobs.tables.engine import Engine, TableContext
 
 
@@ -26,7 +25,6 @@ class TableSession:
         context: what the steps of the current batch get.
         discovery: what waits after the current batch.
         foreign: commits that others made to the tables.
-        features: those that the row uses.
     """
 
     run: TableRun
@@ -36,7 +34,6 @@ class TableSession:
     totals: RunTotals
     discovery: Discovery
     foreign: tuple[ForeignCommit, ...] = ()
-    features: tuple[Feature, ...] = ()
 
     @property
     def spec(self) -> TableSpec:

@@ -32,9 +32,9 @@ from spark_jobs.discovery import (
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.ledger.load_progress import LoadProgress, read_progress
-from spark_jobs.plan.discover import CERTAIN, BatchLimits, Discovery
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.sharding import require_same_kind
+from spark_jobs.plan.waiting_files import CERTAIN, BatchLimits, Discovery
 from spark_jobs.tables.delta_log import DeltaCommits
 from spark_jobs.tables.engine import Engine, TableContext
 
@@ -62,7 +62,7 @@ def _delta_rs(runtime: Runtime) -> Engine:
 
 def _spark(runtime: Runtime, work: int | None) -> Engine:
     from spark_jobs.tables.many_tasks import ManyTasksEngine  # noqa: PLC0415 - see above
-    from spark_jobs.tables.merged_tables import SparkTables  # noqa: PLC0415 - see above
+    from spark_jobs.tables.spark_merge import SparkTables  # noqa: PLC0415 - see above
 
     return ManyTasksEngine(SparkTables(runtime.spark.for_table(work), DeltaCommits(runtime.storage)))
 

@@ -20,8 +20,8 @@ from airflow_gddl.contract.result import (
     summed,
 )
 from airflow_gddl.contract.spec import TableSpec
-from spark_jobs.plan.discover import NotListed
 from spark_jobs.plan.table_schema import select_columns
+from spark_jobs.plan.waiting_files import NotListed
 from spark_jobs.rules.batch_schema import BatchSchema
 from spark_jobs.tables.table_definition import replica_columns
 

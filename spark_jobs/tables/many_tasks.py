@@ -40,11 +40,11 @@ from spark_jobs.tables.delta_tables import Tables as KnownTables
 from spark_jobs.tables.engine import AppendedWork, BatchWork, RebuildRequest, RebuildWork, TableContext
 from spark_jobs.tables.file_rules import remove_rows
 from spark_jobs.tables.first_load import FirstLoadReader
-from spark_jobs.tables.merged_tables import MaintainedTables, MergedTables, SparkTables, name
 from spark_jobs.tables.one_task import OneTaskEngine, TablesEngine, cut_changes
 from spark_jobs.tables.places import DEAD_WORKER, DeclinedError, InProcess, KeyWork, Place, Work, stream_of, stream_rows
 from spark_jobs.tables.rebuild import Rebuild, rewrite_changes, verify
 from spark_jobs.tables.snapshots import is_settable
+from spark_jobs.tables.spark_merge import MaintainedTables, MergedTables, SparkTables, name
 from spark_jobs.tables.whole_tables import TableWriter, keep_readable, violations
 
 _REPORT = "report"

@@ -11,7 +11,7 @@ import pytest
 from airflow_gddl import configuration
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.operators.job_runs import agreed
-from airflow_gddl.runtime.landing.work import PipelineWork, Question, observe
+from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, Question, observe
 from airflow_gddl.runtime.snapshot.documents import PipelineDocument
 from tests.airflow.stage import Stage
 

@@ -9,7 +9,7 @@ import pytest
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.runtime.landing.hints import HintBook, TableHint
-from airflow_gddl.runtime.landing.work import PipelineWork, Question, observe
+from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, Question, observe
 from airflow_gddl.runtime.snapshot.documents import PipelineDocument
 from tests.airflow.test_loading import ListRunner, attempt, document, stored
 

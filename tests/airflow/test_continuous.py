@@ -30,7 +30,7 @@ from tests.airflow.stage import Stage
 from tests.airflow.test_run import events
 from tests.airflow.test_stopping import has_ended
 from tests.airflow.workers import command
-from tests.waiting import is_alive, wait_for
+from tests.harness.waiting import is_alive, wait_for
 
 PACK = "gddl_pack.shop.small.1"
 ROWS = ("{table: shop.a, keys: [id], schedule: continuous}", "{table: shop.b, keys: [id], trigger: 5s}")

@@ -38,7 +38,7 @@ from airflow_gddl.stores import open_store
 from airflow_gddl.triggers import GddlTablesTrigger
 from tests.airflow.stage import Stage
 from tests.airflow.test_triggers import PACK, fired
-from tests.s3_server import Bucket
+from tests.harness.s3_server import Bucket
 
 ROOTS = Roots(landing="s3://bucket/landing", lake="s3://bucket/lake")
 TABLES = ["shop.a", "shop.b", "crm.c"]

@@ -18,7 +18,7 @@ from airflow_gddl.runtime.landing import hints
 from airflow_gddl.runtime.landing.hints import HintBook, Hints
 from airflow_gddl.runtime.landing.loading import Loading, LoadRequest, Stage
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, What
-from airflow_gddl.runtime.landing.work import PipelineWork
+from airflow_gddl.runtime.landing.tables_with_work import PipelineWork
 from airflow_gddl.runtime.snapshot.documents import PipelineDocument
 from airflow_gddl.runtime.state.board import StateReader
 from airflow_gddl.runtime.state.facts import TableRecord

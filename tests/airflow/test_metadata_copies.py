@@ -16,7 +16,7 @@ from airflow_gddl.dags.factory import MetadataProblems, build_dags, raise_proble
 from airflow_gddl.runtime.snapshot.cache import SnapshotSettings
 from airflow_gddl.runtime.snapshot.snapshot import MetadataSnapshot
 from tests.airflow.stage import Stage
-from tests.s3_server import Bucket
+from tests.harness.s3_server import Bucket
 
 PACK = "gddl_pack.shop.small.1"
 ROWS = b"tables:\n  - {table: shop.a, keys: [id]}\n  - {table: shop.b, keys: [id], size: large}\n"

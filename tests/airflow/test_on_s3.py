@@ -21,11 +21,11 @@ from airflow_gddl.runtime.landing.polling import poll
 from airflow_gddl.stores import Storage, open_store
 from tests.airflow.stage import Stage
 from tests.airflow.test_run import BROUGHT, DONE, IDLE, PACK, run
+from tests.harness.waiting import wait_for
 from tests.s3 import delivery
 from tests.s3.conftest import Place, Server, server, way
 from tests.s3.faulty import Fault, Way
 from tests.s3.gateway import find_server, serving
-from tests.waiting import wait_for
 
 __all__ = ["server", "way"]
 pytestmark = [

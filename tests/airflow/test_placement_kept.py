@@ -11,7 +11,7 @@ import pytest
 
 from airflow_gddl.runtime.snapshot.snapshot import MetadataSnapshot
 from tests.airflow.test_snapshot import Place
-from tests.s3_server import Bucket
+from tests.harness.s3_server import Bucket
 
 FIRST, SECOND = "gddl_pack.shop.small.1", "gddl_pack.shop.small.2"
 DAY = 86400.0

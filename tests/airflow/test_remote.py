@@ -46,7 +46,7 @@ from devtools.fake_databricks.workspace import LIVE, FakeRun
 from tests.airflow.clearing import clear
 from tests.airflow.stage import Stage
 from tests.airflow.test_alerting import ListNotifier
-from tests.waiting import wait_for
+from tests.harness.waiting import wait_for
 
 PACK = "gddl_pack.shop.small.1"
 FAKE = Path(__file__).with_name("fake_job.py")

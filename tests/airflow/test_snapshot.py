@@ -18,7 +18,7 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.runtime.snapshot.cache import SnapshotSettings
 from airflow_gddl.runtime.snapshot.keeper import bounded
 from airflow_gddl.runtime.snapshot.snapshot import MetadataSnapshot
-from tests.s3_server import Bucket
+from tests.harness.s3_server import Bucket
 
 LATER = 1000.0
 

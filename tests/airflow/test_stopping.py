@@ -17,7 +17,7 @@ from airflow_gddl.runtime.state.board import read_pipeline
 from airflow_gddl.runtime.state.facts import RunFact
 from tests.airflow.stage import Stage
 from tests.airflow.workers import command
-from tests.waiting import is_alive, wait_for
+from tests.harness.waiting import is_alive, wait_for
 
 PACK = "gddl_pack.shop.small.1"
 

@@ -23,7 +23,7 @@ from airflow_gddl.contract.spec import Roots
 from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.runtime.landing.polling import poll
 from airflow_gddl.runtime.landing.run_request import from_params
-from airflow_gddl.runtime.landing.work import PipelineWork, Question
+from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, Question
 from airflow_gddl.runtime.state.recording import write_record
 from airflow_gddl.sensors.tables import GddlTablesSensor
 from airflow_gddl.stores import open_store

@@ -22,7 +22,7 @@ from airflow_gddl.dags.factory import MetadataProblems, build_dags
 from airflow_gddl.runtime.snapshot import keeper
 from tests.airflow.bag import parse
 from tests.airflow.stage import Stage
-from tests.s3_server import Bucket
+from tests.harness.s3_server import Bucket
 
 pytestmark = pytest.mark.usefixtures("database")
 PACK, LARGE = "gddl_pack.shop.small.1", "gddl.shop.large"

@@ -13,7 +13,7 @@ from airflow_gddl.reporting.results import Reporter
 from airflow_gddl.runners.descriptor import RunnerSettings, make_runner
 from airflow_gddl.runtime.landing.hints import HintBook
 from airflow_gddl.runtime.landing.loading import Loading, LoadRequest
-from airflow_gddl.runtime.landing.work import Question, observe
+from airflow_gddl.runtime.landing.tables_with_work import Question, observe
 from airflow_gddl.runtime.snapshot.documents import PipelineDocument
 
 

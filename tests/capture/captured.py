@@ -17,7 +17,7 @@ from airflow_gddl.contract.spec import InitialLoad, JobOptions, TableSpec
 from tests.databases.test_initial_load import NAME, run
 from tests.delta_rs.postgres import emptied, execute
 from tests.delta_rs.small_lake import SmallLake
-from tests.repeated import Repeated
+from tests.harness.repeated import Repeated
 
 CAPTURE = {"connector": "postgresql", "properties": {"slot.name": "gddl", "publication.name": "gddl"}}
 SPEC = TableSpec(

@@ -22,7 +22,7 @@ from tests.capture.captured import SPEC, Writer, end, prepared, replica, rows_of
 from tests.databases.test_initial_load import environ
 from tests.delta_rs.postgres import execute, postgres
 from tests.delta_rs.small_lake import SmallLake
-from tests.waiting import PATIENCE_SECONDS, wait_for
+from tests.harness.waiting import PATIENCE_SECONDS, wait_for
 
 OTHER = replace(SPEC, table="s.other")
 SPECS = (SPEC, OTHER)

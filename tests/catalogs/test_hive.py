@@ -18,7 +18,7 @@ from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
 from tests.delta_rs.small_lake import TIER, SmallLake, spec_of
-from tests.landing import write
+from tests.harness.landing import write
 from tests.spark.children import ROOT
 
 _SITE = """<configuration>

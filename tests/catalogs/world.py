@@ -17,7 +17,7 @@ from spark_jobs.batch.runtime import Clock, Runtime, utc_now
 from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.spread_local import NoSpark
 from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.landing import write
+from tests.harness.landing import write
 
 GLUE = CatalogSpec(kind="glue", region="eu-west-1")
 

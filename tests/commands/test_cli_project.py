@@ -27,7 +27,7 @@ from airflow_gddl.runners import this_machine
 from devtools.standalone.home import Home, HomeSettings
 from devtools.standalone.supervisor import Standalone, StartOrder
 from spark_jobs.spark import jars
-from tests.s3_server import Bucket, serving
+from tests.harness.s3_server import Bucket, serving
 from tests.unit.metadata_folder import NO_TABLE
 
 FILES = [

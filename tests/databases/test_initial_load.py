@@ -35,8 +35,8 @@ from spark_jobs.ledger.load_progress import read_progress
 from tests.databases.mariadb import SERVER, mariadb
 from tests.delta_rs.postgres import emptied, execute, postgres
 from tests.delta_rs.small_lake import SmallLake
-from tests.landing import write
-from tests.repeated import Repeated
+from tests.harness.landing import write
+from tests.harness.repeated import Repeated
 
 NAME = "GDDL_SOURCE_SHOP"
 SPEC = TableSpec(

@@ -21,9 +21,9 @@ from airflow_gddl.contract.spec import InitialLoad, JobOptions, TableSpec
 from tests.databases.test_initial_load import LOGGED, NAME, done, rows_of, run
 from tests.delta_rs.postgres import emptied, execute, postgres
 from tests.delta_rs.small_lake import SmallLake
-from tests.landing import write
-from tests.sharded import Sharded
-from tests.sharded import rows_of as sharded_rows
+from tests.harness.landing import write
+from tests.harness.sharded import Sharded
+from tests.harness.sharded import rows_of as sharded_rows
 
 SPEC = TableSpec(
     table="s.t", keys=("id",), options={"verify_connection": NAME}, settle="0s", sweep_after="0s", sweep_limit=1.0,

@@ -19,7 +19,7 @@ from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec
 from airflow_gddl.metadata.expression_text import with_expressions
 from spark_jobs.job.job_tables import run_job
 from tests.conftest import LocalPort
-from tests.engine_port import EnginePort
+from tests.harness.engine_port import EnginePort
 from tests.spark.breaking import Break, Breaker
 
 

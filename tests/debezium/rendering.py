@@ -15,7 +15,7 @@ from typing import Any, get_args
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.simulate.events import FIRST, SNAPSHOT, Envelopes
 from tests.debezium.writing import Form, written
-from tests.landing import to_table, write_bytes
+from tests.harness.landing import to_table, write_bytes
 from tests.oracle import DeliveredFile
 from tests.oracle.table_schema import arrival_order
 from tests.scenarios.model import Expected, ExpectedError, FileStep, Row, RunStep, Scenario

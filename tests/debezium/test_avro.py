@@ -16,7 +16,7 @@ from airflow_gddl.contract.errors import FatalError, QuarantinableError
 from tests.debezium.flattening import flat
 from tests.debezium.lake import Lake
 from tests.debezium.probing import event, probe, rows_of, wrapped
-from tests.engine_port import EnginePort
+from tests.harness.engine_port import EnginePort
 
 _PLACEHOLDER = "__debezium_unavailable_value"
 CONNECT = {

@@ -13,7 +13,7 @@ import pytest
 
 from tests.debezium.lake import Lake, parquet, warnings_of
 from tests.debezium.probing import probe, rows_of, text
-from tests.engine_port import EnginePort
+from tests.harness.engine_port import EnginePort
 
 Json = dict[str, Any]
 

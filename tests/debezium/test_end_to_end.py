@@ -13,7 +13,7 @@ import pytest
 
 from tests.debezium.lake import Lake, enveloped, parquet, warnings_of
 from tests.debezium.probing import event, text, wrapped
-from tests.engine_port import EnginePort
+from tests.harness.engine_port import EnginePort
 
 _PLACEHOLDER = "__debezium_unavailable_value"
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.batch.table_run import TableRun
-from spark_jobs.plan.discover import BatchLimits
+from spark_jobs.plan.waiting_files import BatchLimits
 from tests.debezium.lake import Lake, warnings_of
 from tests.debezium.probing import text
 from tests.debezium.test_snapshots import event
 from tests.debezium.test_truncates import replica, row, truncate
-from tests.engine_port import EnginePort
+from tests.harness.engine_port import EnginePort
 
 # --- a first file with a truncate alone ---
 

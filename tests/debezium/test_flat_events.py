@@ -17,7 +17,7 @@ from airflow_gddl.contract.spec import TableSpec
 from tests.debezium.flattening import FIELDS, flat, flattened
 from tests.debezium.lake import Lake, parquet
 from tests.debezium.probing import event, probe, rows_of, text, wrapped
-from tests.engine_port import EnginePort
+from tests.harness.engine_port import EnginePort
 
 _PLACEHOLDER = "__debezium_unavailable_value"
 EVENTS = [

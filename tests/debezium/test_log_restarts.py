@@ -9,7 +9,7 @@ import pytest
 
 from tests.debezium.lake import Lake, warnings_of
 from tests.debezium.probing import text
-from tests.engine_port import EnginePort
+from tests.harness.engine_port import EnginePort
 
 T = 1_700_000_000_000
 BEGAN = "2023-11-14T22:15:00Z"

@@ -10,7 +10,7 @@ import pytest
 
 from tests.debezium.lake import Lake, enveloped, warnings_of
 from tests.debezium.probing import event, text
-from tests.engine_port import EnginePort
+from tests.harness.engine_port import EnginePort
 
 _STRICT = {"short": {"rule": "v <> 'bad'"}}
 

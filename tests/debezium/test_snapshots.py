@@ -11,7 +11,7 @@ import pytest
 
 from tests.debezium.lake import Lake, warnings_of
 from tests.debezium.probing import text
-from tests.engine_port import EnginePort
+from tests.harness.engine_port import EnginePort
 
 T = 1_700_000_000_000
 ROWS = {"delete": "hard", "history": False}

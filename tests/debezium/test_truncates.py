@@ -14,7 +14,7 @@ from airflow_gddl.stores import Storage
 from tests.debezium.lake import Lake, warnings_of
 from tests.debezium.probing import text
 from tests.debezium.test_snapshots import event
-from tests.engine_port import EnginePort
+from tests.harness.engine_port import EnginePort
 
 APPLIED: dict[str, Any] = {"truncate": "apply"}
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.debezium.lake import Lake, warnings_of
 from tests.debezium.probing import event, text
-from tests.engine_port import EnginePort
+from tests.harness.engine_port import EnginePort
 
 
 @pytest.mark.parametrize("source", [

@@ -21,7 +21,7 @@ from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from tests.conftest import LocalPort
-from tests.landing import write
+from tests.harness.landing import write
 
 TIER = replace(DEFAULT_TIERS["small"], tasks="processes")
 

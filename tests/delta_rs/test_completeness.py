@@ -22,7 +22,7 @@ from tests.delta_rs.commands import GDDL, gddl
 from tests.delta_rs.postgres import emptied, execute, postgres
 from tests.delta_rs.small_lake import SmallLake
 from tests.delta_rs.test_verify_source import verified
-from tests.landing import write
+from tests.harness.landing import write
 
 SPEC = TableSpec(
     table="s.t", keys=("id",), sequence_by=("seq",), freshness="30m", options={"verify_connection": "GDDL_SOURCE_SHOP"}

@@ -23,8 +23,8 @@ from spark_jobs.batch.totals import Declined, TableOutcome
 from spark_jobs.job.run_results import for_record
 from spark_jobs.verification import read_orphans
 from tests.delta_rs.small_lake import TIER, SmallLake
-from tests.landing import write
-from tests.sharded import Sharded
+from tests.harness.landing import write
+from tests.harness.sharded import Sharded
 
 PARENT = TableSpec(table="s.customers", keys=("id",), sequence_by=("seq",), settle="0s")
 CHILD = TableSpec(

@@ -25,11 +25,11 @@ from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.spread_local import LocalSpread, NoSpark
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
-from tests.background_job import BackgroundJob, known_tables
 from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.landing import write_bytes
+from tests.harness.background_job import BackgroundJob, known_tables
+from tests.harness.landing import write_bytes
+from tests.harness.waiting import wait_for
 from tests.spark.children import job_child
-from tests.waiting import wait_for
 
 GOES_ON = JobOptions(continuous=Continuous())
 

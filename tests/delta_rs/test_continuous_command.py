@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.waiting import wait_for
+from tests.harness.waiting import wait_for
 
 GDDL = [sys.executable, "-m", "airflow_gddl.cli.main"]
 ROW = "  - {{table: s.{}, keys: [id], sequence_by: [seq], trigger: 1s, freshness: 1m}}\n"

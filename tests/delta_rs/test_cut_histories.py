@@ -11,11 +11,11 @@ import pytest
 from airflow_gddl.contract.spec import JobOptions
 from spark_jobs.job.job_tables import run_job
 from tests.conftest import LocalPort
+from tests.harness.strategies import Case, Traits, cases, dense
 from tests.oracle import replay
 from tests.spark.lake import Lake
 from tests.spark.playing import Stage, drawn, examples, named, verify
 from tests.spark.table_lines import by_engine, by_oracle, differences
-from tests.strategies import Case, Traits, cases, dense
 
 # A change that was cut and is delivered again counts as new (docs/repair.md): no copies, no change of a file again.
 SORTS = {

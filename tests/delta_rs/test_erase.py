@@ -30,7 +30,7 @@ from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.delta_rs.test_growing_files import Growing
-from tests.landing import write, written_before
+from tests.harness.landing import write, written_before
 from tests.spark.children import killed_child
 
 NAME = "Ada Lovelace"

@@ -15,11 +15,11 @@ from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.job.table_job import attempt, totals_of
 from tests.conftest import LocalPort
+from tests.harness.strategies import Case, Traits, cases, dense
 from tests.oracle import Outcome, Value, replay
 from tests.spark.lake import Lake, read
 from tests.spark.playing import Stage, drawn, examples, named, rich
 from tests.spark.table_lines import by_engine, by_oracle, differences, of_other_keys
-from tests.strategies import Case, Traits, cases, dense
 
 SORTS = {
     "moved": Traits(renames=True, bad_rows=True),

@@ -18,7 +18,7 @@ from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.ledger.move_note import NOTE
 from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.sharded import Sharded, rows_of
+from tests.harness.sharded import Sharded, rows_of
 
 REFRESH, VERIFY = JobOptions(reload=True, confirmed=True), JobOptions(action="verify")
 

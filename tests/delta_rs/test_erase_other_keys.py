@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs.batch.totals import TableOutcome
 from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.landing import write, written_before
+from tests.harness.landing import write, written_before
 
 REFRESH = JobOptions(reload=True, confirmed=True)
 

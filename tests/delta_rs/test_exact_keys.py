@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.batch.totals import TableOutcome
 from tests.delta_rs.small_lake import SmallLake
-from tests.landing import write
+from tests.harness.landing import write
 
 _AT = 1_700_000_000_123_456_700
 _TEXTS = [

@@ -19,7 +19,7 @@ from airflow_gddl.stores import Storage
 from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.job.run_results import ResultStore
 from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.landing import write
+from tests.harness.landing import write
 
 
 def asked(limit: int = 100, **key: str) -> JobOptions:

@@ -13,7 +13,7 @@ from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.contract.table_spec import InitialLoad
 from spark_jobs.batch.totals import TableOutcome
 from tests.delta_rs.small_lake import TIER, SmallLake, spec_of
-from tests.landing import write, write_bytes
+from tests.harness.landing import write, write_bytes
 
 
 def code(found: object) -> str | None:

@@ -16,7 +16,7 @@ from spark_jobs import pipeline
 from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.tables import data_files
 from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.landing import write
+from tests.harness.landing import write
 
 SPEC = TableSpec(table="s.t", keys=("id",), history=True)
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)

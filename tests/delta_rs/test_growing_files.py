@@ -23,7 +23,7 @@ from spark_jobs.job.table_job import attempt, totals_of
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.delta_rs.test_table_snapshots import SPEC as SNAPSHOTS
 from tests.delta_rs.test_table_snapshots import Exports
-from tests.landing import write
+from tests.harness.landing import write
 
 When = Literal["listed", "fingerprinted", "opened"]
 ROWS = pa.table(

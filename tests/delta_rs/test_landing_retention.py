@@ -12,7 +12,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pytest
 
-from airflow_gddl.contract.checks import check_table
+from airflow_gddl.contract.row_checks import check_table
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import LandingRetention
 from airflow_gddl.stores import Storage, StoredObject
@@ -24,7 +24,7 @@ from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.delta_rs.test_maintenance import MAINTAIN, VERIFY, rows
-from tests.landing import write
+from tests.harness.landing import write
 from tests.spark.children import killed_child
 
 DELETE = LandingRetention(after="30d")

@@ -13,7 +13,7 @@ import pytest
 from airflow_gddl.contract.file_names import repeated_hour
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from tests.delta_rs.small_lake import SmallLake
-from tests.landing import write
+from tests.harness.landing import write
 
 FIRST, SECOND = "20251026-025959500", "20251026-020000200"
 """Two names in the order in which they were written, in Berlin."""

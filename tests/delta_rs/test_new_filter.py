@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.metadata.expression_text import with_expressions
 from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.landing import to_table, write
+from tests.harness.landing import to_table, write
 from tests.spark.change_feeds import FEED, differing_versions
 
 Row = dict[str, Any]

@@ -20,7 +20,7 @@ from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.s3_server import Bucket, serving
+from tests.harness.s3_server import Bucket, serving
 
 SPEC = spec_of(history=True)
 MAINTAIN, VERIFY = JobOptions(action="maintain"), JobOptions(action="verify")

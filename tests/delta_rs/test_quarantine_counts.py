@@ -19,7 +19,7 @@ from airflow_gddl.runtime.state.judging import Knowledge, judge
 from spark_jobs.batch.runtime import Clock
 from spark_jobs.batch.totals import TableOutcome
 from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.landing import write
+from tests.harness.landing import write
 from tests.unit.test_state_judging import ROW
 
 SPEC = spec_of()

@@ -27,7 +27,7 @@ from tests.debezium.probing import event, rows_of
 from tests.debezium.probing import probe as probe_debezium
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.fuzz.landed_forms import FORMS
-from tests.landing import write, write_bytes
+from tests.harness.landing import write, write_bytes
 
 CSV = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",),
                 options={"csv_columns": ["seq", "id", "v"], "types": {"id": "int", "seq": "int"}})  # fmt: skip

@@ -15,7 +15,7 @@ from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs.batch.totals import TableOutcome
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake
-from tests.landing import write
+from tests.harness.landing import write
 
 ROOT = Path(__file__).parents[2]
 SPEC = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",))

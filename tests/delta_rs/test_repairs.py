@@ -21,7 +21,7 @@ from tests.delta_rs.postgres import execute, postgres
 from tests.delta_rs.small_lake import SmallLake
 from tests.delta_rs.test_verify_source import SPEC as WITH_SOURCE
 from tests.delta_rs.test_verify_source import three, verified
-from tests.landing import write
+from tests.harness.landing import write
 from tests.spark.children import killed_child
 
 REBUILD = JobOptions(full_refresh=True)

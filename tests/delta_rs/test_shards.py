@@ -22,9 +22,9 @@ from airflow_gddl.stores import Storage, StoredObject
 from spark_jobs.batch.totals import TableOutcome
 from tests.delta_rs.commands import gddl, gddl_process
 from tests.delta_rs.small_lake import SmallLake
-from tests.landing import write
-from tests.sharded import Sharded as Landed
-from tests.sharded import rows_of
+from tests.harness.landing import write
+from tests.harness.sharded import Sharded as Landed
+from tests.harness.sharded import rows_of
 
 
 @dataclass

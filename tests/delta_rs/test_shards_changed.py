@@ -16,7 +16,7 @@ from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs.batch.totals import TableOutcome
 from tests.delta_rs.commands import gddl
 from tests.delta_rs.small_lake import SmallLake
-from tests.sharded import Sharded, rows_of
+from tests.harness.sharded import Sharded, rows_of
 
 TWO = ("eu", "us")
 SETTINGS = """landing: ../landing

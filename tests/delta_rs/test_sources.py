@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.delta_rs.commands import gddl, gddl_process
-from tests.landing import write
+from tests.harness.landing import write
 
 SETTINGS = "landing: ../landing\nlake: ../lake\ntiers: {small: {tasks: processes}}\nsources:\n"
 SOURCE = "  {0}: {{landing: ../landing-{0}, target: '{{source}}_{{schema}}.{{table}}'}}\n"

@@ -21,7 +21,7 @@ from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.spread_local import LocalSpread, NoSpark
 from tests.delta_rs import broken_workers
 from tests.delta_rs.small_lake import TIER, SmallLake, spec_of
-from tests.landing import write_bytes
+from tests.harness.landing import write_bytes
 
 GOOD = ("a", "b", "c", "d", "e")
 

@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from airflow_gddl.contract.checks import check_table
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.row_checks import check_table
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.runtime.state.judging import NEEDS_ATTENTION
 from airflow_gddl.runtime.state.recording import records_of

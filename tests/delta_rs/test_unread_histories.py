@@ -19,7 +19,7 @@ from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.landing import write
+from tests.harness.landing import write
 
 KEYS = 12
 SPEC = spec_of(settle="0s", history=True)

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.landing import write
+from tests.harness.landing import write
 
 FEW, MANY = 400, 2_400
 _GROWTH, _NOTICED = 3.0, 0.5

@@ -32,7 +32,7 @@ from spark_jobs.batch.totals import Declined
 from tests.conftest import ENGINES, LocalPort
 from tests.delta_rs.small_lake import TIER, SmallLake, spec_of
 from tests.fuzz.hostile import CANARY, FORMS, hostile_file, hostile_row, rows_as_json
-from tests.landing import write
+from tests.harness.landing import write
 
 CPU_SECONDS, WALL_SECONDS, MEMORY = 20, 300, 2 * 1024**3
 """Of one input: files have some 100 KB, and a tier that inflates them to 32 MiB."""

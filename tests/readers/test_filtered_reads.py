@@ -20,7 +20,7 @@ from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.planned_batch import BatchCommit
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.landing import write
+from tests.harness.landing import write
 from tests.readers.probes import Probe, probes
 from tests.readers.reading import READERS, Reader, by_spark
 from tests.readers.wide_table import SPEC, Row, land

@@ -21,9 +21,9 @@ from airflow_gddl.stores import Storage
 from spark_jobs.features.iceberg.publishing import IcebergPublisher
 from spark_jobs.tables.iceberg_metadata import MetadataVersions
 from tests.conftest import LocalPort
+from tests.harness.sharded import Sharded
+from tests.harness.sharded import rows_of as shards_rows
 from tests.readers.wide_table import SPEC, Row, land
-from tests.sharded import Sharded
-from tests.sharded import rows_of as shards_rows
 
 static_table: Any = pytest.importorskip("pyiceberg.table").StaticTable
 pytestmark = pytest.mark.timeout(900)

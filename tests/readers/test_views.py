@@ -23,9 +23,9 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
 from airflow_gddl.metadata.loading import load
 from tests.conftest import LocalPort
-from tests.landing import write
+from tests.harness.landing import write
+from tests.harness.strategies import file_of
 from tests.oracle import DeliveredFile, Run, Value, replay
-from tests.strategies import file_of
 
 pytestmark = pytest.mark.timeout(900)
 TABLE = "s.t-1"

@@ -19,7 +19,7 @@ from airflow_gddl.runners.interface import DatabricksAccess
 from airflow_gddl.runners.remote import RemoteRunner, TaskKey
 from devtools.fake_databricks.server import FakeServer
 from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.landing import write_bytes
+from tests.harness.landing import write_bytes
 from tests.remote.conftest import OWN
 from tests.remote.heard import Heard
 

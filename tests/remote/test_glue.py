@@ -19,7 +19,7 @@ from airflow_gddl.runners.interface import ENDED, FromEnvironment, Handle, RunRe
 from airflow_gddl.runners.remote import Attempts, RemoteRunner, TaskKey
 from airflow_gddl.stores import Storage
 from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.landing import write_bytes
+from tests.harness.landing import write_bytes
 from tests.remote.glue_service import GlueService, Run
 from tests.remote.heard import Heard
 from tests.remote.test_emr_serverless import SECRETS

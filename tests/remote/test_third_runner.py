@@ -23,8 +23,8 @@ from airflow_gddl.planning import AIRFLOW, Metadata, Plan, make_plan
 from airflow_gddl.runners.descriptor import RunnerSettings, SubmissionContext, make_runner
 from airflow_gddl.runners.remote import TaskKey
 from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.harness.third_package import installed
 from tests.remote.heard import Heard
-from tests.third_package import installed
 from tests.unit.test_planning import SUNDAY, table
 
 FOLDER = {"queue": "/queue", "local_roots": True}

@@ -16,7 +16,7 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec
 from tests.conftest import LocalPort
-from tests.landing import write
+from tests.harness.landing import write
 
 SPEC = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",), history=True)
 PERSON = JobOptions(full_listing=True)

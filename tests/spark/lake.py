@@ -18,7 +18,7 @@ from spark_jobs.batch.runtime import Observer, silent
 from spark_jobs.job.job_tables import run_job
 from spark_jobs.ledger.ledger import Ledger
 from tests.conftest import LocalPort
-from tests.landing import to_table, write
+from tests.harness.landing import to_table, write
 from tests.oracle import Run
 
 Row = Mapping[str, Any]

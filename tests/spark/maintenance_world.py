@@ -15,10 +15,10 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
 from spark_jobs.batch.runtime import Observer, silent
 from tests.conftest import LocalPort
+from tests.harness.strategies import Case, Traits, cases, dense
 from tests.oracle import Run
 from tests.spark.breaking import Break, Breaker
 from tests.spark.lake import Lake
-from tests.strategies import Case, Traits, cases, dense
 
 MaintenanceAction = Literal["maintain", "rebuild", "reload", "replay"]
 OPTIONS: Mapping[MaintenanceAction, JobOptions] = {

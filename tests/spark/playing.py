@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
 from tests.conftest import LocalPort
+from tests.harness.strategies import Case
 from tests.oracle import replay
 from tests.spark.lake import Lake
 from tests.spark.table_lines import by_engine, by_oracle, counts_of, differences, readable
-from tests.strategies import Case
 
 T = TypeVar("T")
 Wrong = dict[str, list[str]]

@@ -16,8 +16,8 @@ from airflow_gddl.contract.spec import Continuous, JobOptions, TableSpec, TierSp
 from spark_jobs.continuous.schedule import ANYWAY_SECONDS
 from tests.delta_rs.small_lake import SmallLake
 from tests.delta_rs.test_continuous import Source, specs_of
+from tests.harness.waiting import wait_for
 from tests.spark.children import Child
-from tests.waiting import wait_for
 
 
 def records(source: Source, spec: TableSpec) -> list[dict[str, Any]]:

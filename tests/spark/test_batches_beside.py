@@ -19,17 +19,17 @@ from spark_jobs.plan.planned_batch import BatchPlan
 from spark_jobs.tables import delta_tables, many_tasks, table_rows
 from spark_jobs.tables.batch_by_ranges import LargeBatch
 from spark_jobs.tables.many_tasks import VACUUMING, BatchesBesideSpark
-from spark_jobs.tables.merged_tables import MergedTables
 from spark_jobs.tables.snapshots import active_files
-from tests import exact_bounds
+from spark_jobs.tables.spark_merge import MergedTables
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.landing import write
+from tests.harness import exact_bounds
+from tests.harness.landing import write
+from tests.harness.strategies import EVERYTHING, Traits, cases, dense
 from tests.spark.change_feeds import FEED, differing_versions, readers_of
 from tests.spark.lake import Lake
 from tests.spark.playing import Stage, drawn, examples, named, play, verify
 from tests.spark.test_maintenance import TIER, done
-from tests.strategies import EVERYTHING, Traits, cases, dense
 
 HARD = Traits(variants=False, deletes=("hard",), reloads=False)
 SORTS = {

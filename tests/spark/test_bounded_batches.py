@@ -9,12 +9,12 @@ from pathlib import Path
 
 from airflow_gddl.contract.spec import JobOptions, TableSpec, TierSpec
 from tests.conftest import LocalPort
+from tests.harness.strategies import file_of
 from tests.oracle import DeliveredFile, Run, replay
 from tests.spark.children import killed_child
 from tests.spark.crash_tables import COLUMNS, TYPES, change
 from tests.spark.lake import Lake
 from tests.spark.table_lines import by_engine, by_oracle, differences
-from tests.strategies import file_of
 
 FILES, AT_ONCE, KEYS = 300, 50, 40
 KILLED_IN = 3

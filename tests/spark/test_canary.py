@@ -16,13 +16,13 @@ import pyarrow as pa
 import pytest
 
 from airflow_gddl.contract.capture import CaptureSpec
-from airflow_gddl.contract.checks import check_table
 from airflow_gddl.contract.extensions import DIALECTS
+from airflow_gddl.contract.row_checks import check_table
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import Expectation, ForeignKey, InitialLoad, LandingRetention, SchemaGate, Term
 from tests.conftest import LocalPort
-from tests.engine_port import EngineName
-from tests.landing import write, write_bytes
+from tests.harness.engine_port import EngineName
+from tests.harness.landing import write, write_bytes
 from tests.spark.children import job_child
 from tests.spark.lake import Lake
 

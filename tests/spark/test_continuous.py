@@ -10,13 +10,13 @@ import pytest
 
 from airflow_gddl.contract.spec import Continuous, JobOptions
 from spark_jobs.continuous.streams import SETTINGS, SparkFiles
-from tests.background_job import BackgroundJob
 from tests.conftest import LocalPort
+from tests.harness.background_job import BackgroundJob
+from tests.harness.strategies import Case
+from tests.harness.waiting import wait_for
 from tests.spark.crash_tables import RUNS, TYPES, spec_of
 from tests.spark.lake import Lake
 from tests.spark.playing import Stage, verify
-from tests.strategies import Case
-from tests.waiting import wait_for
 
 
 @pytest.fixture

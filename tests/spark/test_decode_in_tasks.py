@@ -18,7 +18,7 @@ from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from spark_jobs.tables import many_tasks as spark_engine
 from tests.conftest import LocalPort
-from tests.landing import write_bytes
+from tests.harness.landing import write_bytes
 from tests.spark.lake import Lake
 from tests.spark.table_lines import TableLines, differences, everything
 

@@ -13,14 +13,14 @@ import pytest
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from tests.conftest import LocalPort
-from tests.engine_port import TASKS
-from tests.landing import FileForm, write
+from tests.harness.engine_port import TASKS
+from tests.harness.landing import FileForm, write
+from tests.harness.strategies import EVERYTHING, Case, Traits, cases, dense
 from tests.oracle import Run
 from tests.spark.breaking import Break, Breaker
 from tests.spark.lake import Lake
 from tests.spark.playing import Stage, drawn, examples, named, rich, verify
 from tests.spark.table_lines import differences, everything
-from tests.strategies import EVERYTHING, Case, Traits, cases, dense
 
 SORTS = {
     "everything": (dense(replace(EVERYTHING, steps=True)), 3),

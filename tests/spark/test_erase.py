@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from airflow_gddl.contract.spec import JobOptions
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.landing import write, written_before
+from tests.harness.landing import write, written_before
 from tests.spark.test_maintenance import TIER, done
 
 NAME = "Ada Lovelace"

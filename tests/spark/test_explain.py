@@ -12,7 +12,7 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.landing import write
+from tests.harness.landing import write
 from tests.spark.test_maintenance import TIER, done
 
 _OWN = {"applied_at", "occurred_at"}

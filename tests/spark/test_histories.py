@@ -10,12 +10,12 @@ import pytest
 
 from airflow_gddl.contract.spec import JobOptions
 from tests.conftest import LocalPort
+from tests.harness.strategies import EVERYTHING, Case, Traits, cases, dense, file_of
 from tests.oracle import Run, replay
 from tests.spark.crash_tables import COLUMNS, TYPES, change, spec_of
 from tests.spark.lake import Lake
 from tests.spark.playing import Stage, drawn, examples, named, play, verify
 from tests.spark.table_lines import TableLines, by_engine, by_oracle, differences
-from tests.strategies import EVERYTHING, Case, Traits, cases, dense, file_of
 
 SORTS = {
     "everything": (dense(EVERYTHING), 6),

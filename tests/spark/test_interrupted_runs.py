@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from airflow_gddl.contract.spec import JobOptions, TieBreak
 from tests.conftest import LocalPort
+from tests.harness.strategies import Case, Traits, cases, dense
 from tests.spark.breaking import Break, Breaker
 from tests.spark.lake import Lake
 from tests.spark.playing import Stage, drawn, examples, named, verify
 from tests.spark.table_lines import by_engine, differences
-from tests.strategies import Case, Traits, cases, dense
 
 STEPS = ("plan", "quarantine", "append", "tombstones", "merge", "history", "commit", "committed")
 REFRESH_STEPS = ("plan", "read", "append", "tombstones", "merge", "history", "quarantine", "commit", "committed")

@@ -18,7 +18,7 @@ from spark_jobs.tables import delta_tables, table_rows
 from spark_jobs.tables.many_tasks import SparkTasks
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.landing import write
+from tests.harness.landing import write
 from tests.spark.change_feeds import FEED, differing_versions, readers_of
 from tests.spark.test_maintenance import TIER, done
 

@@ -10,10 +10,10 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract.spec import JobOptions
 from tests.conftest import LocalPort
+from tests.harness.strategies import Case, Traits, cases, dense
 from tests.spark.change_feeds import FEED, differing_versions
 from tests.spark.lake import Lake
 from tests.spark.playing import Stage, examples, named, play, rich, verify
-from tests.strategies import Case, Traits, cases, dense
 
 SORTS = {
     "whole": (Traits(bad_rows=True), {}),

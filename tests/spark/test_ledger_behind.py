@@ -12,8 +12,8 @@ import pytest
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from tests.conftest import LocalPort
-from tests.landing import to_table, write
-from tests.sharded import Sharded
+from tests.harness.landing import to_table, write
+from tests.harness.sharded import Sharded
 from tests.spark.breaking import Break, Breaker
 from tests.spark.lake import Lake, read
 

@@ -14,11 +14,11 @@ import pytest
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from tests.conftest import LocalPort
+from tests.harness.strategies import EVERYTHING, Case, Traits, cases
 from tests.oracle import DeliveredFile, Run, replay
 from tests.spark.lake import Lake
 from tests.spark.playing import Stage, examples, named, rich, verify
 from tests.spark.table_lines import by_engine, by_oracle, differences
-from tests.strategies import EVERYTHING, Case, Traits, cases
 
 SORTS = {
     "everything": replace(EVERYTHING, removals=True),

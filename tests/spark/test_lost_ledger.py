@@ -14,7 +14,7 @@ import pytest
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from tests.conftest import LocalPort
-from tests.landing import to_table, write
+from tests.harness.landing import to_table, write
 from tests.oracle import Value
 from tests.spark.lake import Lake, read
 

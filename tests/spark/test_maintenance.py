@@ -35,7 +35,7 @@ def rows(port: LocalPort, path: str) -> list[str]:
 
 def transaction(port: LocalPort, path: str) -> int:
     from spark_jobs.tables.delta_log import DeltaCommits  # noqa: PLC0415 - beside the import of Spark
-    from spark_jobs.tables.merged_tables import SparkTables  # noqa: PLC0415 - Spark starts with the first test that asks
+    from spark_jobs.tables.spark_merge import SparkTables  # noqa: PLC0415 - Spark starts with the first test that asks
 
     return SparkTables(port.spark.for_table(), DeltaCommits(port.runtime.storage)).last_transaction(path, "gddl:merge")
 

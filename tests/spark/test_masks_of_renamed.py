@@ -12,7 +12,7 @@ import pytest
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from tests.conftest import LocalPort
-from tests.landing import write
+from tests.harness.landing import write
 from tests.spark.lake import Lake, read
 
 PERSONAL = "secret of a person"

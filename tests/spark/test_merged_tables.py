@@ -13,10 +13,10 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, TableSpec
 from spark_jobs.tables.delta_tables import Write
-from spark_jobs.tables.merged_tables import MergedTables
+from spark_jobs.tables.spark_merge import MergedTables
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.engine_port import EngineName
+from tests.harness.engine_port import EngineName
 from tests.spark.lake import Lake
 
 SPEC = replace(spec_of(settle="0s"), history=True)

@@ -14,7 +14,7 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
-from tests.engine_port import EnginePort
+from tests.harness.engine_port import EnginePort
 
 SPEC = TableSpec(
     table="s.t",

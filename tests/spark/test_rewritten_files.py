@@ -10,7 +10,7 @@ from pathlib import Path
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import TableSpec
 from tests.conftest import LocalPort
-from tests.landing import to_table, write
+from tests.harness.landing import to_table, write
 from tests.spark.lake import Lake, read
 
 SPEC = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",))

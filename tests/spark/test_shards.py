@@ -12,7 +12,7 @@ from airflow_gddl.contract.spec import JobOptions
 from spark_jobs.batch.totals import TableOutcome
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake
-from tests.sharded import Sharded, rows_of
+from tests.harness.sharded import Sharded, rows_of
 from tests.spark.test_maintenance import TIER, done
 
 SHARDS = ("eu", "us")

@@ -19,8 +19,8 @@ from airflow_gddl.stores import Storage
 from spark_jobs.ledger.ledger import Ledger
 from tests.delta_rs.small_lake import SmallLake
 from tests.delta_rs.test_continuous import Source, specs_of
+from tests.harness.waiting import wait_for
 from tests.spark.children import Child, job_child
-from tests.waiting import wait_for
 
 
 def java_of(pid: int) -> int | None:

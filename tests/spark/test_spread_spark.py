@@ -19,7 +19,7 @@ from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.spread_spark import SparkSpread, TaskResultStore
 from tests.conftest import SPARK
 from tests.delta_rs.small_lake import TIER, SmallLake, spec_of
-from tests.landing import write_bytes
+from tests.harness.landing import write_bytes
 
 NAMES = ("a", "b", "c", "poisoned", "large")
 

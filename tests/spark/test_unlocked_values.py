@@ -15,12 +15,12 @@ from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake
-from tests.landing import write
+from tests.harness.landing import write
+from tests.harness.sharded import Sharded
+from tests.harness.strategies import file_of
 from tests.oracle import Run, Value
-from tests.sharded import Sharded
 from tests.spark.children import Ended, killed_at
 from tests.spark.lake import Lake, read
-from tests.strategies import file_of
 
 COLUMNS = ("Op", "seq", "id", "n")
 NUMBERS, TEXTS = ({"Op": "string", "seq": "int64", "id": "int64", "n": kind} for kind in ("int64", "string"))

@@ -16,7 +16,7 @@ from tests.conftest import LocalPort
 from tests.delta_rs.postgres import execute, postgres
 from tests.delta_rs.small_lake import SmallLake
 from tests.delta_rs.test_verify_source import COLUMNS, SPEC, three
-from tests.landing import write
+from tests.harness.landing import write
 
 TIER = replace(DEFAULT_TIERS["small"], tasks="many")
 QUIET = JobOptions(action="verify", settle_seconds=0)

@@ -21,7 +21,7 @@ from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.pipeline import run_table
-from tests.landing import to_table, write
+from tests.harness.landing import to_table, write
 from tests.oracle import Run
 
 

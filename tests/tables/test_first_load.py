@@ -23,7 +23,7 @@ from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.tables import file_parts, one_task
 from spark_jobs.tables.file_parts import PartReport, Split, WritePart
 from tests.delta_rs.small_lake import SmallLake
-from tests.landing import write_bytes
+from tests.harness.landing import write_bytes
 from tests.spark.table_lines import TableLines, differences, everything
 
 ROWS, GROUP = 400, 50

@@ -10,7 +10,7 @@ import pytest
 from airflow_gddl.contract.result import JobResult, ResultColumn
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.batch import totals
-from tests.landing import write
+from tests.harness.landing import write
 from tests.tables.in_process_lake import InProcessLake
 
 SPEC = TableSpec(

@@ -10,6 +10,7 @@ import pytest
 
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.batch.runtime import Observer, Step
+from tests.harness.strategies import file_of
 from tests.oracle import Run, replay
 from tests.spark.crash_tables import (
     BEFORE,
@@ -23,7 +24,6 @@ from tests.spark.crash_tables import (
     spec_of,
 )
 from tests.spark.table_lines import by_engine, by_oracle, differences, everything
-from tests.strategies import file_of
 from tests.tables.in_process_lake import InProcessLake
 
 STEPS = ("plan", "quarantine", "append", "tombstones", "merge", "history", "commit", "committed")

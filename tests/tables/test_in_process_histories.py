@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.spec import DeleteMode, TableSpec
+from tests.harness.strategies import EVERYTHING, TYPES, Case, Traits, cases, dense, file_of, sequence_value
 from tests.oracle import Run, replay
 from tests.spark.playing import examples
 from tests.spark.table_lines import by_engine, by_oracle, counts_of, differences
-from tests.strategies import EVERYTHING, TYPES, Case, Traits, cases, dense, file_of, sequence_value
 from tests.tables.in_process_lake import InProcessLake
 
 SORTS = {

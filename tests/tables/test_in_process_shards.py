@@ -19,7 +19,7 @@ from airflow_gddl.contract.table_spec import SchemaEvolution
 from spark_jobs.batch.runtime import Observer, Step, silent
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.job.table_job import act
-from tests.sharded import Sharded, rows_of
+from tests.harness.sharded import Sharded, rows_of
 from tests.spark.playing import examples
 from tests.tables.in_process_lake import InProcessLake
 

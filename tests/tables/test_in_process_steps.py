@@ -11,7 +11,7 @@ import pytest
 
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, JobSpec, TableSpec
 from spark_jobs.batch.runtime import Step
-from tests.landing import write
+from tests.harness.landing import write
 from tests.tables.in_process_lake import InProcessLake
 
 NANOS = 1_700_000_000_123_456_789

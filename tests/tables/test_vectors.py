@@ -31,12 +31,12 @@ from spark_jobs.tables import deletion_vectors
 from spark_jobs.tables.delta_tables import Tables
 from spark_jobs.tables.one_task import OneTaskEngine
 from spark_jobs.tables.snapshots import VECTORS, active_files
-from tests import exact_bounds
-from tests.landing import write
+from tests.harness import exact_bounds
+from tests.harness.landing import write
+from tests.harness.strategies import EVERYTHING, Case, Traits, cases, dense
 from tests.oracle import replay
 from tests.spark.playing import examples
 from tests.spark.table_lines import by_engine, by_oracle, counts_of, differences
-from tests.strategies import EVERYTHING, Case, Traits, cases, dense
 from tests.tables.in_process_lake import InProcessLake
 
 SORTS = {

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.plan.discover import BatchLimits, Discovery, find, next_batch, state_after
 from spark_jobs.plan.planned_batch import BatchPlan, PlannedFile, TableState
-from tests.landed import LANDING, content, landed
+from spark_jobs.plan.waiting_files import BatchLimits, Discovery, find, next_batch, state_after
+from tests.harness.landed import LANDING, content, landed
 
 NOW = datetime(2024, 2, 1, 12, 30, tzinfo=UTC)
 WIDE = BatchLimits(max_files=100, max_bytes=10_000)

@@ -8,7 +8,7 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.names import landed_name
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.plan.table_schema import IncomingSchema, land, select_columns
-from tests.typed_columns import schema_of
+from tests.harness.typed_columns import schema_of
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from spark_jobs.plan.schema_evolution import ColumnAction, SchemaPlan, SchemaRules, plan_schema
 from spark_jobs.plan.table_schema import IncomingSchema
-from tests.typed_columns import schema_of, types_of
+from tests.harness.typed_columns import schema_of, types_of
 
 Types = dict[str, str]
 ADD = SchemaEvolution()

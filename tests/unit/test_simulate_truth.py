@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from airflow_gddl.simulate.simulator import prepare
 from airflow_gddl.simulate.spec import Delivery, SchemaEvent, SimulateSpec, TableShape, Troubles
 from airflow_gddl.simulate.table import differences
-from tests.typed_tables import with_typed_columns
+from tests.harness.typed_tables import with_typed_columns
 
 SEQUENCE = re.compile(r"[0-9]{35}")
 CHANGE_NAME = re.compile(r"[0-9]{8}-[0-9]{9}\.")

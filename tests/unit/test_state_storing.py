@@ -27,7 +27,7 @@ from airflow_gddl.runtime.state.recording import (
 )
 from airflow_gddl.stores import open_store
 from airflow_gddl.stores.lake_files import LOOSE_AT_MOST, LOOSE_LEFT
-from tests.s3_server import Bucket, serving
+from tests.harness.s3_server import Bucket, serving
 from tests.unit.test_state_judging import Ending, moment, result
 
 

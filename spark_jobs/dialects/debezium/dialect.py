@@ -41,9 +41,9 @@ from spark_jobs.dialects.debezium.technical import (
 )
 from spark_jobs.dialects.probe import probe, reading, require_bounded
 from spark_jobs.dialects.protocol import EVERYTHING, TRUNCATE, Dialect, InputOpener, Probed, Window
-from spark_jobs.plan.discover import FileTimes
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.plan.source_snapshots import MOST_NAMED, KnownSnapshots, SnapshotMarks, SnapshotPart
+from spark_jobs.plan.waiting_files import FileTimes
 
 _ENDING = r"(?:\.(?:snappy|gz|zstd))?\.(?:jsonl?|ndjson|parquet|avro)(?:\.gz)?"
 _CAPTURED = r"(?:_\d+_[0-9a-f]{8}(?:_log(?P<log>\d{4}))?)?"

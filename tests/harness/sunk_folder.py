@@ -11,7 +11,7 @@ from airflow_gddl.contract.extensions import DebeziumOptions
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.dialects.debezium import DebeziumDialect
 from spark_jobs.dialects.protocol import Dialect
-from tests.landing_folder import START, Table
+from tests.harness.landing_folder import START, Table
 
 HOURLY = "'year'=YYYY/'month'=MM/'day'=dd/'hour'=HH"
 FORMATS = {

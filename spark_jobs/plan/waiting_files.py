@@ -646,7 +646,7 @@ def next_batch(
 ) -> BatchPlan | None:
     """The batch after the last committed one; None when nothing waits.
 
-    It holds loads or changes of one generation, from the head of `waiting` (ordered by `discover.find`), within
+    It holds loads or changes of one generation, from the head of `waiting` (ordered by `waiting_files.find`), within
     the limits but always one file.
     """
     if not waiting:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from airflow_gddl.contract.spec import TableSpec
-from tests.landing import write
+from tests.harness.landing import write
 
 Row = tuple[str, int, str]
 """Operation, id, v."""

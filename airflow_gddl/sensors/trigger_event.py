@@ -11,7 +11,7 @@ from airflow_gddl import configuration
 from airflow_gddl.contract.codec import decode, plain
 from airflow_gddl.reporting.results import airflow_errors, announce
 from airflow_gddl.runtime.landing.run_request import from_params
-from airflow_gddl.runtime.landing.work import PipelineWork, Question
+from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, Question
 from airflow_gddl.triggers import POLL_ON_WORKER, poll_once, utc_now
 from airflow_gddl.version_compat import (
     AirflowException,

@@ -25,7 +25,7 @@ _WAITING_MODULES = ("test_commits_on_s3", "test_continuous_command", "test_fault
 
 
 class WaitingApart(LoadGroupScheduling):
-    """Groups of `tests.lanes`; those that wait go to the processes beyond the second, the longest group first."""
+    """Groups of `tests.harness.lanes`; those that wait go to processes beyond the second, the longest first."""
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         groups = list(self.workqueue)

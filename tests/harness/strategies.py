@@ -1,7 +1,7 @@
 """Hypothesis strategies for change histories: few keys, few values, many collisions.
 
 A history is drawn as a list of changes, dealt into files, and the files into runs. `TYPES` gives the Arrow type of
-every column that can appear, so that any engine's tests can write the files with `tests.landing`.
+every column that can appear, so that any engine's tests can write the files with `tests.harness.landing`.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
-from tests.landing import write
+from tests.harness.landing import write
 
 _AMOUNTS = [Decimal("9007199254740993.27"), Decimal("9007199254740995.50"), Decimal("9007199254740998.73")]
 

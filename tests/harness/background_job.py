@@ -16,7 +16,7 @@ from spark_jobs.batch.runtime import Runtime
 from spark_jobs.continuous import loop
 from spark_jobs.continuous.loop import DesiredStateReader, Loop
 from spark_jobs.job.stop import Stop
-from tests.waiting import wait_for
+from tests.harness.waiting import wait_for
 
 PATIENCE = 300.0
 
