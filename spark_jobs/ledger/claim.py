@@ -272,8 +272,8 @@ class _Claims:
         return join(self.folder, f"{number:020d}.json")
 
     def numbers(self, after: int = 0) -> list[int]:
-        found = self.storage.list(self.folder, self.path(after).rpartition("/")[2] if after else "")
-        return [number for item in found if (number := _number_of(item.path)) is not None]
+        files = self.storage.list(self.folder, self.path(after).rpartition("/")[2] if after else "")
+        return [number for item in files if (number := _number_of(item.path)) is not None]
 
     def highest(self) -> tuple[int, ClaimDocument | None]:
         """Number and document of the holder; 0 and None when there is none."""

@@ -164,7 +164,7 @@ class Ledger:
 
     def look_again(self) -> None:
         """Read what others have written since; raises as `open`."""
-        names = {found.name for found in self._storage.list(self._root)}
+        names = {file.name for file in self._storage.list(self._root)}
         require_not_moved(self._storage, self._root, names)
         newest = _newest_commit(names)
         if newest != _newest_commit(self._names):
@@ -296,10 +296,12 @@ class Ledger:
 
     def note_dismissed(self, paths: frozenset[str]) -> None:
         """Store, without a batch, that no user expects these load files any more, unless they change."""
-        gone = {path: row.fingerprint for path, row in self.entries().items() if path in paths & self.unread_loads}
-        if gone:
+        fingerprints = {
+            path: row.fingerprint for path, row in self.entries().items() if path in paths & self.unread_loads
+        }
+        if fingerprints:
             seen = self._stored_seen()
-            self._write_seen(replace(seen, dismissed={**seen.dismissed, **gone}))
+            self._write_seen(replace(seen, dismissed={**seen.dismissed, **fingerprints}))
 
     def note_rows(self, rows: int) -> None:
         """Store, without a batch, the replica's current number of rows."""
@@ -391,10 +393,10 @@ class Ledger:
         data = read_if_there(self._storage, path)
         if data is None:
             raise self._conflict(f"{newest} was deleted while this ledger was opened")
-        found = decode_commit(path, data)
-        if f"commits/{found.head.number:020d}.json" != newest:
-            raise damaged(path, f"it holds batch {found.head.number}")
-        return found
+        commit = decode_commit(path, data)
+        if f"commits/{commit.head.number:020d}.json" != newest:
+            raise damaged(path, f"it holds batch {commit.head.number}")
+        return commit
 
     def _read_seen(self) -> ListedVersion:
         return self._stored_seen() if _SEEN in self._names else ListedVersion()

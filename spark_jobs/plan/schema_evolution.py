@@ -55,8 +55,8 @@ def evolve(
             new = name not in old or _is_held(live, column)
             widen = new or policy.type_change in ("widen", "text")
             merged = merge(target[name].type, column.type, Allowed(add=new or policy.new_column == "add", widen=widen))
-            asked = name not in fixed and (policy.type_change == "text" or name in texts or _is_text(live, name))
-            if merged is None and asked and _may_become_text(target[name].type, column.type):
+            as_text = name not in fixed and (policy.type_change == "text" or name in texts or _is_text(live, name))
+            if merged is None and as_text and _may_become_text(target[name].type, column.type):
                 merged = STRING
             target[name] = Column(target[name].name, merged or target[name].type)
         elif _is_taken(table, column, policy, live):
@@ -91,14 +91,14 @@ def _is_taken(table: Schema | None, column: LandedColumn, policy: SchemaEvolutio
 
 def added(table: Schema, target: Schema) -> list[Addition]:
     """Columns and nested fields that the target has beyond the table, in the target's order."""
-    found: list[Addition] = []
+    additions: list[Addition] = []
     for column in target.columns:
         before = table.column(column.name)
         if before is None:
-            found.append(Addition((column.name,), column.type))
+            additions.append(Addition((column.name,), column.type))
         else:
-            found += extra_fields(before.type, column.type, (column.name,))
-    return found
+            additions += extra_fields(before.type, column.type, (column.name,))
+    return additions
 
 
 def widened(table: Schema, target: Schema) -> list[Widening]:
@@ -316,16 +316,18 @@ def _incompatible(table: Schema, group: LandedGroup) -> list[FieldDifference]:
 
 
 def _new_fields(target: Schema, group: LandedGroup) -> list[FieldDifference]:
-    found: list[FieldDifference] = []
+    differences: list[FieldDifference] = []
     for column in group.columns:
         known = target.column(column.name)
         kind = without_void(column.type)
         if known is None and kind is not None:
-            found.append(FieldDifference("new_column", group.incoming, (column.name,), None, kind))
+            differences.append(FieldDifference("new_column", group.incoming, (column.name,), None, kind))
         elif known is not None:
             extras = extra_fields(known.type, column.type, (known.name,))
-            found += [FieldDifference("new_column", group.incoming, extra.path, None, extra.type) for extra in extras]
-    return found
+            differences += [
+                FieldDifference("new_column", group.incoming, extra.path, None, extra.type) for extra in extras
+            ]
+    return differences
 
 
 def _misfits(target: Schema, group: LandedGroup) -> list[FieldDifference]:
@@ -343,25 +345,27 @@ def _dropped(target: Schema, groups: tuple[LandedGroup, ...]) -> list[FieldDiffe
     A file from before a column was added lacks it too; looking at the batch from its end, rather than at the table as
     it was, gives the same answer when the batch is repeated after the column was added.
     """
-    found: list[FieldDifference] = []
-    gone: list[set[Path]] = []
+    differences: list[FieldDifference] = []
+    missing_paths: list[set[Path]] = []
     for group in reversed([group for group in groups if not group.incoming.only_deletes]):
         missing = _missing(target, group)
-        gone.append({_folded(path) for path in missing})
-        lost = [path for path in missing if all(_covers(later, _folded(path)) for later in gone)]
-        found[:0] = [FieldDifference("dropped_column", group.incoming, path, missing[path], None) for path in lost]
-    return found
+        missing_paths.append({_folded(path) for path in missing})
+        lost = [path for path in missing if all(_covers(later, _folded(path)) for later in missing_paths)]
+        differences[:0] = [
+            FieldDifference("dropped_column", group.incoming, path, missing[path], None) for path in lost
+        ]
+    return differences
 
 
 def _missing(target: Schema, group: LandedGroup) -> dict[Path, SqlType]:
     """Columns and nested fields of the target that a group lacks, outermost only, with their types in the table."""
     missing: dict[Path, SqlType] = {}
     for column in target.columns:
-        found = group.column(column.name)
-        if found is None:
+        delivered = group.column(column.name)
+        if delivered is None:
             missing[(column.name,)] = column.type
         else:
-            missing |= {m.path: m.type for m in extra_fields(found.type, column.type, (column.name,))}
+            missing |= {m.path: m.type for m in extra_fields(delivered.type, column.type, (column.name,))}
     return missing
 
 

@@ -180,8 +180,8 @@ def require_one_width(widths: Widths, known: Mapping[str, int], examples: Mappin
     Raises:
         FatalError: `SEQUENCE_WIDTH`.
     """
-    for column, found in widths.items():
-        lengths = {*found, *((known[column],) if column in known else ())}
+    for column, batch_widths in widths.items():
+        lengths = {*batch_widths, *((known[column],) if column in known else ())}
         if len(lengths) > 1:
             shown = ", ".join(dict.fromkeys(_of_file(text, examples) for text in _shortest_and_longest(examples)))
             raise FatalError(

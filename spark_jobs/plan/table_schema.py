@@ -193,8 +193,8 @@ def select_columns(names: Iterable[str], spec: TableSpec, *, stored: bool = Fals
             where="mask",
             remedy="mask it with 'hmac' or 'hash', or choose other keys",
         )
-    found = [(name, delivered_name(name) if stored else name) for name in names]
-    kept = [(name, delivered) for name, delivered in found if is_kept(delivered, spec)]
+    pairs = [(name, delivered_name(name) if stored else name) for name in names]
+    kept = [(name, delivered) for name, delivered in pairs if is_kept(delivered, spec)]
     masks = {name: method for name, delivered in kept if (method := mask_method(delivered, spec)) is not None}
     return ColumnSelection(kept=tuple(name for name, _ in kept), masks=masks)
 
@@ -209,12 +209,12 @@ def unknown_columns(groups: Iterable[Iterable[str]], spec: TableSpec) -> tuple[R
 
     A warning each (`COLUMN_NOT_FOUND`), for a misspelt exclusion or mask lets through what it was meant to hold back.
     """
-    found = {alias for names in groups for name in names for alias in aliases(name, spec)}
+    known = {alias for names in groups for name in names for alias in aliases(name, spec)}
     fields = {"columns": spec.columns or (), "exclude_columns": spec.exclude_columns, "mask": tuple(spec.mask)}
     return tuple(
         warning
         for setting, listed in fields.items()
-        for warning in _not_found(setting, _beyond(listed, found), "no file of this batch has")
+        for warning in _not_found(setting, _beyond(listed, known), "no file of this batch has")
     )
 
 
@@ -253,7 +253,7 @@ def without_controls(
         FatalError: `CONTROL_COLUMN_MISSING`: neither the table nor any of these files has it, so that the row means
             another one.
     """
-    found = []
+    run_warnings = []
     for setting, column in controls.items():
         lacking = [path for path, names in changes if lacks(names, column)]
         if not lacking:
@@ -265,12 +265,12 @@ def without_controls(
         message = (
             f"{setting} names the column {column!r}, which change files lack, e.g. {lacking[0]}: {_LACKING[setting]}"
         )
-        found.append(RunWarning(code="COLUMN_NOT_FOUND", message=message, count=1, sample=(column,)))
-    return tuple(found)
+        run_warnings.append(RunWarning(code="COLUMN_NOT_FOUND", message=message, count=1, sample=(column,)))
+    return tuple(run_warnings)
 
 
-def _beyond(listed: Iterable[str], found: Collection[str]) -> list[str]:
-    return [name for name in listed if clean_name(name).lower() not in found]
+def _beyond(listed: Iterable[str], known: Collection[str]) -> list[str]:
+    return [name for name in listed if clean_name(name).lower() not in known]
 
 
 def unknown_described(columns: Iterable[str], descriptions: Iterable[str]) -> tuple[RunWarning, ...]:
@@ -422,8 +422,8 @@ class TableSchema:
     @property
     def forcing(self) -> tuple[str, ...]:
         """Columns that say which changes are forced."""
-        found = (self.spelled(settings.force_update) for settings in self.settings)
-        return tuple(dict.fromkeys(name for name in found if name is not None))
+        names = (self.spelled(settings.force_update) for settings in self.settings)
+        return tuple(dict.fromkeys(name for name in names if name is not None))
 
     def under(self, settings: ChangeSettings) -> TableSchema:
         """The schema of a row that has these settings and never had others."""
@@ -434,8 +434,8 @@ class TableSchema:
         if name is None:
             return None
         names, without_case = self._spellings
-        found = (form if form in names else without_case.get(form.lower()) for form in (name, landed_name(name)))
-        return next((n for n in found if n is not None), None)
+        forms = (form if form in names else without_case.get(form.lower()) for form in (name, landed_name(name)))
+        return next((n for n in forms if n is not None), None)
 
     def derived_from(self, column: str) -> tuple[str, ...]:
         """Columns from which one is computed; none for any other."""
@@ -446,8 +446,8 @@ class TableSchema:
     @cached_property
     def computed(self) -> Mapping[str, tuple[str, ...]]:
         """Computed columns, with those that they are computed from: an update may carry, or have images of, some."""
-        found = {name: self.derived_from(name) for name in map(self.spelled, self.spec.derive) if name is not None}
-        return {name: sources for name, sources in found.items() if sources}
+        by_column = {name: self.derived_from(name) for name in map(self.spelled, self.spec.derive) if name is not None}
+        return {name: sources for name, sources in by_column.items() if sources}
 
     @cached_property
     def images_without_case(self) -> Mapping[str, str]:

@@ -145,12 +145,12 @@ def infer(files: Iterable[TimedFile], said: Generations = "auto") -> Inference:
         return CERTAIN
     if said == "by_time":
         return Inference(openings=_openings(listed))
-    found = Inference(certainty="inferred", older=len(older), sample=(older[0].path, loads[-1].path))
+    inference = Inference(certainty="inferred", older=len(older), sample=(older[0].path, loads[-1].path))
     if _between(older[0], loads[-1]) <= NEAR:
-        return found
+        return inference
     if _between(older[-1], loads[0]) >= FAR:
-        return replace(found, openings=(loads[0].modified,))
-    return replace(found, certainty="unknown")
+        return replace(inference, openings=(loads[0].modified,))
+    return replace(inference, certainty="unknown")
 
 
 def generation_at(modified: str, openings: Sequence[str]) -> int:
@@ -203,15 +203,17 @@ class Recorded:
 
     def highest_before(self, generation: int) -> str | None:
         """The greatest sequence of the generations before one; null: none."""
-        found: str | None = None
+        highest: str | None = None
         for row in self.rows:
-            found = greater(found, row.max_sequence) if row.generation < generation else found
-        return found
+            highest = greater(highest, row.max_sequence) if row.generation < generation else highest
+        return highest
 
     def lowest_of(self, generation: int) -> str | None:
         """The least sequence of a generation; null: none."""
-        found = [row.min_sequence for row in self.rows if row.generation == generation and row.min_sequence is not None]
-        return min(found, key=sort_key, default=None)
+        sequences = [
+            row.min_sequence for row in self.rows if row.generation == generation and row.min_sequence is not None
+        ]
+        return min(sequences, key=sort_key, default=None)
 
     def opened_at(self, generation: int) -> str:
         """When the first batch with rows of a generation was planned; empty when there are none."""
@@ -343,8 +345,8 @@ class Discovery:
 
     def held_by(self, held: HeldTruncate | None) -> Discovery:
         """The same of a file that is known to have one, unless it is gone or has another content now."""
-        found = None if held is None else next((f for f in self.waiting if f.path == held.path), None)
-        if held is None or found is None or found.fingerprint != held.fingerprint:
+        file = None if held is None else next((f for f in self.waiting if f.path == held.path), None)
+        if held is None or file is None or file.fingerprint != held.fingerprint:
             return self
         return self.held_from(held.path)
 
@@ -392,13 +394,13 @@ def find(
     for file in listing:
         is_unread = unread is None or file.path in unread
         compared[file.path] = _compare(file, known.get(file.path), fingerprint, unread=is_unread)
-    found = [item for item in compared.values() if item is not None]
-    opening = [item for item in found if item.opens(state)]
-    waiting = [item for item in found if item.waits(state.generation, opens=bool(opening))]
+    comparisons = [item for item in compared.values() if item is not None]
+    opening = [item for item in comparisons if item.opens(state)]
+    waiting = [item for item in comparisons if item.waits(state.generation, opens=bool(opening))]
     paths = {item.file.path for item in waiting}
     inference = infer((item.file for item in waiting), generations) if state.generation == 0 else CERTAIN
     openings = state.openings or inference.openings
-    resting = [item for item in found if item.file.kind == "load" and item.file.path not in paths]
+    resting = [item for item in comparisons if item.file.kind == "load" and item.file.path not in paths]
     planned = tuple(_in_order(waiting, opening, state, openings))
     newest = max([state.generation, *(file.generation for file in planned)])
     older = [item.file.path for item in resting if item.was_read and item.generation < newest]
@@ -406,23 +408,23 @@ def find(
         waiting=planned,
         touched={
             item.file.path: (item.fingerprint, item.file.etag)
-            for item in found
+            for item in comparisons
             if item.touched_only and item.file.path not in paths
         },
         missing=tuple(sorted(known.keys() - {path for path, item in compared.items() if item is not None})),
         older_loads=(*older, *(file.path for file in planned if file.kind == "load" and file.generation < newest)),
         unreadable_loads=tuple(item.file.path for item in resting if not item.was_read),
-        unreadable_changes=tuple(_unreadable_since_snapshot(found, paths, state)),
+        unreadable_changes=tuple(_unreadable_since_snapshot(comparisons, paths, state)),
         inference=inference,
         openings=openings,
     )
 
 
 def _unreadable_since_snapshot(
-    found: Iterable[_Compared], waiting: Collection[str], state: TableState
+    comparisons: Iterable[_Compared], waiting: Collection[str], state: TableState
 ) -> Iterator[str]:
     runs = () if state.snapshots is None else state.snapshots.runs
-    for item in found if runs else ():
+    for item in comparisons if runs else ():
         known = item.known
         unread = known is not None and not item.was_read and known.batch >= runs[-1].batch
         if unread and item.file.kind == "change" and item.file.path not in waiting:
@@ -607,24 +609,24 @@ def snapshot_of(state: TableState) -> SnapshotRun | None:
     return None if state.snapshots is None else state.snapshots.run_of(state.generation)
 
 
-def _is_whole(state: TableState, found: Discovery, rule: SweepRule, now: datetime) -> bool:
+def _is_whole(state: TableState, discovery: Discovery, rule: SweepRule, now: datetime) -> bool:
     run = snapshot_of(state)
     if run is not None and state.snapshots is not None:
-        return rule.released or _is_whole_snapshot(state, state.snapshots, run, found, rule, now)
-    if found.unsettled or found.unreadable_loads or any(file.kind == "load" for file in found.waiting):
+        return rule.released or _is_whole_snapshot(state, state.snapshots, run, discovery, rule, now)
+    if discovery.unsettled or discovery.unreadable_loads or any(file.kind == "load" for file in discovery.waiting):
         return False
-    if found.root_missing:  # whether other load files are there can't be seen
+    if discovery.root_missing:  # whether other load files are there can't be seen
         return False
-    if not found.older_loads or state.loaded_at is None:
+    if not discovery.older_loads or state.loaded_at is None:
         return True
     return _has_passed(rule, state.loaded_at, now)
 
 
 def _is_whole_snapshot(
-    state: TableState, known: KnownSnapshots, run: SnapshotRun, found: Discovery, rule: SweepRule, now: datetime
+    state: TableState, known: KnownSnapshots, run: SnapshotRun, discovery: Discovery, rule: SweepRule, now: datetime
 ) -> bool:
     """Rows of other partitions of a topic may come after the end of a snapshot, and nothing tells which is the last."""
-    if found.unsettled or found.unreadable_changes or not is_whole(known, run, state.max_sequence):
+    if discovery.unsettled or discovery.unreadable_changes or not is_whole(known, run, state.max_sequence):
         return False
     return len(known.partitions) < 2 or _has_passed(rule, run.continued_at, now)
 

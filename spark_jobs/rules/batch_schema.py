@@ -117,26 +117,26 @@ def order_of_table(dialect: Dialect, groups: Sequence[Landed], state: TableState
     settled = state.max_sequence is not None or not changes
     if (settled or state.keeps_order) and state.sequence_by and not spec.sequence_by:
         times = {t.lower() for t in dialect.commit_times}
-        found: SortOrder | None = SortOrder(state.sequence_by, state.sequence_by[0].lower() not in times)
+        order: SortOrder | None = SortOrder(state.sequence_by, state.sequence_by[0].lower() not in times)
     else:
-        found = resolve_sequence(dialect, changes, loads)
-    if found is None:
+        order = resolve_sequence(dialect, changes, loads)
+    if order is None:
         return (), state.sequence_type or "string", True
-    stored = _stored_types(state.sequence_type, found.columns) if settled or state.keeps_order else ()
+    stored = _stored_types(state.sequence_type, order.columns) if settled or state.keeps_order else ()
     if settled and state.sequence_type is not None and not stored:
-        return found.columns, state.sequence_type, found.total
+        return order.columns, state.sequence_type, order.total
     ordered = [*(g for g in groups if g.kind == "change"), *(g for g in groups if g.kind == "load")]
     types = []
-    for at, column in enumerate(found.columns):
+    for at, column in enumerate(order.columns):
         kind = stored[at] if settled and stored else sequence_type(column, _types_of(column, ordered), dialect)
         for other in _types_of(column, [g for g in groups if g.kind == "change"]):
             kind = _wider(kind, sequence_type(column, (other,), dialect)) if other != "void" else kind
         types.append(kind if settled or not stored else _beside(stored[at], kind))
-    _require_order(dialect, found.columns, types)
+    _require_order(dialect, order.columns, types)
     if len(types) == 1:
-        return found.columns, types[0], found.total
-    fields = ",".join(f"`{c}`:{t}" for c, t in zip(_stored_names(state, found.columns), types, strict=True))
-    return found.columns, f"struct<{fields}>", found.total
+        return order.columns, types[0], order.total
+    fields = ",".join(f"`{c}`:{t}" for c, t in zip(_stored_names(state, order.columns), types, strict=True))
+    return order.columns, f"struct<{fields}>", order.total
 
 
 def _has_no_order(kind: SqlType) -> bool:
@@ -180,17 +180,17 @@ def _require_order(dialect: Dialect, columns: tuple[str, ...], types: Sequence[s
 
 def _ordered_text(dialect: Dialect, sequence: tuple[str, ...]) -> tuple[str, ...]:
     """Columns that the service itself adds to order changes have a form of their own, of one width."""
-    own = {name.lower() for name in dialect.total_order}
-    return tuple(name for name in sequence if name.lower() not in own)
+    service_columns = {name.lower() for name in dialect.total_order}
+    return tuple(name for name in sequence if name.lower() not in service_columns)
 
 
 def _types_of(column: str, groups: Sequence[Landed]) -> list[str]:
-    found = []
+    kinds = []
     for group in groups:
         came = match([n for n, _ in group.columns], column)
         if came is not None:
-            found.append(dict(group.columns)[came])
-    return found
+            kinds.append(dict(group.columns)[came])
+    return kinds
 
 
 def plan_batch(dialect: Dialect, groups: Sequence[Landed], stored: Stored, state: TableState) -> BatchSchema:
@@ -407,12 +407,12 @@ def _new_technical(
         return ()
     wanted = {t.lower() for t in technical}
     known = {c.name.lower() for c in table.columns}
-    found: dict[str, Column] = {}
+    new_columns: dict[str, Column] = {}
     for column in (c for g in groups for c in g.data):
         name, kind = column.name.lower(), without_void(column.type)
         if name in wanted and name not in known and kind is not None:
-            found.setdefault(name, Column(landed_name(column.name), kind))
-    return tuple(found.values())
+            new_columns.setdefault(name, Column(landed_name(column.name), kind))
+    return tuple(new_columns.values())
 
 
 def _with_columns(table: Schema | None, added: tuple[Column, ...]) -> Schema | None:
@@ -420,13 +420,13 @@ def _with_columns(table: Schema | None, added: tuple[Column, ...]) -> Schema | N
 
 
 def _spelled(target: Schema, key: str) -> str:
-    found = target.column(landed_name(key))
-    if found is None:
+    column = target.column(landed_name(key))
+    if column is None:
         raise FatalError("KEY_COLUMN_MISSING", f"key column {key!r} is not among {', '.join(target.names)}")
-    if any(isinstance(part, MapType) for part in parts(found.type)):  # equal maps differ by the order of their entries
-        what = f"key column {key!r} is a {found.type}, and maps can't be compared"
+    if any(isinstance(part, MapType) for part in parts(column.type)):  # equal maps differ by the order of their entries
+        what = f"key column {key!r} is a {column.type}, and maps can't be compared"
         raise FatalError("KEY_TYPE", what, where="keys", remedy="declare it as string or as a struct in options.types")
-    return found.name
+    return column.name
 
 
 def _before_of_key(spec: TableSpec, target: Schema, images: Schema) -> dict[str, str]:
@@ -452,10 +452,10 @@ def _lacking(
         {name.lower() for name in (*schema, *columns_of([settings]))}
         for schema, settings in zip(known.schemas, known.settings[1:], strict=True)
     ]
-    found = {}
+    lacking = {}
     for column in target.columns:
         needed = sources_of(dialect.spec, column.name)
         without = tuple(i for i, names in enumerate(carried) if not (needed <= names or LATER in names))
         if without and column.name.lower() not in always:
-            found[column.name] = without
-    return found
+            lacking[column.name] = without
+    return lacking

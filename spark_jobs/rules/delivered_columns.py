@@ -144,28 +144,28 @@ class DeliveredColumns:
 
     def raw(self, column: str) -> Fitted:
         """A file's column as delivered, times in microseconds; those outside the years 1 to 9999 are misfits."""
-        found = within_years(self.group.columns[column])
+        fitted = within_years(self.group.columns[column])
         if column not in self.group.past:
-            return found
-        whole = to_micros(found.values, self.group.past[column], self.how.sub_microseconds)
-        return Fitted(whole.values, either(found.misfit, whole.misfit), whole.reduced)
+            return fitted
+        whole = to_micros(fitted.values, self.group.past[column], self.how.sub_microseconds)
+        return Fitted(whole.values, either(fitted.misfit, whole.misfit), whole.reduced)
 
     def delivered(self, column: str) -> tuple[Fitted, SqlType]:
         """A file's column after declared types and masks: value, misfit, type."""
-        found, kind = self.raw(column), self.how.types[column]
+        result, kind = self.raw(column), self.how.types[column]
         again = self.group.already_masked and column in self.how.masks
         if column in self.how.declared and not again:
             target = parse_type(self.how.declared[column])
             if target == STRING and column in self.group.past:
-                found, kind = self._with_all_digits(column, kind), STRING
-            found, kind = self.fitted(found.values, kind, target) if kind != target else found, target
+                result, kind = self._with_all_digits(column, kind), STRING
+            result, kind = self.fitted(result.values, kind, target) if kind != target else result, target
         method = self.how.masks.get(column)
         if method is None or self.group.already_masked:
-            return found, kind
-        values = masked(found.values, kind, method)
+            return result, kind
+        values = masked(result.values, kind, method)
         if method == "null":
-            return Fitted(values, found.misfit), kind
-        return Fitted(self._with_masked_bytes(column, values), found.misfit), STRING
+            return Fitted(values, result.misfit), kind
+        return Fitted(self._with_masked_bytes(column, values), result.misfit), STRING
 
     def _with_all_digits(self, column: str, kind: SqlType) -> Fitted:
         """Times with digits past the microsecond as text, which has room for them."""
@@ -201,48 +201,48 @@ class DeliveredColumns:
         return problems
 
     def values(self, deletes: Mask) -> PlannedColumns:
-        found = self.planned(self.how.plan.actions, deletes)
-        rescued = list(found.rescued)
+        columns = self.planned(self.how.plan.actions, deletes)
+        rescued = list(columns.rescued)
         for column in self.how.plan.rescued:
             values, kind = self.delivered(column)
             rescued.append((column, values.values, kind))
-        return replace(found, rescued=tuple(rescued))
+        return replace(columns, rescued=tuple(rescued))
 
     def planned(self, actions: Sequence[ColumnAction], deletes: Mask) -> PlannedColumns:
         """
         Raises:
             FatalError: `KEY_TYPE`: times of a key have digits past the microsecond.
         """
-        found = [self._planned(action, deletes) for action in actions]
-        for action, part in zip(actions, found, strict=True):
+        parts = [self._planned(action, deletes) for action in actions]
+        for action, part in zip(actions, parts, strict=True):
             if part.reduced and action.target.name.lower() in self.how.exact:
                 raise self._inexact(action.target.name, part.reduced)
         return PlannedColumns(
-            values=tuple(v for part in found for v in part.values),
-            problems=tuple(p for part in found for p in part.problems),
-            rescued=tuple(r for part in found for r in part.rescued),
-            reduced=sum(part.reduced for part in found),
+            values=tuple(v for part in parts for v in part.values),
+            problems=tuple(p for part in parts for p in part.problems),
+            rescued=tuple(r for part in parts for r in part.rescued),
+            reduced=sum(part.reduced for part in parts),
         )
 
     def _planned(self, action: ColumnAction, deletes: Mask) -> PlannedColumns:
         target, source = action.target.type, action.source
         if source is None or source not in self.how.types or action.source_type is None:
             return PlannedColumns(values=(self.nulls(target),))
-        found, kind = self.delivered(source)
-        where, texts = but(found.misfit, deletes), _NOTHING
+        original, kind = self.delivered(source)
+        where, texts = but(original.misfit, deletes), _NOTHING
         if where is not None and self.how.rescues_text(action):
-            where, texts = None, ((source, _only(self.raw(source).values, found.misfit), STRING),)
+            where, texts = None, ((source, _only(self.raw(source).values, original.misfit), STRING),)
         declared = RowProblem(where, MISFIT_CODE, source, "the value doesn't fit its type")
         if action.how != "fit":
-            rescued = ((source, found.values, kind),) if action.keep_original else texts
-            values = recast(found.values, arrow_type(target))
+            rescued = ((source, original.values, kind),) if action.keep_original else texts
+            values = recast(original.values, arrow_type(target))
             return PlannedColumns(
-                values=(values,), problems=(declared,), rescued=rescued, reduced=_count(found.reduced)
+                values=(values,), problems=(declared,), rescued=rescued, reduced=_count(original.reduced)
             )
-        converted = self._fit(action, found.values, kind)
-        reduced = _count(either(found.reduced, converted.reduced))
+        converted = self._fit(action, original.values, kind)
+        reduced = _count(either(original.reduced, converted.reduced))
         if action.misfit == "rescue":
-            rescued = (*texts, (source, _only(found.values, converted.misfit), kind))
+            rescued = (*texts, (source, _only(original.values, converted.misfit), kind))
             return PlannedColumns(values=(converted.values,), problems=(declared,), rescued=rescued, reduced=reduced)
         reason = f"a value of type {kind} doesn't fit {target}"
         misfit = RowProblem(but(converted.misfit, deletes), MISFIT_CODE, source, reason)

@@ -115,8 +115,8 @@ def without_files(texts: pa.Array) -> pa.Array:
     """The texts without the files that the values are from, which differ where a change is delivered again."""
     if texts.null_count == len(texts):
         return texts
-    found = [{name: replace(entry, file=None) for name, entry in entries(text).items()} for text in texts.to_pylist()]
-    return pa.array(map(text_of, found), pa.string())
+    rows = [{name: replace(entry, file=None) for name, entry in entries(text).items()} for text in texts.to_pylist()]
+    return pa.array(map(text_of, rows), pa.string())
 
 
 def overlaid(kept: Entries, own: Entries) -> dict[str, Entry]:

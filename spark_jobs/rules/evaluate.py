@@ -78,10 +78,10 @@ class Columns:
             FatalError: `EXPRESSION_COLUMN_UNKNOWN`, `EXPRESSION_TYPE`, `EXPRESSION_INVALID`.
         """
         try:
-            found = self._value(term)
+            value = self._value(term)
         except pa.ArrowException as error:  # not a fault of a file
             raise self._mistyped(str(error)[:200]) from None
-        return pa.repeat(found, self.rows) if isinstance(found, pa.Scalar) else found
+        return pa.repeat(value, self.rows) if isinstance(value, pa.Scalar) else value
 
     def condition(self, term: Term) -> pa.Array:
         """Whether the expression holds, for each row; null where that is not known.
@@ -89,10 +89,10 @@ class Columns:
         Raises:
             FatalError: as `evaluate`.
         """
-        found = self.evaluate(term)
-        if not pt.is_boolean(found.type):
-            raise self._mistyped(f"a condition has to be true or false, and {term} is {_kind(found)}")
-        return found
+        values = self.evaluate(term)
+        if not pt.is_boolean(values.type):
+            raise self._mistyped(f"a condition has to be true or false, and {term} is {_kind(values)}")
+        return values
 
     def _value(self, term: Term) -> Any:
         if term.op == COLUMN:
@@ -104,12 +104,12 @@ class Columns:
             return self._compared(term.op, *args)
         if term.op in ARITHMETIC or term.op == "mod":
             return self._calculated(term.op, *args)
-        found = _OPERATIONS.get(term.op)
-        if found is None:
+        operation = _OPERATIONS.get(term.op)
+        if operation is None:
             what = f"the operation {term.op!r} is not known here"
             raise FatalError("EXPRESSION_INVALID", what, where=self.where,
                              remedy="install the airflow-gddl that wrote the specification here, too")  # fmt: skip
-        return found(self, *args)
+        return operation(self, *args)
 
     def _column(self, name: str) -> pa.Array:
         spelled = self.spelled(name)
@@ -155,12 +155,12 @@ class Columns:
         return left, right
 
     def _moment(self, text: pa.Scalar, kind: pa.DataType) -> pa.Scalar:
-        found = fit(pa.array([text.as_py()], pa.string()), _STRING, _DATE if pt.is_date(kind) else _TIME).values
-        if not found[0].is_valid and pt.is_date(kind):
-            found = fit(pa.array([text.as_py()], pa.string()), _STRING, _TIME).values
-        if not found[0].is_valid:
+        moment = fit(pa.array([text.as_py()], pa.string()), _STRING, _DATE if pt.is_date(kind) else _TIME).values
+        if not moment[0].is_valid and pt.is_date(kind):
+            moment = fit(pa.array([text.as_py()], pa.string()), _STRING, _TIME).values
+        if not moment[0].is_valid:
             raise self._mistyped(f"{text.as_py()[:40]!r} is no {'date' if pt.is_date(kind) else 'time'}")
-        return found[0]
+        return moment[0]
 
     def _calculated(self, op: str, left: Any, right: Any) -> Any:
         if not (_is_number(left) and _is_number(right)):
@@ -306,21 +306,21 @@ def _rest(left: Any, right: Any) -> Any:
 
 def _all(combine: Callable[[Any, Any], Any], what: str) -> Callable[..., Any]:
     def combined(columns: Columns, first: Any, *others: Any) -> Any:
-        found = columns.boolean(first, what)
+        result = columns.boolean(first, what)
         for other in others:
-            found = combine(found, columns.boolean(other, what))
-        return found
+            result = combine(result, columns.boolean(other, what))
+        return result
 
     return combined
 
 
 def _in(columns: Columns, value: Any, *wanted: Any) -> Any:
-    found: Any = None
+    result: Any = None
     for one in wanted:
         left, right = columns.alike(value, one)
         equal = pc.equal(left, right)
-        found = equal if found is None else pc.or_kleene(found, equal)
-    return found
+        result = equal if result is None else pc.or_kleene(result, equal)
+    return result
 
 
 def _between(columns: Columns, value: Any, low: Any, high: Any) -> Any:
@@ -333,8 +333,8 @@ def _like(columns: Columns, value: Any, pattern: pa.Scalar) -> Any:
 
 
 def _regexp_like(columns: Columns, value: Any, pattern: pa.Scalar) -> Any:
-    found = columns.text(value, "regexp_like")
-    return columns.pattern(lambda text: pc.match_substring_regex(found, text), pattern.as_py())
+    texts = columns.text(value, "regexp_like")
+    return columns.pattern(lambda text: pc.match_substring_regex(texts, text), pattern.as_py())
 
 
 def _part(name: str) -> Callable[..., Any]:
@@ -348,10 +348,10 @@ def _hour(columns: Columns, value: Any) -> Any:
 
 
 def _coalesce(columns: Columns, first: Any, *others: Any) -> Any:
-    found = first
+    result = first
     for other in others:
-        found = pc.coalesce(*columns.alike(found, other))
-    return found
+        result = pc.coalesce(*columns.alike(result, other))
+    return result
 
 
 def _nullif(columns: Columns, value: Any, other: Any) -> Any:
@@ -367,8 +367,8 @@ def _concat(columns: Columns, *parts: Any) -> Any:
 def _text_of(columns: Columns, value: Any) -> pa.Array:
     if _is_other(value):
         raise columns._mistyped(f"concat takes text, numbers and times, not {_kind(value)}")  # noqa: SLF001 - see above
-    found = fit(_array(value), parse_type(sql_type(value.type)), _STRING).values
-    return found[0] if isinstance(value, pa.Scalar) else found
+    texts = fit(_array(value), parse_type(sql_type(value.type)), _STRING).values
+    return texts[0] if isinstance(value, pa.Scalar) else texts
 
 
 def _length(columns: Columns, value: Any) -> Any:
@@ -522,21 +522,21 @@ def checked(rows: pa.Table, schema: TableSchema, sound: np.ndarray, *, replayed:
 
 def _carries(rows: pa.Table, schema: TableSchema, tree: Term) -> np.ndarray:
     """Whether each update carries all columns of an expression."""
-    found = np.ones(rows.num_rows, dtype=bool)
+    mask = np.ones(rows.num_rows, dtype=bool)
     for name in tree.columns if schema.partial else ():
         spelled = schema.spelled(name)
         if spelled is not None:
-            found &= carried(rows, schema, spelled)
-    return found
+            mask &= carried(rows, schema, spelled)
+    return mask
 
 
 def added(parts: list[Mapping[str, Tally]]) -> dict[str, Tally]:
     """Tallies of parts as those of the whole."""
-    found: dict[str, Tally] = {}
+    tallies: dict[str, Tally] = {}
     for name, (count, failed) in (item for part in parts for item in part.items()):
-        known = found.get(name, (0, 0))
-        found[name] = (known[0] + count, known[1] + failed)
-    return found
+        known = tallies.get(name, (0, 0))
+        tallies[name] = (known[0] + count, known[1] + failed)
+    return tallies
 
 
 def require_within_limits(spec: TableSpec, tallies: Mapping[str, Tally]) -> None:
@@ -628,10 +628,10 @@ def derived_type(name: str, types: Mapping[str, SqlType], spec: TableSpec) -> Sq
 
 def derived_values(name: str, columns: Mapping[str, pa.Array], rows: int, kind: SqlType, spec: TableSpec) -> pa.Array:
     """The values of a computed column; what its type can't hold is null."""
-    found = _of_columns(name, columns, rows, spec).evaluate(tree_of(spec, spec.derive[name]))
-    found = _storable(found)
+    computed = _of_columns(name, columns, rows, spec).evaluate(tree_of(spec, spec.derive[name]))
+    computed = _storable(computed)
     target = arrow_type(kind)
-    return found if found.type == target else fit(found, parse_type(sql_type(found.type)), kind).values
+    return computed if computed.type == target else fit(computed, parse_type(sql_type(computed.type)), kind).values
 
 
 def recomputed(column: str, values: Mapping[str, pa.Array], rows: int, schema: TableSchema) -> pa.Array:
@@ -652,14 +652,14 @@ def recomputed(column: str, values: Mapping[str, pa.Array], rows: int, schema: T
 
 def _renamed(names: Iterable[str], spec: TableSpec, label: str) -> dict[str, str]:
     """Each name to the one that the row gives it; before images follow their columns."""
-    found = {name: renamed(name, spec) for name in names}
+    new_names = {name: renamed(name, spec) for name in names}
     taken: dict[str, str] = {}
-    for name, after in found.items():
+    for name, after in new_names.items():
         other = taken.setdefault(landed_name(after).lower(), name)
-        if other != name and (found[other] != other or after != name):
+        if other != name and (new_names[other] != other or after != name):
             what = f"{spec.table}: {other!r} and {name!r} would both be the column {after!r}"
             raise FatalError("RENAME_COLLIDES", what, where=label, remedy="correct `rename` in the row")
-    return found
+    return new_names
 
 
 def _type_of(name: str, types: Mapping[str, SqlType], spec: TableSpec) -> str | None:
@@ -673,8 +673,8 @@ def _type_of(name: str, types: Mapping[str, SqlType], spec: TableSpec) -> str | 
 def _sources_of(name: str, types: Mapping[str, SqlType], spec: TableSpec) -> dict[str, SqlType] | None:
     """The columns of a computed one with their types; null: one is missing."""
     known = {landed_name(column).lower(): column for column in types}
-    found = [known.get(landed_name(source).lower()) for source in tree_of(spec, spec.derive[name]).columns]
-    return None if None in found else {column: types[column] for column in found if column is not None}
+    sources = [known.get(landed_name(source).lower()) for source in tree_of(spec, spec.derive[name]).columns]
+    return None if None in sources else {column: types[column] for column in sources if column is not None}
 
 
 _GUESSES = tuple(map(parse_type, ("string", "bigint", "double", "boolean", "timestamp", "date")))
@@ -721,10 +721,10 @@ def _computed(name: str, delivered: DeliveredColumns, how: GroupDecoding) -> pa.
     spec, kind, rows = how.dialect.spec, how.types[name], delivered.group.rows
     if kind == VOID:
         return delivered.nulls(kind)
-    found = {column: delivered.delivered(column) for column in _sources_of(name, how.types, spec) or ()}
-    typed = _without_voids(name, {column: of for column, (_, of) in found.items()}, spec) or {}
+    inputs = {column: delivered.delivered(column) for column in _sources_of(name, how.types, spec) or ()}
+    typed = _without_voids(name, {column: of for column, (_, of) in inputs.items()}, spec) or {}
     values = {
         column: delivered.nulls(typed[column]) if of == VOID and column in typed else fitted.values
-        for column, (fitted, of) in found.items()
+        for column, (fitted, of) in inputs.items()
     }
     return derived_values(name, values, rows, kind, spec)

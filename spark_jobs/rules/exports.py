@@ -62,8 +62,8 @@ def deletable(keys: pa.Table) -> pa.Table:
     for name in keys.column_names:
         values = keys.column(name)
         sound &= np.asarray(values.is_null() if name in without else values.is_valid())
-    left = keys.filter(pa.array(sound)).drop_columns(without)
-    return left.rename_columns([name.removeprefix(_KEY) for name in left.column_names])
+    remaining = keys.filter(pa.array(sound)).drop_columns(without)
+    return remaining.rename_columns([name.removeprefix(_KEY) for name in remaining.column_names])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,12 +94,12 @@ class Export:
         chosen = select_columns([name for name, _ in like.columns], dialect.spec)
         how = GroupDecoding(raw=like.columns, stated=like.stated, kind="change", plan=_NOTHING, before=_NOTHING,
                             schema_id=0, dialect=dialect, masks=chosen.masks, withheld=frozenset())  # fmt: skip
-        found = cls(probed=probed, how=how, kept=chosen.kept)
-        if missing := [key for key in dialect.spec.keys if column_id(key) not in found.names]:
+        export = cls(probed=probed, how=how, kept=chosen.kept)
+        if missing := [key for key in dialect.spec.keys if column_id(key) not in export.names]:
             raise QuarantinableError(
-                HELD_CODE, f"it has no key column {missing[0]}; it has {', '.join(found.how.names[:10])}"
+                HELD_CODE, f"it has no key column {missing[0]}; it has {', '.join(export.how.names[:10])}"
             )
-        return found
+        return export
 
     @cached_property
     def names(self) -> Mapping[str, str]:

@@ -40,8 +40,8 @@ def versions(happened: pa.Table, schema: TableSchema, watermarks: Sequence[str |
         watermarks: highest sequence ingested before each generation, JSON text.
         swept: rows of generations before this one have vanished.
     """
-    found = ordered(happened, schema)
-    timeline = _timeline(with_rescued(found, schema) if schema.partial else found, schema, watermarks, swept)
+    events = ordered(happened, schema)
+    timeline = _timeline(with_rescued(events, schema) if schema.partial else events, schema, watermarks, swept)
     return _runs(timeline, schema)
 
 
@@ -104,31 +104,31 @@ class _Timeline:
         return replace(self, **parts)
 
 
-def _timeline(found: OrderedEvents, schema: TableSchema, watermarks: Sequence[str | None], swept: int) -> _Timeline:
+def _timeline(events: OrderedEvents, schema: TableSchema, watermarks: Sequence[str | None], swept: int) -> _Timeline:
     """States in order, one for each key, generation and effective sequence: the last at it."""
-    count = len(found.at)
+    count = len(events.at)
     kind = parse_type(schema.sequence_type)
     values = [None if w is None else read_json(json.loads(w, parse_float=Decimal), kind) for w in watermarks]
-    gddl = gddl_fields(found.rows)
+    gddl = gddl_fields(events.rows)
     lows = pa.array([None, *values], arrow_type(kind))
-    own = gddl["sequence"].cast(lows.type)
-    rank = ranks(sortable(pa.concat_arrays([own, lows])), len(own) + len(lows))
+    event_sequences = gddl["sequence"].cast(lows.type)
+    rank = ranks(sortable(pa.concat_arrays([event_sequences, lows])), len(event_sequences) + len(lows))
     later = pa.array([before_changes(kind) if value is None else value for value in values[1:]], lows.type)
-    sequences = pa.concat_arrays([own, lows[:2], later])
-    low_at = found.rows.num_rows + np.arange(len(lows))  # of generation n at n
-    generation = np.asarray(gddl["generation"])[found.at].astype(np.int64)
+    sequences = pa.concat_arrays([event_sequences, lows[:2], later])
+    low_at = events.rows.num_rows + np.arange(len(lows))  # of generation n at n
+    generation = np.asarray(gddl["generation"])[events.at].astype(np.int64)
     low = low_at[np.minimum(generation, len(watermarks))]
-    sequence = np.where(rank[found.at] > rank[low], found.at, low)
-    key = np.cumsum(found.begins)
+    sequence = np.where(rank[events.at] > rank[low], events.at, low)
+    key = np.cumsum(events.begins)
     ended_key, ended_generation = _endings(key, generation, len(watermarks), swept)
     nothing = np.full(len(ended_key), -1)
     event = np.concatenate([np.arange(count), nothing])
     sequence = np.concatenate([sequence, low_at[ended_generation]])
     key = np.concatenate([key, ended_key])
-    dead = np.concatenate([found.op == "D", np.ones(len(ended_key), dtype=bool)])
+    dead = np.concatenate([events.op == "D", np.ones(len(ended_key), dtype=bool)])
     generation = np.concatenate([generation, ended_generation])
     order = np.lexsort((event, generation, key))
-    whole = _Timeline(found=found, event=event, key=key, dead=dead, generation=generation, sequence=sequence,
+    whole = _Timeline(found=events, event=event, key=key, dead=dead, generation=generation, sequence=sequence,
                       sequences=sequences, rank=rank[sequence]).where(order)  # fmt: skip
     last = np.ones(len(order), dtype=bool)
     last[:-1] = (changes(whole.key) | changes(whole.generation) | changes(whole.rank))[1:]
@@ -201,8 +201,8 @@ def differences(derived: pa.Table, stored: pa.Table, schema: TableSchema) -> tup
 def actions(derived: pa.Table, stored: pa.Table, schema: TableSchema) -> pa.Table:
     """What makes stored versions the derived ones, by key and `IDENTITY`: versions with `ACTION` `put` or `delete`."""
     missing, extra = differences(derived, stored, schema)
-    gone = by_name(stored.take(pa.array(extra)), missing.schema)
-    new, old = table_codes((missing, gone), (*schema.keys, *IDENTITY))
-    gone = gone.filter(pa.array(~np.isin(old, new)))
-    action = pa.array(["put"] * missing.num_rows + ["delete"] * gone.num_rows, pa.string())
-    return pa.concat_tables([missing, gone]).append_column(ACTION, action)
+    removed = by_name(stored.take(pa.array(extra)), missing.schema)
+    new, old = table_codes((missing, removed), (*schema.keys, *IDENTITY))
+    removed = removed.filter(pa.array(~np.isin(old, new)))
+    action = pa.array(["put"] * missing.num_rows + ["delete"] * removed.num_rows, pa.string())
+    return pa.concat_tables([missing, removed]).append_column(ACTION, action)

@@ -70,12 +70,12 @@ def newly_filtered(placed: pa.Table, schema: TableSchema) -> tuple[pa.Table, int
     Args:
         placed: see `at_both_keys`; all changes of each key that is among them.
     """
-    own = placed.column(_OWN)
-    left, others = placed.filter(own), placed.filter(pc.invert(own))
+    is_own = placed.column(_OWN)
+    own_changes, others = placed.filter(is_own), placed.filter(pc.invert(is_own))
     if others.num_rows:  # both keys may be of this part
-        others = others.filter(pc.invert(are_changes(others, changes_in(left))))
+        others = others.filter(pc.invert(are_changes(others, changes_in(own_changes))))
     names = [*schema.change_columns, GDDL]
-    rows, count = pa.concat_tables([left.select(names), others.select(names)]), left.num_rows
+    rows, count = pa.concat_tables([own_changes.select(names), others.select(names)]), own_changes.num_rows
     counting = np.asarray(pc.not_equal(gddl_fields(rows)["generation"], ARCHIVED))
     states = _States.of(rows, np.flatnonzero(counting), schema)
     rows = states.completed(rows)
@@ -113,10 +113,10 @@ class _States:
         Args:
             counting: numbers of the changes that are not archived.
         """
-        found = with_rescued(ordered(events(rows, schema), schema), schema)
-        number = np.full(found.rows.num_rows, -1)
+        ordered_events = with_rescued(ordered(events(rows, schema), schema), schema)
+        number = np.full(ordered_events.rows.num_rows, -1)
         number[: len(counting)] = counting  # `events` has these first, in this order
-        return cls(schema, found, held_after(found, schema), number[found.at], rows.num_rows)
+        return cls(schema, ordered_events, held_after(ordered_events, schema), number[ordered_events.at], rows.num_rows)
 
     @cached_property
     def rows(self) -> pa.Table:
@@ -126,12 +126,12 @@ class _States:
     @cached_property
     def undecided(self) -> np.ndarray:
         """Updates after which a column of the filter is not known: nothing of the key has carried it."""
-        found = np.zeros(len(self.found.at), dtype=bool)
+        unknown = np.zeros(len(self.found.at), dtype=bool)
         tree = tree_of(self.schema.spec, self.schema.spec.where or "")
         for name in (spelled for spelled in map(self.schema.spelled, tree.columns) if spelled is not None):
             for column in self.schema.derived_from(name) or (name,):
-                found |= self.held[column] < 0
-        result: np.ndarray = found & (self.found.op != "D")
+                unknown |= self.held[column] < 0
+        result: np.ndarray = unknown & (self.found.op != "D")
         return result
 
     @cached_property
@@ -158,9 +158,9 @@ class _States:
 
     def of_changes(self, events: np.ndarray) -> np.ndarray:
         """A mask of events as one of changes."""
-        found = np.zeros(self.count, dtype=bool)
-        found[self.number[events & (self.number >= 0)]] = True
-        return found
+        mask = np.zeros(self.count, dtype=bool)
+        mask[self.number[events & (self.number >= 0)]] = True
+        return mask
 
     def completed(self, rows: pa.Table) -> pa.Table:
         """Changes, with those that are `entering` as inserts of the row after them."""

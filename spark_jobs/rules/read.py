@@ -47,18 +47,18 @@ def invalid_rows(values: pa.Array) -> Mask:
     """Rows with text, also inside a complex value, that is not UTF-8."""
     if not _has_text(values.type) or _is_valid(values):
         return None
-    found = np.zeros(len(values), dtype=bool)
+    mask = np.zeros(len(values), dtype=bool)
     parts = [(0, len(values))]
     while parts:
         start, count = parts.pop()
         if _is_valid(pa.concat_arrays([values.slice(start, count)])):
             continue
         if count == 1:
-            found[start] = True
+            mask[start] = True
         else:
             half = count // 2
             parts += [(start, half), (start + half, count - half)]
-    return found
+    return mask
 
 
 def _is_valid(values: pa.Array) -> bool:

@@ -118,8 +118,8 @@ def sweepable(rows: pa.Table, generation: int, schema: TableSchema) -> tuple[int
 def swept(rows: pa.Table, generation: int, schema: TableSchema) -> tuple[pa.Table, int]:
     """Rows without those of older generations, or with these marked deleted; and their number."""
     old = vanishing(rows, generation, schema)
-    left = rows.filter(pc.invert(old))
-    return pa.concat_tables([left, instead(rows.filter(old), schema)]), _count(old)
+    remaining = rows.filter(pc.invert(old))
+    return pa.concat_tables([remaining, instead(rows.filter(old), schema)]), _count(old)
 
 
 def vanishing(rows: pa.Table, generation: int, schema: TableSchema) -> pa.ChunkedArray:
@@ -162,9 +162,9 @@ def suspects(groups: Sequence[DecodedGroup], schema: TableSchema) -> pa.Table | 
     if not bad or not schema.keys:
         return None
     rows = pa.concat_tables(bad)
-    own, gddl = rows.select([*schema.keys, GDDL]), rows.column(GDDL)
-    found = [own, pa.table({**old_keys(rows, schema), GDDL: gddl})] if schema.before_of_key else [own]
-    both = pa.concat_tables([by_name(part, own.schema) for part in found])
+    current, gddl = rows.select([*schema.keys, GDDL]), rows.column(GDDL)
+    parts = [current, pa.table({**old_keys(rows, schema), GDDL: gddl})] if schema.before_of_key else [current]
+    both = pa.concat_tables([by_name(part, current.schema) for part in parts])
     whole = np.ones(both.num_rows, dtype=bool)
     for key in schema.keys:
         whole &= np.asarray(both.column(key).is_valid())
@@ -265,7 +265,7 @@ def without_truncates(group: DecodedGroup, schema: TableSchema) -> DecodedGroup:
     if group.truncating is None or not group.truncating.any():
         return replace(group, truncating=None)
     write = json_writer(parse_type(schema.sequence_type))
-    found = group.rows.filter(pa.array(group.truncating)).column(GDDL).to_pylist()
+    facts = group.rows.filter(pa.array(group.truncating)).column(GDDL).to_pylist()
     truncates = tuple(
         Truncate(
             generation=one["generation"], sequence=write(one["sequence"]),
@@ -273,11 +273,11 @@ def without_truncates(group: DecodedGroup, schema: TableSchema) -> DecodedGroup:
             source_file=one["source_file"], position=one["position"], batch_id=one["batch_id"],
             applied_at=utc_text(one["applied_at"]), schema=one["schema"],
         )
-        for one in found
+        for one in facts
     )  # fmt: skip
-    left = group.without(group.truncating)
+    remaining = group.without(group.truncating)
     outside = None if group.outside is None else group.outside[~group.truncating]
-    return replace(left, outside=outside, truncating=None, truncates=truncates)
+    return replace(remaining, outside=outside, truncating=None, truncates=truncates)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -298,18 +298,18 @@ class Truncated:
 def truncated(replica: pa.Table, schema: TableSchema) -> Truncated:
     """Rows of the replica before truncates; of a table with several sources, those of the batch's."""
     at = truncates_after(replica, schema)
-    shard, own = schema.spec.shard, np.ones(replica.num_rows, dtype=bool)
+    shard, eligible = schema.spec.shard, np.ones(replica.num_rows, dtype=bool)
     if shard is not None:
-        own = np.asarray(pc.equal(replica.column(SHARD_COLUMN), shard))
+        eligible = np.asarray(pc.equal(replica.column(SHARD_COLUMN), shard))
     if marks(schema):
-        own &= ~_by_truncates(replica, at, schema)
-    gone = (at >= 0) & own
-    rows = replica.filter(pa.array(gone))
+        eligible &= ~_by_truncates(replica, at, schema)
+    truncated_rows = (at >= 0) & eligible
+    rows = replica.filter(pa.array(truncated_rows))
     live = int(pc.sum(alive(rows.column(GDDL))).as_py() or 0)
     if not marks(schema):
         return Truncated(rows=rows, instead=rows.slice(0, 0), live=live)
     place = rows.schema.get_field_index(GDDL)
-    deletes = truncates_gddl(rows.schema.field(GDDL).type, schema).take(pa.array(at[gone]))
+    deletes = truncates_gddl(rows.schema.field(GDDL).type, schema).take(pa.array(at[truncated_rows]))
     return Truncated(rows=rows, instead=rows.set_column(place, rows.schema.field(place), deletes), live=live)
 
 
