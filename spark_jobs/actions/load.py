@@ -70,15 +70,15 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     runtime, folder = run.runtime, join(run.layout.state, FOLDER)
     settings = run.spec.initial_load or InitialLoad()
     with Claim.acquire(runtime.storage, folder, run.job.run_id, runtime.clock, run.job.options.wait_seconds) as claim:
-        found = read_progress(runtime.storage, run.layout.state)
-        resumed = found is not None and found.ended is None
+        progress = read_progress(runtime.storage, run.layout.state)
+        resumed = progress is not None and progress.ended is None
         if not resumed:
-            _require_wanted(run, found)
+            _require_wanted(run, progress)
         log = reader_of(run.spec).open_log(run)  # before a row is read: what is committed meanwhile is in it
-        resumed = resumed and found is not None and found.log == log
+        resumed = resumed and progress is not None and progress.log == log
         source = Source.of(run, settings)
         totals.warn(source.warnings())
-        done = _Load(run, source, settings, claim, found if resumed else None, found, log).carry_out()
+        done = _Load(run, source, settings, claim, progress if resumed else None, progress, log).carry_out()
     rows = [one.rows or 0 for one in done.ranges]
     details = {
         "rows": sum(rows), "files": len(rows), "resumed": resumed, "began": done.began, "position": done.position,
@@ -232,19 +232,19 @@ class _Load:
         done, every = self._progress.rows, self.source.rows_about
         if every is None or done >= every or done <= self._found:
             return ""
-        left = (time.monotonic() - self._began) / (done - self._found) * (every - done)
+        remaining = (time.monotonic() - self._began) / (done - self._found) * (every - done)
         return (
-            f", about {100 * done // every} %, {left / 60:.0f} min left"
-            if left >= 60
+            f", about {100 * done // every} %, {remaining / 60:.0f} min left"
+            if remaining >= 60
             else f", about {100 * done // every} %"
         )
 
     def _load_range(self, number: int, within: LoadedRange) -> int:
         return self._write(number, lambda: self.source.rows(within.after, within.to, seen=self._keep_seen))
 
-    def _keep_seen(self, found: LoadedTransactions) -> None:
+    def _keep_seen(self, transactions: LoadedTransactions) -> None:
         """Before the rows are written, so that no file is there without it."""
-        self._keep(seen=replace(found, log=number_of_log(self.log)))
+        self._keep(seen=replace(transactions, log=number_of_log(self.log)))
 
     def _write(self, number: int, rows: Callable[[], Iterator[pa.RecordBatch]]) -> int:
         """Write a file unless this load has written it; returns its rows.
@@ -306,13 +306,13 @@ _KINDS: Mapping[str, tuple[type, Any, Any]] = {
 
 def key_text(values: Sequence[Any]) -> str | None:
     """A key as JSON, a list of pairs of type and text; null: a value has a type that ranges are not made of."""
-    found = []
+    pairs = []
     for value in values:
         kind = next((k for k, (known, _, _) in _KINDS.items() if isinstance(value, known)), None)
         if kind is None:
             return None
-        found.append((kind, _KINDS[kind][1](value)))
-    return json.dumps(found)
+        pairs.append((kind, _KINDS[kind][1](value)))
+    return json.dumps(pairs)
 
 
 def key_values(text: str) -> tuple[Any, ...]:
@@ -401,17 +401,17 @@ class Source:
         url = url_of(str(name), run.runtime.environ)
         spec = run.spec
         schema, table = spec.name_in_source.split(".", 1)
-        with opened(url, schema, table) as found:
-            database, kinds = found.connection.dialect.name, found.types
+        with opened(url, schema, table) as source_table:
+            database, kinds = source_table.connection.dialect.name, source_table.types
             in_utc = run.dialect.zoned_timestamps and database in ("mysql", "mariadb")
-            forms = reader_of(run.spec).load_forms(run, found)
+            forms = reader_of(run.spec).load_forms(run, source_table)
             columns = tuple(
                 SourceColumn(
                     column.name, _in_files(run, column.name), kind or pa.string(), kind is None,
                     kind is None or (bool(sql) and is_written_as_text(kind))
                     or (not sql and is_read_as_text(kinds[column.name].kind, database)), sql,
                 )
-                for column in found.table.columns
+                for column in source_table.table.columns
                 if is_kept(column.name, spec) or column.name.lower() in lowered(spec.sequence_by)
                 for kind, sql in [
                     forms.get(column.name)
@@ -419,11 +419,12 @@ class Source:
                     else arrow_type(column, kinds[column.name].kind, database), "")
                 ]
             )  # fmt: skip
-            _require_primary(run, found)
-            keys = tuple(column.name for column in found.table.primary_key.columns)
+            _require_primary(run, source_table)
+            keys = tuple(column.name for column in source_table.table.primary_key.columns)
             ranged = all(column.name not in keys or not column.as_text for column in columns)
-            at_once = not spec.keys and run.dialect.names_transactions and is_primary(found.connection)
-            position, rows = log_position(found.connection), estimated_rows(found.connection, schema, table)
+            at_once = not spec.keys and run.dialect.names_transactions and is_primary(source_table.connection)
+            position = log_position(source_table.connection)
+            rows = estimated_rows(source_table.connection, schema, table)
         keys = keys if ranged and not at_once else ()
         return cls(url, spec.name_in_source, settings, columns, keys, position, rows, in_utc, at_once)
 
@@ -440,11 +441,11 @@ class Source:
 
     def boundary(self, after: str | None, rows: int, within: Conditions = unconditional) -> str | None:
         """The last key of the next `rows` rows; null: so many do not follow."""
-        with self._opened() as (sa, found):
-            keys = [found.table.c[name] for name in self.keys]
-            shown = [self._selected(sa, found.table, column) for column in self._key_columns]
-            wanted = sa.select(*shown).where(*_beyond(sa, keys, after), *within(sa, found.table))
-            row = found.connection.execute(wanted.order_by(*keys).offset(rows - 1).limit(1)).first()
+        with self._opened() as (sa, source_table):
+            keys = [source_table.table.c[name] for name in self.keys]
+            shown = [self._selected(sa, source_table.table, column) for column in self._key_columns]
+            wanted = sa.select(*shown).where(*_beyond(sa, keys, after), *within(sa, source_table.table))
+            row = source_table.connection.execute(wanted.order_by(*keys).offset(rows - 1).limit(1)).first()
         return None if row is None else key_text(tuple(row))
 
     def rows(
@@ -455,14 +456,14 @@ class Source:
         Args:
             seen: is given the transactions that are in them, before the first row, where the table is read at once.
         """
-        with self._opened() as (sa, found):
+        with self._opened() as (sa, source_table):
             if self.at_once:
-                seen(transactions_seen(found.connection))
-            keys = [found.table.c[name] for name in self.keys]
-            wanted = sa.select(*(self._selected(sa, found.table, column) for column in self.columns))
-            limits = (*_beyond(sa, keys, after), *_up_to(sa, keys, to), *within(sa, found.table))
+                seen(transactions_seen(source_table.connection))
+            keys = [source_table.table.c[name] for name in self.keys]
+            wanted = sa.select(*(self._selected(sa, source_table.table, column) for column in self.columns))
+            limits = (*_beyond(sa, keys, after), *_up_to(sa, keys, to), *within(sa, source_table.table))
             wanted = wanted.where(*limits).order_by(*keys)
-            streamed = found.connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(wanted)
+            streamed = source_table.connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(wanted)
             for rows in streamed.partitions():
                 values = zip(*rows, strict=True)
                 arrays = [column.array(one) for column, one in zip(self.columns, values, strict=True)]
@@ -471,11 +472,11 @@ class Source:
 
     @staticmethod
     def _selected(sa: Any, table: Any, column: SourceColumn) -> Any:
-        found = table.c[column.name]
+        expression = table.c[column.name]
         if column.sql:
             quoted = '"' + column.name.replace('"', '""') + '"'
-            found = sa.literal_column(column.sql.replace("{}", quoted))
-        return (sa.cast(found, sa.String) if column.read_as_text else found).label(column.name)
+            expression = sa.literal_column(column.sql.replace("{}", quoted))
+        return (sa.cast(expression, sa.String) if column.read_as_text else expression).label(column.name)
 
     @property
     def _key_columns(self) -> list[SourceColumn]:
@@ -485,13 +486,13 @@ class Source:
     def _opened(self) -> Iterator[tuple[Any, SourceTable]]:
         import sqlalchemy as sa  # noqa: PLC0415 - `url_of` has said so if it is missing
 
-        with opened(self.url, *self.table.split(".", 1)) as found:
-            limit = statement_limit(found.connection.dialect, float(seconds(self.settings.statement_timeout)))
+        with opened(self.url, *self.table.split(".", 1)) as source_table:
+            limit = statement_limit(source_table.connection.dialect, float(seconds(self.settings.statement_timeout)))
             if limit:
-                found.connection.execute(sa.text(limit))
+                source_table.connection.execute(sa.text(limit))
             if self.in_utc:
-                found.connection.execute(sa.text("SET time_zone = '+00:00'"))
-            yield sa, found
+                source_table.connection.execute(sa.text("SET time_zone = '+00:00'"))
+            yield sa, source_table
 
 
 def is_primary(connection: Any) -> bool:
@@ -535,8 +536,8 @@ def log_position(connection: Any) -> str:
 
     dialect = connection.dialect
     name = "mariadb" if getattr(dialect, "is_mariadb", False) else dialect.name
-    found = connection.execute(sa.text(_POSITIONS[name])).scalar() if name in _POSITIONS else None
-    return str(found or "")
+    position = connection.execute(sa.text(_POSITIONS[name])).scalar() if name in _POSITIONS else None
+    return str(position or "")
 
 
 _COUNTS = {
@@ -554,21 +555,21 @@ def estimated_rows(connection: Any, schema: str, name: str) -> int | None:
     import sqlalchemy as sa  # noqa: PLC0415 - see above
 
     statement = _COUNTS.get(connection.dialect.name)
-    found = (
+    count = (
         None if statement is None else connection.execute(sa.text(statement), {"schema": schema, "name": name}).scalar()
     )
-    return int(found) if found else None
+    return int(count) if count else None
 
 
-def _require_primary(run: TableRun, found: SourceTable) -> None:
+def _require_primary(run: TableRun, source_table: SourceTable) -> None:
     """Refuse a standby where it may lack changes that are older than the load's first file.
 
     The table was loaded before, or jobs have read the log already.
     """
     is_loaded = run.ledger().state.keys is not None
-    if found.connection.dialect.name != "postgresql" or not (is_loaded or capture_of(run.spec)):
+    if source_table.connection.dialect.name != "postgresql" or not (is_loaded or capture_of(run.spec)):
         return
-    if not is_primary(found.connection):
+    if not is_primary(source_table.connection):
         why = "is loaded already" if is_loaded else "is followed by jobs"
         what = f"{run.spec.table} {why}, and its connection leads to a standby, which may lag behind"
         remedy = "load it from the primary: name its connection by --source-connection"

@@ -172,9 +172,9 @@ class _Rebuild:
         rekeyed = lowered(self.run.spec.keys) != lowered(self.ledger.state.keys or ())
         if not (how.is_needed or rekeyed):
             return
-        found = self.context.engine.refused_values(self.context, how)
-        if found:
-            shown = ", ".join(f"{count} of {column} ({code})" for (code, column), count in found.items())
+        refused = self.context.engine.refused_values(self.context, how)
+        if refused:
+            shown = ", ".join(f"{count} of {column} ({code})" for (code, column), count in refused.items())
             table = self.run.spec.table
             raise FatalError(
                 "REBUILD_REFUSED",

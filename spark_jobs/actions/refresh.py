@@ -115,10 +115,10 @@ def by_change_table(found: Discovery, recorded: Recorded, totals: RunTotals) -> 
     return _with_generations(found, reconstruct(files, recorded))
 
 
-def _with_generations(found: Discovery, generations: Mapping[str, int]) -> Discovery:
+def _with_generations(discovery: Discovery, generations: Mapping[str, int]) -> Discovery:
     """The files with these generations, in the order of ingestion."""
-    files = [replace(f, generation=generations.get(f.path, f.generation)) for f in found.waiting]
-    return replace(found, waiting=tuple(sorted(files, key=lambda f: f.generation)))
+    files = [replace(f, generation=generations.get(f.path, f.generation)) for f in discovery.waiting]
+    return replace(discovery, waiting=tuple(sorted(files, key=lambda f: f.generation)))
 
 
 def sweep_after_refresh(
@@ -129,16 +129,16 @@ def sweep_after_refresh(
     Rows that the files lack are swept if the newest full load is complete: a user requested the refresh.
     """
     loads = [row for row in files.values() if row.kind == "load"]
-    left = Discovery(
+    discovery = Discovery(
         older_loads=tuple(r.path for r in loads if r.state == "committed" and r.generation < after.generation),
         unreadable_loads=tuple(r.path for r in loads if r.state == "unreadable"),
     )
     is_new = before.generation < after.generation
     known = before.swept if before.batch else min((row.generation for row in loads), default=1)
     state = replace(after, swept=known, loaded_at=plan.planned_at if is_new else before.loaded_at, held=None)
-    if sweep_state(state, left, rule, datetime.fromisoformat(plan.planned_at)) == "pending":
-        return state, left
-    return replace(state, swept=after.generation), left
+    if sweep_state(state, discovery, rule, datetime.fromisoformat(plan.planned_at)) == "pending":
+        return state, discovery
+    return replace(state, swept=after.generation), discovery
 
 
 def highest_sequence(before: TableState, after: TableState) -> str | None:
@@ -200,11 +200,11 @@ def nothing_to_refresh(table: str, landing: str) -> FatalError:
 def rebuild_batches(run: TableRun) -> tuple[list[tuple[BatchPlan, bool]], Discovery]:
     """As `refresh_batches`, of a rebuild from the change table."""
     ledger = run.ledger()
-    begun, found = ledger.plan(), run.discover(ledger)
+    begun, discovery = ledger.plan(), run.discover(ledger)
     resumed = begun is not None and begun.mode == "refresh"
     plan = begun if begun is not None and resumed else replace(new_plan(run, ledger), source="changes")
     state = replace(ledger.state, batch=plan.number)
-    return [(plan, resumed), *batches_ahead(run, None, state, found)], found
+    return [(plan, resumed), *batches_ahead(run, None, state, discovery)], discovery
 
 
 def refresh_batches(run: TableRun, totals: RunTotals) -> tuple[list[tuple[BatchPlan, bool]], Discovery]:
@@ -221,16 +221,16 @@ def refresh_batches(run: TableRun, totals: RunTotals) -> tuple[list[tuple[BatchP
     begun = begun if begun is not None and begun.mode == "refresh" else None
     shadow = shadow_of(run, begun or new_plan(run, ledger))
     fresh = shadow.ledger()
-    found = shadow.discover(fresh)
+    discovery = shadow.discover(fresh)
     if begun is not None and is_sealed(fresh):
-        return [(begun, True)], found
-    found = by_ledger(run, ledger, found, totals)
-    if not found.waiting and fresh.state.batch <= 1:
+        return [(begun, True)], discovery
+    discovery = by_ledger(run, ledger, discovery, totals)
+    if not discovery.waiting and fresh.state.batch <= 1:
         raise nothing_to_refresh(run.spec.table, run.layout.landing)
     state = fresh.state if fresh.state.batch else seed(ledger.state, None, run.dialect)
-    ahead = batches_ahead(shadow, fresh.plan(), state, found)
+    ahead = batches_ahead(shadow, fresh.plan(), state, discovery)
     # The first commit of the shadow ledger has no files.
-    return [(replace(p, number=p.number - 1, mode="refresh", sweep=False), resumed) for p, resumed in ahead], found
+    return [(replace(p, number=p.number - 1, mode="refresh", sweep=False), resumed) for p, resumed in ahead], discovery
 
 
 _SHOWN = 20
@@ -296,33 +296,35 @@ def check(run: TableRun, plan: BatchPlan, order: RebuildRequest, files: Mapping[
         raise _refused(run, f"{len(unread)} files can't be read, e.g. {unread[0]}", "deliver them again")
     engine, layout = order.live.engine, order.live.layout
     table_schema = _common(order) if engine.exists(layout.replica) else None
-    found = _compared(order, table_schema, len(files) - len(unread))
+    replacement = _compared(order, table_schema, len(files) - len(unread))
     if plan.resync:
         return (
-            found if table_schema is None else _against_source(run, order, table_schema, found, plan.source_connection)
+            replacement
+            if table_schema is None
+            else _against_source(run, order, table_schema, replacement, plan.source_connection)
         )
-    losses = [*found.losses, *([f"{len(unread)} files that can't be read, e.g. {unread[0]}"] if unread else [])]
+    losses = [*replacement.losses, *([f"{len(unread)} files that can't be read, e.g. {unread[0]}"] if unread else [])]
     if losses and not plan.confirmed:
         raise FatalError(
             "RELOAD_UNCONFIRMED",
-            f"{run.spec.table}: the {found.files} files that are there hold {found.rows} rows; the table would lose "
-            f"{'; '.join(losses)}",
+            f"{run.spec.table}: the {replacement.files} files that are there hold {replacement.rows} rows; the table "
+            f"would lose {'; '.join(losses)}",
             where=layout.landing,
             remedy=f"if that is right, `gddl reload --from-files --yes --table {run.spec.table}`: the change table "
             "keeps the changes as archived ones; the tables are unchanged",
         )
-    return found
+    return replacement
 
 
 def _compared(order: RebuildRequest, table_schema: TableSchema | None, files: int) -> Replacement:
     engine, layout = order.live.engine, order.live.layout
     work, columns = engine.rebuild(order), None
-    gone: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
     if table_schema is not None:
         kept = {column.lower() for column in order.table_schema.columns}
-        gone = tuple(c.name for c in engine.columns(layout.replica) if c.name.lower() not in kept)
+        dropped = tuple(c.name for c in engine.columns(layout.replica) if c.name.lower() not in kept)
         columns = (*table_schema.keys, *(c.name for c in table_schema.data if c.name not in table_schema.keys))
-    return Replacement(files=files, columns=gone, archived=work.archived(), **asdict(work.compared(columns)))
+    return Replacement(files=files, columns=dropped, archived=work.archived(), **asdict(work.compared(columns)))
 
 
 def _common(order: RebuildRequest) -> TableSchema | None:
@@ -333,7 +335,7 @@ def _common(order: RebuildRequest) -> TableSchema | None:
 
 
 def _against_source(
-    run: TableRun, order: RebuildRequest, table_schema: TableSchema, found: Replacement, connection: str
+    run: TableRun, order: RebuildRequest, table_schema: TableSchema, replacement: Replacement, connection: str
 ) -> Replacement:
     engine, spec = order.live.engine, run.spec
     with opened(url_of(connection, run.runtime.environ), *spec.name_in_source.split(".", 1)) as table:
@@ -342,7 +344,7 @@ def _against_source(
     if after > before:
         what = f"{after} keys of the new table differ from the source, of the live one {before}"
         raise _refused(run, what, f"its files lack changes: {_from_source(run)}")
-    return replace(found, far_before=before, far_after=after)
+    return replace(replacement, far_before=before, far_after=after)
 
 
 def still_different(run: TableRun, found: Replacement) -> FatalError:
@@ -413,12 +415,12 @@ def refresh_table(run: TableRun, outcome: RunTotals) -> JobResult:
         if plan is not None and plan.source == "changes":  # a rebuild, which this one replaces
             ledger.drop_plan()
             plan = None
-        asked = run.job.options.reload or run.job.options.resync
+        requested = run.job.options.reload or run.job.options.resync
         if plan is None or plan.mode != "refresh":
             plan = _with_check(new_plan(run, ledger, plan, context), run)
             claim.check()
             ledger.write_plan(plan)
-        elif asked and not plan.swapping:
+        elif requested and not plan.swapping:
             plan = _with_check(plan, run)
             claim.check()
             ledger.write_plan(plan)
@@ -463,10 +465,10 @@ def _carry_out(work: _Refresh, outcome: RunTotals) -> Replacement | None:
     work.run.report("swapping", work.plan.number)
     done = work.live.engine.rebuild(order).swap(lambda step: work.run.report(step, work.plan.number))
     work.claim.check()
-    state, left = _swept(work, fresh)
+    state, discovery = _swept(work, fresh)
     if state.swept < state.generation:
         outcome.revisit = True
-        outcome.warn(notices.of_sweep("pending", state, left))
+        outcome.warn(notices.of_sweep("pending", state, discovery))
     _commit(work, fresh, order, done.rows)
     _settle(work, outcome, fresh.state, done)
     _clean_up(work)
@@ -531,12 +533,12 @@ def _require_all_changes(work: _Refresh, order: RebuildRequest, fresh: TableStat
     if work.live.engine.rebuild(order).drops_changes():
         before = work.ledger.state.sequence_by or ()
         other = before and before != fresh.sequence_by
-        own = f"write sequence_by: [{', '.join(before)}] in the row, which is their order, or " if other else ""
+        hint = f"write sequence_by: [{', '.join(before)}] in the row, which is their order, or " if other else ""
         raise FatalError(
             "CHANGES_INCOMPATIBLE",
             "the change table holds changes of removed files, with another order or other types than the files now",
             where=work.live.layout.changes,
-            remedy=f"{own}restore those files, or move the change table away and refresh again; "
+            remedy=f"{hint}restore those files, or move the change table away and refresh again; "
             "the tables are unchanged",
         )
 
@@ -553,11 +555,13 @@ def _ingest_all(work: _Refresh, outcome: RunTotals) -> tuple[TableSchema | None,
         state = seed(state, work.recorded, run.dialect, archives=archives)
         ledger.commit(_empty_commit(work, state))
     if not is_sealed(ledger):
-        found = _refresh_with_generations(work, run.discover(ledger, wait="idle"), outcome)
-        outcome.warn(notices.of_unsettled(found.unsettled))
-        _require_unchanged(work, ledger, found)
-        _require_settled(work, found.unsettled)
-        table = TableSession(run=run, context=context, ledger=ledger, claim=work.claim, totals=outcome, discovery=found)
+        discovery = _refresh_with_generations(work, run.discover(ledger, wait="idle"), outcome)
+        outcome.warn(notices.of_unsettled(discovery.unsettled))
+        _require_unchanged(work, ledger, discovery)
+        _require_settled(work, discovery.unsettled)
+        table = TableSession(
+            run=run, context=context, ledger=ledger, claim=work.claim, totals=outcome, discovery=discovery
+        )
         while (plan := _next_plan(run, ledger, table.discovery)) is not None:
             work.claim.check()
             table.discovery = table.discovery.without(plan)
@@ -589,20 +593,20 @@ def _require_loads(work: _Refresh, delivered: ReadBatch) -> None:
         raise notices.unread_load(work.run.spec.table, bad)
 
 
-def _next_plan(run: TableRun, ledger: Ledger, found: Discovery) -> BatchPlan | None:
+def _next_plan(run: TableRun, ledger: Ledger, discovery: Discovery) -> BatchPlan | None:
     plan = ledger.plan()
     if plan is None:
-        plan = next_batch(found.waiting, limits=run.limits, state=ledger.state, now=moment(run, ledger))
+        plan = next_batch(discovery.waiting, limits=run.limits, state=ledger.state, now=moment(run, ledger))
         if plan is not None:
             plan = replace(plan, sweep=False, releases=True)  # a user asked for all that the files say
             ledger.write_plan(plan)
     return plan
 
 
-def _require_unchanged(work: _Refresh, ledger: Ledger, found: Discovery) -> None:
+def _require_unchanged(work: _Refresh, ledger: Ledger, discovery: Discovery) -> None:
     """Files that changed during an interrupted refresh make the next run start it again."""
     pending = ledger.plan()
-    if pending is not None and files_changed(pending, found):
+    if pending is not None and files_changed(pending, discovery):
         _forget(work)
         raise _files_changed(work, "files changed since its rebuild started")
 
@@ -628,10 +632,10 @@ def _empty_commit(work: _Refresh, state: TableState) -> BatchCommit:
     return BatchCommit(number=state.batch, plan=plan, files=(), state=state)
 
 
-def _refresh_with_generations(work: _Refresh, found: Discovery, outcome: RunTotals) -> Discovery:
+def _refresh_with_generations(work: _Refresh, discovery: Discovery, outcome: RunTotals) -> Discovery:
     if work.recorded is not None:
-        return by_change_table(found, work.recorded, outcome)
-    return by_ledger(work.run, work.ledger, found, outcome, archives=work.plan.archives)
+        return by_change_table(discovery, work.recorded, outcome)
+    return by_ledger(work.run, work.ledger, discovery, outcome, archives=work.plan.archives)
 
 
 def _commit(work: _Refresh, fresh: Ledger, order: RebuildRequest, rows_now: int) -> None:
@@ -655,8 +659,8 @@ def _commit(work: _Refresh, fresh: Ledger, order: RebuildRequest, rows_now: int)
 
 def _forgotten(work: _Refresh, present: Mapping[str, FileEntry]) -> tuple[FileEntry, ...]:
     """Ledger rows of files that are gone, whose changes are archived: should one come back, it is loaded again."""
-    gone = (entry for path, entry in work.ledger.all_entries().items() if path not in present)
-    return tuple(replace(e, batch=work.plan.number, fingerprint="", etag="", generation=ARCHIVED) for e in gone)
+    entries = (entry for path, entry in work.ledger.all_entries().items() if path not in present)
+    return tuple(replace(e, batch=work.plan.number, fingerprint="", etag="", generation=ARCHIVED) for e in entries)
 
 
 def _swept(work: _Refresh, fresh: Ledger) -> tuple[TableState, Discovery]:
@@ -686,5 +690,5 @@ def _forget(work: _Refresh) -> None:
 def _clean_up(work: _Refresh) -> None:
     """Remove the shadow table; leftovers are harmless, so a crash here needs no repair."""
     root = join(work.live.layout.state, "refresh")
-    for found in list(work.live.storage.list(root)):
-        work.live.storage.delete(found.path)
+    for file in list(work.live.storage.list(root)):
+        work.live.storage.delete(file.path)

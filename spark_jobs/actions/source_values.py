@@ -93,8 +93,8 @@ class SourceColumn:
 
 
 def _typed(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    found = fit(texts, STRING, parse_type(sql_type(kind)))
-    return texts if found.misfit is not None else found.values
+    fitted = fit(texts, STRING, parse_type(sql_type(kind)))
+    return texts if fitted.misfit is not None else fitted.values
 
 
 def _text(value: Any) -> str:

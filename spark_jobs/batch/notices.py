@@ -167,18 +167,18 @@ def of_truncates(
     spec: TableSpec, plan: BatchPlan, truncates: Sequence[Truncate], state: TableState
 ) -> tuple[RunWarning, ...]:
     """Warning about truncates of a batch: rows before them are deleted, or stay under `report`."""
-    found = unknown_truncates(state.truncates, truncates)
-    if not found:
+    unknown = unknown_truncates(state.truncates, truncates)
+    if not unknown:
         return ()
-    sample = tuple(f"{one.sequence} in {one.source_file}" for one in found[:SAMPLE])
+    sample = tuple(f"{one.sequence} in {one.source_file}" for one in unknown[:SAMPLE])
     if are_applied(spec, released=plan.releases):
         message = "the source's table was truncated: rows before the truncate were deleted"
-        return (RunWarning(code="TRUNCATE_APPLIED", message=message, count=len(found), sample=sample),)
+        return (RunWarning(code="TRUNCATE_APPLIED", message=message, count=len(unknown), sample=sample),)
     message = (
         "the source's table was truncated, and the row says truncate: report: rows from before it stay, until a reload "
         "from files removes them"
     )
-    return (RunWarning(code="TRUNCATE_IGNORED", message=message, count=len(found), sample=sample),)
+    return (RunWarning(code="TRUNCATE_IGNORED", message=message, count=len(unknown), sample=sample),)
 
 
 def of_former_target(before: str, target: str) -> tuple[RunWarning, ...]:
@@ -278,8 +278,8 @@ def of_files(bad: Sequence[Unreadable]) -> tuple[RunWarning, ...]:
     vanished = [u.file.path for u in bad if u.code == "FILE_VANISHED"]
     unreadable = [u.file.path for u in bad if u.code != "FILE_VANISHED"]
     kept = "files could not be read; they are in quarantine, and are read again when they change, or by a replay"
-    gone = "files were removed after the listing; they are loaded if they are delivered again"
-    return (*_of_paths("FILE_UNREADABLE", kept, unreadable), *_of_paths("FILE_VANISHED", gone, vanished))
+    removal_message = "files were removed after the listing; they are loaded if they are delivered again"
+    return (*_of_paths("FILE_UNREADABLE", kept, unreadable), *_of_paths("FILE_VANISHED", removal_message, vanished))
 
 
 def of_unread_loads(found: Discovery) -> tuple[RunWarning, ...]:

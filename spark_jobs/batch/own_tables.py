@@ -28,8 +28,8 @@ _TABLES = ("changes", "replica", "history", "tombstones")
 
 def versions_of(engine: Engine, layout: Layout) -> dict[str, int]:
     """What `TableState.delta_versions` holds after a batch."""
-    found = {name: engine.version(getattr(layout, name)) for name in _TABLES}
-    return {name: version for name, version in found.items() if version is not None}
+    versions = {name: engine.version(getattr(layout, name)) for name in _TABLES}
+    return {name: version for name, version in versions.items() if version is not None}
 
 
 def foreign_commits(spec: TableSpec, storage: Storage, layout: Layout, ledger: Ledger) -> tuple[ForeignCommit, ...]:
@@ -39,7 +39,7 @@ def foreign_commits(spec: TableSpec, storage: Storage, layout: Layout, ledger: L
         FatalError: `TABLES_MISSING`; `LEDGER_BEHIND`.
     """
     state, log = ledger.state, DeltaCommits(storage)
-    found, known = list(state.foreign), _newest_plan(ledger)
+    foreign, known = list(state.foreign), _newest_plan(ledger)
     for name, version in state.delta_versions.items():
         path = getattr(layout, name)
         commits = log.since(path, version)
@@ -47,16 +47,16 @@ def foreign_commits(spec: TableSpec, storage: Storage, layout: Layout, ledger: L
             if not log.exists(path):
                 raise _missing_table(spec, name, path)
             now = log.version(path)
-            found += [] if now is None else [ForeignCommit(table=name, version=now, operation=REPLACED)]
+            foreign += [] if now is None else [ForeignCommit(table=name, version=now, operation=REPLACED)]
             continue
         if any(is_later(commit.transactions, spec.shard or "", known) for commit in commits):
             raise _behind(spec, name, path, layout.state)
-        found += [
+        foreign += [
             ForeignCommit(table=name, version=commit.version, operation=commit.operation)
             for commit in commits
             if commit.changes_data and not commit.ours
         ]
-    return tuple(dict.fromkeys(found))[-_KEPT:]
+    return tuple(dict.fromkeys(foreign))[-_KEPT:]
 
 
 def has_all_changes(spec: TableSpec, storage: Storage, layout: Layout, ledger: Ledger) -> bool:

@@ -85,24 +85,24 @@ def _misfits(table: TableSession) -> Batch | None:
 
 
 def _planned(table: TableSession, dropped: BatchPlan | None, *, replayed: bool) -> BatchPlan | None:
-    run, found, state = table.run, table.discovery, table.state
+    run, discovery, state = table.run, table.discovery, table.state
     now = moment(run, table.ledger, dropped)
     without_files = BatchPlan(
         number=state.batch + 1, mode="incremental", planned_at=iso(now), generation=state.generation, files=()
     )
     if replays(run):
         plan = None if state.keys is None else replace(without_files, source="quarantine", codes=run.job.options.codes)
-        return plan_files(found.waiting, limits=run.limits, state=state, now=now) if replayed else plan
-    if is_emptied(run, found, table.ledger):
+        return plan_files(discovery.waiting, limits=run.limits, state=state, now=now) if replayed else plan
+    if is_emptied(run, discovery, table.ledger):
         return replace(without_files, generation=state.generation + 1, sweep=True, released=True)
-    if sweep_of(run, found, state) == "due":
+    if sweep_of(run, discovery, state) == "due":
         # It removes the rows that the newest full load lacks.
         return replace(without_files, sweep=True, released=releases(run))
     if releases(run):
         return None
-    waiting, released = to_release(found, state) if releases_truncates(run) else (found.waiting, False)
+    waiting, released = to_release(discovery, state) if releases_truncates(run) else (discovery.waiting, False)
     plan = plan_files(waiting, limits=run.limits, state=state, now=now)
-    plan = None if plan is None else replace(with_sweep(plan, found, SweepRule.of(run.spec)), releases=released)
+    plan = None if plan is None else replace(with_sweep(plan, discovery, SweepRule.of(run.spec)), releases=released)
     return replace(plan, sweep=False) if plan is not None and plan.sweep and run.is_loading else plan
 
 
@@ -269,35 +269,35 @@ def find_pending(run: TableRun, totals: RunTotals) -> PendingWork | None:
     ledger = run.ledger()
     run.report("discover")
     pending = ledger.plan() is not None  # its late files must be found again
-    found = run.discover(ledger, brief=not pending)
-    found = found if pending else without_held(run, found, ledger.state)
-    totals.not_listed = found.not_listed
+    discovery = run.discover(ledger, brief=not pending)
+    discovery = discovery if pending else without_held(run, discovery, ledger.state)
+    totals.not_listed = discovery.not_listed
     totals.mode = "initial" if ledger.state.batch == 0 else "incremental"
     totals.max_commit_ts = ledger.state.max_commit_ts
     totals.version = ledger.state.delta_versions.get("replica")
     # Also without new files: a row that stored rows do not follow is never reported as up to date.
     require_same_identity(run.spec, ledger.state)
-    due = is_emptied(run, found, ledger) or sweep_of(run, found, ledger.state) == "due"
-    asked = replays(run) or ledger.awaits_replay or wants_source_load(run, ledger)
-    if not (found.waiting or pending or due or asked or waits_for_files(run, found)):
-        if found.root_missing and source_room(run.spec) is None:  # a job makes the folder of a source that it reads
+    due = is_emptied(run, discovery, ledger) or sweep_of(run, discovery, ledger.state) == "due"
+    requested = replays(run) or ledger.awaits_replay or wants_source_load(run, ledger)
+    if not (discovery.waiting or pending or due or requested or waits_for_files(run, discovery)):
+        if discovery.root_missing and source_room(run.spec) is None:  # a job makes the folder of a source that it reads
             raise notices.missing_root(run.spec.table, run.layout.landing)
-        totals.warn(notices.of_discovery(found, run.layout.landing, run.dialect))
-        report_left(run, ledger, found, totals)
+        totals.warn(notices.of_discovery(discovery, run.layout.landing, run.dialect))
+        report_left(run, ledger, discovery, totals)
         if run.job.options.full_listing:  # requested by a user
             commits = foreign_commits(run.spec, run.runtime.storage, run.layout, ledger)
             totals.warn(warnings_of(commits))
         notices.require_first_load(run.spec.table, ledger)
         return None
-    return PendingWork(state=ledger.state, discovery=found)
+    return PendingWork(state=ledger.state, discovery=discovery)
 
 
 def wants_source_load(run: TableRun, ledger: Ledger) -> bool:
     """Whether the row asks for a full load from the source database, and the table has none yet."""
     if run.spec.initial_load is None or run.job.options.action != "run" or ledger.state.batch > 0:
         return False
-    found = run.source_load
-    return found is None or found.ended is None
+    load = run.source_load
+    return load is None or load.ended is None
 
 
 def waits_for_files(run: TableRun, found: Discovery) -> bool:

@@ -119,10 +119,10 @@ def loads_that_hold(context: TableContext, plan: BatchPlan, bad_files: Sequence[
 
 def held_truncate(spec: TableSpec, plan: BatchPlan, figures: Figures, state: TableState) -> HeldTruncate | None:
     """The first file of a batch with a truncate that waits for a user's release; null: none does."""
-    found = unknown_truncates(state.truncates, figures.truncates)
-    if spec.truncate != "hold" or plan.releases or not found:
+    unknown = unknown_truncates(state.truncates, figures.truncates)
+    if spec.truncate != "hold" or plan.releases or not unknown:
         return None
-    of_file = {one.source_file: one for one in reversed(found)}
+    of_file = {one.source_file: one for one in reversed(unknown)}
     first = next(file for file in plan.files if file.path in of_file)
     one = of_file[first.path]
     return HeldTruncate(

@@ -64,8 +64,8 @@ def _require_ordered_text(dialect: Dialect, decoded_batch: DecodedBatch, state: 
     widths = {c: w for c, w in figures.widths.items() if c not in behind or c not in dialect.total_order}
     require_one_width(widths, widths_of(state.max_sequence, table_schema.sequence), examples, remedy)
     known = known_forms(state, table_schema)
-    for column, found in figures.forms.items():
-        require_one_form(column, found, known.get(column, ()), _remedy_of_forms(column, again))
+    for column, forms in figures.forms.items():
+        require_one_form(column, forms, known.get(column, ()), _remedy_of_forms(column, again))
 
 
 def _remedy_of_forms(column: str, again: str) -> str:

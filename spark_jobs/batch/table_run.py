@@ -112,9 +112,9 @@ class TableRun:
     @property
     def dialect_after_load(self) -> Dialect:
         """The dialect, which knows what the newest load has read where rows have no keys to tell."""
-        if self.spec.keys or not self.dialect.names_transactions or (found := self.source_load) is None:
+        if self.spec.keys or not self.dialect.names_transactions or (load := self.source_load) is None:
             return self.dialect
-        return replace(self.dialect, loaded=found.seen, is_loading=found.ended is None)
+        return replace(self.dialect, loaded=load.seen, is_loading=load.ended is None)
 
     @cached_property
     def layout(self) -> Layout:
@@ -228,17 +228,19 @@ class TableRun:
             return discover_notified(place, ledger, self.runtime.clock(), self.notified)
         options, now = self.job.options, self.runtime.clock()
         if not brief or options.continuous is None or options.full_listing:
-            found = discover(place, ledger, now, full=options.full_listing)
-            if found.inference == CERTAIN or self.source_load is None:
-                return found
+            discovery = discover(place, ledger, now, full=options.full_listing)
+            if discovery.inference == CERTAIN or self.source_load is None:
+                return discovery
             # Changes from before a load by `gddl load` are captured for it.
             return discover(replace(place, generations="one"), ledger, now, full=options.full_listing)
         deep_listings = self.runtime.deep_listings
         back = deep_listings.reach(place.root, now)
-        found = discover(place, ledger, now, back=back)
+        discovery = discover(place, ledger, now, back=back)
         if back is None:
-            deep_listings.record(place.root, found, ledger.state.cursor, now, self.runtime.clock(), self.dialect.times)
-        return found
+            deep_listings.record(
+                place.root, discovery, ledger.state.cursor, now, self.runtime.clock(), self.dialect.times
+            )
+        return discovery
 
     def discover_unread(self, ledger: Ledger) -> Discovery:
         """Files to read again, of which a user replays the quarantine."""
@@ -259,8 +261,8 @@ class TableRun:
     @property
     def is_loading(self) -> bool:
         """Whether more files of a load from the source database will come. Raises as `source_load`."""
-        found = self.source_load
-        return found is not None and found.ended is None
+        load = self.source_load
+        return load is not None and load.ended is None
 
     def claim(self) -> Claim:
         """The table's: its Delta tables have one writer, whichever shard is processed."""

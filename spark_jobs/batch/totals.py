@@ -79,11 +79,11 @@ class RunTotals:
 
     def tally(self, spec: TableSpec, tallies: Mapping[str, tuple[int, int]]) -> None:
         """Count rows by expectation: those that were checked, and those that failed."""
-        found = [
+        counts = [
             ExpectationCount(name=name, on=spec.expect[name].on, checked=checked, failed=failed)
             for name, (checked, failed) in tallies.items()
         ]
-        self.expectations = summed(self.expectations, found)
+        self.expectations = summed(self.expectations, counts)
 
     def warn(self, warnings: Iterable[RunWarning]) -> None:
         """Add warnings; those of one code become one, counts added."""

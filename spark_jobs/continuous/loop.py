@@ -92,12 +92,14 @@ class Processes:
     def finished(self, within: float) -> list[Found]:
         if not self.is_busy:
             return []
-        return [found for _, answer in self._pool.answers(within) for found in answer if not isinstance(found, int)]
+        return [
+            outcome for _, answer in self._pool.answers(within) for outcome in answer if not isinstance(outcome, int)
+        ]
 
     def drop(self) -> list[str]:
-        left = [spec.table for task in self._pool.left for spec in task.specs]
+        tables = [spec.table for task in self._pool.left for spec in task.specs]
         self._pool.left.clear()
-        return left
+        return tables
 
     def close(self) -> None:
         self._pool.close()
@@ -133,25 +135,25 @@ class Threads:
     def finished(self, within: float) -> list[Found]:  # noqa: ARG002 - see the protocol: the loop is woken
         # Finished ones first: their outcomes are available without waiting.
         self._open = {future: table for future, table in self._open.items() if not future.done()}
-        found = []
+        outcomes = []
         while not self._done.empty():
-            found.append(self._done.get())
-        return found
+            outcomes.append(self._done.get())
+        return outcomes
 
     def drop(self) -> list[str]:
-        left = [table for future, table in self._open.items() if future.cancel()]
+        tables = [table for future, table in self._open.items() if future.cancel()]
         self._open = {future: table for future, table in self._open.items() if not future.cancelled()}
-        return left
+        return tables
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _one(self, spec: TableSpec, run: Callable[[], Found]) -> None:
         try:
-            found = run()
+            outcome = run()
         except Exception as error:  # noqa: BLE001 - a table without an outcome would never be run again
-            found = not_started(self._job, spec, translated(error))
-        self._done.put(found)
+            outcome = not_started(self._job, spec, translated(error))
+        self._done.put(outcome)
         self._wake()
 
 
@@ -173,8 +175,8 @@ def light_executor(job: JobSpec, runtime: Runtime, specs: Sequence[TableSpec], w
 
 
 def _spread_one(spread: Spread, job: JobSpec, spec: TableSpec) -> Found:
-    (found,) = list(spread.run(job, [spec]))  # runs the generator's clean-up
-    return found
+    (outcome,) = list(spread.run(job, [spec]))  # runs the generator's clean-up
+    return outcome
 
 
 def heavy_executor(job: JobSpec, runtime: Runtime, wake: Callable[[], None]) -> Threads:
@@ -216,11 +218,11 @@ class ExecutorPools:
         before, self.job = self.job, job
         if _shape(before) == _shape(job):
             return []
-        left = self.drop()
+        tables = self.drop()
         self._before = self._all
         self._open()
         self._dismiss()
-        return left
+        return tables
 
     @property
     def is_busy(self) -> bool:
@@ -239,12 +241,12 @@ class ExecutorPools:
 
     def finished(self, within: float) -> list[TableOutcome]:
         """See `Executor.finished`; tables that one task declines are passed on and not returned."""
-        found = [one for executor in self._all for one in executor.finished(within)]
+        outcomes = [one for executor in self._all for one in executor.finished(within)]
         self._dismiss()
-        for one in found:
+        for one in outcomes:
             if isinstance(one, Declined):
                 self._heavy.hand_over(one.spec, partial(on_spark, self.job, one, self.runtime))
-        return [one for one in found if not isinstance(one, Declined)]
+        return [one for one in outcomes if not isinstance(one, Declined)]
 
     def drop(self) -> list[str]:
         """See `Executor.drop`."""
@@ -302,16 +304,16 @@ class DesiredStateReader:
             return False
         self._next = self.now() + POLL_SECONDS
         try:
-            found = {item.name: item for item in self.storage.list(folder)}
-            if stop_name(self.job.run_id) in found:
+            files = {item.name: item for item in self.storage.list(folder)}
+            if stop_name(self.job.run_id) in files:
                 self.stop.ask("the word to stop")
-            if DESIRED not in found or found[DESIRED].etag == self._read:
+            if DESIRED not in files or files[DESIRED].etag == self._read:
                 return False
-            wanted = codec.from_json(DesiredState, self.storage.read(found[DESIRED].path).decode())
+            wanted = codec.from_json(DesiredState, self.storage.read(files[DESIRED].path).decode())
         except (GddlError, FileNotFoundError, UnicodeDecodeError) as error:
             _LOG.warning("the desired state can't be read, the previous one stays valid: %s", error)
             return False
-        self._read = found[DESIRED].etag
+        self._read = files[DESIRED].etag
         before, self.job = (
             self.job,
             replace(self.job, tables=wanted.tables, tiers=wanted.tiers, catalogs=wanted.catalogs, access=wanted.access),
@@ -432,7 +434,7 @@ class Loop:
         self.schedule.keep(self.job.tables, self.now())
         self.stream.follow(self.job.tables)
         self.stop.listen_again()
-        self.outcomes = {name: found for name, found in self.outcomes.items() if self.schedule.keeps(name)}
+        self.outcomes = {name: outcome for name, outcome in self.outcomes.items() if self.schedule.keeps(name)}
 
     def _changed(self, job: JobSpec) -> None:
         """Switch to changed rows or tiers; running tables continue and delay no others."""

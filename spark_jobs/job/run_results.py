@@ -106,7 +106,7 @@ def for_record(result: JobResult) -> JobResult:
 
 def in_order(storage: Storage, layout: Layout, result: JobResult, now: datetime) -> JobResult:
     """The result, begun after every run on record: of those that begin in the future a clock was set back since."""
-    later = [found.name for found in storage.list(layout.runs, f"{now:{RECORD_TIME}}")]
+    later = [record.name for record in storage.list(layout.runs, f"{now:{RECORD_TIME}}")]
     times = [name.partition("-")[0] for name in later if "/" not in name and name.endswith(".json")]
     if not times:
         return result

@@ -152,7 +152,7 @@ class LocalSpread:
                 yield from _idle_tables(pool, specs, costs)
             waiting = sorted((s for s in specs if s.table in costs), key=lambda s: -costs[s.table])
             for _, answer in pool.run_tasks([Task((spec,)) for spec in waiting]):
-                yield from (found for found in answer if not isinstance(found, int))
+                yield from (outcome for outcome in answer if not isinstance(outcome, int))
         finally:
             pool.close()
 
@@ -162,12 +162,12 @@ def _idle_tables(pool: Pool, specs: Sequence[TableSpec], costs: dict[str, int]) 
     size = max(1, min(_TABLES_PER_CHECK, len(specs) // (4 * pool.most)))
     chunks = [Task(tuple(specs[i : i + size]), polls=True) for i in range(0, len(specs), size)]
     for task, answer in pool.run_tasks(chunks):
-        for spec, found in zip(task.specs, answer, strict=False):  # empty if its worker died: run all its tables
-            if isinstance(found, int):
-                costs[spec.table] = found
-            elif isinstance(found, TableOutcome):
+        for spec, result in zip(task.specs, answer, strict=False):  # empty if its worker died: run all its tables
+            if isinstance(result, int):
+                costs[spec.table] = result
+            elif isinstance(result, TableOutcome):
                 del costs[spec.table]
-                yield found
+                yield result
 
 
 def processes_of(job: JobSpec, specs: Sequence[TableSpec]) -> int:
@@ -304,19 +304,19 @@ class Pool:
         """The answer to its task, `_DIED`, or null for a step; out of time or memory it is killed."""
         if worker.orders.poll():
             try:
-                found = worker.orders.recv()
+                message = worker.orders.recv()
             except (EOFError, OSError):
                 self._end(worker)
                 return _DIED
-            if found == READY:
+            if message == READY:
                 worker.own_bytes = resident_bytes(worker.process.pid or 0)
                 worker.deadline = self._deadline(worker.task)
                 return None
-            if isinstance(found, Step):
-                self.spread.observe(found)
+            if isinstance(message, Step):
+                self.spread.observe(message)
                 return None
             worker.task = worker.deadline = None
-            answer: Answer = found
+            answer: Answer = message
             return answer
         specs = () if worker.task is None or worker.task.polls else worker.task.specs
         hungry = self._is_hungry(worker)

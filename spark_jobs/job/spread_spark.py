@@ -120,10 +120,10 @@ class TaskResultStore:
         """Existing results of these tables; after a transient error of the store they are read later."""
         try:
             there = {item.path for item in self.storage.list(self.folder)}
-            found = [self.get(spec) for spec in specs if self._path(spec.table) in there]
+            results = [self.get(spec) for spec in specs if self._path(spec.table) in there]
         except GddlError:
             return []
-        return [result for result in found if result is not None]
+        return [result for result in results if result is not None]
 
     def clear(self, specs: Iterable[TableSpec]) -> None:
         """Delete what tasks wrote for these tables, none of which is running; others of a continuous job may be."""
@@ -136,10 +136,10 @@ class TaskResultStore:
 
     def _written(self, specs: Iterable[TableSpec]) -> dict[str, list[str]]:
         """Paths of what tasks wrote, by the names of the tables' results."""
-        found: dict[str, list[str]] = {result_name(spec.table): [] for spec in specs}
+        paths: dict[str, list[str]] = {result_name(spec.table): [] for spec in specs}
         for item in self.storage.list(self.folder):
-            found.get(_result_name(item.path), []).append(item.path)
-        return found
+            paths.get(_result_name(item.path), []).append(item.path)
+        return paths
 
     def _note(self, spec: TableSpec, number: int) -> str:
         return f"{self._path(spec.table)}{_STARTED}{number}"
@@ -238,19 +238,19 @@ class SparkSpread:
         except GddlError as error:
             yield from (refused(job, spec, error) for spec in specs)
             return
-        left = {spec.table: spec for spec in specs}
+        remaining = {spec.table: spec for spec in specs}
         fault, in_vain = None, 0
-        while left and in_vain < _ROUNDS:
-            before = len(left)
-            fault = yield from self._round(job, _Round(session, results, left, costs))
+        while remaining and in_vain < _ROUNDS:
+            before = len(remaining)
+            fault = yield from self._round(job, _Round(session, results, remaining, costs))
             if fault is None:
                 break
             if signal := self.stopped_by():
                 fault = cancelled(signal)
                 break
-            in_vain = in_vain + 1 if len(left) == before else 0
-            results.forget_single_starts(left.values())
-        yield from (refused(job, spec, fault or _unknown()) for spec in left.values())
+            in_vain = in_vain + 1 if len(remaining) == before else 0
+            results.forget_single_starts(remaining.values())
+        yield from (refused(job, spec, fault or _unknown()) for spec in remaining.values())
         try:
             results.clear(specs)
         except GddlError as error:  # every result has been given
@@ -269,8 +269,8 @@ class SparkSpread:
                 pause = min(_LONGEST_PAUSE, max(_POLL_SECONDS, _LISTING_SHARE * (time.monotonic() - started)))
                 yield from _taken(known, work.left)
         fault = running.exception()
-        found = running.result() if fault is None else work.results.all(work.left.values())
-        yield from _taken(found, work.left)
+        outcomes = running.result() if fault is None else work.results.all(work.left.values())
+        yield from _taken(outcomes, work.left)
         if fault is None:
             return None
         if self.spark.losses() > lost:
@@ -298,23 +298,23 @@ def _unknown() -> RetriableError:
     return RetriableError("WORKER_DIED", what, remedy="see the job's log, and run again")
 
 
-def _taken(found: Sequence[Found], left: dict[str, TableSpec]) -> Iterator[Found]:
+def _taken(outcomes: Sequence[Found], remaining: dict[str, TableSpec]) -> Iterator[Found]:
     """Outcomes that were not yielded yet."""
-    for item in found:
-        if left.pop(item.spec.table if isinstance(item, Declined) else item.result.table, None) is not None:
+    for item in outcomes:
+        if remaining.pop(item.spec.table if isinstance(item, Declined) else item.result.table, None) is not None:
             yield item
 
 
 def _slots(session: SparkSession) -> int:
     """Tasks that can run at once, as far as the session reports it; 4 where it doesn't (Spark Connect)."""
     # The requested number: executors may still be starting.
-    asked = [int(session.conf.get("spark.cores.max", "0") or 0)]
+    requested = [int(session.conf.get("spark.cores.max", "0") or 0)]
     executors, cores = session.conf.get("spark.executor.instances", "0"), session.conf.get("spark.executor.cores", "1")
-    asked.append(int(executors or 0) * int(cores or 1))
+    requested.append(int(executors or 0) * int(cores or 1))
     try:
-        return max(1, int(session.sparkContext.defaultParallelism), *asked)
+        return max(1, int(session.sparkContext.defaultParallelism), *requested)
     except Exception:  # noqa: BLE001 - Connect raises various errors for missing methods
-        return max(4, *asked)
+        return max(4, *requested)
 
 
 @dataclass(frozen=True)
@@ -345,7 +345,7 @@ def _run_tasks(session: SparkSession, job: JobSpec, shares: Sequence[_Share], *,
     numbers = session.range(0, len(shares), 1, len(shares))
     rows = map_in_arrow(numbers, _task(job, dealt, steps=steps), "found binary").collect()
     specs = {spec.table: spec for share in shares for spec in share.tables}
-    return [found.found(specs[found.table]) for found in (from_bytes(bytes(row["found"])) for row in rows)]
+    return [result.found(specs[result.table]) for result in (from_bytes(bytes(row["found"])) for row in rows)]
 
 
 def _task(
@@ -375,25 +375,25 @@ def once(job: JobSpec, spec: TableSpec, observe: Observer = silent) -> Found:
             return known
         totals = totals_of(job)
         with _watched(run, totals, results):
-            found: Found = failed(job, spec, died_twice(spec)) if tries >= _TRIES else attempt(run, totals)
-        mine: Any = isinstance(found, TableOutcome) and found.result.error
+            outcome: Found = failed(job, spec, died_twice(spec)) if tries >= _TRIES else attempt(run, totals)
+        mine: Any = isinstance(outcome, TableOutcome) and outcome.result.error
         if not mine or mine.code != _BUSY or repr(job.run_id) not in mine.message:
             # A task of this job that held the claim meanwhile has stored its result.
             known = results.get(spec)
             if known is None:
-                _store(results, found)
-            return known or found
+                _store(results, outcome)
+            return known or outcome
         # A task of this job holds the table: it stores its result, or is dead and its claim expires.
         deadline = deadline or time.monotonic() + 2 * TTL_SECONDS + seconds(tier.task_timeout)
         if time.monotonic() > deadline:
-            return found
+            return outcome
         time.sleep(_POLL_SECONDS)
 
 
-def _store(results: TaskResultStore, found: Found) -> None:
+def _store(results: TaskResultStore, outcome: Found) -> None:
     """The task returns the result anyway: a second try would find the files loaded, and report nothing of them."""
     try:
-        results.put(found)
+        results.put(outcome)
     except (GddlError, OSError) as error:
         _LOG.warning("a result could not be stored: %s", error)
 

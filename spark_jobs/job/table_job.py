@@ -42,17 +42,17 @@ from spark_jobs.tables.places import DeclinedError
 def takes_stream(run: TableRun, state: TableState) -> bool:
     """Whether a stream may provide the files of this run; a run that needs the whole folder lists it."""
     options = run.job.options
-    asked = (
+    needs_listing = (
         options.action != "run"
         or options.repairs
         or options.full_listing
         or options.max_batches is not None
         or options.continuous is not None  # a continuous job has its own file discovery
     )
-    asked = asked or bool(run.spec.shards)  # each source has a folder of its own
+    needs_listing = needs_listing or bool(run.spec.shards)  # each source has a folder of its own
     return (
         not run.in_one_task
-        and not asked
+        and not needs_listing
         and state.batch > 0
         and not is_listing_due(state.listed_in_full_at, run.runtime.clock())
     )
@@ -164,13 +164,13 @@ def poll_table(run: TableRun) -> TableOutcome | int:
     try:
         if reader_of(run.spec).has_work(run, totals):
             return 0
-        found = idle_result(run, totals)
+        result = idle_result(run, totals)
         behind = any(feature.has_work(run) for feature in features_of(run.spec))
     except Exception:  # noqa: BLE001 - the next run raises it again, and reports it
         return 0
-    if isinstance(found, int):
-        return found
-    return 0 if behind else TableOutcome(found)
+    if isinstance(result, int):
+        return result
+    return 0 if behind else TableOutcome(result)
 
 
 def _failed(run: TableRun, totals: RunTotals, error: Exception) -> tuple[JobResult, bool]:
@@ -196,9 +196,9 @@ def _cause(error: Exception, run: TableRun, lost: int) -> Exception:
         return stopped
     if isinstance(error, GddlError) or run.runtime.spark.losses() == lost:
         return error
-    gone = spark_gone()
-    gone.__cause__ = error
-    return gone
+    loss = spark_gone()
+    loss.__cause__ = error
+    return loss
 
 
 def _lacks_memory(error: BaseException) -> bool:

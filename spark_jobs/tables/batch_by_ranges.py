@@ -140,13 +140,13 @@ class LargeBatch:
         kinds = sources[_FRESH].none.schema
         keys = pa.schema([kinds.field(name) for name in identity_columns(schema)])
         reports = [json.loads(report) for report in by_key(tables, sources, keys, rule)]
-        found, rows = written(reports)
+        written_files, rows = written(reports)
         ties = {
             "ties": sum(r["tied"] for r in reports), "skipped": sum(r["skipped"] for r in reports),
             "sample": _sample(schema, [r["sample"] for r in reports]),
         }  # fmt: skip
         self.parts.remember(_APPENDED, ties)
-        context.put_files(path, APPEND, found, {"numOutputRows": rows})
+        context.put_files(path, APPEND, written_files, {"numOutputRows": rows})
         tables.storage.delete(*self.parts.paths(CHANGES))
         return ties
 
@@ -171,12 +171,12 @@ class _NewChanges:
         kind = change_schema(self.schema)
         stored = by_name(rows[_STORED], kind) if _STORED in rows else None
         fresh = by_name(rows[_FRESH], kind)
-        found = new_changes(fresh, stored, self.schema)
-        tied = found.filter(pc.fill_null(found.column(TIED), False))
-        report: dict[str, Any] = dict(self.output.report(storage, found.drop_columns([TIED])))
+        changes = new_changes(fresh, stored, self.schema)
+        tied = changes.filter(pc.fill_null(changes.column(TIED), False))
+        report: dict[str, Any] = dict(self.output.report(storage, changes.drop_columns([TIED])))
         report |= {
             "tied": tied.num_rows,
-            "skipped": skipped(fresh, found, self.schema),
+            "skipped": skipped(fresh, changes, self.schema),
             "sample": _text_of(tied, self.schema),
         }
         return json.dumps(report).encode()
@@ -240,9 +240,9 @@ class LargeAppended:
             output = output_of(context.tables, path, (), context.transaction)
             rule = _AppendOnly(context.table_schema, output)
             reports = [json.loads(r) for r in by_row(context.tables, {_FRESH: _of_batch(context, rule.prepare)}, rule)]
-            found, rows = written(reports)
+            written_files, rows = written(reports)
             self.parts.remember(_MERGED, {"late": sum(report["late"] for report in reports)})
-            context.put_files(path, MERGE, found, {"numTargetRowsInserted": rows})
+            context.put_files(path, MERGE, written_files, {"numTargetRowsInserted": rows})
         late = (self.parts.remembered(_MERGED) or {}).get("late", 0)
         self.parts.forget()
         return Applied(main=main_counts(context.metrics(path, MERGE)), late=late)
@@ -314,17 +314,18 @@ class _Merge:
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
         schema, stored = self.schema, rows[_REPLICA]
         net = net_changes(as_events(rows[_FRESH], schema), schema, partial=self.partial)
-        found = KeyMatches(rows=stored.drop_columns(_NUMBERS), at=stored.select(_NUMBERS))
+        matches = KeyMatches(rows=stored.drop_columns(_NUMBERS), at=stored.select(_NUMBERS))
         refold = _Refold(rows.get(_EVERY), schema)
-        known = StoredState(replica=found.rows, tombstones=rows.get(_TOMBSTONES))
+        known = StoredState(replica=matches.rows, tombstones=rows.get(_TOMBSTONES))
         outcome = outcome_of(net, known, schema, refold, partial=self.partial)
         if refold.lacking:
             return json.dumps({"again": True, "replica": None, "tombstones": None}).encode()
-        gone = found.at.take(outcome.rows.column(AT).drop_null().combine_chunks())
-        before = found.touched(outcome.rows) if self.replica.keys is not None else None
-        fresh = found.written(outcome.rows, self.replica.target.schema)
+        removed = matches.at.take(outcome.rows.column(AT).drop_null().combine_chunks())
+        before = matches.touched(outcome.rows) if self.replica.keys is not None else None
+        fresh = matches.written(outcome.rows, self.replica.target.schema)
         report = {
-            "again": False, "replica": self.replica.report(storage, fresh, before, gone), **_figures(outcome, schema),
+            "again": False, "replica": self.replica.report(storage, fresh, before, removed),
+            **_figures(outcome, schema),
             "tombstones": None if self.tombstones is None else self.tombstones.report(storage, outcome.deletes),
         }  # fmt: skip
         return json.dumps(report).encode()
@@ -401,10 +402,10 @@ class _Merging:
     def remember(self, reports: Sequence[Mapping[str, Any]]) -> None:
         """Commit the tombstones."""
         context, path = self.context, self.context.layout.tombstones
-        found, rows = written(reports)
+        written_files, rows = written(reports)
         if rows:
             context.tables.create(table_definition.tombstones(context.table_schema, path))
-            context.put_files(path, TOMBSTONES, found, {})
+            context.put_files(path, TOMBSTONES, written_files, {})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -423,8 +424,8 @@ class _Totals:
     @classmethod
     def of_reports(cls, reports: Sequence[Mapping[str, Any]], schema: TableSchema) -> _Totals:
         def keys(name: str) -> tuple[int, tuple[str, ...]]:
-            found = [report[name] for report in reports]
-            return sum(n for n, _ in found), tuple(_sample(schema, [text for _, text in found]))
+            reported = [report[name] for report in reports]
+            return sum(n for n, _ in reported), tuple(_sample(schema, [text for _, text in reported]))
 
         inserted, updated, removed = (sum(report["counts"][at] for report in reports) for at in range(3))
         counts = MainCounts(inserted=inserted, updated=updated, deleted=removed)
@@ -435,15 +436,17 @@ class _Totals:
         return {"late": self.late, "unknown": self.unknown, "lost": self.lost}
 
     @classmethod
-    def of_json(cls, found: Mapping[str, Any]) -> _Totals:
+    def of_json(cls, remembered: Mapping[str, Any]) -> _Totals:
         """Without counts, which the commit has."""
-        unknown, lost = ((n, tuple(keys)) for n, keys in (found.get(name, (0, ())) for name in ("unknown", "lost")))
-        return cls(late=found.get("late", 0), unknown=unknown, lost=lost)
+        unknown, lost = (
+            (n, tuple(keys)) for n, keys in (remembered.get(name, (0, ())) for name in ("unknown", "lost"))
+        )
+        return cls(late=remembered.get("late", 0), unknown=unknown, lost=lost)
 
     @property
     def warnings(self) -> tuple[RunWarning, ...]:
-        found = update_without_prior(*self.unknown) if self.unknown[0] else ()
-        return (*found, *(moved_row_deleted(*self.lost) if self.lost[0] else ()))
+        without_prior = update_without_prior(*self.unknown) if self.unknown[0] else ()
+        return (*without_prior, *(moved_row_deleted(*self.lost) if self.lost[0] else ()))
 
 
 @dataclass(frozen=True, kw_only=True)

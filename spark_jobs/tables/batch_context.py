@@ -68,8 +68,8 @@ class BatchContext:
         """
         schema = snapshot.schema.arrow
         if found.whole is None:
-            rows, gone = found.written(outcome, schema), found.touched(outcome) if snapshot.feeds_changes else None
-            write = replace(self._write(app, metrics, [rows]), deleted=found.deleted(outcome), gone=gone)
+            rows, touched = found.written(outcome, schema), found.touched(outcome) if snapshot.feeds_changes else None
+            write = replace(self._write(app, metrics, [rows]), deleted=found.deleted(outcome), gone=touched)
             self.tables.commit(snapshot.path, write)
             return
         added, removed = found.rewritten(outcome, schema)
@@ -90,8 +90,8 @@ class BatchContext:
             reports: see `Output.report`.
             source: the table's rows, as the rule got them.
         """
-        found, _ = written(reports)
-        write = replace(self._write(app, metrics, []), written=found, deleted=deleted(reports, source))
+        written_files, _ = written(reports)
+        write = replace(self._write(app, metrics, []), written=written_files, deleted=deleted(reports, source))
         self.tables.commit(path, write)
 
     def join_small_files(self, path: str) -> None:

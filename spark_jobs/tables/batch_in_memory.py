@@ -86,48 +86,48 @@ class WholeBatchReader:
         probed, unreadable = probe_all(self.context.storage, self.plan.files, self.context.dialect)
         read = self._read(probed)
         bad = tuple(r for r in read.values() if isinstance(r, Unreadable))
-        found = {path: r for path, r in read.items() if isinstance(r, FileRows)}
+        readable = {path: r for path, r in read.items() if isinstance(r, FileRows)}
         unreadable = (*unreadable, *bad)
-        files = [p for p in probed if p.file.path in found]
+        files = [p for p in probed if p.file.path in readable]
         if not files or (self.state.keys is None and not begin_a_table(files)):
             return None, (*unreadable, *that_wait(files))
         try:
-            return self._decode_all(files, found), unreadable
+            return self._decode_all(files, readable), unreadable
         except (GddlError, DeclinedError, MemoryError):
             raise
         except Exception:
-            damaged = self._damaged(files, found)
+            damaged = self._damaged(files, readable)
             if not damaged:
                 raise
         good = [p for p in files if p.file.path not in {u.file.path for u in damaged}]
-        return (self._decode_all(good, found) if good else None), (*unreadable, *damaged)
+        return (self._decode_all(good, readable) if good else None), (*unreadable, *damaged)
 
     def _read(self, probed: Sequence[Probed]) -> dict[str, FileRows | Unreadable]:
         """By path; repeated values make rows of many times the size of their file."""
         read: dict[str, FileRows | Unreadable] = {}
         size = 0
         for one in probed:
-            found = read[one.file.path] = read_file(self.context.storage, one)
-            size += sum(column.nbytes for column in found.columns) if isinstance(found, FileRows) else 0
+            rows = read[one.file.path] = read_file(self.context.storage, one)
+            size += sum(column.nbytes for column in rows.columns) if isinstance(rows, FileRows) else 0
             if self.most_bytes is not None and size > self.most_bytes:
                 raise MemoryError(f"the batch has more than {self.most_bytes} bytes in memory")
         return read
 
-    def _damaged(self, files: Sequence[Probed], found: Mapping[str, FileRows]) -> tuple[Unreadable, ...]:
+    def _damaged(self, files: Sequence[Probed], readable: Mapping[str, FileRows]) -> tuple[Unreadable, ...]:
         """Decode every file separately, to find those whose values can be read but not decoded."""
         bad = []
         for probed in files:
             try:
                 with reading(probed.file):
-                    self._decode_all([probed], found)
+                    self._decode_all([probed], readable)
             except QuarantinableError as error:
                 bad.append(Unreadable(probed.file, error.code, error.what))
         return tuple(bad)
 
-    def _decode_all(self, files: Sequence[Probed], found: Mapping[str, FileRows]) -> WholeBatch:
+    def _decode_all(self, files: Sequence[Probed], readable: Mapping[str, FileRows]) -> WholeBatch:
         ordinals = {file.path: i for i, file in enumerate(self.plan.files)}
         alike = groups(files)
-        raws = [grouped(group, found, ordinals) for group in alike]
+        raws = [grouped(group, readable, ordinals) for group in alike]
         return self._decode_groups([(raw, self._landed(raw)) for raw in raws], alike)
 
     def _decode_groups(
@@ -169,8 +169,8 @@ class WholeBatchReader:
                  DecodedGroup(kind="change", rows=rows.filter(pc.invert(loads)))]  # fmt: skip
         whole = combined([measure(p, table_schema) for p in parts], table_schema)
         figures = figures_of(whole, table_schema, distinct(rows, table_schema))
-        found = {(g["source_file"], g["schema"], g["op"] != "R") for g in gddl.to_pylist()}
-        return WholeBatch(decoded_batch=resumed_batch(schema, figures, found), groups=(), good=rows)
+        origins = {(g["source_file"], g["schema"], g["op"] != "R") for g in gddl.to_pylist()}
+        return WholeBatch(decoded_batch=resumed_batch(schema, figures, origins), groups=(), good=rows)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,20 +234,20 @@ class ReplicaWriter:
         file_rules.resolve(batch_context.tables, batch_context.layout.errors, chosen, batch_context.plan.planned_at)
 
     def stale_rows(self) -> tuple[RunWarning, ...]:
-        found = suspects(self.decoded.groups, self.table_schema)
-        return whole_tables.stale_rows(self.batch_context, found)
+        rows = suspects(self.decoded.groups, self.table_schema)
+        return whole_tables.stale_rows(self.batch_context, rows)
 
     def tombstones(self) -> MergeWriter:
         schema = self.table_schema
         partial = schema.carries_parts(self.decoded_batch.change_schemas)
         net = net_changes(events(self.changes, schema), schema, partial=partial)
         keys = net.select(schema.keys)
-        found = self._stored_rows(net, partial=partial)
-        stored = StoredState(replica=found.rows, tombstones=self._stored_tombstones(keys))
+        matches = self._stored_rows(net, partial=partial)
+        stored = StoredState(replica=matches.rows, tombstones=self._stored_tombstones(keys))
         outcome = outcome_of(net, stored, schema, self._refold, partial=partial)
         if outcome.deletes.num_rows:
             self._remember(outcome.deletes)
-        return MergeWriter(batch_context=self.batch_context, keys=keys, found=found, outcome=outcome)
+        return MergeWriter(batch_context=self.batch_context, keys=keys, found=matches, outcome=outcome)
 
     def _stored_rows(self, net: pa.Table, *, partial: bool) -> KeyMatches:
         tables, schema = self.batch_context.tables, self.table_schema
@@ -333,9 +333,9 @@ class ChangeTableWriter:
         table_schema, stored = self.batch_context.table_schema, self._stored(overlap)
         warnings: tuple[RunWarning, ...] = ()
         if figures.may_repeat(table_schema) or stored is not None:
-            found = new_changes(good, stored, table_schema)
-            warnings = Doubts.of(good, found, table_schema).warnings(table_schema)
-            good = found.drop_columns([TIED])
+            fresh = new_changes(good, stored, table_schema)
+            warnings = Doubts.of(good, fresh, table_schema).warnings(table_schema)
+            good = fresh.drop_columns([TIED])
         appended = figures.appended(good.num_rows, self._write(good), warnings, batch=self.batch_context.plan.number)
         return ReplicaWriter(batch_context=self.batch_context, decoded=self.decoded, changes=good, appended=appended)
 
@@ -360,8 +360,8 @@ class ChangeTableWriter:
         snapshot = batch_context.tables.existing(batch_context.layout.changes)
         keys = self.decoded.good.select(schema.keys) if schema.keys else None
         work = FindRows(table=snapshot.path, keys=keys, schema=snapshot.schema.arrow, keep=known)
-        found = search(batch_context.tables, work, [file for file in snapshot.files if known.may_be_in(file)])
-        return by_name(found.rows, change_schema(schema))
+        matches = search(batch_context.tables, work, [file for file in snapshot.files if known.may_be_in(file)])
+        return by_name(matches.rows, change_schema(schema))
 
 
 @dataclass(frozen=True)

@@ -61,8 +61,8 @@ class Decoder:
         raw = raw_as_named(raw if shard is None else with_shard(raw, shard), self.groups[group])
         decoded = decode(raw, self.groups[group], self.table_schema, self.stamp)
         decoded = within_filter(without_truncates(decoded, self.table_schema), self.table_schema)
-        left, erased = without_erased(decoded, self.table_schema, self.erased)
-        return left, measure(left, self.table_schema, erased=erased)
+        kept, erased = without_erased(decoded, self.table_schema, self.erased)
+        return kept, measure(kept, self.table_schema, erased=erased)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,7 +267,7 @@ def are_all_deletes(context: TableContext, group: Sequence[Probed], op: str) -> 
         probed = context.dialect.probe(context.storage, file.file) if file.translated else file
         for number in range(max(1, len(file.row_groups))):
             part = range(number, number + 1) if file.row_groups else None
-            found = read_file(context.storage, probed, part)
-            if isinstance(found, FileRows) and not are_deletes(found.columns[at]):
+            rows = read_file(context.storage, probed, part)
+            if isinstance(rows, FileRows) and not are_deletes(rows.columns[at]):
                 return False
     return True

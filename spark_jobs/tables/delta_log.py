@@ -193,7 +193,7 @@ def is_on(properties: Mapping[str, Any], name: str) -> bool:
 
 def log_path(path: str) -> str:
     """A relative path as written in the log: a URI with unescaped non-ASCII letters, as Spark writes it."""
-    return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", path)
+    return _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", path)
 
 
 COMMITS_PER_CHECKPOINT = 10
@@ -267,8 +267,8 @@ class DeltaCommits:
 
     def exists(self, table: str) -> bool:
         """Whether the table exists: its log has a commit or a checkpoint."""
-        found = self.storage.list(join(table, "_delta_log"))
-        return any(_STATED.fullmatch(item.path.rsplit("/", 1)[-1]) for item in found)
+        files = self.storage.list(join(table, "_delta_log"))
+        return any(_STATED.fullmatch(item.path.rsplit("/", 1)[-1]) for item in files)
 
     def version(self, table: str) -> int | None:
         """The newest version; None when there is no table."""
@@ -276,23 +276,23 @@ class DeltaCommits:
 
     def since(self, table: str, version: int) -> list[DeltaCommit] | None:
         """Commits after a version, oldest first; None where the log lacks that commit and all later ones."""
-        log, found, has_commits = join(table, "_delta_log"), [], False
+        log, commits, has_commits = join(table, "_delta_log"), [], False
         for item in self.storage.list(log, f"{version:020d}"):
             match = _COMMIT.fullmatch(item.path.rsplit("/", 1)[-1])
             has_commits = has_commits or match is not None
             if match and int(match[1]) > version:
-                found.append(_commit_of(int(match[1]), self.storage.read(item.path)))
-        return found if has_commits else None
+                commits.append(_commit_of(int(match[1]), self.storage.read(item.path)))
+        return commits if has_commits else None
 
     def metrics(self, table: str, user_metadata: str) -> dict[str, int]:
         """Operation metrics of the newest commit with this user metadata, among the last 50; empty without one."""
         newest = sorted(self._commits(table), reverse=True)[:_NEWEST_COMMITS]
         for _, path in newest:
             info = _commit_info(self.storage.read(path))
-            own, _, stated = str(info.get("userMetadata", "")).partition(" {")
-            if own == user_metadata:
-                found = {**info.get("operationMetrics", {}), **(json.loads(f"{{{stated}") if stated else {})}
-                return {k: int(v) for k, v in found.items() if str(v).isdigit()}
+            label, _, stated = str(info.get("userMetadata", "")).partition(" {")
+            if label == user_metadata:
+                values = {**info.get("operationMetrics", {}), **(json.loads(f"{{{stated}") if stated else {})}
+                return {k: int(v) for k, v in values.items() if str(v).isdigit()}
         return {}
 
     def last_transaction(self, table: str, app: str) -> int:
@@ -310,10 +310,10 @@ class DeltaCommits:
         log = join(table, "_delta_log")
         first = self._checkpoint(log) - _NEWEST_COMMITS
         after = f"{first:020d}" if first > 0 else ""
-        for found in self.storage.list(log, after):
-            match = _COMMIT.fullmatch(found.path.rsplit("/", 1)[-1])
+        for file in self.storage.list(log, after):
+            match = _COMMIT.fullmatch(file.path.rsplit("/", 1)[-1])
             if match:
-                yield int(match[1]), found.path
+                yield int(match[1]), file.path
 
     def _checkpoint(self, log: str) -> int:
         """Version of the last checkpoint at the first call; 0 where there is none."""

@@ -179,10 +179,10 @@ class Tables:
         return TableSnapshot(path, delta, schema_of(delta.schema().to_json()), self.storage)
 
     def existing(self, path: str) -> TableSnapshot:
-        found = self.snapshot(path)
-        if found is None:
+        snapshot = self.snapshot(path)
+        if snapshot is None:
             raise FileNotFoundError(path)
-        return found
+        return snapshot
 
     def exists(self, path: str) -> bool:
         return path in self._there or self.snapshot(path) is not None  # which notes it
@@ -190,8 +190,8 @@ class Tables:
     def last_transaction(self, path: str, app: str) -> int:
         """See `Engine.last_transaction`."""
         if (path, app) not in self._transactions:
-            found = self.snapshot(path)
-            version = None if found is None else found.delta.transaction_version(app_of(app, self._shard))
+            snapshot = self.snapshot(path)
+            version = None if snapshot is None else snapshot.delta.transaction_version(app_of(app, self._shard))
             self._transactions[path, app] = -1 if version is None else version
         return self._transactions[path, app]
 
@@ -213,8 +213,8 @@ class Tables:
         if path in self._versions:
             return self._versions[path]
         if path in self._snapshots:
-            found = self._snapshots[path]
-            return None if found is None else found.delta.version()
+            snapshot = self._snapshots[path]
+            return None if snapshot is None else snapshot.delta.version()
         return self.log.version(path)
 
     def metrics(self, path: str, app: str, version: int) -> dict[str, int]:
@@ -237,8 +237,8 @@ class Tables:
         schema = snapshot.schema.arrow
         if columns is not None:
             schema = pa.schema([schema.field(name) for name in columns])
-        found = [read_file(self.storage, snapshot.path, f, schema) for f in files]
-        return pa.concat_tables(found) if found else schema.empty_table()
+        parts = [read_file(self.storage, snapshot.path, f, schema) for f in files]
+        return pa.concat_tables(parts) if parts else schema.empty_table()
 
     def require_creatable(self, spec: TableSpec, tier: TierSpec) -> None:
         """See `features.require_creatable`."""
@@ -455,10 +455,10 @@ class Tables:
 
     def _deleted(self, snapshot: TableSnapshot, files: FileWriter, write: Write) -> list[Action]:
         """Removal of single rows: by vectors, or by writing the files again that get none."""
-        found = files.remaining(write.deleted)
-        vectors = [one for one in found if snapshot.writes_vectors and _gets_vector(one)]
-        again = [one for one in found if one not in vectors and one.gone < one.count]
-        made = [files.removal(one.file, data_change=True) for one in found]
+        remaining = files.remaining(write.deleted)
+        vectors = [one for one in remaining if snapshot.writes_vectors and _gets_vector(one)]
+        again = [one for one in remaining if one not in vectors and one.gone < one.count]
+        made = [files.removal(one.file, data_change=True) for one in remaining]
         made += files.with_vectors(vectors)
         work = WithoutRows(target=files.target, now=files.now)
         place = self.place_for(sum(one.file.size for one in again))

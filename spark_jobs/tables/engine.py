@@ -416,11 +416,11 @@ class TableContext:
         """Current columns of the change table, split into data and before images."""
         if not self.engine.exists(self.layout.changes):
             return self.begins_with or Stored(data=None, before=None, live=self.replaces)
-        found = self.engine.columns(self.layout.changes)
-        columns = [c for c in found if c.name != RESCUED]
+        all_columns = self.engine.columns(self.layout.changes)
+        columns = [c for c in all_columns if c.name != RESCUED]
         prefix = self.spec.before_image_prefix
         images = tuple(c for c in columns if is_before_image(c.name, prefix))
         data = tuple(c for c in columns if not is_before_image(c.name, prefix))
-        return Stored(data=Schema(data), before=Schema(images), rescued=len(columns) < len(found),
+        return Stored(data=Schema(data), before=Schema(images), rescued=len(columns) < len(all_columns),
             live=self.replaces,
         )  # fmt: skip

@@ -87,10 +87,10 @@ def written(reports: Iterable[Mapping[str, Any]]) -> tuple[Written, int]:
     Args:
         reports: see `Output.report`.
     """
-    found = list(reports)
-    files, feed = ([action for report in found for action in report[name]] for name in ("files", "feed"))
-    differs = any(report["differs"] for report in found)
-    return Written(files=files, feed=feed, differs=differs), sum(report["rows"] for report in found)
+    all_reports = list(reports)
+    files, feed = ([action for report in all_reports for action in report[name]] for name in ("files", "feed"))
+    differs = any(report["differs"] for report in all_reports)
+    return Written(files=files, feed=feed, differs=differs), sum(report["rows"] for report in all_reports)
 
 
 def deleted(reports: Iterable[Mapping[str, Any]], source: Source) -> list[tuple[DataFile, np.ndarray]]:
@@ -99,11 +99,11 @@ def deleted(reports: Iterable[Mapping[str, Any]], source: Source) -> list[tuple[
     Args:
         source: whose rows they are.
     """
-    gone: dict[int, list[int]] = {}
+    rows_by_file: dict[int, list[int]] = {}
     for report in reports:
         for file, row in zip(*report["deleted"], strict=True):
-            gone.setdefault(file, []).append(row)
-    return [(source.files[number], np.sort(np.array(rows, np.int64))) for number, rows in gone.items()]
+            rows_by_file.setdefault(file, []).append(row)
+    return [(source.files[number], np.sort(np.array(rows, np.int64))) for number, rows in rows_by_file.items()]
 
 
 def rewrite(tables: Tables, path: str, schema: DeltaSchema, rule: Callable[[pa.Table], pa.Table]) -> None:
@@ -118,8 +118,8 @@ def rewrite(tables: Tables, path: str, schema: DeltaSchema, rule: Callable[[pa.T
     keys = () if snapshot.feeds_changes else None
     output = Output(target=tables.target(path, schema), now=tables.moment, keys=keys)
     reports = by_row(tables, {_ROWS: Source.of(snapshot, _without_places)}, _Rewritten(rule, output))
-    found, _ = written(map(json.loads, reports))
-    tables.commit(path, Write(removed=None, schema=schema, written=found))
+    written_files, _ = written(map(json.loads, reports))
+    tables.commit(path, Write(removed=None, schema=schema, written=written_files))
 
 
 @dataclass(frozen=True)
@@ -162,9 +162,9 @@ def change_rows(tables: Tables, path: str, change: Change, *, dry_run: bool = Fa
     source = Source.of(tables.existing(path), lambda rows: rows)
     rule = _Change(change, output_of(tables, path, (), tables.moment * 1000))
     reports = [json.loads(report) for report in by_file(tables, {_ROWS: source}, rule)]
-    gone = deleted(reports, source)
-    if gone and not dry_run:
-        tables.commit(path, Write(written=written(reports)[0], deleted=gone))
+    removed = deleted(reports, source)
+    if removed and not dry_run:
+        tables.commit(path, Write(written=written(reports)[0], deleted=removed))
     return [report[_NOTE] for report in reports]
 
 
@@ -175,8 +175,8 @@ class _Hits:
     hit: Hit
 
     def __call__(self, rows: pa.Table) -> tuple[pa.Table, pa.Table, int]:
-        gone = rows.filter(pc.fill_null(self.hit(rows.drop_columns([AT_FILE, AT_ROW])), False))
-        return gone, gone.slice(0, 0), gone.num_rows
+        hits = rows.filter(pc.fill_null(self.hit(rows.drop_columns([AT_FILE, AT_ROW])), False))
+        return hits, hits.slice(0, 0), hits.num_rows
 
 
 @dataclass(frozen=True)
@@ -185,8 +185,8 @@ class _Change:
     output: Output
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
-        gone, instead, note = self.change(rows[_ROWS])
-        return json.dumps({**self.output.report(storage, instead, gone, gone), _NOTE: note}).encode()
+        removed, instead, note = self.change(rows[_ROWS])
+        return json.dumps({**self.output.report(storage, instead, removed, removed), _NOTE: note}).encode()
 
 
 Rule = Callable[[pa.Table], Any]
@@ -198,8 +198,8 @@ class _OfFile:
     rule: Rule
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
-        found = self.rule(rows[_ROWS].drop_columns([AT_FILE, AT_ROW]))
-        return stream_of(found) if isinstance(found, pa.Table) else json.dumps(found).encode()
+        result = self.rule(rows[_ROWS].drop_columns([AT_FILE, AT_ROW]))
+        return stream_of(result) if isinstance(result, pa.Table) else json.dumps(result).encode()
 
 
 def _each_file(tables: Tables, path: str, rule: Rule, columns: Sequence[str] | None = None) -> list[bytes]:
@@ -236,9 +236,9 @@ class _Recorded:
 
 def values_refused(tables: Tables, path: str, how: Rewrite) -> dict[tuple[str, str], int]:
     """See `Engine.refused_values`."""
-    found = count_of([stream_rows(one) for one in _each_file(tables, path, lambda rows: refused_values(rows, how))])
-    if not how.filters_states or found:
-        return found
+    counts = count_of([stream_rows(one) for one in _each_file(tables, path, lambda rows: refused_values(rows, how))])
+    if not how.filters_states or counts:
+        return counts
     reports = by_key(tables, {_ROWS: to_filter(tables.existing(path), how)}, keys_to_filter(how), _Undecided(how))
     undecided = sum(map(json.loads, reports))
     return {(UNDECIDED_CODE, "where"): undecided} if undecided else {}
@@ -285,36 +285,36 @@ def live_rows(
 ) -> Iterator[tuple[Any, ...]]:
     """See `Engine.live_rows`."""
     for rows in _one_by_one(tables, path):
-        found = unmarked(rows) if since is None else changed_since(unmarked(rows), *since)
-        yield from zip(*(found.column(name).to_pylist() for name in columns), strict=True)
+        live = unmarked(rows) if since is None else changed_since(unmarked(rows), *since)
+        yield from zip(*(live.column(name).to_pylist() for name in columns), strict=True)
 
 
 def in_quarantine(tables: Tables, path: str) -> tuple[int, int]:
     """See `Engine.in_quarantine`."""
-    found = [quarantine.unresolved(rows) for rows in _one_by_one(tables, path, ["resolved_at", "position"])]
-    return sum(left.num_rows for left in found), sum(left.column("position").null_count for left in found)
+    waiting = [quarantine.unresolved(rows) for rows in _one_by_one(tables, path, ["resolved_at", "position"])]
+    return sum(part.num_rows for part in waiting), sum(part.column("position").null_count for part in waiting)
 
 
 def dismissed_files(tables: Tables, path: str) -> frozenset[str]:
     """See `Engine.dismissed_files`."""
-    resolved, left = set[str](), set[str]()
+    resolved, pending = set[str](), set[str]()
     for rows in _one_by_one(tables, path, ["source_file", "position", "resolved_at"]):
         whole = rows.filter(rows.column("position").is_null())
         waiting = quarantine.unresolved(whole).column("source_file").to_pylist()
-        left.update(waiting)
+        pending.update(waiting)
         resolved.update(whole.column("source_file").to_pylist())
-    return frozenset(resolved - left)
+    return frozenset(resolved - pending)
 
 
 def unresolved(tables: Tables, path: str, limit: int, codes: Collection[str]) -> quarantine.Unresolved:
     """See `Engine.unresolved`."""
     counted, first = [], tables.existing(path).schema.arrow.empty_table()
     for rows in _one_by_one(tables, path):
-        left = quarantine.unresolved(rows, codes)
-        counted.append(quarantine.by_file(left))
-        first = quarantine.oldest(pa.concat_tables([first, left]), limit)
-    found = quarantine.by_code(counted)
-    return quarantine.Unresolved(sum(code["rows"] for code in found), found, quarantine.shown(first))
+        open_rows = quarantine.unresolved(rows, codes)
+        counted.append(quarantine.by_file(open_rows))
+        first = quarantine.oldest(pa.concat_tables([first, open_rows]), limit)
+    counts = quarantine.by_code(counted)
+    return quarantine.Unresolved(sum(code["rows"] for code in counts), counts, quarantine.shown(first))
 
 
 def _one_by_one(tables: Tables, path: str, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
@@ -370,8 +370,8 @@ class _Rows:
     key: tuple[str, ...]
 
     def __call__(self, rows: pa.Table) -> tuple[pa.Table, pa.Table, int]:
-        gone = with_key(rows, self.schema, self.key)
-        return gone, gone.slice(0, 0), gone.num_rows
+        hits = with_key(rows, self.schema, self.key)
+        return hits, hits.slice(0, 0), hits.num_rows
 
 
 @dataclass(frozen=True)
@@ -382,13 +382,13 @@ class _Changes:
     key: tuple[str, ...]
 
     def __call__(self, rows: pa.Table) -> tuple[pa.Table, pa.Table, Any]:
-        found = with_key(rows, self.schema, self.key)
-        matches = ErasedMatches.of(found, self.schema, lambda _, texts: tuple(texts) == self.key)
-        images = matches.old & ~matches.own & with_images(found, self.schema)
-        instead = emptied(as_deletes(found, self.schema, matches.turned), self.schema, images | matches.turned)
+        changes = with_key(rows, self.schema, self.key)
+        matches = ErasedMatches.of(changes, self.schema, lambda _, texts: tuple(texts) == self.key)
+        images = matches.old & ~matches.own & with_images(changes, self.schema)
+        instead = emptied(as_deletes(changes, self.schema, matches.turned), self.schema, images | matches.turned)
         kept = instead.filter(pa.array(images | matches.turned)).drop_columns([AT_FILE, AT_ROW])
-        gone = found.filter(pa.array(matches.own | images))
-        return gone, kept, [int(np.sum(matches.own)), int(np.sum(images)), matches.others]
+        removed = changes.filter(pa.array(matches.own | images))
+        return removed, kept, [int(np.sum(matches.own)), int(np.sum(images)), matches.others]
 
 
 def append(tables: Tables, path: str, rows: pa.Table, app: str, version: int) -> None:

@@ -95,10 +95,10 @@ class SparkTasks:
         def act(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             storage = Storage()
             for _, rows in groupby((row for batch in batches for row in batch.to_pylist()), itemgetter("number")):
-                found: dict[str, list[pa.Table]] = {}
+                by_table: dict[str, list[pa.Table]] = {}
                 for row in rows:
-                    found.setdefault(row["table"], []).append(stream_rows(row["stream"]))
-                yield pa.RecordBatch.from_pydict({_REPORT: [work(storage, found)]})
+                    by_table.setdefault(row["table"], []).append(stream_rows(row["stream"]))
+                yield pa.RecordBatch.from_pydict({_REPORT: [work(storage, by_table)]})
 
         session = self.spark.newSession()
         session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", _STREAMS_TOGETHER)
@@ -317,8 +317,8 @@ class SparkMaintenance:
 
     def _stored(self, path: str) -> int:
         """Stored files without the log's."""
-        found = self.tables.log.storage.list(path)
-        return sum(not item.name.startswith("_delta_log/") for item in found)
+        files = self.tables.log.storage.list(path)
+        return sum(not item.name.startswith("_delta_log/") for item in files)
 
     def forget_tombstones(self, path: str, before: datetime, *, dry_run: bool) -> int:
         return remove_rows(self.known, path, lambda rows: applied_before(rows, before), dry_run=dry_run)
@@ -362,8 +362,8 @@ class ManyTasksEngine(TablesEngine):
         place: Place = InProcess(context.storage) if small else self._tasks
         tables = self.tables_of(context, *_all_of(context.layout))
         first = FirstLoadReader(context=context, plan=plan, state=state, tables=tables, place=place)
-        if first.suits() and (found := first.decode_files()) is not None:
-            return found
+        if first.suits() and (decoded := first.decode_files()) is not None:
+            return decoded
         return BatchesBesideSpark(context, tables).decode_files(plan, state)
 
     def resume_from_changes(self, context: TableContext, plan: BatchPlan, state: TableState) -> AppendedWork:
@@ -380,11 +380,11 @@ class ManyTasksEngine(TablesEngine):
 
     def table_work(self, context: TableContext, plan: BatchPlan, table_schema: TableSchema) -> TableWriter:
         layout = context.layout
-        own = BatchContext(
+        batch_context = BatchContext(
             tables=self.tables_of(context, layout.changes, layout.replica, layout.history), layout=layout,
             tier=context.tier, plan=plan, table_schema=table_schema, resumed=context.resumed,
         )  # fmt: skip
-        return TableWriter(own)
+        return TableWriter(batch_context)
 
     def maintenance(self, context: TableContext) -> SparkMaintenance:
         layout = context.layout

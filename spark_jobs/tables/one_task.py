@@ -69,11 +69,11 @@ class OneTaskMaintenance:
     def vacuum(self, path: str, hours: int, *, dry_run: bool) -> int:
         delta = self.tables.existing(path).delta
         hours = max(hours, own_hours(delta.metadata().configuration, path))
-        found = delta.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
-        if found and not dry_run:
+        files = delta.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
+        if files and not dry_run:
             self.tables.forget(path)
             delta.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
-        return len(found)
+        return len(files)
 
     def checkpoint(self, path: str) -> None:
         self.tables.commit(path, Write(rearranged=True))
@@ -233,8 +233,8 @@ class OneTaskEngine(TablesEngine):
         if sum(file.size for file in plan.files) > _IN_MEMORY and not context.tier.deletion_vectors:
             place = InProcess(context.storage)
             first = FirstLoadReader(context=context, plan=plan, state=state, tables=self.tables, place=place)
-            if first.suits() and (found := first.decode_files()) is not None:
-                return found
+            if first.suits() and (work := first.decode_files()) is not None:
+                return work
         path = context.layout.errors
         errors = self.tables.read(path) if plan.source == "quarantine" and self.exists(path) else None
         reader = WholeBatchReader(context=context, plan=plan, state=state, most_bytes=self.most_bytes)

@@ -103,11 +103,11 @@ class InProcess:
             return list(pool.map(lambda part: work(self.storage, part), parts))
 
     def run_by_key(self, work: KeyWork[Item], parts: Sequence[Item], ranges: int) -> list[bytes]:
-        found: dict[int, dict[str, list[pa.Table]]] = {number: {} for number in range(ranges)}
+        by_range: dict[int, dict[str, list[pa.Table]]] = {number: {} for number in range(ranges)}
         for part in parts:
             for number, table, rows in work.split(self.storage, part):
-                found[number].setdefault(table, []).append(rows)
-        return [work(self.storage, found.pop(number)) for number in range(ranges) if found[number]]
+                by_range[number].setdefault(table, []).append(rows)
+        return [work(self.storage, by_range.pop(number)) for number in range(ranges) if by_range[number]]
 
     def distinct(self, files: Sequence[str], columns: Sequence[str]) -> int:
         names = list(columns)

@@ -194,11 +194,11 @@ class _Changes:
         """Live changes except those that this rebuild has added, with their places."""
         mine = pc.equal(pc.struct_field(rows.column(GDDL), "batch_id"), self.batch_id)
         rows = rows.filter(pc.invert(pc.fill_null(mine, False)))
-        found = (
+        changes = (
             by_name(rows, self.kind) if self.archives is None else rewritten(rows.drop_columns(_NUMBERS), self.archives)
         )
-        found = with_identity(found, self.schema)
-        return found if self.archives else pa.table({**_columns(found), **_columns(rows.select(_NUMBERS))})
+        changes = with_identity(changes, self.schema)
+        return changes if self.archives else pa.table({**_columns(changes), **_columns(rows.select(_NUMBERS))})
 
     def before(self, rows: pa.Table) -> pa.Table:
         """Rows of the change table that is replaced."""
@@ -261,9 +261,9 @@ class _MendChanges:
         changes, schema = self.changes, self.changes.schema
         fresh, stored = (by_name(rows[name], changes.kind) for name in (FRESH, STORED))
         stale = changes_in(lacking(stored.filter(held_by(stored, changes.read)), fresh, schema))
-        gone = are_changes(stored, stale) if stale else pa.array(np.zeros(stored.num_rows, bool))
-        added = lacking(fresh, stored.filter(pc.invert(gone)), schema)
-        report = self.output.report(storage, added, stored.filter(gone), rows[STORED].filter(gone))
+        removed = are_changes(stored, stale) if stale else pa.array(np.zeros(stored.num_rows, bool))
+        added = lacking(fresh, stored.filter(pc.invert(removed)), schema)
+        report = self.output.report(storage, added, stored.filter(removed), rows[STORED].filter(removed))
         return json.dumps(report).encode()
 
 
@@ -279,8 +279,8 @@ class _LiveRows:
         return self.changes.by_moves(self.changes.fresh(rows))
 
     def stored(self, rows: pa.Table) -> pa.Table:
-        found = by_name(self.changes.stored(rows), self.changes.kind)
-        return self.changes.by_moves(found.filter(pc.invert(held_by(found, self.changes.read))))
+        changes = by_name(self.changes.stored(rows), self.changes.kind)
+        return self.changes.by_moves(changes.filter(pc.invert(held_by(changes, self.changes.read))))
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
         path = join(self.folder, f"{uuid4()}.arrow")
@@ -308,8 +308,8 @@ class _Compare:
                 live, built = _with_texts(live, name), _with_texts(built, name)
         keys = self.built.changes.schema.keys
         states = differing_keys(live, built, columns, keys)[1] if BEFORE in rows and keys else np.zeros(0, str)
-        found = [int(np.count_nonzero(states == state)) for state in (MISSING, EXTRA, DIFFERENT)]
-        return json.dumps([built.num_rows, live.num_rows, *found]).encode()
+        counts = [int(np.count_nonzero(states == state)) for state in (MISSING, EXTRA, DIFFERENT)]
+        return json.dumps([built.num_rows, live.num_rows, *counts]).encode()
 
 
 @dataclass(frozen=True)
@@ -333,15 +333,15 @@ class _Derive:
             MERGE: lambda: self._replica(happened),
             HISTORY: lambda: versions(happened, schema, self.watermarks, swept),
         }
-        found = {}
+        reports = {}
         for step, output in self.outputs.items():
-            own, before = rules[step](), rows.get(f"{BEFORE} {step}")
-            made, kind = own, output.target.schema
+            derived, before = rules[step](), rows.get(f"{BEFORE} {step}")
+            made, kind = derived, output.target.schema
             if schema.spec.shard is not None and before is not None:
                 others = not_of_shard(by_name(before, kind), schema.spec.shard)
-                made = pa.concat_tables([by_name(own, kind), others])
-            found[step] = {**output.report(storage, made, before), OWN: own.num_rows}
-        return json.dumps(found).encode()
+                made = pa.concat_tables([by_name(derived, kind), others])
+            reports[step] = {**output.report(storage, made, before), OWN: derived.num_rows}
+        return json.dumps(reports).encode()
 
     def _replica(self, happened: pa.Table) -> pa.Table:
         schema, swept = self.changes.schema, self.changes.swept
@@ -382,8 +382,8 @@ class _Rewritten:
     output: Output
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
-        found = rewritten(rows[STORED], self.how)
-        return json.dumps(self.output.report(storage, found, rows[STORED])).encode()
+        changes = rewritten(rows[STORED], self.how)
+        return json.dumps(self.output.report(storage, changes, rows[STORED])).encode()
 
 
 @dataclass(frozen=True)
@@ -394,8 +394,8 @@ class _Filtered:
     output: Output
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
-        found, _ = newly_filtered(rows[STORED], self.how.schema)
-        return json.dumps(self.output.report(storage, found, rows.get(BEFORE))).encode()
+        filtered, _ = newly_filtered(rows[STORED], self.how.schema)
+        return json.dumps(self.output.report(storage, filtered, rows.get(BEFORE))).encode()
 
     def before(self, rows: pa.Table) -> pa.Table:
         """Rows of the change table that is replaced, with places to which the new ones go."""
@@ -436,11 +436,11 @@ class _Replacing:
     def _indexed(self) -> tuple[tuple[str, ...], ...]:
         return self.tables.indexed_with(self.definition.path, self.schema.columns, self.definition.skipping)
 
-    def commit(self, app: str, version: int, found: Written, metrics: Mapping[str, int]) -> None:
+    def commit(self, app: str, version: int, written_files: Written, metrics: Mapping[str, int]) -> None:
         """Once for each transaction."""
         write = Write(
             app=app, version=version, removed=None, schema=self.schema, partition_by=self.definition.partition_by,
-            metrics=metrics, written=found,
+            metrics=metrics, written=written_files,
         )  # fmt: skip
         self.tables.commit(self.definition.path, write)
         self.tables.index(self.definition)
@@ -460,8 +460,8 @@ def rewrite_changes(tables: Tables, context: TableContext, plan: BatchPlan, how:
         reports = by_key(tables, {STORED: file_rules.to_filter(snapshot, how), **feed}, keys, rule)
     else:
         reports = by_row(tables, {STORED: Source.of(snapshot, _without_numbers)}, _Rewritten(how, output))
-    found, rows = written(map(json.loads, reports))
-    replacing.commit(REWRITE, version_of(plan), found, {"numOutputRows": rows})
+    written_files, rows = written(map(json.loads, reports))
+    replacing.commit(REWRITE, version_of(plan), written_files, {"numOutputRows": rows})
 
 
 @dataclass(frozen=True)
@@ -513,8 +513,8 @@ class Rebuild:
         paths = [path.decode() for path in by_key(self.tables, self._sources_of(rule), self._keys, rule)]
         try:
             for path in paths:
-                found = stream_rows(storage.read(path))
-                yield from zip(*(found.column(name).to_pylist() for name in columns), strict=True)
+                part = stream_rows(storage.read(path))
+                yield from zip(*(part.column(name).to_pylist() for name in columns), strict=True)
         finally:
             storage.delete(*paths)
 
@@ -576,10 +576,10 @@ class Rebuild:
             stored = Source.of(self.tables.existing(path), self._rules.stored)
             sources = {FRESH: self._fresh(), STORED: stored}
             reports = [json.loads(report) for report in by_key(self.tables, sources, self._rules.keys, rule)]
-            found, rows = written(reports)
-            gone = deleted(reports, sources[STORED])
+            written_files, rows = written(reports)
+            removed = deleted(reports, sources[STORED])
             metrics = {"numOutputRows": rows}
-            write = Write(app=app, version=version, written=found, deleted=gone, metrics=metrics)
+            write = Write(app=app, version=version, written=written_files, deleted=removed, metrics=metrics)
             self.tables.commit(path, write)
         return self.tables.metrics(path, app, version).get("numOutputRows", 0)
 
@@ -594,29 +594,29 @@ class Rebuild:
             if rule.output.keys is not None:
                 sources[BEFORE] = Source.of(self.tables.existing(path), self._rules.before)
             reports = [json.loads(report) for report in by_key(self.tables, sources, self._rules.keys, rule)]
-            found, rows = written(reports)
+            written_files, rows = written(reports)
             fresh = sum(report["fresh"] for report in reports)
-            replacing.commit(app, version, found, {"numOutputRows": rows, "numTargetRowsInserted": fresh})
+            replacing.commit(app, version, written_files, {"numOutputRows": rows, "numTargetRowsInserted": fresh})
         return self.tables.metrics(path, app, version).get("numTargetRowsInserted", 0)
 
     def source(self) -> dict[str, _Derived]:
         """The tables that follow from the changes, written but for their commits; without those of an earlier run."""
         version, tables = version_of(self.order.plan), self.tables
-        left = {s: d for s, d in self._definitions().items() if tables.last_transaction(d.path, _app(s)) < version}
-        if not left:
+        remaining = {s: d for s, d in self._definitions().items() if tables.last_transaction(d.path, _app(s)) < version}
+        if not remaining:
             return {}
-        replacing = {step: _Replacing.of(tables, definition, self._now) for step, definition in left.items()}
+        replacing = {step: _Replacing.of(tables, definition, self._now) for step, definition in remaining.items()}
         outputs = {step: one.output(self.table_schema.keys) for step, one in replacing.items()}
         rule = _Derive(self._rules, outputs, self.order.generation_low_watermarks)
         sources = {STORED: Source.of(tables.existing(self.order.live.layout.changes), self._rules.by_moves)}
         for step, output in outputs.items():
             if output.keys is not None or self.table_schema.spec.shard is not None:
-                sources[f"{BEFORE} {step}"] = Source.of(tables.existing(left[step].path), _without_numbers)
+                sources[f"{BEFORE} {step}"] = Source.of(tables.existing(remaining[step].path), _without_numbers)
         if self.table_schema.keys or len(sources) > 1:
-            found = by_key(tables, sources, self._keys, rule)
+            encoded = by_key(tables, sources, self._keys, rule)
         else:
-            found = by_row(tables, sources, rule)
-        reports = [json.loads(report) for report in found]
+            encoded = by_row(tables, sources, rule)
+        reports = [json.loads(report) for report in encoded]
         return {
             step: _Derived(one, *written(r[step] for r in reports), own=sum(r[step][OWN] for r in reports))
             for step, one in replacing.items()
@@ -625,12 +625,12 @@ class Rebuild:
     def _definitions(self) -> dict[str, TableDefinition]:
         """Tables that follow from the changes, by the step that replaces them."""
         schema, layout, tier = self.table_schema, self.order.live.layout, self.order.live.tier
-        found = {MERGE: table_definition.replica(schema, layout.replica, tier)}
+        by_step = {MERGE: table_definition.replica(schema, layout.replica, tier)}
         if schema.keys:
-            found[TOMBSTONES] = table_definition.tombstones(schema, layout.tombstones)
+            by_step[TOMBSTONES] = table_definition.tombstones(schema, layout.tombstones)
         if schema.keys and schema.spec.history:
-            found[HISTORY] = table_definition.history(schema, layout.history, tier)
-        return found
+            by_step[HISTORY] = table_definition.history(schema, layout.history, tier)
+        return by_step
 
     def tombstones(self, source: dict[str, _Derived]) -> None:
         self._replace(source, TOMBSTONES)
@@ -638,8 +638,8 @@ class Rebuild:
     def replica(self, source: dict[str, _Derived]) -> int:
         self._replace(source, MERGE)
         path, version = self.order.live.layout.replica, version_of(self.order.plan)
-        found = self.tables.metrics(path, _app(MERGE), version).get("numTargetRowsInserted")
-        return _rows_in(self.tables, path, self.table_schema.spec.shard) if found is None else found
+        rows = self.tables.metrics(path, _app(MERGE), version).get("numTargetRowsInserted")
+        return _rows_in(self.tables, path, self.table_schema.spec.shard) if rows is None else rows
 
     def history(self, source: dict[str, _Derived]) -> None:
         self._replace(source, HISTORY)
@@ -711,16 +711,18 @@ class _Verify:
         return pa.schema([kinds.field(name) for name in names])
 
     def changes(self, rows: pa.Table) -> pa.Table:
-        found = of_shard(by_name(rows, change_schema(self.schema)), self.schema.spec.shard)
-        return for_both_keys(found, self.schema)
+        shard_rows = of_shard(by_name(rows, change_schema(self.schema)), self.schema.spec.shard)
+        return for_both_keys(shard_rows, self.schema)
 
     def replica(self, rows: pa.Table) -> pa.Table:
         return live_rows(of_shard(rows, self.schema.spec.shard), self.schema)
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
         happened = as_events(rows[_CHANGES], self.schema) if self.schema.keys else rows[_CHANGES]
-        found = compare(rows[_REPLICA], expected_state(happened, self.schema, self.swept), self.schema, self.limit)
-        return json.dumps([found.rows, found.expected_rows, sorted(found.buckets), found.keys]).encode()
+        comparison = compare(rows[_REPLICA], expected_state(happened, self.schema, self.swept), self.schema, self.limit)
+        return json.dumps(
+            [comparison.rows, comparison.expected_rows, sorted(comparison.buckets), comparison.keys]
+        ).encode()
 
 
 def verify(tables: Tables, layout: Layout, schema: TableSchema, *, swept: int, limit: int) -> Verdict:

@@ -99,8 +99,8 @@ _SCHEME = re.compile(r"/[A-Za-z][A-Za-z0-9+.-]*:/")
 
 def has_files_elsewhere(delta: DeltaTable) -> bool:
     """Whether the log names a data file by an absolute URI, which `deltalake` appends to the path of the table."""
-    own = len(_SCHEME.findall(delta.table_uri.removeprefix("file://")))
-    return any(len(_SCHEME.findall(uri)) > own for uri in delta.file_uris())
+    schemes = len(_SCHEME.findall(delta.table_uri.removeprefix("file://")))
+    return any(len(_SCHEME.findall(uri)) > schemes for uri in delta.file_uris())
 
 
 def is_readable(delta: DeltaTable, *, vectors: bool) -> bool:
@@ -171,15 +171,15 @@ def active_files(storage: Storage, table: str, version: int) -> dict[str, Add]:
     if start < 0:  # the last checkpoint that the log names is gone, or not whole
         names = _names(storage, log, "")
         start, parts = _checkpoint(names, version)
-    found: dict[str, Add] = {}
+    active: dict[str, Add] = {}
     for name in parts:
         for action in _checkpointed(storage, log, name):
-            found[action["path"]] = action
+            active[action["path"]] = action
     for name in names:
         match = _COMMIT.fullmatch(name)
         if match and start < int(match[1]) <= version:
-            _apply(found, storage.read(join(log, name)))
-    return found
+            _apply(active, storage.read(join(log, name)))
+    return active
 
 
 def _names(storage: Storage, log: str, after: str) -> list[str]:
@@ -197,12 +197,12 @@ def _after(storage: Storage, log: str, version: int) -> str:
 
 def _checkpoint(names: list[str], version: int) -> tuple[int, list[str]]:
     """Version and files of the newest checkpoint that is whole; -1 without any."""
-    found: dict[tuple[int, int], list[str]] = {}
+    files_of: dict[tuple[int, int], list[str]] = {}
     for name in names:
         match = _CHECKPOINT.fullmatch(name)
         if match and int(match[1]) <= version:
-            found.setdefault((int(match[1]), int(match[3] or 0)), []).append(name)
-    whole = {key: files for key, files in found.items() if key[1] in (0, len(files))}
+            files_of.setdefault((int(match[1]), int(match[3] or 0)), []).append(name)
+    whole = {key: files for key, files in files_of.items() if key[1] in (0, len(files))}
     if not whole:
         return -1, []
     newest = max(whole)
@@ -228,21 +228,21 @@ def _parquet(data: bytes) -> pa.Table:
 
 def _plain(add: Mapping[str, Any]) -> dict[str, Any]:
     """An action as commits spell it."""
-    left = {name: value for name, value in add.items() if value is not None and not name.endswith("_parsed")}
-    maps = {name: dict(left[name]) for name in ("partitionValues", "tags") if isinstance(left.get(name), list)}
-    vector = {name: value for name, value in (left.get("deletionVector") or {}).items() if value is not None}
-    return {**left, **maps, **({"deletionVector": vector} if vector else {})}
+    fields = {name: value for name, value in add.items() if value is not None and not name.endswith("_parsed")}
+    maps = {name: dict(fields[name]) for name in ("partitionValues", "tags") if isinstance(fields.get(name), list)}
+    vector = {name: value for name, value in (fields.get("deletionVector") or {}).items() if value is not None}
+    return {**fields, **maps, **({"deletionVector": vector} if vector else {})}
 
 
-def _apply(found: dict[str, Add], commit: bytes) -> None:
+def _apply(active: dict[str, Add], commit: bytes) -> None:
     """A commit's removals, then what it adds: one that replaces a file's vector has both."""
     actions = [json.loads(line) for line in commit.splitlines()]
     for action in actions:
         if "remove" in action:
-            found.pop(action["remove"]["path"], None)
+            active.pop(action["remove"]["path"], None)
     for action in actions:
         if "add" in action:
-            found[action["add"]["path"]] = action["add"]
+            active[action["add"]["path"]] = action["add"]
 
 
 @dataclass(frozen=True)

@@ -110,8 +110,8 @@ class SparkTables:
             return -1
         if "DATABRICKS_RUNTIME_VERSION" in os.environ:  # its Delta has no such classes
             return self.log.last_transaction(path, app_of(app, self.shard))
-        found = self._snapshot(path).transactions().get(app_of(app, self.shard))
-        return int(found.get()) if found.isDefined() else -1
+        version = self._snapshot(path).transactions().get(app_of(app, self.shard))
+        return int(version.get()) if version.isDefined() else -1
 
     def _snapshot(self, path: str) -> Any:
         """Delta's own, at the newest version.
@@ -136,8 +136,8 @@ class SparkTables:
         second of a small table, more of a large one.
         """
         if "DATABRICKS_RUNTIME_VERSION" in os.environ:  # its Delta has no such classes
-            found = self.handle(path).detail().collect()[0].asDict()
-            return {**found, "configuration": found["properties"], "features": found["tableFeatures"]}
+            detail = self.handle(path).detail().collect()[0].asDict()
+            return {**detail, "configuration": detail["properties"], "features": detail["tableFeatures"]}
         snapshot = self._snapshot(path)
         protocol = json.loads(snapshot.protocol().json())["protocol"]
         return {**json.loads(snapshot.metadata().json())["metaData"], "features": protocol.get("writerFeatures", [])}
@@ -320,16 +320,16 @@ class MaintainedTables(Tables):
 
     def grow(self, path: str, types: Mapping[str, SqlType]) -> Mapping[str, SqlType]:
         stored = self.existing(path).schema.types
-        left: dict[str, SqlType] = {}
+        remaining: dict[str, SqlType] = {}
         fields: list[Addition] = []
         wider: list[Widening] = []
         for name, kind in types.items():
-            found = [one for one in widenings(stored[name], kind, (name,)) if not widens(one.after, one.before)]
-            if any(str(one.after) == "string" for one in found) or (found and not self._widens(path)):
-                left[name] = kind  # no widening that Delta or all readers know
+            changes = [one for one in widenings(stored[name], kind, (name,)) if not widens(one.after, one.before)]
+            if any(str(one.after) == "string" for one in changes) or (changes and not self._widens(path)):
+                remaining[name] = kind  # no widening that Delta or all readers know
             else:
                 fields += extra_fields(stored[name], kind, (name,))
-                wider += found
+                wider += changes
         if fields or wider:
             self._spark.allow(path, [planned.Column(name, kind) for name, kind in types.items()])
         if fields:
@@ -338,7 +338,7 @@ class MaintainedTables(Tables):
             self._sql(path, f"SET TBLPROPERTIES ('{_WIDENS}' = 'true')")
         for one in wider:
             self._sql(path, f"CHANGE COLUMN {one.name} TYPE {one.after}")
-        return left
+        return remaining
 
     def _widens(self, path: str) -> bool:
         """Whether the table's readers have to know newer features anyway."""
@@ -466,8 +466,8 @@ class MergedTables(MaintainedTables):
             return
         if is_on(properties, WITH_VECTORS):
             stored = self.existing(definition.path).schema.types
-            left = [c for c in definition.columns if stored.get(c.name) == c.type]
-            named = table_definition.restricted(definition.skipping[table_definition.COLUMNS], left)
+            unchanged = [c for c in definition.columns if stored.get(c.name) == c.type]
+            named = table_definition.restricted(definition.skipping[table_definition.COLUMNS], unchanged)
             self.set_properties(definition.path, {table_definition.COLUMNS: named})
             return
         kept = table_definition.restricted(
@@ -515,17 +515,17 @@ class MergedTables(MaintainedTables):
         target, now = Target(path=self._staging, schema=schema.arrow), self._now()
         added = [action for rows in write.added for action in target.write(self.storage, rows, now)]
         added += [] if write.written is None else write.written.files
-        gone = self._gone(snapshot, write)
+        removed = self._gone(snapshot, write)
         rows = self._staged(schema, added)
         with self._in_transaction(write):
             if write.removed is None:
                 self._overwrite(path, rows, write, snapshot)
-            elif gone:
-                self._merge(path, rows, self._staged(snapshot.schema, gone), write)
+            elif removed:
+                self._merge(path, rows, self._staged(snapshot.schema, removed), write)
             else:
                 rows.write.format("delta").mode("append").save(path)
         self.forget(path)
-        self.storage.delete(*map(self._path, (*added, *gone)))
+        self.storage.delete(*map(self._path, (*added, *removed)))
 
     def _unchanged(self, path: str) -> TableSnapshot:
         """The version of which rows were read: Delta would merge into any later one.
@@ -560,25 +560,25 @@ class MergedTables(MaintainedTables):
 
     def _gone(self, snapshot: TableSnapshot, write: Write) -> list[Action]:
         """Staged files of the rows that a commit removes; none where it removes all."""
-        found: list[Action] = []
+        actions: list[Action] = []
         work = WithoutRows(target=Target(path=self._staging, schema=snapshot.schema.arrow), now=self._now(),
                            table=snapshot.path, only=True)  # fmt: skip
         parts = [*write.deleted, *((file, None) for file in write.removed or ())]
         place = self.place_for(sum(file.size for file, _ in parts))
         for report in place.run(work, parts):
-            found += json.loads(report)
-        return found
+            actions += json.loads(report)
+        return actions
 
     def _overwrite(self, path: str, rows: DataFrame, write: Write, snapshot: TableSnapshot) -> None:
         partitions = snapshot.partition_by if write.partition_by is None else write.partition_by
         self._spark.overwriting(rows, path, partitions).save(path)
 
-    def _merge(self, path: str, rows: DataFrame, gone: DataFrame, write: Write) -> None:
+    def _merge(self, path: str, rows: DataFrame, removed: DataFrame, write: Write) -> None:
         """Rows of the replica replace those of their key; in other tables, all columns say which rows go."""
         keys = tuple(write.keys) if path == self._layout.replica else ()
-        names = keys or tuple(f.name for f in gone.schema.fields if "map<" not in f.dataType.simpleString())
-        lost = _without(gone, rows, names)
-        fresh = rows if keys else _without(rows, gone, names)
+        names = keys or tuple(f.name for f in removed.schema.fields if "map<" not in f.dataType.simpleString())
+        lost = _without(removed, rows, names)
+        fresh = rows if keys else _without(rows, removed, names)
         source = fresh.withColumn(_GONE, F.lit(False)).unionByName(lost.withColumn(_GONE, F.lit(True)))
         values: Assignments = {quoted(column): at(_STAGED, column) for column in rows.columns}
         is_gone = at(_STAGED, _GONE)

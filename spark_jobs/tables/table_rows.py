@@ -112,14 +112,14 @@ class FindRows:
         """
         number, file = part
         parts = [self.empty]
-        gone = None if file.vector is None else rows_of(storage, self.table, file.vector)
+        deleted = None if file.vector is None else rows_of(storage, self.table, file.vector)
         with storage.open_input(join(self.table, file.path)) as stream:
             source, start = opened(stream), 0
             for group in range(source.num_row_groups):
                 count = source.metadata.row_group(group).num_rows
                 hits, read = self._hits(source, group, file, self.keys)
-                if gone is not None:
-                    hits = hits[left_of(start, count, gone)[hits]]
+                if deleted is not None:
+                    hits = hits[left_of(start, count, deleted)[hits]]
                 if len(hits):
                     rows = self._found(source, group, file, hits, read)
                     rows = rows.append_column(AT_FILE, pa.repeat(pa.scalar(number, pa.int32()), len(hits)))
@@ -150,10 +150,10 @@ class FindRows:
         return np.union1d(hits, matching(old, keys, names)), rows
 
     def _found(self, source: pq.ParquetFile, group: int, file: DataFile, hits: np.ndarray, read: pa.Table) -> pa.Table:
-        found = read.take(pa.array(hits)) if read.column_names else read
-        left = pa.schema([field for field in self.schema if field.name not in found.column_names])
-        others = read_rows(source, group, hits, file, left, ties=self.ties) if left.names else found
-        columns = [(others if name in left.names else found).column(name) for name in self.schema.names]
+        taken = read.take(pa.array(hits)) if read.column_names else read
+        missing = pa.schema([field for field in self.schema if field.name not in taken.column_names])
+        others = read_rows(source, group, hits, file, missing, ties=self.ties) if missing.names else taken
+        columns = [(others if name in missing.names else taken).column(name) for name in self.schema.names]
         return pa.table(columns, schema=self.schema)
 
 
@@ -165,8 +165,8 @@ def search(tables: Tables, work: FindRows, files: Sequence[DataFile], *, reads_l
     """
     size = sum(file.size for file in files)
     place = tables.place_to_search(size) if reads_little else tables.place_for(size)
-    found = [stream_rows(data) for data in place.run(work, list(enumerate(files)))]
-    rows = pa.concat_tables([work.empty, *found])
+    parts = [stream_rows(data) for data in place.run(work, list(enumerate(files)))]
+    rows = pa.concat_tables([work.empty, *parts])
     at = rows.select([AT_FILE, AT_ROW]).rename_columns(["file", "row"])
     return KeyMatches(rows=rows.drop_columns([AT_FILE, AT_ROW]), at=at, files=tuple(files))
 
@@ -208,8 +208,8 @@ def _find_whole(
 
 def matching(rows: pa.Table, keys: pa.Table, names: tuple[str, ...]) -> np.ndarray:
     """Indexes of the rows whose key columns each have a value of `keys`."""
-    if len(names) == 1 and (found := _in_order(rows.column(names[0]), keys.column(names[0]))) is not None:
-        return found
+    if len(names) == 1 and (indexes := _in_order(rows.column(names[0]), keys.column(names[0]))) is not None:
+        return indexes
     hit: pa.Array | None = None
     for name in names:
         wanted = keys.column(name)
@@ -344,8 +344,8 @@ class _Sample(_OnParts):
     def __call__(self, storage: Storage, part: Part) -> bytes:
         empty = self.keys.append(pa.field(WEIGHT, pa.float64())).empty_table()
         rows = self.sources[part[0]].keys(storage, part[1], self.keys)
-        found = [sample_of(one, self.keys) for one in rows]
-        return stream_of(pa.concat_tables([empty, *found]))
+        samples = [sample_of(one, self.keys) for one in rows]
+        return stream_of(pa.concat_tables([empty, *samples]))
 
 
 @dataclass(frozen=True, kw_only=True)

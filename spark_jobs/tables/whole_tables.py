@@ -52,12 +52,12 @@ def keep_readable(tables: Tables, path: str) -> bool:
     Spark may have written such bounds, and may again. Readers ignore what the log has of columns that the property
     doesn't name, so no file's statistics change.
     """
-    left = table_definition.left_readable(
+    value = table_definition.left_readable(
         tables.properties(path).get(table_definition.COLUMNS), tables.existing(path).schema.columns
     )
-    if left is None:
+    if value is None:
         return False
-    tables.set_properties(path, {table_definition.COLUMNS: left})
+    tables.set_properties(path, {table_definition.COLUMNS: value})
     return True
 
 
@@ -72,10 +72,10 @@ def ensure(tables: Tables, definition: TableDefinition) -> None:
         tables.add_columns(definition.path, new)
     changed = {c.name: grown(stored[c.name], c.type) for c in definition.columns if c.name in stored}
     changed = {name: kind for name, kind in changed.items() if kind != stored[name]}
-    left = tables.grow(definition.path, changed) if changed else {}
-    if left:
+    remaining = tables.grow(definition.path, changed) if changed else {}
+    if remaining:
         schema = tables.existing(definition.path).schema
-        rewrite(tables, definition.path, schema.retyped(left), _Retyped(stored, left))
+        rewrite(tables, definition.path, schema.retyped(remaining), _Retyped(stored, remaining))
 
 
 @dataclass(frozen=True)
@@ -235,14 +235,14 @@ def update_history(
     happened = events(changes_of_keys(batch_context, touched), table_schema)
     happened = happened.take(pa.array(with_keys(happened, touched, table_schema)))
     derived = versions(happened, table_schema, generation_low_watermarks, swept)
-    found = find(batch_context.tables, snapshot, touched, table_schema.keys)
-    mine = with_keys(found.rows, touched, table_schema)
-    missing, extra = differences(derived, found.rows.take(pa.array(mine)), table_schema)
-    gone = mine[extra]
-    deleted = pa.table({ACTION: pa.repeat("delete", len(gone)), AT: pa.array(gone, pa.int64())})
+    matches = find(batch_context.tables, snapshot, touched, table_schema.keys)
+    mine = with_keys(matches.rows, touched, table_schema)
+    missing, extra = differences(derived, matches.rows.take(pa.array(mine)), table_schema)
+    removed = mine[extra]
+    deleted = pa.table({ACTION: pa.repeat("delete", len(removed)), AT: pa.array(removed, pa.int64())})
     fresh = by_name(missing, snapshot.schema.arrow).append_column(ACTION, pa.repeat("insert", missing.num_rows))
     outcome = pa.concat_tables([fresh, deleted], promote_options="default")
-    batch_context.put(snapshot, HISTORY, {}, found, outcome)
+    batch_context.put(snapshot, HISTORY, {}, matches, outcome)
 
 
 @dataclass(frozen=True)
@@ -255,8 +255,8 @@ class _Versions:
     output: Output
 
     def prepare(self, rows: pa.Table) -> pa.Table:
-        own = sweep.of_shard(by_name(rows, change_schema(self.schema)), self.schema.spec.shard)
-        return for_both_keys(own, self.schema)
+        changes = sweep.of_shard(by_name(rows, change_schema(self.schema)), self.schema.spec.shard)
+        return for_both_keys(changes, self.schema)
 
     def stored(self, rows: pa.Table) -> pa.Table:
         return sweep.of_shard(rows, self.schema.spec.shard)
@@ -265,8 +265,8 @@ class _Versions:
         happened, stored = as_events(rows[_CHANGES], self.schema), rows[_STORED]
         derived = versions(happened, self.schema, self.generation_low_watermarks, self.swept)
         missing, extra = differences(derived, stored, self.schema)
-        gone = stored.take(pa.array(extra))
-        return json.dumps(self.output.report(storage, missing, gone, gone)).encode()
+        removed = stored.take(pa.array(extra))
+        return json.dumps(self.output.report(storage, missing, removed, removed)).encode()
 
 
 def _update_all(batch_context: BatchContext, generation_low_watermarks: tuple[str | None, ...], swept: int) -> None:
@@ -322,8 +322,8 @@ class TableWriter:
         context = self.batch_context
         rule = _CountVanishing(context.table_schema, context.plan.generation)
         replica = Source.of(self._replica, _as_they_are, sweep.needed(context.table_schema))
-        found = [json.loads(report) for report in by_file(context.tables, {REPLICA: replica}, rule)]
-        return sum(old for old, _ in found), sum(live for _, live in found)
+        counts = [json.loads(report) for report in by_file(context.tables, {REPLICA: replica}, rule)]
+        return sum(old for old, _ in counts), sum(live for _, live in counts)
 
     @property
     def _replica(self) -> TableSnapshot:
@@ -397,8 +397,8 @@ class _Sweep:
     output: Output
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
-        found = rows[REPLICA]
-        old = found.filter(sweep.vanishing(found, self.generation, self.schema))
+        replica = rows[REPLICA]
+        old = replica.filter(sweep.vanishing(replica, self.generation, self.schema))
         report = self.output.report(storage, sweep.instead(old, self.schema), old, old)
         return json.dumps({**report, "count": old.num_rows}).encode()
 
@@ -411,9 +411,9 @@ class _Truncate:
     output: Output
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
-        found = truncated(rows[REPLICA], self.schema)
-        report = self.output.report(storage, found.instead, found.rows, found.rows)
-        return json.dumps({**report, "count": found.live}).encode()
+        outcome = truncated(rows[REPLICA], self.schema)
+        report = self.output.report(storage, outcome.instead, outcome.rows, outcome.rows)
+        return json.dumps({**report, "count": outcome.live}).encode()
 
 
 @dataclass(frozen=True)
@@ -443,12 +443,12 @@ class _FoldAgain:
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
         stored, numbers = rows[REPLICA], [AT_FILE, AT_ROW]
-        found = KeyMatches(rows=stored.drop_columns(numbers), at=stored.select(numbers))
-        outcome = folded_again(as_events(rows[_CHANGES], self.schema), found.rows, self.schema)
-        gone = found.at.take(outcome.column(AT))
-        before = found.touched(outcome) if self.output.keys is not None else None
-        fresh = found.written(outcome, self.output.target.schema)
-        return json.dumps(self.output.report(storage, fresh, before, gone)).encode()
+        matches = KeyMatches(rows=stored.drop_columns(numbers), at=stored.select(numbers))
+        outcome = folded_again(as_events(rows[_CHANGES], self.schema), matches.rows, self.schema)
+        removed = matches.at.take(outcome.column(AT))
+        before = matches.touched(outcome) if self.output.keys is not None else None
+        fresh = matches.written(outcome, self.output.target.schema)
+        return json.dumps(self.output.report(storage, fresh, before, removed)).encode()
 
 
 def _as_they_are(rows: pa.Table) -> pa.Table:
@@ -463,7 +463,7 @@ def violations(
     mine = _columns_of(child, columns)
     parent = None if reference is None else tables.existing(reference.path)
     theirs = mine if parent is None or reference is None else _columns_of(parent, reference.columns)
-    kinds = [_comparable_type(own, other) for own, other in zip(mine, theirs, strict=True)]
+    kinds = [_comparable_type(column, other) for column, other in zip(mine, theirs, strict=True)]
     rule = BrokenConstraint(columns=tuple(Column(c.name, kind) for c, kind in zip(mine, kinds, strict=True)), most=most)
     sources = {CHILD: _values(child, mine, rule)}
     if parent is not None:
@@ -484,14 +484,14 @@ def _columns_of(snapshot: TableSnapshot, columns: Sequence[str]) -> list[Column]
     return [Column(name, snapshot.schema.types[name]) for name in names]
 
 
-def _comparable_type(own: Column, other: Column) -> SqlType:
+def _comparable_type(column: Column, other: Column) -> SqlType:
     """
     Raises:
         FatalError: `CONSTRAINT_NOT_CHECKED`.
     """
-    mine, theirs = own.type, other.type
+    mine, theirs = column.type, other.type
     if is_complex(mine) or not (mine == theirs or widens(mine, theirs) or widens(theirs, mine)):
-        what = f"values of {own.name} ({mine}) and {other.name} ({theirs}) don't compare"
+        what = f"values of {column.name} ({mine}) and {other.name} ({theirs}) don't compare"
         raise not_checked(what, "give both columns one type (options.types), or remove the constraint")
     return theirs if widens(mine, theirs) else mine
 

@@ -95,11 +95,11 @@ class PostgreSQL:
         Raises:
             FatalError: `NOT_PUBLISHED`, `SOURCE_TABLE_MISSING`.
         """
-        found = published_table(self.sa, connection, self.own[PUBLICATION], spec.name_in_source)
-        if findings := list(table_findings(spec, found, self.own[PUBLICATION])):
+        published = published_table(self.sa, connection, self.own[PUBLICATION], spec.name_in_source)
+        if findings := list(table_findings(spec, published, self.own[PUBLICATION])):
             what, remedy = shown(findings)
             raise FatalError("NOT_PUBLISHED", what, where=spec.name_in_source, remedy=remedy)
-        return found
+        return published
 
     def server(self, connection: Any) -> str:
         query = """SELECT (SELECT system_identifier FROM pg_control_system()) || '/'
@@ -189,8 +189,8 @@ class PostgreSQL:
         query = """SELECT COALESCE(wal_status, '') AS wal_status, active,
           CAST(confirmed_flush_lsn AS text) AS confirmed, CAST(pg_current_wal_flush_lsn() AS text) AS flushed
           FROM pg_replication_slots WHERE slot_name = CAST(:slot AS name)"""
-        found = connection.execute(self.sa.text(query), {"slot": self.slot}).mappings().first()
-        return None if found is None else dict(found)
+        row = connection.execute(self.sa.text(query), {"slot": self.slot}).mappings().first()
+        return None if row is None else dict(row)
 
     def _wait_until_free(self, connection: Any) -> None:
         """The server ends the connection of a job that was killed a moment later."""
