@@ -83,8 +83,8 @@ def metadata_place(given: str | Path | None = None, beside: str | Path | None = 
     chosen = str(given or text("metadata") or os.environ.get("GDDL_METADATA", ""))
     if not chosen:
         near = Path(beside).resolve().parent if beside else Path.cwd()
-        found = (place for place in (near / "metadata", near.parent / "metadata") if place.is_dir())
-        chosen = str(next(found, near / "metadata"))
+        folders = (place for place in (near / "metadata", near.parent / "metadata") if place.is_dir())
+        chosen = str(next(folders, near / "metadata"))
     return chosen.rstrip("/") if "://" in chosen else str(Path(chosen).absolute())
 
 

@@ -163,27 +163,27 @@ class GddlRunTrigger(BaseTrigger):
         first, announced, ending = configuration.number("run_poll_seconds"), False, False
         keeper = self._keeper()
         for pause in pauses(first):
-            left = self._left()
-            if left <= 0 and not ending:  # before the poll: no later one may start the run again
+            remaining = self._left()
+            if remaining <= 0 and not ending:  # before the poll: no later one may start the run again
                 ending = await sync_to_async(self._time_out, thread_sensitive=False)(platform)
-            status = await sync_to_async(self._poll, thread_sensitive=False)(platform, restart=left > 0)
+            status = await sync_to_async(self._poll, thread_sensitive=False)(platform, restart=remaining > 0)
             if status is not None and status.has_ended:
                 return status.state
             if status is not None and status.state == "running" and not announced:
                 announced = True
                 await sync_to_async(self._tell_links, thread_sensitive=False)(platform)
-            await self._rest(min(pause, left) if left > 0 else first, keeper)
+            await self._rest(min(pause, remaining) if remaining > 0 else first, keeper)
         raise AssertionError("pauses have no end")
 
     async def _rest(self, seconds: float, keeper: RemoteJobMonitor | None) -> None:
         """Wait until the next poll; a continuous job is monitored in the meantime."""
         ends = time.monotonic() + seconds
-        while (left := ends - time.monotonic()) > 0:
+        while (remaining := ends - time.monotonic()) > 0:
             if keeper is not None:
                 await sync_to_async(keeper.tick, thread_sensitive=False)()
             await self._log_progress()
             until_line = self._logged + LOGGED_EVERY - time.monotonic()
-            await asyncio.sleep(max(0.0, min(left, until_line, left if keeper is None else KEPT_EVERY)))
+            await asyncio.sleep(max(0.0, min(remaining, until_line, remaining if keeper is None else KEPT_EVERY)))
 
     async def _log_progress(self) -> None:
         """Log a line periodically during a long run."""
@@ -364,8 +364,8 @@ class GddlTablesTrigger(BaseTrigger):
             question = replace(question, now=utc_now(), since=since)
 
     def _question(self) -> Question:
-        asked = from_params(self.asked)
-        return Question(run=self.run_id, now=utc_now(), asked=asked, again=str(self.try_number) not in ("", "1"))
+        form = from_params(self.asked)
+        return Question(run=self.run_id, now=utc_now(), asked=form, again=str(self.try_number) not in ("", "1"))
 
     def _event(self, work: PipelineWork | None, has_patience: bool) -> TriggerEvent | None:
         """What a poll's answer means; None: poll again later."""

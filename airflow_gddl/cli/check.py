@@ -324,11 +324,11 @@ def check_all(cli: CliContext, folder: str) -> Iterator[Checked]:
 
 def _logs(cli: CliContext, catalog: Catalog) -> Iterator[Checked]:
     """A line for each log that jobs read, or for each of its findings."""
-    found: defaultdict[tuple[str, str], list[TableSpec]] = defaultdict(list)
+    logs: defaultdict[tuple[str, str], list[TableSpec]] = defaultdict(list)
     for spec in catalog.tables:
         if spec.enabled and capture_of(spec):
-            found[spec.source, str(spec.options.get("verify_connection"))].append(spec)
-    for (source, connection), specs in found.items():
+            logs[spec.source, str(spec.options.get("verify_connection"))].append(spec)
+    for (source, connection), specs in logs.items():
         lacking: list[Finding] = []
         checked = _tried(f"log of {source}", partial(_log, SourceDatabase(connection, cli.environ), specs, lacking))
         for one in lacking:
@@ -338,8 +338,8 @@ def _logs(cli: CliContext, catalog: Catalog) -> Iterator[Checked]:
 
 
 def _log(database: SourceDatabase, specs: Sequence[TableSpec], lacking: list[Finding]) -> str:
-    found, shown = database.log_findings(specs)
-    lacking += found
+    findings, shown = database.log_findings(specs)
+    lacking += findings
     return shown
 
 
@@ -386,14 +386,14 @@ def probe_package(module: str) -> str:
 
 def _topics(cli: CliContext, catalog: Catalog) -> Iterator[Checked]:
     """A line for each cluster of brokers that tables are read from."""
-    found: defaultdict[tuple[str, str], list[TableSpec]] = defaultdict(list)
+    clusters: defaultdict[tuple[str, str], list[TableSpec]] = defaultdict(list)
     for spec in catalog.tables:
         if topic_of(spec):
             servers, connection = (
                 str(spec.options.get(name) or "") for name in ("bootstrap_servers", "kafka_connection")
             )
-            found[servers, connection].append(spec)
-    for (servers, connection), specs in found.items():
+            clusters[servers, connection].append(spec)
+    for (servers, connection), specs in clusters.items():
         yield _tried(f"topics of {servers or connection}", partial(probe_topics, specs, cli.environ))
 
 
@@ -444,12 +444,12 @@ def _catalog(cli: CliContext, catalog: Catalog, name: str) -> Checked:
 
 def _landings(catalog: Catalog) -> Iterator[tuple[str, str]]:
     """The common landing root, where a table or nothing else uses one, and those of sources."""
-    own = {root: name for name, root in reversed(list(catalog.landings.items()))}
-    if catalog.roots.landing not in own and (
-        not own or any(spec.landing is None and not spec.shards for spec in catalog.tables)
+    names_by_root = {root: name for name, root in reversed(list(catalog.landings.items()))}
+    if catalog.roots.landing not in names_by_root and (
+        not names_by_root or any(spec.landing is None and not spec.shards for spec in catalog.tables)
     ):
         yield "landing", catalog.roots.landing
-    for root, name in reversed(list(own.items())):
+    for root, name in reversed(list(names_by_root.items())):
         yield ("landing" if root == catalog.roots.landing else f"landing of {name}"), root
 
 
@@ -471,10 +471,10 @@ def _rows(catalog: Catalog) -> Checked:
 
 
 def _airflow() -> Checked:
-    found = this_machine.installed_version("apache-airflow")
-    if found is None:
+    version = this_machine.installed_version("apache-airflow")
+    if version is None:
         return Checked(subject="Airflow", status="skipped", message="not installed here; commands work without it")
-    return _tried("Airflow", lambda: _supported(found))
+    return _tried("Airflow", lambda: _supported(version))
 
 
 def _supported(airflow: str) -> str:
@@ -499,16 +499,16 @@ def _loaded(extensions: ExtensionPoint[Any], name: str, package: str) -> str:
 
 def _runner(cli: CliContext, catalog: Catalog) -> Iterator[Checked]:
     name = catalog.runner
-    descriptor, own = RUNNERS.get(name), catalog.runners.get(name, {})
+    descriptor, settings = RUNNERS.get(name), catalog.runners.get(name, {})
     if descriptor.remote:
         login = f"; `gddl deploy {name} --dry-run` tries the login" if descriptor.deployed else ""
-        yield _tried(f"runner {name}", lambda: _platform(name, own, cli.environ) + login)
+        yield _tried(f"runner {name}", lambda: _platform(name, settings, cli.environ) + login)
     if descriptor.check:
         tiers = tuple(catalog.tiers[spec.size] for spec in catalog.tables if spec.enabled)
-        given = RunnerCheck(name=name, own=own, tiers=tiers, environ=cli.environ)
+        given = RunnerCheck(name=name, own=settings, tiers=tiers, environ=cli.environ)
         yield from (_tried(subject, probe) for subject, probe in RUNNERS.load(descriptor.check)(given))
 
 
-def _platform(name: str, own: Mapping[str, Any], environ: Mapping[str, str]) -> str:
-    make_platform(name, own, environ, FromEnvironment())
+def _platform(name: str, settings: Mapping[str, Any], environ: Mapping[str, str]) -> str:
+    make_platform(name, settings, environ, FromEnvironment())
     return "its package and settings are complete"

@@ -179,13 +179,13 @@ class _PlainFlags:
     """Help that shows no type for flags and arguments; newer versions of typer show `<bool>` and `<str>`."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        found: list[Any] = super().get_params(ctx)  # type: ignore[misc] # of the class it is mixed into
-        for parameter in found:
+        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc] # of the class it is mixed into
+        for parameter in parameters:
             if getattr(parameter, "is_flag", False) and parameter.metavar is None:
                 parameter.metavar = ""
             if parameter.param_type_name == "argument" and hasattr(parameter, "display_type_rich"):
                 parameter.display_type_rich = lambda ctx: None  # noqa: ARG005 - typer passes it by name
-        return found
+        return parameters
 
 
 class SingleCommand(_PlainFlags, TyperCommand):

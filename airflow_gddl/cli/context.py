@@ -90,7 +90,7 @@ def real() -> CliContext:
 
 def of(ctx: typer.Context) -> CliContext:
     """The context that the command was started with."""
-    found = ctx.find_object(CliContext)
-    if found is None:
+    cli = ctx.find_object(CliContext)
+    if cli is None:
         raise LookupError("the command was started without a CliContext")
-    return found
+    return cli

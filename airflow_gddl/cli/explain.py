@@ -54,28 +54,28 @@ def explain(
     """
     cli = context.of(ctx)
     code = "EXPLAIN_KEY_INVALID"
-    asked = JobOptions(action="explain", key=read_key(key, code, alone=True), limit=limit)
-    check = partial(require_whole_key, asked.key, code)
-    request = Request(metadata=metadata, tables=(table,), options=asked, as_json=json, check=check)
+    job_options = JobOptions(action="explain", key=read_key(key, code, alone=True), limit=limit)
+    check = partial(require_whole_key, job_options.key, code)
+    request = Request(metadata=metadata, tables=(table,), options=job_options, as_json=json, check=check)
     carry_out(cli, request, each(show_history))
 
 
 def show_history(screen: Screen, result: JobResult) -> None:
     """Show the key's changes, the resulting row, and further details."""
-    found = job.answer(result)
-    if not found:
+    history = job.answer(result)
+    if not history:
         return
-    text, style = _OUTCOMES[found["outcome"]]
-    screen.say(f"{result.table} {found['keys'][0]}: {text.format(**found)}", style)
-    _show_changes(screen, result.table, found)
-    _show_replica(screen, result.table, found)
-    _show_quarantine(screen, result.table, found["quarantine"])
-    if found.get("may_be_stale"):
+    text, style = _OUTCOMES[history["outcome"]]
+    screen.say(f"{result.table} {history['keys'][0]}: {text.format(**history)}", style)
+    _show_changes(screen, result.table, history)
+    _show_replica(screen, result.table, history)
+    _show_quarantine(screen, result.table, history["quarantine"])
+    if history.get("may_be_stale"):
         screen.say("The row may be stale: a change of the key that came later, or with it, is in quarantine.", "yellow")
-    if found["erased_at"]:
-        screen.say(f"The key was erased; asked for at {_moment(found['erased_at'])}.", "yellow")
-    if found["changes_cut_before"]:
-        cut = _moment(found["changes_cut_before"])
+    if history["erased_at"]:
+        screen.say(f"The key was erased; asked for at {_moment(history['erased_at'])}.", "yellow")
+    if history["changes_cut_before"]:
+        cut = _moment(history["changes_cut_before"])
         screen.say(f"Superseded changes before {cut} were removed (changes_retention).")
 
 
@@ -87,8 +87,8 @@ _OUTCOMES = {
 }
 
 
-def _show_changes(screen: Screen, table: str, found: Mapping[str, Any]) -> None:
-    changes, left_out = found["changes"], found["left_out"]
+def _show_changes(screen: Screen, table: str, history: Mapping[str, Any]) -> None:
+    changes, left_out = history["changes"], history["left_out"]
     if left_out:
         screen.say(f"The highest {count(len(changes))} of {counted(len(changes) + left_out, 'change')}:", "yellow")
     if not changes:
@@ -122,8 +122,8 @@ def _row(number: int, table: str, change: Mapping[str, Any]) -> list[Cell | str]
     ]
 
 
-def _show_replica(screen: Screen, table: str, found: Mapping[str, Any]) -> None:
-    for row in found["replica"]:
+def _show_replica(screen: Screen, table: str, history: Mapping[str, Any]) -> None:
+    for row in history["replica"]:
         marked = " (marked as deleted)" if row.get("deleted") else ""
         screen.say(f"The replica holds{marked}, of batch {_batch(row)}, applied {_moment(row['applied_at'])}:")
         values = parser.loads(row["record"], parse_float=str)
@@ -131,30 +131,32 @@ def _show_replica(screen: Screen, table: str, found: Mapping[str, Any]) -> None:
         for name, value in values.items():
             # One line each, since rows are too wide for a table.
             screen.spans([Cell(f"  {name:<{longest}}  ", "dim"), Cell(_value(value))])
-    if not found["replica"]:
+    if not history["replica"]:
         screen.say("The replica has no row of this key.")
-    delete = found["tombstone"]
-    if delete and found["outcome"] != "present":
+    delete = history["tombstone"]
+    if delete and history["outcome"] != "present":
         screen.say(f"Tombstone, applied {_moment(delete['applied_at'])}:")
         screen.spans([Cell("  sequence  ", "dim"), Cell(_sequence(delete))])
-    if found["verdict"] is None:
+    if history["verdict"] is None:
         screen.say("Not all changes were read (--limit), so the replica was not compared.", "yellow")
-    elif found["verdict"] != "equal":
-        screen.say(f"The replica differs from these changes ({found['verdict']}).", "bold red")
+    elif history["verdict"] != "equal":
+        screen.say(f"The replica differs from these changes ({history['verdict']}).", "bold red")
         unfinished = "A batch is not finished: run this command again after the next run."
-        screen.say(unfinished if found["batch_unfinished"] else f"Compare the whole table: gddl verify --table {table}")
+        screen.say(
+            unfinished if history["batch_unfinished"] else f"Compare the whole table: gddl verify --table {table}"
+        )
 
 
-def _show_quarantine(screen: Screen, table: str, found: Mapping[str, Any]) -> None:
-    if found["records"]:
-        screen.say(f"{counted(len(found['records']), 'record')} of this key in quarantine:", "yellow")
-    for row in found["records"]:
+def _show_quarantine(screen: Screen, table: str, quarantine: Mapping[str, Any]) -> None:
+    if quarantine["records"]:
+        screen.say(f"{counted(len(quarantine['records']), 'record')} of this key in quarantine:", "yellow")
+    for row in quarantine["records"]:
         where = f"{_file(table, row)}, batch {_batch(row)}"
         screen.spans([Cell(f"  {row['code']}", "yellow"), Cell(f"  {row['reason'] or ''} ({where})")])
-    if found["searched"] < found["unresolved"]:
-        searched, total = count(found["searched"]), count(found["unresolved"])
+    if quarantine["searched"] < quarantine["unresolved"]:
+        searched, total = count(quarantine["searched"]), count(quarantine["unresolved"])
         screen.say(f"The quarantine was searched in part: {searched} of {total} unresolved rows.", "yellow")
-    if unread := found.get("unread_files"):
+    if unread := quarantine.get("unread_files"):
         screen.say(f"{counted(unread, 'file')} could not be read, and may hold changes of this key.", "yellow")
 
 

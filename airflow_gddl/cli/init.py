@@ -279,10 +279,10 @@ def validate(
         cli.screen.say(f"no table yet: {_FIRST_TABLE}", "yellow")
 
 
-def _answer(screen: Screen, found: tuple[Problem, ...], folder: str, form: Format) -> None:
-    if form is Format.TEXT and found:
-        metadata.show(screen, found, folder, error=False)
-    for problem in found:
+def _answer(screen: Screen, problems: tuple[Problem, ...], folder: str, form: Format) -> None:
+    if form is Format.TEXT and problems:
+        metadata.show(screen, problems, folder, error=False)
+    for problem in problems:
         if form is Format.JSON:
             screen.record(problem)
         elif form is Format.GITHUB:

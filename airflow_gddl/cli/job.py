@@ -59,8 +59,8 @@ def _rows(result: JobResult) -> list[list[Cell | str]]:
     batches = _batches(result)
     if not batches:
         plan = answer(result)
-        gone = "the landing folder does not exist" if plan.get("folder_missing") else "nothing new"
-        note = _READ_FIRST.get(plan.get("reads_first") or "", gone)
+        reason = "the landing folder does not exist" if plan.get("folder_missing") else "nothing new"
+        note = _READ_FIRST.get(plan.get("reads_first") or "", reason)
         return [[result.table, status(result.status), "", "", "", "", "" if result.error else note]]
     return [_row(result, batch) for batch in batches]
 
@@ -168,15 +168,15 @@ def show_windows(screen: Screen, results: Sequence[JobResult]) -> None:
             screen.say(f"{result.table}: complete until {result.freshness.complete_until}")
 
 
-def _constraint_row(table: str, found: Mapping[str, Any]) -> list[Cell | str]:
+def _constraint_row(table: str, constraint: Mapping[str, Any]) -> list[Cell | str]:
     """A constraint of the table that was checked: how many rows break it, and some of their values."""
-    outcome = "not checked" if found["not_checked"] else "violated" if found["failed"] else "kept"
+    outcome = "not checked" if constraint["not_checked"] else "violated" if constraint["failed"] else "kept"
     return [
         table,
-        found["name"],
+        constraint["name"],
         status(outcome),
-        *(count(found[name]) for name in ("rows", "failed", "unsettled")),
-        _names([str(key["key"]) for key in found["keys"]]),
+        *(count(constraint[name]) for name in ("rows", "failed", "unsettled")),
+        _names([str(key["key"]) for key in constraint["keys"]]),
     ]
 
 
@@ -191,15 +191,15 @@ def answer(result: JobResult) -> dict[str, Any]:
 
 
 def _verdict_row(result: JobResult) -> list[Cell | str]:
-    found = answer(result)
-    source = found.get("source") or {}
-    keys = [f"{key['key']} {key['state']}" for of in (found, source) for key in of.get("keys") or ()]
+    details = answer(result)
+    source = details.get("source") or {}
+    keys = [f"{key['key']} {key['state']}" for of in (details, source) for key in of.get("keys") or ()]
     return [
         result.table,
         status(verdict(result)),
-        " and ".join(found.get("compared") or ()),
-        count(found.get("rows")),
-        count(found.get("expected_rows")),
+        " and ".join(details.get("compared") or ()),
+        count(details.get("rows")),
+        count(details.get("expected_rows")),
         count(source.get("source_rows")),
         count(source.get("unsettled")),
         _names(keys),
@@ -372,8 +372,8 @@ def carry_out(
     if not request.as_json:
         show(cli.screen, done.outcome.results)
     show_troubles(cli.screen, done.outcome)
-    found = is_finding is not None and any(map(is_finding, done.outcome.results))
-    raise typer.Exit(context.FAILED if found and done.exit_status == context.OK else done.exit_status)
+    has_finding = is_finding is not None and any(map(is_finding, done.outcome.results))
+    raise typer.Exit(context.FAILED if has_finding and done.exit_status == context.OK else done.exit_status)
 
 
 def ask(question: str, *, yes: bool) -> None:

@@ -139,8 +139,8 @@ class Lake:
             FatalError: the code that the command shows, e.g. `KEY_NOT_FOUND`, `EXPLAIN_KEY_INVALID`.
         """
         catalog = self._catalog()
-        asked = JobOptions(action="explain", key={name: str(value) for name, value in key.items()})
-        request = Request(metadata=self._folder, tables=(table,), options=asked)
+        job_options = JobOptions(action="explain", key={name: str(value) for name, value in key.items()})
+        request = Request(metadata=self._folder, tables=(table,), options=job_options)
         (result,) = run_tables(self._cli(), catalog, self._chosen(catalog, (table,)), request).results
         if result.error is not None:
             raise FatalError(result.error.code, result.error.message, where=result.table)
@@ -154,10 +154,10 @@ class Lake:
         """
         pyarrow, catalog = _pyarrow(), self._catalog()
         (spec,) = self._chosen(catalog, (table,))
-        found = published_table(catalog.roots, spec, self.environ)
-        with opened(found.path, self.environ) as delta:
-            is_left = "NOT _gddl['deleted']" if found.marks_deletes else None
-            return pyarrow.table(delta.scan(columns=list(found.columns), predicate=is_left))
+        published = published_table(catalog.roots, spec, self.environ)
+        with opened(published.path, self.environ) as delta:
+            is_left = "NOT _gddl['deleted']" if published.marks_deletes else None
+            return pyarrow.table(delta.scan(columns=list(published.columns), predicate=is_left))
 
     def _quarantined(self, catalog: Catalog, spec: TableSpec) -> Iterator[dict[str, Any]]:
         pyarrow, names = _pyarrow(), [one.name for one in fields(QuarantineLine) if one.name != "table"]
@@ -195,7 +195,7 @@ def _arrow(kind: type, lines: Iterable[object]) -> pa.Table:
     pyarrow, hints = _pyarrow(), typing.get_type_hints(kind)
     types = {str: pyarrow.string(), bool: pyarrow.bool_(), int: pyarrow.int64(), float: pyarrow.float64(),
              datetime: pyarrow.timestamp("us", "UTC"), list[str]: pyarrow.list_(pyarrow.string())}  # fmt: skip
-    found = {name: next(one for one in (typing.get_args(hint) or (hint,)) if one is not type(None))
-             if hint != list[str] else hint for name, hint in hints.items()}  # fmt: skip
-    schema = pyarrow.schema([(name, types[of]) for name, of in found.items()])
+    field_types = {name: next(one for one in (typing.get_args(hint) or (hint,)) if one is not type(None))
+                   if hint != list[str] else hint for name, hint in hints.items()}  # fmt: skip
+    schema = pyarrow.schema([(name, types[of]) for name, of in field_types.items()])
     return pyarrow.Table.from_pylist([vars(line) for line in lines], schema=schema)

@@ -172,9 +172,9 @@ def run(  # noqa: PLR0913 - typer reads each option of the command from one para
         raise typer.Exit(kept.exit_status)
     if full_refresh:
         ask_for_all(names, every=every, unasked=yes or dry_run)
-    asked = JobOptions(action="plan" if dry_run else "run", full_refresh=full_refresh, full_listing=True,
-                       wait_seconds=wait)  # fmt: skip
-    request = Request(metadata=metadata, tables=names, options=asked, as_json=json)
+    job_options = JobOptions(action="plan" if dry_run else "run", full_refresh=full_refresh, full_listing=True,
+                             wait_seconds=wait)  # fmt: skip
+    request = Request(metadata=metadata, tables=names, options=job_options, as_json=json)
     carry_out(cli, request, show_plans if dry_run else job.show_runs)
 
 
@@ -200,9 +200,9 @@ def load(  # noqa: PLR0913 - typer reads each option of the command from one par
     The CDC service must have captured changes of the tables since before the load.
     """
     cli = context.of(ctx)
-    asked = JobOptions(action="load", confirmed=again, source_connection=source_connection, wait_seconds=wait)
+    job_options = JobOptions(action="load", confirmed=again, source_connection=source_connection, wait_seconds=wait)
     check = partial(require_connection, cli, source_connection)
-    request = Request(metadata=metadata, tables=tuple(table), options=asked, as_json=json, check=check)
+    request = Request(metadata=metadata, tables=tuple(table), options=job_options, as_json=json, check=check)
     carry_out(cli, request, show_loads)
 
 
@@ -214,5 +214,5 @@ def show_loads(screen: Screen, results: Sequence[JobResult]) -> None:
 
 
 def _load_figures(result: JobResult) -> list[str]:
-    found = job.answer(result)
-    return [count(found.get("rows")), count(found.get("files")), str(found.get("position", ""))]
+    details = job.answer(result)
+    return [count(details.get("rows")), count(details.get("files")), str(details.get("position", ""))]

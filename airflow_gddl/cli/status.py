@@ -192,12 +192,12 @@ class _View:
     def show(self) -> int:
         """The exit status: of problems of these tables in the metadata, else of a state that can't be read."""
         now = self.cli.now().timestamp()
-        found, all_sound = self.states(now)
+        board_rows, all_sound = self.states(now)
         if self.as_json:
-            self.cli.screen.records(vars(line_of(one, now)) for one in found)
+            self.cli.screen.records(vars(line_of(one, now)) for one in board_rows)
         else:
-            show(self.cli.screen, found, now, self.query.states)
-        unknown = any(one.state.state == "unknown" for one in found)
+            show(self.cli.screen, board_rows, now, self.query.states)
+        unknown = any(one.state.state == "unknown" for one in board_rows)
         return FAILED if not all_sound else RETRY if unknown else OK
 
     def states(self, now: float) -> tuple[list[BoardRow], bool]:
@@ -207,11 +207,11 @@ class _View:
         for trouble in known.troubles:
             since = f"; as of {text_of(trouble.since)}" if trouble.since else ""
             self.cli.screen.warn(trouble.what + since, "yellow")
-        found = standings(rows, known, now, _quarantine_rate(self.cli))
+        board_rows = standings(rows, known, now, _quarantine_rate(self.cli))
         # --late and --failed are combined with AND; a table of which nothing is known may be both.
         for state in self.query.states or ("",):
-            found = chosen(found, replace(self.query, states=(state, "unknown") if state else ()))
-        return found, all_sound
+            board_rows = chosen(board_rows, replace(self.query, states=(state, "unknown") if state else ()))
+        return board_rows, all_sound
 
     def _rows(self) -> tuple[Roots, Sequence[TableRow], bool]:
         """The selected tables, and whether the metadata is valid; problems are shown."""
@@ -246,8 +246,8 @@ def status_lines(cli: CliContext, folder: str, names: Sequence[str]) -> list[Sta
     error.
     """
     now = cli.now().timestamp()
-    found, _ = _View(cli, folder, tuple(names), TableQuery(), as_json=False).states(now)
-    return [line_of(one, now) for one in found]
+    board_rows, _ = _View(cli, folder, tuple(names), TableQuery(), as_json=False).states(now)
+    return [line_of(one, now) for one in board_rows]
 
 
 def _quarantine_rate(cli: CliContext) -> float:

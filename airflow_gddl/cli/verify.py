@@ -57,7 +57,7 @@ def verify(  # noqa: PLR0913 - typer reads each option of the command from one p
     """
     require_name(source_connection)
     cli = context.of(ctx).lending(source_connection)
-    asked = JobOptions(
+    job_options = JobOptions(
         action="verify",
         source_connection=source_connection,
         settle_seconds=settle,
@@ -66,7 +66,9 @@ def verify(  # noqa: PLR0913 - typer reads each option of the command from one p
         window_column=column,
     )
     check = partial(require_connection, cli, source_connection)
-    done = perform(cli, Request(metadata=metadata, tables=tuple(table or ()), options=asked, as_json=json, check=check))
+    done = perform(
+        cli, Request(metadata=metadata, tables=tuple(table or ()), options=job_options, as_json=json, check=check)
+    )
     if not json:
         shown = job.show_windows if since else job.show_verdicts
         shown(cli.screen, done.outcome.results)

@@ -99,8 +99,8 @@ def check_clustering(spec: TableSpec) -> Iterator[SpecProblem]:
 def _expressions(field: str, names: Iterable[str], code: str) -> Iterator[SpecProblem]:
     """Refuse expressions in place of columns."""
     for i, name in enumerate(names):
-        if found := _EXPRESSION.fullmatch(name):
-            arguments = (part.strip() for part in found[2].split(","))
+        if match := _EXPRESSION.fullmatch(name):
+            arguments = (part.strip() for part in match[2].split(","))
             column = next((part for part in arguments if part and not part.isdigit()), "...")
             message = "an expression; Delta takes columns alone"
             remedy = f"write cluster_by: [{column}]"
@@ -542,8 +542,8 @@ class Checks:
 
     def __call__(self, spec: TableSpec) -> tuple[SpecProblem, ...]:
         names = given(spec).keys()
-        found = (check(spec) for check, read in self._read if not read.isdisjoint(names))
-        return tuple(problem for problems in found for problem in problems)
+        problem_lists = (check(spec) for check, read in self._read if not read.isdisjoint(names))
+        return tuple(problem for problems in problem_lists for problem in problems)
 
     @functools.cached_property
     def _read(self) -> tuple[tuple[Check, frozenset[str]], ...]:

@@ -235,13 +235,13 @@ class Customization:
             "retry_delay": timedelta(seconds=configuration.number("retry_delay_seconds")),
             "weight_rule": "absolute",
         }
-        found = {name: value for name, value in configured.items() if name not in self.default_args}
+        defaults = {name: value for name, value in configured.items() if name not in self.default_args}
         connection = configuration.text("notify_connection") or None
         if connection is not None:
             from airflow_gddl.notifications.webhook import GddlNotifier  # noqa: PLC0415 - imported when needed
 
-            found[_ON_FAILURE] = [*_listed(self.default_args.get(_ON_FAILURE)), GddlNotifier(connection=connection)]
-        return found
+            defaults[_ON_FAILURE] = [*_listed(self.default_args.get(_ON_FAILURE)), GddlNotifier(connection=connection)]
+        return defaults
 
     def complete(self, dag: DAG) -> DAG:
         if self.on_dag is not None:
@@ -470,11 +470,11 @@ def build_dag(pipeline: Pipeline, shared: Shared) -> DAG:
         **_deadline(late, shared.connection),
     ) as dag:
         # Passed to each task and not to the DAG: default_args of a DAG are serialized and validated again.
-        own: dict[str, Any] = {"pipeline": pipeline.dag_id, "priority_weight": pipeline.weight}
+        task_arguments: dict[str, Any] = {"pipeline": pipeline.dag_id, "priority_weight": pipeline.weight}
         if pipeline.owner != NO_OWNER or "owner" not in shared.custom.default_args:
-            own["owner"] = pipeline.owner
-        own["execution_timeout"] = longest
-        common = {**shared.each_task, **own}
+            task_arguments["owner"] = pipeline.owner
+        task_arguments["execution_timeout"] = longest
+        common = {**shared.each_task, **task_arguments}
         if is_continuous:
             loads = {**common, **shared.waits, **_again(), **workers(pipeline), "outlets": _assets(pipeline, shared)}
             GddlContinuousOperator(task_id="continuous_load", pool=CONTINUOUS_POOL, **loads)
@@ -497,8 +497,8 @@ def _deadline(late: int | None, connection: str | None) -> dict[str, Any]:
 
 def workers(pipeline: Pipeline) -> dict[str, Any]:
     """Arguments of a task that starts jobs: on which workers of Airflow it runs."""
-    found: dict[str, Any] = {} if pipeline.queue is None else {"queue": pipeline.queue}
-    return {**found, "executor_config": dict(pipeline.executor_config)} if pipeline.executor_config else found
+    arguments: dict[str, Any] = {} if pipeline.queue is None else {"queue": pipeline.queue}
+    return {**arguments, "executor_config": dict(pipeline.executor_config)} if pipeline.executor_config else arguments
 
 
 def _links(pipeline: Pipeline, shared: Shared) -> dict[str, str]:
@@ -526,9 +526,9 @@ def _loads(pipeline: Pipeline, shared: Shared, common: dict[str, Any]) -> None:
     landed = GddlTablesSensor(task_id="landed", pool=shared.sensor_pool, polls=shared.polls, **of_sensor)
     mapped = pipeline.view == "mapped"
     loads = {**common, **workers(pipeline), "pool": pipeline.pool, "outlets": _assets(pipeline, shared)}
-    own: dict[str, Any] = {"by_table": mapped, **shared.waits, **loads}
-    initial = GddlInitialLoadOperator(task_id="initial_load", **own)
-    increments = GddlIncrementalLoadOperator(task_id="incremental_load", **own)
+    load_arguments: dict[str, Any] = {"by_table": mapped, **shared.waits, **loads}
+    initial = GddlInitialLoadOperator(task_id="initial_load", **load_arguments)
+    increments = GddlIncrementalLoadOperator(task_id="incremental_load", **load_arguments)
     landed >> [initial, increments]
     if mapped:
         each = {**loads, "pool": pool_of_instances(pipeline.pool), "do_xcom_push": False}

@@ -100,10 +100,10 @@ def _rerun(common: _Common) -> DAG:
     metadata = common.metadata
     page = _RERUN_PAGE.replace(RERUN, f"{common.prefix}{RERUN}")
     with _empty(common, RERUN, None, page, POLL) as dag:
-        found = GddlFindOperator(task_id="find", metadata=metadata, pool=configuration.text("sensor_pool"))
+        find_task = GddlFindOperator(task_id="find", metadata=metadata, pool=configuration.text("sensor_pool"))
         TriggerDagRunOperator.partial(
             task_id="rerun", pool=configuration.text("sensor_pool"), map_index_template="{{ task.trigger_dag_id }}"
-        ).expand_kwargs(found.output)
+        ).expand_kwargs(find_task.output)
     form = {name: field for name, field in params().items() if name != "all"}
     object.__setattr__(dag, "params", ParamsDict(form))
     return dag

@@ -145,11 +145,11 @@ def _connections(catalog: Catalog, environ: Mapping[str, str]) -> Iterator[Probl
 
 def _by_schedule(tables: Sequence[TableSpec]) -> dict[str, list[TableSpec]]:
     """Tables with a cron line or a preset of the calendar, by it."""
-    found: dict[str, list[TableSpec]] = {}
+    by_schedule: dict[str, list[TableSpec]] = {}
     for spec in tables:
         if isinstance(spec.cadence, str) and spec.cadence not in ("continuous", "@once"):
-            found.setdefault(spec.cadence, []).append(spec)
-    return found
+            by_schedule.setdefault(spec.cadence, []).append(spec)
+    return by_schedule
 
 
 def _longest_distance(schedule: str) -> float:

@@ -42,11 +42,11 @@ def resolve(
 
 def _target(table: str, source: str, names: _Names, path: FieldPath) -> str | SpecProblem:
     """The target of a table that a row of `source` names, or what is wrong with the name."""
-    found = names.tables.candidates_within(table, source)
-    if len(found) == 1:
-        return next(iter(found.values()))
-    if found:
-        return SpecProblem("TABLE_AMBIGUOUS", path, table, ambiguous(table, found), ambiguous_remedy(found))
+    targets = names.tables.candidates_within(table, source)
+    if len(targets) == 1:
+        return next(iter(targets.values()))
+    if targets:
+        return SpecProblem("TABLE_AMBIGUOUS", path, table, ambiguous(table, targets), ambiguous_remedy(targets))
     if table in names.written:
         return table
     near = names.tables.near(table)
@@ -206,7 +206,7 @@ def load_folder(folder: Folder, environ: Mapping[str, str], *, keep_rows: bool =
     _add_catalog_problems(problems_beside, sound, settings.catalogs)
     row_problems += _dependencies_of_others(rows, sound, names)
     problems = (*keys.problems, *(p for file in files for p in file.problems), *row_problems)
-    problems += tuple(problem for found in problems_beside.values() for problem in found)
+    problems += tuple(problem for table_problems in problems_beside.values() for problem in table_problems)
     tables = (item.spec for table, item in sound.items() if table not in problems_beside)
     written = {name.lower() for name in names.written}
     written |= {name.lower() for one in identities for name in (one.table, f"{one.source}:{one.name_in_source}")}
@@ -265,10 +265,10 @@ def _dependencies(sound: dict[str, NamedRow], names: _Names) -> dict[str, list[P
     problems: dict[str, list[Problem]] = {}
     for table, item in sound.items():
         if item.spec.depends_on:
-            found = _resolved(item.spec.depends_on, item.spec.source, names)
-            targets = tuple(one for one in found if isinstance(one, str))
+            dependencies = _resolved(item.spec.depends_on, item.spec.source, names)
+            targets = tuple(one for one in dependencies if isinstance(one, str))
             sound[table] = replace(item, spec=replace(item.spec, depends_on=targets))
-            if faults := [_placed(one, item.row) for one in found if not isinstance(one, str)]:
+            if faults := [_placed(one, item.row) for one in dependencies if not isinstance(one, str)]:
                 problems[table] = faults
     cycles = cyclic([item.spec for item in sound.values()])
     for table, item in sound.items():
@@ -283,21 +283,21 @@ def _resolve_foreign_keys(problems: dict[str, list[Problem]], sound: dict[str, N
     for table, item in sound.items():
         if item.spec.foreign_key:
             resolve = partial(_referenced, item.spec.source, names)
-            spec, found = resolved_keys(item.spec, specs, resolve)
+            spec, key_problems = resolved_keys(item.spec, specs, resolve)
             sound[table] = replace(item, spec=spec)
-            if found:
-                problems.setdefault(table, []).extend(_placed(problem, item.row) for problem in found)
+            if key_problems:
+                problems.setdefault(table, []).extend(_placed(problem, item.row) for problem in key_problems)
 
 
 def _resolve_heartbeats(problems: dict[str, list[Problem]], sound: dict[str, NamedRow], names: _Names) -> None:
     """Heartbeats of the valid rows get their targets; problems are added."""
     for table, item in sound.items():
         if item.spec.heartbeat is not None:
-            found = _target(item.spec.heartbeat, item.spec.source, names, ("heartbeat",))
-            if isinstance(found, SpecProblem):
-                problems.setdefault(table, []).append(_placed(found, item.row))
+            target = _target(item.spec.heartbeat, item.spec.source, names, ("heartbeat",))
+            if isinstance(target, SpecProblem):
+                problems.setdefault(table, []).append(_placed(target, item.row))
             else:
-                sound[table] = replace(item, spec=replace(item.spec, heartbeat=found))
+                sound[table] = replace(item, spec=replace(item.spec, heartbeat=target))
 
 
 def _referenced(source: str, names: _Names, table: str, path: FieldPath) -> str | SpecProblem:

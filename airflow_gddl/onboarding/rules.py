@@ -125,8 +125,8 @@ class SourceFacts:
 
     def covers(self, table: str) -> bool:
         """Whether this table would be among `tables` if the source had it."""
-        asked = not self.names or table in self.names
-        return asked and (self.schemas is None or table.partition(".")[0] in self.schemas)
+        is_selected = not self.names or table in self.names
+        return is_selected and (self.schemas is None or table.partition(".")[0] in self.schemas)
 
 
 DAY = 86_400.0
@@ -344,7 +344,9 @@ class DeclaredConstraints:
     def comment(self) -> str:
         """`constraints? unique: {...}, foreign_key: {...}, expect: {...}; left: CHECK ...`; empty without any."""
         sections = {"unique": self._unique(), "foreign_key": self._foreign(), "expect": self._expect()}
-        fields = [f"{name}: {{{', '.join(entries)}}}" for name, found in sections.items() if (entries := list(found))]
+        fields = [
+            f"{name}: {{{', '.join(entries)}}}" for name, section in sections.items() if (entries := list(section))
+        ]
         parts = [f"constraints? {', '.join(fields)}"] if fields else []
         parts += [f"left: {', '.join(self.left)}"] if self.left else []
         text = _WHITE.sub(" ", "; ".join(parts))

@@ -51,12 +51,12 @@ def execute(
     begun = begun_of(context, resumed)
     try:
         document = document_of(operator.metadata, operator.pipeline)
-        asked = from_params(dict(context["params"]))
-        if document.pipeline.is_retired and begun is None and not asked.is_some:
+        form = from_params(dict(context["params"]))
+        if document.pipeline.is_retired and begun is None and not form.is_some:
             operator.log.info("the tables of %s are now loaded by other DAGs; no job is started", operator.pipeline)
             return summary([])
         execution = _Execution(operator, context, document, configuration.environ_of(document), begun)
-        return execution.load(asked) if asked.is_some else execution.keep()
+        return execution.load(form) if form.is_some else execution.keep()
     except GddlError as error:
         raise AirflowException(str(error)) from error
 

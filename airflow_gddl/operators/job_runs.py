@@ -47,14 +47,14 @@ def agreed(
     if not differing_rows(work, document.specs):
         return document, work
     document = configuration.snapshot(metadata).renewed().pipeline(document.pipeline.dag_id) or document
-    found = differing_rows(work, document.specs)
-    if not found:
+    changed_rows = differing_rows(work, document.specs)
+    if not changed_rows:
         return document, work
     if document.metadata_at < work.metadata_at:
         remedy = "the task is retried; if that does not help, check how metadata changes reach this machine"
-        what = f"the metadata on this machine is older than the metadata that the sensor used: {_named(found)}"
+        what = f"the metadata on this machine is older than the metadata that the sensor used: {_named(changed_rows)}"
         raise RetriableError("METADATA_OUTDATED", what, where=metadata, remedy=remedy)
-    log.warning("the metadata changed after the sensor ran; the newer rows are used: %s", _named(found))
+    log.warning("the metadata changed after the sensor ran; the newer rows are used: %s", _named(changed_rows))
     return document, by_rows(work, document.specs)
 
 

@@ -71,13 +71,13 @@ def _row(document: PipelineDocument, table: str) -> TableSpec:
     Raises:
         MetadataError: `TABLE_UNKNOWN`.
     """
-    found = next((spec for spec in document.specs if spec.table == table), None)
-    if found is None:
+    row = next((spec for spec in document.specs if spec.table == table), None)
+    if row is None:
         what = f"{document.pipeline.dag_id} no longer loads {table}"
         raise MetadataError(
             "TABLE_UNKNOWN", what, remedy="trigger gddl_rerun with this table: another DAG may load it now"
         )
-    return found
+    return row
 
 
 @dataclass(frozen=True)

@@ -49,12 +49,12 @@ def readable(user: Any, dag_ids: Iterable[str]) -> set[str]:
     teams = _teams(wanted)
     for dag_id in wanted:
         by_team.setdefault(teams.get(dag_id), set()).add(dag_id)
-    found: set[str] = set()
+    allowed: set[str] = set()
     for team, ids in by_team.items():
         # Only Airflow with teams knows the argument, and only it has any.
         of_team = {} if team is None else {"team_name": team}
-        found |= get_auth_manager().filter_authorized_dag_ids(dag_ids=ids, user=user, method="GET", **of_team)
-    return found
+        allowed |= get_auth_manager().filter_authorized_dag_ids(dag_ids=ids, user=user, method="GET", **of_team)
+    return allowed
 
 
 def may_read(user: Any, dag_id: str | None) -> bool:
@@ -104,8 +104,8 @@ def _teams(dag_ids: set[str]) -> dict[str, str | None]:
     lookup = getattr(DagModel, "get_dag_id_to_team_name_mapping", None)
     if lookup is None or not conf.getboolean("core", "multi_team", fallback=False):
         return {}
-    found: dict[str, str | None] = lookup(list(dag_ids))
-    return found
+    teams: dict[str, str | None] = lookup(list(dag_ids))
+    return teams
 
 
 SHOWN_BYTES = 1024 * 1024

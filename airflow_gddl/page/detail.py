@@ -140,7 +140,7 @@ def newest_files(store: Storage, state: str, limit: int) -> dict[str, Any]:
         RetriableError: `STORAGE_BUSY`.
         ValueError: it is not as expected.
     """
-    commits = sorted(found.name for found in store.list(join(state, "commits")))
+    commits = sorted(item.name for item in store.list(join(state, "commits")))
     if not commits:
         return {"batch": 0, "files": []}
     try:
@@ -157,9 +157,9 @@ def newest_files(store: Storage, state: str, limit: int) -> dict[str, Any]:
 
 def _rows(text: str) -> list[dict[str, Any]]:
     data = json.loads(text)
-    found = [dict(zip(data["columns"], row, strict=True)) for row in data["rows"]]
+    records = [dict(zip(data["columns"], row, strict=True)) for row in data["rows"]]
     return [
-        {name: row.get(name, _USUAL[name]) if name in _USUAL else row[name] for name in _FILES_SHOWN} for row in found
+        {name: row.get(name, _USUAL[name]) if name in _USUAL else row[name] for name in _FILES_SHOWN} for row in records
     ]
 
 
@@ -278,13 +278,13 @@ def about(board: Board, one: BoardRow, names: Collection[str], read: Callable[[]
     facts = one.record.facts
     troubles = answers.troubles_of(board, [one])
     try:
-        found = read()
+        records = read()
     except GddlError as error:
         troubles.append({"what": str(error), "since": None})
         runs = {"runs": [answers.run(fact) for fact in reversed(facts)], "schema_changes": [], "totals": None}
     else:
-        runs = answers.history(found.results, facts)
-        troubles += [{"what": f"the record {name} is damaged", "since": None} for name in found.damaged]
+        runs = answers.history(records.results, facts)
+        troubles += [{"what": f"the record {name} is damaged", "since": None} for name in records.damaged]
     return {"now": board.now, "table": answers.row(one, names), "troubles": troubles, **runs}
 
 
@@ -395,9 +395,9 @@ def in_quarantine(board: Board, roots: Roots, one: BoardRow, spec: TableSpec | N
     hidden = HiddenColumns(spec)
 
     def read() -> dict[str, Any]:
-        found = quarantined(layout_of(roots, one).errors, code, _SAMPLES, board.environ)
-        rows = [shown_row(row, hidden) for row in found["rows"]]
-        return {**found, "unresolved": sum(found["codes"].values()), "rows": rows, "limit": _SAMPLES}
+        quarantine = quarantined(layout_of(roots, one).errors, code, _SAMPLES, board.environ)
+        rows = [shown_row(row, hidden) for row in quarantine["rows"]]
+        return {**quarantine, "unresolved": sum(quarantine["codes"].values()), "rows": rows, "limit": _SAMPLES}
 
     return part(read)
 
@@ -568,10 +568,10 @@ def shown_history(
     masked = any(hidden.hides(name) for name in keys)
     changes = [{**one, "moved_from": None, "moved_to": None} if masked else one for one in details["changes"]]
     held = [{**one, "values": shown_record(one["record"], hidden)} for one in details["replica"]]
-    found = details["quarantine"]
-    records = [{**one, "values": shown_record(one["record"], hidden)} for one in found["records"]]
+    quarantine_details = details["quarantine"]
+    records = [{**one, "values": shown_record(one["record"], hidden)} for one in quarantine_details["records"]]
     parts = {"changes": changes, "replica": [_without_record(one) for one in held]}
-    kept = {**found, "records": [_without_record(one) for one in records]} if quarantine else None
+    kept = {**quarantine_details, "records": [_without_record(one) for one in records]} if quarantine else None
     names = ("outcome", "verdict", "left_out", "tombstone", "generation", "swept", "may_be_stale", "erased_at",
              "changes_cut_before", "batch_unfinished")  # fmt: skip
     return {**{name: details.get(name) for name in names}, **parts, "quarantine": kept}

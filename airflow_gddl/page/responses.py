@@ -166,9 +166,9 @@ def table_list(
         size: tables on a page.
         all_problems: whether the user may see problems of the metadata that belong to no table.
     """
-    found = chosen(seen, query)
+    matching = chosen(seen, query)
     names = frozenset(one.row.table for one in seen)
-    last = max(1, -(-len(found) // size))
+    last = max(1, -(-len(matching) // size))
     number = min(page, last)
     first = (number - 1) * size
     return {
@@ -179,21 +179,21 @@ def table_list(
         "metadata_problems": list(board.problems) if all_problems else [],
         "facets": facets(seen),
         "tables": len(seen),
-        "matching": len(found),
+        "matching": len(matching),
         "page": number,
         "pages": last,
-        "rows": [row(one, names) for one in found[first : first + size]],
+        "rows": [row(one, names) for one in matching[first : first + size]],
     }
 
 
 def overview_of(board: Board, seen: Sequence[BoardRow], query: TableQuery, span: Span) -> dict[str, Any]:
     """Figures of the tables that match the query, and how many these are; see `Overview`."""
-    found = chosen(seen, query)
-    made = overview(found, board.now, span)
+    matching = chosen(seen, query)
+    made = overview(matching, board.now, span)
     groups = {"source": made.sources, "owner": made.owners}
     return {
         "now": board.now,
-        "matching": len(found),
+        "matching": len(matching),
         "complete_since": made.complete_since,
         "periods": [{"start": start, **asdict(figures)} for start, figures in made.periods],
         "by": {
@@ -261,7 +261,7 @@ def history(results: Iterable[JobResult], facts: Iterable[RunFact]) -> dict[str,
         facts: digests of the last runs; they have Airflow's task ids, and include runs without a record.
     """
     known = {fact.key: fact for fact in facts}
-    found = [(result, fact_of(result, 0.0)) for result in results]
+    pairs = [(result, fact_of(result, 0.0)) for result in results]
     runs = [
         {
             **run(fact),
@@ -283,14 +283,14 @@ def history(results: Iterable[JobResult], facts: Iterable[RunFact]) -> dict[str,
                 for one in result.warnings
             ],
         }
-        for result, fact in found
+        for result, fact in pairs
     ]
-    kept = {fact.key for _, fact in found}
+    kept = {fact.key for _, fact in pairs}
     runs += [run(fact) for key, fact in known.items() if key not in kept]
     runs.sort(key=lambda one: one["started"], reverse=True)
     changes = [
         {"started": fact.started, "changes": list(result.schema_changes)}
-        for result, fact in found
+        for result, fact in pairs
         if result.schema_changes
     ]
     counted = ("files", "rows_read", "appended", "redelivered", "late_ignored", "quarantined")

@@ -257,8 +257,8 @@ def plan(  # noqa: PLR0913, PLR0917 - typer reads each option of the command fro
     """
     cli = context.of(ctx)
     made = _of_class(mwaa_class, workers, schedulers) if mwaa_class else AIRFLOW
-    own: dict[str, Any] = {"schedulers": schedulers, "triggers": triggers, "tasks": tasks, "emr_vcpus": emr_vcpus}
-    limits = replace(made, **{name: value for name, value in own.items() if value is not None})
+    overrides: dict[str, Any] = {"schedulers": schedulers, "triggers": triggers, "tasks": tasks, "emr_vcpus": emr_vcpus}
+    limits = replace(made, **{name: value for name, value in overrides.items() if value is not None})
     chosen = _day(day)
     catalog = metadata_folder.read(cli, metadata)
     metadata_folder.show_problems(cli, catalog.problems, metadata)
@@ -359,17 +359,17 @@ def _records(cli: CliContext, catalog: Catalog) -> Mapping[str, TableRecord]:
 
 
 def _given(seconds: Sequence[str], catalog: Catalog) -> dict[str, float]:
-    found = {}
+    by_tier = {}
     for text in seconds:
         tier, _, number = text.partition("=")
         try:
-            found[tier] = float(number)
+            by_tier[tier] = float(number)
         except ValueError:
             raise _wrong(f"--seconds {text!r} is not TIER=SECONDS", "write e.g. --seconds small=0.1") from None
-        if tier not in catalog.tiers or not 0 < found[tier] < 1e6:
+        if tier not in catalog.tiers or not 0 < by_tier[tier] < 1e6:
             names = ", ".join(catalog.tiers)
             raise _wrong(f"--seconds {text!r} names no tier, or no time", f"tiers are {names}")
-    return found
+    return by_tier
 
 
 def _day(text: str) -> date | None:

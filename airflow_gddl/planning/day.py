@@ -77,7 +77,9 @@ def recorded_seconds(tables: Iterable[TableSpec], records: Mapping[str, TableRec
         newest = record.newest if record else None
         if newest is not None and newest.status == "succeeded":
             by_tier[table.size].append(newest.seconds)
-    return {tier: statistics.median(found) for tier, found in by_tier.items() if len(found) >= LEAST_RECORDS}
+    return {
+        tier: statistics.median(durations) for tier, durations in by_tier.items() if len(durations) >= LEAST_RECORDS
+    }
 
 
 def with_seconds(pace: ExpectedDuration, seconds: float | None, basis: Literal["records", "given"]) -> ExpectedDuration:
@@ -305,10 +307,10 @@ class Day:
     @cached_property
     def tiers_by_pool(self) -> Mapping[str, frozenset[str]]:
         """Tiers may share a pool."""
-        found: defaultdict[str, set[str]] = defaultdict(set)
+        by_pool: defaultdict[str, set[str]] = defaultdict(set)
         for pipeline in self.metadata.pipelines:
-            found[pipeline.pool].add(pipeline.tier)
-        return {pool: frozenset(tiers) for pool, tiers in found.items()}
+            by_pool[pipeline.pool].add(pipeline.tier)
+        return {pool: frozenset(tiers) for pool, tiers in by_pool.items()}
 
     @cached_property
     def continuous(self) -> tuple[Pipeline, ...]:
@@ -342,18 +344,18 @@ def day_of(metadata: Metadata, day: date) -> Day:
         seconds = paces[pipeline.tier].run_seconds(len(pipeline.tables))
         minutes = starts.of.get(pipeline.dag_id, ())
         alike[pipeline.pool, minutes, -pipeline.weight, seconds].append(pipeline.dag_id)
-    asked: defaultdict[str, list[SlotRequest]] = defaultdict(list)
+    requests: defaultdict[str, list[SlotRequest]] = defaultdict(list)
     for (pool, minutes, rank, seconds), dags in alike.items():
-        asked[pool] += [SlotRequest(60.0 * minute, rank, min(dags), seconds, len(dags)) for minute in minutes]
-    uses = tuple(pool_use(pool, slots[pool], sorted(asked[pool])) for pool in sorted(slots))
+        requests[pool] += [SlotRequest(60.0 * minute, rank, min(dags), seconds, len(dags)) for minute in minutes]
+    uses = tuple(pool_use(pool, slots[pool], sorted(requests[pool])) for pool in sorted(slots))
     return Day(metadata=metadata, starts=starts, paces=paces, pools=uses)
 
 
 def _paces(metadata: Metadata) -> dict[str, ExpectedDuration]:
     recorded = recorded_seconds(metadata.tables, metadata.records)
-    runner, found = RUNNERS.get(metadata.runner), {}
+    runner, paces = RUNNERS.get(metadata.runner), {}
     for name in {pipeline.tier for pipeline in metadata.pipelines}:
         start = runner.start_seconds(metadata.runner_settings, name)
         pace = benchmark_pace(metadata.tiers[name], start, cluster=runner.cluster)
-        found[name] = with_seconds(with_seconds(pace, recorded.get(name), "records"), metadata.given.get(name), "given")
-    return found
+        paces[name] = with_seconds(with_seconds(pace, recorded.get(name), "records"), metadata.given.get(name), "given")
+    return paces

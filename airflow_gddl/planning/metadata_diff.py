@@ -105,14 +105,14 @@ def compare(
         records: past runs by table; null: not known which tables are loaded, and then all of them may be.
     """
     problems = {_identity(problem) for problem in before.catalog.problems}
-    left = {_identity(problem) for problem in after.catalog.problems}
+    remaining = {_identity(problem) for problem in after.catalog.problems}
     return MetadataDiff(
         revision=revision,
         settings=tuple(_settings(before.catalog, after.catalog)),
         tables=tuple(sorted(_tables(before, after, records), key=lambda one: one.table)),
         cost=_cost(before.plan, after.plan),
         problems=tuple(one for one in after.catalog.problems if _identity(one) not in problems),
-        solved=len(problems - left),
+        solved=len(problems - remaining),
     )
 
 
@@ -336,14 +336,14 @@ def as_markdown(found: MetadataDiff) -> str:
     return "\n".join(lines)
 
 
-def _headline(found: MetadataDiff) -> str:
-    kinds = Counter(one.kind for one in found.tables)
+def _headline(difference: MetadataDiff) -> str:
+    kinds = Counter(one.kind for one in difference.tables)
     parts = [f"{number:,} {kind}" for kind, number in kinds.items()]
-    if commands := len([one for one in found.tables if one.commands]):
+    if commands := len([one for one in difference.tables if one.commands]):
         parts.append(f"{commands:,} to repair or move")
-    if found.settings:
-        parts.append(counted(len(found.settings), "setting"))
-    return f"changes since {found.revision}: {', '.join(parts) or 'none'}"
+    if difference.settings:
+        parts.append(counted(len(difference.settings), "setting"))
+    return f"changes since {difference.revision}: {', '.join(parts) or 'none'}"
 
 
 def _line(one: TableChange) -> str:

@@ -90,8 +90,8 @@ def _tell(
     known = read_pipeline(lake, (dag_id, BY_HAND, *document.heartbeats), environ)
     limits = _limits()
     rows = [row_of(spec, document.pipeline) for spec in document.specs]
-    found = standings(rows, known, time.time(), limits.quarantine_rate)
-    fresh = _explained(alerts(found, known.notified_by.get(dag_id, {}), limits), document.roots, environ)
+    board_rows = standings(rows, known, time.time(), limits.quarantine_rate)
+    fresh = _explained(alerts(board_rows, known.notified_by.get(dag_id, {}), limits), document.roots, environ)
     if fresh:
         _notify(context, wanted, fresh)
         _remember(document.roots, dag_id, fresh, environ)
@@ -155,14 +155,14 @@ def watch(context: Context, directory: Directory, own: str, log: Logger, environ
     known = _with_new(directory.roots, due, known, environ)
     limits, now = _limits(), time.time()
     rows = [row for row in directory.rows if row.dag_id is not None or row.problems]
-    found = standings(rows, known, now, limits.quarantine_rate)
+    board_rows = standings(rows, known, now, limits.quarantine_rate)
     notified = {**known.notified_by.get(own, {}), **moved.notified}
-    fresh = [*without_load(found, notified, limits, now), *of_metadata(directory.problems, notified)]
+    fresh = [*without_load(board_rows, notified, limits, now), *of_metadata(directory.problems, notified)]
     fresh = _explained(fresh, directory.roots, environ)
     tables = {row.table for row in directory.rows}
-    gone = of_removed({name: known.notified_by.get(name, {}) for name in {own, *homes.values()}}, tables)
-    homes |= {alert.table: pipeline for pipeline, alert in gone}
-    fresh += [alert for _, alert in gone]
+    removed_alerts = of_removed({name: known.notified_by.get(name, {}) for name in {own, *homes.values()}}, tables)
+    homes |= {alert.table: pipeline for pipeline, alert in removed_alerts}
+    fresh += [alert for _, alert in removed_alerts]
     late = [alert for alert in fresh if alert.code in LATENESS]
     for alert in sorted(late, key=lambda alert: alert.change == "began")[:_GAUGED]:  # one may follow the other
         gauge("gddl.late", int(alert.change == "began"), {"table": alert.table})
@@ -178,16 +178,16 @@ def _follow(roots: Roots, moved: Moves, environ: Mapping[str, str]) -> None:
     """Move a table's sent alerts to its new pipeline before the old one drops them."""
     for dag_id, taken in sorted(moved.taken.items()):
         StateRecorder(roots, dag_id, tuple(taken), environ=environ).change(partial(_with, taken))
-    for dag_id, gone in sorted(moved.left.items()):
-        StateRecorder(roots, dag_id, (), environ=environ).change(partial(_without, gone))
+    for dag_id, strays in sorted(moved.left.items()):
+        StateRecorder(roots, dag_id, (), environ=environ).change(partial(_without, strays))
 
 
 def _with(taken: Notified, before: RunsDocument) -> RunsDocument:
     return replace(before, notified={**taken, **before.notified})
 
 
-def _without(gone: Collection[str], before: RunsDocument) -> RunsDocument:
-    return replace(before, notified={table: codes for table, codes in before.notified.items() if table not in gone})
+def _without(removed: Collection[str], before: RunsDocument) -> RunsDocument:
+    return replace(before, notified={table: codes for table, codes in before.notified.items() if table not in removed})
 
 
 def _with_lost(

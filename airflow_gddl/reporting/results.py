@@ -255,8 +255,8 @@ def explained(failed: Sequence[JobResult], total: int, *, final: bool = False) -
     others = "the others succeeded, and " if len(failed) < total else ""
     lines = [f"{len(failed)} of {total} tables failed; {others}{then}:"]
     lines += [f"- {', '.join(tables)}: {why}" for why, tables in reasons[:SHOWN]]
-    if left := [table for _, tables in reasons[SHOWN:] for table in tables]:
-        lines.append(f"- also {', '.join(left)}")
+    if unshown := [table for _, tables in reasons[SHOWN:] for table in tables]:
+        lines.append(f"- also {', '.join(unshown)}")
     return "\n".join(lines)
 
 

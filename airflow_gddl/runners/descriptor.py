@@ -211,9 +211,9 @@ def make_runner(name: str, settings: RunnerSettings) -> Runner:
     )
 
 
-def _check_roots(name: str, own: Mapping[str, Any], roots: Roots) -> None:
+def _check_roots(name: str, settings: Mapping[str, Any], roots: Roots) -> None:
     """Checked again, since a task may name another runner than `gddl.yaml`."""
-    for problem in check_remote(name, own, {("landing",): roots.landing, ("lake",): roots.lake}):
+    for problem in check_remote(name, settings, {("landing",): roots.landing, ("lake",): roots.lake}):
         what = f"{problem.field} {problem.value!r}: {problem.message}"
         raise MetadataError(problem.code, what, where="gddl.yaml", remedy=problem.remedy)
 

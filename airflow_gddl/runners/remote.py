@@ -98,7 +98,7 @@ class Attempts:
         self._folder = join(submissions_folder(lake, key.pipeline), key.digest)
 
     def all(self) -> list[Attempt]:
-        names = sorted(found.name for found in self._store.list(self._folder))
+        names = sorted(item.name for item in self._store.list(self._folder))
         parts = [name.removesuffix(".json").split("-") for name in names if name.endswith(".json")]
         numbers: dict[int, set[str]] = {}
         for number, part in (p for p in parts if len(p) == 2 and p[0].isdigit()):
@@ -216,11 +216,11 @@ def _last(store: Storage, mark: str) -> float:
 def _older(store: Storage, folder: str, before: float) -> list[list[str]]:
     """Paths of the objects of each task that has no younger one."""
     tasks: dict[str, list[StoredObject]] = {}
-    for found in store.list(folder):
-        digest, slash, _ = found.name.partition("/")
+    for stored in store.list(folder):
+        digest, slash, _ = stored.name.partition("/")
         if slash:
-            tasks.setdefault(digest, []).append(found)
-    ages = {digest: max(item.modified for item in found) for digest, found in tasks.items()}
+            tasks.setdefault(digest, []).append(stored)
+    ages = {digest: max(item.modified for item in objects) for digest, objects in tasks.items()}
     old = sorted((digest for digest, age in ages.items() if age < before), key=lambda digest: ages[digest])
     return [sorted(item.path for item in tasks[digest]) for digest in old[:MOST]]
 
@@ -237,7 +237,7 @@ def _forget(store: Storage, lake: str, records: list[str]) -> None:
 def _forget_job(store: Storage, lake: str, path: str) -> None:
     submission = read_document(store, path, Submission)
     if submission is not None:
-        store.delete(*(found.path for found in store.list(results_folder(lake, submission.run_id))))
+        store.delete(*(item.path for item in store.list(results_folder(lake, submission.run_id))))
         store.delete(spec_path(lake, submission.run_id))
 
 
@@ -254,11 +254,11 @@ class ResultReader:
 
     def new(self) -> Iterator[JobResult]:
         """Results written since the last poll; objects that are not a JobResult are skipped."""
-        for found in sorted(self._store.list(self._folder), key=lambda found: found.name):
-            if (found.name, found.etag) in self._seen or not found.name.endswith(".json"):
+        for item in sorted(self._store.list(self._folder), key=lambda item: item.name):
+            if (item.name, item.etag) in self._seen or not item.name.endswith(".json"):
                 continue
-            self._seen.add((found.name, found.etag))
-            result = read_document(self._store, found.path, JobResult)
+            self._seen.add((item.name, item.etag))
+            result = read_document(self._store, item.path, JobResult)
             if result is not None:
                 yield result
 
@@ -274,10 +274,10 @@ def out_of_time(tier: str, limit: timedelta | None = None) -> ErrorInfo:
     Args:
         limit: null: not named.
     """
-    own = f"run_timeout of the tier {tier}{f', {limit}' if limit else ''}"
+    setting = f"run_timeout of the tier {tier}{f', {limit}' if limit else ''}"
     message = (
         "[RUN_TIMEOUT] the task reached its time limit before this table was done; nothing is lost, the next try "
-        f"resumes where it stopped. Remedy: a load's limit is {own}: raise it, or give the table another size"
+        f"resumes where it stopped. Remedy: a load's limit is {setting}: raise it, or give the table another size"
     )
     return ErrorInfo(code="RUN_TIMEOUT", message=message)
 
@@ -493,13 +493,13 @@ class _Passage:
         """Run until every table has a result; return the run to wait for if the runner is not patient."""
         followed = 0
         while True:
-            own = self.runner.own()
-            known = [attempt for attempt in own if attempt.number > followed]
+            attempts = self.runner.own()
+            known = [attempt for attempt in attempts if attempt.number > followed]
             if not known and not self.left:
                 return None
-            if not known and any(attempt.timed_out and not attempt.stopped for attempt in own):
-                left = list(self.left.values())
-                self._report(out_of_time_result(spec.table, self.spec.run_id, spec.size) for spec in left)
+            if not known and any(attempt.timed_out and not attempt.stopped for attempt in attempts):
+                unfinished = list(self.left.values())
+                self._report(out_of_time_result(spec.table, self.spec.run_id, spec.size) for spec in unfinished)
                 return None
             attempt = known[0] if known else self._begun(max(followed, self.runner.since or 0) + 1)
             waiting = self._follow(attempt)

@@ -76,8 +76,10 @@ class GddlSensor(BaseSensorOperator):
         if known.troubles and not known.read:
             raise RetriableError("LAKE_UNREADABLE", known.troubles[0].what, remedy="check `lake` and its credentials")
         moment = _moment(self.as_of)
-        found = [one for one in standings(rows, known, time.time()) if (one.state.as_of or 0.0) < moment]
-        return [_line(one.row.table, one.state.as_of, one.record.error if one.state.failed else None) for one in found]
+        late_rows = [one for one in standings(rows, known, time.time()) if (one.state.as_of or 0.0) < moment]
+        return [
+            _line(one.row.table, one.state.as_of, one.record.error if one.state.failed else None) for one in late_rows
+        ]
 
 
 def _moment(text: str) -> float:

@@ -59,8 +59,8 @@ def _poll_here(sensor: Poller, context: Context) -> PipelineWork:
         AirflowException, AirflowFailException: the poll failed.
     """
     with airflow_errors():
-        again, asked = context["ti"].try_number > 1, from_params(context["params"])
-        question = Question(run=context["run_id"], now=utc_now(), asked=asked, again=again)
+        again, form = context["ti"].try_number > 1, from_params(context["params"])
+        question = Question(run=context["run_id"], now=utc_now(), asked=form, again=again)
         work = poll_once(sensor.metadata, sensor.pipeline, question)
     if work is None:
         state = configuration.snapshot(sensor.metadata).state

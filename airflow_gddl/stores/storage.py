@@ -92,8 +92,8 @@ class Storage:
     def folders(self, folder: str) -> tuple[str, ...]:
         """Names of the folders right below a folder, sorted, hidden ones left out; none for a missing folder."""
         with translated(folder):
-            found = tuple(self._of(folder).folders(folder))
-        return tuple(sorted(name for name in found if not name.startswith((".", "_"))))
+            names = tuple(self._of(folder).folders(folder))
+        return tuple(sorted(name for name in names if not name.startswith((".", "_"))))
 
     def read(self, path: str, most: int | None = None) -> bytes:
         """

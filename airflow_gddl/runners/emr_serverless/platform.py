@@ -67,10 +67,10 @@ def application_of(size: str, settings: EmrSettings) -> str:
     Raises:
         MetadataError: `RUNNER_SETTINGS_INVALID`: neither the tier nor the runner names one.
     """
-    found = settings.tier(size).application_id or settings.application_id
-    if found is None:
+    application = settings.tier(size).application_id or settings.application_id
+    if application is None:
         raise _wrong(f"tier {size} has no application", f"runners.emr_serverless.tiers.{size}.application_id")
-    return found
+    return application
 
 
 def spark_conf(tier: TierSpec, own: EmrTier, settings: EmrSettings) -> Mapping[str, str]:
@@ -144,12 +144,12 @@ class EmrPlatform(Platform):
     def poll(self, handle: Handle) -> RunStatus:
         with translated(_SERVICE):
             try:
-                found = self.client.get_job_run(applicationId=handle.group, jobRunId=handle.run)["jobRun"]
+                job_run = self.client.get_job_run(applicationId=handle.group, jobRunId=handle.run)["jobRun"]
             except ClientError as error:
                 if code_of(error) != _GONE:
                     raise
                 return RunStatus(state="lost", message=f"there is no job run {handle.run}")
-        return RunStatus(state=_STATES.get(found["state"], "waiting"), message=str(found.get("stateDetails") or ""))
+        return RunStatus(state=_STATES.get(job_run["state"], "waiting"), message=str(job_run.get("stateDetails") or ""))
 
     def cancel(self, handle: Handle) -> None:
         with translated(_SERVICE):

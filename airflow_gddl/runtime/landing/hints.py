@@ -100,7 +100,11 @@ def write_watermarks(store: Storage, lake: str, dag_id: str, watermarks: Waterma
 
 def held(watermarks: Watermarks, tables: Iterable[str], now: datetime) -> dict[str, Watermark]:
     """Watermarks of the tables whose next full listing is not yet due, by table."""
-    return {name: found for name in tables if (found := watermarks.tables.get(name)) is not None and found.holds(now)}
+    return {
+        name: watermark
+        for name in tables
+        if (watermark := watermarks.tables.get(name)) is not None and watermark.holds(now)
+    }
 
 
 def _sorting_time(name: str) -> str | None:

@@ -173,10 +173,10 @@ class Loading:
 
     def _begin(self, specs: Sequence[TableSpec]) -> frozenset[str]:
         """Report the tables as running; return those that another run loads now."""
-        found = self._state.begin((spec.table for spec in specs), leave={s.table for s in specs if self._may_leave(s)})
-        if found:
-            _LOG.info("left to the next run, since another run loads them now: %s", ", ".join(sorted(found)))
-        return found
+        busy = self._state.begin((spec.table for spec in specs), leave={s.table for s in specs if self._may_leave(s)})
+        if busy:
+            _LOG.info("left to the next run, since another run loads them now: %s", ", ".join(sorted(busy)))
+        return busy
 
     def tick(self) -> None:
         """Called while a job runs on this machine."""
@@ -205,9 +205,9 @@ class Loading:
             self._state.end()
             return
         # A remote job reports nothing while it runs; its task's timeout limits it.
-        left = {spec.table for spec in self.order.document.specs if spec.table in self._marks}
-        left -= {result.table for result in self.results}
-        self._state.begin(sorted(left), self.order.document.pipeline.run_timeout)
+        unfinished = {spec.table for spec in self.order.document.specs if spec.table in self._marks}
+        unfinished -= {result.table for result in self.results}
+        self._state.begin(sorted(unfinished), self.order.document.pipeline.run_timeout)
         self._state.flush()
 
     @property
@@ -239,14 +239,14 @@ class Loading:
             self.book.take(result.table, hint)
 
     def _job(self, runner: Runner, specs: Sequence[TableSpec]) -> None:
-        asked = self.order.work.asked
+        request = self.order.work.asked
         options = JobOptions(
-            action=_ACTIONS[asked.action],
-            codes=asked.codes,
-            reason=asked.reason,
-            full_refresh=asked.full_refresh and self.order.stage == "initial",
-            reload=asked.action == "reload",
-            confirmed=asked.confirmed,
+            action=_ACTIONS[request.action],
+            codes=request.codes,
+            reason=request.reason,
+            full_refresh=request.full_refresh and self.order.stage == "initial",
+            reload=request.action == "reload",
+            confirmed=request.confirmed,
             full_listing=self.order.by_person,
             wait_seconds=self.order.wait_seconds,
             origin=(self.order.document.pipeline.dag_id, *self._airflow),
@@ -269,7 +269,7 @@ class Loading:
         if is_page(outcome.log):
             # The URL of the job is known only now.
             for result in self._kept:
-                self._state.take(result, (*self._airflow, outcome.log), whole=asked.action in ("run", "reload"))
+                self._state.take(result, (*self._airflow, outcome.log), whole=request.action in ("run", "reload"))
         self.stopped = outcome.cancelled_by is not None
         self.waiting = outcome.waiting
 

@@ -83,7 +83,7 @@ class DesiredStateKeeper:
         """Remove all objects: there will be no other job of this name. Failures are logged."""
         try:
             store = open_store(self.environ)
-            store.delete(*(found.path for found in store.list(self.folder)))
+            store.delete(*(item.path for item in store.list(self.folder)))
         except GddlError as error:
             _LOG.warning("%s could not be removed: %s", self.folder, error)
 

@@ -103,8 +103,8 @@ def poll_folders(store: Storage, folders: Mapping[str, LandingFolder], scope: Sc
     listed: dict[str, ListedFiles] = {}
     for (root, schema), tables in sorted(by_schema.items()):
         marks = {name: mark for name, of in tables.items() if (mark := scope.watermarks.get(of[0])) is not None}
-        found = _schema(store, root, schema, list(tables), Scope(scope.window, marks))
-        listed |= {table: files for name, files in found.items() for table in tables[name]}
+        listed_files = _schema(store, root, schema, list(tables), Scope(scope.window, marks))
+        listed |= {table: files for name, files in listed_files.items() for table in tables[name]}
     faults = [files.refused for files in listed.values() if files.refused is not None]
     if listed and len(faults) == len(listed):
         if other := next((fault for fault in faults if fault.code != "STORAGE_DENIED"), None):
@@ -159,8 +159,8 @@ def _schema(store: Storage, landing: str, schema: str, names: list[str], scope: 
     whole = {name: files for name, files in listed.items() if files.known is None}
     if store.listing_spans_folders(folder) and len(whole) > 1:
         try:
-            left = _span(store, folder, whole)
-            rest = [name for name in listed if name in left or name not in whole]
+            unreached = _span(store, folder, whole)
+            rest = [name for name in listed if name in unreached or name not in whole]
         except FatalError as error:
             if error.code != "STORAGE_DENIED":  # list permission may be granted folder by folder
                 raise
@@ -169,8 +169,8 @@ def _schema(store: Storage, landing: str, schema: str, names: list[str], scope: 
         listed[name] = ListedFiles(scope.window, known)
         try:
             after = known.after if known is not None else ""
-            for found in store.list(join(folder, name), after, within=landing):
-                listed[name].take(found, found.name)
+            for item in store.list(join(folder, name), after, within=landing):
+                listed[name].take(item, item.name)
         except FatalError as error:
             if error.code not in _OF_ONE_TABLE:
                 raise
@@ -191,14 +191,14 @@ def _span(store: Storage, folder: str, listed: dict[str, ListedFiles]) -> list[s
     """List the folder for at most one page for each table; return the tables not reached."""
     ends = sorted(f"{name}/" for name in listed)
     budget = _PAGE * len(listed)
-    for seen, found in enumerate(store.list(folder, ends[0])):
-        name, _, rest = found.name.partition("/")
+    for seen, item in enumerate(store.list(folder, ends[0])):
+        name, _, rest = item.name.partition("/")
         if f"{name}/" > ends[-1]:
             break
         if seen >= budget:
             return [other for other in listed if f"{other}/" >= f"{name}/"]
         if rest and name in listed:
-            listed[name].take(found, rest)
+            listed[name].take(item, rest)
     return []
 
 

@@ -100,7 +100,7 @@ def publish(store: Storage, lake: str, places: Collection[str], now: datetime) -
 
 def names_since(store: Storage, lake: str, moment: datetime) -> list[str]:
     """Names of the objects written since this moment, minus the clock skew."""
-    return sorted(found.name for found in store.list(folder(lake), _stamp(moment - OVERLAP)))
+    return sorted(item.name for item in store.list(folder(lake), _stamp(moment - OVERLAP)))
 
 
 def places_in(store: Storage, lake: str, names: Collection[str]) -> set[str]:
@@ -117,8 +117,8 @@ def places_in(store: Storage, lake: str, names: Collection[str]) -> set[str]:
 def remove_before(store: Storage, lake: str, moment: datetime) -> None:
     """Remove objects that every pipeline has read, or covers by a full listing."""
     last = _stamp(moment - OVERLAP)
-    old = (found for found in store.list(folder(lake)) if found.name < last and not found.is_unfinished)
-    store.delete(*(found.path for found in old))
+    old = (item for item in store.list(folder(lake)) if item.name < last and not item.is_unfinished)
+    store.delete(*(item.path for item in old))
 
 
 def _stamp(moment: datetime) -> str:
@@ -157,7 +157,7 @@ class SqsQueue:
         A wait of one second is long polling, which queries all SQS servers.
         """
         answer = self._ask("receive_message", MaxNumberOfMessages=_AT_ONCE, WaitTimeSeconds=1)
-        return tuple(Message(found["Body"], found["ReceiptHandle"]) for found in answer.get("Messages", ()))
+        return tuple(Message(message["Body"], message["ReceiptHandle"]) for message in answer.get("Messages", ()))
 
     def delete(self, messages: Collection[Message]) -> None:
         """Delete messages; one that is not deleted is delivered again, which is harmless."""

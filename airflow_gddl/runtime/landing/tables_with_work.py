@@ -72,10 +72,10 @@ class PipelineWork:
     @property
     def why_none(self) -> str:
         """Why a run has nothing to do."""
-        asked = self.asked
-        if asked.window is not None:
-            bounds = [f"{word} {moment}" for word, moment in (("from", asked.start), ("to", asked.end)) if moment]
-            of = ", ".join(asked.tables) or "any table"
+        form = self.asked
+        if form.window is not None:
+            bounds = [f"{word} {moment}" for word, moment in (("from", form.start), ("to", form.end)) if moment]
+            of = ", ".join(form.tables) or "any table"
             when, remedy = " ".join(bounds), "change from and to, or leave them out"
             return f"no landing file of {of} was last modified {when}; {remedy}"
         waits = [f"{table} waits for {', '.join(others)}" for table, others in self.held.items()]
@@ -197,10 +197,10 @@ def _elsewhere(busy: Mapping[str, TableSpec], requested: Collection[str], seen: 
     if not free:
         return set()
     running = set(seen.running())
-    found = free & running
-    while more := {name for name in free - found if (found | running) & set(busy[name].depends_on)}:
-        found |= more
-    return found
+    elsewhere = free & running
+    while more := {name for name in free - elsewhere if (elsewhere | running) & set(busy[name].depends_on)}:
+        elsewhere |= more
+    return elsewhere
 
 
 def _lost(specs: Sequence[TableSpec], seen: ListingSnapshot) -> dict[str, TableSpec]:
@@ -212,10 +212,10 @@ def _lost(specs: Sequence[TableSpec], seen: ListingSnapshot) -> dict[str, TableS
 
 
 def _has_work(
-    spec: TableSpec, marks: Mapping[str, str], seen: ListingSnapshot, asked: RunRequestForm, forced: Collection[str]
+    spec: TableSpec, marks: Mapping[str, str], seen: ListingSnapshot, form: RunRequestForm, forced: Collection[str]
 ) -> bool:
-    if asked.is_some:
-        in_window = asked.window is None or seen.polls[spec.table].in_window
+    if form.is_some:
+        in_window = form.window is None or seen.polls[spec.table].in_window
         return spec.table in forced and in_window
     if spec.table in forced or capture_of(spec) or topic_of(spec):
         return True  # what a log or a topic holds is not listed
@@ -239,13 +239,13 @@ def _is_loaded(other: Dependency, since: str, seen: ListingSnapshot) -> bool:
     return hint is not None and (hint.looked_at >= since or hint.mark == mark(other.spec, seen.polls[table]))
 
 
-def _initial(ready: Mapping[str, TableSpec], asked: RunRequestForm, seen: ListingSnapshot) -> set[str]:
+def _initial(ready: Mapping[str, TableSpec], form: RunRequestForm, seen: ListingSnapshot) -> set[str]:
     """Tables for `initial_load`, which runs beside `incremental_load`.
 
     Tables that depend on each other are loaded by one task, in their order: by the latter where one has a replica.
     """
-    if asked.repairs or asked.action != "run":
-        return set(ready) if asked.repairs else set()
+    if form.repairs or form.action != "run":
+        return set(ready) if form.repairs else set()
     first = {name for name, spec in ready.items() if name not in seen.hints.tables and not seen.exists(spec)}
     linked: dict[str, set[str]] = {name: set() for name in ready}
     for name, spec in ready.items():
@@ -340,13 +340,13 @@ def _tables_of_older_run(document: PipelineDocument, run: str, environ: Mapping[
         _LOG.warning(what, document.pipeline.dag_id, run, error)
         return frozenset()
     facts = [(name, fact) for name, record in records.items() for fact in record.facts if fact.airflow]
-    own = {name: fact.started for name, fact in facts if fact.airflow[0] == run}
-    newest = max(own.values(), default=0.0)
+    starts = {name: fact.started for name, fact in facts if fact.airflow[0] == run}
+    newest = max(starts.values(), default=0.0)
     superseded = any(fact.airflow[0] != run and fact.started > newest for _, fact in facts)
-    found = frozenset(own) & frozenset(document.pipeline.tables) if superseded else frozenset()
-    if superseded and not found:
+    reloaded = frozenset(starts) & frozenset(document.pipeline.tables) if superseded else frozenset()
+    if superseded and not reloaded:
         _LOG.warning("no table is known to have been loaded by %s; name tables in the trigger form instead", run)
-    return found
+    return reloaded
 
 
 def _keep(lake: Storage, document: PipelineDocument, seen: ListingSnapshot, work: PipelineWork) -> None:
@@ -386,10 +386,10 @@ def folders_of(document: PipelineDocument) -> dict[str, LandingFolder]:
 
 def _by_table(polls: Mapping[str, Poll]) -> dict[str, Poll]:
     """Polls of `folders_of`, those of a table's sources as one."""
-    found: dict[str, list[Poll]] = {}
+    polls_by_table: dict[str, list[Poll]] = {}
     for place, poll in sorted(polls.items()):
-        found.setdefault(_table_of(place), []).append(poll)
-    return {table: joined(of_table) for table, of_table in found.items()}
+        polls_by_table.setdefault(_table_of(place), []).append(poll)
+    return {table: joined(of_table) for table, of_table in polls_by_table.items()}
 
 
 def _table_of(place: str) -> str:
@@ -420,15 +420,17 @@ def _keep_watermarks(
 ) -> None:
     """Store the watermarks of the tables that were listed in full; without them, the next poll lists in full again."""
     specs = {spec.table: spec for spec in (*document.specs, *(other.spec for other in document.dependencies))}
-    found = dict(known.tables)
+    watermarks = dict(known.tables)
     for table, files in listed.items():
         if files.known is None and not files.refused:
             back = timedelta(seconds=seconds(str(specs[_table_of(table)].options.get("lookback") or "7d")))
             made = watermark_of(files.digests, back, now)
-            found = {name: mark for name, mark in found.items() if name != table} | ({table: made} if made else {})
-    if found != known.tables:
+            watermarks = {name: mark for name, mark in watermarks.items() if name != table} | (
+                {table: made} if made else {}
+            )
+    if watermarks != known.tables:
         try:
-            hints.write_watermarks(lake, document.roots.lake, document.pipeline.dag_id, Watermarks(tables=found))
+            hints.write_watermarks(lake, document.roots.lake, document.pipeline.dag_id, Watermarks(tables=watermarks))
         except RetriableError as error:
             _LOG.warning("the watermarks of %s could not be stored: %s", document.pipeline.dag_id, error)
 

@@ -73,12 +73,12 @@ def _lines(problems: Iterable[Problem]) -> Iterator[str]:
     alike: defaultdict[tuple[str, str | None, str], list[tuple[Problem, str]]] = defaultdict(list)
     for problem, more in grouped(problems):
         alike[problem.file, problem.table, problem.code].append((problem, more))
-    for (file, table, code), found in alike.items():
-        yield from (f"{problem} {more}".rstrip() for problem, more in found[:_SHOWN])
-        if len(found) > _SHOWN:
-            lines = dict.fromkeys(str(problem.line) for problem, _ in found[_SHOWN:] if problem.line is not None)
+    for (file, table, code), group in alike.items():
+        yield from (f"{problem} {more}".rstrip() for problem, more in group[:_SHOWN])
+        if len(group) > _SHOWN:
+            lines = dict.fromkeys(str(problem.line) for problem, _ in group[_SHOWN:] if problem.line is not None)
             where = f" in lines {', '.join(lines)}" if lines else ""
-            yield f"{file}: [{code}] {table or ''} and {len(found) - _SHOWN} more of these{where}."
+            yield f"{file}: [{code}] {table or ''} and {len(group) - _SHOWN} more of these{where}."
 
 
 def _carried(catalog: Catalog, before: Iterable[TableSpec]) -> Iterator[TableSpec]:

@@ -162,8 +162,8 @@ class Cache:
 
     def clean(self, serving: Path) -> None:
         """Remove old generations; the last few stay for current readers."""
-        found = sorted(self.folder.glob("gen-*"), key=lambda path: path.stat().st_mtime, reverse=True)
-        for old in found[_KEPT:]:
+        generations = sorted(self.folder.glob("gen-*"), key=lambda path: path.stat().st_mtime, reverse=True)
+        for old in generations[_KEPT:]:
             if old != serving:
                 shutil.rmtree(old, ignore_errors=True)
 
@@ -186,13 +186,13 @@ def places(folder: Path) -> list[str]:
     Args:
         folder: holds a cache for each of them.
     """
-    found = set()
+    folders = set()
     for path in folder.glob(f"*/{_STATE}"):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             state = json.loads(path.read_bytes())
             if state["stale_since"] is None:
-                found.add(str(state["metadata"]))
-    return sorted(found)
+                folders.add(str(state["metadata"]))
+    return sorted(folders)
 
 
 def note_parsed(generation: Path) -> None:

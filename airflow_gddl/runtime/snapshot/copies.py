@@ -59,14 +59,14 @@ class Copies:
     def keep(self, signature: str, built_at: str, generation: Path) -> None:
         """Write the generation, unless a copy of the same metadata exists; older copies are removed."""
         store, name = self._store, f"{signature}.json.gz"
-        found = self._newest_first(store)
-        if any(item.name == name for item in found):
+        copies = self._newest_first(store)
+        if any(item.name == name for item in copies):
             return
         paths = sorted([*generation.glob("*.json"), *generation.glob("pipelines/*.json")])
         files = {path.relative_to(generation).as_posix(): path.read_text(encoding="utf-8") for path in paths}
         text = json.dumps({"built_at": built_at, "files": files}, separators=(",", ":"))
         store.write(join(self.folder, name), gzip.compress(text.encode(), mtime=0))
-        store.delete(*(item.path for item in found[_KEPT - 1 :]))
+        store.delete(*(item.path for item in copies[_KEPT - 1 :]))
 
     def newest(self) -> MetadataCopy | None:
         """Null when there is none.
@@ -74,11 +74,11 @@ class Copies:
         Raises:
             RetriableError: `METADATA_UNREACHABLE`: the copy is damaged.
         """
-        found = self._newest_first(self._store)
-        if not found:
+        copies = self._newest_first(self._store)
+        if not copies:
             return None
         try:
-            data = json.loads(gzip.decompress(self._store.read(join(self.folder, found[0].name))))
+            data = json.loads(gzip.decompress(self._store.read(join(self.folder, copies[0].name))))
             files = {str(name): str(text) for name, text in data["files"].items() if _NAME.fullmatch(name)}
             return MetadataCopy(str(data["built_at"]), files)
         except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -56,14 +56,14 @@ def bounded(call: Callable[[], Answer], seconds: float, where: str, environ: Map
     """
     answers: list[Answer] = []
     errors: list[BaseException] = []
-    asked: list[str] = []
+    endpoints: list[str] = []
 
     def run() -> None:
         try:
             if environ is not None and is_remote(where):
                 from airflow_gddl.contract.s3 import S3Settings  # noqa: PLC0415 - of remote places alone
 
-                asked.append(f"S3 at {S3Settings.of(environ).endpoint or 'Amazon'}")
+                endpoints.append(f"S3 at {S3Settings.of(environ).endpoint or 'Amazon'}")
             answers.append(call())
         except BaseException as error:  # noqa: BLE001 - handed to the caller as it is
             errors.append(error)
@@ -74,7 +74,7 @@ def bounded(call: Callable[[], Answer], seconds: float, where: str, environ: Map
     if errors:
         raise errors[0]
     if not answers:
-        what = f"no answer {f'of {asked[0]} ' if asked else ''}within {seconds:.2g} s"
+        what = f"no answer {f'of {endpoints[0]} ' if endpoints else ''}within {seconds:.2g} s"
         raise RetriableError("METADATA_UNREACHABLE", what, where=where, remedy=_REMEDY)
     return answers[0]
 
@@ -139,8 +139,8 @@ class Reads:
     def _known(self) -> dict[str, Unanswered]:
         """By place, without those of long ago."""
         try:
-            found = json.loads((self.folder / _UNANSWERED).read_bytes())
-            known = {str(where): decode(Unanswered, one) for where, one in found.items()}
+            entries = json.loads((self.folder / _UNANSWERED).read_bytes())
+            known = {str(where): decode(Unanswered, one) for where, one in entries.items()}
         except (OSError, ValueError, AttributeError, GddlError):
             return {}
         now = self.clock()
@@ -208,14 +208,14 @@ def _remote(metadata: str, environ: Mapping[str, str]) -> Iterator[tuple[str, in
     from airflow_gddl.metadata.folder import reached  # noqa: PLC0415 - of remote places alone
 
     with reached(metadata):
-        for found in open_store(environ).list(metadata.rstrip("/")):
-            yield found.name, found.size, found.etag, found.modified
+        for item in open_store(environ).list(metadata.rstrip("/")):
+            yield item.name, item.size, item.etag, item.modified
 
 
 def tag_of(path: str, environ: Mapping[str, str]) -> str:
     """Version tag of the stored placement; empty where there is none."""
-    found = open_store(environ).stat(path)
-    return "" if found is None else plain_tag(found.etag)
+    item = open_store(environ).stat(path)
+    return "" if item is None else plain_tag(item.etag)
 
 
 def plain_tag(tag: str | None) -> str:
@@ -388,13 +388,13 @@ class Keeper:
         copies = None if generation is not None else self._copies
         if copies is not None:
             try:
-                found = self.reads.call(copies.newest, copies.folder, copies.environ)
+                metadata_copy = self.reads.call(copies.newest, copies.folder, copies.environ)
             except (GddlError, OSError) as other:
                 _LOG.warning("the metadata's copy could not be read from %s: %s", self.settings.copy, other)
-                found = None
-            if found is not None:
-                generation = self.cache.restore(found.files)
-                state = State(signature="", built_at=found.built_at)
+                metadata_copy = None
+            if metadata_copy is not None:
+                generation = self.cache.restore(metadata_copy.files)
+                state = State(signature="", built_at=metadata_copy.built_at)
         return self._stale(state, generation, "", error)
 
     def _stale(

@@ -41,17 +41,17 @@ def read(path: str, environ: Mapping[str, str]) -> tuple[Placement, str | None]:
         raise RetriableError("PLACEMENT_DAMAGED", f"it can't be read: {what}", where=path, remedy=remedy) from error
 
 
-def _checked(found: Placement) -> Placement:
+def _checked(placement: Placement) -> Placement:
     """
     Raises:
         ValueError: another release wrote it, or an id is not a DAG id.
     """
-    if found.format != Placement.format:
-        raise ValueError(f"format {found.format} belongs to another release")
-    wrong = [name for name in (*found.packs, *found.single, *found.retired) if not _ID.fullmatch(name)]
+    if placement.format != Placement.format:
+        raise ValueError(f"format {placement.format} belongs to another release")
+    wrong = [name for name in (*placement.packs, *placement.single, *placement.retired) if not _ID.fullmatch(name)]
     if wrong:
         raise ValueError(f"{wrong[0]!r:.80} is not a DAG id")
-    return found
+    return placement
 
 
 def keep(document: PlacementDocument, now: float, environ: Mapping[str, str]) -> bool:
@@ -65,8 +65,8 @@ def keep(document: PlacementDocument, now: float, environ: Mapping[str, str]) ->
     Raises:
         GddlError: the store does not answer; see `Storage`.
     """
-    found = document.placement
-    retired = {name: one for name, one in found.retired.items() if one.until > now}
-    if document.is_kept and len(retired) == len(found.retired):
+    current = document.placement
+    retired = {name: one for name, one in current.retired.items() if one.until > now}
+    if document.is_kept and len(retired) == len(current.retired):
         return True
-    return open_store(environ).swap(document.path, to_json(replace(found, retired=retired)).encode(), document.tag)
+    return open_store(environ).swap(document.path, to_json(replace(current, retired=retired)).encode(), document.tag)

@@ -135,13 +135,13 @@ class MetadataSnapshot:
         from airflow_gddl.runtime.snapshot import documents  # noqa: PLC0415 - the contract's classes
 
         since = self.settings.clock() - _PARSED_FOR
-        lines, own = [], {pipeline.dag_id for pipeline in self.served()}
+        lines, own_ids = [], {pipeline.dag_id for pipeline in self.served()}
         with contextlib.suppress(OSError, ValueError):
-            own |= {*cache.read_upkeep(self.generation, since)}
+            own_ids |= {*cache.read_upkeep(self.generation, since)}
         for metadata, generation in cache.parsed_since(self.generation.parent.parent, since):
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
                 theirs = {str(entry["dag_id"]) for entry in cache.read_index(generation)}
-                ids = sorted(own & (theirs | {*cache.read_upkeep(generation, since)}))
+                ids = sorted(own_ids & (theirs | {*cache.read_upkeep(generation, since)}))
                 others = documents.read_roots(generation) != documents.read_roots(self.generation)
                 if ids and metadata != self.settings.metadata and others:
                     what = f"{metadata} has {len(ids)} DAGs of the same ids, e.g. {ids[0]}; one hides the other"
@@ -152,8 +152,8 @@ class MetadataSnapshot:
     def _document(self, dag_id: str) -> PipelineDocument | None:
         from airflow_gddl.runtime.snapshot import documents  # noqa: PLC0415 - the contract's classes
 
-        found = self._read(lambda generation: documents.read_document(generation, dag_id), None)
-        return None if found is None else replace(found, metadata_at=self.state.newest)
+        document = self._read(lambda generation: documents.read_document(generation, dag_id), None)
+        return None if document is None else replace(document, metadata_at=self.state.newest)
 
     def _entry(self, dag_id: str) -> Pipeline | None:
         return self._read(lambda generation: cache.read_entry(generation, dag_id), None)

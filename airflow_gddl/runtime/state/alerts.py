@@ -104,18 +104,20 @@ def problems(one: BoardRow, limits: AlertLimits) -> list[TableProblem]:
     """All current problems of a table; of an invalid row, that alone."""
     if one.row.problems:
         return [TableProblem(_BROKEN_CODE, _first(one.row.problems))]
-    found = [_lateness(one)] if one.state.late else []
+    table_problems = [_lateness(one)] if one.state.late else []
     newest = one.newest
     if newest is not None and one.row.enabled:
         if has_many_quarantined(one.record, limits.quarantine_rate):
             share = f"{newest.quarantined} of {newest.rows_read} rows of the last run were quarantined"
-            found.append(TableProblem("QUARANTINE_RATE", f"{share}; {one.record.quarantined} are in quarantine"))
-        found += _of_run(newest)
+            table_problems.append(
+                TableProblem("QUARANTINE_RATE", f"{share}; {one.record.quarantined} are in quarantine")
+            )
+        table_problems += _of_run(newest)
         if one.record.failed:
-            found += _failure(one, newest, limits)
-    known = {problem.code for problem in found}
-    found += [_attention(code) for code in one.state.attention if code not in known]
-    return found
+            table_problems += _failure(one, newest, limits)
+    known = {problem.code for problem in table_problems}
+    table_problems += [_attention(code) for code in one.state.attention if code not in known]
+    return table_problems
 
 
 def _first(lines: Sequence[str]) -> str:
@@ -153,12 +155,12 @@ def _failure(one: BoardRow, newest: RunFact, limits: AlertLimits) -> Iterable[Ta
 
 def _failed_runs(one: BoardRow) -> int:
     """Runs in a row that failed, as far as runs are kept; tries of one run of Airflow count once."""
-    found = set()
+    runs = set()
     for fact in reversed(one.record.facts):
         if fact.status != "failed" or fact.started <= (one.record.complete or 0):
             break
-        found.add(fact.airflow[0] if fact.airflow else fact.run_id)
-    return len(found)
+        runs.add(fact.airflow[0] if fact.airflow else fact.run_id)
+    return len(runs)
 
 
 def _attention(code: str) -> TableProblem:
@@ -225,12 +227,12 @@ def of_removed(notified_by: Mapping[str, Notified], tables: Collection[str]) -> 
 
 def _changes(table: str, owner: str | None, holding: Iterable[TableProblem], notified: Notified) -> Iterator[Alert]:
     """Problems of a table that began, or are over, since the sent alerts."""
-    found = {problem.code: problem for problem in holding}
+    current = {problem.code: problem for problem in holding}
     before = set(notified.get(table, ()))
-    for code, problem in found.items():
+    for code, problem in current.items():
         if code not in before:
             yield Alert(table=table, owner=owner, change="began", code=code, text=problem.text, of_run=problem.of_run)
-    for code in sorted(before - found.keys()):
+    for code in sorted(before - current.keys()):
         yield Alert(table=table, owner=owner, change="over", code=code)
 
 
@@ -267,14 +269,14 @@ def moves(notified_by: Mapping[str, Notified], homes: Mapping[str, str]) -> Move
     """
     notified: dict[str, tuple[str, ...]] = {}
     taken: dict[str, dict[str, tuple[str, ...]]] = {}
-    left: dict[str, tuple[str, ...]] = {}
+    strays_by_pipeline: dict[str, tuple[str, ...]] = {}
     elsewhere: dict[str, set[str]] = {}
     for pipeline, codes_of in notified_by.items():
         strays = tuple(sorted(table for table in codes_of if homes.get(table, pipeline) != pipeline))
-        left |= {pipeline: strays} if strays else {}
+        strays_by_pipeline |= {pipeline: strays} if strays else {}
         for table in strays:
             elsewhere.setdefault(table, set()).update(codes_of[table])
         notified |= {table: tuple(codes) for table, codes in codes_of.items() if homes.get(table) == pipeline}
     for table in elsewhere.keys() - notified.keys():
         notified[table] = taken.setdefault(homes[table], {})[table] = tuple(sorted(elsewhere[table]))
-    return Moves(notified=notified, taken=taken, left=left)
+    return Moves(notified=notified, taken=taken, left=strays_by_pipeline)

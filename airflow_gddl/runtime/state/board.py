@@ -132,14 +132,14 @@ class StateReader:
 
     def _fresh(self, now: float) -> LakeState:
         store, root = open_store(self.environ), folder(self.lake)
-        found = [item for item in store.list(root) if item.name.endswith((_RUNS, _POLL)) and "/" not in item.name]
-        changed = [item for item in found if self._kept.get(item.name, ("",))[0] != item.etag]
+        objects = [item for item in store.list(root) if item.name.endswith((_RUNS, _POLL)) and "/" not in item.name]
+        changed = [item for item in objects if self._kept.get(item.name, ("",))[0] != item.etag]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             contents = list(pool.map(lambda item: read_if_there(store, item.path), changed))
         troubles = [
             trouble for item, data in zip(changed, contents, strict=True) if (trouble := self._take(item, data))
         ]
-        here = {item.name for item in found}
+        here = {item.name for item in objects}
         self._kept = {name: kept for name, kept in self._kept.items() if name in here}
         made = combined({name: document for name, (_, document) in self._kept.items()})
         return replace(made, troubles=tuple(troubles), empty=not any(n.endswith(_RUNS) for n in here), read=now)

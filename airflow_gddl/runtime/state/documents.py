@@ -160,15 +160,15 @@ def forget(store: Storage, lake: str, names: Collection[str]) -> None:
     Raises:
         RetriableError: `STORAGE_BUSY`, or `STATE_CONTENDED`.
     """
-    for found in tuple(store.list(folder(lake))):
-        if not found.path.endswith(".runs.json"):
+    for item in tuple(store.list(folder(lake))):
+        if not item.path.endswith(".runs.json"):
             continue
         try:
-            known = decode_runs(store.read(found.path))
+            known = decode_runs(store.read(item.path))
         except (FileNotFoundError, ValueError):
             continue
         if {*known.tables, *known.notified, *known.seen} & set(names):
-            update_runs(store, found.path, lambda document: _without(document, names), RunsDocument)
+            update_runs(store, item.path, lambda document: _without(document, names), RunsDocument)
 
 
 def _without(document: RunsDocument, names: Collection[str]) -> RunsDocument:

@@ -252,8 +252,8 @@ class TableRecord:
 
     def holds(self, code: str) -> bool:
         """Whether a problem of `found` was not settled since."""
-        found = _found(self)
-        return code in found and found[code] > self.settled.get(code, -math.inf)
+        problems = _found(self)
+        return code in problems and problems[code] > self.settled.get(code, -math.inf)
 
     @property
     def failed(self) -> bool:
@@ -310,16 +310,16 @@ class TableRecord:
         if bounds is None and until is None:
             return self
         since, missing_from = (None, None) if bounds is None else map(seconds_of, bounds)
-        found = Verified(until=self.verified, missing_from=self.missing_from).after(since, until, missing_from)
-        return replace(self, verified=found.until, missing_from=found.missing_from)
+        outcome = Verified(until=self.verified, missing_from=self.missing_from).after(since, until, missing_from)
+        return replace(self, verified=outcome.until, missing_from=outcome.missing_from)
 
 
 def _judged(record: TableRecord, result: JobResult, fact: RunFact) -> TableRecord:
     """Copy with the problems that a run or a verification found, or found settled."""
     verdicts = _verdicts(result) if result.action == "verify" else _of_run(result, fact)
-    found = {code: fact.started for code, holds in verdicts.items() if holds}
+    holding = {code: fact.started for code, holds in verdicts.items() if holds}
     settled = {code: fact.started for code, holds in verdicts.items() if not holds}
-    return replace(record, found=newest_of(record.found, found), settled=newest_of(record.settled, settled))
+    return replace(record, found=newest_of(record.found, holding), settled=newest_of(record.settled, settled))
 
 
 def _of_run(result: JobResult, fact: RunFact) -> dict[str, bool]:

@@ -237,12 +237,12 @@ def needs_maintenance(record: TableRecord, now: float) -> bool:
 
 def _attention(row: TableRow, known: Knowledge, now: float, *, stopped: bool) -> tuple[str, ...]:
     record, poll = known.record, known.poll
-    found = set(record.warned.intersection(NEEDS_ATTENTION))
-    found.discard(STALE_CODE)
+    codes = set(record.warned.intersection(NEEDS_ATTENTION))
+    codes.discard(STALE_CODE)
     if record.counted is not None:
-        found.discard(_UNREAD)
+        codes.discard(_UNREAD)
     if now - (record.started or 0.0) > EXCEPTIONS_SECONDS:
-        found.discard(EXCEPTIONS_CODE)
+        codes.discard(EXCEPTIONS_CODE)
     holds = {
         LOST_CODE: _is_lost(record, poll),
         **{code: record.holds(code) for code in _HELD},
@@ -252,8 +252,8 @@ def _attention(row: TableRow, known: Knowledge, now: float, *, stopped: bool) ->
         STOPPED_CODE: stopped,
         WINDOW_CODE: record.missing_from is not None,
     }
-    found |= {code for code, is_so in holds.items() if is_so}
-    return tuple(sorted(found)) if row.enabled else ()
+    codes |= {code for code, is_so in holds.items() if is_so}
+    return tuple(sorted(codes)) if row.enabled else ()
 
 
 def has_many_quarantined(record: TableRecord, rate: float) -> bool:

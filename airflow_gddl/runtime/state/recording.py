@@ -93,11 +93,11 @@ def record_of(roots: Roots, table: str, now: float, environ: Mapping[str, str] =
     Raises:
         RetriableError: `LAKE_UNREADABLE`.
     """
-    found = read_records(roots, table, KEPT_RUNS, environ, loads_only=True)
+    records = read_records(roots, table, KEPT_RUNS, environ, loads_only=True)
     record = TableRecord()
-    for result in reversed(found.results):
+    for result in reversed(records.results):
         record = record.after(result, now)
-    return replace(record, loose=found.loose)
+    return replace(record, loose=records.loose)
 
 
 def records_of(
@@ -299,14 +299,14 @@ class StateRecorder:
         _logged(self.pipeline, lambda: self._write(taken))
 
     def _write(self, taken: Sequence[tuple[str, Change]], leave: Collection[str] = ()) -> frozenset[str]:
-        left: set[str] = set()
+        skipped: set[str] = set()
 
         def with_taken(before: RunsDocument) -> RunsDocument:
             now = self.clock()
-            left.update(
+            skipped.update(
                 name for name, job in before.running.items() if name in leave and job.is_of_another(self.run, now)
             )
-            for name in left:
+            for name in skipped:
                 self._running.pop(name, None)
             tables = dict(before.tables)
             for table, with_run in taken:
@@ -319,7 +319,7 @@ class StateRecorder:
         loose = {name: compact(open_store(self.environ), self.roots, name) for name in many}
         if loose:
             self.change(lambda document: _left(document, loose))
-        return frozenset(left)
+        return frozenset(skipped)
 
     def change(self, change: Callable[[RunsDocument], RunsDocument]) -> RunsDocument:
         """Change the stored state, and return the new one; unlike the others, this raises errors.
@@ -350,8 +350,8 @@ def _after(before: TableRecord, *, result: JobResult, now: float) -> TableRecord
     return before.after(result, now)
 
 
-def _left(document: RunsDocument, left: dict[str, int]) -> RunsDocument:
-    changed = {name: replace(document.tables[name], loose=loose) for name, loose in left.items()}
+def _left(document: RunsDocument, loose_by_table: dict[str, int]) -> RunsDocument:
+    changed = {name: replace(document.tables[name], loose=loose) for name, loose in loose_by_table.items()}
     return replace(document, tables={**document.tables, **changed})
 
 
