@@ -335,7 +335,7 @@ def test_alerts_are_sent_while_a_remote_continuous_job_runs(stage: Stage, fake: 
 
     asyncio.run(watched(trigger, polled_since))
     assert started.is_going
-    assert reported == ["r shop.a: [SCHEMA_REFUSED] a column is text now"]
+    assert reported == ["r shop.a: [SCHEMA_REFUSED] a column is text now ▸ gddl status --table shop.a"]
 
 
 def test_a_run_is_watched_even_if_the_state_cannot_be_written(stage: Stage, fake: FakeServer) -> None:

@@ -144,7 +144,7 @@ OF_PAGES = {
     "initial-load.md": {"`gddl resync --key`": f"{RESYNC_ROWS}::test_missing_wrong_and_surplus_rows"},
     "on-call.md": {
         "rows and files are in quarantine": "commands/test_cli.py::test_errors_replay",
-        "table that is loaded, `gddl errors replay": "delta_rs/test_unread_files.py::test_corrected_row_reads_them",
+        "tier), correct it, and `gddl errors replay": "delta_rs/test_unread_files.py::test_corrected_row_reads_them",
         "as after a truncate": "scenarios/r09_reload_held",
         "The row can be lost": "delta_rs/test_quarantine_counts.py::test_a_dismissal_ends_the_attention",
         "`SEQUENCE_TIE`": f"{SNAPSHOTS}::test_rebuild_by_another_sequence_decides_ties",

@@ -146,7 +146,7 @@ def test_table_that_needs_spark_fails_clearly_without_java(tmp_path: Path) -> No
     nowhere = {"PATH": str(tmp_path), "GDDL_JARS": str(tmp_path / "jars")}
     done = subprocess.run(command, env=environ | nowhere, capture_output=True, text=True, check=False, timeout=120)
     found = {result["table"]: result for result in map(json.loads, done.stdout.splitlines())}
-    assert (done.returncode, found["s.small"]["status"], found["s.large"]["status"]) == (1, "succeeded", "failed")
+    assert (done.returncode, found["s.small"]["status"], found["s.large"]["status"]) == (2, "succeeded", "failed")
     error = found["s.large"]["error"]
     assert error["code"] == "JAVA_MISSING"
     assert error["message"].startswith("[JAVA_MISSING] s.large needs Spark, since one task can't take it (")

@@ -39,7 +39,7 @@ def test_stdout_has_results_and_stderr_is_empty(tmp_path: Path) -> None:
 def test_without_java_each_table_fails_with_a_message(tmp_path: Path) -> None:
     with job_child(landed(tmp_path), env=_without_java(tmp_path / "bin")) as child:
         ended = child.end()
-    assert ended.status == 1, ended
+    assert ended.status == 2, ended
     results = [json.loads(line) for line in ended.out.splitlines()]
     assert [result["error"]["code"] for result in results] == ["JAVA_MISSING"] * len(SPECS)
     assert all("JAVA_HOME" in result["error"]["message"] for result in results)
