@@ -94,9 +94,9 @@ def given(record: Any) -> dict[str, Any]:
 def _written(value: Any) -> Any:
     """`plain` without fields marked `WHEN_USED` that have their defaults."""
 
-    def record(kind: type, given: Any) -> dict[str, Any]:
-        unused = {name for name, default in _when_used(kind) if getattr(given, name) == default}
-        values = {name: getattr(given, name) for name in _field_names(kind) if name not in unused}
+    def record(kind: type, one: Any) -> dict[str, Any]:
+        unused = {name for name, default in _when_used(kind) if getattr(one, name) == default}
+        values = {name: getattr(one, name) for name in _field_names(kind) if name not in unused}
         return {name: content if type(content) in _SCALARS else _written(content) for name, content in values.items()}
 
     return _plain(value, _written, record)

@@ -7,14 +7,8 @@ from collections.abc import Mapping
 from airflow_gddl.contract.errors import FatalError
 from spark_jobs.batch.source_log import require_one_log
 from spark_jobs.dialects.protocol import Dialect
-from spark_jobs.plan.planned_batch import (
-    TableState,
-)
-from spark_jobs.plan.sequence import (
-    require_one_form,
-    require_one_width,
-    widths_of,
-)
+from spark_jobs.plan.planned_batch import TableState
+from spark_jobs.plan.sequence import require_one_form, require_one_width, widths_of
 from spark_jobs.plan.sharding import refreshed
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.evaluate import require_within_limits

@@ -121,6 +121,11 @@ def settings_of(spec: TableSpec) -> AppliedSettings:
     return AppliedSettings(untracked=untracked_of(spec), where=filter_of(spec), derive=derived_of(spec), **named)
 
 
+def is_changed(spec: TableSpec, applied: AppliedSettings | None) -> bool:
+    """Whether tables must be reconciled with the row; null: they were never made."""
+    return applied != settings_of(spec)
+
+
 def filter_of(spec: TableSpec) -> str | None:
     """The row filter in the form in which equal ones are equal; null: there is none."""
     return None if spec.where is None else expression_of(spec, spec.where)

@@ -63,6 +63,11 @@ def with_gddl(rows: pa.Table, **changed: pa.Array) -> pa.Table:
     return rows.set_column(at, GDDL, pa.StructArray.from_arrays(list(parts.values()), fields=fields))
 
 
+def is_of_batch(rows: pa.Table, batch_id: str) -> pa.ChunkedArray:
+    """Mask of rows that a batch wrote."""
+    return pc.equal(pc.struct_field(rows.column(GDDL), "batch_id"), batch_id)
+
+
 def for_both_keys(changes: pa.Table, schema: TableSchema) -> pa.Table:
     """Rows for `as_events`: where keys can change, each is assigned to both of its keys. Each change by itself."""
     return events(changes, schema) if schema.before_of_key else changes

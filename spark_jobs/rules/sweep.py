@@ -298,9 +298,7 @@ class Truncated:
 def truncated(replica: pa.Table, schema: TableSchema) -> Truncated:
     """Rows of the replica before truncates; of a table with several sources, those of the batch's."""
     at = truncates_after(replica, schema)
-    shard, eligible = schema.spec.shard, np.ones(replica.num_rows, dtype=bool)
-    if shard is not None:
-        eligible = np.asarray(pc.equal(replica.column(SHARD_COLUMN), shard))
+    eligible = _are_of_source(replica, schema)
     if marks(schema):
         eligible &= ~_by_truncates(replica, at, schema)
     truncated_rows = (at >= 0) & eligible
@@ -321,10 +319,15 @@ def after_truncates(replica: pa.Table, schema: TableSchema) -> pa.Array:
     """
     new = tuple(one for one in schema.truncates if one.batch_id == schema.batch_id)
     after = truncates_after(replica, replace(schema, truncates=new)) != 0
-    after &= bool(new) & ~deleted_by(replica, schema.truncates, schema)
-    if schema.spec.shard is not None:
-        after &= np.asarray(pc.equal(replica.column(SHARD_COLUMN), schema.spec.shard))
+    after &= bool(new) & ~deleted_by(replica, schema.truncates, schema) & _are_of_source(replica, schema)
     return pa.array(after)
+
+
+def _are_of_source(replica: pa.Table, schema: TableSchema) -> np.ndarray:
+    """Rows of the batch's source; all, where the table has one."""
+    if schema.spec.shard is None:
+        return np.ones(replica.num_rows, dtype=bool)
+    return np.asarray(pc.equal(replica.column(SHARD_COLUMN), schema.spec.shard))
 
 
 def to_place(schema: TableSchema) -> list[str]:

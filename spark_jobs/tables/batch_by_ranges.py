@@ -21,21 +21,22 @@ from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.decode import Stamp
 from spark_jobs.rules.figures import DecodedBatch
 from spark_jobs.rules.fold import net_changes
-from spark_jobs.rules.merge import AT, Outcome, StoredState, moved_row_deleted, outcome_of, update_without_prior
+from spark_jobs.rules.merge import Outcome, StoredState, moved_row_deleted, outcome_of, update_without_prior
 from spark_jobs.rules.order import (
     as_events,
     for_both_keys,
     identity_columns,
+    is_of_batch,
     least_keys,
     sample_keys,
     with_identity,
 )
 from spark_jobs.rules.redelivery import TIED, Doubts, new_changes, skipped
 from spark_jobs.rules.step_results import Appended, Applied, Overlap
-from spark_jobs.rules.stored_columns import change_schema
+from spark_jobs.rules.stored_columns import change_schema, key_schema
 from spark_jobs.tables import table_definition, whole_tables
 from spark_jobs.tables.batch_context import BatchContext
-from spark_jobs.tables.batch_in_memory import files_of_batch, is_of_batch, may_repeat, needed_of_replica
+from spark_jobs.tables.batch_in_memory import files_of_batch, may_repeat, needed_of_replica
 from spark_jobs.tables.data_files import Target
 from spark_jobs.tables.delta_log import APPEND, MERGE, QUARANTINE, TOMBSTONES, main_counts, merge_metrics
 from spark_jobs.tables.delta_tables import DataFile, Tables, Written
@@ -43,12 +44,11 @@ from spark_jobs.tables.engine import TableContext, TableWork
 from spark_jobs.tables.file_parts import CHANGES, ERRORS, PartsReader, WrittenParts, file_path
 from spark_jobs.tables.file_rules import Output, output_of, resolve_earlier, written
 from spark_jobs.tables.places import stream_of, stream_rows
-from spark_jobs.tables.table_rows import AT_FILE, AT_ROW, KeyMatches, Source, by_key, by_row
+from spark_jobs.tables.table_rows import Source, by_key, by_row, matches_of, without_places
 from spark_jobs.tables.whole_tables import TableWriter, update_history
 
 _FRESH, _STORED, _REPLICA, _TOMBSTONES, _EVERY = "fresh", "stored", "replica", "tombstones", "every"
 """Names of tables for rules: changes of the batch, changes before it, and all changes."""
-_NUMBERS = [AT_FILE, AT_ROW]
 _APPENDED, _MERGED = "appended.json", "merged.json"
 
 
@@ -309,22 +309,18 @@ class _Merge:
 
     def stored_tombstones(self, rows: pa.Table) -> pa.Table:
         """Those of other batches."""
-        return rows.drop_columns(_NUMBERS).filter(pc.invert(is_of_batch(rows, self.batch_id)))
+        return without_places(rows).filter(pc.invert(is_of_batch(rows, self.batch_id)))
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
-        schema, stored = self.schema, rows[_REPLICA]
+        schema, stored = self.schema, matches_of(rows[_REPLICA])
         net = net_changes(as_events(rows[_FRESH], schema), schema, partial=self.partial)
-        matches = KeyMatches(rows=stored.drop_columns(_NUMBERS), at=stored.select(_NUMBERS))
         refold = _Refold(rows.get(_EVERY), schema)
-        known = StoredState(replica=matches.rows, tombstones=rows.get(_TOMBSTONES))
+        known = StoredState(replica=stored.rows, tombstones=rows.get(_TOMBSTONES))
         outcome = outcome_of(net, known, schema, refold, partial=self.partial)
         if refold.lacking:
             return json.dumps({"again": True, "replica": None, "tombstones": None}).encode()
-        removed = matches.at.take(outcome.rows.column(AT).drop_null().combine_chunks())
-        before = matches.touched(outcome.rows) if self.replica.keys is not None else None
-        fresh = matches.written(outcome.rows, self.replica.target.schema)
         report = {
-            "again": False, "replica": self.replica.report(storage, fresh, before, removed),
+            "again": False, "replica": self.replica.report_of(storage, stored, outcome.rows),
             **_figures(outcome, schema),
             "tombstones": None if self.tombstones is None else self.tombstones.report(storage, outcome.deletes),
         }  # fmt: skip
@@ -374,9 +370,7 @@ class _Merging:
             sources[_TOMBSTONES] = Source.of(tombstones, rule.stored_tombstones)
         if every:
             sources[_EVERY] = Source.of(tables.existing(context.layout.changes), rule.changes)
-        kinds = change_schema(schema)
-        keys = pa.schema([kinds.field(name) for name in schema.keys])
-        return [json.loads(report) for report in by_key(tables, sources, keys, rule)]
+        return [json.loads(report) for report in by_key(tables, sources, key_schema(schema), rule)]
 
     def _replica(self) -> Source:
         snapshot = self.context.tables.existing(self.context.layout.replica)

@@ -25,7 +25,7 @@ from spark_jobs.rules.decode import DecodedGroup, Stamp, are_deletes
 from spark_jobs.rules.figures import DecodedBatch, Figures, combined, distinct, figures_of, measure
 from spark_jobs.rules.fold import net_changes, refolds
 from spark_jobs.rules.merge import Outcome, StoredState, outcome_of, warnings_of
-from spark_jobs.rules.order import events
+from spark_jobs.rules.order import events, is_of_batch
 from spark_jobs.rules.quarantine import good_again, to_replay
 from spark_jobs.rules.read import FileRows, RawGroup, grouped, read_file
 from spark_jobs.rules.redelivery import TIED, Doubts, new_changes
@@ -205,17 +205,11 @@ class MergeWriter:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReplicaWriter:
-    """See `AppendedWork`.
-
-    Attributes:
-        changes: the batch's rows of the change table.
-    """
+class _WholeBatchWork:
+    """What both steps of a batch in memory have."""
 
     batch_context: BatchContext
     decoded: WholeBatch
-    changes: pa.Table
-    appended: Appended
 
     @property
     def decoded_batch(self) -> DecodedBatch:
@@ -224,6 +218,18 @@ class ReplicaWriter:
     @property
     def tables(self) -> TableWork:
         return TableWriter(self.batch_context)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicaWriter(_WholeBatchWork):
+    """See `AppendedWork`.
+
+    Attributes:
+        changes: the batch's rows of the change table.
+    """
+
+    changes: pa.Table
+    appended: Appended
 
     @property
     def table_schema(self) -> TableSchema:
@@ -267,7 +273,7 @@ class ReplicaWriter:
         if snapshot is None:
             return None
         rows = find(batch_context.tables, snapshot, keys, self.table_schema.keys).rows
-        return rows.filter(pc.not_equal(pc.struct_field(rows.column(GDDL), "batch_id"), batch_context.plan.batch_id))
+        return rows.filter(pc.invert(is_of_batch(rows, batch_context.plan.batch_id)))
 
     def _refold(self, keys: pa.Table) -> pa.Table:
         """`order.events` of all changes of these keys, and possibly of others."""
@@ -302,19 +308,8 @@ def needed_of_replica(snapshot: TableSnapshot, schema: TableSchema, *, partial: 
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChangeTableWriter:
+class ChangeTableWriter(_WholeBatchWork):
     """See `BatchWork`."""
-
-    batch_context: BatchContext
-    decoded: WholeBatch
-
-    @property
-    def decoded_batch(self) -> DecodedBatch:
-        return self.decoded.decoded_batch
-
-    @property
-    def tables(self) -> TableWork:
-        return TableWriter(self.batch_context)
 
     def quarantine(self, files: Sequence[Unreadable], again: Sequence[str]) -> None:
         path, batch_context = self.batch_context.layout.errors, self.batch_context
@@ -426,10 +421,6 @@ def files_of_batch(snapshot: TableSnapshot, batch_id: str) -> tuple[DataFile, ..
     return tuple(
         f for f, low, high in ends if not low.get("batch_id") or low["batch_id"] <= batch_id <= high["batch_id"]
     )
-
-
-def is_of_batch(rows: pa.Table, batch_id: str) -> pa.ChunkedArray:
-    return pc.equal(pc.struct_field(rows.column(GDDL), "batch_id"), batch_id)
 
 
 def batch_rows(tables: Tables, path: str, batch_id: str) -> pa.Table:

@@ -33,7 +33,7 @@ from spark_jobs.tables.data_files import FileWriter, Target
 from spark_jobs.tables.delta_log import QUARANTINE, Action, version_of
 from spark_jobs.tables.delta_tables import DataFile, Tables, TableSnapshot, Write, Written
 from spark_jobs.tables.places import stream_of, stream_rows
-from spark_jobs.tables.table_rows import AT_FILE, AT_ROW, Source, by_file, by_key, by_row
+from spark_jobs.tables.table_rows import PLACES, KeyMatches, Source, by_file, by_key, by_row, without_places
 
 _TYPE_CHANGES = "delta.typeChanges"
 """Of a column, in Delta's protocol: the types that files of before have."""
@@ -69,10 +69,20 @@ class Output:
             stored = self.target.schema.empty_table() if before is None else by_name(before, self.target.schema)
             writer = FileWriter(storage, self.target, self.now)
             feed, differs = writer.feed(stored, rows, self.keys, partly=True)
-        at = [[] if deleted is None else deleted.column(name).to_pylist() for name in (AT_FILE, AT_ROW)]
+        at = [[] if deleted is None else deleted.column(name).to_pylist() for name in PLACES]
         files = self.target.write(storage, rows, self.now)
         made = {"at": self.target.path, "files": files, "feed": feed, "differs": differs}
         return {**made, "rows": rows.num_rows, "deleted": at}
+
+    def report_of(self, storage: Storage, stored: KeyMatches, outcome: pa.Table) -> dict[str, Any]:
+        """Write what an outcome makes of stored rows, which it deletes.
+
+        Args:
+            stored: see `matches_of`.
+            outcome: see `KeyMatches.written`.
+        """
+        before = None if self.keys is None else stored.touched(outcome)
+        return self.report(storage, stored.written(outcome, self.target.schema), before, stored.places(outcome))
 
 
 def output_of(tables: Tables, path: str, keys: Sequence[str], transaction: int) -> Output:
@@ -117,7 +127,7 @@ def rewrite(tables: Tables, path: str, schema: DeltaSchema, rule: Callable[[pa.T
     schema = replace(schema, metadata=metadata)
     keys = () if snapshot.feeds_changes else None
     output = Output(target=tables.target(path, schema), now=tables.moment, keys=keys)
-    reports = by_row(tables, {_ROWS: Source.of(snapshot, _without_places)}, _Rewritten(rule, output))
+    reports = by_row(tables, {_ROWS: Source.of(snapshot, without_places)}, _Rewritten(rule, output))
     written_files, _ = written(map(json.loads, reports))
     tables.commit(path, Write(removed=None, schema=schema, written=written_files))
 
@@ -129,10 +139,6 @@ class _Rewritten:
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
         return json.dumps(self.output.report(storage, self.rule(rows[_ROWS]), rows[_ROWS])).encode()
-
-
-def _without_places(rows: pa.Table) -> pa.Table:
-    return rows.drop_columns([AT_FILE, AT_ROW])
 
 
 def without_type_changes(metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -175,7 +181,7 @@ class _Hits:
     hit: Hit
 
     def __call__(self, rows: pa.Table) -> tuple[pa.Table, pa.Table, int]:
-        hits = rows.filter(pc.fill_null(self.hit(rows.drop_columns([AT_FILE, AT_ROW])), False))
+        hits = rows.filter(pc.fill_null(self.hit(without_places(rows)), False))
         return hits, hits.slice(0, 0), hits.num_rows
 
 
@@ -198,7 +204,7 @@ class _OfFile:
     rule: Rule
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
-        result = self.rule(rows[_ROWS].drop_columns([AT_FILE, AT_ROW]))
+        result = self.rule(without_places(rows[_ROWS]))
         return stream_of(result) if isinstance(result, pa.Table) else json.dumps(result).encode()
 
 
@@ -260,7 +266,7 @@ class _Placed:
     how: Rewrite
 
     def __call__(self, rows: pa.Table) -> pa.Table:
-        return at_both_keys(rewritten(rows.drop_columns([AT_FILE, AT_ROW]), self.how), self.how.schema)
+        return at_both_keys(rewritten(without_places(rows), self.how), self.how.schema)
 
 
 @dataclass(frozen=True)
@@ -386,7 +392,7 @@ class _Changes:
         matches = ErasedMatches.of(changes, self.schema, lambda _, texts: tuple(texts) == self.key)
         images = matches.old & ~matches.own & with_images(changes, self.schema)
         instead = emptied(as_deletes(changes, self.schema, matches.turned), self.schema, images | matches.turned)
-        kept = instead.filter(pa.array(images | matches.turned)).drop_columns([AT_FILE, AT_ROW])
+        kept = without_places(instead.filter(pa.array(images | matches.turned)))
         removed = changes.filter(pa.array(matches.own | images))
         return removed, kept, [int(np.sum(matches.own)), int(np.sum(images)), matches.others]
 

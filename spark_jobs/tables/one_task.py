@@ -28,7 +28,7 @@ from spark_jobs.rules.fold import applied_before, are_superseded, needed_changes
 from spark_jobs.rules.order import as_events, for_both_keys
 from spark_jobs.rules.rewrite import Rewrite
 from spark_jobs.rules.step_results import Appended, Compacted
-from spark_jobs.rules.stored_columns import change_schema
+from spark_jobs.rules.stored_columns import change_schema, key_schema
 from spark_jobs.rules.verify import Reference, Verdict, Violations
 from spark_jobs.tables import file_rules
 from spark_jobs.tables.batch_context import BatchContext
@@ -93,10 +93,8 @@ class OneTaskMaintenance:
 def cut_changes(tables: Tables, path: str, schema: TableSchema, before: datetime, swept: int, *, dry_run: bool) -> int:
     """See `Maintenance.cut_changes`."""
     rule = _Needed(schema, before)
-    kinds = change_schema(schema)
-    keys = pa.schema([kinds.field(name) for name in schema.keys])
     sources = {_CHANGES: Source.of(tables.existing(path), rule.prepare)}
-    reports = by_key(tables, sources, keys, rule) if schema.keys else []
+    reports = by_key(tables, sources, key_schema(schema), rule) if schema.keys else []
     needed = frozenset((batch, position) for report in reports for batch, position in json.loads(report))
     return remove_rows(tables, path, lambda rows: are_superseded(rows, needed, schema, before, swept), dry_run=dry_run)
 

@@ -40,7 +40,7 @@ from spark_jobs.rules.order import (
 )
 from spark_jobs.rules.rewrite import Rewrite, rewritten
 from spark_jobs.rules.step_results import Rebuilt, Replaced
-from spark_jobs.rules.stored_columns import change_columns, change_schema
+from spark_jobs.rules.stored_columns import change_columns, change_schema, key_schema
 from spark_jobs.rules.sweep import appended, not_of_shard, of_shard, unmarked
 from spark_jobs.rules.verify import (
     DIFFERENT,
@@ -62,7 +62,7 @@ from spark_jobs.tables.engine import RebuildRequest, RebuildWork, TableContext
 from spark_jobs.tables.file_rules import Output, deleted, output_of, without_type_changes, written
 from spark_jobs.tables.places import stream_of, stream_rows
 from spark_jobs.tables.table_definition import TableDefinition
-from spark_jobs.tables.table_rows import AT_FILE, AT_ROW, Source, by_key, by_row
+from spark_jobs.tables.table_rows import PLACES, Source, by_key, by_row, without_places
 
 S = TypeVar("S")
 _COMPARED = 5_000_000
@@ -156,7 +156,6 @@ FRESH, STORED, BEFORE = "fresh", "stored", "before"
 """Names of tables for rules: changes read again, live changes, and rows that a commit replaces."""
 OWN = "own"
 """In reports: rows that follow from the changes, not those of other shards."""
-_NUMBERS = (AT_FILE, AT_ROW)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,11 +193,9 @@ class _Changes:
         """Live changes except those that this rebuild has added, with their places."""
         mine = pc.equal(pc.struct_field(rows.column(GDDL), "batch_id"), self.batch_id)
         rows = rows.filter(pc.invert(pc.fill_null(mine, False)))
-        changes = (
-            by_name(rows, self.kind) if self.archives is None else rewritten(rows.drop_columns(_NUMBERS), self.archives)
-        )
+        changes = by_name(rows, self.kind) if self.archives is None else rewritten(without_places(rows), self.archives)
         changes = with_identity(changes, self.schema)
-        return changes if self.archives else pa.table({**_columns(changes), **_columns(rows.select(_NUMBERS))})
+        return changes if self.archives else pa.table({**_columns(changes), **_columns(rows.select(PLACES))})
 
     def before(self, rows: pa.Table) -> pa.Table:
         """Rows of the change table that is replaced."""
@@ -368,10 +365,6 @@ def _with_texts(rows: pa.Table, name: str) -> pa.Table:
     return rows.set_column(rows.schema.get_field_index(name), name, pa.array(values, pa.string()))
 
 
-def _without_numbers(rows: pa.Table) -> pa.Table:
-    return rows.drop_columns(_NUMBERS)
-
-
 def _columns(rows: pa.Table) -> dict[str, pa.ChunkedArray]:
     return dict(zip(rows.column_names, rows.columns, strict=True))
 
@@ -459,7 +452,7 @@ def rewrite_changes(tables: Tables, context: TableContext, plan: BatchPlan, how:
         keys = file_rules.keys_to_filter(how)
         reports = by_key(tables, {STORED: file_rules.to_filter(snapshot, how), **feed}, keys, rule)
     else:
-        reports = by_row(tables, {STORED: Source.of(snapshot, _without_numbers)}, _Rewritten(how, output))
+        reports = by_row(tables, {STORED: Source.of(snapshot, without_places)}, _Rewritten(how, output))
     written_files, rows = written(map(json.loads, reports))
     replacing.commit(REWRITE, version_of(plan), written_files, {"numOutputRows": rows})
 
@@ -506,7 +499,7 @@ class Rebuild:
     @property
     def _keys(self) -> pa.Schema:
         """The key's columns, by which events belong together."""
-        return pa.schema([self._rules.kind.field(name) for name in self.table_schema.keys])
+        return key_schema(self.table_schema)
 
     def rows(self, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         rule, storage = self._live_rows(columns), self.tables.storage
@@ -534,7 +527,7 @@ class Rebuild:
             replica = self.tables.existing(self.order.live.layout.replica)
             if any(replica.schema.arrow.field(key.name).type != key.type for key in keys):
                 return compared(self, self.order, columns)
-            sources[BEFORE] = Source.of(replica, _without_numbers, [*columns, GDDL])
+            sources[BEFORE] = Source.of(replica, without_places, [*columns, GDDL])
         reports = [json.loads(report) for report in by_key(self.tables, sources, keys, _Compare(rule))]
         rows, before, appear, vanish, change = (sum(column) for column in zip(*reports, strict=True))
         if columns is None:
@@ -611,7 +604,7 @@ class Rebuild:
         sources = {STORED: Source.of(tables.existing(self.order.live.layout.changes), self._rules.by_moves)}
         for step, output in outputs.items():
             if output.keys is not None or self.table_schema.spec.shard is not None:
-                sources[f"{BEFORE} {step}"] = Source.of(tables.existing(remaining[step].path), _without_numbers)
+                sources[f"{BEFORE} {step}"] = Source.of(tables.existing(remaining[step].path), without_places)
         if self.table_schema.keys or len(sources) > 1:
             encoded = by_key(tables, sources, self._keys, rule)
         else:

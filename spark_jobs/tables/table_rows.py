@@ -24,6 +24,7 @@ from spark_jobs.tables.delta_tables import DataFile, Tables, TableSnapshot
 from spark_jobs.tables.places import stream_of, stream_rows
 
 AT_FILE, AT_ROW = f"{GDDL}__file", f"{GDDL}__row"
+PLACES = [AT_FILE, AT_ROW]
 Keep = Callable[[pa.Table], pa.Array | pa.ChunkedArray]
 """Mask of rows; null: not wanted. Sent to tasks."""
 
@@ -44,9 +45,13 @@ class KeyMatches:
     files: tuple[DataFile, ...] = ()
     whole: Mapping[int, pa.Table] | None = None
 
+    def places(self, outcome: pa.Table) -> pa.Table:
+        """`at` of the rows that an outcome changes or deletes."""
+        return self.at.take(outcome.column(AT).drop_null().combine_chunks())
+
     def deleted(self, outcome: pa.Table) -> list[tuple[DataFile, np.ndarray]]:
         """Files with the numbers of the rows that an outcome changes or deletes."""
-        places = self.at.take(outcome.column(AT).drop_null().combine_chunks())
+        places = self.places(outcome)
         numbers, rows = (places.column(name).to_numpy() for name in ("file", "row"))
         return [(self.files[number], np.sort(rows[numbers == number])) for number in np.unique(numbers)]
 
@@ -78,6 +83,16 @@ class KeyMatches:
             added.append(replaced(self.whole[number], at, touched.take(mine), schema))
             removed.append(self.files[number])
         return added, removed
+
+
+def without_places(rows: pa.Table) -> pa.Table:
+    """Rows without `PLACES`."""
+    return rows.drop_columns(PLACES)
+
+
+def matches_of(rows: pa.Table) -> KeyMatches:
+    """Prepared rows of a source with their places, for `Output.report_of`."""
+    return KeyMatches(rows=without_places(rows), at=rows.select(PLACES))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,8 +182,8 @@ def search(tables: Tables, work: FindRows, files: Sequence[DataFile], *, reads_l
     place = tables.place_to_search(size) if reads_little else tables.place_for(size)
     parts = [stream_rows(data) for data in place.run(work, list(enumerate(files)))]
     rows = pa.concat_tables([work.empty, *parts])
-    at = rows.select([AT_FILE, AT_ROW]).rename_columns(["file", "row"])
-    return KeyMatches(rows=rows.drop_columns([AT_FILE, AT_ROW]), at=at, files=tuple(files))
+    at = rows.select(PLACES).rename_columns(["file", "row"])
+    return KeyMatches(rows=without_places(rows), at=at, files=tuple(files))
 
 
 def find(

@@ -21,8 +21,8 @@ from spark_jobs.rules.arrays import DeltaSchema, by_name, table_codes
 from spark_jobs.rules.convert import with_texts
 from spark_jobs.rules.history import differences, retyped_bounds, versions
 from spark_jobs.rules.merge import ACTION, AT, folded_again
-from spark_jobs.rules.order import as_events, events, for_both_keys, gddl_fields
-from spark_jobs.rules.stored_columns import change_schema
+from spark_jobs.rules.order import as_events, events, for_both_keys, is_of_batch
+from spark_jobs.rules.stored_columns import change_schema, key_schema
 from spark_jobs.rules.sweep import stale_keys, stale_warning, truncated, undeleted, unmarked
 from spark_jobs.rules.verify import (
     CHILD,
@@ -43,7 +43,7 @@ from spark_jobs.tables.file_parts import REPLICA
 from spark_jobs.tables.file_rules import Output, output_of, rewrite
 from spark_jobs.tables.snapshots import missing_features
 from spark_jobs.tables.table_definition import TableDefinition, marks_deletes, new_comments
-from spark_jobs.tables.table_rows import AT_FILE, AT_ROW, FindRows, KeyMatches, Source, by_file, by_key, find, search
+from spark_jobs.tables.table_rows import FindRows, Source, by_file, by_key, find, matches_of, search
 
 
 def keep_readable(tables: Tables, path: str) -> bool:
@@ -277,9 +277,7 @@ def _update_all(batch_context: BatchContext, generation_low_watermarks: tuple[st
         _CHANGES: Source.of(tables.existing(layout.changes), rule.prepare),
         _STORED: Source.of(tables.existing(layout.history), rule.stored),
     }
-    kinds = change_schema(schema)
-    keys = pa.schema([kinds.field(name) for name in schema.keys])
-    reports = [json.loads(report) for report in by_key(tables, sources, keys, rule)]
+    reports = [json.loads(report) for report in by_key(tables, sources, key_schema(schema), rule)]
     batch_context.put_written(layout.history, HISTORY, reports, sources[_STORED], {})
 
 
@@ -356,9 +354,8 @@ class TableWriter:
         rule = _FoldAgain(schema, output_of(context.tables, path, schema.keys, context.transaction))
         changes = Source.of(context.tables.existing(context.layout.changes), rule.changes)
         replica = Source.of(self._replica, rule.stored)
-        kinds = change_schema(schema)
-        keys = pa.schema([kinds.field(name) for name in schema.keys])
-        reports = [json.loads(r) for r in by_key(context.tables, {_CHANGES: changes, REPLICA: replica}, keys, rule)]
+        sources = {_CHANGES: changes, REPLICA: replica}
+        reports = [json.loads(report) for report in by_key(context.tables, sources, key_schema(schema), rule)]
         counts = MainCounts(updated=sum(report["rows"] for report in reports))
         context.put_written(path, FOLD_AGAIN, reports, replica, merge_metrics(counts))
 
@@ -435,20 +432,16 @@ class _FoldAgain:
 
     def changes(self, rows: pa.Table) -> pa.Table:
         """Those of other batches."""
-        earlier = rows.filter(pc.not_equal(gddl_fields(rows)["batch_id"], self.schema.batch_id))
+        earlier = rows.filter(pc.invert(is_of_batch(rows, self.schema.batch_id)))
         return for_both_keys(by_name(earlier, change_schema(self.schema)), self.schema)
 
     def stored(self, rows: pa.Table) -> pa.Table:
         return rows.filter(sweep.after_truncates(rows, self.schema))
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
-        stored, numbers = rows[REPLICA], [AT_FILE, AT_ROW]
-        matches = KeyMatches(rows=stored.drop_columns(numbers), at=stored.select(numbers))
-        outcome = folded_again(as_events(rows[_CHANGES], self.schema), matches.rows, self.schema)
-        removed = matches.at.take(outcome.column(AT))
-        before = matches.touched(outcome) if self.output.keys is not None else None
-        fresh = matches.written(outcome, self.output.target.schema)
-        return json.dumps(self.output.report(storage, fresh, before, removed)).encode()
+        stored = matches_of(rows[REPLICA])
+        outcome = folded_again(as_events(rows[_CHANGES], self.schema), stored.rows, self.schema)
+        return json.dumps(self.output.report_of(storage, stored, outcome)).encode()
 
 
 def _as_they_are(rows: pa.Table) -> pa.Table:
