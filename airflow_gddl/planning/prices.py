@@ -30,7 +30,7 @@ class Requests(NamedTuple):
     writes: float
 
 
-REQUESTS_OF_A_BATCH = Requests(lists=21, reads=57, writes=12)
+REQUESTS_OF_A_BATCH = Requests(lists=5, reads=20, writes=10)
 """Of one small table that has a change file, its ledger and its results (`tests/s3/test_requests.py`)."""
 
 

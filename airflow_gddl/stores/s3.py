@@ -14,7 +14,7 @@ from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
 
 import obstore
-from obstore.exceptions import AlreadyExistsError, PreconditionError
+from obstore.exceptions import AlreadyExistsError, GenericError, NotSupportedError, PreconditionError
 from obstore.store import S3Store
 
 from airflow_gddl.contract.errors import FatalError, RetriableError
@@ -210,8 +210,17 @@ class Buckets:
             yield bytes(part)
 
     def open(self, url: str) -> BinaryIO:
+        """One request, which reads the end of the object, or all of a small one: what readers of Parquet begin with."""
         store, key = self._at(url)
-        return StoreReader(url, _Ranges(store, key, obstore.head(store, key)["size"]), _READ_AHEAD)
+        try:
+            response = obstore.get(store, key, options={"range": {"suffix": _READ_AHEAD}})
+            size, end = response.meta["size"], bytes(response.bytes())
+        except (GenericError, NotSupportedError) as error:
+            if "range" not in str(error).lower():
+                raise
+            # An empty object has no end, and some stores don't know such ranges.
+            size, end = obstore.head(store, key)["size"], b""
+        return StoreReader(url, _Ranges(store, key, size, end), _READ_AHEAD)
 
     def write(self, url: str, data: bytes) -> None:
         self._put(url, data, "overwrite")
@@ -246,11 +255,16 @@ def _stored(folder: str, name: str, meta: ObjectMeta) -> StoredObject:
 
 
 class _Ranges(io.RawIOBase):
-    """Reads by ranged requests; the buffer above it joins small ones."""
+    """Reads by ranged requests; the buffer above it joins small ones.
 
-    def __init__(self, store: S3Store, key: str, size: int) -> None:
+    Args:
+        end: the object's last bytes, which need no request.
+    """
+
+    def __init__(self, store: S3Store, key: str, size: int, end: bytes = b"") -> None:
         super().__init__()
         self._store, self._key, self._size, self._position = store, key, size, 0
+        self._end, self._end_at = end, size - len(end)
 
     def readable(self) -> bool:
         return True
@@ -269,13 +283,19 @@ class _Ranges(io.RawIOBase):
     def readall(self) -> bytes:
         # RawIOBase's implementation would send a request for each 8 KiB.
         rest = bytearray(max(0, self._size - self._position))
-        return bytes(rest[: self.readinto(memoryview(rest))])
+        done = 0
+        while done < len(rest) and (count := self.readinto(memoryview(rest)[done:])):
+            done += count
+        return bytes(rest[:done])
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # callers pass a memoryview; the stub's Buffer has no len before 3.12
         end = min(self._position + len(buffer), self._size)
         if end <= self._position:
             return 0
-        data = obstore.get_range(self._store, self._key, start=self._position, end=end)
+        if self._position >= self._end_at:
+            data: Any = self._end[self._position - self._end_at : end - self._end_at]
+        else:  # up to the end that is there already
+            data = obstore.get_range(self._store, self._key, start=self._position, end=min(end, self._end_at))
         buffer[: len(data)] = data
         self._position += len(data)
         return len(data)

@@ -8,7 +8,7 @@ from airflow_gddl.stores import Storage
 from spark_jobs.batch import notices
 from spark_jobs.batch.append import AppendedBatch
 from spark_jobs.batch.merge import MergedBatch
-from spark_jobs.batch.own_tables import versions_of
+from spark_jobs.batch.own_tables import remember, versions_of
 from spark_jobs.batch.refusals import forms_after
 from spark_jobs.batch.session import TableSession
 from spark_jobs.batch.source_log import files_before_log_began, log_time
@@ -43,6 +43,7 @@ def commit(table: TableSession, merged: MergedBatch) -> CommittedBatch:
     table.run.report("commit", number)
     table.claim.check()
     made = commit_of(table, merged)
+    remember(table.context, table.ledger)
     table.ledger.commit(made)
     table.run.report("committed", number)
     _count(table, merged, made)

@@ -161,7 +161,7 @@ class TableRun:
             FatalError: `SHARDS_CHANGED`; as `Ledger.open`.
         """
         if "_ledger" in self.__dict__:
-            self._ledger.look_again()
+            self._ledger.look_again(self.__dict__.pop("_listed", None))
         ledger = self._ledger
         if not self.shard and bool(self.spec.shards) != ledger.has_shards:
             require_same_kind(self.spec, ledger.state, has_shards=ledger.has_shards)
@@ -268,7 +268,17 @@ class TableRun:
         """The table's: its Delta tables have one writer, whichever shard is processed."""
         options = self.job.options
         state = Layout.of(self.job.roots, self.spec).state if self.shard else self.layout.state
-        return Claim.acquire(self.runtime.storage, state, self.job.run_id, self.runtime.clock, options.wait_seconds)
+        known = self._ledger.names if "_ledger" in self.__dict__ and not self.shard else None
+        claim = Claim.acquire(
+            self.runtime.storage, state, self.job.run_id, self.runtime.clock, options.wait_seconds, known
+        )
+        if known is not None:  # nobody else writes the ledger from here on
+            self.reuse_listing(claim.listed)
+        return claim
+
+    def reuse_listing(self, names: frozenset[str]) -> None:
+        """Let the next `ledger` take these names below its root for a listing: they were listed just now."""
+        self.__dict__["_listed"] = names
 
     def report(self, step: str, batch: int = 0, rows: int = 0) -> None:
         """

@@ -26,7 +26,7 @@ from spark_jobs.batch.totals import Declined, TableOutcome, is_busy
 from spark_jobs.continuous.schedule import BATCHES_A_TURN, Schedule
 from spark_jobs.continuous.streams import FileStream, open_streams
 from spark_jobs.job.job_faults import translated
-from spark_jobs.job.job_tables import Show, SpreadByTier, by_spread, by_tasks, threads_of, unreachable
+from spark_jobs.job.job_tables import Show, by_tasks, threads_of, unreachable
 from spark_jobs.job.run_results import RegistrationQueue
 from spark_jobs.job.spread_local import LocalSpread, Task, processes_of
 from spark_jobs.job.stop import Stop
@@ -158,15 +158,12 @@ class Threads:
 
 
 def light_executor(job: JobSpec, runtime: Runtime, specs: Sequence[TableSpec], wake: Callable[[], None]) -> Executor:
-    """For tables in one task each: Spark tasks; processes where all their tiers say so.
+    """For tables in one task each: processes of this machine, or Spark tasks.
 
     Args:
         specs: those there are now; others of their tiers may come.
     """
     spread = runtime.spread
-    if isinstance(spread, SpreadByTier):
-        in_tasks, _ = by_spread(job, specs)
-        spread = spread.tasks if in_tasks else spread.processes
     if isinstance(spread, LocalSpread):
         return Processes(spread, job, specs)
     if spread is None:

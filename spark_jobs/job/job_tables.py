@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -18,36 +18,7 @@ from spark_jobs.batch.runtime import Runtime
 from spark_jobs.batch.totals import Declined, TableOutcome
 from spark_jobs.catalogs.registrar import Registrar
 from spark_jobs.job.run_results import RegistrationQueue, registrar_of
-from spark_jobs.job.spread_local import LocalSpread
-from spark_jobs.job.spread_spark import SparkSpread
 from spark_jobs.job.table_job import not_started, on_spark, run_guarded
-
-
-@dataclass(frozen=True)
-class SpreadByTier:
-    """See `Spread`.
-
-    Attributes:
-        tasks: tables of tiers with `tasks: one`.
-        processes: tables of tiers with `tasks: processes`; they need no Java.
-    """
-
-    tasks: SparkSpread
-    processes: LocalSpread
-
-    def run(self, job: JobSpec, specs: Sequence[TableSpec]) -> Iterator[TableOutcome | Declined]:
-        in_tasks, in_processes = by_spread(job, specs)
-        if in_processes:
-            yield from self.processes.run(job, in_processes)
-        if in_tasks:
-            yield from self.tasks.run(job, in_tasks)
-
-
-def by_spread(job: JobSpec, specs: Sequence[TableSpec]) -> tuple[list[TableSpec], list[TableSpec]]:
-    """Tables for Spark tasks, and tables for processes."""
-    in_tasks = [spec for spec in specs if not job.tiers[spec.size].in_processes]
-    return in_tasks, [spec for spec in specs if job.tiers[spec.size].in_processes]
-
 
 CATALOG_ACTIONS = ("catalog_diff", "catalog_sync")
 _AT_ONCE = 4
@@ -159,6 +130,8 @@ def unreachable(job: JobSpec, storage: Storage) -> dict[str, GddlError]:
 
     A root that may not be listed as a whole is accepted: its folders may be.
     """
+    if len(job.tables) == 1:
+        return {}  # its run finds the same
     root_faults = {
         root: fault for root in places_of(job) if is_s3(root) and (fault := _fault(root, storage)) is not None
     }

@@ -232,6 +232,8 @@ def _loaded(run: TableRun, totals: RunTotals) -> JobResult:
     read_by_spark = not of_tables(run.job.access, [run.spec])  # whose clients have the credentials of the job alone
     if source is not None and not plans and read_by_spark and takes_stream(run, ledger.state):
         return run_streamed(run, source, totals)
+    if not run.spec.shards:
+        run.reuse_listing(ledger.names)
     return run_table(run, totals)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import Any
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import GddlError, RetriableError
@@ -118,7 +120,7 @@ def names_of(snapshot: LedgerSnapshot) -> set[str]:
 COMMITS_PER_SNAPSHOT = 20
 _ROWS_BEHIND_SNAPSHOT = 500
 _COMMIT = re.compile(r"commits/(\d{20})\.json")
-_PLAN, _SEEN = "plan.json", "seen.json"
+_PLAN, _SEEN, _LOGS = "plan.json", "seen.json", "logs.json"
 
 
 def _newest_commit(names: Iterable[str]) -> str | None:
@@ -162,9 +164,18 @@ class Ledger:
         ledger.look_again()
         return ledger
 
-    def look_again(self) -> None:
-        """Read what others have written since; raises as `open`."""
-        names = {file.name for file in self._storage.list(self._root)}
+    @property
+    def names(self) -> frozenset[str]:
+        """Names below the ledger's root, as listed last."""
+        return frozenset(self._names)
+
+    def look_again(self, listed: Iterable[str] | None = None) -> None:
+        """Read what others have written since; raises as `open`.
+
+        Args:
+            listed: names below the ledger's root, as listed just now; null: they are listed.
+        """
+        names = {file.name for file in self._storage.list(self._root)} if listed is None else set(listed)
         require_not_moved(self._storage, self._root, names)
         newest = _newest_commit(names)
         if newest != _newest_commit(self._names):
@@ -306,6 +317,26 @@ class Ledger:
     def note_rows(self, rows: int) -> None:
         """Store, without a batch, the replica's current number of rows."""
         self._write_seen(replace(self._stored_seen(), rows=rows, rows_at=self.state.batch))
+
+    def delta_logs(self) -> Mapping[str, Any]:
+        """What the last batch knew of the Delta logs of its tables, by the table's name; empty: nothing.
+
+        A copy that saves reading them: whoever uses it compares it with the log.
+        """
+        data = read_if_there(self._storage, join(self._root, _LOGS)) if _LOGS in self._names else None
+        with suppress(ValueError):
+            stored = json.loads(data or b"{}")
+            return stored if isinstance(stored, dict) else {}
+        return {}
+
+    def write_delta_logs(self, logs: Mapping[str, Any]) -> None:
+        """Store what `delta_logs` returns; without any, forget what is stored: it has bounds of values."""
+        if logs:
+            self._storage.write(join(self._root, _LOGS), json.dumps(logs, separators=(",", ":")).encode())
+            self._names.add(_LOGS)
+        elif _LOGS in self._names:
+            self._storage.delete(join(self._root, _LOGS))
+            self._names.discard(_LOGS)
 
     def commit(self, commit: BatchCommit) -> None:
         """Commit the batch, as its last write.

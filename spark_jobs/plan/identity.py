@@ -183,7 +183,7 @@ def vacuum_hours(spec: TableSpec) -> int:
     return max(seconds(spec.vacuum_retention) // 3600, own_hours(spec.table_properties, spec.table))
 
 
-def own_hours(properties: Mapping[str, str], where: str) -> int:
+def own_hours(properties: Mapping[str, str | None], where: str) -> int:
     """Whole hours, rounded up, for which Delta is configured to keep removed files; 0 when it is not.
 
     Raises:

@@ -27,6 +27,8 @@ from spark_jobs.rules.quarantine import Unresolved
 from spark_jobs.rules.rewrite import Rewrite
 from spark_jobs.rules.step_results import Appended, Applied, ChangesErased, Compacted, Overlap, Rebuilt, Replaced
 from spark_jobs.rules.verify import Reference, Verdict, Violations
+from spark_jobs.tables.delta_log import DeltaCommit
+from spark_jobs.tables.replayed_log import ReplayedLog
 
 
 class TableWork(Protocol):
@@ -268,6 +270,18 @@ class Engine(Protocol):
     def exists(self, path: str) -> bool: ...
 
     def version(self, path: str) -> int | None: ...
+
+    def recall(self, path: str, log: ReplayedLog | None) -> None:
+        """Take over what the last run knew of the table's log, so that less of it is read; None: there was no table."""
+        ...
+
+    def known_log(self, path: str) -> ReplayedLog | None:
+        """What the next run may take over; null: it reads the log itself."""
+        ...
+
+    def commits_since(self, path: str, version: int) -> list[DeltaCommit] | None:
+        """Commits after a version, oldest first; None where the log lacks that commit and all later ones."""
+        ...
 
     def foreign_rows(self, context: TableContext, path: str) -> int:
         """Number of rows without `_gddl`, which other writers added."""

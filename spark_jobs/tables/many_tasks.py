@@ -35,6 +35,7 @@ from spark_jobs.spark.tasks import map_in_arrow
 from spark_jobs.tables import deletion_vectors
 from spark_jobs.tables.batch_by_ranges import read_large
 from spark_jobs.tables.batch_context import BatchContext
+from spark_jobs.tables.delta_log import DeltaCommit
 from spark_jobs.tables.delta_tables import Tables
 from spark_jobs.tables.delta_tables import Tables as KnownTables
 from spark_jobs.tables.engine import AppendedWork, BatchWork, RebuildRequest, RebuildWork, TableContext
@@ -43,6 +44,7 @@ from spark_jobs.tables.first_load import FirstLoadReader
 from spark_jobs.tables.one_task import OneTaskEngine, TablesEngine, cut_changes
 from spark_jobs.tables.places import DEAD_WORKER, DeclinedError, InProcess, KeyWork, Place, Work, stream_of, stream_rows
 from spark_jobs.tables.rebuild import Rebuild, rewrite_changes, verify
+from spark_jobs.tables.replayed_log import ReplayedLog
 from spark_jobs.tables.snapshots import is_settable
 from spark_jobs.tables.spark_merge import MaintainedTables, MergedTables, SparkTables, name
 from spark_jobs.tables.whole_tables import TableWriter, keep_readable, violations
@@ -351,6 +353,15 @@ class ManyTasksEngine(TablesEngine):
 
     def last_transaction(self, path: str, app: str) -> int:
         return self.tables.last_transaction(path, app)
+
+    def recall(self, path: str, log: ReplayedLog | None) -> None:
+        """Delta on Spark reads logs itself."""
+
+    def known_log(self, path: str) -> ReplayedLog | None:  # noqa: ARG002 - as above
+        return None
+
+    def commits_since(self, path: str, version: int) -> list[DeltaCommit] | None:
+        return self.tables.log.since(path, version)
 
     def columns(self, path: str) -> tuple[Column, ...]:
         return tuple(c for c in self.tables.columns(path) if c.name != GDDL)

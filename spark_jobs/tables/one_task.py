@@ -33,13 +33,14 @@ from spark_jobs.rules.verify import Reference, Verdict, Violations
 from spark_jobs.tables import file_rules
 from spark_jobs.tables.batch_context import BatchContext
 from spark_jobs.tables.batch_in_memory import ChangeTableWriter, ReplicaWriter, WholeBatchReader, batch_rows
-from spark_jobs.tables.delta_log import QUARANTINE, version_of
+from spark_jobs.tables.delta_log import QUARANTINE, DeltaCommit, version_of
 from spark_jobs.tables.delta_tables import Tables, Write
 from spark_jobs.tables.engine import BatchWork, RebuildRequest, TableContext
 from spark_jobs.tables.file_rules import TablesEraser, remove_rows
 from spark_jobs.tables.first_load import FirstLoadReader
 from spark_jobs.tables.places import DeclinedError, InProcess
 from spark_jobs.tables.rebuild import Rebuild, rewrite_changes, verify
+from spark_jobs.tables.replayed_log import ReplayedLog
 from spark_jobs.tables.small_files import bins, join
 from spark_jobs.tables.table_rows import Source, by_key
 from spark_jobs.tables.whole_tables import TableWriter, keep_readable, violations
@@ -67,8 +68,8 @@ class OneTaskMaintenance:
         keep_readable(self.tables, path)
 
     def vacuum(self, path: str, hours: int, *, dry_run: bool) -> int:
-        delta = self.tables.existing(path).delta
-        hours = max(hours, own_hours(delta.metadata().configuration, path))
+        snapshot = self.tables.existing(path)
+        hours, delta = max(hours, own_hours(snapshot.properties, path)), snapshot.opened()
         files = delta.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
         if files and not dry_run:
             self.tables.forget(path)
@@ -77,7 +78,7 @@ class OneTaskMaintenance:
 
     def checkpoint(self, path: str) -> None:
         self.tables.commit(path, Write(rearranged=True))
-        self.tables.existing(path).delta.create_checkpoint()
+        self.tables.existing(path).opened().create_checkpoint()
 
     def forget_tombstones(self, path: str, before: datetime, *, dry_run: bool) -> int:
         return remove_rows(self.tables, path, lambda rows: applied_before(rows, before), dry_run=dry_run)
@@ -218,6 +219,15 @@ class OneTaskEngine(TablesEngine):
 
     def last_transaction(self, path: str, app: str) -> int:
         return self.tables.last_transaction(path, app)
+
+    def recall(self, path: str, log: ReplayedLog | None) -> None:
+        self.tables.recall(path, log)
+
+    def known_log(self, path: str) -> ReplayedLog | None:
+        return self.tables.known_log(path)
+
+    def commits_since(self, path: str, version: int) -> list[DeltaCommit] | None:
+        return self.tables.commits_since(path, version)
 
     def columns(self, path: str) -> tuple[Column, ...]:
         return tuple(c for c in self.tables.existing(path).schema.columns if c.name != GDDL)

@@ -76,7 +76,7 @@ def join_in_passing(tables: Tables, path: str) -> None:
     day until its maintenance.
     """
     snapshot = tables.existing(path)
-    if not tables.arranges_files or pa.table(snapshot.delta.get_add_actions()).num_rows < MANY:
+    if not tables.arranges_files or len(snapshot.log.files) < MANY:
         return
     small = [file for file in snapshot.files if file.size <= FULL // 2]
     files = next(bins(small), None) if len(small) >= MANY else None

@@ -20,14 +20,12 @@ from uuid import uuid4
 
 import delta.tables
 import pyspark.sql as ps
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from airflow_gddl.contract.errors import FatalError, RetriableError
-from airflow_gddl.contract.layout import Layout, join, table_url
+from airflow_gddl.contract.layout import Layout, join
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.contract.sql_types import SqlType, literal, parse_type, parts, quote, quoted
 from airflow_gddl.stores import Storage
@@ -42,7 +40,8 @@ from spark_jobs.tables.data_files import Target, WithoutRows
 from spark_jobs.tables.delta_log import OURS, Action, DeltaCommits, app_of, is_on, user_metadata
 from spark_jobs.tables.delta_tables import Clock, Tables, Write, Written
 from spark_jobs.tables.file_parts import file_path
-from spark_jobs.tables.places import Place
+from spark_jobs.tables.places import DeclinedError, Place
+from spark_jobs.tables.replayed_log import ReplayedLog, replayed
 from spark_jobs.tables.snapshots import BESIDE_SPARK, CLUSTERING, TableSnapshot, is_readable, is_settable
 from spark_jobs.tables.table_definition import WITH_VECTORS, TableDefinition
 
@@ -345,7 +344,7 @@ class MaintainedTables(Tables):
         return is_on(self.existing(path).properties, WITH_VECTORS)
 
     def clustering(self, path: str) -> tuple[str, ...]:
-        if CLUSTERING not in (self.existing(path).delta.protocol().writer_features or ()):
+        if CLUSTERING not in self.existing(path).log.writer_features:
             return ()
         return self._spark.clustering(path)
 
@@ -384,28 +383,30 @@ class MergedTables(MaintainedTables):
         if not self._spark.exists(path):
             return None
         version = self._spark.version(path)
-        delta, properties = self._opened(path), self._spark.properties(path)
+        log, properties = self._opened(path), self._spark.properties(path)
         partitions = self._spark.partitions(path)
         where = path
-        if delta is None:
+        if log is None:
             where = self._copy(path)
-            delta = DeltaTable(table_url(where), storage_options=self.storage.options_of(where))
+            log = replayed(self.storage, where)
+            if log is None:
+                raise FileNotFoundError(where)
             self._copies[where] = path
         self._there.add(path)
-        schema = schema_of(delta.schema().to_json())
+        schema = schema_of(log.schema)
         kept = tuple(c for c in schema.columns if not _is_generated(schema.metadata.get(c.name, {})))
         return MergedSnapshot(
-            where, delta, replace(schema, columns=kept), self.storage, path, properties, partitions,
+            where, log, replace(schema, columns=kept), self.storage, path, properties, partitions,
             version,
         )  # fmt: skip
 
-    def _opened(self, path: str) -> DeltaTable | None:
-        """The table; null where its files can't be read as they are."""
+    def _opened(self, path: str) -> ReplayedLog | None:
+        """The table's log; null where its files can't be read as they are."""
         try:
-            delta = DeltaTable(table_url(path), storage_options=self.storage.options_of(path))
-        except (DeltaError, OSError, ValueError):
+            log = self._newest(path)
+        except DeclinedError:
             return None
-        return delta if is_readable(delta, vectors=deletion_vectors.are_known()) else None
+        return log if log is not None and is_readable(log, vectors=deletion_vectors.are_known()) else None
 
     def _copy(self, path: str) -> str:
         """Folder of a plain copy of a table."""

@@ -130,7 +130,7 @@ def retype_without_rows(tables: Tables, path: str, table_schema: TableSchema, bo
     wanted = _wanted(snapshot, table_schema)
     if wanted == snapshot.schema.types[GDDL]:
         return True
-    if not tables.arranges_files or missing_features(snapshot.delta, [Column(GDDL, wanted)]):
+    if not tables.arranges_files or missing_features(snapshot.log, [Column(GDDL, wanted)]):
         return False
     if bounds or any(has_sequences(tables.storage, path, file) for file in snapshot.files):
         return False
@@ -165,7 +165,7 @@ def settle_comments(tables: Tables, definition: TableDefinition) -> None:
         return
     table = tables.existing(definition.path)
     comments = new_comments(definition, table.comments)
-    if comments or definition.description not in ("", table.delta.metadata().description):
+    if comments or definition.description not in ("", table.log.description):
         tables.set_comments(definition.path, definition.description, comments)
 
 

@@ -14,17 +14,16 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import lit
 
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, TableSpec
-from airflow_gddl.stores import Storage
 from spark_jobs.plan.planned_batch import BatchPlan
 from spark_jobs.tables import delta_tables, many_tasks, table_rows
 from spark_jobs.tables.batch_by_ranges import LargeBatch
 from spark_jobs.tables.many_tasks import VACUUMING, BatchesBesideSpark
-from spark_jobs.tables.snapshots import active_files
 from spark_jobs.tables.spark_merge import MergedTables
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.harness import exact_bounds
 from tests.harness.landing import write
+from tests.harness.replayed_files import files_at
 from tests.harness.strategies import EVERYTHING, Traits, cases, dense
 from tests.spark.change_feeds import FEED, differing_versions, readers_of
 from tests.spark.lake import Lake
@@ -169,13 +168,11 @@ def test_tables_change_between(beside: Taken, tmp_path: Path) -> None:
     port, lake, spec = LocalPort("spark"), SmallLake(tmp_path, replace(TIER, deletion_vectors=True)), spec_of()
     lake.load(spec, 5)
     done(lake, spec, JobOptions(), port)
-    loaded = {
-        path: set(active_files(Storage(), path, 1)) for path in (lake.layout(spec).changes, lake.layout(spec).replica)
-    }
+    loaded = {path: set(files_at(path, 1)) for path in (lake.layout(spec).changes, lake.layout(spec).replica)}
     lake.change(spec, 1, [("U", 4, "narrow"), ("D", 0, None)])
     done(lake, spec, JobOptions(), port)
     for path, files in loaded.items():  # the sequence gets its type, and no row of the load is written for it
-        assert files <= set(active_files(Storage(), path, DeltaTable(path).version()))
+        assert files <= set(files_at(path, DeltaTable(path).version()))
     folder = Path(lake.layout(spec).landing)
     wider = {"Op": ["U"], "seq": [200], "id": pa.array([2**40], pa.int64()), "v": ["wide"], "new": ["x"]}
     write(folder, "20240102-000000001.parquet", pa.table(wider))

@@ -30,9 +30,10 @@ from spark_jobs.pipeline import run_table
 from spark_jobs.tables import deletion_vectors
 from spark_jobs.tables.delta_tables import Tables
 from spark_jobs.tables.one_task import OneTaskEngine
-from spark_jobs.tables.snapshots import VECTORS, active_files
+from spark_jobs.tables.snapshots import VECTORS
 from tests.harness import exact_bounds
 from tests.harness.landing import write
+from tests.harness.replayed_files import files_at
 from tests.harness.strategies import EVERYTHING, Case, Traits, cases, dense
 from tests.oracle import replay
 from tests.spark.playing import examples
@@ -121,10 +122,10 @@ def test_files_are_those_of_deltalake(checkpoint_at: int | None, tmp_path: Path)
             DeltaTable(path).create_checkpoint()
     table = DeltaTable(path)
     expected = pa.table(table.get_add_actions()).column("path").to_pylist()
-    assert sorted(active_files(Storage(), path, table.version())) == sorted(expected)
+    assert sorted(files_at(path, table.version())) == sorted(expected)
     older = DeltaTable(path, version=3)
     expected = pa.table(older.get_add_actions()).column("path").to_pylist()
-    assert sorted(active_files(Storage(), path, 3)) == sorted(expected)
+    assert sorted(files_at(path, 3)) == sorted(expected)
 
 
 def test_the_last_checkpoint_is_gone(tmp_path: Path) -> None:
@@ -136,7 +137,7 @@ def test_the_last_checkpoint_is_gone(tmp_path: Path) -> None:
     _write(path, 4, "append")
     (checkpoint,) = (tmp_path / "_delta_log").glob("*.checkpoint.parquet")
     checkpoint.unlink()
-    assert len(active_files(Storage(), path, 4)) == 5
+    assert len(files_at(path, 4)) == 5
 
 
 def _write(path: str, number: int, mode: str) -> None:
