@@ -200,7 +200,9 @@ def load(  # noqa: PLR0913 - typer reads each option of the command from one par
     The CDC service must have captured changes of the tables since before the load.
     """
     cli = context.of(ctx)
-    job_options = JobOptions(action="load", confirmed=again, source_connection=source_connection, wait_seconds=wait)
+    job_options = JobOptions(
+        action="initial_load", confirmed=again, source_connection=source_connection, wait_seconds=wait
+    )
     check = partial(require_connection, cli, source_connection)
     request = Request(metadata=metadata, tables=tuple(table), options=job_options, as_json=json, check=check)
     carry_out(cli, request, show_loads)

@@ -227,7 +227,7 @@ def _loaded(run: TableRun, totals: RunTotals) -> JobResult:
         of_files = options.reload or options.resync
         return refresh_table(run, totals) if of_files else rebuild_table(run, totals)
     if wants_source_load(run, ledger):
-        action("load")(run, totals)
+        action("initial_load")(run, totals)
     source = run.runtime.files
     read_by_spark = not of_tables(run.job.access, [run.spec])  # whose clients have the credentials of the job alone
     if source is not None and not plans and read_by_spark and takes_stream(run, ledger.state):
