@@ -153,7 +153,7 @@ class RecordCache:
             GddlError: as `read_records`.
         """
         key = roots.lake, one.row.table
-        newest = one.record.last
+        newest = one.record.newest
         with self._lock:
             read_at, of_newest, records = self._kept.get(key, (0.0, None, None))
         if records is not None and not fresh and of_newest == newest and 0 <= board.now - read_at < _SECONDS:

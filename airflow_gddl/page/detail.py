@@ -275,7 +275,7 @@ def about(board: Board, one: BoardRow, names: Collection[str], read: Callable[[]
         names: tables that the user may see.
         read: gives the records of its runs; may raise a GddlError.
     """
-    facts = one.record.facts
+    facts = one.record.runs
     troubles = answers.troubles_of(board, [one])
     try:
         records = read()

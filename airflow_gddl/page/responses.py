@@ -218,7 +218,7 @@ def row(one: BoardRow, names: Collection[str]) -> dict[str, Any]:
         names: tables that may be named as those that it waits for.
     """
     record, state, poll = one.record, one.state, one.poll
-    facts = record.facts
+    facts = record.runs
     shown = {name: getattr(one.row, name) for name in _OF_ROW}
     shown |= {name: getattr(state, name) for name in _OF_STATE}
     shown |= {"attention": list(state.attention), "problems": list(one.row.problems), "grace": one.row.grace}

@@ -262,7 +262,7 @@ def test_the_state_names_every_run_and_its_task(tmp_path: Path) -> None:
     records = kept(tmp_path)
     assert sorted(records) == sorted(NAMES)
     assert {name for name, record in records.items() if record.failed} == {BAD[0]}
-    assert {fact.airflow[0] for record in records.values() for fact in record.facts} == {"r1"}
+    assert {fact.airflow[0] for record in records.values() for fact in record.runs} == {"r1"}
     assert [result.status for result in read_records(made.roots, BAD[0], 5).results] == ["failed"], "no job kept it"
 
 

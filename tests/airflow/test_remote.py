@@ -428,6 +428,6 @@ def test_a_run_links_to_its_job(stage: Stage, fake: FakeServer) -> None:
     tables(stage, "a")
     run()
     record = read_pipeline(str(stage.lake), (PACK,)).records["shop.a"]
-    (fact,) = record.facts
+    (fact,) = record.runs
     assert fact.airflow[1] == "initial_load"
     assert fact.airflow[2].startswith("http://127.0.0.1")

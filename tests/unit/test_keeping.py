@@ -91,7 +91,7 @@ def test_idle_polls_are_stored_silently_and_pending_events_are_kept(context: Kee
     assert (hint.looked_at, hint.announce) == ("2023-11-14T22:13:09.000000+00:00", {"rows": 5})
     record = read_pipeline(context.roots.lake, (PIPELINE,)).records["s.a"]
     assert (record.complete or 0) - (record.succeeded or 0) == 8
-    assert len(record.facts) == 1
+    assert len(record.runs) == 1
 
 
 def test_a_table_that_fails_is_failing_until_it_goes_well(context: KeepingContext) -> None:

@@ -21,7 +21,7 @@ from airflow_gddl.runtime.state.documents import (
     encode_poll,
     encode_runs,
 )
-from airflow_gddl.runtime.state.facts import KEPT_RUNS, TableRecord, from_list, merged, to_list
+from airflow_gddl.runtime.state.facts import KEPT_RUNS, RunFact, TableRecord, merged
 from airflow_gddl.runtime.state.judging import Knowledge, RunningJob, TablePoll, heartbeat_of, judge
 from airflow_gddl.topology.rows import TableRow
 
@@ -366,7 +366,7 @@ def test_a_broken_row_keeps_the_state_that_its_runs_give() -> None:
 def test_a_run_that_loses_rows_does_not_add_up() -> None:
     good = TableRecord().after(result("succeeded", 10, 5), 11)
     bad = good.after(replace(result("succeeded", 20, 15), rows_read=4), 21)
-    assert [fact.adds_up for fact in bad.facts] == [True, False]
+    assert [fact.adds_up for fact in bad.runs] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -432,4 +432,4 @@ def test_lists_of_an_older_version_are_read() -> None:
     newer = json.loads(encode_runs(RunsDocument(tables={"shop.a": record})))
     newer["tables"] = {name: [*values, "of a later release"] for name, values in newer["tables"].items()}
     assert decode_runs(json.dumps(newer).encode()).tables["shop.a"] == record
-    assert from_list(to_list(record.facts[0])[:-4]) == replace(record.facts[0], late_ignored=0)
+    assert RunFact(*record.runs[0][:-4]) == record.runs[0]._replace(late_ignored=0)

@@ -113,7 +113,7 @@ def test_a_result_that_no_job_kept_is_kept(roots: Roots) -> None:
     assert (found.error, found.started_at) == (died.error, moment(2000))
     record = reader(roots).read().records["shop.a"]
     assert (record.failed, record.error, record.complete) == (True, "gone", 1999)
-    assert [fact.airflow for fact in record.facts] == [("scheduled__1", "initial_load")]
+    assert [fact.airflow for fact in record.runs] == [["scheduled__1", "initial_load"]]
 
 
 @pytest.mark.parametrize("damage", [None, b"{", b'{"format":1}'])
@@ -129,7 +129,7 @@ def test_lost_state_is_made_again_from_the_runs(roots: Roots, damage: bytes | No
     recorder.flush()
     known = reader(roots).read()
     record = known.records["shop.a"]
-    assert [fact.started for fact in record.facts] == [1000, 1100, 1200]
+    assert [fact.started for fact in record.runs] == [1000, 1100, 1200]
     assert (record.commit, record.complete, record.failed, record.loose) == (1095, 1100, True, 3)
     assert (known.troubles, set(known.records)) == ((), {"shop.a"})
     by_name = rebuild(roots, {"p": ("shop.a",)}, lambda: 3000.0, write=True)

@@ -339,7 +339,7 @@ def _tables_of_older_run(document: PipelineDocument, run: str, environ: Mapping[
         what = "the state of %s is damaged, and rebuilt by its next load; name the tables of %s in the trigger form: %s"
         _LOG.warning(what, document.pipeline.dag_id, run, error)
         return frozenset()
-    facts = [(name, fact) for name, record in records.items() for fact in record.facts if fact.airflow]
+    facts = [(name, fact) for name, record in records.items() for fact in record.runs if fact.airflow]
     starts = {name: fact.started for name, fact in facts if fact.airflow[0] == run}
     newest = max(starts.values(), default=0.0)
     superseded = any(fact.airflow[0] != run and fact.started > newest for _, fact in facts)

@@ -156,7 +156,7 @@ def _failure(one: BoardRow, newest: RunFact, limits: AlertLimits) -> Iterable[Ta
 def _failed_runs(one: BoardRow) -> int:
     """Runs in a row that failed, as far as runs are kept; tries of one run of Airflow count once."""
     runs = set()
-    for fact in reversed(one.record.facts):
+    for fact in reversed(one.record.runs):
         if fact.status != "failed" or fact.started <= (one.record.complete or 0):
             break
         runs.add(fact.airflow[0] if fact.airflow else fact.run_id)

@@ -29,7 +29,7 @@ from airflow_gddl.runtime.state.documents import (
     folder,
     place,
 )
-from airflow_gddl.runtime.state.facts import KEPT_RUNS, RunFact, RunFigures, TableRecord, merged
+from airflow_gddl.runtime.state.facts import KEPT_RUNS, RunFact, TableRecord, merged
 from airflow_gddl.runtime.state.judging import (
     MOST_QUARANTINED,
     STATES,
@@ -469,16 +469,16 @@ def overview(found: Iterable[BoardRow], now: float, span: Span) -> Overview:
     """Of the runs that began in the span before `now`, seconds since the epoch."""
     number, length = _SPANS[span]
     first = (math.floor(now / length) - number + 1) * length
-    runs: list[tuple[BoardRow, RunFigures]] = []
+    runs: list[tuple[BoardRow, RunFact]] = []
     cut: list[float] = []
     for one in found:
         if (one.record.started or 0.0) < first:
             continue  # without decoding its older runs
-        facts = one.record.figures
+        facts = one.record.runs
         if len(facts) == KEPT_RUNS and facts[0].started > first:
             cut.append(facts[0].started)
         runs += [(one, fact) for fact in facts if first <= fact.started <= now]
-    by_period: list[list[RunFigures]] = [[] for _ in range(number)]
+    by_period: list[list[RunFact]] = [[] for _ in range(number)]
     for _, fact in runs:
         by_period[int((fact.started - first) // length)].append(fact)
     return Overview(
@@ -489,14 +489,14 @@ def overview(found: Iterable[BoardRow], now: float, span: Span) -> Overview:
     )
 
 
-def _grouped(runs: Iterable[tuple[str, RunFigures]]) -> dict[str, PeriodFigures]:
-    groups: dict[str, list[RunFigures]] = {}
+def _grouped(runs: Iterable[tuple[str, RunFact]]) -> dict[str, PeriodFigures]:
+    groups: dict[str, list[RunFact]] = {}
     for name, fact in runs:
         groups.setdefault(name, []).append(fact)
     return {name: _figures(facts) for name, facts in sorted(groups.items())}
 
 
-def _figures(facts: Sequence[RunFigures]) -> PeriodFigures:
+def _figures(facts: Sequence[RunFact]) -> PeriodFigures:
     good = [fact for fact in facts if fact.status != "failed"]
     return PeriodFigures(
         runs=len(facts),

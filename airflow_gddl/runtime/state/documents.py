@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from airflow_gddl.contract.layout import STATE, join
-from airflow_gddl.runtime.state.facts import TableRecord
+from airflow_gddl.runtime.state.facts import RunFact, TableRecord
 from airflow_gddl.runtime.state.judging import RunningJob, TablePoll
 from airflow_gddl.stores import Storage, update_object
 
@@ -182,9 +182,8 @@ def _without(document: RunsDocument, names: Collection[str]) -> RunsDocument:
 
 def _to_record(values: list[Any]) -> TableRecord:
     # Older lists are shorter: missing values have their defaults. A later release may store more values.
-    record = TableRecord(**dict(zip(_FIELDS, values, strict=False)))
-    _ = record.newest  # a run that can't be read must fail here, where it is known to be damage
-    return record
+    known = dict(zip(_FIELDS, values, strict=False))
+    return TableRecord(**{**known, "newest": RunFact(*known["newest"]) if known["newest"] is not None else None})
 
 
 def _to_poll(polled: float, values: list[Any]) -> TablePoll:

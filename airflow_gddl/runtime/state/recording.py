@@ -110,7 +110,7 @@ def records_of(
     """
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         made = pool.map(lambda table: record_of(roots, table, now, environ), tables)
-        return {table: record for table, record in zip(tables, made, strict=True) if record.last is not None}
+        return {table: record for table, record in zip(tables, made, strict=True) if record.newest is not None}
 
 
 def write_record(store: Storage, roots: Roots, result: JobResult) -> None:
