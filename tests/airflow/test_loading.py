@@ -20,9 +20,9 @@ from airflow_gddl.runtime.landing.loading import Loading, LoadRequest, Stage
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, What
 from airflow_gddl.runtime.landing.tables_with_work import PipelineWork
 from airflow_gddl.runtime.snapshot.documents import PipelineDocument
-from airflow_gddl.runtime.state.board import StateReader
-from airflow_gddl.runtime.state.facts import TableRecord
+from airflow_gddl.runtime.state.lake_state import StateReader
 from airflow_gddl.runtime.state.recording import RUNNING_FOR, StateRecorder, read_records
+from airflow_gddl.runtime.state.table_runs import TableRecord
 from airflow_gddl.stores import open_store
 from airflow_gddl.topology.pipelines import pipelines
 

@@ -37,7 +37,7 @@ from airflow_gddl.runners.databricks.settings import DatabricksSettings
 from airflow_gddl.runners.interface import Handle, WaitPolicy
 from airflow_gddl.runners.remote import Attempts, Submission, TaskKey
 from airflow_gddl.runtime.landing.monitoring import DesiredStateKeeper
-from airflow_gddl.runtime.state.board import read_pipeline
+from airflow_gddl.runtime.state.lake_state import read_pipeline
 from airflow_gddl.stores import open_store
 from airflow_gddl.triggers import TIME_TO_END, GddlRunTrigger, Watch
 from airflow_gddl.version_compat import TaskDeferred

@@ -15,7 +15,7 @@ from airflow_gddl.contract.spec import DEFAULT_TIERS
 from airflow_gddl.metadata.files import read_yaml
 from airflow_gddl.planning import AIRFLOW, Metadata, make_plan
 from airflow_gddl.planning.prices import DAYS, REQUESTS_OF_A_BATCH, ZERO, Amount, Cost, Prices
-from airflow_gddl.runtime.state.facts import RunFact, TableRecord
+from airflow_gddl.runtime.state.table_runs import RunFact, TableRecord
 from tests.unit.pages import page
 from tests.unit.test_cli_plan import gddl
 from tests.unit.test_planning import EMR, SUNDAY, table, tables

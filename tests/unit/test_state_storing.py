@@ -13,9 +13,8 @@ import pytest
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import Roots
-from airflow_gddl.runtime.state.board import StateReader
 from airflow_gddl.runtime.state.documents import RunsDocument, place, update_runs
-from airflow_gddl.runtime.state.facts import KEPT_RUNS, TableRecord
+from airflow_gddl.runtime.state.lake_state import StateReader
 from airflow_gddl.runtime.state.recording import (
     StateRecorder,
     compact,
@@ -25,10 +24,11 @@ from airflow_gddl.runtime.state.recording import (
     runs_folder,
     write_record,
 )
+from airflow_gddl.runtime.state.table_runs import KEPT_RUNS, TableRecord
 from airflow_gddl.stores import open_store
 from airflow_gddl.stores.lake_files import LOOSE_AT_MOST, LOOSE_LEFT
 from tests.harness.s3_server import Bucket, serving
-from tests.unit.test_state_judging import Ending, moment, result
+from tests.unit.test_table_status import Ending, moment, result
 
 
 @pytest.fixture(params=["disk", "s3"])
@@ -133,7 +133,7 @@ def test_lost_state_is_made_again_from_the_runs(roots: Roots, damage: bytes | No
     assert (record.commit, record.complete, record.failed, record.loose) == (1095, 1100, True, 3)
     assert (known.troubles, set(known.records)) == ((), {"shop.a"})
     by_name = rebuild(roots, {"p": ("shop.a",)}, lambda: 3000.0, write=True)
-    assert by_name.records["shop.a"] == record == reader(roots).read().records["shop.a"]
+    assert by_name["shop.a"] == record == reader(roots).read().records["shop.a"]
 
 
 def test_an_unreadable_lake_gives_what_was_known_and_since_when(tmp_path: Path) -> None:

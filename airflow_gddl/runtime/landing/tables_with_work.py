@@ -27,9 +27,9 @@ from airflow_gddl.runtime.landing.polling import ListedFiles, Poll, Scope, joine
 from airflow_gddl.runtime.landing.queue import Following
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, is_by_person
 from airflow_gddl.runtime.snapshot.documents import Dependency, PipelineDocument
-from airflow_gddl.runtime.state import board
-from airflow_gddl.runtime.state.board import read_pipeline
-from airflow_gddl.runtime.state.facts import seconds_of
+from airflow_gddl.runtime.state import polls
+from airflow_gddl.runtime.state.lake_state import read_pipeline
+from airflow_gddl.runtime.state.table_runs import seconds_of
 from airflow_gddl.stores import Storage, open_store
 
 _AT_ONCE = 8
@@ -352,7 +352,7 @@ def _tables_of_older_run(document: PipelineDocument, run: str, environ: Mapping[
 def _keep(lake: Storage, document: PipelineDocument, seen: ListingSnapshot, work: PipelineWork) -> None:
     """Store the poll for the status page: a failed write must not fail the run."""
     taken = {name: seconds_of(hint.looked_at) for name, hint in seen.hints.tables.items()}
-    record = board.PollRecord(
+    record = polls.PollRecord(
         polled=seconds_of(seen.looked_at) or 0.0,
         files={name: seen.polls[name].files for name in document.pipeline.tables},
         waiting=frozenset({*work.initial, *work.increments, *work.held}),
@@ -361,7 +361,7 @@ def _keep(lake: Storage, document: PipelineDocument, seen: ListingSnapshot, work
         missing=frozenset(spec.table for spec in document.specs if _is_lost(spec, seen.polls[spec.table])),
     )
     try:
-        board.keep(lake, document.roots, document.pipeline.dag_id, record)
+        polls.keep(lake, document.roots, document.pipeline.dag_id, record)
     except RetriableError as error:
         _LOG.warning("the poll of %s could not be stored: %s", document.pipeline.dag_id, error)
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from airflow_gddl.contract.layout import STATE, join
-from airflow_gddl.runtime.state.facts import RunFact, TableRecord
-from airflow_gddl.runtime.state.judging import RunningJob, TablePoll
+from airflow_gddl.runtime.state.table_runs import RunFact, TableRecord
+from airflow_gddl.runtime.state.table_status import RunningJob, TablePoll
 from airflow_gddl.stores import Storage, update_object
 
 Kind = Literal["runs", "poll"]

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCounts, RunWarning
-from airflow_gddl.runtime.state import board
+from airflow_gddl.runtime.state import polls
 from airflow_gddl.runtime.state.documents import (
     PollDocument,
     RunsDocument,
@@ -21,8 +21,8 @@ from airflow_gddl.runtime.state.documents import (
     encode_poll,
     encode_runs,
 )
-from airflow_gddl.runtime.state.facts import KEPT_RUNS, RunFact, TableRecord, merged
-from airflow_gddl.runtime.state.judging import Knowledge, RunningJob, TablePoll, heartbeat_of, judge
+from airflow_gddl.runtime.state.table_runs import KEPT_RUNS, RunFact, TableRecord, merged
+from airflow_gddl.runtime.state.table_status import Knowledge, RunningJob, TablePoll, heartbeat_of, judge
 from airflow_gddl.topology.rows import TableRow
 
 ALLOWED, GRACE = 30, 50
@@ -88,13 +88,13 @@ class World:
 
     def see(self) -> float:
         waiting = len(self.landed) > self.applied
-        seen = board.PollRecord(
+        seen = polls.PollRecord(
             polled=self.now,
             files={"shop.a": len(self.landed)},
             waiting=frozenset({"shop.a"} if waiting else ()),
             taken={} if self.taken is None else {"shop.a": self.taken},
         )
-        self.poll = decode_poll(encode_poll(board.after(self.poll, seen)))
+        self.poll = decode_poll(encode_poll(polls.after(self.poll, seen)))
         self.knows = self.knows if waiting else self.now
         self.polled = self.now if self.polled is None else self.polled
         return self.now
@@ -254,8 +254,8 @@ def test_a_source_without_changes_is_fresh_as_long_as_it_is_polled() -> None:
 
 def test_a_folder_that_vanished_is_no_proof_that_nothing_is_new() -> None:
     def poll(before: PollDocument | None, polled: float, *missing: str) -> PollDocument:
-        seen = board.PollRecord(polled=polled, files={"shop.a": 0}, missing=frozenset(missing))
-        return decode_poll(encode_poll(board.after(before, seen)))
+        seen = polls.PollRecord(polled=polled, files={"shop.a": 0}, missing=frozenset(missing))
+        return decode_poll(encode_poll(polls.after(before, seen)))
 
     record = TableRecord().after(result("succeeded", 1000, 990), 1001)
     there = poll(None, 1010)
@@ -411,11 +411,11 @@ def test_a_quiet_table_is_late_only_if_its_source_stood_still(
             beat = beat.after(result("failed", now), now)
         else:
             files = {"shop.beat": 9}
-            poll = board.after(poll, board.PollRecord(polled=now, files=files, waiting=frozenset(files)))
+            poll = polls.after(poll, polls.PollRecord(polled=now, files=files, waiting=frozenset(files)))
     quiet = TableRecord().after(result("succeeded", now, 10), now)
     shown = judge(row, Knowledge(record=quiet, heartbeat=heartbeat_of(beat, poll and poll.tables["shop.beat"])), now)
     assert (shown.state, shown.attention) == ("fresh", ())
-    stopped = board.after(poll, board.PollRecord(polled=now + 21 + pause, files={"shop.beat": 9}))
+    stopped = polls.after(poll, polls.PollRecord(polled=now + 21 + pause, files={"shop.beat": 9}))
     facts = heartbeat_of(beat, stopped.tables["shop.beat"])
     polled = TablePoll(polled=now + 21 + pause, clear=now + 21 + pause)
     shown = judge(row, Knowledge(record=quiet, poll=polled, heartbeat=facts), now + 21 + pause)
