@@ -67,7 +67,7 @@ class World:
     ever: bool = False
     taken: float | None = None
     record: TableRecord = field(default_factory=TableRecord)
-    poll: PollDocument | None = None
+    poll: PollDocument = field(default_factory=PollDocument)
 
     def happen(self, event: Event) -> None:
         self.now += 7
@@ -154,8 +154,8 @@ def test_judged_as_the_truth_is(events: list[Event]) -> None:
     world = World()
     for event in events:
         world.happen(event)
-        poll = None if world.poll is None else world.poll.tables["shop.a"]
-        first = None if world.poll is None else world.poll.tables["shop.a"].first
+        poll = world.poll.tables.get("shop.a")
+        first = None if poll is None else poll.first
         state = judge(ROW, Knowledge(record=world.record, poll=poll, seen=first), world.now)
         missing = world.landed[world.applied :]
         is_due = world.ever or (world.polled is not None and world.now - world.polled > GRACE)
@@ -253,12 +253,12 @@ def test_a_source_without_changes_is_fresh_as_long_as_it_is_polled() -> None:
 
 
 def test_a_folder_that_vanished_is_no_proof_that_nothing_is_new() -> None:
-    def poll(before: PollDocument | None, polled: float, *missing: str) -> PollDocument:
+    def poll(before: PollDocument, polled: float, *missing: str) -> PollDocument:
         seen = polls.PollRecord(polled=polled, files={"shop.a": 0}, missing=frozenset(missing))
         return decode_poll(encode_poll(polls.after(before, seen)))
 
     record = TableRecord().after(result("succeeded", 1000, 990), 1001)
-    there = poll(None, 1010)
+    there = poll(PollDocument(), 1010)
     lost = poll(poll(there, 1020, "shop.a"), 1030, "shop.a")
     state = judge(ROW, Knowledge(record=record, poll=lost.tables["shop.a"]), 1031)
     assert (state.state, state.attention, state.as_of) == ("attention", ("FOLDER_MISSING",), 1010)
@@ -402,7 +402,7 @@ def test_a_quiet_table_is_late_only_if_its_source_stood_still(
 ) -> None:
     """Its heartbeat comes each 5 s, and is loaded or polled at any time, or not for long."""
     row = replace(ROW, heartbeat="shop.beat", freshness=20)
-    beat, poll, now = TableRecord(), None, 1000.0
+    beat, poll, now = TableRecord(), PollDocument(), 1000.0
     for after, step in steps:
         now += after
         if step == "run":
@@ -413,7 +413,7 @@ def test_a_quiet_table_is_late_only_if_its_source_stood_still(
             files = {"shop.beat": 9}
             poll = polls.after(poll, polls.PollRecord(polled=now, files=files, waiting=frozenset(files)))
     quiet = TableRecord().after(result("succeeded", now, 10), now)
-    shown = judge(row, Knowledge(record=quiet, heartbeat=heartbeat_of(beat, poll and poll.tables["shop.beat"])), now)
+    shown = judge(row, Knowledge(record=quiet, heartbeat=heartbeat_of(beat, poll.tables.get("shop.beat"))), now)
     assert (shown.state, shown.attention) == ("fresh", ())
     stopped = polls.after(poll, polls.PollRecord(polled=now + 21 + pause, files={"shop.beat": 9}))
     facts = heartbeat_of(beat, stopped.tables["shop.beat"])

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
-from airflow_gddl.contract.spec import Roots
 from airflow_gddl.runtime.state.documents import PollDocument, decode_poll, encode_poll, place
 from airflow_gddl.runtime.state.table_status import TablePoll
-from airflow_gddl.stores import Storage
+from airflow_gddl.stores import Storage, update_object
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,10 +31,10 @@ class PollRecord:
     missing: frozenset[str] = frozenset()
 
 
-def after(before: PollDocument | None, seen: PollRecord) -> PollDocument:
+def after(before: PollDocument, seen: PollRecord) -> PollDocument:
     """Pure. The number of pending files, and since when, follows from earlier polls."""
-    known = before.tables if before is not None else {}
-    return PollDocument(polled=seen.polled, tables={name: _poll(name, known.get(name), seen) for name in seen.files})
+    tables = {name: _poll(name, before.tables.get(name), seen) for name in seen.files}
+    return replace(before, polled=seen.polled, tables=tables)
 
 
 def _poll(name: str, before: TablePoll | None, seen: PollRecord) -> TablePoll:
@@ -61,15 +60,42 @@ def _poll(name: str, before: TablePoll | None, seen: PollRecord) -> TablePoll:
     )
 
 
-def keep(store: Storage, roots: Roots, pipeline: str, seen: PollRecord) -> None:
-    """Write the poll.
+@dataclass(frozen=True)
+class StoredPolls:
+    """A pipeline's document as it was read. `tag`: see `Storage.swap`; null: there was none."""
 
+    document: PollDocument
+    tag: str | None
+
+
+def read(store: Storage, lake: str, pipeline: str) -> StoredPolls:
+    """
     Raises:
         RetriableError: `STORAGE_BUSY`.
     """
-    path = place(roots.lake, pipeline, "poll")
     try:
-        before: PollDocument | None = decode_poll(store.read(path))
-    except (FileNotFoundError, ValueError):
-        before = None
-    store.write(path, encode_poll(after(before, seen)))
+        data, tag = store.read_tagged(place(lake, pipeline, "poll"))
+    except FileNotFoundError:
+        return StoredPolls(PollDocument(), None)
+    return StoredPolls(_decoded(data), tag)
+
+
+def keep(
+    store: Storage, lake: str, pipeline: str, before: StoredPolls, change: Callable[[PollDocument], PollDocument]
+) -> None:
+    """Write the changed document; where another poll came between, change what that one wrote.
+
+    Raises:
+        RetriableError: `STORAGE_BUSY`, or `STATE_CONTENDED`.
+    """
+    path = place(lake, pipeline, "poll")
+    if not store.swap(path, encode_poll(change(before.document)), before.tag):
+        update_object(store, path, lambda data: change(_decoded(data)), encode_poll)
+
+
+def _decoded(data: bytes | None) -> PollDocument:
+    """Empty where there is none, or it is damaged."""
+    try:
+        return PollDocument() if data is None else decode_poll(data)
+    except ValueError:
+        return PollDocument()
