@@ -107,7 +107,7 @@ def test_the_job_runs_until_its_time_limit_and_its_results_are_stored(pack: Stag
 
 
 def test_a_row_that_is_added_while_it_runs_reaches_the_job(pack: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_gddl.runtime.landing.monitoring.FRESH_SECONDS", 0.1)
+    monkeypatch.setattr("airflow_gddl.runtime.landing.continuous_job.FRESH_SECONDS", 0.1)
     pack.order(lasts=60, until="shop.c")
 
     def later() -> None:

@@ -16,7 +16,7 @@ from airflow_gddl.reporting.results import explained, extra_of, summary
 from airflow_gddl.runners.interface import Handle, JobOutcome, Listener, ProgressEvent, WaitPolicy
 from airflow_gddl.runtime.landing import hints
 from airflow_gddl.runtime.landing.hints import HintBook, Hints
-from airflow_gddl.runtime.landing.loading import Loading, LoadRequest, Stage
+from airflow_gddl.runtime.landing.load_task import Loading, LoadRequest, Stage
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, What
 from airflow_gddl.runtime.landing.tables_with_work import PipelineWork
 from airflow_gddl.runtime.snapshot.documents import PipelineDocument

@@ -12,8 +12,8 @@ from airflow_gddl.contract.result import ErrorInfo, JobResult, Status
 from airflow_gddl.contract.spec import DesiredState, Roots, TableSpec
 from airflow_gddl.runners.interface import ProgressEvent
 from airflow_gddl.runtime.landing import hints
+from airflow_gddl.runtime.landing.continuous_job import FLUSH_SECONDS, ContinuousJobMonitor, DesiredStateKeeper
 from airflow_gddl.runtime.landing.hints import HintBook
-from airflow_gddl.runtime.landing.monitoring import FLUSH_SECONDS, ContinuousJobMonitor, DesiredStateKeeper
 from airflow_gddl.runtime.state.lake_state import read_pipeline
 from airflow_gddl.runtime.state.recording import StateRecorder
 from airflow_gddl.stores import open_store
