@@ -18,7 +18,7 @@ from airflow_gddl.runtime.snapshot.snapshot import MetadataSnapshot
 from airflow_gddl.version_compat import conf
 
 if TYPE_CHECKING:
-    from airflow_gddl.runtime.landing.queue import Following
+    from airflow_gddl.runtime.landing.events_queue import Following
     from airflow_gddl.runtime.snapshot.documents import Directory, PipelineDocument
 
 SECTION = "gddl"
@@ -162,7 +162,7 @@ def following(environ: Mapping[str, str]) -> Following | None:
     url = text("events_queue")
     if not url:
         return None
-    from airflow_gddl.runtime.landing.queue import Following, SqsQueue  # noqa: PLC0415 - imported when needed
+    from airflow_gddl.runtime.landing.events_queue import Following, SqsQueue  # noqa: PLC0415 - imported when needed
 
     seconds = number("full_listing_seconds")
     return Following(queue=SqsQueue(url, environ), full_listing_seconds=seconds, environ=environ)

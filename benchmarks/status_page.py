@@ -28,8 +28,8 @@ from airflow_gddl.metadata.loading import load
 from airflow_gddl.runtime.snapshot.cache import SnapshotSettings
 from airflow_gddl.runtime.snapshot.snapshot import MetadataSnapshot
 from airflow_gddl.runtime.state.documents import PollDocument, RunsDocument, encode_poll, encode_runs, place
-from airflow_gddl.runtime.state.facts import KEPT_RUNS, TableRecord
-from airflow_gddl.runtime.state.judging import TablePoll
+from airflow_gddl.runtime.state.table_runs import KEPT_RUNS, TableRecord
+from airflow_gddl.runtime.state.table_status import TablePoll
 from airflow_gddl.stores import open_store
 from airflow_gddl.topology.pipeline import Pipeline
 from airflow_gddl.topology.pipelines import pipelines

@@ -22,8 +22,8 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.row_checks import table_name_fault
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.runtime.state.documents import forget
-from airflow_gddl.runtime.state.facts import KEPT_RUNS
 from airflow_gddl.runtime.state.recording import read_records
+from airflow_gddl.runtime.state.table_runs import KEPT_RUNS
 from airflow_gddl.stores import open_store
 
 _COUNTS = (

@@ -30,7 +30,7 @@ from airflow_gddl.contract.source_access import of_tables
 from airflow_gddl.contract.spec import Continuous, DesiredState, JobOptions, JobSpec, TableSpec
 from airflow_gddl.runners.descriptor import RUNNERS
 from airflow_gddl.runners.interface import Listener, ProgressEvent
-from airflow_gddl.runtime.landing.monitoring import DesiredStateKeeper
+from airflow_gddl.runtime.landing.continuous_job import DesiredStateKeeper
 from airflow_gddl.runtime.snapshot.keeper import sign
 from airflow_gddl.runtime.state.recording import WRITE_EVERY, StateRecorder
 
@@ -200,7 +200,9 @@ def load(  # noqa: PLR0913 - typer reads each option of the command from one par
     The CDC service must have captured changes of the tables since before the load.
     """
     cli = context.of(ctx)
-    job_options = JobOptions(action="load", confirmed=again, source_connection=source_connection, wait_seconds=wait)
+    job_options = JobOptions(
+        action="initial_load", confirmed=again, source_connection=source_connection, wait_seconds=wait
+    )
     check = partial(require_connection, cli, source_connection)
     request = Request(metadata=metadata, tables=tuple(table), options=job_options, as_json=json, check=check)
     carry_out(cli, request, show_loads)

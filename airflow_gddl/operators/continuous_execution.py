@@ -19,9 +19,9 @@ from airflow_gddl.reporting.results import add_events, explained, summary
 from airflow_gddl.runners.interface import JobOutcome
 from airflow_gddl.runners.remote import RemoteRunner
 from airflow_gddl.runners.this_machine import how_it_ended
+from airflow_gddl.runtime.landing.continuous_job import ContinuousJobMonitor
 from airflow_gddl.runtime.landing.hints import HintBook
-from airflow_gddl.runtime.landing.loading import Loading, Stage
-from airflow_gddl.runtime.landing.monitoring import ContinuousJobMonitor
+from airflow_gddl.runtime.landing.load_task import Loading, Stage
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, from_params
 from airflow_gddl.runtime.landing.tables_with_work import Question, observe
 from airflow_gddl.topology.rows import in_order

@@ -30,7 +30,7 @@ from airflow_gddl.runners.descriptor import SubmissionContext
 from airflow_gddl.runners.interface import Runner, WaitPolicy
 from airflow_gddl.runners.remote import RemoteRunner, TaskKey, out_of_time
 from airflow_gddl.runtime.landing.hints import HintBook
-from airflow_gddl.runtime.landing.loading import Loading, LoadRequest, Stage
+from airflow_gddl.runtime.landing.load_task import Loading, LoadRequest, Stage
 from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, Question, observe
 from airflow_gddl.runtime.snapshot.documents import PipelineDocument
 from airflow_gddl.triggers import ends_at, utc_now

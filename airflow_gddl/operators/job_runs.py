@@ -22,7 +22,7 @@ from airflow_gddl.reporting.results import Logger, explained, is_final, reason
 from airflow_gddl.runners.descriptor import RunnerSettings, SubmissionContext, make_runner
 from airflow_gddl.runners.interface import Runner, WaitPolicy
 from airflow_gddl.runners.remote import RemoteRunner
-from airflow_gddl.runtime.landing.loading import Loading
+from airflow_gddl.runtime.landing.load_task import Loading
 from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, by_rows, differing_rows
 from airflow_gddl.runtime.snapshot.documents import PipelineDocument
 from airflow_gddl.triggers import TIME_TO_END, GddlRunTrigger, Watch

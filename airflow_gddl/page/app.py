@@ -30,9 +30,10 @@ from airflow_gddl.page import detail
 from airflow_gddl.page import responses as answers
 from airflow_gddl.page.detail import explained, in_replica
 from airflow_gddl.page.responses import Board, PageSource
-from airflow_gddl.runtime.state.board import BoardRow, Order, Span, TableQuery
-from airflow_gddl.runtime.state.judging import State
+from airflow_gddl.runtime.state.overview import Span
 from airflow_gddl.runtime.state.recording import Records, read_records
+from airflow_gddl.runtime.state.status_list import Order, TableQuery
+from airflow_gddl.runtime.state.table_status import State, TableStatus
 from airflow_gddl.stores import open_store
 
 QUARANTINE = "GDDL Quarantine"
@@ -143,7 +144,7 @@ class RecordCache:
     _kept: OrderedDict[tuple[str, str], tuple[float, Any, Records]] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def of(self, board: Board, roots: Roots, one: BoardRow, *, fresh: bool) -> Records:
+    def of(self, board: Board, roots: Roots, one: TableStatus, *, fresh: bool) -> Records:
         """Records of one table, from the cache if younger than 30 s.
 
         Args:
@@ -153,7 +154,7 @@ class RecordCache:
             GddlError: as `read_records`.
         """
         key = roots.lake, one.row.table
-        newest = one.record.last
+        newest = one.record.newest
         with self._lock:
             read_at, of_newest, records = self._kept.get(key, (0.0, None, None))
         if records is not None and not fresh and of_newest == newest and 0 <= board.now - read_at < _SECONDS:
@@ -349,12 +350,12 @@ def _add_rows(app: FastAPI, source: PageSource) -> None:
         return explained(board, one, source.pipeline(one.row), asked.key, quarantine=quarantine)
 
 
-def _seen(board: Board, user: Any) -> list[BoardRow]:
+def _seen(board: Board, user: Any) -> list[TableStatus]:
     """The tables that the user may see: those whose DAG they may read."""
-    dag_ids = {one.row.dag_id for one in board.standings if one.row.dag_id is not None}
+    dag_ids = {one.row.dag_id for one in board.statuses if one.row.dag_id is not None}
     allowed = readable(user, dag_ids)
-    homeless = any(one.row.dag_id is None for one in board.standings) and may_read(user, None)
-    return [one for one in board.standings if (homeless if one.row.dag_id is None else one.row.dag_id in allowed)]
+    homeless = any(one.row.dag_id is None for one in board.statuses) and may_read(user, None)
+    return [one for one in board.statuses if (homeless if one.row.dag_id is None else one.row.dag_id in allowed)]
 
 
 def _names(board: Board, user: Any) -> set[str]:
@@ -362,7 +363,7 @@ def _names(board: Board, user: Any) -> set[str]:
     return {one.row.table for one in _seen(board, user)}
 
 
-def _found(source: PageSource, user: Any, name: str) -> tuple[Board, Roots, BoardRow]:
+def _found(source: PageSource, user: Any, name: str) -> tuple[Board, Roots, TableStatus]:
     """The same response for unknown tables and those that the user may not see."""
     board = source.board()
     one = board.of(name) or _by_other_name(board, user, name)
@@ -371,7 +372,7 @@ def _found(source: PageSource, user: Any, name: str) -> tuple[Board, Roots, Boar
     return board, board.roots, one
 
 
-def _by_other_name(board: Board, user: Any, name: str) -> BoardRow | None:
+def _by_other_name(board: Board, user: Any, name: str) -> TableStatus | None:
     """The table by its name in the source, see `TableNames`, among those that the user may see."""
     try:
         target = TableNames(one.row for one in _seen(board, user)).find(name)

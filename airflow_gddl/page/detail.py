@@ -41,8 +41,8 @@ from airflow_gddl.runners.interface import ProgressEvent
 from airflow_gddl.runners.this_machine import JobProcess
 from airflow_gddl.runtime.delta_tables import opened, unresolved
 from airflow_gddl.runtime.snapshot.documents import PipelineDocument
-from airflow_gddl.runtime.state.board import BoardRow
 from airflow_gddl.runtime.state.recording import Records
+from airflow_gddl.runtime.state.table_status import TableStatus
 from airflow_gddl.stores import Storage, open_store
 from airflow_gddl.stores.lake_files import RegistrationStore
 from airflow_gddl.topology.rows import TableRow
@@ -268,14 +268,14 @@ def of_replica(
 _FILES, _SAMPLES = 100, 50
 
 
-def about(board: Board, one: BoardRow, names: Collection[str], read: Callable[[], Records]) -> dict[str, Any]:
+def about(board: Board, one: TableStatus, names: Collection[str], read: Callable[[], Records]) -> dict[str, Any]:
     """Its row of the list, and its runs; unreadable parts are named in `troubles`.
 
     Args:
         names: tables that the user may see.
         read: gives the records of its runs; may raise a GddlError.
     """
-    facts = one.record.facts
+    facts = one.record.runs
     troubles = answers.troubles_of(board, [one])
     try:
         records = read()
@@ -289,7 +289,7 @@ def about(board: Board, one: BoardRow, names: Collection[str], read: Callable[[]
 
 
 def in_lake(
-    board: Board, roots: Roots, one: BoardRow, spec: TableSpec | None, catalog: CatalogSpec | None
+    board: Board, roots: Roots, one: TableStatus, spec: TableSpec | None, catalog: CatalogSpec | None
 ) -> dict[str, Any]:
     """Schema, versions, files and registration; each part, or its error.
 
@@ -319,7 +319,7 @@ def in_lake(
 
 
 def lineage_of(
-    board: Board, roots: Roots, one: BoardRow, spec: TableSpec | None, names: Collection[str]
+    board: Board, roots: Roots, one: TableStatus, spec: TableSpec | None, names: Collection[str]
 ) -> dict[str, Any]:
     """Where a table comes from and what the lake makes of it; Airflow knows its consumers.
 
@@ -349,7 +349,7 @@ def lineage_of(
         "after": [name for name in row.depends_on if name in names],
         "before": [
             other.row.table
-            for other in board.standings
+            for other in board.statuses
             if row.table in other.row.depends_on and other.row.table in names
         ],
     }
@@ -385,7 +385,7 @@ def _registered(spec: TableSpec | None, catalog: CatalogSpec | None, state: Regi
     }
 
 
-def in_quarantine(board: Board, roots: Roots, one: BoardRow, spec: TableSpec | None, code: str) -> dict[str, Any]:
+def in_quarantine(board: Board, roots: Roots, one: TableStatus, spec: TableSpec | None, code: str) -> dict[str, Any]:
     """Unresolved rows of the quarantine: `found` has `unresolved`, `codes`, `rows` and `limit`; or `error`, why not.
 
     Args:
@@ -402,7 +402,7 @@ def in_quarantine(board: Board, roots: Roots, one: BoardRow, spec: TableSpec | N
     return part(read)
 
 
-def layout_of(roots: Roots, one: BoardRow) -> Layout:
+def layout_of(roots: Roots, one: TableStatus) -> Layout:
     """The table's paths."""
     # They depend only on the name.
     return Layout.of(roots, TableSpec(table=one.row.table, keys=()))
@@ -427,7 +427,7 @@ _REMEDY = "run the command gddl explain where it may start Spark and take its ti
 slots = threading.BoundedSemaphore(AT_ONCE)
 
 
-def in_replica(board: Board, roots: Roots, one: BoardRow, spec: TableSpec | None) -> dict[str, Any]:
+def in_replica(board: Board, roots: Roots, one: TableStatus, spec: TableSpec | None) -> dict[str, Any]:
     """`preview` as `found`; or `error`, why not.
 
     Args:
@@ -438,7 +438,7 @@ def in_replica(board: Board, roots: Roots, one: BoardRow, spec: TableSpec | None
 
 
 def explained(
-    board: Board, one: BoardRow, document: PipelineDocument | None, key: Mapping[str, str], *, quarantine: bool
+    board: Board, one: TableStatus, document: PipelineDocument | None, key: Mapping[str, str], *, quarantine: bool
 ) -> dict[str, Any]:
     """`shown_history` as `found`; or `error`, why not.
 

@@ -26,8 +26,8 @@ from airflow_gddl.planning.day import PoolUse
 from airflow_gddl.planning.metadata_diff import Deployment, compare, show_result
 from airflow_gddl.planning.prices import DAYS, Amount, Cost, Prices
 from airflow_gddl.planning.rules import Figure, mwaa_limits
-from airflow_gddl.runtime.state.board import StateReader
-from airflow_gddl.runtime.state.facts import TableRecord
+from airflow_gddl.runtime.state.lake_state import StateReader
+from airflow_gddl.runtime.state.table_runs import TableRecord
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _QUIET = "·"

@@ -14,7 +14,7 @@ from airflow_gddl.contract.table_spec import lowered
 from airflow_gddl.metadata.loading import Catalog
 from airflow_gddl.metadata.problems import Problem, show
 from airflow_gddl.planning.plan import Plan
-from airflow_gddl.runtime.state.facts import TableRecord
+from airflow_gddl.runtime.state.table_runs import TableRecord
 from airflow_gddl.topology.pipeline import Pipeline
 
 Kind = Literal["new", "removed", "renamed", "changed", "invalid"]

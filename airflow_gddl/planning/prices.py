@@ -14,7 +14,7 @@ from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.spec import size_bytes
 from airflow_gddl.planning.day import DAY_SECONDS, Day
 from airflow_gddl.runners.descriptor import RUNNERS
-from airflow_gddl.runtime.state.facts import TableRecord
+from airflow_gddl.runtime.state.table_runs import TableRecord
 from airflow_gddl.topology.pipeline import Pipeline
 
 DAYS = 30

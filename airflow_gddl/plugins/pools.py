@@ -41,7 +41,7 @@ class PageApp:
     def _quarantine_rate() -> float:
         """The default where the setting is no number, which the sensors report."""
         from airflow_gddl import configuration  # noqa: PLC0415 - imported when needed
-        from airflow_gddl.runtime.state.judging import MOST_QUARANTINED  # noqa: PLC0415 - see the class
+        from airflow_gddl.runtime.state.table_status import MOST_QUARANTINED  # noqa: PLC0415 - see the class
 
         try:
             return configuration.number("alert_quarantine_rate")

@@ -35,8 +35,8 @@ from airflow_gddl.runtime.state.alerts import (
     of_removed,
     without_load,
 )
-from airflow_gddl.runtime.state.board import LakeState, StateReader, read_pipeline, standings
 from airflow_gddl.runtime.state.documents import BY_HAND, RunsDocument
+from airflow_gddl.runtime.state.lake_state import LakeState, StateReader, read_pipeline, table_statuses
 from airflow_gddl.runtime.state.recording import StateRecorder, read_records, records_of
 from airflow_gddl.topology.rows import TableRow, row_of
 from airflow_gddl.version_compat import gauge
@@ -90,8 +90,8 @@ def _tell(
     known = read_pipeline(lake, (dag_id, BY_HAND, *document.heartbeats), environ)
     limits = _limits()
     rows = [row_of(spec, document.pipeline) for spec in document.specs]
-    board_rows = standings(rows, known, time.time(), limits.quarantine_rate)
-    fresh = _explained(alerts(board_rows, known.notified_by.get(dag_id, {}), limits), document.roots, environ)
+    statuses = table_statuses(rows, known, time.time(), limits.quarantine_rate)
+    fresh = _explained(alerts(statuses, known.notified_by.get(dag_id, {}), limits), document.roots, environ)
     if fresh:
         _notify(context, wanted, fresh)
         _remember(document.roots, dag_id, fresh, environ)
@@ -155,9 +155,9 @@ def watch(context: Context, directory: Directory, own: str, log: Logger, environ
     known = _with_new(directory.roots, due, known, environ)
     limits, now = _limits(), time.time()
     rows = [row for row in directory.rows if row.dag_id is not None or row.problems]
-    board_rows = standings(rows, known, now, limits.quarantine_rate)
+    statuses = table_statuses(rows, known, now, limits.quarantine_rate)
     notified = {**known.notified_by.get(own, {}), **moved.notified}
-    fresh = [*without_load(board_rows, notified, limits, now), *of_metadata(directory.problems, notified)]
+    fresh = [*without_load(statuses, notified, limits, now), *of_metadata(directory.problems, notified)]
     fresh = _explained(fresh, directory.roots, environ)
     tables = {row.table for row in directory.rows}
     removed_alerts = of_removed({name: known.notified_by.get(name, {}) for name in {own, *homes.values()}}, tables)

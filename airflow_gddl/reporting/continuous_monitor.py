@@ -13,9 +13,9 @@ from airflow_gddl.contract.spec import DesiredState
 from airflow_gddl.reporting.alerting import notify
 from airflow_gddl.reporting.results import Logger, Reporter
 from airflow_gddl.runners.remote import ResultReader
+from airflow_gddl.runtime.landing.continuous_job import ContinuousJobMonitor, DesiredStateKeeper
 from airflow_gddl.runtime.landing.hints import HintBook
-from airflow_gddl.runtime.landing.loading import ProgressListener
-from airflow_gddl.runtime.landing.monitoring import ContinuousJobMonitor, DesiredStateKeeper
+from airflow_gddl.runtime.landing.load_task import ProgressListener
 from airflow_gddl.runtime.snapshot.documents import PipelineDocument
 from airflow_gddl.runtime.state.recording import StateRecorder
 from airflow_gddl.stores import open_store

@@ -26,7 +26,7 @@ from airflow_gddl.runners.interface import ProgressEvent
 from airflow_gddl.runners.this_machine import Heartbeat
 from airflow_gddl.runtime.landing import hints
 from airflow_gddl.runtime.landing.hints import Hints
-from airflow_gddl.runtime.state.facts import seconds_of
+from airflow_gddl.runtime.state.table_runs import seconds_of
 from airflow_gddl.stores import open_store
 from airflow_gddl.version_compat import AirflowException, AirflowFailException, gauge
 

@@ -8,7 +8,7 @@ from typing import Any
 from airflow_gddl.contract.capture import capture_of
 from airflow_gddl.contract.kafka import topic_of
 from airflow_gddl.contract.result import JobResult
-from spark_jobs.actions.refresh import rebuild_batches, refresh_batches
+from spark_jobs.actions.reload import rebuild_batches, reload_batches
 from spark_jobs.batch.pending import batches_ahead, wants_source_load
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
@@ -48,7 +48,7 @@ def _refresh(run: TableRun, totals: RunTotals) -> tuple[list[dict[str, Any]], Di
     from_files = options.reload or options.resync or not known
     begun_from_files = pending is not None and pending.mode == "refresh" and pending.source == "files"
     reads_files = from_files or begun_from_files
-    batches, discovery = refresh_batches(run, totals) if reads_files else rebuild_batches(run)
+    batches, discovery = reload_batches(run, totals) if reads_files else rebuild_batches(run)
     return [_described(plan, resumed=resumed) for plan, resumed in batches], discovery
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult, MainCounts
 from airflow_gddl.contract.table_spec import lowered
-from spark_jobs.actions.refresh import new_plan, refresh_table
+from spark_jobs.actions.reload import new_plan, reload_table
 from spark_jobs.batch.commit import has_unresolved
 from spark_jobs.batch.own_tables import has_all_changes, versions_of
 from spark_jobs.batch.pending import PendingWork, drop
@@ -59,7 +59,7 @@ def rebuild_table(run: TableRun, outcome: RunTotals) -> JobResult:
             _load_waiting(run, claim, outcome)
             run.report("done", outcome.batches, outcome.rows_read)
             return run.result(outcome, details={"rebuild": details})
-    return refresh_table(run, outcome)
+    return reload_table(run, outcome)
 
 
 def _rebuild_shards(run: TableRun, outcome: RunTotals) -> JobResult:

@@ -28,7 +28,7 @@ from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.contract.spec import InitialLoad
 from airflow_gddl.contract.sql_types import DecimalType, SqlType, StructType, parse_type
 from airflow_gddl.contract.table_spec import SHARD_COLUMN, lowered
-from spark_jobs.actions.load import Conditions, RowRate, Source, greater_key, log_position
+from spark_jobs.actions.source_rows import Conditions, RowRate, SourceRows, greater_key, log_position
 from spark_jobs.actions.source_values import SourceColumn, in_one_schema, values_of
 from spark_jobs.batch import notices
 from spark_jobs.batch.own_tables import require_replica
@@ -63,7 +63,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     """Load what has landed, read the chosen rows from the source, and load these.
 
     Raises:
-        FatalError: `RESYNC_ROWS_REFUSED`, `RESYNC_KEY_INVALID`; as `Source.of`, and `run_table`.
+        FatalError: `RESYNC_ROWS_REFUSED`, `RESYNC_KEY_INVALID`; as `SourceRows.of`, and `run_table`.
     """
     _require_possible(run)
     one = _of_one_source(run)
@@ -139,7 +139,7 @@ class SequencePlace:
     types: Mapping[str, pa.DataType]
 
     @classmethod
-    def of(cls, run: TableRun, schema: TableSchema, state: TableState, source: Source) -> SequencePlace:
+    def of(cls, run: TableRun, schema: TableSchema, state: TableState, source: SourceRows) -> SequencePlace:
         """
         Raises:
             FatalError: `RESYNC_ROWS_REFUSED`: no change was ingested yet, or the order's columns are known of neither
@@ -190,7 +190,7 @@ class _Resync:
     run: TableRun
     context: TableContext
     schema: TableSchema
-    source: Source
+    source: SourceRows
     columns: Columns
     place: SequencePlace
     last: datetime
@@ -213,7 +213,7 @@ class _Resync:
         context = run.context()
         require_replica(context, ledger.state)
         schema = _of_source(context.stored_schema(ledger.state))
-        source = Source.of(run, run.spec.initial_load or InitialLoad())
+        source = SourceRows.of(run, run.spec.initial_load or InitialLoad())
         with opened(source.url, *source.table.split(".", 1)) as source_table:
             columns = Columns.of(source_table, schema)
         place = SequencePlace.of(run, schema, ledger.state, source)

@@ -20,7 +20,7 @@ from airflow_gddl.contract.source_access import of_tables
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.actions import action
 from spark_jobs.actions.rebuild_run import rebuild_table
-from spark_jobs.actions.refresh import refresh_table
+from spark_jobs.actions.reload import reload_table
 from spark_jobs.batch import notices
 from spark_jobs.batch.pending import wants_source_load
 from spark_jobs.batch.runtime import Runtime, cancelled, iso, spark_gone
@@ -225,9 +225,9 @@ def _loaded(run: TableRun, totals: RunTotals) -> JobResult:
     options, begun = run.job.options, any(plan.mode == "refresh" for plan in plans)
     if options.repairs or begun:
         of_files = options.reload or options.resync
-        return refresh_table(run, totals) if of_files else rebuild_table(run, totals)
+        return reload_table(run, totals) if of_files else rebuild_table(run, totals)
     if wants_source_load(run, ledger):
-        action("load")(run, totals)
+        action("initial_load")(run, totals)
     source = run.runtime.files
     read_by_spark = not of_tables(run.job.access, [run.spec])  # whose clients have the credentials of the job alone
     if source is not None and not plans and read_by_spark and takes_stream(run, ledger.state):

@@ -17,7 +17,7 @@ from airflow_gddl.contract.spec import DEFAULT_TIERS, InitialLoad, Roots, TableS
 from airflow_gddl.runtime.landing import hints
 from airflow_gddl.runtime.landing import polling as looking
 from airflow_gddl.runtime.landing.hints import WRITE_EVERY, HintBook, Hints, StageEnd, TableHint
-from airflow_gddl.runtime.landing.loading import waves
+from airflow_gddl.runtime.landing.load_task import waves
 from airflow_gddl.runtime.landing.polling import Poll, PollWindow, Scope, poll, poll_folders
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, from_params
 from airflow_gddl.runtime.landing.tables_with_work import ListingSnapshot, PipelineWork, decide, mark

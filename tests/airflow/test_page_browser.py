@@ -18,8 +18,8 @@ import pytest
 from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCounts, RunWarning
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.runtime.state.documents import PollDocument, encode_poll, place
-from airflow_gddl.runtime.state.judging import TablePoll
 from airflow_gddl.runtime.state.recording import StateRecorder, write_record
+from airflow_gddl.runtime.state.table_status import TablePoll
 from airflow_gddl.stores import open_store
 from tests.airflow import ledgers
 from tests.airflow.page_site import NOW, PACK, Site

@@ -12,7 +12,7 @@ from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, monitor
 from airflow_gddl.reporting.results import Reporter
 from airflow_gddl.runners.descriptor import RunnerSettings, make_runner
 from airflow_gddl.runtime.landing.hints import HintBook
-from airflow_gddl.runtime.landing.loading import Loading, LoadRequest
+from airflow_gddl.runtime.landing.load_task import Loading, LoadRequest
 from airflow_gddl.runtime.landing.tables_with_work import Question, observe
 from airflow_gddl.runtime.snapshot.documents import PipelineDocument
 

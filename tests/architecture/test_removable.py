@@ -101,7 +101,6 @@ def importers(of: Room) -> Iterator[str]:
 
 
 _ONE_ROOM = {
-    "load": {"spark_jobs/actions/resync_rows.py"},  # both read the source's rows
     "databricks": {"airflow_gddl/cli/deploy.py"},
     "glue": {"airflow_gddl/cli/deploy.py"},
 }

@@ -25,7 +25,7 @@ SPEC = TableSpec(
     sweep_after="0s", sweep_limit=1.0, initial_load=InitialLoad(),
 )  # fmt: skip
 VERIFY = JobOptions(action="verify")
-LOAD_AGAIN = JobOptions(action="load", confirmed=True)
+LOAD_AGAIN = JobOptions(action="initial_load", confirmed=True)
 PUBLISHED = "CREATE PUBLICATION gddl FOR TABLES IN SCHEMA s WITH (publish_via_partition_root = true)"
 
 

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.metadata.expression_text import with_expressions
-from spark_jobs.actions import load as initial_load
+from spark_jobs.actions import source_rows
 from spark_jobs.plan.loaded_transactions import LoadedTransactions
 from tests.capture.captured import LOAD_AGAIN, SPEC, again, end, prepared, replica, result_of, rows_of
 from tests.delta_rs.postgres import execute
@@ -23,7 +23,7 @@ from tests.delta_rs.small_lake import SmallLake
 LINES = replace(SPEC, table="s.lines", keys=(), truncate="apply")
 WITH_PRIMARY_KEY = replace(SPEC, table="s.numbered", keys=(), truncate="apply")
 UNLOADED = replace(LINES, initial_load=None)
-LOAD = JobOptions(action="load")
+LOAD = JobOptions(action="initial_load")
 Changes = Callable[[], None]
 FROM_FILES = JobOptions(reload=True, confirmed=True)
 REBUILD = JobOptions(full_refresh=True)
@@ -74,7 +74,7 @@ class Writing:
 @contextmanager
 def at_the_snapshot(monkeypatch: pytest.MonkeyPatch, then: Changes) -> Iterator[None]:
     """Loads call this between their snapshot and their first row."""
-    seen = initial_load.transactions_seen
+    seen = source_rows.transactions_seen
 
     def called(connection: sa.Connection) -> LoadedTransactions:
         found = seen(connection)
@@ -82,7 +82,7 @@ def at_the_snapshot(monkeypatch: pytest.MonkeyPatch, then: Changes) -> Iterator[
         return found
 
     with monkeypatch.context() as patched:
-        patched.setattr(initial_load, "transactions_seen", called)
+        patched.setattr(source_rows, "transactions_seen", called)
         yield
 
 

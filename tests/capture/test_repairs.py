@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.spec import InitialLoad
-from spark_jobs.actions import load as initial_load
+from spark_jobs.actions import source_rows
 from spark_jobs.sources.capture import reader
 from tests.capture.captured import (
     LOAD_AGAIN,
@@ -219,16 +219,16 @@ def test_what_is_committed_while_a_table_is_loaded_again_is_kept(
 def test_load_that_was_broken_off_begins_anew_where_the_log_was_lost(
     source: Restorable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake, engine, rows = SmallLake(tmp_path), source.engine, initial_load.Source.rows
+    lake, engine, rows = SmallLake(tmp_path), source.engine, source_rows.SourceRows.rows
     spec = replace(SPEC, initial_load=InitialLoad(chunk_rows=50, parallel=1))
 
-    def broken(self: initial_load.Source, after: str | None, *others: Any, **named: Any) -> object:
+    def broken(self: source_rows.SourceRows, after: str | None, *others: Any, **named: Any) -> object:
         if after is not None and "100" in after:
             raise RetriableError("SOURCE_UNREACHABLE", "the network is gone")
         return rows(self, after, *others, **named)
 
     with monkeypatch.context() as patched:
-        patched.setattr(initial_load.Source, "rows", broken)
+        patched.setattr(source_rows.SourceRows, "rows", broken)
         assert refused(lake, engine, "broken off", spec)[0] == "SOURCE_UNREACHABLE"
     execute(engine, DROP)
     execute(engine, "DELETE FROM s.t WHERE id < 10")

@@ -25,7 +25,7 @@ from airflow_gddl.contract import codec
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import InitialLoad, JobOptions, JobSpec, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.actions.load import RowRate, key_text, key_values
+from spark_jobs.actions.source_rows import RowRate, key_text, key_values
 from spark_jobs.batch.runtime import Runtime
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import TableOutcome
@@ -43,8 +43,8 @@ SPEC = TableSpec(
     table="s.t", keys=("id",), sequence_by=("seq",), options={"verify_connection": NAME}, settle="0s", sweep_after="0s",
     sweep_limit=1.0, initial_load=InitialLoad(chunk_rows=100, parallel=3),
 )  # fmt: skip
-LOAD = JobOptions(action="load")
-AGAIN = JobOptions(action="load", confirmed=True)
+LOAD = JobOptions(action="initial_load")
+AGAIN = JobOptions(action="initial_load", confirmed=True)
 LOGGED = """
 CREATE TABLE s.t (id int PRIMARY KEY, v text);
 CREATE TABLE s.log (seq bigserial PRIMARY KEY, op text, id int, v text);

@@ -184,7 +184,7 @@ def test_second_load_of_a_row_with_a_misfit(source: sa.Engine, tmp_path: Path) -
     done(lake, source, SPEC, LOAD)
     done(lake, source, SPEC)
     execute(source, "UPDATE s.t SET d = 'infinity' WHERE id = 1", "UPDATE s.t SET d = date '2024-02-01' WHERE id = 2")
-    done(lake, source, SPEC, JobOptions(action="load", confirmed=True))
+    done(lake, source, SPEC, JobOptions(action="initial_load", confirmed=True))
     done(lake, source, SPEC)
     found = {row["id"]: row["d"] for row in rows(lake.layout(SPEC).replica)}
     assert found[2] == date(2024, 2, 1)

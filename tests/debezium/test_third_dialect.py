@@ -73,7 +73,7 @@ def test_metadata_validates_dialect_options() -> None:
     assert "separator" in problem.remedy
 
 
-@pytest.mark.parametrize(("action", "code"), [("load", "INITIAL_LOAD"), ("resync_rows", "RESYNC_ROWS")])
+@pytest.mark.parametrize(("action", "code"), [("initial_load", "INITIAL_LOAD"), ("resync_rows", "RESYNC_ROWS")])
 @pytest.mark.usefixtures("installed")
 def test_rows_of_the_source_are_for_dialects_that_take_them(action: Action, code: str, tmp_path: Path) -> None:
     (problem,) = check_spec(replace(PIPES, initial_load=InitialLoad()), {"small"})

@@ -102,4 +102,4 @@ def test_runs_keep_their_order_after_a_clock_was_set_back(tmp_path: Path, fails:
     assert record.failed is fails
     assert record.newest is not None
     assert record.newest.error == ("LEDGER_DAMAGED" if fails else None)
-    assert [fact.seconds for fact in record.facts] == [0.0] * 4, "durations are those of the run's own clock"
+    assert [fact.seconds for fact in record.runs] == [0.0] * 4, "durations are those of the run's own clock"

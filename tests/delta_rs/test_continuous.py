@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Continuous, DesiredState, JobOptions, JobSpec, TableSpec
-from airflow_gddl.runtime.landing.monitoring import DesiredStateKeeper
+from airflow_gddl.runtime.landing.continuous_job import DesiredStateKeeper
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import Runtime, utc_now
 from spark_jobs.job.job_tables import run_job

@@ -14,13 +14,13 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.contract.table_spec import Expectation
 from airflow_gddl.metadata.expression_text import with_expressions
-from airflow_gddl.runtime.state.facts import TableRecord, merged
-from airflow_gddl.runtime.state.judging import Knowledge, judge
+from airflow_gddl.runtime.state.table_runs import TableRecord, merged
+from airflow_gddl.runtime.state.table_status import Knowledge, judge
 from spark_jobs.batch.runtime import Clock
 from spark_jobs.batch.totals import TableOutcome
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.harness.landing import write
-from tests.unit.test_state_judging import ROW
+from tests.unit.test_table_status import ROW
 
 SPEC = spec_of()
 TABLE = replace(ROW, table=SPEC.table, freshness=None)

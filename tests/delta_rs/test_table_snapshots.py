@@ -21,8 +21,8 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.row_checks import check_table
 from airflow_gddl.contract.spec import JobOptions, TableSpec
-from airflow_gddl.runtime.state.judging import NEEDS_ATTENTION
 from airflow_gddl.runtime.state.recording import records_of
+from airflow_gddl.runtime.state.table_status import NEEDS_ATTENTION
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import utc_now
 from spark_jobs.batch.totals import TableOutcome

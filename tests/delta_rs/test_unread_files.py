@@ -11,13 +11,13 @@ import pytest
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
-from airflow_gddl.runtime.state.facts import TableRecord
-from airflow_gddl.runtime.state.judging import Knowledge, judge
+from airflow_gddl.runtime.state.table_runs import TableRecord
+from airflow_gddl.runtime.state.table_status import Knowledge, judge
 from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.ledger.ledger import BatchCommit, Ledger
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.unit.test_state_judging import ROW
+from tests.unit.test_table_status import ROW
 
 WRONG = spec_of(settle="0s")
 """The row does not say that files of CSV have a header."""

@@ -1,16 +1,26 @@
-"""One poll of the landing folders of a pipeline's tables."""
+"""One poll of the landing folders of a pipeline's tables; of large ones it lists what is behind their watermarks."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
+from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.file_names import is_temporary
+from airflow_gddl.contract.file_names import (
+    LISTED_IN_PART,
+    LOOKBACK,
+    change_time,
+    digits_of,
+    is_listing_due,
+    is_temporary,
+    moment,
+)
 from airflow_gddl.contract.layout import LandingFolder, join
-from airflow_gddl.runtime.landing.hints import Watermark
 from airflow_gddl.stores import Storage, StoredObject
 
 _PAGE = 1000
@@ -65,6 +75,62 @@ def joined(polls: Sequence[Poll]) -> Poll:
         refused=any(poll.refused for poll in polls),
         missing=any(poll.missing for poll in polls),
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watermark:
+    """Watermark of one table.
+
+    Attributes:
+        after: name of the last file that it covers, below the table's folder.
+        files, total: number and sum of the digests of the files up to it.
+        swept: when the folder was listed in full, ISO 8601.
+    """
+
+    after: str
+    files: int
+    total: int
+    swept: str
+
+    def holds(self, now: datetime) -> bool:
+        """Whether the next full listing is not yet due; a time in the future (the clock was set back) counts as due."""
+        return not is_listing_due(self.swept, now)
+
+
+def watermark_of(digests: Mapping[str, int], lookback: timedelta, swept: str) -> Watermark | None:
+    """The watermark after a full listing; null where the next poll has to list everything, too.
+
+    Args:
+        digests: of all files, by name.
+        lookback: how far behind the newest change file later files may arrive.
+    """
+    if len(digests) <= LISTED_IN_PART:
+        return None
+    newest = max((time for name in digests if (time := _sorting_time(name)) is not None), default="")
+    moment_ = moment(newest)
+    if moment_ is None:
+        return None
+    limit, last, count, total = digits_of(moment_ - max(lookback, timedelta(seconds=seconds(LOOKBACK)))), "", 0, 0
+    for name in sorted(digests):
+        time = _sorting_time(name)
+        if time is None or time >= limit:
+            break
+        last, count, total = name, count + 1, total + digests[name]
+    return Watermark(after=last, files=count, total=total, swept=swept) if last else None
+
+
+def held(watermarks: Mapping[str, Watermark], tables: Iterable[str], now: datetime) -> dict[str, Watermark]:
+    """Watermarks of the tables whose next full listing is not yet due, by table."""
+    return {
+        name: watermark for name in tables if (watermark := watermarks.get(name)) is not None and watermark.holds(now)
+    }
+
+
+def _sorting_time(name: str) -> str | None:
+    """The time in a name if names like it sort by their times: flat, or in folders such as year, month, day."""
+    time = change_time(name)
+    folders = re.sub(r"\D", "", name.rpartition("/")[0])
+    return time if time is not None and name[0].isdigit() and time.startswith(folders) else None
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from airflow_gddl.contract.capture import capture_of
-from airflow_gddl.contract.codec import to_document
+from airflow_gddl.contract.codec import from_json_or_none, to_document, to_json
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import MetadataError, RetriableError
 from airflow_gddl.contract.file_names import LISTED_IN_PART
@@ -22,14 +22,23 @@ from airflow_gddl.contract.kafka import topic_of
 from airflow_gddl.contract.layout import LandingFolder, Layout, join
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.runtime.landing import hints
-from airflow_gddl.runtime.landing.hints import Hints, Watermarks, watermark_of
-from airflow_gddl.runtime.landing.polling import ListedFiles, Poll, Scope, joined, poll_folders
-from airflow_gddl.runtime.landing.queue import Following
+from airflow_gddl.runtime.landing.events_queue import Following, QueuePollState
+from airflow_gddl.runtime.landing.hints import Hints
+from airflow_gddl.runtime.landing.polling import (
+    ListedFiles,
+    Poll,
+    Scope,
+    Watermark,
+    held,
+    joined,
+    poll_folders,
+    watermark_of,
+)
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, is_by_person
 from airflow_gddl.runtime.snapshot.documents import Dependency, PipelineDocument
-from airflow_gddl.runtime.state import board
-from airflow_gddl.runtime.state.board import read_pipeline
-from airflow_gddl.runtime.state.facts import seconds_of
+from airflow_gddl.runtime.state import polls
+from airflow_gddl.runtime.state.documents import PollDocument, read_runs
+from airflow_gddl.runtime.state.table_runs import seconds_of
 from airflow_gddl.stores import Storage, open_store
 
 _AT_ONCE = 8
@@ -302,9 +311,12 @@ def observe(
         raise MetadataError("REQUEST_INVALID", what, where=question.run, remedy=remedy)
     lake = open_store(environ)
     others = sorted({other.dag_id for other in document.dependencies})
+    stored = polls.read(lake, document.roots.lake, document.pipeline.dag_id)
+    known = from_json_or_none(NextPoll, stored.document.next_poll) or NextPoll()
+    looks, next_poll = _polls(document, question, following, known, lake)
     seen = ListingSnapshot(
         looked_at=question.now,
-        polls=_by_table(_polls(document, folders_of(document), question, following, lake)),
+        polls=_by_table(looks),
         hints=hints.read_hints(lake, document.roots.lake, document.pipeline.dag_id),
         others={dag_id: hints.read_hints(lake, document.roots.lake, dag_id) for dag_id in others},
         exists=lambda spec: has_replica(lake, document, spec),
@@ -313,15 +325,17 @@ def observe(
         of_older_run=_tables_of_older_run(document, question.run, environ) if question.again else frozenset(),
     )
     work = decide(document, question.asked.resolved(document.specs), question.run, seen)
-    if not question.asked.is_some:  # a poll of selected tables has no result for the others
-        _keep(lake, document, seen, work)
+    # A poll of selected tables has no result for the others.
+    record = None if question.asked.is_some else _record(document, seen, work)
+    if record is not None or next_poll != known:
+        _keep(lake, document, stored, record, next_poll)
     return work
 
 
 def _running_elsewhere(document: PipelineDocument, question: Question, environ: Mapping[str, str]) -> frozenset[str]:
     """Tables that other runs of this pipeline load now, as their tasks reported last."""
     try:
-        running = read_pipeline(document.roots.lake, (document.pipeline.dag_id,), environ).running
+        running = read_runs(open_store(environ), document.roots.lake, document.pipeline.dag_id).running
     except ValueError:  # damaged, and rebuilt by the next load
         return frozenset()
     now = seconds_of(question.now) or 0.0
@@ -334,12 +348,12 @@ def _tables_of_older_run(document: PipelineDocument, run: str, environ: Mapping[
     Limited to the runs that the tables' state keeps.
     """
     try:
-        records = read_pipeline(document.roots.lake, (document.pipeline.dag_id,), environ).records
+        records = read_runs(open_store(environ), document.roots.lake, document.pipeline.dag_id).tables
     except ValueError as error:
         what = "the state of %s is damaged, and rebuilt by its next load; name the tables of %s in the trigger form: %s"
         _LOG.warning(what, document.pipeline.dag_id, run, error)
         return frozenset()
-    facts = [(name, fact) for name, record in records.items() for fact in record.facts if fact.airflow]
+    facts = [(name, fact) for name, record in records.items() for fact in record.runs if fact.airflow]
     starts = {name: fact.started for name, fact in facts if fact.airflow[0] == run}
     newest = max(starts.values(), default=0.0)
     superseded = any(fact.airflow[0] != run and fact.started > newest for _, fact in facts)
@@ -349,10 +363,9 @@ def _tables_of_older_run(document: PipelineDocument, run: str, environ: Mapping[
     return reloaded
 
 
-def _keep(lake: Storage, document: PipelineDocument, seen: ListingSnapshot, work: PipelineWork) -> None:
-    """Store the poll for the status page: a failed write must not fail the run."""
+def _record(document: PipelineDocument, seen: ListingSnapshot, work: PipelineWork) -> polls.PollRecord:
     taken = {name: seconds_of(hint.looked_at) for name, hint in seen.hints.tables.items()}
-    record = board.PollRecord(
+    return polls.PollRecord(
         polled=seconds_of(seen.looked_at) or 0.0,
         files={name: seen.polls[name].files for name in document.pipeline.tables},
         waiting=frozenset({*work.initial, *work.increments, *work.held}),
@@ -360,8 +373,25 @@ def _keep(lake: Storage, document: PipelineDocument, seen: ListingSnapshot, work
         taken={name: moment for name, moment in taken.items() if moment is not None},
         missing=frozenset(spec.table for spec in document.specs if _is_lost(spec, seen.polls[spec.table])),
     )
+
+
+def _keep(
+    lake: Storage,
+    document: PipelineDocument,
+    stored: polls.StoredPolls,
+    record: polls.PollRecord | None,
+    next_poll: NextPoll,
+) -> None:
+    """Store the poll, for the status page and the next poll, which lists more without it: a failed write must not fail
+    the run.
+    """
+
+    def change(before: PollDocument) -> PollDocument:
+        after = before if record is None else polls.after(before, record)
+        return replace(after, next_poll=to_json(next_poll))
+
     try:
-        board.keep(lake, document.roots, document.pipeline.dag_id, record)
+        polls.keep(lake, document.roots.lake, document.pipeline.dag_id, stored, change)
     except RetriableError as error:
         _LOG.warning("the poll of %s could not be stored: %s", document.pipeline.dag_id, error)
 
@@ -384,10 +414,10 @@ def folders_of(document: PipelineDocument) -> dict[str, LandingFolder]:
     }
 
 
-def _by_table(polls: Mapping[str, Poll]) -> dict[str, Poll]:
+def _by_table(by_folder: Mapping[str, Poll]) -> dict[str, Poll]:
     """Polls of `folders_of`, those of a table's sources as one."""
     polls_by_table: dict[str, list[Poll]] = {}
-    for place, poll in sorted(polls.items()):
+    for place, poll in sorted(by_folder.items()):
         polls_by_table.setdefault(_table_of(place), []).append(poll)
     return {table: joined(of_table) for table, of_table in polls_by_table.items()}
 
@@ -396,43 +426,47 @@ def _table_of(place: str) -> str:
     return place.partition("/")[0]
 
 
+@dataclass(frozen=True, kw_only=True)
+class NextPoll:
+    """What a poll leaves for the next one of its pipeline.
+
+    Attributes:
+        watermarks: of large folders, by table.
+        queue: the last poll by the queue of events; null: none.
+    """
+
+    watermarks: Mapping[str, Watermark] = field(default_factory=dict)
+    queue: QueuePollState | None = None
+
+
 def _polls(
-    document: PipelineDocument,
-    folders: Mapping[str, LandingFolder],
-    question: Question,
-    following: Following | None,
-    lake: Storage,
-) -> dict[str, Poll]:
-    roots, dag_id = document.roots, document.pipeline.dag_id
-    window, now = question.asked.window, datetime.fromisoformat(question.now)
+    document: PipelineDocument, question: Question, following: Following | None, known: NextPoll, lake: Storage
+) -> tuple[Mapping[str, Poll], NextPoll]:
+    """A poll of each of `folders_of`, and what it leaves for the next one."""
+    folders, window = folders_of(document), question.asked.window
     if following is not None and window is None:
-        return following.poll(roots, dag_id, folders)
-    known = hints.read_watermarks(lake, roots.lake, dag_id)
+        queue = following.poll(document.roots, folders, known.queue)
+        return queue.looks, replace(known, queue=queue)
     in_full = window is not None or question.again or is_by_person(question.run)
-    used = {} if in_full else hints.held(known, folders, now)
+    used = {} if in_full else held(known.watermarks, folders, datetime.fromisoformat(question.now))
     listed = poll_folders(lake, folders, Scope(window, used))
-    _keep_watermarks(document, known, listed, question.now, lake)
-    return {table: files.poll() for table, files in listed.items()}
+    watermarks = _watermarks(document, known.watermarks, listed, question.now)
+    return {table: files.poll() for table, files in listed.items()}, replace(known, watermarks=watermarks)
 
 
-def _keep_watermarks(
-    document: PipelineDocument, known: Watermarks, listed: Mapping[str, ListedFiles], now: str, lake: Storage
-) -> None:
-    """Store the watermarks of the tables that were listed in full; without them, the next poll lists in full again."""
+def _watermarks(
+    document: PipelineDocument, known: Mapping[str, Watermark], listed: Mapping[str, ListedFiles], now: str
+) -> dict[str, Watermark]:
+    """With those of the tables that were listed in full."""
     specs = {spec.table: spec for spec in (*document.specs, *(other.spec for other in document.dependencies))}
-    watermarks = dict(known.tables)
+    watermarks = dict(known)
     for table, files in listed.items():
         if files.known is None and not files.refused:
             back = timedelta(seconds=seconds(str(specs[_table_of(table)].options.get("lookback") or "7d")))
-            made = watermark_of(files.digests, back, now)
-            watermarks = {name: mark for name, mark in watermarks.items() if name != table} | (
-                {table: made} if made else {}
-            )
-    if watermarks != known.tables:
-        try:
-            hints.write_watermarks(lake, document.roots.lake, document.pipeline.dag_id, Watermarks(tables=watermarks))
-        except RetriableError as error:
-            _LOG.warning("the watermarks of %s could not be stored: %s", document.pipeline.dag_id, error)
+            watermarks.pop(table, None)
+            if made := watermark_of(files.digests, back, now):
+                watermarks[table] = made
+    return watermarks
 
 
 def has_replica(lake: Storage, document: PipelineDocument, spec: TableSpec) -> bool:

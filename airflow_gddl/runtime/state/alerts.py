@@ -8,9 +8,8 @@ from typing import Literal
 
 from airflow_gddl.contract.completeness import STOPPED_CODE, WINDOW_CODE
 from airflow_gddl.contract.errors import brief
-from airflow_gddl.runtime.state.board import BoardRow
-from airflow_gddl.runtime.state.facts import LOST_CODE, SOURCE_CODE, STALE_CODE, VERIFY_CODE, RunFact
-from airflow_gddl.runtime.state.judging import MAINTENANCE_CODE, NEEDS_ATTENTION, has_many_quarantined
+from airflow_gddl.runtime.state.table_runs import LOST_CODE, SOURCE_CODE, STALE_CODE, VERIFY_CODE, RunFact
+from airflow_gddl.runtime.state.table_status import MAINTENANCE_CODE, NEEDS_ATTENTION, TableStatus, has_many_quarantined
 
 Notified = Mapping[str, tuple[str, ...]]
 """Table to the codes with a sent alert that have not ended."""
@@ -47,7 +46,7 @@ _COMMANDS = {
 class AlertLimits:
     """
     Attributes:
-        quarantine_rate: see `judging.Knowledge`.
+        quarantine_rate: see `table_status.Knowledge`.
         failed_runs: number of runs in a row in which a table fails until that is reported, from 1.
     """
 
@@ -100,12 +99,12 @@ class Alert:
         return f"gddl {_COMMANDS.get(self.code, 'status')} --table {self.table}"
 
 
-def problems(one: BoardRow, limits: AlertLimits) -> list[TableProblem]:
+def problems(one: TableStatus, limits: AlertLimits) -> list[TableProblem]:
     """All current problems of a table; of an invalid row, that alone."""
     if one.row.problems:
         return [TableProblem(_BROKEN_CODE, _first(one.row.problems))]
-    table_problems = [_lateness(one)] if one.state.late else []
-    newest = one.newest
+    table_problems = [_lateness(one)] if one.late else []
+    newest = one.record.newest
     if newest is not None and one.row.enabled:
         if has_many_quarantined(one.record, limits.quarantine_rate):
             share = f"{newest.quarantined} of {newest.rows_read} rows of the last run were quarantined"
@@ -116,7 +115,7 @@ def problems(one: BoardRow, limits: AlertLimits) -> list[TableProblem]:
         if one.record.failed:
             table_problems += _failure(one, newest, limits)
     known = {problem.code for problem in table_problems}
-    table_problems += [_attention(code) for code in one.state.attention if code not in known]
+    table_problems += [_attention(code) for code in one.attention if code not in known]
     return table_problems
 
 
@@ -124,11 +123,11 @@ def _first(lines: Sequence[str]) -> str:
     return lines[0] if len(lines) == 1 else f"{lines[0]} ({len(lines)} problems)"
 
 
-def _lateness(one: BoardRow) -> TableProblem:
-    if STOPPED_CODE in one.state.attention:
+def _lateness(one: TableStatus) -> TableProblem:
+    if STOPPED_CODE in one.attention:
         text = "nothing of its source's log has come for longer than its freshness allows, not even the heartbeat"
         return TableProblem(STOPPED_CODE, f"{text} {one.row.heartbeat}")
-    behind = "was never up to date" if one.state.behind is None else f"is {one.state.behind:.0f} s behind"
+    behind = "was never up to date" if one.behind is None else f"is {one.behind:.0f} s behind"
     return TableProblem(_LATE_CODE, f"it {behind}; its freshness allows {one.row.freshness} s")
 
 
@@ -141,7 +140,7 @@ def _of_run(run: RunFact) -> Iterable[TableProblem]:
             yield TableProblem(code, _OF_RUN, of_run=True)
 
 
-def _failure(one: BoardRow, newest: RunFact, limits: AlertLimits) -> Iterable[TableProblem]:
+def _failure(one: TableStatus, newest: RunFact, limits: AlertLimits) -> Iterable[TableProblem]:
     """A table that fails because of a file's content is reported at once; others after some runs."""
     why = one.record.error or newest.error or "see the log of its run"
     if newest.error in _REFUSED:
@@ -153,10 +152,10 @@ def _failure(one: BoardRow, newest: RunFact, limits: AlertLimits) -> Iterable[Ta
         yield TableProblem(_FAILED_CODE, text)
 
 
-def _failed_runs(one: BoardRow) -> int:
+def _failed_runs(one: TableStatus) -> int:
     """Runs in a row that failed, as far as runs are kept; tries of one run of Airflow count once."""
     runs = set()
-    for fact in reversed(one.record.facts):
+    for fact in reversed(one.record.runs):
         if fact.status != "failed" or fact.started <= (one.record.complete or 0):
             break
         runs.add(fact.airflow[0] if fact.airflow else fact.run_id)
@@ -167,34 +166,34 @@ def _attention(code: str) -> TableProblem:
     return TableProblem(code, _TEXTS.get(code, _OF_RUN), of_run=code in NEEDS_ATTENTION)
 
 
-def alerts(found: Iterable[BoardRow], notified: Notified, limits: AlertLimits) -> list[Alert]:
+def alerts(tables: Iterable[TableStatus], notified: Notified, limits: AlertLimits) -> list[Alert]:
     """Alerts to send now."""
-    return [alert for one in found for alert in _of_row(one, notified, limits)]
+    return [alert for one in tables for alert in _of_row(one, notified, limits)]
 
 
-def _of_row(one: BoardRow, notified: Notified, limits: AlertLimits) -> Iterator[Alert]:
+def _of_row(one: TableStatus, notified: Notified, limits: AlertLimits) -> Iterator[Alert]:
     known = notified
     if one.row.problems:  # of an invalid row, neither freshness nor runs are known
         known = {one.row.table: tuple(set(notified.get(one.row.table, ())) & {_BROKEN_CODE})}
     return _changes(one.row.table, one.row.owner, problems(one, limits), known)
 
 
-def without_load(found: Iterable[BoardRow], notified: Notified, limits: AlertLimits, now: float) -> list[Alert]:
+def without_load(tables: Iterable[TableStatus], notified: Notified, limits: AlertLimits, now: float) -> list[Alert]:
     """`alerts` for all tables at a moment that no load has ended.
 
     Of a table whose run has just ended, the load sends the others; here, only lateness. No load does that for a run
     that Airflow did not start.
     """
     made: list[Alert] = []
-    for one in found:
-        newest = one.newest
+    for one in tables:
+        newest = one.record.newest
         by_hand = newest is None or not newest.airflow
         ended = 0.0 if newest is None else newest.started + newest.seconds
         if by_hand or now - ended > _SETTLED_AFTER or one.row.problems:
             made += _of_row(one, notified, limits)
         else:
             known = {one.row.table: tuple(code for code in LATENESS if code in notified.get(one.row.table, ()))}
-            late = [_lateness(one)] if one.state.late else []
+            late = [_lateness(one)] if one.late else []
             made += _changes(one.row.table, one.row.owner, late, known)
     return made
 

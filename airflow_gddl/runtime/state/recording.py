@@ -22,10 +22,9 @@ from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import LOADS, STATE, join, record_name, tells_of_load
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Roots
-from airflow_gddl.runtime.state.board import LakeState
 from airflow_gddl.runtime.state.documents import RunsDocument, place, update_runs
-from airflow_gddl.runtime.state.facts import KEPT_RUNS, TableRecord, latest, newest_of
-from airflow_gddl.runtime.state.judging import RunningJob
+from airflow_gddl.runtime.state.table_runs import KEPT_RUNS, TableRecord, latest, newest_of
+from airflow_gddl.runtime.state.table_status import RunningJob
 from airflow_gddl.stores import Storage, lake_files, open_store, read_if_there
 from airflow_gddl.stores.lake_files import LOOSE_AT_MOST
 
@@ -110,7 +109,7 @@ def records_of(
     """
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         made = pool.map(lambda table: record_of(roots, table, now, environ), tables)
-        return {table: record for table, record in zip(tables, made, strict=True) if record.last is not None}
+        return {table: record for table, record in zip(tables, made, strict=True) if record.newest is not None}
 
 
 def write_record(store: Storage, roots: Roots, result: JobResult) -> None:
@@ -153,7 +152,7 @@ def rebuild(
     *,
     write: bool,
     environ: Mapping[str, str] = os.environ,
-) -> LakeState:
+) -> dict[str, TableRecord]:
     """Read the records of all these tables; one listing and some reads for each.
 
     Args:
@@ -170,7 +169,7 @@ def rebuild(
         if write:
             path = place(roots.lake, pipeline, "runs")
             update_runs(open_store(environ), path, _with(records, clock()), RunsDocument)
-    return LakeState(records=all_records, read=clock())
+    return all_records
 
 
 def _with(records: Mapping[str, TableRecord], now: float) -> Callable[[RunsDocument], RunsDocument]:

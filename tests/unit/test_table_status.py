@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCounts, RunWarning
-from airflow_gddl.runtime.state import board
+from airflow_gddl.runtime.state import polls
 from airflow_gddl.runtime.state.documents import (
     PollDocument,
     RunsDocument,
@@ -21,8 +21,8 @@ from airflow_gddl.runtime.state.documents import (
     encode_poll,
     encode_runs,
 )
-from airflow_gddl.runtime.state.facts import KEPT_RUNS, TableRecord, from_list, merged, to_list
-from airflow_gddl.runtime.state.judging import Knowledge, RunningJob, TablePoll, heartbeat_of, judge
+from airflow_gddl.runtime.state.table_runs import KEPT_RUNS, RunFact, TableRecord, merged
+from airflow_gddl.runtime.state.table_status import Knowledge, RunningJob, TablePoll, heartbeat_of, judge
 from airflow_gddl.topology.rows import TableRow
 
 ALLOWED, GRACE = 30, 50
@@ -67,7 +67,7 @@ class World:
     ever: bool = False
     taken: float | None = None
     record: TableRecord = field(default_factory=TableRecord)
-    poll: PollDocument | None = None
+    poll: PollDocument = field(default_factory=PollDocument)
 
     def happen(self, event: Event) -> None:
         self.now += 7
@@ -88,13 +88,13 @@ class World:
 
     def see(self) -> float:
         waiting = len(self.landed) > self.applied
-        seen = board.PollRecord(
+        seen = polls.PollRecord(
             polled=self.now,
             files={"shop.a": len(self.landed)},
             waiting=frozenset({"shop.a"} if waiting else ()),
             taken={} if self.taken is None else {"shop.a": self.taken},
         )
-        self.poll = decode_poll(encode_poll(board.after(self.poll, seen)))
+        self.poll = decode_poll(encode_poll(polls.after(self.poll, seen)))
         self.knows = self.knows if waiting else self.now
         self.polled = self.now if self.polled is None else self.polled
         return self.now
@@ -154,8 +154,8 @@ def test_judged_as_the_truth_is(events: list[Event]) -> None:
     world = World()
     for event in events:
         world.happen(event)
-        poll = None if world.poll is None else world.poll.tables["shop.a"]
-        first = None if world.poll is None else world.poll.tables["shop.a"].first
+        poll = world.poll.tables.get("shop.a")
+        first = None if poll is None else poll.first
         state = judge(ROW, Knowledge(record=world.record, poll=poll, seen=first), world.now)
         missing = world.landed[world.applied :]
         is_due = world.ever or (world.polled is not None and world.now - world.polled > GRACE)
@@ -253,12 +253,12 @@ def test_a_source_without_changes_is_fresh_as_long_as_it_is_polled() -> None:
 
 
 def test_a_folder_that_vanished_is_no_proof_that_nothing_is_new() -> None:
-    def poll(before: PollDocument | None, polled: float, *missing: str) -> PollDocument:
-        seen = board.PollRecord(polled=polled, files={"shop.a": 0}, missing=frozenset(missing))
-        return decode_poll(encode_poll(board.after(before, seen)))
+    def poll(before: PollDocument, polled: float, *missing: str) -> PollDocument:
+        seen = polls.PollRecord(polled=polled, files={"shop.a": 0}, missing=frozenset(missing))
+        return decode_poll(encode_poll(polls.after(before, seen)))
 
     record = TableRecord().after(result("succeeded", 1000, 990), 1001)
-    there = poll(None, 1010)
+    there = poll(PollDocument(), 1010)
     lost = poll(poll(there, 1020, "shop.a"), 1030, "shop.a")
     state = judge(ROW, Knowledge(record=record, poll=lost.tables["shop.a"]), 1031)
     assert (state.state, state.attention, state.as_of) == ("attention", ("FOLDER_MISSING",), 1010)
@@ -366,7 +366,7 @@ def test_a_broken_row_keeps_the_state_that_its_runs_give() -> None:
 def test_a_run_that_loses_rows_does_not_add_up() -> None:
     good = TableRecord().after(result("succeeded", 10, 5), 11)
     bad = good.after(replace(result("succeeded", 20, 15), rows_read=4), 21)
-    assert [fact.adds_up for fact in bad.facts] == [True, False]
+    assert [fact.adds_up for fact in bad.runs] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -402,7 +402,7 @@ def test_a_quiet_table_is_late_only_if_its_source_stood_still(
 ) -> None:
     """Its heartbeat comes each 5 s, and is loaded or polled at any time, or not for long."""
     row = replace(ROW, heartbeat="shop.beat", freshness=20)
-    beat, poll, now = TableRecord(), None, 1000.0
+    beat, poll, now = TableRecord(), PollDocument(), 1000.0
     for after, step in steps:
         now += after
         if step == "run":
@@ -411,11 +411,11 @@ def test_a_quiet_table_is_late_only_if_its_source_stood_still(
             beat = beat.after(result("failed", now), now)
         else:
             files = {"shop.beat": 9}
-            poll = board.after(poll, board.PollRecord(polled=now, files=files, waiting=frozenset(files)))
+            poll = polls.after(poll, polls.PollRecord(polled=now, files=files, waiting=frozenset(files)))
     quiet = TableRecord().after(result("succeeded", now, 10), now)
-    shown = judge(row, Knowledge(record=quiet, heartbeat=heartbeat_of(beat, poll and poll.tables["shop.beat"])), now)
+    shown = judge(row, Knowledge(record=quiet, heartbeat=heartbeat_of(beat, poll.tables.get("shop.beat"))), now)
     assert (shown.state, shown.attention) == ("fresh", ())
-    stopped = board.after(poll, board.PollRecord(polled=now + 21 + pause, files={"shop.beat": 9}))
+    stopped = polls.after(poll, polls.PollRecord(polled=now + 21 + pause, files={"shop.beat": 9}))
     facts = heartbeat_of(beat, stopped.tables["shop.beat"])
     polled = TablePoll(polled=now + 21 + pause, clear=now + 21 + pause)
     shown = judge(row, Knowledge(record=quiet, poll=polled, heartbeat=facts), now + 21 + pause)
@@ -432,4 +432,4 @@ def test_lists_of_an_older_version_are_read() -> None:
     newer = json.loads(encode_runs(RunsDocument(tables={"shop.a": record})))
     newer["tables"] = {name: [*values, "of a later release"] for name, values in newer["tables"].items()}
     assert decode_runs(json.dumps(newer).encode()).tables["shop.a"] == record
-    assert from_list(to_list(record.facts[0])[:-4]) == replace(record.facts[0], late_ignored=0)
+    assert RunFact(*record.runs[0][:-4]) == record.runs[0]._replace(late_ignored=0)

@@ -19,7 +19,7 @@ from airflow_gddl.contract.completeness import (
 )
 from airflow_gddl.contract.layout import FEW_ROWS
 from airflow_gddl.contract.result import CATALOG_PROBLEMS
-from airflow_gddl.runtime.state.facts import LOST_CODE, SOURCE_CODE, STALE_CODE, VERIFY_CODE, TableRecord, latest
+from airflow_gddl.runtime.state.table_runs import LOST_CODE, SOURCE_CODE, STALE_CODE, VERIFY_CODE, TableRecord, latest
 from airflow_gddl.topology.rows import TableRow
 
 State = Literal[
@@ -92,9 +92,11 @@ class RunningJob:
 
 @dataclass(frozen=True, kw_only=True)
 class TableStatus:
-    """Moments are seconds since the epoch, lengths seconds; null: never, or not known.
+    """A table with what is known of it, and what that means now. Moments are seconds since the epoch, lengths seconds;
+    null: never, or not known.
 
     Attributes:
+        record, poll: facts of its runs, empty before any, and its last poll.
         state: the most urgent of what holds.
         last_state: for an invalid row, the state from its runs and polls; else as `state`.
         late: exceeds the row's `freshness`, also while it fails; never while its first load is due. Or its source's log
@@ -111,6 +113,9 @@ class TableStatus:
             later verification of that kind finds none.
     """
 
+    row: TableRow
+    record: TableRecord
+    poll: TablePoll | None
     state: State
     last_state: State
     late: bool = False
@@ -160,6 +165,9 @@ def judge(row: TableRow, known: Knowledge, now: float) -> TableStatus:
     state = _state(row, record, late=late, attention=bool(attention), waiting=waiting, running=running is not None)
     state = "unknown" if row.enabled and known.unread and record.started is None else state
     return TableStatus(
+        row=row,
+        record=record,
+        poll=poll,
         state="broken_row" if row.problems else state,
         last_state=state,
         late=late,

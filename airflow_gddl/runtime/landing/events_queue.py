@@ -14,13 +14,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import unquote_plus
 
-from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import STATE, LandingFolder, join
 from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.runtime.landing.polling import Poll, Scope, poll_folders
-from airflow_gddl.stores import Storage, open_store, read_document
+from airflow_gddl.stores import Storage, open_store
 
 
 class NotAnEventError(ValueError):
@@ -211,7 +210,7 @@ _DRAIN_SECONDS = 20.0
 
 @dataclass(frozen=True, kw_only=True)
 class QueuePollState:
-    """Last poll of a pipeline's tables.
+    """Last poll of a pipeline's tables, for the next one.
 
     Attributes:
         listed_at: ISO 8601 UTC, before the last listing of all tables.
@@ -223,7 +222,6 @@ class QueuePollState:
     looked_at: str
     read: tuple[str, ...] = ()
     looks: Mapping[str, Poll] = field(default_factory=dict)
-    format: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,18 +240,18 @@ class Following:
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     sleep: Callable[[float], None] = time.sleep
 
-    def poll(self, roots: Roots, dag_id: str, folders: Mapping[str, LandingFolder]) -> dict[str, Poll]:
+    def poll(self, roots: Roots, folders: Mapping[str, LandingFolder], known: QueuePollState | None) -> QueuePollState:
         """Poll each table, most of them from memory. If the queue can't be read, all tables are listed.
 
         Args:
             folders: by table, where it lands.
+            known: the poll before, or an earlier one; null: there was none.
 
         Raises:
             RetriableError: `STORAGE_BUSY`.
         """
         wanted, lake, now = sorted(folders), open_store(self.environ), self.clock()
         drained = self._drain(roots)
-        known = read_document(lake, _place(roots.lake, dag_id), QueuePollState)
         fresh_until = now - timedelta(seconds=self.full_listing_seconds)
         full = known is None or not drained or datetime.fromisoformat(known.listed_at) < fresh_until
         since = now if known is None or full else datetime.fromisoformat(known.looked_at)
@@ -268,10 +266,7 @@ class Following:
             changed = {table for table, folder in folders.items() if has_news(folder, roots.landing, places)}
         stale = {table: folders[table] for table in wanted if table in changed or table not in known.looks}
         looks = {**known.looks, **{table: files.poll() for table, files in poll_folders(lake, stale, Scope()).items()}}
-        kept = {table: looks[table] for table in wanted}
-        now_known = replace(known, looked_at=stamp, read=tuple(names), looks=kept)
-        lake.write(_place(roots.lake, dag_id), to_json(now_known).encode())
-        return kept
+        return replace(known, looked_at=stamp, read=tuple(names), looks={table: looks[table] for table in wanted})
 
     def _drain(self, roots: Roots) -> bool:
         """Whether all queued messages are stored, by this pipeline or by others."""
@@ -314,7 +309,3 @@ def _objects_of(message: Message) -> tuple[str, ...] | None:
     except NotAnEventError as error:
         _LOG.warning("a queue message is not an event: %s", error)
         return None
-
-
-def _place(lake: str, dag_id: str) -> str:
-    return join(lake, STATE, "airflow", "queue", f"{dag_id}.json")

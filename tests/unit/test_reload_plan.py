@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, JobSpec, TableSpec
-from spark_jobs.actions.refresh import new_plan, shadow_of
+from spark_jobs.actions.reload import new_plan, shadow_of
 from spark_jobs.plan.planned_batch import BatchCommit, TableState
 from tests.harness.landing import write
 from tests.tables.in_process_lake import InProcessLake

@@ -15,7 +15,7 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DesiredState, Roots
 from airflow_gddl.runners.interface import ProgressEvent
 from airflow_gddl.runtime.landing.hints import HintBook, TableHint
-from airflow_gddl.runtime.landing.loading import ProgressListener
+from airflow_gddl.runtime.landing.load_task import ProgressListener
 from airflow_gddl.runtime.state.recording import StateRecorder
 from airflow_gddl.stores import open_store
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from airflow_gddl.contract.completeness import Verified, window_bounds
 from airflow_gddl.contract.durations import moment_of
@@ -44,9 +43,9 @@ VERIFY_CODE, SOURCE_CODE = "VERIFY_DIFFERENT", "SOURCE_DIFFERENT"
 _LONGEST_TEXT = 500
 
 
-@dataclass(frozen=True)
-class RunFact:
-    """One run of one table that changed something or failed.
+class RunFact(NamedTuple):
+    """One run of one table that changed something or failed; stored as the list of its values, so that new fields go
+    last, with a default.
 
     Attributes:
         started: seconds since the epoch.
@@ -77,9 +76,9 @@ class RunFact:
     commit: float | None
     lag: float | None
     error: str | None
-    warnings: tuple[str, ...]
+    warnings: Sequence[str]
     run_id: str
-    airflow: tuple[str, ...] = ()
+    airflow: Sequence[str] = ()
     late_ignored: int = 0
     not_listed_days: int = 0
     listed: float | None = None
@@ -93,12 +92,6 @@ class RunFact:
     @property
     def key(self) -> tuple[str, float]:
         return self.run_id, self.started
-
-
-_FIELDS = tuple(one.name for one in fields(RunFact))
-_STARTED, _STATUS, _RUN_ID, _WARNINGS, _LATE = (
-    _FIELDS.index(name) for name in ("started", "status", "run_id", "warnings", "late_ignored")
-)
 
 
 def fact_of(result: JobResult, now: float, airflow: tuple[str, ...] = ()) -> RunFact:
@@ -122,31 +115,14 @@ def fact_of(result: JobResult, now: float, airflow: tuple[str, ...] = ()) -> Run
         commit=seconds_of(result.freshness.commit_ts),
         lag=result.freshness.lag_seconds,
         error=None if result.error is None else result.error.code,
-        warnings=tuple(warning.code for warning in result.warnings),
+        warnings=[warning.code for warning in result.warnings],
         run_id=result.run_id,
-        airflow=airflow,
+        airflow=list(airflow),
         late_ignored=result.late_ignored,
         not_listed_days=result.not_listed_days,
         listed=seconds_of(result.listed_in_full_at),
         replayed=result.rows_read if result.action == "errors_replay" and result.status != "failed" else 0,
     )
-
-
-def to_list(fact: RunFact) -> list[Any]:
-    """As parsed from JSON: lists, no tuples."""
-    values = (getattr(fact, name) for name in _FIELDS)
-    return [list(value) if isinstance(value, tuple) else value for value in values]
-
-
-def from_list(values: Sequence[Any]) -> RunFact:
-    """
-    Older lists are shorter: missing values have their defaults.
-
-    Raises:
-        TypeError, ValueError: not what `to_list` made.
-    """
-    given = dict(zip(_FIELDS[: len(values)], values, strict=True))
-    return RunFact(**{**given, "warnings": tuple(given["warnings"]), "airflow": tuple(given["airflow"])})
 
 
 def left_in_quarantine(runs: Iterable[RunFact], rows: int = 0) -> int:
@@ -161,25 +137,12 @@ def left_in_quarantine(runs: Iterable[RunFact], rows: int = 0) -> int:
     return rows
 
 
-class RunFigures(NamedTuple):
-    """What an overview counts of a run; see `RunFact`. Made in a fraction of the time."""
-
-    started: float
-    status: str
-    seconds: float
-    appended: int
-    lag: float | None
-
-
-_figures_of = itemgetter(*map(_FIELDS.index, RunFigures._fields))
-
-
 @dataclass(frozen=True, kw_only=True)
 class TableRecord:
     """Facts from the runs of a table. Moments are seconds since the epoch; null: never, or not known.
 
     Attributes:
-        last: the newest run, as `to_list` gives it; null before any.
+        newest: the newest run; null before any.
         older: the runs before it, `KEPT_RUNS` - 1 at most, newest last: JSON that is parsed only when needed, since a
             list of ten thousand tables shows few of them.
         quarantined: rows and files in quarantine: as last counted, then see `left_in_quarantine`.
@@ -199,7 +162,7 @@ class TableRecord:
             that found it, and of the newest that found it settled; see `holds`.
     """
 
-    last: list[Any] | None = None
+    newest: RunFact | None = None
     older: str = "[]"
     quarantined: int = 0
     commit: float | None = None
@@ -222,33 +185,19 @@ class TableRecord:
     settled: Mapping[str, float] = field(default_factory=dict)
 
     @property
-    def runs(self) -> tuple[list[Any], ...]:
-        """As `to_list` gives them, newest last."""
-        return (*json.loads(self.older), self.last) if self.last is not None else ()
-
-    @property
-    def facts(self) -> tuple[RunFact, ...]:
+    def runs(self) -> tuple[RunFact, ...]:
         """Newest last."""
-        return tuple(from_list(run) for run in self.runs)
-
-    @property
-    def figures(self) -> list[RunFigures]:
-        """Of the same runs, newest last."""
-        return [RunFigures(*_figures_of(run)) for run in self.runs]
-
-    @property
-    def newest(self) -> RunFact | None:
-        return None if self.last is None else from_list(self.last)
+        return (*(RunFact(*run) for run in json.loads(self.older)), self.newest) if self.newest is not None else ()
 
     @property
     def started(self) -> float | None:
         """Of the newest run."""
-        return None if self.last is None else float(self.last[_STARTED])
+        return None if self.newest is None else self.newest.started
 
     @property
     def warned(self) -> frozenset[str]:
         """Codes of the newest run's warnings."""
-        return frozenset() if self.last is None else frozenset(self.last[_WARNINGS])
+        return frozenset() if self.newest is None else frozenset(self.newest.warnings)
 
     def holds(self, code: str) -> bool:
         """Whether a problem of `found` was not settled since."""
@@ -258,20 +207,21 @@ class TableRecord:
     @property
     def failed(self) -> bool:
         """Whether the newest run failed and no later one succeeded."""
-        if self.last is None:
-            return False
-        return bool(self.last[_STATUS] == "failed" and self.last[_STARTED] > (self.complete or 0))
+        newest = self.newest
+        return newest is not None and newest.status == "failed" and newest.started > (self.complete or 0)
 
-    def with_runs(self, runs: Iterable[list[Any]]) -> TableRecord:
+    def with_runs(self, runs: Iterable[RunFact]) -> TableRecord:
         """Copy with these runs instead of its own, limited to the newest `KEPT_RUNS`."""
-        kept = sorted(runs, key=lambda run: float(run[_STARTED]))[-KEPT_RUNS:]
+        kept = sorted(runs, key=lambda run: run.started)[-KEPT_RUNS:]
         older = json.dumps(kept[:-1], ensure_ascii=False, separators=(",", ":"))
         since = -math.inf if self.counted_at is None else self.counted_at
-        later = (from_list(run) for run in kept if float(run[_STARTED]) > since)
-        quarantined = left_in_quarantine(later, self.counted or 0)
-        late = sum(run[_LATE] for run in kept if len(run) > _LATE)
-        last = kept[-1] if kept else None
-        return replace(self, last=last, older=older, quarantined=quarantined, late_ignored=late)
+        return replace(
+            self,
+            newest=kept[-1] if kept else None,
+            older=older,
+            quarantined=left_in_quarantine((run for run in kept if run.started > since), self.counted or 0),
+            late_ignored=sum(run.late_ignored for run in kept),
+        )
 
     def after(self, result: JobResult, now: float, airflow: tuple[str, ...] = (), *, whole: bool = True) -> TableRecord:
         """Copy with one more run, which need not be the newest; adding a run twice has no effect.
@@ -298,9 +248,9 @@ class TableRecord:
             is_complete = whole and LOST_CODE not in fact.warnings
             return replace(self, complete=latest(self.complete, fact.started)) if is_complete else self
         text = None if result.error is None else brief(result.error.message, _LONGEST_TEXT)
-        if fact.key in {run.key for run in self.facts}:
+        if fact.key in {run.key for run in self.runs}:
             # Reported again with more details: the job's own record does not name Airflow's run.
-            return self.with_runs(to_list(fact) if from_list(run).key == fact.key else run for run in self.runs)
+            return self.with_runs(fact if run.key == fact.key else run for run in self.runs)
         one = _record_of(fact, text)
         return merged(self, one if whole else replace(one, complete=None))
 
@@ -373,7 +323,7 @@ def _found(record: TableRecord) -> Mapping[str, float]:
 def _record_of(fact: RunFact, error: str | None) -> TableRecord:
     good = fact.started if fact.status != "failed" else None
     return TableRecord(
-        last=to_list(fact),
+        newest=fact,
         quarantined=fact.quarantined,
         commit=fact.commit,
         complete=good,
@@ -411,8 +361,4 @@ def merged(one: TableRecord, other: TableRecord) -> TableRecord:
         missing_from=min(filter(None, (one.missing_from, other.missing_from)), default=None),
         found=newest_of(_found(one), _found(other)),
         settled=newest_of(one.settled, other.settled),
-    ).with_runs(_unique((*one.runs, *other.runs)))
-
-
-def _unique(runs: Iterable[list[Any]]) -> list[list[Any]]:
-    return list({(run[_RUN_ID], run[_STARTED]): run for run in runs}.values())
+    ).with_runs({run.key: run for run in (*one.runs, *other.runs)}.values())

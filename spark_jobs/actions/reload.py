@@ -121,7 +121,7 @@ def _with_generations(discovery: Discovery, generations: Mapping[str, int]) -> D
     return replace(discovery, waiting=tuple(sorted(files, key=lambda f: f.generation)))
 
 
-def sweep_after_refresh(
+def sweep_after_reload(
     plan: BatchPlan, before: TableState, after: TableState, files: Mapping[str, FileEntry], rule: SweepRule
 ) -> tuple[TableState, Discovery]:
     """The state with the first generation whose rows remain in the rebuilt replica, and why older ones remain.
@@ -151,7 +151,7 @@ def highest_sequence(before: TableState, after: TableState) -> str | None:
 def new_plan(
     run: TableRun, ledger: Ledger, interrupted: BatchPlan | None = None, context: TableContext | None = None
 ) -> BatchPlan:
-    """Plan of a refresh that starts now, as the table's next batch, in place of a started one.
+    """Plan of a reload that starts now, as the table's next batch, in place of a started one.
 
     Args:
         context: to see which numbers of batches the tables have where the ledger does not know them; null: not asked.
@@ -192,13 +192,13 @@ def is_sealed(fresh: Ledger) -> bool:
     return last is not None and last.number > 1 and not last.plan.files
 
 
-def nothing_to_refresh(table: str, landing: str) -> FatalError:
+def nothing_to_reload(table: str, landing: str) -> FatalError:
     what = f"{table}: no file below {landing} can be read"
     return FatalError("NOTHING_TO_REFRESH", what, remedy="restore the files; the tables are unchanged")
 
 
 def rebuild_batches(run: TableRun) -> tuple[list[tuple[BatchPlan, bool]], Discovery]:
-    """As `refresh_batches`, of a rebuild from the change table."""
+    """As `reload_batches`, of a rebuild from the change table."""
     ledger = run.ledger()
     begun, discovery = ledger.plan(), run.discover(ledger)
     resumed = begun is not None and begun.mode == "refresh"
@@ -207,7 +207,7 @@ def rebuild_batches(run: TableRun) -> tuple[list[tuple[BatchPlan, bool]], Discov
     return [(plan, resumed), *batches_ahead(run, None, state, discovery)], discovery
 
 
-def refresh_batches(run: TableRun, totals: RunTotals) -> tuple[list[tuple[BatchPlan, bool]], Discovery]:
+def reload_batches(run: TableRun, totals: RunTotals) -> tuple[list[tuple[BatchPlan, bool]], Discovery]:
     """Remaining batches of a reload, each with whether it is resumed, and what was found; writes nothing.
 
     Of one that has only its swap left, the batch is the reload itself, without files. Where the ledger is
@@ -226,7 +226,7 @@ def refresh_batches(run: TableRun, totals: RunTotals) -> tuple[list[tuple[BatchP
         return [(begun, True)], discovery
     discovery = by_ledger(run, ledger, discovery, totals)
     if not discovery.waiting and fresh.state.batch <= 1:
-        raise nothing_to_refresh(run.spec.table, run.layout.landing)
+        raise nothing_to_reload(run.spec.table, run.layout.landing)
     state = fresh.state if fresh.state.batch else seed(ledger.state, None, run.dialect)
     ahead = batches_ahead(shadow, fresh.plan(), state, discovery)
     # The first commit of the shadow ledger has no files.
@@ -369,8 +369,8 @@ def _refused(run: TableRun, what: str, remedy: str) -> FatalError:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Refresh:
-    """A refresh in progress: the live table and the shadow table that is built beside it."""
+class _Reload:
+    """A reload in progress: the live table and the shadow table that is built beside it."""
 
     run: TableRun
     live: TableContext
@@ -401,7 +401,7 @@ class _Refresh:
         )
 
 
-def refresh_table(run: TableRun, outcome: RunTotals) -> JobResult:
+def reload_table(run: TableRun, outcome: RunTotals) -> JobResult:
     """Load one table again.
 
     Raises:
@@ -425,7 +425,7 @@ def refresh_table(run: TableRun, outcome: RunTotals) -> JobResult:
             claim.check()
             ledger.write_plan(plan)
         run.report("plan", plan.number)
-        checked = _carry_out(_Refresh(run=run, live=context, ledger=ledger, plan=plan, claim=claim), outcome)
+        checked = _carry_out(_Reload(run=run, live=context, ledger=ledger, plan=plan, claim=claim), outcome)
     run.report("done", outcome.batches, outcome.rows_read)
     if checked is None:
         return run.result(outcome)
@@ -449,13 +449,13 @@ def _with_check(plan: BatchPlan, run: TableRun) -> BatchPlan:
                    archives=options.reload or options.resync)  # fmt: skip
 
 
-def _carry_out(work: _Refresh, outcome: RunTotals) -> Replacement | None:
+def _carry_out(work: _Reload, outcome: RunTotals) -> Replacement | None:
     """What a reload or resync has replaced; null for another one, and where only its swap was left."""
     try:
         order, fresh, checked = _built(work, outcome)
     except FatalError:
         # A user has to fix the cause: until then the table is loaded as before. Once tables may have been swapped,
-        # a refresh can only be resumed.
+        # a reload can only be resumed.
         if not work.plan.swapping:
             _forget(work)
         raise
@@ -475,11 +475,11 @@ def _carry_out(work: _Refresh, outcome: RunTotals) -> Replacement | None:
     return checked
 
 
-def _built(work: _Refresh, outcome: RunTotals) -> tuple[RebuildRequest, Ledger, Replacement | None]:
+def _built(work: _Reload, outcome: RunTotals) -> tuple[RebuildRequest, Ledger, Replacement | None]:
     """Build and check the shadow table; the live table is unchanged."""
     table_schema, fresh = _ingest_all(work, outcome)
     if table_schema is None:
-        raise nothing_to_refresh(work.run.spec.table, work.live.layout.landing)
+        raise nothing_to_reload(work.run.spec.table, work.live.layout.landing)
     work.run.report("read", work.plan.number, outcome.rows_read)
     files, before = fresh.all_entries(), work.ledger.state
     resequenced = before.max_sequence is not None and before.log_began != fresh.state.log_began
@@ -498,13 +498,13 @@ def _built(work: _Refresh, outcome: RunTotals) -> tuple[RebuildRequest, Ledger, 
     return order, fresh, checked
 
 
-def _archives(work: _Refresh, table_schema: TableSchema) -> Rewrite | None:
+def _archives(work: _Reload, table_schema: TableSchema) -> Rewrite | None:
     if not work.plan.archives:
         return None
     return plan_archive(work.live.dialect, work.live.stored_columns(), work.ledger.state, table_schema)
 
 
-def _watermarks(work: _Refresh, state: TableState) -> tuple[str | None, ...]:
+def _watermarks(work: _Reload, state: TableState) -> tuple[str | None, ...]:
     """Greatest sequence before each generation, in the order that the new tables have."""
     if not work.plan.archives:
         return state.generation_floor
@@ -513,10 +513,10 @@ def _watermarks(work: _Refresh, state: TableState) -> tuple[str | None, ...]:
     return floors_of(floors, state.snapshots)
 
 
-def _checked(work: _Refresh, order: RebuildRequest, fresh: Ledger) -> Replacement:
+def _checked(work: _Reload, order: RebuildRequest, fresh: Ledger) -> Replacement:
     """Check the shadow table before the swap.
 
-    A check that can't run drops the refresh too: the table's next loads must not wait for its source.
+    A check that can't run drops the reload too: the table's next loads must not wait for its source.
     """
     try:
         checked = check(work.run, work.plan, order, fresh.all_entries())
@@ -529,7 +529,7 @@ def _checked(work: _Refresh, order: RebuildRequest, fresh: Ledger) -> Replacemen
     return checked
 
 
-def _require_all_changes(work: _Refresh, order: RebuildRequest, fresh: TableState) -> None:
+def _require_all_changes(work: _Reload, order: RebuildRequest, fresh: TableState) -> None:
     if work.live.engine.rebuild(order).drops_changes():
         before = work.ledger.state.sequence_by or ()
         other = before and before != fresh.sequence_by
@@ -543,7 +543,7 @@ def _require_all_changes(work: _Refresh, order: RebuildRequest, fresh: TableStat
         )
 
 
-def _ingest_all(work: _Refresh, outcome: RunTotals) -> tuple[TableSchema | None, Ledger]:
+def _ingest_all(work: _Reload, outcome: RunTotals) -> tuple[TableSchema | None, Ledger]:
     """Ingest every landed file into the shadow change table and seal its ledger; returns the resulting schema.
 
     A sealed ledger accepts no further files: finished steps of the swap would lack them, and the commit would not.
@@ -555,7 +555,7 @@ def _ingest_all(work: _Refresh, outcome: RunTotals) -> tuple[TableSchema | None,
         state = seed(state, work.recorded, run.dialect, archives=archives)
         ledger.commit(_empty_commit(work, state))
     if not is_sealed(ledger):
-        discovery = _refresh_with_generations(work, run.discover(ledger, wait="idle"), outcome)
+        discovery = _with_known_generations(work, run.discover(ledger, wait="idle"), outcome)
         outcome.warn(notices.of_unsettled(discovery.unsettled))
         _require_unchanged(work, ledger, discovery)
         _require_settled(work, discovery.unsettled)
@@ -581,7 +581,7 @@ def _ingest_all(work: _Refresh, outcome: RunTotals) -> tuple[TableSchema | None,
     return plan_batch(work.run.dialect, (), context.stored_columns(), ledger.state).table_schema, ledger
 
 
-def _require_loads(work: _Refresh, delivered: ReadBatch) -> None:
+def _require_loads(work: _Reload, delivered: ReadBatch) -> None:
     """Make no table of a part of its full load; of a reload a user is told what it would lack, and decides.
 
     Raises:
@@ -603,15 +603,15 @@ def _next_plan(run: TableRun, ledger: Ledger, discovery: Discovery) -> BatchPlan
     return plan
 
 
-def _require_unchanged(work: _Refresh, ledger: Ledger, discovery: Discovery) -> None:
-    """Files that changed during an interrupted refresh make the next run start it again."""
+def _require_unchanged(work: _Reload, ledger: Ledger, discovery: Discovery) -> None:
+    """Files that changed during an interrupted reload make the next run start it again."""
     pending = ledger.plan()
     if pending is not None and files_changed(pending, discovery):
         _forget(work)
         raise _files_changed(work, "files changed since its rebuild started")
 
 
-def _require_settled(work: _Refresh, unsettled: Iterable[str]) -> None:
+def _require_settled(work: _Reload, unsettled: Iterable[str]) -> None:
     """Replace no table by one that lacks rows of files that are written again: they are in the table now."""
     known = work.ledger.all_entries() if work.plan.archives and not work.plan.swapping else {}
     again = sorted(path for path in unsettled if path in known and known[path].state == "committed")
@@ -620,25 +620,25 @@ def _require_settled(work: _Refresh, unsettled: Iterable[str]) -> None:
         raise _files_changed(work, f"{len(again)} of its files are written again, e.g. {again[0]}")
 
 
-def _files_changed(work: _Refresh, what: str) -> RetriableError:
+def _files_changed(work: _Reload, what: str) -> RetriableError:
     remedy = "run the refresh again; the tables are unchanged"
     return RetriableError("FILES_CHANGED", f"{work.run.spec.table}: {what}", remedy=remedy)
 
 
-def _empty_commit(work: _Refresh, state: TableState) -> BatchCommit:
+def _empty_commit(work: _Reload, state: TableState) -> BatchCommit:
     plan = BatchPlan(
         number=state.batch, mode="refresh", planned_at=work.plan.planned_at, generation=state.generation, files=()
     )
     return BatchCommit(number=state.batch, plan=plan, files=(), state=state)
 
 
-def _refresh_with_generations(work: _Refresh, discovery: Discovery, outcome: RunTotals) -> Discovery:
+def _with_known_generations(work: _Reload, discovery: Discovery, outcome: RunTotals) -> Discovery:
     if work.recorded is not None:
         return by_change_table(discovery, work.recorded, outcome)
     return by_ledger(work.run, work.ledger, discovery, outcome, archives=work.plan.archives)
 
 
-def _commit(work: _Refresh, fresh: Ledger, order: RebuildRequest, rows_now: int) -> None:
+def _commit(work: _Reload, fresh: Ledger, order: RebuildRequest, rows_now: int) -> None:
     """The live ledger takes over the rows and the state of the shadow ledger."""
     work.run.report("commit", work.plan.number)
     before, rows = work.ledger.state, fresh.all_entries()
@@ -657,18 +657,18 @@ def _commit(work: _Refresh, fresh: Ledger, order: RebuildRequest, rows_now: int)
     work.run.report("committed", work.plan.number)
 
 
-def _forgotten(work: _Refresh, present: Mapping[str, FileEntry]) -> tuple[FileEntry, ...]:
+def _forgotten(work: _Reload, present: Mapping[str, FileEntry]) -> tuple[FileEntry, ...]:
     """Ledger rows of files that are gone, whose changes are archived: should one come back, it is loaded again."""
     entries = (entry for path, entry in work.ledger.all_entries().items() if path not in present)
     return tuple(replace(e, batch=work.plan.number, fingerprint="", etag="", generation=ARCHIVED) for e in entries)
 
 
-def _swept(work: _Refresh, fresh: Ledger) -> tuple[TableState, Discovery]:
+def _swept(work: _Reload, fresh: Ledger) -> tuple[TableState, Discovery]:
     rule = SweepRule.of(work.run.spec)
-    return sweep_after_refresh(work.plan, work.ledger.state, fresh.state, fresh.all_entries(), rule)
+    return sweep_after_reload(work.plan, work.ledger.state, fresh.state, fresh.all_entries(), rule)
 
 
-def _settle(work: _Refresh, outcome: RunTotals, state: TableState, done: Rebuilt) -> None:
+def _settle(work: _Reload, outcome: RunTotals, state: TableState, done: Rebuilt) -> None:
     outcome.batches = max(outcome.batches, 1)
     outcome.changes_written = done.changes_added
     outcome.redelivered = outcome.rows_read - outcome.quarantined - done.changes_added
@@ -677,8 +677,8 @@ def _settle(work: _Refresh, outcome: RunTotals, state: TableState, done: Rebuilt
     outcome.version = work.live.engine.version(work.live.layout.replica)
 
 
-def _forget(work: _Refresh) -> None:
-    """Drop a refresh that has swapped nothing; the table's next run is a normal one, which resumes a started batch."""
+def _forget(work: _Reload) -> None:
+    """Drop a reload that has swapped nothing; the table's next run is a normal one, which resumes a started batch."""
     work.claim.check()
     if work.plan.interrupted is None:
         work.ledger.drop_plan()
@@ -687,7 +687,7 @@ def _forget(work: _Refresh) -> None:
     _clean_up(work)
 
 
-def _clean_up(work: _Refresh) -> None:
+def _clean_up(work: _Reload) -> None:
     """Remove the shadow table; leftovers are harmless, so a crash here needs no repair."""
     root = join(work.live.layout.state, "refresh")
     for file in list(work.live.storage.list(root)):
