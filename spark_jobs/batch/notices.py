@@ -17,7 +17,7 @@ from spark_jobs.plan.planned_batch import BatchPlan, TableState, Truncate
 from spark_jobs.plan.sharding import refreshed
 from spark_jobs.plan.waiting_files import Discovery, Inference, SweepState, is_due_by_time, snapshot_of
 from spark_jobs.rules.evaluate import FAILED_CODE, Tally
-from spark_jobs.rules.sweep import are_applied, unknown_truncates
+from spark_jobs.rules.truncates import are_applied, unknown_truncates
 
 SAMPLE = 5
 _EXPORT = re.compile(r"/[^/]*\.(parquet|csv)(\.gz)?$", re.IGNORECASE)

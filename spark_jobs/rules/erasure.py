@@ -28,8 +28,8 @@ from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.plan.sequence import have_one_type, is_after
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import flat, is_text, sortable, sorted_rows, with_values
-from spark_jobs.rules.convert import hashed as masked_text
 from spark_jobs.rules.decode import DecodedGroup
+from spark_jobs.rules.masks import hashed as masked_text
 from spark_jobs.rules.order import gddl_fields, old_key_columns, old_keys, with_gddl
 from spark_jobs.rules.texts import BITS, WIDE, as_text, json_writer
 

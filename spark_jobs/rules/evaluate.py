@@ -31,8 +31,9 @@ from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import arrow_type, flat, is_text
 from spark_jobs.rules.batch_schema import Landed
 from spark_jobs.rules.carried import carried
-from spark_jobs.rules.convert import fit, masked
+from spark_jobs.rules.convert import fit
 from spark_jobs.rules.delivered_columns import DeliveredColumns, GroupDecoding, RowProblem
+from spark_jobs.rules.masks import masked
 from spark_jobs.rules.read import RawGroup
 
 _STRING, _DATE, _TIME = ScalarType("string"), ScalarType("date"), ScalarType("timestamp")

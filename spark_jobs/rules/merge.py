@@ -36,7 +36,7 @@ from spark_jobs.rules.fold import (
 )
 from spark_jobs.rules.order import forced_rows, gddl_fields, orders_of, sample_keys, with_gddl
 from spark_jobs.rules.stored_columns import stored_schema
-from spark_jobs.rules.sweep import by_earlier_truncates
+from spark_jobs.rules.truncates import by_earlier_truncates
 
 ACTION, AT, LATE, IGNORED, UNKNOWN_KEY, MOVE_LOST = (
     f"{GDDL}__{n}" for n in ("action", "at", "late", "ignored", "unknown_key", "move_lost")

@@ -29,9 +29,10 @@ from spark_jobs.rules.order import events, is_of_batch
 from spark_jobs.rules.quarantine import good_again, to_replay
 from spark_jobs.rules.read import FileRows, RawGroup, grouped, read_file
 from spark_jobs.rules.redelivery import TIED, Doubts, new_changes
+from spark_jobs.rules.stale_rows import suspects
 from spark_jobs.rules.step_results import Appended, Applied, Overlap
 from spark_jobs.rules.stored_columns import change_schema
-from spark_jobs.rules.sweep import appended, suspects
+from spark_jobs.rules.sweep import appended
 from spark_jobs.tables import file_rules, table_definition, whole_tables
 from spark_jobs.tables.batch_context import BatchContext
 from spark_jobs.tables.decoding import Decoding, landed, resumed_batch, resumed_schema

@@ -27,10 +27,8 @@ from spark_jobs.rules.batch_schema import Landed
 from spark_jobs.rules.decode import DecodedGroup
 from spark_jobs.rules.figures import DecodedBatch, PartFigures, combined, distinct
 from spark_jobs.rules.read import FileRows, grouped, read_file
-from spark_jobs.rules.sweep import (
-    suspects,
-    undeleted,
-)
+from spark_jobs.rules.stale_rows import suspects
+from spark_jobs.rules.sweep import undeleted
 from spark_jobs.tables.data_files import Target
 from spark_jobs.tables.decoding import Decoder, Decoding, are_all_deletes, landed
 from spark_jobs.tables.delta_log import Action, version_of

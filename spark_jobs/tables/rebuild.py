@@ -39,9 +39,10 @@ from spark_jobs.rules.order import (
     with_identity,
 )
 from spark_jobs.rules.rewrite import Rewrite, rewritten
+from spark_jobs.rules.shards import not_of_shard, of_shard
 from spark_jobs.rules.step_results import Rebuilt, Replaced
 from spark_jobs.rules.stored_columns import change_columns, change_schema, key_schema
-from spark_jobs.rules.sweep import appended, not_of_shard, of_shard, unmarked
+from spark_jobs.rules.sweep import appended, unmarked
 from spark_jobs.rules.verify import (
     DIFFERENT,
     EXTRA,
