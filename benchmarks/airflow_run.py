@@ -206,7 +206,7 @@ def order(root: Path, record: Path, engine: sa.Engine | None) -> StartOrder:
     shutil.copy(HERE.parent / "dags" / "gddl.py", dags)  # without those of upkeep, which load nothing
     settings = HomeSettings(dags=dags, port=free_port(0), parallelism=_PARALLELISM, title="benchmark", more=more)
     own = {"AIRFLOW_RUN_RECORD": str(record), "PYTHONPATH": str(HERE)}
-    return StartOrder(home=Home(root / "airflow"), settings=settings, environ=os.environ, own=own)
+    return StartOrder(home=Home(root / "airflow"), settings=settings, environ=os.environ, variables=own)
 
 
 if __name__ == "__main__":

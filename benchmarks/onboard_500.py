@@ -106,7 +106,7 @@ def until_green(airflow: Standalone, catalog: Catalog) -> None:
 def order(root: Path) -> StartOrder:
     more = {"gddl": {"metadata": str(root / "metadata"), "maintenance_schedule": "", "verify_schedule": ""}}
     settings = HomeSettings(dags=_DAGS, port=free_port(0), title="benchmark", more=more)
-    return StartOrder(home=Home(root / "airflow"), settings=settings, environ=os.environ, own={})
+    return StartOrder(home=Home(root / "airflow"), settings=settings, environ=os.environ, variables={})
 
 
 def check(catalog: Catalog, landed: Simulator, rows: dict[str, int]) -> None:

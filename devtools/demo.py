@@ -124,7 +124,7 @@ class AirflowDemonstration:
             more={"gddl": {**_OPTIONS, "metadata": self._metadata}},
         )
         home = Home(self.place.airflow)
-        return StartOrder(home=home, settings=settings, environ=self.cli.environ, own=self._roots())
+        return StartOrder(home=home, settings=settings, environ=self.cli.environ, variables=self._roots())
 
     @property
     def _metadata(self) -> str:

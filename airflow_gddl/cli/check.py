@@ -505,7 +505,7 @@ def _runner(cli: CliContext, catalog: Catalog) -> Iterator[Checked]:
         yield _tried(f"runner {name}", lambda: _platform(name, settings, cli.environ) + login)
     if descriptor.check:
         tiers = tuple(catalog.tiers[spec.size] for spec in catalog.tables if spec.enabled)
-        given = RunnerCheck(name=name, own=settings, tiers=tiers, environ=cli.environ)
+        given = RunnerCheck(name=name, declared=settings, tiers=tiers, environ=cli.environ)
         yield from (_tried(subject, probe) for subject, probe in RUNNERS.load(descriptor.check)(given))
 
 

@@ -511,7 +511,7 @@ def runner_of(cli: CliContext, catalog: Catalog, run_id: str, tick: Callable[[],
     settings = RunnerSettings(
         command=cli.job_command,
         environ=cli.environ,
-        own=catalog.runners.get(catalog.runner, {}),
+        declared=catalog.runners.get(catalog.runner, {}),
         submission=SubmissionContext(task=TaskKey(pipeline="command", run=run_id, task="run"), roots=catalog.roots),
         tick=tick,
     )

@@ -316,16 +316,16 @@ def _error(one: BoardRow) -> str | None:
     return job.coded(newest.error or "UNKNOWN", one.record.error or "")
 
 
-def show(screen: Screen, found: Sequence[BoardRow], now: float, states: Sequence[str] = ()) -> None:
+def show(screen: Screen, board_rows: Sequence[BoardRow], now: float, states: Sequence[str] = ()) -> None:
     """A row for each table, the most urgent first; errors and a count of the states below.
 
     Args:
         states: selected states; empty: all.
     """
-    if not found:
+    if not board_rows:
         screen.say(_NONE[tuple(states)], "green" if states else "")
         return
-    lines = [line_of(one, now) for one in found]
+    lines = [line_of(one, now) for one in board_rows]
     screen.table(_COLUMNS, [_cells(line) for line in lines])
     for line in lines:
         if line.problems:
@@ -338,7 +338,7 @@ def show(screen: Screen, found: Sequence[BoardRow], now: float, states: Sequence
         if line.not_listed_days:
             since = line.listed_in_full_at or "its first run"
             screen.say(f"{line.table}: {count(line.not_listed_days)} days not listed since {since}")
-    numbers = ", ".join(f"{number} {state.replace('_', ' ')}" for state, number in counts(found).items() if number)
+    numbers = ", ".join(f"{number} {state.replace('_', ' ')}" for state, number in counts(board_rows).items() if number)
     screen.say(numbers)
 
 

@@ -158,7 +158,7 @@ class Catalog:
     def placed(self, problem: SpecProblem, table: str) -> Problem:
         """A problem of a table at the place that set the value, where `rows` are kept."""
         row = self.rows.get(table)
-        return report(problem, (_NOWHERE,) if row is None else (row.own, *row.below), table)
+        return report(problem, (_NOWHERE,) if row is None else (row.layer, *row.below), table)
 
 
 _NOWHERE = Layer(file="", values={}, locate=lambda _: None)
@@ -323,8 +323,8 @@ def _dependencies_of_others(rows: Sequence[Row], sound: Mapping[str, NamedRow], 
     """
     known = {id(item.row) for item in sound.values()}
     for row in rows:
-        listed = one_or_more(row.own.values.get("depends_on"))
-        if id(row) in known or not isinstance(listed, list) or screen(row.own.values):
+        listed = one_or_more(row.layer.values.get("depends_on"))
+        if id(row) in known or not isinstance(listed, list) or screen(row.layer.values):
             continue
         if not all(isinstance(name, str) for name in listed):
             continue
@@ -335,4 +335,4 @@ def _dependencies_of_others(rows: Sequence[Row], sound: Mapping[str, NamedRow], 
 
 
 def _placed(problem: SpecProblem, row: Row) -> Problem:
-    return report(problem, (row.own, *row.below), row.shown)
+    return report(problem, (row.layer, *row.below), row.shown)

@@ -424,13 +424,13 @@ def _places(
     return places, catalog.access
 
 
-def show(screen: Screen, found: list[Finding], tables: int) -> None:
+def show(screen: Screen, findings: list[Finding], tables: int) -> None:
     """Findings by code: meaning and setting once, with the locations below."""
-    for code in dict.fromkeys(finding.code for finding in found):
-        mine = [finding for finding in found if finding.code == code]
+    for code in dict.fromkeys(finding.code for finding in findings):
+        mine = [finding for finding in findings if finding.code == code]
         screen.say(f"[{code}] {mine[0].message}", _FINDING_STYLES[mine[0].level])
         screen.say(f"  set: {mine[0].setting}")
         rows: list[list[Cell | str]] = [[one.table, one.file, Cell(one.evidence)] for one in mine]
         screen.table(("table", "file", "seen"), rows)
-    ends = f"{counted(len(found), 'finding')} in {counted(tables, 'table')}"
-    screen.say(ends if found else f"{counted(tables, 'table')}, no findings", "bold" if found else "green")
+    ends = f"{counted(len(findings), 'finding')} in {counted(tables, 'table')}"
+    screen.say(ends if findings else f"{counted(tables, 'table')}, no findings", "bold" if findings else "green")

@@ -91,10 +91,10 @@ class _Execution(Task):
             runner.settle()
         return self._ended(monitor, outcome)
 
-    def load(self, asked: RunRequestForm) -> dict[str, Any]:
+    def load(self, request: RunRequestForm) -> dict[str, Any]:
         """Run the requested work in ordinary jobs."""
         run, max_tries = self.context["run_id"], self.context["ti"].max_tries
-        work = observe(self.document, Question(run=run, now=utc_now(), asked=asked), self.environ)
+        work = observe(self.document, Question(run=run, now=utc_now(), request=request), self.environ)
         book = HintBook(self.document.roots, self.operator.pipeline, environ=self.environ)
         results, reporter = [], self.reporter()
         for stage in _STAGES:

@@ -113,7 +113,7 @@ def runner_of(
     settings = RunnerSettings(
         command=configuration.job_command(),
         environ=environ,
-        own=document.runner_settings,
+        declared=document.runner_settings,
         submission=submission,
         connections=FromAirflow(),
         tick=tick,
@@ -193,14 +193,14 @@ class TableOutcome:
     log: str | None = None
     of_round: Round = Round()
 
-    def is_new_to(self, try_number: int, own: Round) -> bool:
+    def is_new_to(self, try_number: int, instance_round: Round) -> bool:
         """Whether a mapped instance shows this outcome; otherwise it was cleared or retried, and loads its table.
 
         Args:
             try_number: of the instance.
-            own: round of the instance.
+            instance_round: round of the instance.
         """
-        return try_number == 1 or (self.of_round.cleared and own.number <= self.of_round.number)
+        return try_number == 1 or (self.of_round.cleared and instance_round.number <= self.of_round.number)
 
 
 def round_of(context: Context, operator: BaseOperator) -> Round:

@@ -170,7 +170,7 @@ class StartOrder:
 
     Attributes:
         environ: of the caller; settings of Airflow and of this package are removed, but for `OF_THE_MACHINE`.
-        own: variables for the parts, on top.
+        variables: variables for the parts, on top.
         ready_seconds: how long starting may take.
         parts: what is started once the database is there.
     """
@@ -178,7 +178,7 @@ class StartOrder:
     home: Home
     settings: HomeSettings
     environ: Mapping[str, str]
-    own: Mapping[str, str]
+    variables: Mapping[str, str]
     ready_seconds: float = 300.0
     parts: tuple[PartSpec, ...] = PARTS
 
@@ -302,7 +302,7 @@ class Standalone:
             # Airflow's processes give themselves titles; but for this, in the place of their environment with the mark.
             "SPT_NOENV": "1",
             "AIRFLOW_HOME": str(self.order.home.root),
-            **self.order.own,
+            **self.order.variables,
             MARK: self.mark,
         }
 

@@ -85,7 +85,9 @@ def _recorded_snapshots(recorded: Recorded) -> KnownSnapshots | None:
     return KnownSnapshots(runs=(*runs, last))
 
 
-def by_ledger(run: TableRun, live: Ledger, found: Discovery, totals: RunTotals, *, archives: bool = False) -> Discovery:
+def by_ledger(
+    run: TableRun, live: Ledger, discovery: Discovery, totals: RunTotals, *, archives: bool = False
+) -> Discovery:
     """The files with the generations that the live ledger gave them, or would give them now.
 
     Where places in the source's log say the generations of changes, a reload gives all files the current one: their
@@ -98,21 +100,23 @@ def by_ledger(run: TableRun, live: Ledger, found: Discovery, totals: RunTotals, 
     notices.require_known_generations(waiting.inference, run.spec.table)
     totals.warn(notices.of_generations(waiting.inference))
     if archives and run.dialect.log_positions:
-        return _with_generations(found, dict.fromkeys((f.path for f in found.waiting), max(live.state.generation, 1)))
+        return _with_generations(
+            discovery, dict.fromkeys((f.path for f in discovery.waiting), max(live.state.generation, 1))
+        )
     known = {path: entry.generation for path, entry in live.all_entries().items()}
-    return _with_generations(found, {**known, **{file.path: file.generation for file in waiting.waiting}})
+    return _with_generations(discovery, {**known, **{file.path: file.generation for file in waiting.waiting}})
 
 
-def by_change_table(found: Discovery, recorded: Recorded, totals: RunTotals) -> Discovery:
+def by_change_table(discovery: Discovery, recorded: Recorded, totals: RunTotals) -> Discovery:
     """The files with generations that are inferred without a ledger, with a warning."""
-    files = found.waiting
+    files = discovery.waiting
     message = (
         "the ledger was lost: which full load files belong to was taken from the change table, and of files that it "
         "does not know from their times; compare the table with its source"
     )
     paths = tuple(file.path for file in files[: notices.SAMPLE])
     totals.warn([RunWarning(code="GENERATIONS_INFERRED", message=message, count=len(files), sample=paths)])
-    return _with_generations(found, reconstruct(files, recorded))
+    return _with_generations(discovery, reconstruct(files, recorded))
 
 
 def _with_generations(discovery: Discovery, generations: Mapping[str, int]) -> Discovery:
@@ -347,10 +351,10 @@ def _against_source(
     return replace(replacement, far_before=before, far_after=after)
 
 
-def still_different(run: TableRun, found: Replacement) -> FatalError:
+def still_different(run: TableRun, replacement: Replacement) -> FatalError:
     """The failure of a resync whose tables are replaced, and still are not what the source has."""
-    what = f"{run.spec.table}: {found.far_after} keys of the new table differ from the source, "
-    what += f"of the table before it {found.far_before}"
+    what = f"{run.spec.table}: {replacement.far_after} keys of the new table differ from the source, "
+    what += f"of the table before it {replacement.far_before}"
     remedy = "changes on their way count too: `gddl verify` tells them apart; what stays different was lost before it "
     remedy += f"landed: {_from_source(run)}"
     return FatalError("RESYNC_DIFFERENT", what, remedy=remedy)

@@ -87,7 +87,7 @@ class Processes:
         return self._pool.is_busy
 
     def start(self, specs: Sequence[TableSpec]) -> None:
-        self._pool.left.extend(Task((spec,)) for spec in specs)
+        self._pool.waiting.extend(Task((spec,)) for spec in specs)
 
     def finished(self, within: float) -> list[Found]:
         if not self.is_busy:
@@ -97,8 +97,8 @@ class Processes:
         ]
 
     def drop(self) -> list[str]:
-        tables = [spec.table for task in self._pool.left for spec in task.specs]
-        self._pool.left.clear()
+        tables = [spec.table for task in self._pool.waiting for spec in task.specs]
+        self._pool.waiting.clear()
         return tables
 
     def close(self) -> None:

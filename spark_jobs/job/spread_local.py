@@ -202,7 +202,7 @@ class Pool:
         job: without its tables.
         sizes: tiers of its tables.
         most: processes at once.
-        left: tasks that wait for a process.
+        waiting: tasks that wait for a process.
     """
 
     job: JobSpec
@@ -210,12 +210,12 @@ class Pool:
     most: int
     spread: LocalSpread
     staff: list[_Worker] = field(default_factory=list)
-    left: deque[Task] = field(default_factory=deque)
+    waiting: deque[Task] = field(default_factory=deque)
     _again: set[int] = field(default_factory=set)
 
     @property
     def is_busy(self) -> bool:
-        return bool(self.left) or any(worker.task for worker in self.staff)
+        return bool(self.waiting) or any(worker.task for worker in self.staff)
 
     def memory(self, specs: Iterable[TableSpec]) -> int:
         """Bytes that each of these tables may take; without tables, the maximum of the job's tiers."""
@@ -224,7 +224,7 @@ class Pool:
 
     def run_tasks(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Answer]]:
         """Run tasks in order; yields answers as they arrive. A task whose worker dies is retried once."""
-        self.left.extend(tasks)
+        self.waiting.extend(tasks)
         while self.is_busy:
             yield from self.answers(_WATCH_SECONDS)
 
@@ -238,7 +238,7 @@ class Pool:
                 continue
             if answer is _DIED and id(task) not in self._again:
                 self._again.add(id(task))
-                self.left.appendleft(task)
+                self.waiting.appendleft(task)
                 continue
             self._again.discard(id(task))
             yield task, self._given_up(task, worker) if answer is _DIED else answer
@@ -250,8 +250,8 @@ class Pool:
         for worker in [w for w in self.staff if w.task is not None and not w.is_stopped]:
             worker.is_stopped = True
             worker.process.terminate()
-        while self.left:
-            task = self.left.popleft()
+        while self.waiting:
+            task = self.waiting.popleft()
             specs = () if task.polls else task.specs
             yield task, [refused(self.job, spec, cancelled(signal)) for spec in specs]
 
@@ -260,12 +260,12 @@ class Pool:
             spent = worker.tables >= _TABLES_PER_WORKER or self._is_hungry(worker, 0.5)
             if spent or not worker.process.is_alive():
                 self._end(worker)
-        while self.left:
+        while self.waiting:
             idle = next((w for w in self.staff if w.task is None), None)
             if idle is None and len(self.staff) >= self.most:
                 return
             worker = idle or self._start()
-            task = self.left.popleft()
+            task = self.waiting.popleft()
             worker.task, worker.tables = task, worker.tables + len(task.specs)
             worker.deadline = self._deadline(task) + (_START_SECONDS if worker.own_bytes is None else 0)
             worker.orders.send(task)

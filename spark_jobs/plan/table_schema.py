@@ -224,14 +224,14 @@ _LACKING = {
 }
 
 
-def controls_of(spec: TableSpec, own: str | None) -> dict[str, str]:
+def controls_of(spec: TableSpec, dialect_list: str | None) -> dict[str, str]:
     """Fields of the row that say how changes are applied, to the columns of change files that they name.
 
     Args:
-        own: the list that the dialect itself makes.
+        dialect_list: the list that the dialect itself makes.
     """
     named = {field: getattr(spec, field) for field in _LACKING}
-    return {field: name for field, name in named.items() if name not in (None, own)}
+    return {field: name for field, name in named.items() if name not in (None, dialect_list)}
 
 
 def lacks(names: Iterable[str], column: str) -> bool:

@@ -270,13 +270,13 @@ class DecodedGroup:
     truncating: Mask = None
     truncates: tuple[Truncate, ...] = ()
 
-    def without(self, gone: np.ndarray) -> DecodedGroup:
+    def without(self, dropped: np.ndarray) -> DecodedGroup:
         """The group without some rows, good or bad."""
-        numbers = np.cumsum(~gone) - 1
+        numbers = np.cumsum(~dropped) - 1
         remaining = [(int(numbers[row]), p, r) for row, p, r in zip(self.bad, self.problems, self.records, strict=True)
-                if not gone[row]]  # fmt: skip
+                if not dropped[row]]  # fmt: skip
         return replace(
-            self, rows=self.rows.filter(pa.array(~gone)), bad=tuple(row for row, _, _ in remaining),
+            self, rows=self.rows.filter(pa.array(~dropped)), bad=tuple(row for row, _, _ in remaining),
             problems=tuple(p for _, p, _ in remaining), records=tuple(r for _, _, r in remaining),
         )  # fmt: skip
 

@@ -442,9 +442,9 @@ def of_table(rows: pa.Table, spelled: Callable[[str], str | None], where: str) -
     return Columns(values, rows.num_rows, spelled, where)
 
 
-def holds(found: pa.Array) -> np.ndarray:
+def holds(condition: pa.Array) -> np.ndarray:
     """Where a condition is true."""
-    return np.asarray(pc.fill_null(found, False).to_numpy(zero_copy_only=False), dtype=bool)
+    return np.asarray(pc.fill_null(condition, False).to_numpy(zero_copy_only=False), dtype=bool)
 
 
 FAILED_CODE = "EXPECTATION_FAILED"

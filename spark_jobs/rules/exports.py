@@ -115,7 +115,7 @@ class Export:
         """The type of a column after declarations and masks."""
         return delivered_type(name, str(self.how.types[name]), self.how.declared, self.how.masks)
 
-    def rows(self, found: FileRows) -> pa.Table:
+    def rows(self, file_rows: FileRows) -> pa.Table:
         """Columns that reach the lake by `column_id`, masked or as delivered, and `key_columns`.
 
         Raises:
@@ -123,9 +123,9 @@ class Export:
         """
         path = self.probed.file.path
         with _held_for(path):
-            raw = raw_as_named(grouped([self.probed], {path: found}, {path: 0}), self.how)
+            raw = raw_as_named(grouped([self.probed], {path: file_rows}, {path: 0}), self.how)
         columns, spec = DeliveredColumns(raw, self.how), self.how.dialect.spec
-        given = {renamed(n, spec): c for (n, _), c in zip(self.probed.columns, found.columns, strict=True)}
+        given = {renamed(n, spec): c for (n, _), c in zip(self.probed.columns, file_rows.columns, strict=True)}
         made = {}
         for name in self.kept:
             is_masked = name in self.how.masks
@@ -133,7 +133,7 @@ class Export:
                 columns.delivered(name)[0].values if is_masked else given.get(name, raw.columns[name])
             )
         # Keys that are null in every file have no type.
-        made |= dict.fromkeys(key_columns(spec.keys), pa.nulls(found.rows))
+        made |= dict.fromkeys(key_columns(spec.keys), pa.nulls(file_rows.rows))
         for action in self.how.plan.actions:
             made |= _key_of(columns, action)
         return pa.table(made)

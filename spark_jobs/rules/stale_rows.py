@@ -35,22 +35,24 @@ def suspects(groups: Sequence[DecodedGroup], schema: TableSchema) -> pa.Table | 
     return both.filter(pa.array(whole)) if whole.any() else None
 
 
-def stale_keys(found: pa.Table, replica: pa.Table, schema: TableSchema) -> pa.Table:
+def stale_keys(quarantined: pa.Table, replica: pa.Table, schema: TableSchema) -> pa.Table:
     """Keys of live rows of the replica to which a quarantined change would apply, each once.
 
     Args:
-        found: see `suspects`.
+        quarantined: see `suspects`.
         replica: rows with these keys, perhaps of others too, with `_gddl`.
     """
     stored = unmarked(replica)
-    stored = by_name(stored, pa.schema([*(found.schema.field(key) for key in schema.keys), stored.schema.field(GDDL)]))
-    mine, theirs = table_codes([found.select(schema.keys), stored.select(schema.keys)], schema.keys)
+    stored = by_name(
+        stored, pa.schema([*(quarantined.schema.field(key) for key in schema.keys), stored.schema.field(GDDL)])
+    )
+    mine, theirs = table_codes([quarantined.select(schema.keys), stored.select(schema.keys)], schema.keys)
     order = np.argsort(theirs, kind="stable")
     place = np.searchsorted(theirs[order], mine)
     inside = place < len(order)
     at = order[np.where(inside, place, 0)] if len(order) else np.zeros(len(mine), np.int64)
     known = inside & (theirs[at] == mine) if len(order) else np.zeros(len(mine), dtype=bool)
-    rows, held = found.filter(pa.array(known)), stored.take(pa.array(at[known]))
+    rows, held = quarantined.filter(pa.array(known)), stored.take(pa.array(at[known]))
     return rows.filter(pa.array(_are_later(rows, held))).select(schema.keys)
 
 

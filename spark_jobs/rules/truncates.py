@@ -39,23 +39,23 @@ def place_of(truncate: Truncate) -> Place:
 
 
 def kept_truncates(
-    known: Sequence[Truncate], found: Iterable[Truncate], *, history: bool = True
+    known: Sequence[Truncate], delivered: Iterable[Truncate], *, history: bool = True
 ) -> tuple[Truncate, ...]:
     """Truncates of a table after a batch, in the order of changes; of deliveries of one the first is kept.
 
     Without a history one before a known one changes nothing, and is left out: else a rebuild would mark deleted rows
     with other sequences than the batches did.
     """
-    found = list(found) if history else unknown_truncates(known, found)
-    every = {(one.generation, one.sequence): one for one in (*reversed(found), *known)}
+    delivered = list(delivered) if history else unknown_truncates(known, delivered)
+    every = {(one.generation, one.sequence): one for one in (*reversed(delivered), *known)}
     in_order = tuple(sorted(every.values(), key=place_of))
     return in_order if history else in_order[-MOST_KEPT:]
 
 
-def unknown_truncates(known: Sequence[Truncate], found: Iterable[Truncate]) -> tuple[Truncate, ...]:
+def unknown_truncates(known: Sequence[Truncate], delivered: Iterable[Truncate]) -> tuple[Truncate, ...]:
     """Truncates that delete more than the known ones do, in the order of changes."""
     latest = place_of(known[-1]) if known else None
-    return tuple(sorted((one for one in found if latest is None or place_of(one) > latest), key=place_of))
+    return tuple(sorted((one for one in delivered if latest is None or place_of(one) > latest), key=place_of))
 
 
 def are_applied(spec: TableSpec, *, released: bool) -> bool:

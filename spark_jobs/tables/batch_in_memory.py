@@ -180,12 +180,12 @@ class MergeWriter:
 
     Attributes:
         keys: of the batch.
-        found: rows of the replica that may have these keys.
+        matches: rows of the replica that may have these keys.
     """
 
     batch_context: BatchContext
     keys: pa.Table
-    found: KeyMatches
+    matches: KeyMatches
     outcome: Outcome
 
     def merge(self) -> Applied:
@@ -198,7 +198,7 @@ class MergeWriter:
     def _put(self) -> MainCounts:
         batch_context, counts = self.batch_context, self.outcome.counts
         snapshot = batch_context.tables.existing(batch_context.layout.replica)
-        batch_context.put(snapshot, MERGE, merge_metrics(counts), self.found, self.outcome.rows)
+        batch_context.put(snapshot, MERGE, merge_metrics(counts), self.matches, self.outcome.rows)
         return counts
 
     def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
@@ -254,7 +254,7 @@ class ReplicaWriter(_WholeBatchWork):
         outcome = outcome_of(net, stored, schema, self._refold, partial=partial)
         if outcome.deletes.num_rows:
             self._remember(outcome.deletes)
-        return MergeWriter(batch_context=self.batch_context, keys=keys, found=matches, outcome=outcome)
+        return MergeWriter(batch_context=self.batch_context, keys=keys, matches=matches, outcome=outcome)
 
     def _stored_rows(self, net: pa.Table, *, partial: bool) -> KeyMatches:
         tables, schema = self.batch_context.tables, self.table_schema

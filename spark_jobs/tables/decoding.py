@@ -134,10 +134,10 @@ def _controls(dialect: Dialect) -> dict[str, str]:
     return controls_of(dialect.spec, dialect.carried) if dialect.loads_apart else {}
 
 
-def with_truncates(schema: BatchSchema, found: Iterable[Truncate], batch_id: str) -> BatchSchema:
+def with_truncates(schema: BatchSchema, delivered: Iterable[Truncate], batch_id: str) -> BatchSchema:
     """The schema with truncates that take effect in a batch."""
     table = schema.table_schema
-    known = kept_truncates(table.truncates, found, history=table.spec.history)
+    known = kept_truncates(table.truncates, delivered, history=table.spec.history)
     return replace(schema, table_schema=replace(table, truncates=known, batch_id=batch_id))
 
 
@@ -215,18 +215,18 @@ def resumed_schema(context: TableContext, plan: BatchPlan, state: TableState) ->
     return with_truncates(schema, (), plan.batch_id)
 
 
-def resumed_batch(schema: BatchSchema, figures: Figures, found: Iterable[tuple[str, int, bool]]) -> DecodedBatch:
+def resumed_batch(schema: BatchSchema, figures: Figures, rows: Iterable[tuple[str, int, bool]]) -> DecodedBatch:
     """A batch that resumes from the change table.
 
     Args:
-        found: source file, schema id, and whether it is a change, of the batch's rows; may repeat.
+        rows: source file, schema id, and whether it is a change, of the batch's rows; may repeat.
     """
-    found = tuple(found)
+    rows = tuple(rows)
     return DecodedBatch(
         schema=schema,
         figures=figures,
-        change_schemas=frozenset(schema_id for _, schema_id, change in found if change),
-        schema_of={file: schema_id for file, schema_id, _ in found},
+        change_schemas=frozenset(schema_id for _, schema_id, change in rows if change),
+        schema_of={file: schema_id for file, schema_id, _ in rows},
     )
 
 

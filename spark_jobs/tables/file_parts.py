@@ -268,9 +268,9 @@ class WrittenParts:
         """Remove the reports: a run that is killed before its last commit decodes the files again for their figures."""
         self.storage.delete(*(item.path for item in self.storage.list(self.reports)))
 
-    def remember(self, step: str, found: Mapping[str, Any]) -> None:
+    def remember(self, step: str, facts: Mapping[str, Any]) -> None:
         """Keep what is known of a step beside the reports, for a run that finds it committed."""
-        self.storage.write(join(self.reports, step), json.dumps(found).encode())
+        self.storage.write(join(self.reports, step), json.dumps(facts).encode())
 
     def remembered(self, step: str) -> dict[str, Any] | None:
         path = join(self.reports, step)

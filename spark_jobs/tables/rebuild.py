@@ -612,7 +612,7 @@ class Rebuild:
             encoded = by_row(tables, sources, rule)
         reports = [json.loads(report) for report in encoded]
         return {
-            step: _Derived(one, *written(r[step] for r in reports), own=sum(r[step][OWN] for r in reports))
+            step: _Derived(one, *written(r[step] for r in reports), derived_rows=sum(r[step][OWN] for r in reports))
             for step, one in replacing.items()
         }
 
@@ -641,7 +641,7 @@ class Rebuild:
     def _replace(self, source: dict[str, _Derived], step: str) -> None:
         if step in source:
             made = source[step]
-            metrics = {"numOutputRows": made.rows, "numTargetRowsInserted": made.own}
+            metrics = {"numOutputRows": made.rows, "numTargetRowsInserted": made.derived_rows}
             made.replacing.commit(_app(step), version_of(self.order.plan), made.files, metrics)
 
     def errors(self) -> None:
@@ -673,7 +673,7 @@ class _Derived:
     replacing: _Replacing
     files: Written
     rows: int
-    own: int
+    derived_rows: int
 
 
 def _app(step: str) -> str:

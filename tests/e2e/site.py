@@ -143,4 +143,4 @@ def order(root: Path, webhook: str | None = None) -> StartOrder:
     own = {"E2E_JOB": str(root)}
     if webhook is not None:
         own |= {"AIRFLOW_CONN_OPS": webhook, "AIRFLOW__GDDL__NOTIFY_CONNECTION": "ops"}
-    return StartOrder(home=Home(root / "airflow"), settings=settings, environ=environ, own=own, ready_seconds=900)
+    return StartOrder(home=Home(root / "airflow"), settings=settings, environ=environ, variables=own, ready_seconds=900)

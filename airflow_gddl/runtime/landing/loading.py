@@ -57,7 +57,7 @@ class LoadRequest:
     @property
     def by_person(self) -> bool:
         """Whether a user started the run, so that all folders are listed in full, whatever their size."""
-        return is_by_person(self.run) or self.work.asked.is_some
+        return is_by_person(self.run) or self.work.request.is_some
 
     @property
     def marks(self) -> Mapping[str, str]:
@@ -136,7 +136,7 @@ class Loading:
     def _may_leave(self, spec: TableSpec) -> bool:
         """Whether another run may load the table in place of this one."""
         work = self.order.work
-        return not work.asked.is_some and spec.table not in work.again
+        return not work.request.is_some and spec.table not in work.again
 
     def load(self, runner: Runner, specs: Sequence[TableSpec], marks: Mapping[str, str]) -> None:
         """Load tables, each after its dependencies and only if these were loaded.
@@ -224,7 +224,7 @@ class Loading:
     def on_result(self, result: JobResult) -> None:
         self.results.append(result)
         self.listener.on_result(result)
-        action = self.order.work.asked.action
+        action = self.order.work.request.action
         if action != "verify":  # which has no load result
             self._kept.append(self._state.take(result, self._airflow, whole=action in ("run", "reload")))
         if action not in ("run", "reload"):
@@ -239,7 +239,7 @@ class Loading:
             self.book.take(result.table, hint)
 
     def _job(self, runner: Runner, specs: Sequence[TableSpec]) -> None:
-        request = self.order.work.asked
+        request = self.order.work.request
         options = JobOptions(
             action=_ACTIONS[request.action],
             codes=request.codes,

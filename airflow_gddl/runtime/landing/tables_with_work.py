@@ -59,7 +59,7 @@ class PipelineWork:
     increments: Mapping[str, str] = field(default_factory=dict)
     held: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     unmet: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    asked: RunRequestForm = field(default_factory=RunRequestForm)
+    request: RunRequestForm = field(default_factory=RunRequestForm)
     elsewhere: tuple[str, ...] = ()
     again: tuple[str, ...] = ()
     pending: bool = False
@@ -72,7 +72,7 @@ class PipelineWork:
     @property
     def why_none(self) -> str:
         """Why a run has nothing to do."""
-        form = self.asked
+        form = self.request
         if form.window is not None:
             bounds = [f"{word} {moment}" for word, moment in (("from", form.start), ("to", form.end)) if moment]
             of = ", ".join(form.tables) or "any table"
@@ -145,7 +145,7 @@ def of_table(work: PipelineWork, spec: TableSpec) -> PipelineWork:
     return replace(work, initial={}, increments={spec.table: mark_}, held={}, unmet={})
 
 
-def decide(document: PipelineDocument, asked: RunRequestForm, run: str, seen: ListingSnapshot) -> PipelineWork:
+def decide(document: PipelineDocument, request: RunRequestForm, run: str, seen: ListingSnapshot) -> PipelineWork:
     """Decide the work of the run with this id.
 
     A table has work when its files or its row differ from the last load, or when it is requested. A finished run that
@@ -157,13 +157,13 @@ def decide(document: PipelineDocument, asked: RunRequestForm, run: str, seen: Li
     """
     finished = any(seen.hints.end_of(stage, run) is not None for stage in ("initial", "increments"))
     again = {name for name, hint in seen.hints.tables.items() if finished and hint.run == run} | seen.of_older_run
-    requested = asked.names(document.pipeline.tables) if asked.is_some else frozenset(again)
-    checks_all = is_by_person(run) and not asked.is_some
+    requested = request.names(document.pipeline.tables) if request.is_some else frozenset(again)
+    checks_all = is_by_person(run) and not request.is_some
     if checks_all:
         again |= {name for name in document.pipeline.tables if seen.polls[name].files > LISTED_IN_PART}
-    forced = asked.names(document.pipeline.tables) | again if asked.is_some else again
+    forced = request.names(document.pipeline.tables) | again if request.is_some else again
     marks = {spec.table: mark(spec, seen.polls[spec.table]) for spec in document.specs}
-    busy = {spec.table: spec for spec in document.specs if _has_work(spec, marks, seen, asked, forced)}
+    busy = {spec.table: spec for spec in document.specs if _has_work(spec, marks, seen, request, forced)}
     if checks_all:  # their jobs report what became of them
         busy |= _lost([spec for spec in document.specs if spec.table not in busy], seen)
     elsewhere = _elsewhere(busy, requested, seen)
@@ -175,7 +175,7 @@ def decide(document: PipelineDocument, asked: RunRequestForm, run: str, seen: Li
         if name not in forced and (waiting := tuple(_waiting_for(document, spec, seen)))
     }
     ready = {name: spec for name, spec in busy.items() if name not in held}
-    first = _initial(ready, asked, seen)
+    first = _initial(ready, request, seen)
     loaded = {name: hint.mark for name, hint in seen.hints.tables.items()}
     return PipelineWork(
         looked_at=seen.looked_at,
@@ -183,7 +183,7 @@ def decide(document: PipelineDocument, asked: RunRequestForm, run: str, seen: Li
         increments={name: marks[name] for name in sorted(ready.keys() - first)},
         held=held,
         unmet={name: missing for name, missing in unmet.items() if missing},
-        asked=asked,
+        request=request,
         elsewhere=tuple(sorted(elsewhere)),
         again=tuple(sorted(name for name in ready if name in requested or loaded.get(name) == marks[name])),
         pending=bool(seen.hints.pending),
@@ -275,7 +275,7 @@ class Question:
 
     run: str
     now: str
-    asked: RunRequestForm = field(default_factory=RunRequestForm)
+    request: RunRequestForm = field(default_factory=RunRequestForm)
     since: Mapping[str, str] = field(default_factory=dict)
     again: bool = False
 
@@ -312,8 +312,8 @@ def observe(
         running=lambda: _running_elsewhere(document, question, environ),
         of_older_run=_tables_of_older_run(document, question.run, environ) if question.again else frozenset(),
     )
-    work = decide(document, question.asked.resolved(document.specs), question.run, seen)
-    if not question.asked.is_some:  # a poll of selected tables has no result for the others
+    work = decide(document, question.request.resolved(document.specs), question.run, seen)
+    if not question.request.is_some:  # a poll of selected tables has no result for the others
         _keep(lake, document, seen, work)
     return work
 
@@ -404,7 +404,7 @@ def _polls(
     lake: Storage,
 ) -> dict[str, Poll]:
     roots, dag_id = document.roots, document.pipeline.dag_id
-    window, now = question.asked.window, datetime.fromisoformat(question.now)
+    window, now = question.request.window, datetime.fromisoformat(question.now)
     if following is not None and window is None:
         return following.poll(roots, dag_id, folders)
     known = hints.read_watermarks(lake, roots.lake, dag_id)

@@ -167,9 +167,9 @@ def _attention(code: str) -> TableProblem:
     return TableProblem(code, _TEXTS.get(code, _OF_RUN), of_run=code in NEEDS_ATTENTION)
 
 
-def alerts(found: Iterable[BoardRow], notified: Notified, limits: AlertLimits) -> list[Alert]:
+def alerts(board_rows: Iterable[BoardRow], notified: Notified, limits: AlertLimits) -> list[Alert]:
     """Alerts to send now."""
-    return [alert for one in found for alert in _of_row(one, notified, limits)]
+    return [alert for one in board_rows for alert in _of_row(one, notified, limits)]
 
 
 def _of_row(one: BoardRow, notified: Notified, limits: AlertLimits) -> Iterator[Alert]:
@@ -179,14 +179,14 @@ def _of_row(one: BoardRow, notified: Notified, limits: AlertLimits) -> Iterator[
     return _changes(one.row.table, one.row.owner, problems(one, limits), known)
 
 
-def without_load(found: Iterable[BoardRow], notified: Notified, limits: AlertLimits, now: float) -> list[Alert]:
+def without_load(board_rows: Iterable[BoardRow], notified: Notified, limits: AlertLimits, now: float) -> list[Alert]:
     """`alerts` for all tables at a moment that no load has ended.
 
     Of a table whose run has just ended, the load sends the others; here, only lateness. No load does that for a run
     that Airflow did not start.
     """
     made: list[Alert] = []
-    for one in found:
+    for one in board_rows:
         newest = one.newest
         by_hand = newest is None or not newest.airflow
         ended = 0.0 if newest is None else newest.started + newest.seconds
@@ -252,12 +252,12 @@ class Moves:
     Attributes:
         notified: sent alerts by table, from any pipeline.
         taken: pipeline to its new tables, with the alerts that other pipelines sent for them.
-        left: pipeline to tables that it no longer has.
+        strays: pipeline to tables that it no longer has.
     """
 
     notified: Notified
     taken: Mapping[str, Notified]
-    left: Mapping[str, tuple[str, ...]]
+    strays: Mapping[str, tuple[str, ...]]
 
 
 def moves(notified_by: Mapping[str, Notified], homes: Mapping[str, str]) -> Moves:
@@ -279,4 +279,4 @@ def moves(notified_by: Mapping[str, Notified], homes: Mapping[str, str]) -> Move
         notified |= {table: tuple(codes) for table, codes in codes_of.items() if homes.get(table) == pipeline}
     for table in elsewhere.keys() - notified.keys():
         notified[table] = taken.setdefault(homes[table], {})[table] = tuple(sorted(elsewhere[table]))
-    return Moves(notified=notified, taken=taken, left=strays_by_pipeline)
+    return Moves(notified=notified, taken=taken, strays=strays_by_pipeline)

@@ -291,33 +291,33 @@ class TableQuery:
     descending: bool = False
 
 
-def chosen(found: Iterable[BoardRow], query: TableQuery) -> list[BoardRow]:
+def chosen(board_rows: Iterable[BoardRow], query: TableQuery) -> list[BoardRow]:
     """Tables that match the query, in its order, then by name."""
     words = query.search.casefold().split()
-    picked = [one for one in found if _fits(one, query, words)]
+    picked = [one for one in board_rows if _fits(one, query, words)]
     picked.sort(key=lambda one: one.row.table, reverse=query.descending and query.order == "table")
     if query.order != "table":
         picked.sort(key=_KEYS[query.order], reverse=query.descending)
     return picked
 
 
-def counts(found: Iterable[BoardRow]) -> dict[str, int]:
+def counts(board_rows: Iterable[BoardRow]) -> dict[str, int]:
     """State to the number of tables in it, every state."""
-    met = Counter(one.state.state for one in found)
+    met = Counter(one.state.state for one in board_rows)
     return {state: met[state] for state in STATES}
 
 
-def choices(found: Iterable[BoardRow], query: TableQuery) -> dict[str, int]:
+def choices(board_rows: Iterable[BoardRow], query: TableQuery) -> dict[str, int]:
     """The number of tables that the query lists with one of its states alone, for every state and `quarantined`; and
     as `all` without any."""
-    fitting = chosen(found, replace(query, states=(), order="table"))
+    fitting = chosen(board_rows, replace(query, states=(), order="table"))
     met = Counter(state for one in fitting for state in _all_states(one))
     return {"all": len(fitting), **{state: met[state] for state in (*STATES, "quarantined")}}
 
 
-def facets(found: Iterable[BoardRow]) -> dict[Facet, list[str]]:
+def facets(board_rows: Iterable[BoardRow]) -> dict[Facet, list[str]]:
     """The values to filter by, sorted."""
-    rows = [one.row for one in found]
+    rows = [one.row for one in board_rows]
     return {name: sorted({value for row in rows if (value := getattr(row, name))}) for name in FACETS}
 
 
@@ -465,13 +465,13 @@ class Overview:
     owners: Mapping[str, PeriodFigures] = field(default_factory=dict)
 
 
-def overview(found: Iterable[BoardRow], now: float, span: Span) -> Overview:
+def overview(board_rows: Iterable[BoardRow], now: float, span: Span) -> Overview:
     """Of the runs that began in the span before `now`, seconds since the epoch."""
     number, length = _SPANS[span]
     first = (math.floor(now / length) - number + 1) * length
     runs: list[tuple[BoardRow, RunFigures]] = []
     cut: list[float] = []
-    for one in found:
+    for one in board_rows:
         if (one.record.started or 0.0) < first:
             continue  # without decoding its older runs
         facts = one.record.figures
