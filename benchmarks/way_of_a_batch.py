@@ -46,8 +46,7 @@ CHANGES, TIMED = 100, 15
 SPEC = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",), settle="0s")
 FORMS = {
     "batch": (
-        "Probed", "Landed", "RawGroup", "_Delivered", "IncomingSchema", "LandedGroup", "GroupPlan", "GroupDecoding",
-        "BatchSchema", "TableSchema",
+        "Probed", "FileGroup", "RawGroup", "LandedGroup", "GroupPlan", "BatchSchema", "TableSchema",
     ),
     "row": ("Document", "TableFile", "Row", "NamedRow", "TableSpec", "TableRow", "PipelineDocument"),
 }  # fmt: skip

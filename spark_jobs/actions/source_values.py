@@ -21,8 +21,8 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.sql_types import parse_type
 from spark_jobs.dialects.probe import STATED
 from spark_jobs.dialects.protocol import sql_type
+from spark_jobs.plan.schema_evolution import STRING
 from spark_jobs.rules.convert import fit
-from spark_jobs.rules.delivered_columns import STRING
 
 PLAIN: dict[str, pa.DataType] = {
     "boolean": pa.bool_(), "single": pa.float32(), "double": pa.float64(), "date": pa.date32(), "text": pa.string(),

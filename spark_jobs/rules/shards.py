@@ -10,11 +10,11 @@ import pyarrow.compute as pc
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.table_spec import SHARD_COLUMN
-from spark_jobs.rules.batch_schema import Landed
+from spark_jobs.rules.file_groups import FileGroup
 from spark_jobs.rules.read import RawGroup
 
 
-def with_shard_column(groups: Sequence[Landed], *, replayed: bool) -> list[Landed]:
+def with_shard_column(groups: Sequence[FileGroup], *, replayed: bool) -> list[FileGroup]:
     """Groups of files as if each had the column.
 
     Args:
@@ -26,7 +26,7 @@ def with_shard_column(groups: Sequence[Landed], *, replayed: bool) -> list[Lande
     return [_with_column(group, replayed=replayed) for group in groups]
 
 
-def _with_column(group: Landed, *, replayed: bool) -> Landed:
+def _with_column(group: FileGroup, *, replayed: bool) -> FileGroup:
     others = tuple((name, kind) for name, kind in group.columns if name.lower() != SHARD_COLUMN)
     if len(others) != len(group.columns) and not replayed:
         raise FatalError(

@@ -20,9 +20,9 @@ from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.arrays import by_name
-from spark_jobs.rules.batch_schema import Landed
 from spark_jobs.rules.decode import DecodedGroup, Stamp, are_deletes
 from spark_jobs.rules.figures import DecodedBatch, Figures, combined, distinct, figures_of, measure
+from spark_jobs.rules.file_groups import FileGroup
 from spark_jobs.rules.fold import net_changes, refolds
 from spark_jobs.rules.merge import Outcome, StoredState, outcome_of, warnings_of
 from spark_jobs.rules.order import events, is_of_batch
@@ -132,7 +132,7 @@ class WholeBatchReader:
         return self._decode_groups([(raw, self._landed(raw)) for raw in raws], alike)
 
     def _decode_groups(
-        self, raws: Sequence[tuple[RawGroup, Landed]], files: Sequence[Sequence[Probed]] = ()
+        self, raws: Sequence[tuple[RawGroup, FileGroup]], files: Sequence[Sequence[Probed]] = ()
     ) -> WholeBatch:
         """Plan the schema for groups of raw rows and decode them."""
         decoding = Decoding.planned(self.context, self.plan, self.state, [like for _, like in raws],
@@ -147,7 +147,7 @@ class WholeBatchReader:
             good=good,
         )
 
-    def _landed(self, raw: RawGroup) -> Landed:
+    def _landed(self, raw: RawGroup) -> FileGroup:
         return landed(self.context, raw.files[0], lambda op: are_deletes(raw.columns[op]))
 
     def _decode_records(self, errors: pa.Table | None) -> WholeBatch | None:
@@ -156,7 +156,8 @@ class WholeBatchReader:
         if errors is not None and self.context.spec.shard is not None:
             errors = errors.filter(pc.starts_with(errors.column("source_file"), f"{self.context.layout.landing}/"))
         waiting = [] if errors is None else to_replay(errors, self.plan.planned_at, self.plan.codes)
-        raws = [(w.raw, Landed(kind=w.kind, columns=w.columns, label=label, only_deletes=False)) for w in waiting]
+        dialect = self.context.dialect
+        raws = [(w.raw, FileGroup(kind=w.kind, columns=w.columns, label=label, dialect=dialect)) for w in waiting]
         return self._decode_groups(raws) if raws else None
 
     def resume(self, rows: pa.Table) -> WholeBatch:

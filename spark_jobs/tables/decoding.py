@@ -20,12 +20,12 @@ from spark_jobs.plan.source_snapshots import (
     snapshots_after,
 )
 from spark_jobs.plan.table_schema import TableSchema, controls_of, lacks, without_controls
-from spark_jobs.rules.batch_schema import BatchSchema, Landed, Stored, plan_batch
+from spark_jobs.rules.batch_schema import BatchSchema, Stored, plan_batch
 from spark_jobs.rules.decode import DecodedGroup, Stamp, are_deletes, decode
-from spark_jobs.rules.delivered_columns import GroupDecoding
 from spark_jobs.rules.erasure import ErasedKeys, without_erased
 from spark_jobs.rules.evaluate import landed_as_named, raw_as_named
 from spark_jobs.rules.figures import DecodedBatch, Figures, PartFigures, figures_of, measure
+from spark_jobs.rules.file_groups import FileGroup
 from spark_jobs.rules.read import FileRows, RawGroup, read_file
 from spark_jobs.rules.rewrite import within_filter
 from spark_jobs.rules.shards import with_shard, with_shard_column
@@ -41,7 +41,7 @@ class Decoder:
         groups: plan for the rows of each group.
     """
 
-    groups: tuple[GroupDecoding, ...]
+    groups: tuple[FileGroup, ...]
     table_schema: TableSchema
     stamp: Stamp
     erased: ErasedKeys
@@ -70,7 +70,7 @@ class Decoding:
 
     @classmethod
     def planned(
-        cls, context: TableContext, plan: BatchPlan, state: TableState, landed: Sequence[Landed],
+        cls, context: TableContext, plan: BatchPlan, state: TableState, landed: Sequence[FileGroup],
         files: Iterable[Probed] = (),
     ) -> Decoding:  # fmt: skip
         """
@@ -81,7 +81,7 @@ class Decoding:
             FatalError: as `plan_batch`; `SHARD_COLUMN_TAKEN`, `CONTROL_COLUMN_MISSING`.
         """
         replayed = plan.source == "quarantine"
-        landed = [landed_as_named(group, context.dialect, replayed=replayed) for group in landed]
+        landed = [landed_as_named(group, replayed=replayed) for group in landed]
         if context.spec.shard is not None:
             landed = with_shard_column(landed, replayed=replayed)
         stored = context.stored_columns()
@@ -123,8 +123,8 @@ class Decoding:
         )
 
 
-def _of_controls(dialect: Dialect, groups: Sequence[Landed], stored: Stored) -> tuple[RunWarning, ...]:
-    changes = [(g.label, [name for name, _ in g.columns]) for g in groups if g.kind == "change" and not g.only_deletes]
+def _of_controls(dialect: Dialect, groups: Sequence[FileGroup], stored: Stored) -> tuple[RunWarning, ...]:
+    changes = [(g.label, g.names) for g in groups if g.kind == "change" and not g.only_deletes]
     known = () if stored.data is None else stored.data.names
     return without_controls(dialect.spec, _controls(dialect), changes, known)
 
@@ -230,7 +230,7 @@ def resumed_batch(schema: BatchSchema, figures: Figures, rows: Iterable[tuple[st
     )
 
 
-def landed(context: TableContext, like: Probed, only_deletes: Callable[[str], bool]) -> Landed:
+def landed(context: TableContext, like: Probed, only_deletes: Callable[[str], bool]) -> FileGroup:
     """A group of files, described by one of them.
 
     Args:
@@ -244,9 +244,9 @@ def landed(context: TableContext, like: Probed, only_deletes: Callable[[str], bo
     )  # fmt: skip
     op = match(names, dialect.op_column) if asks else None
     deletes = op is not None and only_deletes(op)
-    return Landed(
-        kind=like.file.kind, columns=like.columns, label=like.file.path, only_deletes=deletes, stated=like.stated,
-        prepared=like.prepared, unavailable=like.unavailable,
+    return FileGroup(
+        kind=like.file.kind, columns=like.columns, label=like.file.path, dialect=dialect, only_deletes=deletes,
+        stated=like.stated, prepared=like.prepared, unavailable=like.unavailable,
     )  # fmt: skip
 
 
