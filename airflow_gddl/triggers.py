@@ -374,7 +374,7 @@ class GddlTablesTrigger(BaseTrigger):
 
     def _question(self) -> Question:
         form = from_params(self.run_params)
-        return Question(run=self.run_id, now=utc_now(), request=form, again=str(self.try_number) not in ("", "1"))
+        return Question(run=self.run_id, now=utc_now(), form=form, again=str(self.try_number) not in ("", "1"))
 
     def _event(self, work: PipelineWork | None, has_patience: bool) -> TriggerEvent | None:
         """What a poll's answer means; None: poll again later."""

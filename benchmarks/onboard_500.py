@@ -27,7 +27,7 @@ from airflow_gddl.simulate.table import differences, read_replica
 from airflow_gddl.topology.pipelines import pipelines, pools
 from devtools.standalone.home import Home, HomeSettings, free_port
 from devtools.standalone.runs import Runs
-from devtools.standalone.supervisor import Standalone, StartOrder
+from devtools.standalone.supervisor import Standalone, StartRequest
 
 _TABLES = 500
 _CONNECTION = "SHOP_DB"
@@ -103,10 +103,10 @@ def until_green(airflow: Standalone, catalog: Catalog) -> None:
     runs.finish([runs.first(pipeline.dag_id) for pipeline in made])
 
 
-def order(root: Path) -> StartOrder:
+def order(root: Path) -> StartRequest:
     more = {"gddl": {"metadata": str(root / "metadata"), "maintenance_schedule": "", "verify_schedule": ""}}
     settings = HomeSettings(dags=_DAGS, port=free_port(0), title="benchmark", more=more)
-    return StartOrder(home=Home(root / "airflow"), settings=settings, environ=os.environ, variables={})
+    return StartRequest(home=Home(root / "airflow"), settings=settings, environ=os.environ, variables={})
 
 
 def check(catalog: Catalog, landed: Simulator, rows: dict[str, int]) -> None:

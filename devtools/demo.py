@@ -27,7 +27,7 @@ from airflow_gddl.simulate.table import differences, read_replica
 from airflow_gddl.topology.pipelines import pools
 from devtools.standalone.home import Home, HomeSettings, free_port
 from devtools.standalone.runs import Runs
-from devtools.standalone.supervisor import Standalone, StartOrder
+from devtools.standalone.supervisor import Standalone, StartRequest
 
 if TYPE_CHECKING:
     from airflow_gddl.metadata.loading import Catalog
@@ -64,7 +64,7 @@ class AirflowDemonstration:
         find_java(self.cli.environ)
         shown = False
         try:
-            with stoppable(), Standalone(self._order()) as airflow:
+            with stoppable(), Standalone(self._start_request()) as airflow:
                 right = self._show(airflow)
                 shown = True
                 if self.stay:
@@ -116,7 +116,7 @@ class AirflowDemonstration:
         except Stopped:
             return
 
-    def _order(self) -> StartOrder:
+    def _start_request(self) -> StartRequest:
         settings = HomeSettings(
             dags=self.place.dags if self.project is None else self.project / "dags",
             port=free_port(self.port),
@@ -124,7 +124,7 @@ class AirflowDemonstration:
             more={"gddl": {**_OPTIONS, "metadata": self._metadata}},
         )
         home = Home(self.place.airflow)
-        return StartOrder(home=home, settings=settings, environ=self.cli.environ, variables=self._roots())
+        return StartRequest(home=home, settings=settings, environ=self.cli.environ, variables=self._roots())
 
     @property
     def _metadata(self) -> str:

@@ -55,7 +55,7 @@ def keep(cli: CliContext, request: Request) -> Done:
         raise MetadataError("NO_TABLES", "no enabled table in the metadata", where=request.metadata, remedy="add a row")
     run_id = cli.run_id()
     standing = DesiredStateKeeper(
-        catalog.roots, f"by-hand-{run_id}", _Followed(cli, request, signature).order, cli.environ
+        catalog.roots, f"by-hand-{run_id}", _Followed(cli, request, signature).desired, cli.environ
     )
     standing.put(_desired(catalog, tables))
     spec = JobSpec(
@@ -94,7 +94,7 @@ class _Followed:
     request: Request
     signature: str
 
-    def order(self) -> DesiredState | None:
+    def desired(self) -> DesiredState | None:
         signature = sign(self.request.metadata, self.cli.environ).text
         if signature == self.signature:
             return None

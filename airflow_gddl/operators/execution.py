@@ -212,9 +212,9 @@ class Load(Task):
         """Load the tables with work; return the state to keep if the task must be deferred."""
         specs = loading.todo()
         if specs:
-            loading.load(runner, specs, loading.order.marks)
+            loading.load(runner, specs, loading.request.marks)
         ready = not loading.stopped and loading.waiting is None
-        work = loading.order.work
+        work = loading.request.work
         is_last = self.stage == "increments" or not work.increments
         if work.held and is_last and ready:
             self._load_held(loading, runner)
@@ -222,9 +222,9 @@ class Load(Task):
 
     def _load_held(self, loading: Loading, runner: Runner) -> None:
         """Retry the tables that waited for others, which may be loaded by now."""
-        held = loading.order.work.held
-        since = dict.fromkeys(held, loading.order.work.looked_at)
-        question = Question(run=loading.order.run, now=utc_now(), since=since)
+        held = loading.request.work.held
+        since = dict.fromkeys(held, loading.request.work.looked_at)
+        question = Question(run=loading.request.run, now=utc_now(), since=since)
         now = observe(self.document, question, self.environ, configuration.following(self.environ))
         marks = {name: mark for name, mark in {**now.initial, **now.increments}.items() if name in held}
         for table in sorted(held.keys() - marks.keys()):
@@ -250,7 +250,7 @@ class _StageLoad(Load):
         shown = outcomes(loading, round_of(context, operator)) if operator.by_table else None
         if loading.failed and (shown is None or not (is_last_try(context) or is_final(loading.failed))):
             raise failure(loading.failed, len(loading.results))
-        if loading.results or loading.order.marks:
+        if loading.results or loading.request.marks:
             add_events(context, operator.pipeline, book.finish(self.stage, self.run_key, max_tries))
         elif not shown:
             raise AirflowSkipException(f"nothing for {operator.task_id}")

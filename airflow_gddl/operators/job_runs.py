@@ -227,7 +227,7 @@ def outcomes(loading: Loading, of_round: Round) -> list[dict[str, Any]]:
     Args:
         loading: done; tables of its work without a result were loaded by an earlier try.
     """
-    made = {table: TableOutcome(table=table, status="succeeded") for table in loading.order.marks}
+    made = {table: TableOutcome(table=table, status="succeeded") for table in loading.request.marks}
     made |= {result.table: _outcome(result, loading.log) for result in loading.results}
     return [_plain(made[table], of_round) for table in sorted(made)]
 

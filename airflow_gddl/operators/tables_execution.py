@@ -65,7 +65,7 @@ def _decided(operator: GddlLoadOperator, context: Context) -> dict[str, Pipeline
     for dag_id, conf in requests_of({**request, "full_refresh": operator.full_refresh}, directory).items():
         document = document_of(operator.metadata, dag_id)
         environ = configuration.environ_of(document)
-        question = Question(run=_run_key(operator, context), now=utc_now(), request=from_params(conf))
+        question = Question(run=_run_key(operator, context), now=utc_now(), form=from_params(conf))
         work = observe(document, question, environ, configuration.following(environ))
         marks = {**work.initial, **work.increments}
         first = operator.full_refresh

@@ -60,7 +60,7 @@ def _poll_here(sensor: Poller, context: Context) -> PipelineWork:
     """
     with airflow_errors():
         again, form = context["ti"].try_number > 1, from_params(context["params"])
-        question = Question(run=context["run_id"], now=utc_now(), request=form, again=again)
+        question = Question(run=context["run_id"], now=utc_now(), form=form, again=again)
         work = poll_once(sensor.metadata, sensor.pipeline, question)
     if work is None:
         state = configuration.snapshot(sensor.metadata).state

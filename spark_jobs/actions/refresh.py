@@ -286,7 +286,7 @@ def require_connection(run: TableRun) -> str:
     return connection
 
 
-def check(run: TableRun, plan: BatchPlan, order: RebuildRequest, files: Mapping[str, FileEntry]) -> Replacement:
+def check(run: TableRun, plan: BatchPlan, request: RebuildRequest, files: Mapping[str, FileEntry]) -> Replacement:
     """
     Args:
         files: files as read for the new table.
@@ -298,14 +298,14 @@ def check(run: TableRun, plan: BatchPlan, order: RebuildRequest, files: Mapping[
     unread = sorted(path for path, entry in files.items() if entry.state == "unreadable")
     if unread and plan.resync:
         raise _refused(run, f"{len(unread)} files can't be read, e.g. {unread[0]}", "deliver them again")
-    engine, layout = order.live.engine, order.live.layout
-    table_schema = _common(order) if engine.exists(layout.replica) else None
-    replacement = _compared(order, table_schema, len(files) - len(unread))
+    engine, layout = request.live.engine, request.live.layout
+    table_schema = _common(request) if engine.exists(layout.replica) else None
+    replacement = _compared(request, table_schema, len(files) - len(unread))
     if plan.resync:
         return (
             replacement
             if table_schema is None
-            else _against_source(run, order, table_schema, replacement, plan.source_connection)
+            else _against_source(run, request, table_schema, replacement, plan.source_connection)
         )
     losses = [*replacement.losses, *([f"{len(unread)} files that can't be read, e.g. {unread[0]}"] if unread else [])]
     if losses and not plan.confirmed:
@@ -320,31 +320,31 @@ def check(run: TableRun, plan: BatchPlan, order: RebuildRequest, files: Mapping[
     return replacement
 
 
-def _compared(order: RebuildRequest, table_schema: TableSchema | None, files: int) -> Replacement:
-    engine, layout = order.live.engine, order.live.layout
-    work, columns = engine.rebuild(order), None
+def _compared(request: RebuildRequest, table_schema: TableSchema | None, files: int) -> Replacement:
+    engine, layout = request.live.engine, request.live.layout
+    work, columns = engine.rebuild(request), None
     dropped: tuple[str, ...] = ()
     if table_schema is not None:
-        kept = {column.lower() for column in order.table_schema.columns}
+        kept = {column.lower() for column in request.table_schema.columns}
         dropped = tuple(c.name for c in engine.columns(layout.replica) if c.name.lower() not in kept)
         columns = (*table_schema.keys, *(c.name for c in table_schema.data if c.name not in table_schema.keys))
     return Replacement(files=files, columns=dropped, archived=work.archived(), **asdict(work.compared(columns)))
 
 
-def _common(order: RebuildRequest) -> TableSchema | None:
+def _common(request: RebuildRequest) -> TableSchema | None:
     """The schema with the columns of both replicas; null where they don't share their keys."""
-    stored = {column.name for column in order.live.engine.columns(order.live.layout.replica)}
-    data = tuple(c for c in order.table_schema.data if c.name in stored)
-    return replace(order.table_schema, data=data) if stored.issuperset(order.table_schema.keys) else None
+    stored = {column.name for column in request.live.engine.columns(request.live.layout.replica)}
+    data = tuple(c for c in request.table_schema.data if c.name in stored)
+    return replace(request.table_schema, data=data) if stored.issuperset(request.table_schema.keys) else None
 
 
 def _against_source(
-    run: TableRun, order: RebuildRequest, table_schema: TableSchema, replacement: Replacement, connection: str
+    run: TableRun, request: RebuildRequest, table_schema: TableSchema, replacement: Replacement, connection: str
 ) -> Replacement:
-    engine, spec = order.live.engine, run.spec
+    engine, spec = request.live.engine, run.spec
     with opened(url_of(connection, run.runtime.environ), *spec.name_in_source.split(".", 1)) as table:
-        before = distance(table, table_schema, lambda names: engine.live_rows(order.live, names))
-        after = distance(table, table_schema, lambda names: engine.rebuild(order).rows(names))
+        before = distance(table, table_schema, lambda names: engine.live_rows(request.live, names))
+        after = distance(table, table_schema, lambda names: engine.rebuild(request).rows(names))
     if after > before:
         what = f"{after} keys of the new table differ from the source, of the live one {before}"
         raise _refused(run, what, f"its files lack changes: {_from_source(run)}")
@@ -456,7 +456,7 @@ def _with_check(plan: BatchPlan, run: TableRun) -> BatchPlan:
 def _carry_out(work: _Refresh, outcome: RunTotals) -> Replacement | None:
     """What a reload or resync has replaced; null for another one, and where only its swap was left."""
     try:
-        order, fresh, checked = _built(work, outcome)
+        request, fresh, checked = _built(work, outcome)
     except FatalError:
         # A user has to fix the cause: until then the table is loaded as before. Once tables may have been swapped,
         # a refresh can only be resumed.
@@ -467,13 +467,13 @@ def _carry_out(work: _Refresh, outcome: RunTotals) -> Replacement | None:
         work.claim.check()
         work.ledger.write_plan(replace(work.plan, swapping=True))
     work.run.report("swapping", work.plan.number)
-    done = work.live.engine.rebuild(order).swap(lambda step: work.run.report(step, work.plan.number))
+    done = work.live.engine.rebuild(request).swap(lambda step: work.run.report(step, work.plan.number))
     work.claim.check()
     state, discovery = _swept(work, fresh)
     if state.swept < state.generation:
         outcome.revisit = True
         outcome.warn(notices.of_sweep("pending", state, discovery))
-    _commit(work, fresh, order, done.rows)
+    _commit(work, fresh, request, done.rows)
     _settle(work, outcome, fresh.state, done)
     _clean_up(work)
     return checked
@@ -487,7 +487,7 @@ def _built(work: _Refresh, outcome: RunTotals) -> tuple[RebuildRequest, Ledger, 
     work.run.report("read", work.plan.number, outcome.rows_read)
     files, before = fresh.all_entries(), work.ledger.state
     resequenced = before.max_sequence is not None and before.log_began != fresh.state.log_began
-    order = RebuildRequest(
+    request = RebuildRequest(
         live=work.live, shadow=work.shadow.layout, plan=work.plan, table_schema=table_schema,
         archives=_archives(work, table_schema),
         generation_low_watermarks=_watermarks(work, fresh.state),
@@ -496,10 +496,10 @@ def _built(work: _Refresh, outcome: RunTotals) -> tuple[RebuildRequest, Ledger, 
         resequenced=resequenced, reselected=bool(reselected_columns(work.run.spec, before)),
     )  # fmt: skip
     if work.plan.swapping:
-        return order, fresh, None
-    checked = _checked(work, order, fresh) if work.plan.archives else None
-    _require_all_changes(work, order, fresh.state)
-    return order, fresh, checked
+        return request, fresh, None
+    checked = _checked(work, request, fresh) if work.plan.archives else None
+    _require_all_changes(work, request, fresh.state)
+    return request, fresh, checked
 
 
 def _archives(work: _Refresh, table_schema: TableSchema) -> Rewrite | None:
@@ -517,13 +517,13 @@ def _watermarks(work: _Refresh, state: TableState) -> tuple[str | None, ...]:
     return floors_of(floors, state.snapshots)
 
 
-def _checked(work: _Refresh, order: RebuildRequest, fresh: Ledger) -> Replacement:
+def _checked(work: _Refresh, request: RebuildRequest, fresh: Ledger) -> Replacement:
     """Check the shadow table before the swap.
 
     A check that can't run drops the refresh too: the table's next loads must not wait for its source.
     """
     try:
-        checked = check(work.run, work.plan, order, fresh.all_entries())
+        checked = check(work.run, work.plan, request, fresh.all_entries())
     except (DeclinedError, FatalError):
         raise
     except Exception:
@@ -533,8 +533,8 @@ def _checked(work: _Refresh, order: RebuildRequest, fresh: Ledger) -> Replacemen
     return checked
 
 
-def _require_all_changes(work: _Refresh, order: RebuildRequest, fresh: TableState) -> None:
-    if work.live.engine.rebuild(order).drops_changes():
+def _require_all_changes(work: _Refresh, request: RebuildRequest, fresh: TableState) -> None:
+    if work.live.engine.rebuild(request).drops_changes():
         before = work.ledger.state.sequence_by or ()
         other = before and before != fresh.sequence_by
         hint = f"write sequence_by: [{', '.join(before)}] in the row, which is their order, or " if other else ""
@@ -642,7 +642,7 @@ def _refresh_with_generations(work: _Refresh, discovery: Discovery, outcome: Run
     return by_ledger(work.run, work.ledger, discovery, outcome, archives=work.plan.archives)
 
 
-def _commit(work: _Refresh, fresh: Ledger, order: RebuildRequest, rows_now: int) -> None:
+def _commit(work: _Refresh, fresh: Ledger, request: RebuildRequest, rows_now: int) -> None:
     """The live ledger takes over the rows and the state of the shadow ledger."""
     work.run.report("commit", work.plan.number)
     before, rows = work.ledger.state, fresh.all_entries()
@@ -652,9 +652,9 @@ def _commit(work: _Refresh, fresh: Ledger, order: RebuildRequest, rows_now: int)
     highest = highest_sequence(before, fresh.state)
     state = replace(
         _swept(work, fresh)[0], batch=work.plan.number, rows=rows_now,
-        max_sequence=fresh.state.max_sequence if order.resequenced or order.archives else highest,
+        max_sequence=fresh.state.max_sequence if request.resequenced or request.archives else highest,
         delta_versions=versions_of(work.live.engine, work.live.layout), foreign=(),
-        generation_floor=order.generation_low_watermarks, tombstones_purged_at=before.tombstones_purged_at,
+        generation_floor=request.generation_low_watermarks, tombstones_purged_at=before.tombstones_purged_at,
         applied=settings_of(work.run.spec),
     )  # fmt: skip
     work.ledger.commit(BatchCommit(number=work.plan.number, plan=work.plan, files=entries, state=state))

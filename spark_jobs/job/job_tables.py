@@ -15,7 +15,7 @@ from airflow_gddl.contract.s3 import CODES, is_s3
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import Runtime
-from spark_jobs.batch.totals import Declined, TableOutcome
+from spark_jobs.batch.totals import Declined, TableOutcome, TaskOutcome
 from spark_jobs.catalogs.registrar import Registrar
 from spark_jobs.job.run_results import RegistrationQueue, registrar_of
 from spark_jobs.job.spread_local import LocalSpread
@@ -35,7 +35,7 @@ class SpreadByTier:
     tasks: SparkSpread
     processes: LocalSpread
 
-    def run(self, job: JobSpec, specs: Sequence[TableSpec]) -> Iterator[TableOutcome | Declined]:
+    def run(self, job: JobSpec, specs: Sequence[TableSpec]) -> Iterator[TaskOutcome]:
         in_tasks, in_processes = by_spread(job, specs)
         if in_processes:
             yield from self.processes.run(job, in_processes)

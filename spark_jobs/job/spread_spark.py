@@ -31,7 +31,7 @@ from airflow_gddl.contract.spec import JobSpec, TableSpec, size_bytes
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import Observer, Runtime, SparkSource, Step, cancelled, print_step, silent, spark_gone
 from spark_jobs.batch.table_run import TableRun
-from spark_jobs.batch.totals import Declined, RunTotals, TableOutcome
+from spark_jobs.batch.totals import Declined, RunTotals, TableOutcome, TaskOutcome
 from spark_jobs.discovery import DeepListings
 from spark_jobs.job.job_faults import translated
 from spark_jobs.job.run_results import is_recorded, write_record
@@ -42,7 +42,6 @@ from spark_jobs.ledger.claim import TTL_SECONDS
 from spark_jobs.spark.cluster_check import check_executors, is_this_python
 from spark_jobs.spark.tasks import map_in_arrow
 
-TaskOutcome = TableOutcome | Declined
 _STARTED = ".begun-"
 
 

@@ -88,7 +88,7 @@ def attempt(
         looked_at="2024-01-01T00:00:00.000000+00:00",
         initial=marks if stage == "initial" else {},
         increments=marks if stage == "increments" else {},
-        request=asked or RunRequestForm(),
+        form=asked or RunRequestForm(),
         again=tuple(marks) if again else (),
     )
     order = LoadRequest(document=made, work=work, stage=stage, run=run, job_id="j", wait_seconds=5, max_tries=max_tries)

@@ -119,7 +119,7 @@ def test_a_window_without_files_is_named(stage: Stage) -> None:
     stage.land("shop.a")
     asked = {"tables": ["shop.a"], "full_refresh": True, "from": "2999-01-01"}
     assert isinstance(fired(trigger(stage, run_params=json.dumps(asked))), TaskSkippedEvent)
-    work = poll_once(str(stage.metadata), PACK, Question(run="manual__1", now=utc_now(), request=from_params(asked)))
+    work = poll_once(str(stage.metadata), PACK, Question(run="manual__1", now=utc_now(), form=from_params(asked)))
     assert work is not None
     assert work.why_none == (
         "no landing file of shop.a was last modified from 2999-01-01; change from and to, or leave them out"

@@ -139,7 +139,7 @@ def land(root: Path, *listed: str) -> None:
 def polled(made: PipelineDocument, run: str = "scheduled__1", now: datetime = NOON, **asked: object) -> str:
     """The mark of the table."""
     form = RunRequestForm(**asked)  # type: ignore[arg-type] # fields of the form
-    work: PipelineWork = observe(made, Question(run=run, now=now.isoformat(timespec="microseconds"), request=form))
+    work: PipelineWork = observe(made, Question(run=run, now=now.isoformat(timespec="microseconds"), form=form))
     return {**work.initial, **work.increments}["s.a"]
 
 

@@ -17,9 +17,9 @@ from airflow_gddl.contract.spec import JobSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import Runtime, utc_now
 from spark_jobs.batch.table_run import TableRun
-from spark_jobs.batch.totals import Declined, TableOutcome
+from spark_jobs.batch.totals import Declined, TableOutcome, TaskOutcome
 from spark_jobs.job.spread_local import NoSpark
-from spark_jobs.job.spread_spark import SparkSpread, TaskOutcome, TaskResultStore, _watched, once
+from spark_jobs.job.spread_spark import SparkSpread, TaskResultStore, _watched, once
 from spark_jobs.job.stop import refused
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.ledger.claim import Claim

@@ -1,6 +1,6 @@
 """Polls the landing folders of a pipeline, and decides which tables have work, and in which task.
 
-The decision is pure but for `ListingSnapshot.exists`.
+The decision is pure but for `PipelineListing.exists`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class PipelineWork:
     increments: Mapping[str, str] = field(default_factory=dict)
     held: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     unmet: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    request: RunRequestForm = field(default_factory=RunRequestForm)
+    form: RunRequestForm = field(default_factory=RunRequestForm)
     elsewhere: tuple[str, ...] = ()
     again: tuple[str, ...] = ()
     pending: bool = False
@@ -72,7 +72,7 @@ class PipelineWork:
     @property
     def why_none(self) -> str:
         """Why a run has nothing to do."""
-        form = self.request
+        form = self.form
         if form.window is not None:
             bounds = [f"{word} {moment}" for word, moment in (("from", form.start), ("to", form.end)) if moment]
             of = ", ".join(form.tables) or "any table"
@@ -84,7 +84,7 @@ class PipelineWork:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ListingSnapshot:
+class PipelineListing:
     """Input of the decision.
 
     Attributes:
@@ -145,7 +145,7 @@ def of_table(work: PipelineWork, spec: TableSpec) -> PipelineWork:
     return replace(work, initial={}, increments={spec.table: mark_}, held={}, unmet={})
 
 
-def decide(document: PipelineDocument, request: RunRequestForm, run: str, seen: ListingSnapshot) -> PipelineWork:
+def decide(document: PipelineDocument, form: RunRequestForm, run: str, seen: PipelineListing) -> PipelineWork:
     """Decide the work of the run with this id.
 
     A table has work when its files or its row differ from the last load, or when it is requested. A finished run that
@@ -157,13 +157,13 @@ def decide(document: PipelineDocument, request: RunRequestForm, run: str, seen: 
     """
     finished = any(seen.hints.end_of(stage, run) is not None for stage in ("initial", "increments"))
     again = {name for name, hint in seen.hints.tables.items() if finished and hint.run == run} | seen.of_older_run
-    requested = request.names(document.pipeline.tables) if request.is_some else frozenset(again)
-    checks_all = is_by_person(run) and not request.is_some
+    requested = form.names(document.pipeline.tables) if form.is_some else frozenset(again)
+    checks_all = is_by_person(run) and not form.is_some
     if checks_all:
         again |= {name for name in document.pipeline.tables if seen.polls[name].files > LISTED_IN_PART}
-    forced = request.names(document.pipeline.tables) | again if request.is_some else again
+    forced = form.names(document.pipeline.tables) | again if form.is_some else again
     marks = {spec.table: mark(spec, seen.polls[spec.table]) for spec in document.specs}
-    busy = {spec.table: spec for spec in document.specs if _has_work(spec, marks, seen, request, forced)}
+    busy = {spec.table: spec for spec in document.specs if _has_work(spec, marks, seen, form, forced)}
     if checks_all:  # their jobs report what became of them
         busy |= _lost([spec for spec in document.specs if spec.table not in busy], seen)
     elsewhere = _elsewhere(busy, requested, seen)
@@ -175,7 +175,7 @@ def decide(document: PipelineDocument, request: RunRequestForm, run: str, seen: 
         if name not in forced and (waiting := tuple(_waiting_for(document, spec, seen)))
     }
     ready = {name: spec for name, spec in busy.items() if name not in held}
-    first = _initial(ready, request, seen)
+    first = _initial(ready, form, seen)
     loaded = {name: hint.mark for name, hint in seen.hints.tables.items()}
     return PipelineWork(
         looked_at=seen.looked_at,
@@ -183,7 +183,7 @@ def decide(document: PipelineDocument, request: RunRequestForm, run: str, seen: 
         increments={name: marks[name] for name in sorted(ready.keys() - first)},
         held=held,
         unmet={name: missing for name, missing in unmet.items() if missing},
-        request=request,
+        form=form,
         elsewhere=tuple(sorted(elsewhere)),
         again=tuple(sorted(name for name in ready if name in requested or loaded.get(name) == marks[name])),
         pending=bool(seen.hints.pending),
@@ -191,7 +191,7 @@ def decide(document: PipelineDocument, request: RunRequestForm, run: str, seen: 
     )
 
 
-def _elsewhere(busy: Mapping[str, TableSpec], requested: Collection[str], seen: ListingSnapshot) -> set[str]:
+def _elsewhere(busy: Mapping[str, TableSpec], requested: Collection[str], seen: PipelineListing) -> set[str]:
     """See `PipelineWork.elsewhere`."""
     free = busy.keys() - set(requested)
     if not free:
@@ -203,7 +203,7 @@ def _elsewhere(busy: Mapping[str, TableSpec], requested: Collection[str], seen: 
     return elsewhere
 
 
-def _lost(specs: Sequence[TableSpec], seen: ListingSnapshot) -> dict[str, TableSpec]:
+def _lost(specs: Sequence[TableSpec], seen: PipelineListing) -> dict[str, TableSpec]:
     """Loaded tables without a replica."""
     loaded = [spec for spec in specs if spec.table in seen.hints.tables]
     with ThreadPoolExecutor(_AT_ONCE) as threads:
@@ -212,7 +212,7 @@ def _lost(specs: Sequence[TableSpec], seen: ListingSnapshot) -> dict[str, TableS
 
 
 def _has_work(
-    spec: TableSpec, marks: Mapping[str, str], seen: ListingSnapshot, form: RunRequestForm, forced: Collection[str]
+    spec: TableSpec, marks: Mapping[str, str], seen: PipelineListing, form: RunRequestForm, forced: Collection[str]
 ) -> bool:
     if form.is_some:
         in_window = form.window is None or seen.polls[spec.table].in_window
@@ -225,7 +225,7 @@ def _has_work(
     return hint.mark != marks[spec.table] or seen.polls[spec.table].refused
 
 
-def _waiting_for(document: PipelineDocument, spec: TableSpec, seen: ListingSnapshot) -> Iterator[str]:
+def _waiting_for(document: PipelineDocument, spec: TableSpec, seen: PipelineListing) -> Iterator[str]:
     """Tables of other pipelines that must be loaded first and aren't, as of the first poll of this table."""
     since = seen.since.get(spec.table, seen.looked_at)
     for other in document.dependencies:
@@ -233,13 +233,13 @@ def _waiting_for(document: PipelineDocument, spec: TableSpec, seen: ListingSnaps
             yield other.spec.table
 
 
-def _is_loaded(other: Dependency, since: str, seen: ListingSnapshot) -> bool:
+def _is_loaded(other: Dependency, since: str, seen: PipelineListing) -> bool:
     table = other.spec.table
     hint = seen.others.get(other.dag_id, Hints()).tables.get(table)
     return hint is not None and (hint.looked_at >= since or hint.mark == mark(other.spec, seen.polls[table]))
 
 
-def _initial(ready: Mapping[str, TableSpec], form: RunRequestForm, seen: ListingSnapshot) -> set[str]:
+def _initial(ready: Mapping[str, TableSpec], form: RunRequestForm, seen: PipelineListing) -> set[str]:
     """Tables for `initial_load`, which runs beside `incremental_load`.
 
     Tables that depend on each other are loaded by one task, in their order: by the latter where one has a replica.
@@ -275,7 +275,7 @@ class Question:
 
     run: str
     now: str
-    request: RunRequestForm = field(default_factory=RunRequestForm)
+    form: RunRequestForm = field(default_factory=RunRequestForm)
     since: Mapping[str, str] = field(default_factory=dict)
     again: bool = False
 
@@ -302,7 +302,7 @@ def observe(
         raise MetadataError("REQUEST_INVALID", what, where=question.run, remedy=remedy)
     lake = open_store(environ)
     others = sorted({other.dag_id for other in document.dependencies})
-    seen = ListingSnapshot(
+    seen = PipelineListing(
         looked_at=question.now,
         polls=_by_table(_polls(document, folders_of(document), question, following, lake)),
         hints=hints.read_hints(lake, document.roots.lake, document.pipeline.dag_id),
@@ -312,8 +312,8 @@ def observe(
         running=lambda: _running_elsewhere(document, question, environ),
         of_older_run=_tables_of_older_run(document, question.run, environ) if question.again else frozenset(),
     )
-    work = decide(document, question.request.resolved(document.specs), question.run, seen)
-    if not question.request.is_some:  # a poll of selected tables has no result for the others
+    work = decide(document, question.form.resolved(document.specs), question.run, seen)
+    if not question.form.is_some:  # a poll of selected tables has no result for the others
         _keep(lake, document, seen, work)
     return work
 
@@ -349,7 +349,7 @@ def _tables_of_older_run(document: PipelineDocument, run: str, environ: Mapping[
     return reloaded
 
 
-def _keep(lake: Storage, document: PipelineDocument, seen: ListingSnapshot, work: PipelineWork) -> None:
+def _keep(lake: Storage, document: PipelineDocument, seen: PipelineListing, work: PipelineWork) -> None:
     """Store the poll for the status page: a failed write must not fail the run."""
     taken = {name: seconds_of(hint.looked_at) for name, hint in seen.hints.tables.items()}
     record = board.PollRecord(
@@ -404,7 +404,7 @@ def _polls(
     lake: Storage,
 ) -> dict[str, Poll]:
     roots, dag_id = document.roots, document.pipeline.dag_id
-    window, now = question.request.window, datetime.fromisoformat(question.now)
+    window, now = question.form.window, datetime.fromisoformat(question.now)
     if following is not None and window is None:
         return following.poll(roots, dag_id, folders)
     known = hints.read_watermarks(lake, roots.lake, dag_id)
