@@ -287,7 +287,7 @@ def poll_once(metadata: str, dag_id: str, question: Question) -> PipelineWork | 
     Raises:
         RetriableError, FatalError: as `Store`; `CACHE_UNUSABLE`, `REQUEST_INVALID`, `AWS_CONNECTION_INVALID`.
     """
-    document = configuration.snapshot(metadata).pipeline(dag_id)
+    document = configuration.compiled_metadata(metadata).pipeline(dag_id)
     if document is None:
         return None
     environ = configuration.environ_of(document)

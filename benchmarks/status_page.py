@@ -25,8 +25,8 @@ from measuring import WrongResultError, print_figures
 
 from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCounts
 from airflow_gddl.metadata.loading import load
-from airflow_gddl.runtime.snapshot.cache import SnapshotSettings
-from airflow_gddl.runtime.snapshot.snapshot import MetadataSnapshot
+from airflow_gddl.runtime.compiled.cache import CompiledSettings
+from airflow_gddl.runtime.compiled.metadata import CompiledMetadata
 from airflow_gddl.runtime.state.documents import PollDocument, RunsDocument, encode_poll, encode_runs, place
 from airflow_gddl.runtime.state.facts import KEPT_RUNS, TableRecord
 from airflow_gddl.runtime.state.judging import TablePoll
@@ -210,10 +210,10 @@ def _client(lake: Lake) -> tuple[Any, dict[str, str]]:
     manager = create_auth_manager()
     manager.init()
     token = manager.generate_jwt(SimpleAuthManagerUser(username="viewer", role="VIEWER"))
-    settings = SnapshotSettings(
+    settings = CompiledSettings(
         metadata=str(lake.metadata), cache=lake.root / "cache", environ={}, clock=time.time, settle_seconds=0.0
     )
-    source = PageSource(lambda: MetadataSnapshot.current(settings), patience=0.0)
+    source = PageSource(lambda: CompiledMetadata.current(settings), patience=0.0)
     return TestClient(build_app(source)), {"Authorization": f"Bearer {token}"}
 
 

@@ -32,7 +32,7 @@ from measuring import print_figures
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots, TableSpec
 from airflow_gddl.metadata.loading import load
-from airflow_gddl.runtime.snapshot.building import compile_catalog
+from airflow_gddl.runtime.compiled.building import compile_catalog
 from airflow_gddl.stores import Storage
 from airflow_gddl.topology.pipelines import Placed
 from spark_jobs.batch.runtime import Runtime

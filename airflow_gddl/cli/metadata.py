@@ -11,7 +11,7 @@ from airflow_gddl.cli.screen import Cell, Screen, counted
 from airflow_gddl.contract.errors import GddlError, MetadataError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.settings import misspelt
-from airflow_gddl.runtime.snapshot import placements
+from airflow_gddl.runtime.compiled import placements
 from airflow_gddl.topology.pipeline import Pipeline
 from airflow_gddl.topology.pipelines import Placed, arrange
 from airflow_gddl.topology.placement import Placement

@@ -30,8 +30,8 @@ from airflow_gddl.contract.source_access import of_tables
 from airflow_gddl.contract.spec import Continuous, DesiredState, JobOptions, JobSpec, TableSpec
 from airflow_gddl.runners.descriptor import RUNNERS
 from airflow_gddl.runners.interface import Listener, ProgressEvent
+from airflow_gddl.runtime.compiled.keeper import sign
 from airflow_gddl.runtime.landing.monitoring import DesiredStateKeeper
-from airflow_gddl.runtime.snapshot.keeper import sign
 from airflow_gddl.runtime.state.recording import WRITE_EVERY, StateRecorder
 
 if TYPE_CHECKING:

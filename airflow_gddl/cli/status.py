@@ -18,9 +18,9 @@ from airflow_gddl.cli.context import FAILED, OK, RETRY, CliContext
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, duration
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.spec import Roots
-from airflow_gddl.runtime.snapshot.cache import SnapshotSettings
-from airflow_gddl.runtime.snapshot.documents import Directory
-from airflow_gddl.runtime.snapshot.snapshot import MetadataSnapshot
+from airflow_gddl.runtime.compiled.cache import CompiledSettings
+from airflow_gddl.runtime.compiled.documents import Directory
+from airflow_gddl.runtime.compiled.metadata import CompiledMetadata
 from airflow_gddl.runtime.state.board import BoardRow, LakeState, StateReader, TableQuery, chosen, counts, standings
 from airflow_gddl.runtime.state.facts import text_of
 from airflow_gddl.runtime.state.judging import MOST_QUARANTINED
@@ -39,11 +39,11 @@ def directory(cli: CliContext, folder: str) -> Directory | None:
         return None
     place = folder if "://" in folder else str(Path(folder).absolute())
     # Commands need the current metadata: no settling time, and a remote folder is listed again.
-    settings = SnapshotSettings(
+    settings = CompiledSettings(
         metadata=place, cache=cache, environ=cli.environ, clock=time.time, refresh_seconds=0.0, settle_seconds=0.0
     )
     try:
-        serving = MetadataSnapshot.current(settings)
+        serving = CompiledMetadata.current(settings)
         good = serving.generation is not None and not serving.state.why and not serving.problems()
         return serving.directory() if good else None
     except (GddlError, OSError):

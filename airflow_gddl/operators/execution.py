@@ -29,10 +29,10 @@ from airflow_gddl.reporting.results import LoadedTables, Reporter, add_events, a
 from airflow_gddl.runners.descriptor import SubmissionContext
 from airflow_gddl.runners.interface import Runner, WaitPolicy
 from airflow_gddl.runners.remote import RemoteRunner, TaskKey, out_of_time
+from airflow_gddl.runtime.compiled.documents import PipelineDocument
 from airflow_gddl.runtime.landing.hints import HintBook
 from airflow_gddl.runtime.landing.loading import Loading, LoadRequest, Stage
 from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, Question, observe
-from airflow_gddl.runtime.snapshot.documents import PipelineDocument
 from airflow_gddl.triggers import ends_at, utc_now
 from airflow_gddl.version_compat import AirflowException, AirflowFailException, AirflowSkipException, AirflowTaskTimeout
 
@@ -74,10 +74,10 @@ def document_of(metadata: str, pipeline: str) -> PipelineDocument:
     Raises:
         MetadataError: `PIPELINE_UNKNOWN`.
     """
-    snapshot = configuration.snapshot(metadata)
-    document = snapshot.pipeline(pipeline)
+    compiled = configuration.compiled_metadata(metadata)
+    document = compiled.pipeline(pipeline)
     if document is None:
-        why = f": {snapshot.state.why}" if snapshot.state.why else ""
+        why = f": {compiled.state.why}" if compiled.state.why else ""
         remedy = "its tables may have moved to another pack, which loads them in its next run"
         what = f"the metadata has no pipeline {pipeline}{why}"
         raise MetadataError("PIPELINE_UNKNOWN", what, where=metadata, remedy=remedy)

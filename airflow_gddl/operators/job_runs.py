@@ -22,9 +22,9 @@ from airflow_gddl.reporting.results import Logger, explained, is_final, reason
 from airflow_gddl.runners.descriptor import RunnerSettings, SubmissionContext, make_runner
 from airflow_gddl.runners.interface import Runner, WaitPolicy
 from airflow_gddl.runners.remote import RemoteRunner
+from airflow_gddl.runtime.compiled.documents import PipelineDocument
 from airflow_gddl.runtime.landing.loading import Loading
 from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, by_rows, differing_rows
-from airflow_gddl.runtime.snapshot.documents import PipelineDocument
 from airflow_gddl.triggers import TIME_TO_END, GddlRunTrigger, Watch
 from airflow_gddl.version_compat import AirflowException, AirflowFailException
 
@@ -46,7 +46,7 @@ def agreed(
     """
     if not differing_rows(work, document.specs):
         return document, work
-    document = configuration.snapshot(metadata).renewed().pipeline(document.pipeline.dag_id) or document
+    document = configuration.compiled_metadata(metadata).renewed().pipeline(document.pipeline.dag_id) or document
     changed_rows = differing_rows(work, document.specs)
     if not changed_rows:
         return document, work

@@ -55,10 +55,10 @@ def _run_key(operator: GddlLoadOperator, context: Context) -> str:
 
 def _decided(operator: GddlLoadOperator, context: Context) -> dict[str, PipelineWork]:
     """The work by the DAG that loads the tables otherwise."""
-    snapshot = configuration.snapshot(operator.metadata)
-    directory = snapshot.directory()
+    compiled = configuration.compiled_metadata(operator.metadata)
+    directory = compiled.directory()
     if directory is None:
-        why = snapshot.state.why or "it has no tables"
+        why = compiled.state.why or "it has no tables"
         raise RetriableError("METADATA_UNREADABLE", why, where=operator.metadata, remedy="see the import errors")
     request = {"tables": requested(directory, operator.tables, operator.select, operator.exclude)}
     works = {}

@@ -20,7 +20,7 @@ from airflow_gddl.contract.spec import Roots
 from airflow_gddl.links import table_page
 from airflow_gddl.notifications import make_notifier
 from airflow_gddl.reporting.results import Logger
-from airflow_gddl.runtime.snapshot.documents import Directory, PipelineDocument
+from airflow_gddl.runtime.compiled.documents import Directory, PipelineDocument
 from airflow_gddl.runtime.state.alerts import (
     LATENESS,
     METADATA,

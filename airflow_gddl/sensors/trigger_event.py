@@ -63,7 +63,7 @@ def _poll_here(sensor: Poller, context: Context) -> PipelineWork:
         question = Question(run=context["run_id"], now=utc_now(), form=form, again=again)
         work = poll_once(sensor.metadata, sensor.pipeline, question)
     if work is None:
-        state = configuration.snapshot(sensor.metadata).state
+        state = configuration.compiled_metadata(sensor.metadata).state
         why = f" ({state.why})" if state.why else ""
         raise AirflowFailException(f"the metadata at {sensor.metadata} has no pipeline {sensor.pipeline}{why}")
     return work

@@ -14,6 +14,7 @@ import pytest
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.layout import LandingFolder
 from airflow_gddl.contract.spec import DEFAULT_TIERS, InitialLoad, Roots, TableSpec
+from airflow_gddl.runtime.compiled.documents import Dependency, PipelineDocument
 from airflow_gddl.runtime.landing import hints
 from airflow_gddl.runtime.landing import polling as looking
 from airflow_gddl.runtime.landing.hints import WRITE_EVERY, HintBook, Hints, StageEnd, TableHint
@@ -21,7 +22,6 @@ from airflow_gddl.runtime.landing.loading import waves
 from airflow_gddl.runtime.landing.polling import Poll, PollWindow, Scope, poll, poll_folders
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, from_params
 from airflow_gddl.runtime.landing.tables_with_work import PipelineListing, PipelineWork, decide, mark
-from airflow_gddl.runtime.snapshot.documents import Dependency, PipelineDocument
 from airflow_gddl.stores import Storage, StoredObject, open_store
 from airflow_gddl.topology.pipelines import pipelines
 from tests.harness.s3_server import Bucket

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.layout import LandingFolder
 from airflow_gddl.contract.spec import Roots, TableSpec
+from airflow_gddl.runtime.compiled.documents import PipelineDocument
 from airflow_gddl.runtime.landing import hints
 from airflow_gddl.runtime.landing.hints import Watermark, watermark_of
 from airflow_gddl.runtime.landing.polling import ListedFiles, Scope, poll, poll_folders
 from airflow_gddl.runtime.landing.run_request import RunRequestForm
 from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, Question, observe
-from airflow_gddl.runtime.snapshot.documents import PipelineDocument
 from airflow_gddl.stores import open_store
 from tests.airflow.test_landing import Shelf
 from tests.airflow.test_loading import document

@@ -15,10 +15,10 @@ from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import Action, JobOptions, JobSpec, TableSpec
 from airflow_gddl.links import is_page
 from airflow_gddl.runners.interface import Listener, ProgressEvent, Runner, WaitPolicy
+from airflow_gddl.runtime.compiled.documents import PipelineDocument
 from airflow_gddl.runtime.landing.hints import HintBook, TableHint
 from airflow_gddl.runtime.landing.run_request import What, is_by_person
 from airflow_gddl.runtime.landing.tables_with_work import PipelineWork
-from airflow_gddl.runtime.snapshot.documents import PipelineDocument
 from airflow_gddl.runtime.state.recording import StateRecorder
 from airflow_gddl.topology.rows import in_order
 

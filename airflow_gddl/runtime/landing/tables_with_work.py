@@ -21,12 +21,12 @@ from airflow_gddl.contract.file_names import LISTED_IN_PART
 from airflow_gddl.contract.kafka import topic_of
 from airflow_gddl.contract.layout import LandingFolder, Layout, join
 from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.runtime.compiled.documents import Dependency, PipelineDocument
 from airflow_gddl.runtime.landing import hints
 from airflow_gddl.runtime.landing.hints import Hints, Watermarks, watermark_of
 from airflow_gddl.runtime.landing.polling import ListedFiles, Poll, Scope, joined, poll_folders
 from airflow_gddl.runtime.landing.queue import Following
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, is_by_person
-from airflow_gddl.runtime.snapshot.documents import Dependency, PipelineDocument
 from airflow_gddl.runtime.state import board
 from airflow_gddl.runtime.state.board import read_pipeline
 from airflow_gddl.runtime.state.facts import seconds_of

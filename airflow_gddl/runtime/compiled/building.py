@@ -1,4 +1,4 @@
-"""Compiles a catalog into the documents of a snapshot.
+"""Compiles a catalog into documents.
 
 Separate from the keeper, which imports neither pydantic nor a YAML reader unless it rebuilds.
 """
@@ -12,7 +12,7 @@ from airflow_gddl.contract.source_access import of_tables
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.loading import Catalog
 from airflow_gddl.metadata.problems import Problem, grouped
-from airflow_gddl.runtime.snapshot.documents import (
+from airflow_gddl.runtime.compiled.documents import (
     Compiled,
     Dependency,
     Directory,
@@ -36,7 +36,7 @@ def compile_catalog(
     Args:
         placed: placement of the tables by the lake.
         tag: tag of the placement object at `path`; null: there is none.
-        before: the rows of the last good snapshot; called only when a file can't be read at all, so that its tables are
+        before: the rows of the last good ones; called only when a file can't be read at all, so that its tables are
             kept.
     """
     carried = tuple(_carried(catalog, before))
