@@ -121,8 +121,8 @@ def measure(root: Path, tables: int, view: AirflowView, on_postgres: bool) -> Sp
 @contextmanager
 def started(root: Path, record: Path, engine: sa.Engine | None) -> Iterator[tuple[Standalone, list[str]]]:
     """All of Airflow's parts, with the pools and every DAG of the metadata; and the ids of these."""
-    catalog = load(root / "metadata", {})
-    dags = pipelines(catalog.tables, catalog.tiers, catalog.dag_prefix)
+    loaded = load(root / "metadata", {})
+    dags = pipelines(loaded.tables, loaded.tiers, loaded.dag_prefix)
     with Standalone(order(root, record, engine)) as airflow:
         airflow.begin()
         airflow.start()

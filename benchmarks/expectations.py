@@ -76,10 +76,10 @@ def _spec(folder: Path, with_rules: bool) -> TableSpec:
     (folder / "tables").mkdir(parents=True)
     (folder / "gddl.yaml").write_text("landing: /landing\nlake: /lake\n")
     (folder / "tables" / "bench.json").write_text(json.dumps({"source": "bench", "tables": [row]}))
-    catalog = load(folder, {})
-    if catalog.problems:
-        raise WrongResultError(str(catalog.problems[0]))
-    return replace(catalog.tables[0], settle="0s")
+    loaded = load(folder, {})
+    if loaded.problems:
+        raise WrongResultError(str(loaded.problems[0]))
+    return replace(loaded.tables[0], settle="0s")
 
 
 def _cost(spec: TableSpec, work: Workload, made: Folders, lake: Path) -> Cost:

@@ -61,11 +61,11 @@ class Lake:
         (self.metadata / "gddl.yaml").write_text("landing: ../landing\nlake: ../lake\n")
         lines = [f"s{n % 5}.t{n:05d},s{n % 5},id,1h" for n in range(self.tables)]
         (self.metadata / "tables" / "all.csv").write_text("\n".join(["table,source,keys,freshness", *lines]))
-        catalog = load(self.metadata, {})
-        if catalog.problems:
-            raise WrongResultError(str(catalog.problems[0]))
-        for pipeline in pipelines(catalog.tables, catalog.tiers, catalog.dag_prefix):
-            self._write(catalog.roots.lake, pipeline, now)
+        loaded = load(self.metadata, {})
+        if loaded.problems:
+            raise WrongResultError(str(loaded.problems[0]))
+        for pipeline in pipelines(loaded.tables, loaded.tiers, loaded.dag_prefix):
+            self._write(loaded.roots.lake, pipeline, now)
 
     def _write(self, lake: str, pipeline: Pipeline, now: float) -> None:
         store = open_store()

@@ -30,7 +30,7 @@ from devtools.standalone.runs import Runs
 from devtools.standalone.supervisor import Standalone, StartRequest
 
 if TYPE_CHECKING:
-    from airflow_gddl.metadata.loading import Catalog
+    from airflow_gddl.metadata.loading import LoadedMetadata
 
 _NEWEST_RUNS = 50
 _TABLE = "nyc.flights"
@@ -82,7 +82,7 @@ class AirflowDemonstration:
         if self.project is None:
             self.place.write_project()
         cli = self.cli.apart(**self._roots())
-        catalog = metadata.read(cli, self._metadata)
+        loaded = metadata.read(cli, self._metadata)
         self._say(f"starting Airflow in {self.place.airflow}")
         airflow.begin()
         source = DemoSource(self.source)
@@ -90,13 +90,13 @@ class AirflowDemonstration:
         airflow.start()
         airflow.wait_ready()
         self._say(f"Airflow is up at {airflow.rest.url} after {duration(time.monotonic() - begun)}")
-        self._rounds(airflow, source, catalog)
-        right = verify(cli, self._metadata, source.tables, partial(_ending, source, catalog))
+        self._rounds(airflow, source, loaded)
+        right = verify(cli, self._metadata, source.tables, partial(_ending, source, loaded))
         self._say(f"that took {duration(time.monotonic() - begun)}")
         return right
 
-    def _rounds(self, airflow: Standalone, source: DemoSource, catalog: Catalog) -> None:
-        made = metadata.pipelines(self.cli, catalog)
+    def _rounds(self, airflow: Standalone, source: DemoSource, loaded: LoadedMetadata) -> None:
+        made = metadata.pipelines(self.cli, loaded)
         runs = Runs(airflow, self.cli.screen.say)
         runs.create_pools(pools(made))
         runs.wait_for([pipeline.dag_id for pipeline in made])
@@ -137,14 +137,14 @@ class AirflowDemonstration:
         self.cli.screen.say(text, "bold")
 
 
-def _ending(source: DemoSource, catalog: Catalog, verified: JobResult) -> Ending:
-    spec = next(spec for spec in catalog.tables if spec.table == verified.table)
+def _ending(source: DemoSource, loaded: LoadedMetadata, verified: JobResult) -> Ending:
+    spec = next(spec for spec in loaded.tables if spec.table == verified.table)
     truth = source.truth(spec.table)
     return Ending(
         verified=verified,
-        runs=read_records(catalog.roots, spec.table, _NEWEST_RUNS).results[::-1],
+        runs=read_records(loaded.roots, spec.table, _NEWEST_RUNS).results[::-1],
         truth_rows=truth.num_rows,
-        differences=differences(truth, read_replica(Path(Layout.of(catalog.roots, spec).replica)), spec.keys),
+        differences=differences(truth, read_replica(Path(Layout.of(loaded.roots, spec).replica)), spec.keys),
     )
 
 

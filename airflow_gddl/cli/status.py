@@ -219,15 +219,15 @@ class _View:
         if compiled is not None:
             metadata_folder.warn_of_variables(self.cli)
             return compiled.roots, [row for row in compiled.rows if row.enabled], True
-        catalog = metadata_folder.read(self.cli, self.metadata)
-        rows = table_rows(catalog.tables, metadata_folder.pipelines(self.cli, catalog), catalog.problems)
+        loaded = metadata_folder.read(self.cli, self.metadata)
+        rows = table_rows(loaded.tables, metadata_folder.pipelines(self.cli, loaded), loaded.problems)
         broken = {row.table for row in rows if row.problems}
-        bad = metadata_folder.problems_of(catalog, self.names)
+        bad = metadata_folder.problems_of(loaded, self.names)
         metadata_folder.show_problems(self.cli, bad, self.metadata)
         named = [name for name in self.names if name not in broken]
-        sound = select(catalog.tables, named, ()) if named else ()
+        sound = select(loaded.tables, named, ()) if named else ()
         wanted = {spec.table for spec in sound} | broken.intersection(self.names)
-        return catalog.roots, [row for row in rows if (row.table in wanted if self.names else row.enabled)], not bad
+        return loaded.roots, [row for row in rows if (row.table in wanted if self.names else row.enabled)], not bad
 
     def stay(self) -> None:
         """Show it repeatedly, until Ctrl-C."""
@@ -267,10 +267,10 @@ def _known(cli: CliContext, roots: Roots, rows: Sequence[TableRow], clock: Calla
 
 
 def _rebuilt(cli: CliContext, metadata: str) -> None:
-    catalog = metadata_folder.read(cli, metadata)
-    by_pipeline = {made.dag_id: made.tables for made in metadata_folder.pipelines(cli, catalog)}
+    loaded = metadata_folder.read(cli, metadata)
+    by_pipeline = {made.dag_id: made.tables for made in metadata_folder.pipelines(cli, loaded)}
     now = cli.now().timestamp()
-    known = rebuild(catalog.roots, by_pipeline, lambda: now, write=True, environ=cli.environ)
+    known = rebuild(loaded.roots, by_pipeline, lambda: now, write=True, environ=cli.environ)
     cli.screen.warn(f"the state of {len(known.records)} tables was rebuilt from their runs")
 
 

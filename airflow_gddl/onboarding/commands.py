@@ -259,10 +259,10 @@ def carry_out(cli: CliContext, given: OnboardingOptions) -> bool:
 
 
 def _show_steps(cli: CliContext, given: OnboardingOptions) -> None:
-    catalog = load(given.metadata, cli.environ)
-    mine = [table for table in catalog.tables if table.source == given.source and table.enabled]
+    loaded = load(given.metadata, cli.environ)
+    mine = [table for table in loaded.tables if table.source == given.source and table.enabled]
     if mine:
-        landing = catalog.landings.get(given.source, catalog.roots.landing)
+        landing = loaded.landings.get(given.source, loaded.roots.landing)
         for line in next_steps(mine, landing, given.metadata, from_database=bool(given.connection)):
             cli.screen.dictate(line)
 
@@ -413,15 +413,15 @@ def _places(
     explicit_root = absolute(root) if root else ""
     if explicit_root and not is_s3(metadata) and not Path(metadata).is_dir():
         return {explicit_root: {}}, ()
-    catalog = load(metadata, cli.environ) if explicit_root else metadata_folder.read(cli, metadata)
-    places: dict[str, dict[str, TableSpec]] = {explicit_root: {}} if explicit_root else {catalog.roots.landing: {}}
+    loaded = load(metadata, cli.environ) if explicit_root else metadata_folder.read(cli, metadata)
+    places: dict[str, dict[str, TableSpec]] = {explicit_root: {}} if explicit_root else {loaded.roots.landing: {}}
     if not explicit_root:
-        places |= {landing: {} for landing in catalog.landings.values()}
-    for spec in catalog.tables:
-        for folder in LandingFolder.all_of(catalog.roots, spec):
+        places |= {landing: {} for landing in loaded.landings.values()}
+    for spec in loaded.tables:
+        for folder in LandingFolder.all_of(loaded.roots, spec):
             if folder.root in places:
                 places[folder.root].setdefault(folder.table, spec)
-    return places, catalog.access
+    return places, loaded.access
 
 
 def show(screen: Screen, findings: list[Finding], tables: int) -> None:

@@ -11,7 +11,7 @@ from airflow_gddl.cli.screen import Cell, Screen, counted, number_columns, safe
 from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import lowered
-from airflow_gddl.metadata.loading import Catalog
+from airflow_gddl.metadata.loading import LoadedMetadata
 from airflow_gddl.metadata.problems import Problem, show
 from airflow_gddl.planning.plan import Plan
 from airflow_gddl.runtime.state.facts import TableRecord
@@ -87,7 +87,7 @@ class Deployment:
         plan: null where no table is enabled.
     """
 
-    catalog: Catalog
+    loaded: LoadedMetadata
     pipelines: Sequence[Pipeline]
     plan: Plan | None
 
@@ -104,14 +104,14 @@ def compare(
     Args:
         records: past runs by table; null: not known which tables are loaded, and then all of them may be.
     """
-    problems = {_identity(problem) for problem in before.catalog.problems}
-    remaining = {_identity(problem) for problem in after.catalog.problems}
+    problems = {_identity(problem) for problem in before.loaded.problems}
+    remaining = {_identity(problem) for problem in after.loaded.problems}
     return MetadataDiff(
         revision=revision,
-        settings=tuple(_settings(before.catalog, after.catalog)),
+        settings=tuple(_settings(before.loaded, after.loaded)),
         tables=tuple(sorted(_tables(before, after, records), key=lambda one: one.table)),
         cost=_cost(before.plan, after.plan),
-        problems=tuple(one for one in after.catalog.problems if _identity(one) not in problems),
+        problems=tuple(one for one in after.loaded.problems if _identity(one) not in problems),
         solved=len(problems - remaining),
     )
 
@@ -121,8 +121,8 @@ def _identity(problem: Problem) -> tuple[object, ...]:
 
 
 def _tables(before: Deployment, after: Deployment, records: Mapping[str, TableRecord] | None) -> Iterator[TableChange]:
-    old, new = ({spec.qualified_name: spec for spec in side.catalog.tables} for side in (before, after))
-    bad = {problem.table for problem in after.catalog.problems}
+    old, new = ({spec.qualified_name: spec for spec in side.loaded.tables} for side in (before, after))
+    bad = {problem.table for problem in after.loaded.problems}
     dags = before.dags, after.dags
     for name in {**old, **new}:
         was, now = old.get(name), new.get(name)
@@ -241,7 +241,7 @@ def _lower(names: Sequence[str]) -> list[str]:
     return [name.lower() for name in names]
 
 
-def _settings(before: Catalog, after: Catalog) -> Iterator[Change]:
+def _settings(before: LoadedMetadata, after: LoadedMetadata) -> Iterator[Change]:
     """Settings that differ, those of tiers by field."""
     for name in ("landing", "lake"):
         if getattr(before.roots, name) != getattr(after.roots, name):

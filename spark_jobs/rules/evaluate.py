@@ -53,7 +53,7 @@ def tree_of(spec: TableSpec, text: str) -> Term:
     """
     if text not in spec.expressions:
         what = f"the specification lacks the tree of the expression {text!r:.80}"
-        raise FatalError("SPEC_INVALID", what, where=spec.table, remedy="build the spec with the catalog")
+        raise FatalError("SPEC_INVALID", what, where=spec.table, remedy="build the spec from the metadata")
     return spec.expressions[text]
 
 

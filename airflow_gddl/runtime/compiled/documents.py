@@ -108,7 +108,7 @@ class PlacementDocument:
 
 @dataclass(frozen=True, kw_only=True)
 class Compiled:
-    """A catalog as documents. `problems`: a line each; `carried`: tables taken over from those before."""
+    """Metadata as documents. `problems`: a line each; `carried`: tables taken over from those before."""
 
     documents: tuple[PipelineDocument, ...]
     directory: Directory

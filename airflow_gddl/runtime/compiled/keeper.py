@@ -418,12 +418,12 @@ class Keeper:
         # pydantic and the checks of every row are needed only when the metadata has changed.
         from airflow_gddl.metadata.loading import load_folder  # noqa: PLC0415 - as said above
         from airflow_gddl.runtime.compiled import documents, placements  # noqa: PLC0415 - as said above
-        from airflow_gddl.runtime.compiled.building import compile_catalog  # noqa: PLC0415 - as said above
+        from airflow_gddl.runtime.compiled.building import compile_metadata  # noqa: PLC0415 - as said above
         from airflow_gddl.topology.pipelines import Placed  # noqa: PLC0415 - as said above
 
-        catalog = load_folder(folder, self.settings.environ)
-        path = placements.place_of(catalog.roots.lake, catalog.dag_prefix)
-        environ = self.settings.reaching(path, catalog.aws_conn_id)
+        loaded = load_folder(folder, self.settings.environ)
+        path = placements.place_of(loaded.roots.lake, loaded.dag_prefix)
+        environ = self.settings.reaching(path, loaded.aws_conn_id)
         why = ""
         try:
             read = partial(placements.read, path, environ)
@@ -432,7 +432,7 @@ class Keeper:
             placement, tag = _known_placement(path, before, error)
             why = str(error)
         placed = Placed(placement=placement, at=self.settings.clock())
-        return compile_catalog(catalog, documents.read_specs(before) if before else (), placed, tag, path), why
+        return compile_metadata(loaded, documents.read_specs(before) if before else (), placed, tag, path), why
 
 
 def _known_placement(path: str, before: Path | None, error: Exception) -> tuple[Placement, str | None]:
