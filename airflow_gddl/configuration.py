@@ -1,4 +1,4 @@
-"""Airflow's configuration section `[gddl]` and the metadata snapshot."""
+"""Airflow's configuration section `[gddl]` and the compiled metadata."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.python_command import JOB
 from airflow_gddl.provider import DEFAULTS
-from airflow_gddl.runtime.snapshot.cache import SnapshotSettings, places
-from airflow_gddl.runtime.snapshot.snapshot import MetadataSnapshot
+from airflow_gddl.runtime.compiled.cache import CompiledSettings, places
+from airflow_gddl.runtime.compiled.metadata import CompiledMetadata
 from airflow_gddl.version_compat import conf
 
 if TYPE_CHECKING:
+    from airflow_gddl.runtime.compiled.documents import Directory, PipelineDocument
     from airflow_gddl.runtime.landing.events_queue import Following
-    from airflow_gddl.runtime.snapshot.documents import Directory, PipelineDocument
 
 SECTION = "gddl"
 _LINK = re.compile(r"https?://[^/\s]+|mailto:\S+")
@@ -119,8 +119,8 @@ def parse_seconds() -> float:
     return seconds / 6 if seconds > 0 else _PARSE_LIMIT
 
 
-def snapshot(metadata: str, *, parsing: bool = False) -> MetadataSnapshot:
-    """The current snapshot.
+def compiled_metadata(metadata: str, *, parsing: bool = False) -> CompiledMetadata:
+    """The compiled metadata that is current.
 
     Args:
         parsing: called by a DAG file, see `parse_seconds`.
@@ -129,8 +129,8 @@ def snapshot(metadata: str, *, parsing: bool = False) -> MetadataSnapshot:
         FatalError: `CACHE_UNUSABLE`.
     """
     copy = text("metadata_copy") or os.environ.get("GDDL_LAKE", "")
-    return MetadataSnapshot.current(
-        SnapshotSettings(
+    return CompiledMetadata.current(
+        CompiledSettings(
             metadata=metadata,
             cache=_cache_folder(),
             environ=environ_for(metadata),
@@ -189,7 +189,7 @@ def environ_of(document: PipelineDocument | Directory) -> Mapping[str, str]:
     """`environ_for` the roots of a pipeline or of all tables, with credentials of the pipeline's sources and
     catalogs."""
     from airflow_gddl.hooks.aws import ConnectedEnviron, fetch_catalogs, fetch_sources  # noqa: PLC0415 - when needed
-    from airflow_gddl.runtime.snapshot.documents import PipelineDocument  # noqa: PLC0415 - as above
+    from airflow_gddl.runtime.compiled.documents import PipelineDocument  # noqa: PLC0415 - as above
 
     roots = document.roots
     specs = document.specs if isinstance(document, PipelineDocument) else ()

@@ -287,7 +287,7 @@ def poll_once(metadata: str, dag_id: str, question: Question) -> PipelineWork | 
     Raises:
         RetriableError, FatalError: as `Store`; `CACHE_UNUSABLE`, `REQUEST_INVALID`, `AWS_CONNECTION_INVALID`.
     """
-    document = configuration.snapshot(metadata).pipeline(dag_id)
+    document = configuration.compiled_metadata(metadata).pipeline(dag_id)
     if document is None:
         return None
     environ = configuration.environ_of(document)
@@ -307,7 +307,7 @@ class GddlTablesTrigger(BaseTrigger):
     Args:
         metadata: folder or `s3://` URL.
         pipeline: DAG id.
-        asked: the run's params as JSON, or a template that gives it.
+        run_params: the run's params as JSON, or a template that gives it.
         run_id: the run's id, or a template that gives it.
         try_number: of the sensor, or a template that gives it.
         forever: poll until there is work.
@@ -320,7 +320,7 @@ class GddlTablesTrigger(BaseTrigger):
         *,
         metadata: str,
         pipeline: str,
-        asked: str,
+        run_params: str,
         run_id: str,
         try_number: str = "1",
         forever: bool,
@@ -328,12 +328,21 @@ class GddlTablesTrigger(BaseTrigger):
         patience_seconds: float,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # Airflow's own has no annotations
-        self.metadata, self.pipeline, self.asked, self.run_id = metadata, pipeline, asked, run_id
+        self.metadata, self.pipeline, self.run_params, self.run_id = metadata, pipeline, run_params, run_id
         self.try_number = try_number
         self.forever, self.poll_seconds, self.patience_seconds = forever, poll_seconds, patience_seconds
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        names = ("metadata", "pipeline", "asked", "run_id", "try_number", "forever", "poll_seconds", "patience_seconds")
+        names = (
+            "metadata",
+            "pipeline",
+            "run_params",
+            "run_id",
+            "try_number",
+            "forever",
+            "poll_seconds",
+            "patience_seconds",
+        )
         return f"{type(self).__module__}.{type(self).__name__}", {name: getattr(self, name) for name in names}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
@@ -364,8 +373,8 @@ class GddlTablesTrigger(BaseTrigger):
             question = replace(question, now=utc_now(), since=since)
 
     def _question(self) -> Question:
-        form = from_params(self.asked)
-        return Question(run=self.run_id, now=utc_now(), asked=form, again=str(self.try_number) not in ("", "1"))
+        form = from_params(self.run_params)
+        return Question(run=self.run_id, now=utc_now(), form=form, again=str(self.try_number) not in ("", "1"))
 
     def _event(self, work: PipelineWork | None, has_patience: bool) -> TriggerEvent | None:
         """What a poll's answer means; None: poll again later."""

@@ -284,9 +284,9 @@ def glance(place: LandingLocation, after: str | None, now: datetime) -> Iterator
     return iter(_Landed(place, scope))
 
 
-def next_glance(place: LandingLocation, found: Iterable[LandedFile], after: str | None, now: datetime) -> str | None:
+def next_glance(place: LandingLocation, files: Iterable[LandedFile], after: str | None, now: datetime) -> str | None:
     """Start of the next glance after one from `after`; null where it would leave out files like these."""
-    names = [file.path[len(place.root) + 1 :] for file in found if file.kind == "change"]
+    names = [file.path[len(place.root) + 1 :] for file in files if file.kind == "change"]
     cursor = newest(place.dialect.times, names, now)
     since = reaching_back(place.dialect.times, cursor, GLANCE_BACK)
     if cursor is None or since is None:
@@ -643,7 +643,7 @@ class DeepListings:
     def record(
         self,
         landing: str,
-        found: Discovery,
+        discovery: Discovery,
         cursor: str | None,
         began: datetime,
         ended: datetime,
@@ -658,7 +658,7 @@ class DeepListings:
             cursor: relative path of the newest ingested change file; null: none.
         """
         since, root = reaching_back(times, cursor, GLANCE_BACK), f"{landing.rstrip('/')}/"
-        names = (file.path.removeprefix(root) for file in found.waiting if file.kind == "change")
+        names = (file.path.removeprefix(root) for file in discovery.waiting if file.kind == "change")
         if since is None or any((times.of(name) or since) < since for name in names):
             self.recent.pop(landing, None)
             return

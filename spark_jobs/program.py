@@ -134,7 +134,7 @@ def read_spec(text: str) -> JobSpec:
     try:
         data = json.loads(text)
     except json.JSONDecodeError as error:
-        raise FatalError("SPEC_INVALID", f"not JSON: {error}", remedy="build the spec with the catalog") from error
+        raise FatalError("SPEC_INVALID", f"not JSON: {error}", remedy="build the spec from the metadata") from error
     version = data.get("contract_version", JobSpec.contract_version) if isinstance(data, dict) else None
     if version != JobSpec.contract_version:
         raise FatalError(

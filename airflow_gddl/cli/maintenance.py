@@ -180,7 +180,7 @@ def show_erasure(screen: Screen, result: JobResult) -> None:
 
 
 if TYPE_CHECKING:
-    from airflow_gddl.metadata.loading import Catalog
+    from airflow_gddl.metadata.loading import LoadedMetadata
 
 
 def move(
@@ -205,14 +205,14 @@ def move(
     Change `target` in the metadata before or after it. If it is killed, run it again: it resumes.
     """
     cli = context.of(ctx)
-    catalog = metadata_folder.read(cli, metadata)
-    spec = _row(catalog.tables, table, to)
+    loaded = metadata_folder.read(cli, metadata)
+    spec = _row(loaded.tables, table, to)
     job_options = JobOptions(action="move", move_to=to, wait_seconds=wait)
     name = spec.name_in_source
     old = replace(spec, table=table, source_table=None if name == table else name)
-    outcome = run_tables(cli, catalog, (old,), Request(metadata=metadata, options=job_options, as_json=json))
+    outcome = run_tables(cli, loaded, (old,), Request(metadata=metadata, options=job_options, as_json=json))
     if all(result.error is None for result in outcome.results):
-        _record(cli, catalog, table, to)
+        _record(cli, loaded, table, to)
     if not json:
         for result in outcome.results:
             _show(cli.screen, result, has_target=spec.table == to)
@@ -238,12 +238,12 @@ def _row(tables: tuple[TableSpec, ...], table: str, to: str) -> TableSpec:
     return row
 
 
-def _record(cli: CliContext, catalog: Catalog, old: str, table: str) -> None:
+def _record(cli: CliContext, loaded: LoadedMetadata, old: str, table: str) -> None:
     """Write the state under the table's new name, and remove that of tables that had one of the names before."""
-    recorder = recorder_of(cli, catalog)
+    recorder = recorder_of(cli, loaded)
     try:
-        runs = read_records(catalog.roots, table, KEPT_RUNS, cli.environ, loads_only=True).results
-        forget(open_store(cli.environ), catalog.roots.lake, (old, table))
+        runs = read_records(loaded.roots, table, KEPT_RUNS, cli.environ, loads_only=True).results
+        forget(open_store(cli.environ), loaded.roots.lake, (old, table))
     except GddlError as error:
         cli.screen.warn(f"the last run of {table} can't be read, so that it counts as new until its next one: {error}")
         return

@@ -29,7 +29,7 @@ from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.runtime.delta_tables import quarantined_codes
 
 if TYPE_CHECKING:
-    from airflow_gddl.metadata.loading import Catalog
+    from airflow_gddl.metadata.loading import LoadedMetadata
 
 _REBUILD = """Make replica and history again from what the lake knows: the change table, and files not yet in it.
 
@@ -178,16 +178,16 @@ def _require_rows(
     cli: CliContext,
     connection: str,
     keys: Sequence[Mapping[str, str]],
-    catalog: Catalog,
+    loaded: LoadedMetadata,
     tables: Sequence[TableSpec],
 ) -> None:
     """
     Raises:
         MetadataError: a table has no connection to its source, or a key is not whole.
     """
-    require_connection(cli, connection, catalog, tables)
+    require_connection(cli, connection, loaded, tables)
     for key in keys:
-        require_whole_key(key, _KEY_INVALID, catalog, tables)
+        require_whole_key(key, _KEY_INVALID, loaded, tables)
 
 
 rebuild.__doc__, reload.__doc__, resync.__doc__ = _REBUILD, _RELOAD, _RESYNC
@@ -314,7 +314,7 @@ def show_dismissal(screen: Screen, result: JobResult) -> None:
     screen.say(f"{result.table}: {count(details['dismissed'])} dismissed{rest}", color)
 
 
-def _require_codes(cli: CliContext, codes: Sequence[str], catalog: Catalog, tables: Sequence[TableSpec]) -> None:
+def _require_codes(cli: CliContext, codes: Sequence[str], loaded: LoadedMetadata, tables: Sequence[TableSpec]) -> None:
     """Look for each code in the quarantine of the tables; one that can't be read here is left to the job.
 
     Raises:
@@ -324,12 +324,12 @@ def _require_codes(cli: CliContext, codes: Sequence[str], catalog: Catalog, tabl
         return
     there: Counter[str] = Counter()
     for spec in tables:
-        path = Layout.of(catalog.roots, spec).errors
+        path = Layout.of(loaded.roots, spec).errors
         try:
             quarantined = quarantined_codes(path, cli.environ)
         except GddlError:
             return
-        if quarantined is None and (is_s3(path) or not Path(catalog.roots.lake).is_dir()):
+        if quarantined is None and (is_s3(path) or not Path(loaded.roots.lake).is_dir()):
             return
         there.update(quarantined or {})
     if missing := [code for code in codes if not there[code]]:

@@ -18,7 +18,7 @@ import typer
 import yaml
 
 from airflow_gddl.cli import context, options
-from airflow_gddl.cli import metadata as catalogs
+from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.commands import Group
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.job import Request, carry_out
@@ -87,9 +87,9 @@ def schema(
 ) -> None:
     """Print the schema of a table's published columns, as its replica has them now; no Spark, nothing is changed."""
     cli = context.of(ctx)
-    catalog = catalogs.read(cli, metadata)
-    (spec,), _ = catalogs.choose(cli, catalog, (table,), metadata)
-    fields = published_fields(catalog.roots, spec, cli.environ)
+    loaded = metadata_folder.read(cli, metadata)
+    (spec,), _ = metadata_folder.choose(cli, loaded, (table,), metadata)
+    fields = published_fields(loaded.roots, spec, cli.environ)
     if form is SchemaFormat.SQL and not json:
         width = max(len(str(field["name"])) for field in fields)
         cli.screen.dictate("\n".join(f"{field['name']:<{width}}  {type_text(field['type'])}" for field in fields))
@@ -98,7 +98,7 @@ def schema(
     if form is SchemaFormat.JSON_SCHEMA:
         document = json_schema(spec, fields)
     elif form is SchemaFormat.DATA_CONTRACT:
-        document = data_contract(spec, fields, Layout.of(catalog.roots, spec).replica)
+        document = data_contract(spec, fields, Layout.of(loaded.roots, spec).replica)
     if json:
         cli.screen.record(document)
     else:
@@ -276,11 +276,11 @@ def query(
     Readers of the catalog that the table is registered in use its name there; others use its path.
     """
     cli = context.of(ctx)
-    catalog = catalogs.read(cli, metadata)
-    (spec,), _ = catalogs.choose(cli, catalog, (table,), metadata)
-    published, view = published_table(catalog.roots, spec, cli.environ), ViewName.of(spec.table, DATABASE)
-    named_in = catalog.catalogs.get(spec.catalog or "")
-    known = RegistrationStore(open_store(cli.environ), catalog.roots.lake).get(spec)
+    loaded = metadata_folder.read(cli, metadata)
+    (spec,), _ = metadata_folder.choose(cli, loaded, (table,), metadata)
+    published, view = published_table(loaded.roots, spec, cli.environ), ViewName.of(spec.table, DATABASE)
+    named_in = loaded.catalogs.get(spec.catalog or "")
+    known = RegistrationStore(open_store(cli.environ), loaded.roots.lake).get(spec)
     wanted: tuple[Reader, ...] = READERS if reader is None else (reader.value,)
     for name in wanted:
         text = query_of(published, view, name, relation_of(named_in, known, name))
@@ -320,15 +320,15 @@ def views(  # noqa: PLR0913, PLR0917 - typer reads each option of the command fr
     if not database.strip():
         raise MetadataError("OPTION_INVALID", "--database is empty", remedy="name a database, e.g. clean_{schema}")
     cli = context.of(ctx)
-    catalog = catalogs.read(cli, metadata)
-    specs, bad = catalogs.choose(cli, catalog, tuple(table or ()), metadata)
+    loaded = metadata_folder.read(cli, metadata)
+    specs, bad = metadata_folder.choose(cli, loaded, tuple(table or ()), metadata)
     published = [spec for spec in specs if spec.published or table]
     named = [(spec, ViewName.of(spec.table, database)) for spec in published]
     _refuse_collisions(named)
     failed, done = 0, 0
     for spec, view in named:
         try:
-            statements = view_sql(published_table(catalog.roots, spec, cli.environ), view, reader.value)
+            statements = view_sql(published_table(loaded.roots, spec, cli.environ), view, reader.value)
         except GddlError as error:  # other tables continue
             failed += 1
             cli.screen.warn(f"{spec.table}: {error}", "red")

@@ -18,9 +18,9 @@ from airflow_gddl.cli.context import FAILED, OK, RETRY, CliContext
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, duration
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.spec import Roots
-from airflow_gddl.runtime.snapshot.cache import SnapshotSettings
-from airflow_gddl.runtime.snapshot.documents import Directory
-from airflow_gddl.runtime.snapshot.snapshot import MetadataSnapshot
+from airflow_gddl.runtime.compiled.cache import CompiledSettings
+from airflow_gddl.runtime.compiled.documents import Directory
+from airflow_gddl.runtime.compiled.metadata import CompiledMetadata
 from airflow_gddl.runtime.state.lake_state import LakeState, StateReader, table_statuses
 from airflow_gddl.runtime.state.recording import rebuild
 from airflow_gddl.runtime.state.status_list import TableQuery, chosen, counts
@@ -40,11 +40,11 @@ def directory(cli: CliContext, folder: str) -> Directory | None:
         return None
     place = folder if "://" in folder else str(Path(folder).absolute())
     # Commands need the current metadata: no settling time, and a remote folder is listed again.
-    settings = SnapshotSettings(
+    settings = CompiledSettings(
         metadata=place, cache=cache, environ=cli.environ, clock=time.time, refresh_seconds=0.0, settle_seconds=0.0
     )
     try:
-        serving = MetadataSnapshot.current(settings)
+        serving = CompiledMetadata.current(settings)
         good = serving.generation is not None and not serving.state.why and not serving.problems()
         return serving.directory() if good else None
     except (GddlError, OSError):
@@ -220,15 +220,15 @@ class _View:
         if compiled is not None:
             metadata_folder.warn_of_variables(self.cli)
             return compiled.roots, [row for row in compiled.rows if row.enabled], True
-        catalog = metadata_folder.read(self.cli, self.metadata)
-        rows = table_rows(catalog.tables, metadata_folder.pipelines(self.cli, catalog), catalog.problems)
+        loaded = metadata_folder.read(self.cli, self.metadata)
+        rows = table_rows(loaded.tables, metadata_folder.pipelines(self.cli, loaded), loaded.problems)
         broken = {row.table for row in rows if row.problems}
-        bad = metadata_folder.problems_of(catalog, self.names)
+        bad = metadata_folder.problems_of(loaded, self.names)
         metadata_folder.show_problems(self.cli, bad, self.metadata)
         named = [name for name in self.names if name not in broken]
-        sound = select(catalog.tables, named, ()) if named else ()
+        sound = select(loaded.tables, named, ()) if named else ()
         wanted = {spec.table for spec in sound} | broken.intersection(self.names)
-        return catalog.roots, [row for row in rows if (row.table in wanted if self.names else row.enabled)], not bad
+        return loaded.roots, [row for row in rows if (row.table in wanted if self.names else row.enabled)], not bad
 
     def stay(self) -> None:
         """Show it repeatedly, until Ctrl-C."""
@@ -268,10 +268,10 @@ def _known(cli: CliContext, roots: Roots, rows: Sequence[TableRow], clock: Calla
 
 
 def _rebuilt(cli: CliContext, metadata: str) -> None:
-    catalog = metadata_folder.read(cli, metadata)
-    by_pipeline = {made.dag_id: made.tables for made in metadata_folder.pipelines(cli, catalog)}
+    loaded = metadata_folder.read(cli, metadata)
+    by_pipeline = {made.dag_id: made.tables for made in metadata_folder.pipelines(cli, loaded)}
     now = cli.now().timestamp()
-    records = rebuild(catalog.roots, by_pipeline, lambda: now, write=True, environ=cli.environ)
+    records = rebuild(loaded.roots, by_pipeline, lambda: now, write=True, environ=cli.environ)
     cli.screen.warn(f"the state of {len(records)} tables was rebuilt from their runs")
 
 

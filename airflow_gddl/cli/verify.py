@@ -21,7 +21,7 @@ from airflow_gddl.contract.row_checks import CONNECTION_NAME
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 
 if TYPE_CHECKING:
-    from airflow_gddl.metadata.loading import Catalog
+    from airflow_gddl.metadata.loading import LoadedMetadata
 
 
 class Windows(StrEnum):
@@ -97,7 +97,7 @@ def require_name(connection: str) -> None:
         raise MetadataError("CONNECTION_INVALID", "not the name of a connection", remedy=remedy)
 
 
-def require_connection(cli: CliContext, connection: str, catalog: Catalog, _tables: Sequence[TableSpec]) -> None:
+def require_connection(cli: CliContext, connection: str, loaded: LoadedMetadata, _tables: Sequence[TableSpec]) -> None:
     """Look for a named connection where jobs run on this machine, before one is started.
 
     Raises:
@@ -105,5 +105,5 @@ def require_connection(cli: CliContext, connection: str, catalog: Catalog, _tabl
     """
     from airflow_gddl.metadata.settings import is_remote  # noqa: PLC0415 - pydantic, as in `metadata.read`
 
-    if connection and not is_remote(catalog.runner) and importlib.util.find_spec("sqlalchemy") is not None:
+    if connection and not is_remote(loaded.runner) and importlib.util.find_spec("sqlalchemy") is not None:
         url_of(importlib.import_module("sqlalchemy"), connection, cli.environ)

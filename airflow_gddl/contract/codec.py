@@ -371,4 +371,4 @@ def _unexpected(data: Any, wanted: str) -> _MismatchError:
 
 
 def _wrong(path: str, what: str, remedy: str = "") -> FatalError:
-    return FatalError("SPEC_INVALID", what, where=path, remedy=remedy or "build the spec with the catalog")
+    return FatalError("SPEC_INVALID", what, where=path, remedy=remedy or "build the spec from the metadata")

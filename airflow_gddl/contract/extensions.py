@@ -306,10 +306,10 @@ def token_of(catalog: CatalogSpec, environ: Mapping[str, str]) -> str | None:
     return token if token and token.isascii() and token.isprintable() else None
 
 
-def name_fault(found: CatalogDescriptor, name: EntryName) -> str:
+def name_fault(catalog: CatalogDescriptor, name: EntryName) -> str:
     """Why a catalog of this kind can't hold the name; empty when it can."""
-    bad = next((part for part in (name.database, name.table) if not re.fullmatch(found.names, part)), None)
-    return "" if bad is None else f"{bad!r} is not {found.names_are}"
+    bad = next((part for part in (name.database, name.table) if not re.fullmatch(catalog.names, part)), None)
+    return "" if bad is None else f"{bad!r} is not {catalog.names_are}"
 
 
 def template_fault(text: str, *, of_table: bool) -> str:

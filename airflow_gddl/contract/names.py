@@ -248,11 +248,11 @@ class TableNames:
         )
 
 
-def ambiguous(name: str, found: Iterable[str]) -> str:
-    names = sorted(found)
+def ambiguous(name: str, candidates: Iterable[str]) -> str:
+    names = sorted(candidates)
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return f"{name!r} may be {', '.join(names[:_SHOWN])}{more}"
 
 
-def ambiguous_remedy(found: Iterable[str]) -> str:
-    return f"write source:schema.table, e.g. {min(found)}, or the name of the lake's table"
+def ambiguous_remedy(candidates: Iterable[str]) -> str:
+    return f"write source:schema.table, e.g. {min(candidates)}, or the name of the lake's table"

@@ -168,24 +168,28 @@ def published_table(sa: Any, connection: Any, publication: str, table: str) -> P
     )
 
 
-def table_findings(spec: TableSpec, found: PublishedTable, publication: str) -> Iterator[Finding]:
+def table_findings(spec: TableSpec, published: PublishedTable, publication: str) -> Iterator[Finding]:
     """What the source lacks for this row."""
-    yield from found.findings
-    kept = [name for name in found.columns if is_kept(name, spec)]
-    if missing := [name for name in kept if name in found.missing]:
+    yield from published.findings
+    kept = [name for name in published.columns if is_kept(name, spec)]
+    if missing := [name for name in kept if name in published.missing]:
         what = f"columns of {spec.name_in_source} are not published: {', '.join(missing)}"
         statement = (
             f"exclude_columns: [{', '.join(missing)}] in the row, or ALTER PUBLICATION {publication} SET TABLE …"
         )
         yield Finding(what, statement)
-    if unlike := [name for name in kept if not found.columns[name].is_agreed]:
-        shown = ", ".join(f"{name} ({found.columns[name].name})" for name in unlike)
+    if unlike := [name for name in kept if not published.columns[name].is_agreed]:
+        shown = ", ".join(f"{name} ({published.columns[name].name})" for name in unlike)
         what = f"columns of {spec.name_in_source} have types that a load and the log give in different forms: {shown}"
         yield Finding(what, f"exclude_columns: [{', '.join(unlike)}] in the row")
-    if found.identity is not None and (loose := _unnamed(spec, found.columns, found.identity)):
+    if published.identity is not None and (loose := _unnamed(spec, published.columns, published.identity)):
         what = f"deletes in {spec.name_in_source} do not name the key {', '.join(loose)}"
         yield Finding(what, f"ALTER TABLE {_name_of(spec)} REPLICA IDENTITY FULL")
-    elif spec.keys and spec.before_image_prefix is None and (loose := _unnamed(spec, found.columns, found.primary)):
+    elif (
+        spec.keys
+        and spec.before_image_prefix is None
+        and (loose := _unnamed(spec, published.columns, published.primary))
+    ):
         what = (
             f"updates in {spec.name_in_source} that change {', '.join(loose)} leave the old row: it is no primary key"
         )

@@ -157,7 +157,7 @@ def read_keys(folder: Folder) -> Keys:
     return Keys(entries, tuple(problems), files.passed_over(names, ENDINGS))
 
 
-def conflict(entry: KeysEntry, own: Any) -> SpecProblem | None:
+def conflict(entry: KeysEntry, row_keys: Any) -> SpecProblem | None:
     """Why a row can't use these keys, given its own keys (null: none)."""
     here = entry.layer.file
     if entry.tables:
@@ -168,9 +168,13 @@ def conflict(entry: KeysEntry, own: Any) -> SpecProblem | None:
     if entry.rival:
         message = f"{here} and {entry.rival} name different keys"
         return SpecProblem("KEYS_CONFLICT", ("keys",), list(entry.keys), message, remedy)
-    own = one_or_more(own)
-    if isinstance(own, list) and all(isinstance(key, str) for key in own) and set(own) != set(entry.keys):
-        return SpecProblem("KEYS_CONFLICT", ("keys",), own, f"differ from the keys that {here} names", remedy)
+    row_keys = one_or_more(row_keys)
+    if (
+        isinstance(row_keys, list)
+        and all(isinstance(key, str) for key in row_keys)
+        and set(row_keys) != set(entry.keys)
+    ):
+        return SpecProblem("KEYS_CONFLICT", ("keys",), row_keys, f"differ from the keys that {here} names", remedy)
     return None
 
 

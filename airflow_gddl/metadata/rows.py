@@ -30,20 +30,20 @@ FIELDS = ("source", "defaults", "tables")
 
 @dataclass(frozen=True)
 class Row:
-    """A row as written: `own` values over `below`, the strongest first.
+    """A row as written: `layer` values over `below`, the strongest first.
 
     Attributes:
         landing: root of the source that `gddl.yaml` declares; null: the row's source is not declared.
     """
 
-    own: Layer
+    layer: Layer
     below: tuple[Layer, ...]
     landing: str | None = None
 
     @property
     def table(self) -> object:
         """The name as written, valid or not; null when there is none."""
-        return self.own.values.get("table")
+        return self.layer.values.get("table")
 
     @cached_property
     def identity(self) -> Identity | None:
@@ -65,7 +65,7 @@ class Row:
 
     def value(self, name: str) -> object:
         """A field of the row, or of its defaults."""
-        return next((layer.values[name] for layer in (self.own, *self.below) if name in layer.values), None)
+        return next((layer.values[name] for layer in (self.layer, *self.below) if name in layer.values), None)
 
 
 class Identity(NamedTuple):
@@ -242,8 +242,8 @@ class NamedRow:
 
     @property
     def place(self) -> str:
-        position = self.row.own.locate(("table",))
-        return self.row.own.file if position is None else f"{self.row.own.file}:{position.line}"
+        position = self.row.layer.locate(("table",))
+        return self.row.layer.file if position is None else f"{self.row.layer.file}:{position.line}"
 
 
 @dataclass
@@ -368,8 +368,8 @@ def assess(
 ) -> TableSpec | tuple[Problem, ...]:
     """The spec a row makes, defaults filled in; else all its problems, each at the place that set the value."""
     entry = keys.of(row.table, row.identity)
-    layers = (row.own, *row.below) if entry is None else (row.own, entry.layer, *row.below)
-    outcome = screen(row.own.values) or _check(row, layers, entry, tiers)
+    layers = (row.layer, *row.below) if entry is None else (row.layer, entry.layer, *row.below)
+    outcome = screen(row.layer.values) or _check(row, layers, entry, tiers)
     if isinstance(outcome, TableSpec):
         named = resolved(outcome, None if outcome.shards else row.landing)
         outcome = with_shards(named, sources) if isinstance(named, TableSpec) else (named,)
@@ -382,7 +382,7 @@ def _check(
     row: Row, layers: tuple[Layer, ...], entry: KeysEntry | None, tiers: Collection[str]
 ) -> TableSpec | tuple[SpecProblem, ...]:
     values = merged(layers)
-    of_keys = conflict(entry, row.own.values.get("keys")) if entry is not None else None
+    of_keys = conflict(entry, row.layer.values.get("keys")) if entry is not None else None
     if entry is not None and values.get("keys") is None:
         values["keys"] = list(entry.keys)
     elif values.get("keys") is None:

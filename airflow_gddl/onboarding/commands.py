@@ -259,10 +259,10 @@ def carry_out(cli: CliContext, given: OnboardingOptions) -> bool:
 
 
 def _show_steps(cli: CliContext, given: OnboardingOptions) -> None:
-    catalog = load(given.metadata, cli.environ)
-    mine = [table for table in catalog.tables if table.source == given.source and table.enabled]
+    loaded = load(given.metadata, cli.environ)
+    mine = [table for table in loaded.tables if table.source == given.source and table.enabled]
     if mine:
-        landing = catalog.landings.get(given.source, catalog.roots.landing)
+        landing = loaded.landings.get(given.source, loaded.roots.landing)
         for line in next_steps(mine, landing, given.metadata, from_database=bool(given.connection)):
             cli.screen.dictate(line)
 
@@ -413,24 +413,24 @@ def _places(
     explicit_root = absolute(root) if root else ""
     if explicit_root and not is_s3(metadata) and not Path(metadata).is_dir():
         return {explicit_root: {}}, ()
-    catalog = load(metadata, cli.environ) if explicit_root else metadata_folder.read(cli, metadata)
-    places: dict[str, dict[str, TableSpec]] = {explicit_root: {}} if explicit_root else {catalog.roots.landing: {}}
+    loaded = load(metadata, cli.environ) if explicit_root else metadata_folder.read(cli, metadata)
+    places: dict[str, dict[str, TableSpec]] = {explicit_root: {}} if explicit_root else {loaded.roots.landing: {}}
     if not explicit_root:
-        places |= {landing: {} for landing in catalog.landings.values()}
-    for spec in catalog.tables:
-        for folder in LandingFolder.all_of(catalog.roots, spec):
+        places |= {landing: {} for landing in loaded.landings.values()}
+    for spec in loaded.tables:
+        for folder in LandingFolder.all_of(loaded.roots, spec):
             if folder.root in places:
                 places[folder.root].setdefault(folder.table, spec)
-    return places, catalog.access
+    return places, loaded.access
 
 
-def show(screen: Screen, found: list[Finding], tables: int) -> None:
+def show(screen: Screen, findings: list[Finding], tables: int) -> None:
     """Findings by code: meaning and setting once, with the locations below."""
-    for code in dict.fromkeys(finding.code for finding in found):
-        mine = [finding for finding in found if finding.code == code]
+    for code in dict.fromkeys(finding.code for finding in findings):
+        mine = [finding for finding in findings if finding.code == code]
         screen.say(f"[{code}] {mine[0].message}", _FINDING_STYLES[mine[0].level])
         screen.say(f"  set: {mine[0].setting}")
         rows: list[list[Cell | str]] = [[one.table, one.file, Cell(one.evidence)] for one in mine]
         screen.table(("table", "file", "seen"), rows)
-    ends = f"{counted(len(found), 'finding')} in {counted(tables, 'table')}"
-    screen.say(ends if found else f"{counted(tables, 'table')}, no findings", "bold" if found else "green")
+    ends = f"{counted(len(findings), 'finding')} in {counted(tables, 'table')}"
+    screen.say(ends if findings else f"{counted(tables, 'table')}, no findings", "bold" if findings else "green")

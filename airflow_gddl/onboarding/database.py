@@ -80,15 +80,17 @@ def statistics(connection: Any, schema: str) -> Mapping[str, Statistics]:
     return {} if query is None else query(connection, schema)
 
 
-def with_rows(connection: Any, schema: str, found: Mapping[str, Statistics]) -> dict[str, Statistics]:
+def with_rows(connection: Any, schema: str, statistics: Mapping[str, Statistics]) -> dict[str, Statistics]:
     """The same, by table, with rows counted where they are not known, few, and this user may read them."""
     unknown = [
-        name for name, one in found.items() if one.is_own and one.rows is None and (one.size_bytes or 0) <= MOST_COUNTED
+        name
+        for name, one in statistics.items()
+        if one.is_own and one.rows is None and (one.size_bytes or 0) <= MOST_COUNTED
     ]
     counts: dict[str, int] = {}
     for start in range(0, len(unknown), _COUNTED_TOGETHER):
         counts |= _counted(connection, schema, unknown[start : start + _COUNTED_TOGETHER])
-    return {name: replace(one, rows=counts.get(name, one.rows)) for name, one in found.items()}
+    return {name: replace(one, rows=counts.get(name, one.rows)) for name, one in statistics.items()}
 
 
 def _counted(connection: Any, schema: str, names: Sequence[str]) -> dict[str, int]:

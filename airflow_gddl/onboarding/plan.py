@@ -13,7 +13,7 @@ from airflow_gddl.contract.extensions import TOTAL_ORDER
 from airflow_gddl.contract.s3 import is_s3, split
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.folder import Folder
-from airflow_gddl.metadata.loading import Catalog, load_folder
+from airflow_gddl.metadata.loading import LoadedMetadata, load_folder
 from airflow_gddl.metadata.problems import Problem, show_name
 from airflow_gddl.metadata.settings import Settings
 from airflow_gddl.onboarding.merging import Absent, Merged, NewRow, merge
@@ -182,7 +182,9 @@ def _all(merges: Iterable[Merged]) -> Merged:
     )
 
 
-def _new_problems(had: Catalog, folder: Folder, plan: OnboardingPlan, environ: Mapping[str, str]) -> list[Problem]:
+def _new_problems(
+    had: LoadedMetadata, folder: Folder, plan: OnboardingPlan, environ: Mapping[str, str]
+) -> list[Problem]:
     """New problems that the changes would cause."""
     if not plan.files:
         return []

@@ -223,12 +223,12 @@ def propose(facts: TableFacts, bounds: Bounds, before: Proposal | None = None) -
     return Proposal(table=facts.table, keys=keys, fields=fields, evidence=evidence, observed=observed)
 
 
-def kept_key(found: KeyFact | None, before: Proposal | None) -> KeyFact | None:
+def kept_key(proposed: KeyFact | None, before: Proposal | None) -> KeyFact | None:
     """A proposed key is not replaced by none, nor a declared key by a measured one."""
     if before is None or not before.keys:
-        return found
+        return proposed
     had = KeyFact(columns=before.keys, evidence=before.evidence.get("keys", ""))
-    return had if found is None or (found.is_measured and not had.is_measured) else found
+    return had if proposed is None or (proposed.is_measured and not had.is_measured) else proposed
 
 
 def _told_before(before: Proposal | None) -> dict[str, Any]:
@@ -338,7 +338,7 @@ class DeclaredConstraints:
     foreign: Sequence[Mapping[str, Any]] = ()
     checks: Sequence[Mapping[str, Any]] = ()
     default: str = ""
-    left: list[str] = field(default_factory=list)
+    untranslated: list[str] = field(default_factory=list)
     """Checks that are no expressions of a row; filled by `comment`."""
 
     def comment(self) -> str:
@@ -348,7 +348,7 @@ class DeclaredConstraints:
             f"{name}: {{{', '.join(entries)}}}" for name, section in sections.items() if (entries := list(section))
         ]
         parts = [f"constraints? {', '.join(fields)}"] if fields else []
-        parts += [f"left: {', '.join(self.left)}"] if self.left else []
+        parts += [f"left: {', '.join(self.untranslated)}"] if self.untranslated else []
         text = _WHITE.sub(" ", "; ".join(parts))
         return "" if looks_secret(text) else text
 
@@ -389,13 +389,13 @@ class DeclaredConstraints:
             rule = f"coalesce({text}, true)" if nullable.intersection(tree.columns) else text
             parsed(rule)
         except ExpressionError:
-            self.left.append(otherwise)
+            self.untranslated.append(otherwise)
             return
         columns = set(tree.columns)
         if tree.is_condition and _is_same(tree) and columns and columns <= {c["name"] for c in self.columns}:
             yield f"{name}: {{rule: {json.dumps(rule, ensure_ascii=False)}, on: warn}}"
         else:
-            self.left.append(otherwise)
+            self.untranslated.append(otherwise)
 
     def _portable(self, text: str) -> str:
         """The condition without what PostgreSQL and MariaDB add as they store it, where that changes no value."""

@@ -172,8 +172,8 @@ def _elsewhere(folder: Folder, settings: Settings, own_file: str, source: str) -
     for file in table_files(folder, settings):
         for row in file.rows:
             is_same = (row.landing is None and not is_declared) or (row.identity and row.identity.source == source)
-            if row.own.file != own_file and isinstance(row.table, str) and is_same:
-                files_by_table[row.table.lower()] = row.own.file
+            if row.layer.file != own_file and isinstance(row.table, str) and is_same:
+                files_by_table[row.table.lower()] = row.layer.file
     return files_by_table
 
 

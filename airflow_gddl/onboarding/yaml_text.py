@@ -17,7 +17,7 @@ import yaml
 from airflow_gddl.metadata import files
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.$-]*")
-# Text to the catalog, but not to every reader of YAML 1.1.
+# Text to us, but not to every reader of YAML 1.1.
 _WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 

@@ -91,17 +91,17 @@ class _Execution(Task):
             runner.settle()
         return self._ended(monitor, outcome)
 
-    def load(self, asked: RunRequestForm) -> dict[str, Any]:
+    def load(self, form: RunRequestForm) -> dict[str, Any]:
         """Run the requested work in ordinary jobs."""
         run, max_tries = self.context["run_id"], self.context["ti"].max_tries
-        work = observe(self.document, Question(run=run, now=utc_now(), asked=asked), self.environ)
+        work = observe(self.document, Question(run=run, now=utc_now(), form=form), self.environ)
         book = HintBook(self.document.roots, self.operator.pipeline, environ=self.environ)
         results, reporter = [], self.reporter()
         for stage in _STAGES:
-            order = self.request(work, stage, stage)
-            loading = Loading(order, book, reporter, task=self.operator.task_id, environ=self.environ)
+            request = self.request(work, stage, stage)
+            loading = Loading(request, book, reporter, task=self.operator.task_id, environ=self.environ)
             if specs := loading.todo():
-                loading.load(self.runner(patient=True, tick=reporter.tick), specs, order.marks)
+                loading.load(self.runner(patient=True, tick=reporter.tick), specs, request.marks)
             self.operator.job_log = loading.log or self.operator.job_log
             results += loading.results
             if loading.stopped:

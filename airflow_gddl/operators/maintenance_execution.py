@@ -23,8 +23,8 @@ from airflow_gddl.reporting.results import Reporter, airflow_errors, summary
 from airflow_gddl.runners.descriptor import SubmissionContext
 from airflow_gddl.runners.interface import Runner
 from airflow_gddl.runners.remote import RemoteRunner, TaskKey, out_of_time_result
+from airflow_gddl.runtime.compiled.documents import PipelineDocument
 from airflow_gddl.runtime.landing.run_request import invalid_request, loaded_by, refuse_unknown
-from airflow_gddl.runtime.snapshot.documents import PipelineDocument
 from airflow_gddl.runtime.state.documents import BY_HAND
 from airflow_gddl.runtime.state.recording import StateRecorder, recorded
 from airflow_gddl.stores import open_store, read_document
@@ -117,14 +117,14 @@ def _asked(operator: GddlUpkeepOperator, params: Mapping[str, Any]) -> set[str]:
     """
     refuse_unknown(params, ("tables", *(_WINDOWS if operator.action == "verify" else ())))
     tables = set(params.get("tables") or ())
-    directory = configuration.snapshot(operator.metadata).directory() if tables else None
+    directory = configuration.compiled_metadata(operator.metadata).directory() if tables else None
     return tables if directory is None else set(loaded_by(tables, directory))
 
 
 def _documents(operator: GddlUpkeepOperator) -> Iterator[PipelineDocument]:
-    snapshot = configuration.snapshot(operator.metadata)
-    for pipeline in snapshot.pipelines():
-        document = snapshot.pipeline(pipeline.dag_id) if pipeline.tier == operator.tier else None
+    compiled = configuration.compiled_metadata(operator.metadata)
+    for pipeline in compiled.pipelines():
+        document = compiled.pipeline(pipeline.dag_id) if pipeline.tier == operator.tier else None
         if document is not None:
             yield document
 

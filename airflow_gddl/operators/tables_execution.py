@@ -55,17 +55,17 @@ def _run_key(operator: GddlLoadOperator, context: Context) -> str:
 
 def _decided(operator: GddlLoadOperator, context: Context) -> dict[str, PipelineWork]:
     """The work by the DAG that loads the tables otherwise."""
-    snapshot = configuration.snapshot(operator.metadata)
-    directory = snapshot.directory()
+    compiled = configuration.compiled_metadata(operator.metadata)
+    directory = compiled.directory()
     if directory is None:
-        why = snapshot.state.why or "it has no tables"
+        why = compiled.state.why or "it has no tables"
         raise RetriableError("METADATA_UNREADABLE", why, where=operator.metadata, remedy="see the import errors")
     request = {"tables": requested(directory, operator.tables, operator.select, operator.exclude)}
     works = {}
     for dag_id, conf in requests_of({**request, "full_refresh": operator.full_refresh}, directory).items():
         document = document_of(operator.metadata, dag_id)
         environ = configuration.environ_of(document)
-        question = Question(run=_run_key(operator, context), now=utc_now(), asked=from_params(conf))
+        question = Question(run=_run_key(operator, context), now=utc_now(), form=from_params(conf))
         work = observe(document, question, environ, configuration.following(environ))
         marks = {**work.initial, **work.increments}
         first = operator.full_refresh

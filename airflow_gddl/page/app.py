@@ -248,20 +248,22 @@ def _add_answers(app: FastAPI, source: PageSource) -> None:
 
     # Plain functions, not coroutines: FastAPI runs them in threads, since the lake may be slow.
     @app.get("/api/v1/tables")
-    def tables(user: GetUserDep, asked: Annotated[ListQuery, Query()]) -> dict[str, Any]:
+    def tables(user: GetUserDep, list_query: Annotated[ListQuery, Query()]) -> dict[str, Any]:
         """A page of the tables that the user may see: `rows`, numbers by state, source, tier and owner, and
         `troubles` of the metadata.
         """
         board = source.board()
         everything = may_read(user, None)
         seen = _seen(board, user)
-        return answers.table_list(board, seen, asked.query(), asked.page, asked.size, all_problems=everything)
+        return answers.table_list(
+            board, seen, list_query.query(), list_query.page, list_query.size, all_problems=everything
+        )
 
     @app.get("/api/v1/overview")
-    def overview(user: GetUserDep, asked: Annotated[OverviewQuery, Query()]) -> dict[str, Any]:
+    def overview(user: GetUserDep, overview_query: Annotated[OverviewQuery, Query()]) -> dict[str, Any]:
         """Throughput, failures, lag and durations of these tables over a day or two weeks, and by source and owner."""
         board = source.board()
-        return answers.overview_of(board, _seen(board, user), asked.query(), asked.span)
+        return answers.overview_of(board, _seen(board, user), overview_query.query(), overview_query.span)
 
     @app.get("/api/v1/table")
     def table(user: GetUserDep, name: Name, *, fresh: bool = False) -> dict[str, Any]:
@@ -339,15 +341,15 @@ def _add_rows(app: FastAPI, source: PageSource) -> None:
 
     # The only POST: it changes nothing, but a key in a URL would be in the server's access log.
     @app.post("/api/v1/table/explain")
-    def explain(user: GetUserDep, asked: KeyQuery) -> dict[str, Any]:
+    def explain(user: GetUserDep, key_query: KeyQuery) -> dict[str, Any]:
         """What happened to one key: its changes in order, and the row; `refused` without the permission `GDDL
         Rows`.
         """
-        board, _, one = _found(source, user, asked.name)
+        board, _, one = _found(source, user, key_query.name)
         if not may_read_rows(user, one.row.dag_id, ROWS):
             return {"refused": True}
         quarantine = may_read_rows(user, one.row.dag_id, QUARANTINE)
-        return explained(board, one, source.pipeline(one.row), asked.key, quarantine=quarantine)
+        return explained(board, one, source.pipeline(one.row), key_query.key, quarantine=quarantine)
 
 
 def _seen(board: Board, user: Any) -> list[TableStatus]:

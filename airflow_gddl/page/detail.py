@@ -39,8 +39,8 @@ from airflow_gddl.page import responses as answers
 from airflow_gddl.page.responses import Board
 from airflow_gddl.runners.interface import ProgressEvent
 from airflow_gddl.runners.this_machine import JobProcess
+from airflow_gddl.runtime.compiled.documents import PipelineDocument
 from airflow_gddl.runtime.delta_tables import opened, unresolved
-from airflow_gddl.runtime.snapshot.documents import PipelineDocument
 from airflow_gddl.runtime.state.recording import Records
 from airflow_gddl.runtime.state.table_status import TableStatus
 from airflow_gddl.stores import Storage, open_store

@@ -16,8 +16,8 @@ from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Roots, TableSpec
-from airflow_gddl.runtime.snapshot.documents import Directory, PipelineDocument
-from airflow_gddl.runtime.snapshot.snapshot import MetadataSnapshot
+from airflow_gddl.runtime.compiled.documents import Directory, PipelineDocument
+from airflow_gddl.runtime.compiled.metadata import CompiledMetadata
 from airflow_gddl.runtime.state.lake_state import LakeState, StateReader, Trouble, table_statuses
 from airflow_gddl.runtime.state.overview import Span, overview
 from airflow_gddl.runtime.state.status_list import TableQuery, choices, chosen, facets
@@ -54,14 +54,14 @@ class PageSource:
     """Serves a board that is a few seconds old at most; thread-safe.
 
     Attributes:
-        snapshot: gives the metadata as it is now.
+        compiled: gives the metadata as it is now.
         environ_of: environment for S3 for the metadata's roots.
         quarantine_rate: see `table_status.Knowledge`.
         clock: seconds since the epoch.
         patience: seconds for which a board is reused.
     """
 
-    snapshot: Callable[[], MetadataSnapshot]
+    compiled: Callable[[], CompiledMetadata]
     environ_of: Callable[[Directory], Mapping[str, str]] = lambda _: os.environ
     quarantine_rate: Callable[[], float] = lambda: MOST_QUARANTINED
     clock: Callable[[], float] = time.time
@@ -94,7 +94,7 @@ class PageSource:
         if row.dag_id is None or row.problems:
             return None
         try:
-            return self.snapshot().pipeline(row.dag_id)
+            return self.compiled().pipeline(row.dag_id)
         except (GddlError, OSError):
             return None
 
@@ -128,7 +128,7 @@ class PageSource:
 
     def _known(self) -> tuple[Directory | None, tuple[Trouble, ...]]:
         try:
-            serving = self.snapshot()
+            serving = self.compiled()
         except (GddlError, OSError) as error:
             return self._directory[1], (Trouble(what=f"the metadata can't be read: {error}", since=None),)
         if self._directory[0] != serving.generation or self._directory[1] is None:

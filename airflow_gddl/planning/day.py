@@ -108,16 +108,16 @@ class SlotRequest(NamedTuple):
     runs: int = 1
 
 
-def serve(asked: Sequence[SlotRequest], slots: int, patience: float = math.inf) -> ServedPool:
+def serve(requests: Sequence[SlotRequest], slots: int, patience: float = math.inf) -> ServedPool:
     """The pool at the end of one day, nothing left over from the day before.
 
     Args:
-        asked: sorted.
+        requests: sorted.
         slots: from 1 up.
         patience: stop as soon as a run waited longer than so many seconds.
     """
     pool = ServedPool(slots)
-    for start, together in itertools.groupby(asked, key=operator.itemgetter(0)):
+    for start, together in itertools.groupby(requests, key=operator.itemgetter(0)):
         pool.go_on(start)
         if pool.longest_wait > patience:
             return pool
@@ -162,14 +162,16 @@ class ServedPool:
                 self.longest_wait, self.waits = now - start, dag_id
 
 
-def busy_seconds(asked: Sequence[SlotRequest]) -> float:
+def busy_seconds(requests: Sequence[SlotRequest]) -> float:
     """All runs' seconds together."""
-    return sum(run.seconds * run.runs for run in asked)
+    return sum(run.seconds * run.runs for run in requests)
 
 
-def demand_of(asked: Sequence[SlotRequest]) -> int:
+def demand_of(requests: Sequence[SlotRequest]) -> int:
     """Maximum number of concurrent runs if none waited. Ends go before starts of the same moment."""
-    moments = sorted([(run.start, run.runs) for run in asked] + [(run.start + run.seconds, -run.runs) for run in asked])
+    moments = sorted(
+        [(run.start, run.runs) for run in requests] + [(run.start + run.seconds, -run.runs) for run in requests]
+    )
     now = most = 0
     for _, step in moments:
         now += step
@@ -177,17 +179,17 @@ def demand_of(asked: Sequence[SlotRequest]) -> int:
     return most
 
 
-def slots_needed(asked: Sequence[SlotRequest], patience: float, few: int, enough: int) -> int:
+def slots_needed(requests: Sequence[SlotRequest], patience: float, few: int, enough: int) -> int:
     """Approximately the fewest slots with which no run waits longer than `patience` seconds, at most a tenth more.
 
     Args:
         few: known to be too few.
         enough: known to be enough.
     """
-    few = max(few, math.ceil(busy_seconds(asked) / (DAY_SECONDS + patience)) - 1)
+    few = max(few, math.ceil(busy_seconds(requests) / (DAY_SECONDS + patience)) - 1)
     while few + 1 < enough and enough > 1.1 * few:
         middle = (few + enough) // 2
-        if serve(asked, middle, patience).longest_wait <= patience:
+        if serve(requests, middle, patience).longest_wait <= patience:
             enough = middle
         else:
             few = middle
@@ -223,21 +225,21 @@ class PoolUse:
         return min(self.demand, self.slots)
 
 
-def pool_use(pool: str, slots: int, asked: Sequence[SlotRequest]) -> PoolUse:
+def pool_use(pool: str, slots: int, requests: Sequence[SlotRequest]) -> PoolUse:
     """
     Args:
-        asked: sorted.
+        requests: sorted.
     """
-    served, demand = serve(asked, slots), demand_of(asked)
+    served, demand = serve(requests, slots), demand_of(requests)
     short = served.longest_wait > PATIENCE
     return PoolUse(
         pool=pool,
         slots=slots,
         demand=demand,
-        busy=round(busy_seconds(asked) / (slots * DAY_SECONDS), 4),
+        busy=round(busy_seconds(requests) / (slots * DAY_SECONDS), 4),
         longest_wait=round(served.longest_wait, 1),
         waits=served.waits,
-        needed=slots_needed(asked, PATIENCE, slots, demand) if short else slots,
+        needed=slots_needed(requests, PATIENCE, slots, demand) if short else slots,
     )
 
 

@@ -207,7 +207,7 @@ def make_plan(
         chosen: the day to show; null: the busiest from `today` on, see `starts.busiest_day`.
 
     Raises:
-        MetadataError: `RUNNER_UNKNOWN`, `RUNNER_SETTINGS_INVALID`: what the catalog would have refused.
+        MetadataError: `RUNNER_UNKNOWN`, `RUNNER_SETTINGS_INVALID`: what the metadata would have refused.
     """
     day = day_of(metadata, chosen or busiest_day(metadata.pipelines, today))
     reference = RUNNERS.get(metadata.runner).capacity

@@ -66,7 +66,7 @@ def announce(context: Context, metadata: str, dag_id: str) -> None:
     Raises:
         RetriableError: `STORAGE_BUSY`, or `STATE_CONTENDED`.
     """
-    document = configuration.snapshot(metadata).pipeline(dag_id)
+    document = configuration.compiled_metadata(metadata).pipeline(dag_id)
     if document is None:
         return
     pending: dict[str, Mapping[str, Any]] = {}

@@ -426,7 +426,7 @@ class RemoteRunner:
 
         Once a day, old submissions are removed.
         """
-        for attempt in self.own():
+        for attempt in self.attempts_of_try():
             if not attempt.ended:
                 self.attempts.end(attempt)
         forget_old(self.store, self.attempts.lake, self.attempts.key.pipeline, self.now())
@@ -436,7 +436,7 @@ class RemoteRunner:
         if self._running is not None:
             cancel(self.platform, self.attempts, self._running)
 
-    def own(self) -> list[Attempt]:
+    def attempts_of_try(self) -> list[Attempt]:
         """Attempts of this try."""
         attempts = self.attempts.all()
         if self.since is None:
@@ -487,18 +487,18 @@ class _Passage:
     failed: dict[str, JobResult] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.left: dict[str, TableSpec] = {table.table: table for table in self.spec.tables}
+        self.unfinished: dict[str, TableSpec] = {table.table: table for table in self.spec.tables}
 
     def go(self) -> WaitPolicy | None:
         """Run until every table has a result; return the run to wait for if the runner is not patient."""
         followed = 0
         while True:
-            attempts = self.runner.own()
+            attempts = self.runner.attempts_of_try()
             known = [attempt for attempt in attempts if attempt.number > followed]
-            if not known and not self.left:
+            if not known and not self.unfinished:
                 return None
             if not known and any(attempt.timed_out and not attempt.stopped for attempt in attempts):
-                unfinished = list(self.left.values())
+                unfinished = list(self.unfinished.values())
                 self._report(out_of_time_result(spec.table, self.spec.run_id, spec.size) for spec in unfinished)
                 return None
             attempt = known[0] if known else self._begun(max(followed, self.runner.since or 0) + 1)
@@ -511,16 +511,16 @@ class _Passage:
         """Report tables without a result as cancelled."""
         what = f"the run was stopped by {signal.Signals(number).name}; the next run resumes where it stopped"
         info = ErrorInfo(code="JOB_CANCELLED", message=what)
-        for table in list(self.left):
+        for table in list(self.unfinished):
             self._report([JobResult(table=table, status="failed", run_id=self.spec.run_id, error=info)])
 
     def _begun(self, number: int) -> Attempt:
-        tables = tuple(self.left.values())
+        tables = tuple(self.unfinished.values())
         # A unique name: two jobs of one task never share results.
         job = replace(self.spec, run_id=f"{self.spec.run_id}-{number}", tables=tables)
         path = spec_path(job.roots.lake, job.run_id)
         self.runner.store.create(path, to_document(job).encode())
-        submission = Submission(run_id=job.run_id, size=tables[0].size, tables=tuple(self.left))
+        submission = Submission(run_id=job.run_id, size=tables[0].size, tables=tuple(self.unfinished))
         return self.runner.attempts.begin(number, submission)
 
     def _follow(self, attempt: Attempt) -> WaitPolicy | None:
@@ -539,11 +539,11 @@ class _Passage:
         self._report(result for result in given.values() if result.status != "failed" or not attempt.stopped)
         is_continuous = self.spec.options.continuous is not None
         if not attempt.stopped and not (is_continuous and run_status.state == "succeeded"):
-            names = [table for table in attempt.submission.tables if table in self.left]
+            names = [table for table in attempt.submission.tables if table in self.unfinished]
             self._report(unanswered(table, attempt, run_status, run.handle) for table in names)
             self.died = is_continuous
         if is_continuous:
-            self.left.clear()  # it has ended: the next run or try starts a new job with all tables
+            self.unfinished.clear()  # it has ended: the next run or try starts a new job with all tables
         return None
 
     def _watch(self, run: WaitPolicy, attempt: Attempt, results: ResultReader) -> RunStatus:
@@ -581,7 +581,7 @@ class _Passage:
 
     def _report(self, results: Iterable[JobResult]) -> None:
         for result in results:
-            if self.left.pop(result.table, None) is not None:
+            if self.unfinished.pop(result.table, None) is not None:
                 self.results.append(result)
                 self.listener.on_result(result)
 

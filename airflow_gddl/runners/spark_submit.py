@@ -296,7 +296,7 @@ def check_master(master: str) -> None:
 
 def make(settings: RunnerSettings) -> SparkSubmitRunner:
     """See `RunnerDescriptor.runner`."""
-    spark_settings = settings_of(NAME, SparkSubmitSettings, settings.own)
+    spark_settings = settings_of(NAME, SparkSubmitSettings, settings.declared)
     driver = JobProcess(command=settings.command, environ=settings.environ, tick=settings.tick)
     return SparkSubmitRunner(settings=spark_settings, driver=driver)
 

@@ -262,9 +262,9 @@ class JobProcess:
         return reader.results[spec.tables[0].table]
 
     def _child(self, spec: JobSpec, folder: Path) -> Child:
-        order = Path(folder, "spec.json")
-        order.write_text(to_document(spec), encoding="utf-8")
-        command = [*self.command, "--spec", str(order), "--progress", "--parent", str(os.getpid())]
+        path = Path(folder, "spec.json")
+        path.write_text(to_document(spec), encoding="utf-8")
+        command = [*self.command, "--spec", str(path), "--progress", "--parent", str(os.getpid())]
         return Child(command, self.environ, self.grace_seconds, self.tick)
 
     def _place(self, reader: _Reader, log: str) -> str:

@@ -66,10 +66,10 @@ class GddlSensor(BaseSensorOperator):
         from airflow_gddl.runtime.state.lake_state import StateReader, table_statuses  # noqa: PLC0415 - as above
 
         place = configuration.own_metadata_place(self.metadata)
-        snapshot = configuration.snapshot(place)
-        directory = snapshot.directory()
+        compiled = configuration.compiled_metadata(place)
+        directory = compiled.directory()
         if directory is None:
-            raise RetriableError("METADATA_UNREADABLE", snapshot.state.why or "no table", where=place, remedy="retry")
+            raise RetriableError("METADATA_UNREADABLE", compiled.state.why or "no table", where=place, remedy="retry")
         homes = loaded_by(requested(directory, self.tables, self.select, self.exclude), directory)
         rows = [row for row in directory.rows if row.table in homes]
         known = StateReader(directory.roots.lake, time.time, configuration.environ_of(directory)).read()

@@ -60,10 +60,10 @@ def _poll_here(sensor: Poller, context: Context) -> PipelineWork:
     """
     with airflow_errors():
         again, form = context["ti"].try_number > 1, from_params(context["params"])
-        question = Question(run=context["run_id"], now=utc_now(), asked=form, again=again)
+        question = Question(run=context["run_id"], now=utc_now(), form=form, again=again)
         work = poll_once(sensor.metadata, sensor.pipeline, question)
     if work is None:
-        state = configuration.snapshot(sensor.metadata).state
+        state = configuration.compiled_metadata(sensor.metadata).state
         why = f" ({state.why})" if state.why else ""
         raise AirflowFailException(f"the metadata at {sensor.metadata} has no pipeline {sensor.pipeline}{why}")
     return work

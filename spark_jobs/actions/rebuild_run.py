@@ -142,12 +142,12 @@ class _Rebuild:
             ledger.write_plan(plan)
         run.report("plan", plan.number)
         state = self._rewritten(plan, how)
-        order = RebuildRequest(
+        request = RebuildRequest(
             live=self.context, shadow=None, plan=plan, table_schema=how.schema,
             generation_low_watermarks=state.generation_floor, swept=state.swept,
             reselected=bool(reselected_columns(run.spec, ledger.state)),
         )  # fmt: skip
-        done = self.context.engine.rebuild(order).swap(lambda step: run.report(step, plan.number))
+        done = self.context.engine.rebuild(request).swap(lambda step: run.report(step, plan.number))
         self._commit(plan, replace(state, rows=done.rows))
         outcome.batches += 1
         outcome.main = MainCounts(inserted=done.rows, rows=done.rows)

@@ -85,7 +85,9 @@ def _recorded_snapshots(recorded: Recorded) -> KnownSnapshots | None:
     return KnownSnapshots(runs=(*runs, last))
 
 
-def by_ledger(run: TableRun, live: Ledger, found: Discovery, totals: RunTotals, *, archives: bool = False) -> Discovery:
+def by_ledger(
+    run: TableRun, live: Ledger, discovery: Discovery, totals: RunTotals, *, archives: bool = False
+) -> Discovery:
     """The files with the generations that the live ledger gave them, or would give them now.
 
     Where places in the source's log say the generations of changes, a reload gives all files the current one: their
@@ -98,21 +100,23 @@ def by_ledger(run: TableRun, live: Ledger, found: Discovery, totals: RunTotals, 
     notices.require_known_generations(waiting.inference, run.spec.table)
     totals.warn(notices.of_generations(waiting.inference))
     if archives and run.dialect.log_positions:
-        return _with_generations(found, dict.fromkeys((f.path for f in found.waiting), max(live.state.generation, 1)))
+        return _with_generations(
+            discovery, dict.fromkeys((f.path for f in discovery.waiting), max(live.state.generation, 1))
+        )
     known = {path: entry.generation for path, entry in live.all_entries().items()}
-    return _with_generations(found, {**known, **{file.path: file.generation for file in waiting.waiting}})
+    return _with_generations(discovery, {**known, **{file.path: file.generation for file in waiting.waiting}})
 
 
-def by_change_table(found: Discovery, recorded: Recorded, totals: RunTotals) -> Discovery:
+def by_change_table(discovery: Discovery, recorded: Recorded, totals: RunTotals) -> Discovery:
     """The files with generations that are inferred without a ledger, with a warning."""
-    files = found.waiting
+    files = discovery.waiting
     message = (
         "the ledger was lost: which full load files belong to was taken from the change table, and of files that it "
         "does not know from their times; compare the table with its source"
     )
     paths = tuple(file.path for file in files[: notices.SAMPLE])
     totals.warn([RunWarning(code="GENERATIONS_INFERRED", message=message, count=len(files), sample=paths)])
-    return _with_generations(found, reconstruct(files, recorded))
+    return _with_generations(discovery, reconstruct(files, recorded))
 
 
 def _with_generations(discovery: Discovery, generations: Mapping[str, int]) -> Discovery:
@@ -282,7 +286,7 @@ def require_connection(run: TableRun) -> str:
     return connection
 
 
-def check(run: TableRun, plan: BatchPlan, order: RebuildRequest, files: Mapping[str, FileEntry]) -> Replacement:
+def check(run: TableRun, plan: BatchPlan, request: RebuildRequest, files: Mapping[str, FileEntry]) -> Replacement:
     """
     Args:
         files: files as read for the new table.
@@ -294,14 +298,14 @@ def check(run: TableRun, plan: BatchPlan, order: RebuildRequest, files: Mapping[
     unread = sorted(path for path, entry in files.items() if entry.state == "unreadable")
     if unread and plan.resync:
         raise _refused(run, f"{len(unread)} files can't be read, e.g. {unread[0]}", "deliver them again")
-    engine, layout = order.live.engine, order.live.layout
-    table_schema = _common(order) if engine.exists(layout.replica) else None
-    replacement = _compared(order, table_schema, len(files) - len(unread))
+    engine, layout = request.live.engine, request.live.layout
+    table_schema = _common(request) if engine.exists(layout.replica) else None
+    replacement = _compared(request, table_schema, len(files) - len(unread))
     if plan.resync:
         return (
             replacement
             if table_schema is None
-            else _against_source(run, order, table_schema, replacement, plan.source_connection)
+            else _against_source(run, request, table_schema, replacement, plan.source_connection)
         )
     losses = [*replacement.losses, *([f"{len(unread)} files that can't be read, e.g. {unread[0]}"] if unread else [])]
     if losses and not plan.confirmed:
@@ -316,41 +320,41 @@ def check(run: TableRun, plan: BatchPlan, order: RebuildRequest, files: Mapping[
     return replacement
 
 
-def _compared(order: RebuildRequest, table_schema: TableSchema | None, files: int) -> Replacement:
-    engine, layout = order.live.engine, order.live.layout
-    work, columns = engine.rebuild(order), None
+def _compared(request: RebuildRequest, table_schema: TableSchema | None, files: int) -> Replacement:
+    engine, layout = request.live.engine, request.live.layout
+    work, columns = engine.rebuild(request), None
     dropped: tuple[str, ...] = ()
     if table_schema is not None:
-        kept = {column.lower() for column in order.table_schema.columns}
+        kept = {column.lower() for column in request.table_schema.columns}
         dropped = tuple(c.name for c in engine.columns(layout.replica) if c.name.lower() not in kept)
         columns = (*table_schema.keys, *(c.name for c in table_schema.data if c.name not in table_schema.keys))
     return Replacement(files=files, columns=dropped, archived=work.archived(), **asdict(work.compared(columns)))
 
 
-def _common(order: RebuildRequest) -> TableSchema | None:
+def _common(request: RebuildRequest) -> TableSchema | None:
     """The schema with the columns of both replicas; null where they don't share their keys."""
-    stored = {column.name for column in order.live.engine.columns(order.live.layout.replica)}
-    data = tuple(c for c in order.table_schema.data if c.name in stored)
-    return replace(order.table_schema, data=data) if stored.issuperset(order.table_schema.keys) else None
+    stored = {column.name for column in request.live.engine.columns(request.live.layout.replica)}
+    data = tuple(c for c in request.table_schema.data if c.name in stored)
+    return replace(request.table_schema, data=data) if stored.issuperset(request.table_schema.keys) else None
 
 
 def _against_source(
-    run: TableRun, order: RebuildRequest, table_schema: TableSchema, replacement: Replacement, connection: str
+    run: TableRun, request: RebuildRequest, table_schema: TableSchema, replacement: Replacement, connection: str
 ) -> Replacement:
-    engine, spec = order.live.engine, run.spec
+    engine, spec = request.live.engine, run.spec
     with opened(url_of(connection, run.runtime.environ), *spec.name_in_source.split(".", 1)) as table:
-        before = distance(table, table_schema, lambda names: engine.live_rows(order.live, names))
-        after = distance(table, table_schema, lambda names: engine.rebuild(order).rows(names))
+        before = distance(table, table_schema, lambda names: engine.live_rows(request.live, names))
+        after = distance(table, table_schema, lambda names: engine.rebuild(request).rows(names))
     if after > before:
         what = f"{after} keys of the new table differ from the source, of the live one {before}"
         raise _refused(run, what, f"its files lack changes: {_from_source(run)}")
     return replace(replacement, far_before=before, far_after=after)
 
 
-def still_different(run: TableRun, found: Replacement) -> FatalError:
+def still_different(run: TableRun, replacement: Replacement) -> FatalError:
     """The failure of a resync whose tables are replaced, and still are not what the source has."""
-    what = f"{run.spec.table}: {found.far_after} keys of the new table differ from the source, "
-    what += f"of the table before it {found.far_before}"
+    what = f"{run.spec.table}: {replacement.far_after} keys of the new table differ from the source, "
+    what += f"of the table before it {replacement.far_before}"
     remedy = "changes on their way count too: `gddl verify` tells them apart; what stays different was lost before it "
     remedy += f"landed: {_from_source(run)}"
     return FatalError("RESYNC_DIFFERENT", what, remedy=remedy)
@@ -452,7 +456,7 @@ def _with_check(plan: BatchPlan, run: TableRun) -> BatchPlan:
 def _carry_out(work: _Reload, outcome: RunTotals) -> Replacement | None:
     """What a reload or resync has replaced; null for another one, and where only its swap was left."""
     try:
-        order, fresh, checked = _built(work, outcome)
+        request, fresh, checked = _built(work, outcome)
     except FatalError:
         # A user has to fix the cause: until then the table is loaded as before. Once tables may have been swapped,
         # a reload can only be resumed.
@@ -463,13 +467,13 @@ def _carry_out(work: _Reload, outcome: RunTotals) -> Replacement | None:
         work.claim.check()
         work.ledger.write_plan(replace(work.plan, swapping=True))
     work.run.report("swapping", work.plan.number)
-    done = work.live.engine.rebuild(order).swap(lambda step: work.run.report(step, work.plan.number))
+    done = work.live.engine.rebuild(request).swap(lambda step: work.run.report(step, work.plan.number))
     work.claim.check()
     state, discovery = _swept(work, fresh)
     if state.swept < state.generation:
         outcome.revisit = True
         outcome.warn(notices.of_sweep("pending", state, discovery))
-    _commit(work, fresh, order, done.rows)
+    _commit(work, fresh, request, done.rows)
     _settle(work, outcome, fresh.state, done)
     _clean_up(work)
     return checked
@@ -483,7 +487,7 @@ def _built(work: _Reload, outcome: RunTotals) -> tuple[RebuildRequest, Ledger, R
     work.run.report("read", work.plan.number, outcome.rows_read)
     files, before = fresh.all_entries(), work.ledger.state
     resequenced = before.max_sequence is not None and before.log_began != fresh.state.log_began
-    order = RebuildRequest(
+    request = RebuildRequest(
         live=work.live, shadow=work.shadow.layout, plan=work.plan, table_schema=table_schema,
         archives=_archives(work, table_schema),
         generation_low_watermarks=_watermarks(work, fresh.state),
@@ -492,10 +496,10 @@ def _built(work: _Reload, outcome: RunTotals) -> tuple[RebuildRequest, Ledger, R
         resequenced=resequenced, reselected=bool(reselected_columns(work.run.spec, before)),
     )  # fmt: skip
     if work.plan.swapping:
-        return order, fresh, None
-    checked = _checked(work, order, fresh) if work.plan.archives else None
-    _require_all_changes(work, order, fresh.state)
-    return order, fresh, checked
+        return request, fresh, None
+    checked = _checked(work, request, fresh) if work.plan.archives else None
+    _require_all_changes(work, request, fresh.state)
+    return request, fresh, checked
 
 
 def _archives(work: _Reload, table_schema: TableSchema) -> Rewrite | None:
@@ -513,13 +517,13 @@ def _watermarks(work: _Reload, state: TableState) -> tuple[str | None, ...]:
     return floors_of(floors, state.snapshots)
 
 
-def _checked(work: _Reload, order: RebuildRequest, fresh: Ledger) -> Replacement:
+def _checked(work: _Reload, request: RebuildRequest, fresh: Ledger) -> Replacement:
     """Check the shadow table before the swap.
 
     A check that can't run drops the reload too: the table's next loads must not wait for its source.
     """
     try:
-        checked = check(work.run, work.plan, order, fresh.all_entries())
+        checked = check(work.run, work.plan, request, fresh.all_entries())
     except (DeclinedError, FatalError):
         raise
     except Exception:
@@ -529,8 +533,8 @@ def _checked(work: _Reload, order: RebuildRequest, fresh: Ledger) -> Replacement
     return checked
 
 
-def _require_all_changes(work: _Reload, order: RebuildRequest, fresh: TableState) -> None:
-    if work.live.engine.rebuild(order).drops_changes():
+def _require_all_changes(work: _Reload, request: RebuildRequest, fresh: TableState) -> None:
+    if work.live.engine.rebuild(request).drops_changes():
         before = work.ledger.state.sequence_by or ()
         other = before and before != fresh.sequence_by
         hint = f"write sequence_by: [{', '.join(before)}] in the row, which is their order, or " if other else ""
@@ -638,7 +642,7 @@ def _with_known_generations(work: _Reload, discovery: Discovery, outcome: RunTot
     return by_ledger(work.run, work.ledger, discovery, outcome, archives=work.plan.archives)
 
 
-def _commit(work: _Reload, fresh: Ledger, order: RebuildRequest, rows_now: int) -> None:
+def _commit(work: _Reload, fresh: Ledger, request: RebuildRequest, rows_now: int) -> None:
     """The live ledger takes over the rows and the state of the shadow ledger."""
     work.run.report("commit", work.plan.number)
     before, rows = work.ledger.state, fresh.all_entries()
@@ -648,9 +652,9 @@ def _commit(work: _Reload, fresh: Ledger, order: RebuildRequest, rows_now: int) 
     highest = highest_sequence(before, fresh.state)
     state = replace(
         _swept(work, fresh)[0], batch=work.plan.number, rows=rows_now,
-        max_sequence=fresh.state.max_sequence if order.resequenced or order.archives else highest,
+        max_sequence=fresh.state.max_sequence if request.resequenced or request.archives else highest,
         delta_versions=versions_of(work.live.engine, work.live.layout), foreign=(),
-        generation_floor=order.generation_low_watermarks, tombstones_purged_at=before.tombstones_purged_at,
+        generation_floor=request.generation_low_watermarks, tombstones_purged_at=before.tombstones_purged_at,
         applied=settings_of(work.run.spec),
     )  # fmt: skip
     work.ledger.commit(BatchCommit(number=work.plan.number, plan=work.plan, files=entries, state=state))

@@ -130,12 +130,12 @@ class SequencePlace:
 
     Attributes:
         placed: column of files to the value that all rows have there; empty where the rows' own values order them.
-        own: sequence columns of the source.
+        source_columns: sequence columns of the source.
         types: Arrow type of each of `placed`.
     """
 
     placed: Mapping[str, Any]
-    own: tuple[str, ...]
+    source_columns: tuple[str, ...]
     types: Mapping[str, pa.DataType]
 
     @classmethod
@@ -331,7 +331,7 @@ class _Resync:
 
     def _known(self, keys: Mapping[KeyTexts, Key]) -> dict[KeyTexts, Mapping[str, Any]]:
         """Keys of the lake to the values of their sequence columns, where the rows' own values order them."""
-        if not self.place.own:
+        if not self.place.source_columns:
             return {texts: {} for texts in keys}
         sequences: dict[KeyTexts, Mapping[str, Any]] = {}
         kinds = [self._kinds[name] for name in self.schema.keys]
@@ -415,7 +415,9 @@ class _Resync:
         self.absent += len(keys)
         names = [self._in_files(name) for name in self.columns.source[: self.columns.keys]]
         values = dict(zip(names, zip(*(keys[texts] for texts in chosen), strict=True), strict=True)) if chosen else {}
-        sequences = {self._own_in_files(name): [known[texts][name] for texts in chosen] for name in self.place.own}
+        sequences = {
+            self._own_in_files(name): [known[texts][name] for texts in chosen] for name in self.place.source_columns
+        }
         columns = [
             pa.array((sequences | values).get(f.name, [None] * len(chosen)), f.type) for f in self.source.schema
         ]  # fmt: skip

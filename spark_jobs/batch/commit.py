@@ -138,7 +138,7 @@ def _state_of(table: TableSession, done: AppendedBatch, *, swept: bool) -> Table
     decoded_batch, spec, state, plan = done.decoded_batch, table.spec, table.state, done.batch.plan
     plan = plan if done.opens else replace(plan, generation=max(state.generation, 1))
     times = table.context.dialect.times
-    after = state_after(plan, state, landing=table.layout.landing, left=table.discovery, times=times)
+    after = state_after(plan, state, landing=table.layout.landing, remaining=table.discovery, times=times)
     if swept:
         after = replace(after, swept=plan.generation)
     if decoded_batch is None:

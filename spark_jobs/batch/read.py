@@ -15,7 +15,7 @@ from spark_jobs.dialects.protocol import KEYS_UNKNOWN, Unreadable
 from spark_jobs.plan.planned_batch import BatchPlan, HeldTruncate, TableState
 from spark_jobs.plan.sharding import require_same_order
 from spark_jobs.rules.figures import DecodedBatch, Figures
-from spark_jobs.rules.sweep import unknown_truncates
+from spark_jobs.rules.truncates import unknown_truncates
 from spark_jobs.tables.delta_log import APPEND, version_of
 from spark_jobs.tables.engine import BatchWork, TableContext
 

@@ -19,7 +19,7 @@ from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores import scratch as scratch_folders
-from spark_jobs.batch.totals import Declined, TableOutcome
+from spark_jobs.batch.totals import TaskOutcome
 from spark_jobs.discovery import (
     DeepListings,
     FileStreamSource,
@@ -210,7 +210,7 @@ def utc_now() -> datetime:
 class Spread(Protocol):
     """Works on many small tables at once, each in a task of its own."""
 
-    def run(self, job: JobSpec, specs: Sequence[TableSpec]) -> Iterator[TableOutcome | Declined]:
+    def run(self, job: JobSpec, specs: Sequence[TableSpec]) -> Iterator[TaskOutcome]:
         """Each table's outcome as soon as it is durable; `Declined` for tables that one task can't take."""
         ...
 

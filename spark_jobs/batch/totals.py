@@ -147,6 +147,10 @@ class Declined:
     totals: RunTotals = field(default_factory=RunTotals)
 
 
+TaskOutcome = TableOutcome | Declined
+"""What a task answers for a table."""
+
+
 def is_busy(result: JobResult) -> bool:
     """Whether another run, e.g. maintenance, holds the table: retried, not failed."""
     return result.error is not None and result.error.code == "TABLE_BUSY"

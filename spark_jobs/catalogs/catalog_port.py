@@ -148,13 +148,13 @@ class CatalogChange:
     """
     Attributes:
         differences: attributes to alter.
-        left: differences that this catalog can't alter.
+        unaltered: differences that this catalog can't alter.
         code, message: why the entry differs and is not altered; empty: it matches, or will.
     """
 
     action: Action = "none"
     differences: tuple[Deviation, ...] = ()
-    left: tuple[Deviation, ...] = ()
+    unaltered: tuple[Deviation, ...] = ()
     code: str = ""
     message: str = ""
 
@@ -187,7 +187,7 @@ def plan(
     deviations = differences(wanted, registered)
     do = tuple(one for one in deviations if one.aspect in alters)
     unaltered = tuple(one for one in deviations if one.aspect not in alters)
-    return CatalogChange(action="alter" if do else "none", differences=do, left=unaltered)
+    return CatalogChange(action="alter" if do else "none", differences=do, unaltered=unaltered)
 
 
 def differences(wanted: Entry, registered: Entry) -> tuple[Deviation, ...]:

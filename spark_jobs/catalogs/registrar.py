@@ -110,12 +110,12 @@ class RowCatalog:
     before: RegistrationState
 
     def check_all(
-        self, found: Iterable[KindInfo], *, restore: bool = False, act: bool = True
+        self, tables: Iterable[KindInfo], *, restore: bool = False, act: bool = True
     ) -> tuple[list[TableCheck], CatalogProblem | None]:
         """Correct the entries of these tables; also returns the first problem."""
         checks: list[TableCheck] = []
         try:
-            for kind, info in found:
+            for kind, info in tables:
                 checks.append(self.check(kind, info, restore=restore, act=act))
         except CatalogError as error:
             return checks, CatalogProblem(code=error.code, message=error.message)
@@ -276,7 +276,7 @@ class Settled:
             return (RunWarning(code="CATALOG_REGISTERED", message="the catalog has the table's current state"),)
         if former := sorted(set(self.state.former) - set(self.before.former)):
             return (RunWarning(code="CATALOG_ENTRY_LEFT", message=LEFT, count=len(former), sample=tuple(former)),)
-        unaltered = [one for check in self.checks for one in check.change.left]
+        unaltered = [one for check in self.checks for one in check.change.unaltered]
         if unaltered:
             names = tuple(dict.fromkeys(f"{one.aspect} {one.name}".strip() for one in unaltered))
             message = "the catalog can't alter this of an entry; readers take it from the Delta log"

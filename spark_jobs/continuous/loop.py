@@ -22,7 +22,7 @@ from airflow_gddl.contract.source_access import announce
 from airflow_gddl.contract.spec import DesiredState, JobSpec, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import Runtime, Spread
-from spark_jobs.batch.totals import Declined, TableOutcome, is_busy
+from spark_jobs.batch.totals import Declined, TableOutcome, TaskOutcome, is_busy
 from spark_jobs.continuous.schedule import BATCHES_A_TURN, Schedule
 from spark_jobs.continuous.streams import FileStream, open_streams
 from spark_jobs.job.job_faults import translated
@@ -32,7 +32,6 @@ from spark_jobs.job.spread_local import LocalSpread, Task, processes_of
 from spark_jobs.job.stop import Stop
 from spark_jobs.job.table_job import not_started, on_spark, run_guarded
 
-Found = TableOutcome | Declined
 _ROUNDS = 8
 
 
@@ -51,7 +50,7 @@ class Executor(Protocol):
         """Start these tables; none of them is running."""
         ...
 
-    def finished(self, within: float) -> list[Found]:
+    def finished(self, within: float) -> list[TaskOutcome]:
         """Outcomes of finished tables; waits at most so many seconds, and only if it `waits`."""
         ...
 
@@ -67,7 +66,7 @@ class Executor(Protocol):
 class SparkExecutor(Executor, Protocol):
     """An executor that also accepts tables of other executors."""
 
-    def hand_over(self, spec: TableSpec, run: Callable[[], Found]) -> None:
+    def hand_over(self, spec: TableSpec, run: Callable[[], TaskOutcome]) -> None:
         """Run this for one table."""
         ...
 
@@ -87,9 +86,9 @@ class Processes:
         return self._pool.is_busy
 
     def start(self, specs: Sequence[TableSpec]) -> None:
-        self._pool.left.extend(Task((spec,)) for spec in specs)
+        self._pool.waiting.extend(Task((spec,)) for spec in specs)
 
-    def finished(self, within: float) -> list[Found]:
+    def finished(self, within: float) -> list[TaskOutcome]:
         if not self.is_busy:
             return []
         return [
@@ -97,8 +96,8 @@ class Processes:
         ]
 
     def drop(self) -> list[str]:
-        tables = [spec.table for task in self._pool.left for spec in task.specs]
-        self._pool.left.clear()
+        tables = [spec.table for task in self._pool.waiting for spec in task.specs]
+        self._pool.waiting.clear()
         return tables
 
     def close(self) -> None:
@@ -113,9 +112,11 @@ class Threads:
         wake: called when one is done.
     """
 
-    def __init__(self, job: JobSpec, run: Callable[[TableSpec], Found], at_once: int, wake: Callable[[], None]) -> None:
+    def __init__(
+        self, job: JobSpec, run: Callable[[TableSpec], TaskOutcome], at_once: int, wake: Callable[[], None]
+    ) -> None:
         self._job, self._run, self._wake = job, run, wake
-        self._done: queue.SimpleQueue[Found] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[TaskOutcome] = queue.SimpleQueue()
         self._pool = ThreadPoolExecutor(at_once, thread_name_prefix="table")
         self._open: dict[Future[None], str] = {}
         self.waits = False
@@ -128,11 +129,11 @@ class Threads:
         for spec in specs:
             self.hand_over(spec, partial(self._run, spec))
 
-    def hand_over(self, spec: TableSpec, run: Callable[[], Found]) -> None:
+    def hand_over(self, spec: TableSpec, run: Callable[[], TaskOutcome]) -> None:
         """See `SparkExecutor`."""
         self._open[self._pool.submit(self._one, spec, run)] = spec.table
 
-    def finished(self, within: float) -> list[Found]:  # noqa: ARG002 - see the protocol: the loop is woken
+    def finished(self, within: float) -> list[TaskOutcome]:  # noqa: ARG002 - see the protocol: the loop is woken
         # Finished ones first: their outcomes are available without waiting.
         self._open = {future: table for future, table in self._open.items() if not future.done()}
         outcomes = []
@@ -148,7 +149,7 @@ class Threads:
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _one(self, spec: TableSpec, run: Callable[[], Found]) -> None:
+    def _one(self, spec: TableSpec, run: Callable[[], TaskOutcome]) -> None:
         try:
             outcome = run()
         except Exception as error:  # noqa: BLE001 - a table without an outcome would never be run again
@@ -171,7 +172,7 @@ def light_executor(job: JobSpec, runtime: Runtime, specs: Sequence[TableSpec], w
     return Threads(job, partial(_spread_one, spread, job), _ROUNDS, wake)
 
 
-def _spread_one(spread: Spread, job: JobSpec, spec: TableSpec) -> Found:
+def _spread_one(spread: Spread, job: JobSpec, spec: TableSpec) -> TaskOutcome:
     (outcome,) = list(spread.run(job, [spec]))  # runs the generator's clean-up
     return outcome
 

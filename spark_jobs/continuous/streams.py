@@ -420,7 +420,7 @@ class _Cluster:
     again: float = 0.0
     partitions: dict[str, int] = field(default_factory=dict)
     ends: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    asked: Future[Collection[str]] | None = None
+    answer: Future[Collection[str]] | None = None
 
     def changed(self, now: float) -> list[str]:
         """Tables whose topics have grown since the last question; all where the brokers don't answer."""
@@ -480,12 +480,12 @@ class TopicStream:
     def news(self) -> Collection[str]:
         tables, self._wrong = list(self._wrong), ()
         for cluster in self._clusters.values():
-            if cluster.asked is not None and cluster.asked.done():
-                tables += cluster.asked.result()
-                cluster.asked = None
-            if cluster.asked is None and cluster.specs and cluster.next <= self._now():
+            if cluster.answer is not None and cluster.answer.done():
+                tables += cluster.answer.result()
+                cluster.answer = None
+            if cluster.answer is None and cluster.specs and cluster.next <= self._now():
                 cluster.next = self._now() + min(spec.look_seconds for spec in cluster.specs)
-                cluster.asked = self._threads.submit(self._ask, cluster)
+                cluster.answer = self._threads.submit(self._ask, cluster)
         return tables
 
     def _ask(self, cluster: _Cluster) -> Collection[str]:

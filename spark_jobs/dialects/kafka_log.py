@@ -254,11 +254,11 @@ _KEPT = threading.local()
 
 def kafka_log(settings: Mapping[str, str]) -> KafkaLog:
     """The cluster of these settings: a thread keeps its connections from one table, or one turn, to the next."""
-    known: tuple[Mapping[str, str], KafkaLog] | None = getattr(_KEPT, "found", None)
+    known: tuple[Mapping[str, str], KafkaLog] | None = getattr(_KEPT, "log", None)
     if known is None or known[0] != settings:
         if known is not None:
             known[1].close()
-        known = _KEPT.found = (dict(settings), KafkaLog(settings))
+        known = _KEPT.log = (dict(settings), KafkaLog(settings))
     return known[1]
 
 

@@ -25,7 +25,7 @@ from spark_jobs.batch import notices
 from spark_jobs.batch.pending import wants_source_load
 from spark_jobs.batch.runtime import Runtime, cancelled, iso, spark_gone
 from spark_jobs.batch.table_run import TableRun
-from spark_jobs.batch.totals import Declined, RunTotals, TableOutcome, is_busy
+from spark_jobs.batch.totals import Declined, RunTotals, TableOutcome, TaskOutcome, is_busy
 from spark_jobs.batch.turns import require_supported
 from spark_jobs.discovery import FileStreamSource, NotifiedFile, drain
 from spark_jobs.features import features_of
@@ -109,7 +109,7 @@ def on_spark(job: JobSpec, declined: Declined, runtime: Runtime) -> TableOutcome
     return cast("TableOutcome", attempt(run, declined.totals))  # Spark declines nothing
 
 
-def attempt(run: TableRun, totals: RunTotals) -> TableOutcome | Declined:
+def attempt(run: TableRun, totals: RunTotals) -> TaskOutcome:
     """Run the action; nothing is raised."""
     totals.started_at, lost = iso(run.runtime.clock()), run.runtime.spark.losses()
     try:

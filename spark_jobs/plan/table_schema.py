@@ -69,24 +69,6 @@ class Schema:
 
 
 @dataclass(frozen=True)
-class IncomingSchema:
-    """The delivered data columns of one group of files, as the files name them, less technical and de-selected ones.
-
-    Attributes:
-        schema_id: the group's identity inside the batch.
-        label: path of one of its files, for messages.
-        only_deletes: its rows carry nothing but keys, so a column that it lacks is no schema change.
-        unavailable: names of columns without a value, since updates did not send theirs.
-    """
-
-    schema_id: int
-    label: str
-    columns: tuple[Column, ...]
-    only_deletes: bool = False
-    unavailable: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class LandedColumn:
     """A file's column and what it lands as; `name` and the names inside `type` follow the rule."""
 
@@ -97,10 +79,18 @@ class LandedColumn:
 
 @dataclass(frozen=True)
 class LandedGroup:
-    """A group of files under landed names; columns in the file's order."""
+    """Delivered columns of one group of files under landed names, in the files' order: its data columns, or its images.
 
-    incoming: IncomingSchema
+    Attributes:
+        label: path of one of its files, for messages.
+        only_deletes: its rows carry nothing but keys, so a column that it lacks is no schema change.
+        unavailable: names in the files of columns without a value, since updates did not send theirs.
+    """
+
+    label: str
     columns: tuple[LandedColumn, ...]
+    only_deletes: bool = False
+    unavailable: tuple[str, ...] = ()
 
     def column(self, name: str) -> LandedColumn | None:
         """The column that lands under that name, case-insensitive; null when there is none."""
@@ -111,15 +101,17 @@ class LandedGroup:
         return {column.name.lower(): column for column in self.columns}
 
 
-def land(group: IncomingSchema) -> LandedGroup:
-    """Apply the rule to one group of files.
+def land(
+    label: str, columns: Iterable[Column], *, only_deletes: bool = False, unavailable: tuple[str, ...] = ()
+) -> LandedGroup:
+    """Apply the rule of names to the columns of one group of files; see `LandedGroup`.
 
     Raises:
         FatalError: `COLUMN_NAMES_COLLIDE`; `COLUMN_NAME_RESERVED` when that comes from step 2, or a name is empty.
     """
-    columns = tuple(_land_column(column, group.label) for column in group.columns)
-    require_distinct([(c.source.name, c.name) for c in columns], group.label)
-    return LandedGroup(group, columns)
+    landed = tuple(_land_column(column, label) for column in columns)
+    require_distinct([(c.source.name, c.name) for c in landed], label)
+    return LandedGroup(label, landed, only_deletes, unavailable)
 
 
 def _land_column(column: Column, label: str) -> LandedColumn:
@@ -224,14 +216,14 @@ _LACKING = {
 }
 
 
-def controls_of(spec: TableSpec, own: str | None) -> dict[str, str]:
+def controls_of(spec: TableSpec, dialect_list: str | None) -> dict[str, str]:
     """Fields of the row that say how changes are applied, to the columns of change files that they name.
 
     Args:
-        own: the list that the dialect itself makes.
+        dialect_list: the list that the dialect itself makes.
     """
     named = {field: getattr(spec, field) for field in _LACKING}
-    return {field: name for field, name in named.items() if name not in (None, own)}
+    return {field: name for field, name in named.items() if name not in (None, dialect_list)}
 
 
 def lacks(names: Iterable[str], column: str) -> bool:

@@ -575,19 +575,19 @@ RELEASED = SweepRule(after=0.0, limit=1.0, released=True)
 """A user's release: the reload is complete, and rows that it lacks may be removed."""
 
 
-def sweep_state(state: TableState, found: Discovery, rule: SweepRule, now: datetime) -> SweepState:
+def sweep_state(state: TableState, discovery: Discovery, rule: SweepRule, now: datetime) -> SweepState:
     """State of the current generation's sweep while no load file waits."""
     if state.generation <= max(state.swept, 1):
         return "none"
     held = state.held
     if held is not None and held.generation == state.generation and not rule.allows(held.rows, held.live):
         return "held"
-    return "due" if _is_whole(state, found, rule, now) else "pending"
+    return "due" if _is_whole(state, discovery, rule, now) else "pending"
 
 
-def with_sweep(plan: BatchPlan, found: Discovery, rule: SweepRule) -> BatchPlan:
+def with_sweep(plan: BatchPlan, discovery: Discovery, rule: SweepRule) -> BatchPlan:
     """A batch with the last load files that wait: it sweeps if these make the load whole, and no time need pass."""
-    whole = not found.unsettled and (rule.after == 0 or not found.older_loads)
+    whole = not discovery.unsettled and (rule.after == 0 or not discovery.older_loads)
     return replace(plan, sweep=plan.sweep and whole)
 
 
@@ -681,16 +681,16 @@ def state_after(
     state: TableState,
     *,
     landing: str,
-    left: Discovery | None = None,
+    remaining: Discovery | None = None,
     times: FileTimes = BY_NAME,
 ) -> TableState:
     """`state` moved on by what `plan` alone gives: batch, generation and its floor, cursor, time of the full listing.
 
     Args:
-        left: the discovery without the plan's files; its full listing counts once nothing of it waits, so that a crash
-            in between lists in full again. None for a plan found from an earlier run.
+        remaining: the discovery without the plan's files; its full listing counts once nothing of it waits, so that a
+            crash in between lists in full again. None for a plan found from an earlier run.
     """
-    listed = left.listed_in_full_at if left is not None and not left.waiting else None
+    listed = remaining.listed_in_full_at if remaining is not None and not remaining.waiting else None
     names = [file.path.removeprefix(f"{landing.rstrip('/')}/") for file in plan.files if file.kind == "change"]
     return replace(
         state,
@@ -701,7 +701,7 @@ def state_after(
         truncates=state.truncates if plan.truncates is None else plan.truncates,
         held_truncate=_held_truncate_after(plan, state),
         snapshots=plan.snapshots or state.snapshots,
-        openings=_openings_after(plan, state.openings if left is None else left.openings),
+        openings=_openings_after(plan, state.openings if remaining is None else remaining.openings),
         generation_floor=generation_low_watermarks_of(plan, state),
         cursor=newest(times, names, datetime.fromisoformat(plan.planned_at), state.cursor),
         oldest=min(filter(None, (*map(times.of, names), state.oldest)), default=None),

@@ -30,7 +30,7 @@ from airflow_gddl.contract.sql_types import (
     StructType,
 )
 from spark_jobs.dialects.protocol import is_nanos
-from spark_jobs.plan.table_schema import Column
+from spark_jobs.plan.table_schema import Column, Schema
 
 _ARROW: Mapping[str, pa.DataType] = {
     "void": pa.null(),
@@ -97,19 +97,14 @@ def sql_type(kind: Any) -> SqlType:
 
 
 @dataclass(frozen=True)
-class DeltaSchema:
-    """Columns of a Delta table in order.
+class DeltaSchema(Schema):
+    """Columns of a Delta table in order, as its log and Arrow have them.
 
     Attributes:
         metadata: column to what else the log says of it, such as comments.
     """
 
-    columns: tuple[Column, ...]
     metadata: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(c.name for c in self.columns)
 
     @functools.cached_property
     def types(self) -> Mapping[str, SqlType]:

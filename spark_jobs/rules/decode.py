@@ -19,6 +19,7 @@ from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import DecimalType, ScalarType, SqlType, StructType, parse_type, unsupported_part
 from spark_jobs.dialects.protocol import LOADED, TRUNCATE, match
 from spark_jobs.plan.planned_batch import BatchPlan, Truncate
+from spark_jobs.plan.schema_evolution import STRING
 from spark_jobs.plan.sequence import Forms
 from spark_jobs.plan.sharding import refreshed
 from spark_jobs.plan.table_schema import GDDL, TableSchema, withholds
@@ -26,10 +27,11 @@ from spark_jobs.rules.arrays import arrow_type, flat, in_one_form, is_text, reca
 from spark_jobs.rules.carried import before_image, incomplete
 from spark_jobs.rules.column_lists import name_none, stored_lists
 from spark_jobs.rules.convert import Fitted, Mask, but, either, fit, mask_of
-from spark_jobs.rules.delivered_columns import STRING, DeliveredColumns, GroupDecoding, RowProblem
+from spark_jobs.rules.delivered_columns import DeliveredColumns, RowProblem
 from spark_jobs.rules.delta_values import unfit_texts
 from spark_jobs.rules.errors_table import BYTES, MISFIT_CODE, NANOS, record_ddl
 from spark_jobs.rules.evaluate import CheckedRows, Tally, checked, outside_filter, tree_of
+from spark_jobs.rules.file_groups import FileGroup
 from spark_jobs.rules.order import gddl_fields, generations, moved_rows, with_gddl
 from spark_jobs.rules.positions import replayed_position, with_marks, with_runs
 from spark_jobs.rules.read import RawGroup
@@ -71,7 +73,7 @@ def _alike(columns: DeliveredColumns, rows: Sequence[int], unread: frozenset[str
     at = pa.array(rows, pa.int64())
     kept = [(name, kind) for name, kind in how.types.items() if name not in how.withheld]
     shown = [(name, *_shown(columns, name, kind, at, unread)) for name, kind in kept]
-    ddl = record_ddl(how.raw, how.masks, group.past, unread, how.withheld)
+    ddl = record_ddl(how.columns, how.masks, group.past, unread, how.withheld)
     texts = rows_json(shown, nulls=True)
     if group.malformed is not None:
         lines = group.malformed.take(at).to_pylist()
@@ -270,13 +272,13 @@ class DecodedGroup:
     truncating: Mask = None
     truncates: tuple[Truncate, ...] = ()
 
-    def without(self, gone: np.ndarray) -> DecodedGroup:
+    def without(self, dropped: np.ndarray) -> DecodedGroup:
         """The group without some rows, good or bad."""
-        numbers = np.cumsum(~gone) - 1
+        numbers = np.cumsum(~dropped) - 1
         remaining = [(int(numbers[row]), p, r) for row, p, r in zip(self.bad, self.problems, self.records, strict=True)
-                if not gone[row]]  # fmt: skip
+                if not dropped[row]]  # fmt: skip
         return replace(
-            self, rows=self.rows.filter(pa.array(~gone)), bad=tuple(row for row, _, _ in remaining),
+            self, rows=self.rows.filter(pa.array(~dropped)), bad=tuple(row for row, _, _ in remaining),
             problems=tuple(p for _, p, _ in remaining), records=tuple(r for _, _, r in remaining),
         )  # fmt: skip
 
@@ -301,7 +303,7 @@ class Stamp:
         return cls(plan.batch_id, plan.planned_at)
 
 
-def decode(group: RawGroup, how: GroupDecoding, table_schema: TableSchema, stamp: Stamp) -> DecodedGroup:
+def decode(group: RawGroup, how: FileGroup, table_schema: TableSchema, stamp: Stamp) -> DecodedGroup:
     """Each row for itself, so that a group may be decoded in any parts; runs of rows (`positions`) are of a part."""
     return _Decoder(group, how, table_schema, stamp).decode()
 
@@ -309,7 +311,7 @@ def decode(group: RawGroup, how: GroupDecoding, table_schema: TableSchema, stamp
 @dataclass(frozen=True)
 class _Decoder:
     group: RawGroup
-    how: GroupDecoding
+    how: FileGroup
     table_schema: TableSchema
     stamp: Stamp
 

@@ -2,110 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.names import before_image_name, landed_name
-from airflow_gddl.contract.spec import MaskMethod, SubMicrosecondPolicy
 from airflow_gddl.contract.sql_types import (
-    ScalarType,
     SqlType,
     parse_type,
 )
-from airflow_gddl.contract.table_spec import lowered
-from spark_jobs.dialects.protocol import (
-    Dialect,
-    declared_types,
-    match,
-)
-from spark_jobs.plan.schema_evolution import ColumnAction, GroupPlan
+from spark_jobs.plan.schema_evolution import STRING, ColumnAction
 from spark_jobs.plan.sharding import refreshed
 from spark_jobs.rules.arrays import arrow_type, is_text, recast
-from spark_jobs.rules.convert import Fitted, Mask, but, either, fit, mask_of, masked, to_micros, within_years
+from spark_jobs.rules.convert import Fitted, Mask, but, either, fit, mask_of, to_micros, within_years
 from spark_jobs.rules.errors_table import MISFIT_CODE
+from spark_jobs.rules.file_groups import FileGroup
+from spark_jobs.rules.masks import masked
 from spark_jobs.rules.read import RawGroup
 from spark_jobs.rules.texts import finer_text, json_writer, rows_json
 
-STRING = ScalarType("string")
-
-
 _NOTHING: tuple[tuple[str, pa.Array, SqlType], ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class GroupDecoding:
-    """Everything that turns the raw rows of one group into changes; see `batch_schema.plan_batch`.
-
-    Attributes:
-        raw: (name, SQL type) of the file's columns.
-        stated: see `Probed.stated`.
-        kind: `load` or `change`.
-        plan: how delivered columns reach the table; `before` the same for before images.
-        masks: file column to method; applied before anything is written, quarantine included.
-        schema_id: index into the ledger's schemas.
-        withheld: columns of the file that no table may hold, the errors table included.
-    """
-
-    raw: tuple[tuple[str, str], ...]
-    stated: tuple[tuple[str, str], ...]
-    kind: str
-    plan: GroupPlan
-    before: GroupPlan
-    schema_id: int
-    dialect: Dialect
-    masks: Mapping[str, MaskMethod]
-    withheld: frozenset[str]
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        return tuple(n for n, _ in self.raw)
-
-    @cached_property
-    def types(self) -> Mapping[str, SqlType]:
-        return {n: parse_type(kind) for n, kind in self.raw}
-
-    @property
-    def sub_microseconds(self) -> SubMicrosecondPolicy:
-        return self.dialect.spec.sub_microseconds
-
-    @cached_property
-    def used(self) -> frozenset[str]:
-        """Columns of the file that reach a table or order its changes."""
-        actions = (*self.plan.actions, *self.before.actions)
-        return frozenset({a.source for a in actions if a.source is not None} | {*self.plan.rescued} | self.needed)
-
-    @cached_property
-    def needed(self) -> frozenset[str]:
-        """Columns of the file that a delete can't do without: key, operation, sequence."""
-        spec = self.dialect.spec
-        keys = {landed_name(key).lower() for key in spec.keys}
-        sources = {a.source for a in self.plan.actions if a.target.name.lower() in keys}
-        order = spec.sequence_by or self.dialect.total_order
-        technical = {match(self.names, name) for name in (self.dialect.op_column, *order)}
-        return frozenset(name for name in sources | technical if name is not None)
-
-    @cached_property
-    def exact(self) -> frozenset[str]:
-        """Columns of the table, in lower case, whose values identify rows: keys and their images before."""
-        prefix = self.dialect.spec.before_image_prefix
-        keys = [landed_name(key) for key in self.dialect.spec.keys]
-        images = [] if prefix is None else [before_image_name(prefix, key) for key in keys]
-        return lowered([*keys, *images])
-
-    @cached_property
-    def declared(self) -> Mapping[str, str]:
-        return dict(self.stated) | declared_types(dict(self.raw), self.dialect)
-
-    def rescues_text(self, action: ColumnAction) -> bool:
-        """Whether texts that are no values of the type that the file's schema states are rescued."""
-        column = action.source
-        stated = column in dict(self.stated) and column not in declared_types(dict(self.raw), self.dialect)
-        return stated and action.misfit == "rescue" and column not in self.masks
 
 
 @dataclass(frozen=True)
@@ -137,7 +55,7 @@ class DeliveredColumns:
     """The columns of one group."""
 
     group: RawGroup
-    how: GroupDecoding
+    how: FileGroup
 
     def nulls(self, kind: SqlType) -> pa.Array:
         return pa.nulls(self.group.rows, arrow_type(kind))

@@ -28,8 +28,8 @@ from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.plan.sequence import have_one_type, is_after
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import flat, is_text, sortable, sorted_rows, with_values
-from spark_jobs.rules.convert import hashed as masked_text
 from spark_jobs.rules.decode import DecodedGroup
+from spark_jobs.rules.masks import hashed as masked_text
 from spark_jobs.rules.order import gddl_fields, old_key_columns, old_keys, with_gddl
 from spark_jobs.rules.texts import BITS, WIDE, as_text, json_writer
 
@@ -219,7 +219,7 @@ def without_erased(group: DecodedGroup, table_schema: TableSchema, erased: Erase
     bad[list(group.bad)] = True
     matches = ErasedMatches.of(group.rows, table_schema, _of_erased(group.rows, table_schema, erased))
     turned = matches.turned & ~bad
-    erased_rows = (matches.own & ~turned) | (matches.old & bad)  # a bad one's record would hold the before image
+    erased_rows = (matches.current & ~turned) | (matches.old & bad)  # a bad one's record would hold the before image
     if not (erased_rows | matches.old | turned).any():
         return group, 0
     rows = emptied(as_deletes(group.rows, table_schema, turned), table_schema, matches.old | turned)
@@ -245,7 +245,7 @@ def _of_erased(rows: pa.Table, table_schema: TableSchema, erased: ErasedKeys) ->
 class ErasedMatches:
     """Which changes are of a key, were of it before, and moved a row to it from another key."""
 
-    own: np.ndarray
+    current: np.ndarray
     old: np.ndarray
     turned: np.ndarray
     others: tuple[tuple[str, ...], ...]
@@ -253,17 +253,17 @@ class ErasedMatches:
     @classmethod
     def of(cls, rows: pa.Table, table_schema: TableSchema, holds: Holds) -> ErasedMatches:
         texts = key_texts(rows, table_schema)
-        own = np.array([holds(row, key) for row, key in enumerate(texts)], dtype=bool)
+        current = np.array([holds(row, key) for row, key in enumerate(texts)], dtype=bool)
         nothing = np.zeros(rows.num_rows, dtype=bool)
         if not table_schema.before_of_key:
-            return cls(own=own, old=nothing, turned=nothing, others=())
+            return cls(current=current, old=nothing, turned=nothing, others=())
         olds = key_texts(rows, table_schema, old=True)
         old = np.array([holds(row, key) for row, key in enumerate(olds)], dtype=bool)
         ops = pc.struct_field(rows.column(GDDL), "op").to_pylist()
         moved = np.array([op == "U" and a != b for op, a, b in zip(ops, texts, olds, strict=True)], dtype=bool)
-        turned = own & ~old & moved
+        turned = current & ~old & moved
         others = dict.fromkeys(tuple(map(str, olds[row])) for row in np.flatnonzero(turned))
-        return cls(own=own, old=old, turned=turned, others=tuple(others))
+        return cls(current=current, old=old, turned=turned, others=tuple(others))
 
 
 def as_deletes(rows: pa.Table, table_schema: TableSchema, where: np.ndarray) -> pa.Table:

@@ -26,13 +26,14 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.names import landed_name, mask_method, renamed
 from airflow_gddl.contract.sql_types import VOID, ScalarType, SqlType, parse_type
 from airflow_gddl.contract.table_spec import ARITHMETIC, COLUMN, COMPARISONS, LITERALS, Expectation, TableSpec, Term
-from spark_jobs.dialects.protocol import Dialect, declared_types, sql_type
+from spark_jobs.dialects.protocol import declared_types, sql_type
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import arrow_type, flat, is_text
-from spark_jobs.rules.batch_schema import Landed
 from spark_jobs.rules.carried import carried
-from spark_jobs.rules.convert import fit, masked
-from spark_jobs.rules.delivered_columns import DeliveredColumns, GroupDecoding, RowProblem
+from spark_jobs.rules.convert import fit
+from spark_jobs.rules.delivered_columns import DeliveredColumns, RowProblem
+from spark_jobs.rules.file_groups import FileGroup
+from spark_jobs.rules.masks import masked
 from spark_jobs.rules.read import RawGroup
 
 _STRING, _DATE, _TIME = ScalarType("string"), ScalarType("date"), ScalarType("timestamp")
@@ -52,7 +53,7 @@ def tree_of(spec: TableSpec, text: str) -> Term:
     """
     if text not in spec.expressions:
         what = f"the specification lacks the tree of the expression {text!r:.80}"
-        raise FatalError("SPEC_INVALID", what, where=spec.table, remedy="build the spec with the catalog")
+        raise FatalError("SPEC_INVALID", what, where=spec.table, remedy="build the spec from the metadata")
     return spec.expressions[text]
 
 
@@ -441,9 +442,9 @@ def of_table(rows: pa.Table, spelled: Callable[[str], str | None], where: str) -
     return Columns(values, rows.num_rows, spelled, where)
 
 
-def holds(found: pa.Array) -> np.ndarray:
+def holds(condition: pa.Array) -> np.ndarray:
     """Where a condition is true."""
-    return np.asarray(pc.fill_null(found, False).to_numpy(zero_copy_only=False), dtype=bool)
+    return np.asarray(pc.fill_null(condition, False).to_numpy(zero_copy_only=False), dtype=bool)
 
 
 FAILED_CODE = "EXPECTATION_FAILED"
@@ -565,7 +566,7 @@ def _limit(expectation: Expectation) -> str:
 _REAL = pa.float64()
 
 
-def landed_as_named(group: Landed, dialect: Dialect, *, replayed: bool) -> Landed:
+def landed_as_named(group: FileGroup, *, replayed: bool) -> FileGroup:
     """A group of files as if each had the columns under their names in the row, and the computed ones.
 
     Args:
@@ -574,10 +575,10 @@ def landed_as_named(group: Landed, dialect: Dialect, *, replayed: bool) -> Lande
     Raises:
         FatalError: `RENAME_COLLIDES`, `DERIVED_COLUMN_TAKEN`; as `Columns.evaluate`.
     """
-    spec = dialect.spec
+    spec = group.dialect.spec
     if group.prepared or not (spec.rename or spec.derive):
         return group
-    names = _renamed([name for name, _ in group.columns], spec, group.label)
+    names = _renamed(group.names, spec, group.label)
     stated = tuple((names.get(name, name), kind) for name, kind in group.stated)
     columns = [(names[name], kind) for name, kind in group.columns]
     taken = {landed_name(name).lower() for name, _ in columns}
@@ -588,14 +589,14 @@ def landed_as_named(group: Landed, dialect: Dialect, *, replayed: bool) -> Lande
     computed = {name.lower() for name in spec.derive}
     columns = [(name, kind) for name, kind in columns if name.lower() not in computed]
     kinds = {**dict(columns), **dict(stated)}
-    kinds |= declared_types(dict(columns), dialect)
+    kinds |= declared_types(dict(columns), group.dialect)
     typed = {name: parse_type(kinds[name]) for name, _ in columns}
     columns += [(name, kind) for name in spec.derive if (kind := _type_of(name, typed, spec)) is not None]
     unavailable = tuple(names[name] for name in group.unavailable)
     return replace(group, columns=tuple(columns), stated=stated, unavailable=unavailable)
 
 
-def raw_as_named(raw: RawGroup, how: GroupDecoding) -> RawGroup:
+def raw_as_named(raw: RawGroup, how: FileGroup) -> RawGroup:
     """The rows of a group with these columns."""
     spec = how.dialect.spec
     if raw.prepared or not (spec.rename or spec.derive):
@@ -717,7 +718,7 @@ def _storable(values: pa.Array) -> pa.Array:
     return values
 
 
-def _computed(name: str, delivered: DeliveredColumns, how: GroupDecoding) -> pa.Array:
+def _computed(name: str, delivered: DeliveredColumns, how: FileGroup) -> pa.Array:
     spec, kind, rows = how.dialect.spec, how.types[name], delivered.group.rows
     if kind == VOID:
         return delivered.nulls(kind)

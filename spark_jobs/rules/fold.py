@@ -167,40 +167,40 @@ def with_computed(columns: Mapping[str, pa.Array], name: str, where: np.ndarray,
     return chosen(where, again.take(pa.array(np.cumsum(where) - 1, mask=~where)), values)
 
 
-def picked(found: OrderedEvents, name: str, events: np.ndarray) -> pa.Array:
+def picked(ordered: OrderedEvents, name: str, events: np.ndarray) -> pa.Array:
     """A column's values at these events; -1: null."""
     nothing = events < 0
-    at = found.at[np.where(nothing, 0, events)] if len(found.at) else events
-    return flat(found.rows.column(name)).take(pa.array(at, pa.int64(), mask=nothing))
+    at = ordered.at[np.where(nothing, 0, events)] if len(ordered.at) else events
+    return flat(ordered.rows.column(name)).take(pa.array(at, pa.int64(), mask=nothing))
 
 
-def segments(found: OrderedEvents) -> tuple[np.ndarray, np.ndarray]:
+def segments(ordered: OrderedEvents) -> tuple[np.ndarray, np.ndarray]:
     """Whether each event opens a segment of its key, and the event at which its segment began.
 
     A whole row opens one (a full-load row; of changes an insert), and so does what follows a delete, but another
     delete. Each generation starts from nothing, too.
     """
-    after_delete = np.zeros(len(found.at), dtype=bool)
-    after_delete[1:] = (found.op[:-1] == "D") & ~found.begins[1:]
-    opens = found.whole | ((found.op != "D") & after_delete)
-    generation = np.asarray(gddl_fields(found.rows)["generation"])[found.at]
-    begins = opens | found.begins | changes(generation)
-    return opens, np.maximum.accumulate(np.where(begins, np.arange(len(found.at)), 0))
+    after_delete = np.zeros(len(ordered.at), dtype=bool)
+    after_delete[1:] = (ordered.op[:-1] == "D") & ~ordered.begins[1:]
+    opens = ordered.whole | ((ordered.op != "D") & after_delete)
+    generation = np.asarray(gddl_fields(ordered.rows)["generation"])[ordered.at]
+    begins = opens | ordered.begins | changes(generation)
+    return opens, np.maximum.accumulate(np.where(begins, np.arange(len(ordered.at)), 0))
 
 
-def held_after(found: OrderedEvents, schema: TableSchema) -> dict[str, np.ndarray]:
+def held_after(ordered: OrderedEvents, schema: TableSchema) -> dict[str, np.ndarray]:
     """For each column the event whose value the row of the key holds after each event; -1: null."""
-    numbers = np.arange(len(found.at))
-    segment_starts = segments(found)[1]
+    numbers = np.arange(len(ordered.at))
+    segment_starts = segments(ordered)[1]
     held = dict.fromkeys(schema.keys, numbers)
     for name in (column for column in schema.columns if column not in schema.keys):
-        latest = np.where(carries(found, schema, name) & (found.op != "D"), numbers, -1)
+        latest = np.where(carries(ordered, schema, name) & (ordered.op != "D"), numbers, -1)
         latest = np.maximum.accumulate(latest) if len(numbers) else latest
         held[name] = np.where(latest >= segment_starts, latest, -1)
     return held
 
 
-def computed_after(found: OrderedEvents, held: Mapping[str, np.ndarray], schema: TableSchema) -> dict[str, pa.Array]:
+def computed_after(ordered: OrderedEvents, held: Mapping[str, np.ndarray], schema: TableSchema) -> dict[str, pa.Array]:
     """Computed columns of which some state has a column from a later event than their own.
 
     Args:
@@ -211,53 +211,53 @@ def computed_after(found: OrderedEvents, held: Mapping[str, np.ndarray], schema:
         later = [held[source] > held[name] for source in sources if source not in schema.keys]
         stale = np.logical_or.reduce(later or [np.zeros(len(held[name]), dtype=bool)])
         if stale.any():
-            columns = {each: picked(found, each, held[each]) for each in (name, *sources)}
+            columns = {each: picked(ordered, each, held[each]) for each in (name, *sources)}
             again[name] = with_computed(columns, name, stale, schema)
     return again
 
 
-def carries(found: OrderedEvents, schema: TableSchema, column: str) -> np.ndarray:
+def carries(ordered: OrderedEvents, schema: TableSchema, column: str) -> np.ndarray:
     """Whether each event carries a column; whole rows carry all, a moved row what `events` has found for it."""
-    mask = carried(found.rows, schema, column)[found.at]
-    if found.moved.any():
-        mask |= found.moved & np.asarray(flat(found.rows.column(column)).is_valid())[found.at]
-    result: np.ndarray = mask | found.whole
+    mask = carried(ordered.rows, schema, column)[ordered.at]
+    if ordered.moved.any():
+        mask |= ordered.moved & np.asarray(flat(ordered.rows.column(column)).is_valid())[ordered.at]
+    result: np.ndarray = mask | ordered.whole
     return result
 
 
-def with_rescued(found: OrderedEvents, schema: TableSchema) -> OrderedEvents:
+def with_rescued(ordered: OrderedEvents, schema: TableSchema) -> OrderedEvents:
     """The events with what is rescued of the row after them in the rescued column, from its segment on.
 
     A change replaces what is rescued of columns that it carries, and of others adds nothing.
     """
-    if not schema.rescues or not len(found.at):
-        return found
-    texts = flat(found.rows.column(RESCUED)).to_pylist()
-    has = np.array([text is not None for text in texts], dtype=bool)[found.at]
-    concerned = np.logical_or.reduceat(has, found.starts)[np.cumsum(found.begins) - 1]
-    begins = segments(found)[1] == np.arange(len(found.at))
-    flags = _RescuedFlags(found, schema)
+    if not schema.rescues or not len(ordered.at):
+        return ordered
+    texts = flat(ordered.rows.column(RESCUED)).to_pylist()
+    has = np.array([text is not None for text in texts], dtype=bool)[ordered.at]
+    concerned = np.logical_or.reduceat(has, ordered.starts)[np.cumsum(ordered.begins) - 1]
+    begins = segments(ordered)[1] == np.arange(len(ordered.at))
+    flags = _RescuedFlags(ordered, schema)
     state: dict[str, Entry] = {}
     for number in np.flatnonzero(concerned).tolist():
         if begins[number]:
             state = {}
-        if found.op[number] != "D":
-            delivered = entries(texts[found.at[number]])
+        if ordered.op[number] != "D":
+            delivered = entries(texts[ordered.at[number]])
             taken = {column: entry for column, entry in delivered.items() if flags.takes(column, number)}
             kept = {column: entry for column, entry in state.items() if not flags.replaces(column, number)}
             state = overlaid(kept, taken)
-            texts[found.at[number]] = text_of(state)
-    at = found.rows.schema.get_field_index(RESCUED)
-    return replace(found, rows=found.rows.set_column(at, RESCUED, pa.array(texts, pa.string())))
+            texts[ordered.at[number]] = text_of(state)
+    at = ordered.rows.schema.get_field_index(RESCUED)
+    return replace(ordered, rows=ordered.rows.set_column(at, RESCUED, pa.array(texts, pa.string())))
 
 
 class _RescuedFlags:
     """Which events take and replace rescued values, by columns in lower case, whether or not the table has them."""
 
-    def __init__(self, found: OrderedEvents, schema: TableSchema) -> None:
-        self._found, self._schema = found, schema
+    def __init__(self, ordered: OrderedEvents, schema: TableSchema) -> None:
+        self._ordered, self._schema = ordered, schema
         self._columns = {name.lower(): name for name in schema.columns}
-        self._unknown = _replaces_unknown(found, schema)
+        self._unknown = _replaces_unknown(ordered, schema)
         self._known: dict[str, np.ndarray] = {}
         self._listed: dict[str, np.ndarray] = {}
 
@@ -265,14 +265,14 @@ class _RescuedFlags:
         if column not in self._columns:
             return bool(self._unknown[event])
         if column not in self._known:
-            self._known[column] = carries(self._found, self._schema, self._columns[column])
+            self._known[column] = carries(self._ordered, self._schema, self._columns[column])
         return bool(self._known[column][event])
 
     def takes(self, column: str, event: int) -> bool:
-        if column in self._columns or self._found.op[event] != "U":
+        if column in self._columns or self._ordered.op[event] != "U":
             return self.replaces(column, event)
         if column not in self._listed:
-            self._listed[column] = lists(self._found.rows, self._schema, column)[self._found.at]
+            self._listed[column] = lists(self._ordered.rows, self._schema, column)[self._ordered.at]
         return bool(self._listed[column][event])
 
 

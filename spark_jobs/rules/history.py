@@ -82,13 +82,13 @@ class _Timeline:
     """States of keys one after the other; arrays have an entry for each.
 
     Attributes:
-        event: number of the event in `found`; -1: the key ended because a later generation lacks it.
+        event: number of the event in `ordered`; -1: the key ended because a later generation lacks it.
         key: number of the key; `dead`: there is no row.
         generation: in which the key has this state.
         sequence: row in `sequences`; `rank` compares them.
     """
 
-    found: OrderedEvents
+    ordered: OrderedEvents
     event: np.ndarray
     key: np.ndarray
     dead: np.ndarray
@@ -128,7 +128,7 @@ def _timeline(events: OrderedEvents, schema: TableSchema, watermarks: Sequence[s
     dead = np.concatenate([events.op == "D", np.ones(len(ended_key), dtype=bool)])
     generation = np.concatenate([generation, ended_generation])
     order = np.lexsort((event, generation, key))
-    whole = _Timeline(found=events, event=event, key=key, dead=dead, generation=generation, sequence=sequence,
+    whole = _Timeline(ordered=events, event=event, key=key, dead=dead, generation=generation, sequence=sequence,
                       sequences=sequences, rank=rank[sequence]).where(order)  # fmt: skip
     last = np.ones(len(order), dtype=bool)
     last[:-1] = (changes(whole.key) | changes(whole.generation) | changes(whole.rank))[1:]
@@ -156,9 +156,9 @@ def _runs(line: _Timeline, schema: TableSchema) -> pa.Table:
     begins = changes(line.key)
     differs = begins | changes(line.dead)
     alive = ~line.dead & ~begins
-    computed = computed_after(line.found, held, schema)
+    computed = computed_after(line.ordered, held, schema)
     for name in tracked_columns(schema):
-        values = computed[name] if name in computed else picked(line.found, name, held[name])
+        values = computed[name] if name in computed else picked(line.ordered, name, held[name])
         differs |= alive & changes(codes(values))
     starts = np.flatnonzero(differs)
     ends = np.append(starts[1:], len(line.key)) - 1 if len(starts) else starts
@@ -167,10 +167,10 @@ def _runs(line: _Timeline, schema: TableSchema) -> pa.Table:
     live = ~line.dead[starts]
     starts, ends, following, has_next = starts[live], ends[live], following[live], has_next[live]
     columns = {
-        name: computed[name].take(pa.array(ends)) if name in computed else picked(line.found, name, held[name][ends])
+        name: computed[name].take(pa.array(ends)) if name in computed else picked(line.ordered, name, held[name][ends])
         for name in schema.columns
     }
-    columns[GDDL] = flat(line.found.rows.column(GDDL)).take(pa.array(line.found.at[line.event[ends]], pa.int64()))
+    columns[GDDL] = flat(line.ordered.rows.column(GDDL)).take(pa.array(line.ordered.at[line.event[ends]], pa.int64()))
     columns[START] = line.sequences.take(pa.array(line.sequence[starts], pa.int64()))
     columns[END] = line.sequences.take(pa.array(line.sequence[following], pa.int64(), mask=~has_next))
     columns[START_GENERATION] = pa.array(line.generation[starts], pa.int32())
@@ -185,7 +185,7 @@ def _held(line: _Timeline, schema: TableSchema) -> dict[str, np.ndarray]:
     nothing = line.event < 0
     return {
         name: np.where(nothing, -1, held[line.event] if len(held) else -1)
-        for name, held in held_after(line.found, schema).items()
+        for name, held in held_after(line.ordered, schema).items()
     }
 
 

@@ -36,7 +36,7 @@ from spark_jobs.rules.fold import (
 )
 from spark_jobs.rules.order import forced_rows, gddl_fields, orders_of, sample_keys, with_gddl
 from spark_jobs.rules.stored_columns import stored_schema
-from spark_jobs.rules.sweep import by_earlier_truncates
+from spark_jobs.rules.truncates import by_earlier_truncates
 
 ACTION, AT, LATE, IGNORED, UNKNOWN_KEY, MOVE_LOST = (
     f"{GDDL}__{n}" for n in ("action", "at", "late", "ignored", "unknown_key", "move_lost")
@@ -198,7 +198,7 @@ class _Meeting:
         return self.schema.spec.delete == "soft"
 
     @property
-    def gone(self) -> np.ndarray:
+    def deleted(self) -> np.ndarray:
         """The row is deleted after it.
 
         Under soft deletes a beaten change becomes the deleted row that it would be; so does one of a swept generation.
@@ -225,13 +225,13 @@ class _Meeting:
         return mask
 
     def actions(self) -> pa.Array:
-        matched, gone, newer = self.matched, self.gone, self.newer
+        matched, deleted, newer = self.matched, self.deleted, self.newer
         if self.soft:
-            puts = ~matched & (~gone | self.columns_before_delete)
+            puts = ~matched & (~deleted | self.columns_before_delete)
             chosen = np.select([matched & newer, puts], ["update", "insert"], "")
         else:
             live = ~self.beaten
-            choices = [live & matched & newer & gone, live & matched & newer, live & ~matched & ~gone]
+            choices = [live & matched & newer & deleted, live & matched & newer, live & ~matched & ~deleted]
             chosen = np.select(choices, ["delete", "update", "insert"], "")
             chosen = np.where(self._vanished, "", chosen)
         return pa.array(chosen, pa.string(), mask=chosen == "")
@@ -288,7 +288,7 @@ class _Meeting:
             deletes = flat(self.tombstones.column(GDDL)).take(pa.array(np.where(self.beaten, self.dead_at, 0)))
             chosen = pc.if_else(beaten, deletes, flat(rows.column(GDDL)))
             rows = rows.set_column(rows.schema.get_field_index(GDDL), GDDL, chosen)
-        return with_gddl(rows, deleted=pa.array(self.gone))
+        return with_gddl(rows, deleted=pa.array(self.deleted))
 
     def replaced(self) -> dict[str, pa.Array]:
         """Columns whose stored value the change replaces; of a new row all."""
@@ -299,7 +299,7 @@ class _Meeting:
             outlived &= generation[self.at] < new_generation
             if "deleted" in before:
                 outlived |= self.matched & _mask(before["deleted"])[self.at] & ~self._vanished
-        starts_anew = (_flags(self.net, REPLACES_ROW) | outlived) & (~self.gone | self.columns_before_delete)
+        starts_anew = (_flags(self.net, REPLACES_ROW) | outlived) & (~self.deleted | self.columns_before_delete)
         every = ~self.matched | starts_anew
         return {flag: pa.array(every | _flags(self.net, flag)) for flag in carried_names(self.schema).values()}
 

@@ -98,17 +98,17 @@ def that_count(changes: pa.Table) -> pa.Table:
     return changes.filter(pc.invert(archived)) if pc.any(archived).as_py() else changes
 
 
-def generations(own: pa.Array, sequence: pa.Array, times: pa.Array, openings: Sequence[SnapshotRun]) -> pa.Array:
+def generations(of_files: pa.Array, sequence: pa.Array, times: pa.Array, openings: Sequence[SnapshotRun]) -> pa.Array:
     """The generations of changes in a log in which snapshots have opened some.
 
     A change belongs to the generation of the last snapshot before it in the log. The first transaction after a snapshot
     of PostgreSQL has places without a commit before them, which may precede the snapshot: its time decides.
 
     Args:
-        own: generations of their files; `sequence`: places in the log; `times`: commit times.
+        of_files: generations of their files; `sequence`: places in the log; `times`: commit times.
         openings: oldest first.
     """
-    result = own
+    result = of_files
     before = [_is_before(sequence, times, run) for run in openings]
     for run, earlier in zip(openings, before, strict=True):
         follows = pc.and_(pc.equal(result, run.generation - 1), pc.invert(earlier))
@@ -439,15 +439,15 @@ def _sorted(happened: pa.Table, schema: TableSchema, key: np.ndarray, forced: np
     return np.concatenate([np.flatnonzero(~several), in_order])
 
 
-def deciding_parts(found: OrderedEvents, schema: TableSchema) -> list[str]:
+def deciding_parts(ordered_events: OrderedEvents, schema: TableSchema) -> list[str]:
     """For each event the part of `order_parts` by which it is above the one before it; empty for a key's first."""
-    gddl = {name: part.take(pa.array(found.at)) for name, part in gddl_fields(found.rows).items()}
-    lasts = _ends_in_delete(gddl, schema, np.cumsum(found.begins), found.forced)
-    parts = order_parts(gddl, schema, forced=found.forced, ends_in_delete=lasts)
-    decided = np.full(len(found.at), "", dtype=object)
+    gddl = {name: part.take(pa.array(ordered_events.at)) for name, part in gddl_fields(ordered_events.rows).items()}
+    lasts = _ends_in_delete(gddl, schema, np.cumsum(ordered_events.begins), ordered_events.forced)
+    parts = order_parts(gddl, schema, forced=ordered_events.forced, ends_in_delete=lasts)
+    decided = np.full(len(ordered_events.at), "", dtype=object)
     for name, columns in parts.items():
         for column in columns:
-            decided[(decided == "") & differs(codes(column)) & ~found.begins] = name
+            decided[(decided == "") & differs(codes(column)) & ~ordered_events.begins] = name
     return [str(name) for name in decided]
 
 

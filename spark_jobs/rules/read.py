@@ -239,14 +239,14 @@ def _csv(text: bytes, probed: Probed, form: DmsOptions) -> FileRows:
     return FileRows(tuple(flat(c) for c in table.columns), table.num_rows, malformed)
 
 
-def grouped(files: Sequence[Probed], found: Mapping[str, FileRows], ordinals: Mapping[str, int]) -> RawGroup:
+def grouped(files: Sequence[Probed], rows_by_path: Mapping[str, FileRows], ordinals: Mapping[str, int]) -> RawGroup:
     """The rows of one group, file by file.
 
     Args:
-        found: by ledger path.
+        rows_by_path: by ledger path.
         ordinals: ledger path to place of the file in the batch.
     """
-    parts = [found[f.file.path] for f in files]
+    parts = [rows_by_path[f.file.path] for f in files]
     first = files[0]
     counts = [p.rows for p in parts]
     positions = [

@@ -241,9 +241,9 @@ def _are_numbered(rows: pa.Table, schema: TableSchema) -> np.ndarray:
     return np.asarray(flat(rows.column(number)).is_valid())
 
 
-def skipped(rows: pa.Table, found: pa.Table, schema: TableSchema) -> int:
+def skipped(rows: pa.Table, fresh: pa.Table, schema: TableSchema) -> int:
     """Number of doubtful changes that are taken for re-deliveries, see `Doubts.of`."""
-    return int(doubtful(rows, schema).sum() - doubtful(found, schema).sum())
+    return int(doubtful(rows, schema).sum() - doubtful(fresh, schema).sum())
 
 
 @dataclass(frozen=True)
@@ -260,13 +260,13 @@ class Doubts:
     sample: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, rows: pa.Table, found: pa.Table, schema: TableSchema) -> Doubts:
+    def of(cls, rows: pa.Table, fresh: pa.Table, schema: TableSchema) -> Doubts:
         """
         Args:
-            rows: of a batch; `found`: what `new_changes` has found among them.
+            rows: of a batch; `fresh`: what `new_changes` has found among them.
         """
-        tied = found.filter(flat(found.column(TIED)))
-        return cls(tied.num_rows, skipped(rows, found, schema), sample_keys(tied, schema))
+        tied = fresh.filter(flat(fresh.column(TIED)))
+        return cls(tied.num_rows, skipped(rows, fresh, schema), sample_keys(tied, schema))
 
     def warnings(self, schema: TableSchema) -> tuple[RunWarning, ...]:
         """`SEQUENCE_TIE`, of rows without keys `EQUAL_ROWS_UNDECIDED`."""

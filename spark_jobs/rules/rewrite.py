@@ -23,17 +23,18 @@ from spark_jobs.dialects.protocol import Dialect, declared_texts, sequence_type
 from spark_jobs.plan.applied_settings import derived_of, filter_of
 from spark_jobs.plan.identity import keyed_otherwise, other_prefix, renamed_columns, reselected_columns
 from spark_jobs.plan.planned_batch import TableState
+from spark_jobs.plan.schema_evolution import STRING
 from spark_jobs.plan.sequence import log_began_of
 from spark_jobs.plan.table_schema import GDDL, RESCUED, Column, ColumnSelection, Schema, TableSchema, select_columns
 from spark_jobs.plan.types import NOTHING, merge
 from spark_jobs.rules.arrays import arrow_type, flat, recast
 from spark_jobs.rules.batch_schema import Stored, plan_batch
-from spark_jobs.rules.convert import Mask, but, fit, hashed, mask_of, masked
+from spark_jobs.rules.convert import Mask, but, fit, mask_of
 from spark_jobs.rules.decode import DecodedGroup, stored_sequence
-from spark_jobs.rules.delivered_columns import STRING
 from spark_jobs.rules.erasure import emptied
 from spark_jobs.rules.errors_table import MISFIT_CODE
 from spark_jobs.rules.evaluate import UNDECIDED_CODE, derived_type, holds, outside_filter, recomputed
+from spark_jobs.rules.masks import hashed, masked
 from spark_jobs.rules.order import gddl_fields, moved_rows, old_keys, with_gddl
 from spark_jobs.rules.stored_columns import change_columns
 from spark_jobs.rules.texts import forms

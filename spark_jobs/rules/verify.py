@@ -36,8 +36,9 @@ from spark_jobs.rules.order import (
     ordered,
     that_count,
 )
+from spark_jobs.rules.shards import of_shard
 from spark_jobs.rules.stored_columns import change_schema, data_columns, stored_schema
-from spark_jobs.rules.sweep import appended, of_shard, unmarked
+from spark_jobs.rules.sweep import appended, unmarked
 from spark_jobs.rules.texts import rows_json
 
 BUCKETS = 256

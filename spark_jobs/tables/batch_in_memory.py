@@ -20,18 +20,19 @@ from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.arrays import by_name
-from spark_jobs.rules.batch_schema import Landed
 from spark_jobs.rules.decode import DecodedGroup, Stamp, are_deletes
 from spark_jobs.rules.figures import DecodedBatch, Figures, combined, distinct, figures_of, measure
+from spark_jobs.rules.file_groups import FileGroup
 from spark_jobs.rules.fold import net_changes, refolds
 from spark_jobs.rules.merge import Outcome, StoredState, outcome_of, warnings_of
 from spark_jobs.rules.order import events, is_of_batch
 from spark_jobs.rules.quarantine import good_again, to_replay
 from spark_jobs.rules.read import FileRows, RawGroup, grouped, read_file
 from spark_jobs.rules.redelivery import TIED, Doubts, new_changes
+from spark_jobs.rules.stale_rows import suspects
 from spark_jobs.rules.step_results import Appended, Applied, Overlap
 from spark_jobs.rules.stored_columns import change_schema
-from spark_jobs.rules.sweep import appended, suspects
+from spark_jobs.rules.sweep import appended
 from spark_jobs.tables import file_rules, table_definition, whole_tables
 from spark_jobs.tables.batch_context import BatchContext
 from spark_jobs.tables.decoding import Decoding, landed, resumed_batch, resumed_schema
@@ -131,7 +132,7 @@ class WholeBatchReader:
         return self._decode_groups([(raw, self._landed(raw)) for raw in raws], alike)
 
     def _decode_groups(
-        self, raws: Sequence[tuple[RawGroup, Landed]], files: Sequence[Sequence[Probed]] = ()
+        self, raws: Sequence[tuple[RawGroup, FileGroup]], files: Sequence[Sequence[Probed]] = ()
     ) -> WholeBatch:
         """Plan the schema for groups of raw rows and decode them."""
         decoding = Decoding.planned(self.context, self.plan, self.state, [like for _, like in raws],
@@ -146,7 +147,7 @@ class WholeBatchReader:
             good=good,
         )
 
-    def _landed(self, raw: RawGroup) -> Landed:
+    def _landed(self, raw: RawGroup) -> FileGroup:
         return landed(self.context, raw.files[0], lambda op: are_deletes(raw.columns[op]))
 
     def _decode_records(self, errors: pa.Table | None) -> WholeBatch | None:
@@ -155,7 +156,8 @@ class WholeBatchReader:
         if errors is not None and self.context.spec.shard is not None:
             errors = errors.filter(pc.starts_with(errors.column("source_file"), f"{self.context.layout.landing}/"))
         waiting = [] if errors is None else to_replay(errors, self.plan.planned_at, self.plan.codes)
-        raws = [(w.raw, Landed(kind=w.kind, columns=w.columns, label=label, only_deletes=False)) for w in waiting]
+        dialect = self.context.dialect
+        raws = [(w.raw, FileGroup(kind=w.kind, columns=w.columns, label=label, dialect=dialect)) for w in waiting]
         return self._decode_groups(raws) if raws else None
 
     def resume(self, rows: pa.Table) -> WholeBatch:
@@ -179,12 +181,12 @@ class MergeWriter:
 
     Attributes:
         keys: of the batch.
-        found: rows of the replica that may have these keys.
+        matches: rows of the replica that may have these keys.
     """
 
     batch_context: BatchContext
     keys: pa.Table
-    found: KeyMatches
+    matches: KeyMatches
     outcome: Outcome
 
     def merge(self) -> Applied:
@@ -197,7 +199,7 @@ class MergeWriter:
     def _put(self) -> MainCounts:
         batch_context, counts = self.batch_context, self.outcome.counts
         snapshot = batch_context.tables.existing(batch_context.layout.replica)
-        batch_context.put(snapshot, MERGE, merge_metrics(counts), self.found, self.outcome.rows)
+        batch_context.put(snapshot, MERGE, merge_metrics(counts), self.matches, self.outcome.rows)
         return counts
 
     def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
@@ -253,7 +255,7 @@ class ReplicaWriter(_WholeBatchWork):
         outcome = outcome_of(net, stored, schema, self._refold, partial=partial)
         if outcome.deletes.num_rows:
             self._remember(outcome.deletes)
-        return MergeWriter(batch_context=self.batch_context, keys=keys, found=matches, outcome=outcome)
+        return MergeWriter(batch_context=self.batch_context, keys=keys, matches=matches, outcome=outcome)
 
     def _stored_rows(self, net: pa.Table, *, partial: bool) -> KeyMatches:
         tables, schema = self.batch_context.tables, self.table_schema

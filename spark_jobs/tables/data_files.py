@@ -297,15 +297,15 @@ def read_parts(
             start += count
 
 
-def left_of(start: int, count: int, gone: np.ndarray) -> np.ndarray:
+def left_of(start: int, count: int, deleted: np.ndarray) -> np.ndarray:
     """Mask of the rows that are left of so many from a number on.
 
     Args:
-        gone: numbers of the deleted rows of the file, rising.
+        deleted: numbers of the deleted rows of the file, rising.
     """
-    first, end = np.searchsorted(gone, [start, start + count])
+    first, end = np.searchsorted(deleted, [start, start + count])
     mask = np.ones(count, bool)
-    mask[gone[first:end] - start] = False
+    mask[deleted[first:end] - start] = False
     return mask
 
 
@@ -390,7 +390,7 @@ class Remaining:
     count: int
 
     @property
-    def gone(self) -> int:
+    def deleted(self) -> int:
         return len(self.rows)
 
 
@@ -450,11 +450,11 @@ class FileWriter:
         """
         return [Remaining(file, self._with_stored(file, rows), self._rows_in(file)) for file, rows in changed]
 
-    def with_vectors(self, found: Sequence[Remaining]) -> list[Action]:
+    def with_vectors(self, remaining: Sequence[Remaining]) -> list[Action]:
         """The files, each with a vector of its deleted rows; the bounds of what is left are no longer tight."""
         made: list[Action] = []
-        vectors = written(self.storage, self.target.path, [one.rows for one in found]) if found else []
-        for one, vector in zip(found, vectors, strict=True):
+        vectors = written(self.storage, self.target.path, [one.rows for one in remaining]) if remaining else []
+        for one, vector in zip(remaining, vectors, strict=True):
             add = dict(one.file.add or {})
             stored = json.loads(add.get("stats") or "{}", parse_float=_Number)
             text = _json({"numRecords": one.count, **stored, "tightBounds": False})

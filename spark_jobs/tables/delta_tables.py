@@ -87,7 +87,7 @@ class Write:
         keys: key columns, by which the change data feed identifies updates.
         deleted: files with the numbers of rows to delete: by vectors where the table has them, else their files are
             written again.
-        gone: the rows that `deleted` names, for the change data feed; null: the table has none.
+        deleted_rows: the rows that `deleted` names, for the change data feed; null: the table has none.
         written: further files, and the whole change data feed; null: none.
     """
 
@@ -103,7 +103,7 @@ class Write:
     partition_by: tuple[str, ...] | None = None
     keys: Sequence[str] = ()
     deleted: Sequence[tuple[DataFile, np.ndarray]] = ()
-    gone: pa.Table | None = None
+    deleted_rows: pa.Table | None = None
     written: Written | None = None
 
 
@@ -467,7 +467,10 @@ class Tables:
     def _feed(self, snapshot: TableSnapshot, files: FileWriter, write: Write) -> tuple[list[Action], bool]:
         """See `FileWriter.feed`."""
         schema = files.target.schema
-        before = [self.read_files(snapshot, write.removed or ()), *(() if write.gone is None else (write.gone,))]
+        before = [
+            self.read_files(snapshot, write.removed or ()),
+            *(() if write.deleted_rows is None else (write.deleted_rows,)),
+        ]
         after = pa.concat_tables([schema.empty_table(), *write.added])
         return files.feed(
             pa.concat_tables([by_name(rows, schema) for rows in before]), after, write.keys, partly=bool(write.deleted)
@@ -477,7 +480,7 @@ class Tables:
         """Removal of single rows: by vectors, or by writing the files again that get none."""
         remaining = files.remaining(write.deleted)
         vectors = [one for one in remaining if snapshot.writes_vectors and _gets_vector(one)]
-        again = [one for one in remaining if one not in vectors and one.gone < one.count]
+        again = [one for one in remaining if one not in vectors and one.deleted < one.count]
         made = [files.removal(one.file, data_change=True) for one in remaining]
         made += files.with_vectors(vectors)
         work = WithoutRows(target=files.target, now=files.now)
@@ -506,4 +509,4 @@ class Tables:
 
 
 def _gets_vector(one: Remaining) -> bool:
-    return one.gone <= one.count * _LARGEST_SHARE and may_have_vector(one.file.stored_path)
+    return one.deleted <= one.count * _LARGEST_SHARE and may_have_vector(one.file.stored_path)

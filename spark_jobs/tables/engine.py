@@ -335,7 +335,7 @@ class Engine(Protocol):
         """Replace the change table by its `rewritten` rows, in one commit; once for each plan."""
         ...
 
-    def rebuild(self, order: RebuildRequest) -> RebuildWork:
+    def rebuild(self, request: RebuildRequest) -> RebuildWork:
         """Prepare the swap of a rebuild or a reload; writes nothing."""
         ...
 

@@ -23,14 +23,12 @@ from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.sequence import sort_key
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules import quarantine
-from spark_jobs.rules.batch_schema import Landed
 from spark_jobs.rules.decode import DecodedGroup
 from spark_jobs.rules.figures import DecodedBatch, PartFigures, combined, distinct
+from spark_jobs.rules.file_groups import FileGroup
 from spark_jobs.rules.read import FileRows, grouped, read_file
-from spark_jobs.rules.sweep import (
-    suspects,
-    undeleted,
-)
+from spark_jobs.rules.stale_rows import suspects
+from spark_jobs.rules.sweep import undeleted
 from spark_jobs.tables.data_files import Target
 from spark_jobs.tables.decoding import Decoder, Decoding, are_all_deletes, landed
 from spark_jobs.tables.delta_log import Action, version_of
@@ -270,9 +268,9 @@ class WrittenParts:
         """Remove the reports: a run that is killed before its last commit decodes the files again for their figures."""
         self.storage.delete(*(item.path for item in self.storage.list(self.reports)))
 
-    def remember(self, step: str, found: Mapping[str, Any]) -> None:
+    def remember(self, step: str, facts: Mapping[str, Any]) -> None:
         """Keep what is known of a step beside the reports, for a run that finds it committed."""
-        self.storage.write(join(self.reports, step), json.dumps(found).encode())
+        self.storage.write(join(self.reports, step), json.dumps(facts).encode())
 
     def remembered(self, step: str) -> dict[str, Any] | None:
         path = join(self.reports, step)
@@ -338,12 +336,12 @@ class PartsReader:
         )  # fmt: skip
         return written_parts, ()
 
-    def _landed(self, group: Sequence[Probed]) -> Landed:
+    def _landed(self, group: Sequence[Probed]) -> FileGroup:
         return landed(self.context, group[0], lambda op: are_all_deletes(self.context, group, op))
 
     def _work(self, decoding: Decoding) -> WritePart:
         schema = decoding.schema.table_schema
-        raw = [(group.raw, group.stated, group.schema_id) for group in decoding.decoder.groups]
+        raw = [(group.columns, group.stated, group.schema_id) for group in decoding.decoder.groups]
         kinds = [(column.name, str(column.type)) for column in (*schema.data, *schema.before)]
         erased = sorted(decoding.decoder.erased.hashes)
         row = json.dumps([to_json(schema.spec), raw, kinds, schema.sequence_type, erased])

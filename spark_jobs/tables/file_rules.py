@@ -390,11 +390,11 @@ class _Changes:
     def __call__(self, rows: pa.Table) -> tuple[pa.Table, pa.Table, Any]:
         changes = with_key(rows, self.schema, self.key)
         matches = ErasedMatches.of(changes, self.schema, lambda _, texts: tuple(texts) == self.key)
-        images = matches.old & ~matches.own & with_images(changes, self.schema)
+        images = matches.old & ~matches.current & with_images(changes, self.schema)
         instead = emptied(as_deletes(changes, self.schema, matches.turned), self.schema, images | matches.turned)
         kept = without_places(instead.filter(pa.array(images | matches.turned)))
-        removed = changes.filter(pa.array(matches.own | images))
-        return removed, kept, [int(np.sum(matches.own)), int(np.sum(images)), matches.others]
+        removed = changes.filter(pa.array(matches.current | images))
+        return removed, kept, [int(np.sum(matches.current)), int(np.sum(images)), matches.others]
 
 
 def append(tables: Tables, path: str, rows: pa.Table, app: str, version: int) -> None:

@@ -408,10 +408,10 @@ class ManyTasksEngine(TablesEngine):
     def rewrite_changes(self, context: TableContext, plan: BatchPlan, how: Rewrite) -> None:
         rewrite_changes(self.tables_of(context, context.layout.changes), context, plan, how)
 
-    def rebuild(self, order: RebuildRequest) -> RebuildWork:
-        layouts = [order.live.layout, *([] if order.shadow is None else [order.shadow])]
-        known = self.tables_of(order.live, *(path for layout in layouts for path in _all_of(layout)))
-        return Rebuild(known, order)
+    def rebuild(self, request: RebuildRequest) -> RebuildWork:
+        layouts = [request.live.layout, *([] if request.shadow is None else [request.shadow])]
+        known = self.tables_of(request.live, *(path for layout in layouts for path in _all_of(layout)))
+        return Rebuild(known, request)
 
     def verify(self, context: TableContext, table_schema: TableSchema, swept: int, limit: int) -> Verdict:
         known = self.tables_of(context, context.layout.replica, context.layout.changes)

@@ -292,10 +292,10 @@ class OneTaskEngine(TablesEngine):
         self._require_small_tables(context, context.layout.changes)
         rewrite_changes(self.tables, context, plan, how)
 
-    def rebuild(self, order: RebuildRequest) -> Rebuild:
-        shadow = () if order.shadow is None else (order.shadow.changes,)
-        self._require_small_tables(order.live, *shadow, order.live.layout.changes)
-        return Rebuild(self.tables, order)
+    def rebuild(self, request: RebuildRequest) -> Rebuild:
+        shadow = () if request.shadow is None else (request.shadow.changes,)
+        self._require_small_tables(request.live, *shadow, request.live.layout.changes)
+        return Rebuild(self.tables, request)
 
     def verify(self, context: TableContext, table_schema: TableSchema, swept: int, limit: int) -> Verdict:
         self._require_small_tables(context, context.layout.replica, context.layout.changes)

@@ -39,9 +39,10 @@ from spark_jobs.rules.order import (
     with_identity,
 )
 from spark_jobs.rules.rewrite import Rewrite, rewritten
+from spark_jobs.rules.shards import not_of_shard, of_shard
 from spark_jobs.rules.step_results import Rebuilt, Replaced
 from spark_jobs.rules.stored_columns import change_columns, change_schema, key_schema
-from spark_jobs.rules.sweep import appended, not_of_shard, of_shard, unmarked
+from spark_jobs.rules.sweep import appended, unmarked
 from spark_jobs.rules.verify import (
     DIFFERENT,
     EXTRA,
@@ -73,7 +74,7 @@ class RebuildSteps(Protocol[S]):
     """Steps of a swap, one Delta commit each. `S`: type of the changes from which tables are derived."""
 
     @property
-    def order(self) -> RebuildRequest: ...
+    def request(self) -> RebuildRequest: ...
 
     def changes(self) -> int:
         """Update the change table from the files; returns the number of added changes."""
@@ -98,7 +99,7 @@ class RebuildSteps(Protocol[S]):
 
 def swap(steps: RebuildSteps[S], report: Callable[[str], None]) -> Rebuilt:
     """See `RebuildWork.swap`."""
-    schema = steps.order.table_schema
+    schema = steps.request.table_schema
     added = steps.changes()
     report("append")
     source = steps.source()
@@ -115,12 +116,12 @@ def swap(steps: RebuildSteps[S], report: Callable[[str], None]) -> Rebuilt:
     return Rebuilt(rows=rows, changes_added=added)
 
 
-def compared(work: RebuildWork, order: RebuildRequest, columns: Sequence[str] | None) -> Replaced:
+def compared(work: RebuildWork, request: RebuildRequest, columns: Sequence[str] | None) -> Replaced:
     """See `RebuildWork.compared`: by hashes of all rows in this process, and keys up to `_COMPARED` rows."""
-    first, keys = order.table_schema.columns[:1], order.table_schema.keys
+    first, keys = request.table_schema.columns[:1], request.table_schema.keys
     if columns is None:
         return Replaced(rows=sum(1 for _ in work.rows(first)))
-    live = order.live
+    live = request.live
     before = sum(1 for _ in live.engine.live_rows(live, columns[:1]))
     if not keys or before > _COMPARED:
         return Replaced(rows=sum(1 for _ in work.rows(first)), rows_before=before)
@@ -135,12 +136,12 @@ def _hashed(rows: Iterable[Sequence[Any]], keys: int) -> dict[tuple[Any, ...], b
     return {tuple(row[:keys]): hashlib.blake2b(repr(row[keys:]).encode(), digest_size=8).digest() for row in rows}
 
 
-def keeps_changes(order: RebuildRequest, stored: Sequence[Column]) -> bool:
+def keeps_changes(request: RebuildRequest, stored: Sequence[Column]) -> bool:
     """Whether a change table with these columns, `_gddl` included, can also hold the rebuilt changes."""
-    if order.resequenced or order.reselected:
+    if request.resequenced or request.reselected:
         return False
     kept = {column.name.lower(): column.type for column in stored}
-    for column in change_columns(order.table_schema):
+    for column in change_columns(request.table_schema):
         kind = kept.get(column.name.lower())
         if kind is None:
             continue
@@ -174,11 +175,11 @@ class _Changes:
     swept: int
 
     @classmethod
-    def of(cls, order: RebuildRequest) -> _Changes:
-        plan = order.plan
+    def of(cls, request: RebuildRequest) -> _Changes:
+        plan = request.plan
         return cls(
-            schema=order.table_schema, batch_id=plan.batch_id, planned_at=plan.planned_at, read=order.read,
-            archives=order.archives, swept=order.swept,
+            schema=request.table_schema, batch_id=plan.batch_id, planned_at=plan.planned_at, read=request.read,
+            archives=request.archives, swept=request.swept,
         )  # fmt: skip
 
     @property
@@ -462,39 +463,39 @@ class Rebuild:
     """See `RebuildWork` and `RebuildSteps`."""
 
     tables: Tables
-    order: RebuildRequest
+    request: RebuildRequest
 
     @property
     def table_schema(self) -> TableSchema:
-        return self.order.table_schema
+        return self.request.table_schema
 
     @property
     def _now(self) -> int:
-        return version_of(self.order.plan) // 1000
+        return version_of(self.request.plan) // 1000
 
     @cached_property
     def _rules(self) -> _Changes:
-        return _Changes.of(self.order)
+        return _Changes.of(self.request)
 
     def swap(self, report: Callable[[str], None]) -> Rebuilt:
-        self.tables.require_creatable(self.table_schema.spec, self.order.live.tier)
+        self.tables.require_creatable(self.table_schema.spec, self.request.live.tier)
         return swap(self, report)
 
     def _fresh(self) -> Source:
         """Changes of the shadow table; none without one."""
-        shadow = self.order.shadow
+        shadow = self.request.shadow
         if shadow is None:
             return Source(table="", files=(), schema=self._rules.kind, prepare=self._rules.fresh)
         return Source.of(self.tables.existing(shadow.changes), self._rules.fresh)
 
     def _stored(self) -> Source | None:
         """Live changes; null without a change table."""
-        snapshot = self.tables.snapshot(self.order.live.layout.changes)
+        snapshot = self.tables.snapshot(self.request.live.layout.changes)
         return None if snapshot is None else Source.of(snapshot, self._rules.stored)
 
     def _compatible(self) -> bool:
-        snapshot = self.tables.snapshot(self.order.live.layout.changes)
-        return snapshot is None or keeps_changes(self.order, snapshot.schema.columns)
+        snapshot = self.tables.snapshot(self.request.live.layout.changes)
+        return snapshot is None or keeps_changes(self.request, snapshot.schema.columns)
 
     @property
     def _keys(self) -> pa.Schema:
@@ -512,11 +513,11 @@ class Rebuild:
             storage.delete(*paths)
 
     def _live_rows(self, columns: Sequence[str]) -> _LiveRows:
-        return _LiveRows(self._rules, tuple(columns), join(self.order.live.layout.state, "rows", str(uuid4())))
+        return _LiveRows(self._rules, tuple(columns), join(self.request.live.layout.state, "rows", str(uuid4())))
 
     def _sources_of(self, rule: _LiveRows) -> dict[str, Source]:
         sources = {FRESH: replace(self._fresh(), prepare=rule.fresh)}
-        if not self.order.archives and self._compatible() and (stored := self._stored()):
+        if not self.request.archives and self._compatible() and (stored := self._stored()):
             sources[STORED] = replace(stored, prepare=rule.stored)
         return sources
 
@@ -524,9 +525,9 @@ class Rebuild:
         rule = self._live_rows(self.table_schema.columns[:1] if columns is None else columns)
         sources, keys = self._sources_of(rule), self._keys
         if columns is not None:
-            replica = self.tables.existing(self.order.live.layout.replica)
+            replica = self.tables.existing(self.request.live.layout.replica)
             if any(replica.schema.arrow.field(key.name).type != key.type for key in keys):
-                return compared(self, self.order, columns)
+                return compared(self, self.request, columns)
             sources[BEFORE] = Source.of(replica, without_places, [*columns, GDDL])
         reports = [json.loads(report) for report in by_key(self.tables, sources, keys, _Compare(rule))]
         rows, before, appear, vanish, change = (sum(column) for column in zip(*reports, strict=True))
@@ -538,14 +539,14 @@ class Rebuild:
 
     def archived(self) -> int:
         stored = self._stored()
-        if self.order.archives is None or stored is None:
+        if self.request.archives is None or stored is None:
             return 0
         sources = {FRESH: self._fresh(), STORED: stored}
         reports = by_key(self.tables, sources, self._rules.keys, _CountArchived(self._rules))
         return sum(json.loads(report) for report in reports)
 
     def drops_changes(self) -> bool:
-        stored = None if self.order.archives or self._compatible() else self._stored()
+        stored = None if self.request.archives or self._compatible() else self._stored()
         if stored is None:
             return False
         reports = by_row(self.tables, {STORED: stored}, _AreUnread(self._rules))
@@ -556,11 +557,11 @@ class Rebuild:
 
         If types are incompatible, replace it.
         """
-        if self.order.shadow is None:
+        if self.request.shadow is None:
             return 0
-        live, app, version = self.order.live, "refresh:changes", version_of(self.order.plan)
+        live, app, version = self.request.live, "refresh:changes", version_of(self.request.plan)
         definition = table_definition.changes(self.table_schema, live.layout.changes, live.tier)
-        if self.order.archives or not self._compatible():
+        if self.request.archives or not self._compatible():
             return self._replace_changes(definition)
         whole_tables.ensure(self.tables, definition)
         path = definition.path
@@ -577,12 +578,12 @@ class Rebuild:
         return self.tables.metrics(path, app, version).get("numOutputRows", 0)
 
     def _replace_changes(self, definition: TableDefinition) -> int:
-        app, version, path = "refresh:changes", version_of(self.order.plan), definition.path
+        app, version, path = "refresh:changes", version_of(self.request.plan), definition.path
         if self.tables.last_transaction(path, app) < version:
             replacing = _Replacing.of(self.tables, definition, self._now)
             rule = _ReplaceChanges(self._rules, replacing.output(self.table_schema.keys))
             stored, sources = self._stored(), {FRESH: self._fresh()}
-            if self.order.archives and stored is not None:
+            if self.request.archives and stored is not None:
                 sources[STORED] = stored
             if rule.output.keys is not None:
                 sources[BEFORE] = Source.of(self.tables.existing(path), self._rules.before)
@@ -594,14 +595,14 @@ class Rebuild:
 
     def source(self) -> dict[str, _Derived]:
         """The tables that follow from the changes, written but for their commits; without those of an earlier run."""
-        version, tables = version_of(self.order.plan), self.tables
+        version, tables = version_of(self.request.plan), self.tables
         remaining = {s: d for s, d in self._definitions().items() if tables.last_transaction(d.path, _app(s)) < version}
         if not remaining:
             return {}
         replacing = {step: _Replacing.of(tables, definition, self._now) for step, definition in remaining.items()}
         outputs = {step: one.output(self.table_schema.keys) for step, one in replacing.items()}
-        rule = _Derive(self._rules, outputs, self.order.generation_low_watermarks)
-        sources = {STORED: Source.of(tables.existing(self.order.live.layout.changes), self._rules.by_moves)}
+        rule = _Derive(self._rules, outputs, self.request.generation_low_watermarks)
+        sources = {STORED: Source.of(tables.existing(self.request.live.layout.changes), self._rules.by_moves)}
         for step, output in outputs.items():
             if output.keys is not None or self.table_schema.spec.shard is not None:
                 sources[f"{BEFORE} {step}"] = Source.of(tables.existing(remaining[step].path), without_places)
@@ -611,13 +612,13 @@ class Rebuild:
             encoded = by_row(tables, sources, rule)
         reports = [json.loads(report) for report in encoded]
         return {
-            step: _Derived(one, *written(r[step] for r in reports), own=sum(r[step][OWN] for r in reports))
+            step: _Derived(one, *written(r[step] for r in reports), derived_rows=sum(r[step][OWN] for r in reports))
             for step, one in replacing.items()
         }
 
     def _definitions(self) -> dict[str, TableDefinition]:
         """Tables that follow from the changes, by the step that replaces them."""
-        schema, layout, tier = self.table_schema, self.order.live.layout, self.order.live.tier
+        schema, layout, tier = self.table_schema, self.request.live.layout, self.request.live.tier
         by_step = {MERGE: table_definition.replica(schema, layout.replica, tier)}
         if schema.keys:
             by_step[TOMBSTONES] = table_definition.tombstones(schema, layout.tombstones)
@@ -630,7 +631,7 @@ class Rebuild:
 
     def replica(self, source: dict[str, _Derived]) -> int:
         self._replace(source, MERGE)
-        path, version = self.order.live.layout.replica, version_of(self.order.plan)
+        path, version = self.request.live.layout.replica, version_of(self.request.plan)
         rows = self.tables.metrics(path, _app(MERGE), version).get("numTargetRowsInserted")
         return _rows_in(self.tables, path, self.table_schema.spec.shard) if rows is None else rows
 
@@ -640,24 +641,24 @@ class Rebuild:
     def _replace(self, source: dict[str, _Derived], step: str) -> None:
         if step in source:
             made = source[step]
-            metrics = {"numOutputRows": made.rows, "numTargetRowsInserted": made.own}
-            made.replacing.commit(_app(step), version_of(self.order.plan), made.files, metrics)
+            metrics = {"numOutputRows": made.rows, "numTargetRowsInserted": made.derived_rows}
+            made.replacing.commit(_app(step), version_of(self.request.plan), made.files, metrics)
 
     def errors(self) -> None:
         """Replace the quarantined rows of the files by the current ones."""
-        path, plan = self.order.live.layout.errors, self.order.plan
-        shadow = None if self.order.shadow is None else self.order.shadow.errors
+        path, plan = self.request.live.layout.errors, self.request.plan
+        shadow = None if self.request.shadow is None else self.request.shadow.errors
         fresh = self.tables.read(shadow).to_pylist() if shadow and self.tables.exists(shadow) else []
-        if self.tables.exists(path) and (self.order.landed or self.order.archives):
-            files = pa.array(self.order.landed, pa.string())
+        if self.tables.exists(path) and (self.request.landed or self.request.archives):
+            files = pa.array(self.request.landed, pa.string())
 
             def stale(rows: pa.Table) -> pa.Array:
                 others = pc.not_equal(rows.column("batch_id"), plan.batch_id)
                 replaced = pc.is_in(rows.column("source_file"), value_set=files)
-                return others if self.order.archives else pc.and_(replaced, others)
+                return others if self.request.archives else pc.and_(replaced, others)
 
             file_rules.resolve(self.tables, path, stale, plan.planned_at, ("refresh:resolve", version_of(plan)))
-        if self.order.reselected and self.tables.exists(path):
+        if self.request.reselected and self.tables.exists(path):
             file_rules.forget_records(self.tables, path, plan.batch_id)
         if fresh:
             rows = [{**r, "batch_id": plan.batch_id, "id": f"{plan.batch_id}/{r['id']}"} for r in fresh]
@@ -672,7 +673,7 @@ class _Derived:
     replacing: _Replacing
     files: Written
     rows: int
-    own: int
+    derived_rows: int
 
 
 def _app(step: str) -> str:

@@ -16,14 +16,16 @@ from airflow_gddl.contract.sql_types import SqlType, StructField, StructType, is
 from airflow_gddl.stores import Storage
 from spark_jobs.plan.table_schema import GDDL, Column, TableSchema
 from spark_jobs.plan.types import are_of_one_kind, grown, widens
-from spark_jobs.rules import sweep
+from spark_jobs.rules import shards, sweep, truncates
 from spark_jobs.rules.arrays import DeltaSchema, by_name, table_codes
 from spark_jobs.rules.convert import with_texts
 from spark_jobs.rules.history import differences, retyped_bounds, versions
 from spark_jobs.rules.merge import ACTION, AT, folded_again
 from spark_jobs.rules.order import as_events, events, for_both_keys, is_of_batch
+from spark_jobs.rules.stale_rows import stale_keys, stale_warning
 from spark_jobs.rules.stored_columns import change_schema, key_schema
-from spark_jobs.rules.sweep import stale_keys, stale_warning, truncated, undeleted, unmarked
+from spark_jobs.rules.sweep import undeleted, unmarked
+from spark_jobs.rules.truncates import truncated
 from spark_jobs.rules.verify import (
     CHILD,
     PARENT,
@@ -255,11 +257,11 @@ class _Versions:
     output: Output
 
     def prepare(self, rows: pa.Table) -> pa.Table:
-        changes = sweep.of_shard(by_name(rows, change_schema(self.schema)), self.schema.spec.shard)
+        changes = shards.of_shard(by_name(rows, change_schema(self.schema)), self.schema.spec.shard)
         return for_both_keys(changes, self.schema)
 
     def stored(self, rows: pa.Table) -> pa.Table:
-        return sweep.of_shard(rows, self.schema.spec.shard)
+        return shards.of_shard(rows, self.schema.spec.shard)
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
         happened, stored = as_events(rows[_CHANGES], self.schema), rows[_STORED]
@@ -346,7 +348,7 @@ class TableWriter:
         context, schema = self.batch_context, self.batch_context.table_schema
         if not (schema.partial and schema.keys):
             return False
-        replica = Source.of(self._replica, _as_they_are, sweep.to_place(schema))
+        replica = Source.of(self._replica, _as_they_are, truncates.to_place(schema))
         return any(map(json.loads, by_file(context.tables, {REPLICA: replica}, _AnyAfterTruncates(schema))))
 
     def _write_again(self) -> None:
@@ -420,7 +422,7 @@ class _AnyAfterTruncates:
     schema: TableSchema
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
-        return json.dumps(any(sweep.after_truncates(rows[REPLICA], self.schema).to_pylist())).encode()
+        return json.dumps(any(truncates.after_truncates(rows[REPLICA], self.schema).to_pylist())).encode()
 
 
 @dataclass(frozen=True)
@@ -436,7 +438,7 @@ class _FoldAgain:
         return for_both_keys(by_name(earlier, change_schema(self.schema)), self.schema)
 
     def stored(self, rows: pa.Table) -> pa.Table:
-        return rows.filter(sweep.after_truncates(rows, self.schema))
+        return rows.filter(truncates.after_truncates(rows, self.schema))
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
         stored = matches_of(rows[REPLICA])

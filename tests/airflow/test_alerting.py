@@ -21,7 +21,7 @@ from airflow_gddl.dags.maintenance import WATCH, build_upkeep_dags
 from airflow_gddl.notifications.webhook import message_of
 from airflow_gddl.operators.jobs import GddlWatchOperator
 from airflow_gddl.reporting import alerting
-from airflow_gddl.runtime.snapshot.documents import PipelineDocument
+from airflow_gddl.runtime.compiled.documents import PipelineDocument
 from airflow_gddl.runtime.state.alerts import Alert
 from airflow_gddl.runtime.state.documents import RunsDocument, place, update_runs
 from airflow_gddl.runtime.state.lake_state import StateReader

@@ -131,7 +131,7 @@ def test_a_failing_table_fails_the_task_at_the_end_by_name(pack: Stage) -> None:
 
 def test_the_job_of_a_retired_pipeline_is_not_started_again(pack: Stage) -> None:
     """Another DAG's job has its tables by now."""
-    configuration.snapshot(str(pack.metadata)).keep_placement()
+    configuration.compiled_metadata(str(pack.metadata)).keep_placement()
     pack.rows("{table: shop.a, keys: [id], size: medium, schedule: continuous}")
     retired = build_dags()[PACK]
     assert (retired.schedule, "retired" in retired.tags) == (None, True)

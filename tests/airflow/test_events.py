@@ -364,7 +364,7 @@ def test_the_trigger_follows_the_queue(sqs: Any, bucket: Bucket, stage: Stage, m
     stage.write("gddl.yaml", f"landing: {ROOTS.landing}\nlake: {ROOTS.lake}\n")
     stage.rows("{table: shop.a, keys: [id]}", "{table: shop.b, keys: [id]}")
     made = GddlTablesTrigger(
-        metadata=str(stage.metadata), pipeline=PACK, asked="{}", run_id="r", forever=False, poll_seconds=1,
+        metadata=str(stage.metadata), pipeline=PACK, run_params="{}", run_id="r", forever=False, poll_seconds=1,
         patience_seconds=0,
     )  # fmt: skip
     fired(made)

@@ -273,7 +273,7 @@ def kept_job(stage: Stage, fake: FakeServer, **orders: Any) -> tuple[GddlRunTrig
     kept = MonitoredPipeline(
         metadata=str(stage.metadata), pipeline=CONTINUOUS, run="r", task="continuous_load", job="j"
     )
-    document = configuration.snapshot(str(stage.metadata)).pipeline(CONTINUOUS)
+    document = configuration.compiled_metadata(str(stage.metadata)).pipeline(CONTINUOUS)
     assert document is not None
     standing = DesiredStateKeeper(document.roots, CONTINUOUS, lambda: None)
     standing.put(DesiredState(tables=document.specs, tiers=document.tiers))

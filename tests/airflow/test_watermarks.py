@@ -16,11 +16,11 @@ from airflow_gddl.contract.codec import from_json
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.layout import LandingFolder
 from airflow_gddl.contract.spec import Roots, TableSpec
+from airflow_gddl.runtime.compiled.documents import PipelineDocument
 from airflow_gddl.runtime.landing import polling
 from airflow_gddl.runtime.landing.polling import ListedFiles, Scope, Watermark, poll, poll_folders, watermark_of
 from airflow_gddl.runtime.landing.run_request import RunRequestForm
 from airflow_gddl.runtime.landing.tables_with_work import NextPoll, PipelineWork, Question, observe
-from airflow_gddl.runtime.snapshot.documents import PipelineDocument
 from airflow_gddl.runtime.state import polls
 from airflow_gddl.stores import open_store
 from tests.airflow.test_landing import Shelf
@@ -141,7 +141,7 @@ def land(root: Path, *listed: str) -> None:
 def polled(made: PipelineDocument, run: str = "scheduled__1", now: datetime = NOON, **asked: object) -> str:
     """The mark of the table."""
     form = RunRequestForm(**asked)  # type: ignore[arg-type] # fields of the form
-    work: PipelineWork = observe(made, Question(run=run, now=now.isoformat(timespec="microseconds"), asked=form))
+    work: PipelineWork = observe(made, Question(run=run, now=now.isoformat(timespec="microseconds"), form=form))
     return {**work.initial, **work.increments}["s.a"]
 
 

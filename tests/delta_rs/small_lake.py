@@ -16,7 +16,7 @@ from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, JobSpec, Roots
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import Clock, Runtime, utc_now
 from spark_jobs.batch.table_run import TableRun
-from spark_jobs.batch.totals import Declined, TableOutcome
+from spark_jobs.batch.totals import TableOutcome, TaskOutcome
 from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
@@ -49,9 +49,7 @@ class SmallLake:
             run_id=run_id, roots=self.roots, tables=tuple(specs), tiers=tiers, options=options or JobOptions()
         )
 
-    def run(
-        self, spec: TableSpec, options: JobOptions | None = None, clock: Clock = utc_now
-    ) -> TableOutcome | Declined:
+    def run(self, spec: TableSpec, options: JobOptions | None = None, clock: Clock = utc_now) -> TaskOutcome:
         job = self.job([spec], options)
         if self.port is not None:
             runtime = replace(self.port.runtime, clock=clock)

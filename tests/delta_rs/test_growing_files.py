@@ -48,10 +48,10 @@ class Growing(Storage):
             grow, self.grow = self.grow, None
             grow()
 
-    def fingerprint(self, found: HasEtag) -> str:
-        self._at("listed", found.path)
-        made = super().fingerprint(found)
-        self._at("fingerprinted", found.path)
+    def fingerprint(self, file: HasEtag) -> str:
+        self._at("listed", file.path)
+        made = super().fingerprint(file)
+        self._at("fingerprinted", file.path)
         return made
 
     def open_input(self, path: str) -> BinaryIO:

@@ -56,12 +56,12 @@ def committed(
     plan: BatchPlan,
     state: TableState,
     landing: str = LANDING,
-    left: Discovery | None = None,
+    remaining: Discovery | None = None,
     times: FileTimes = BY_NAME,
 ) -> BatchCommit:
     """What the pipeline leaves of a plan."""
     files = tuple(entry_of(file, plan.number) for file in plan.files)
-    after = replace(state_after(plan, state, landing=landing, left=left, times=times), keys=("id",))
+    after = replace(state_after(plan, state, landing=landing, remaining=remaining, times=times), keys=("id",))
     return BatchCommit(number=plan.number, plan=plan, files=files, state=after)
 
 

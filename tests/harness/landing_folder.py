@@ -98,18 +98,18 @@ class Table:
         ledger = self.ledger()
         return self.take(ledger, discover(self.place, ledger, self.now, full=full), batches)
 
-    def take(self, ledger: Ledger, left: Discovery, batches: int = 1000) -> list[str]:
+    def take(self, ledger: Ledger, discovery: Discovery, batches: int = 1000) -> list[str]:
         """Commit what was found, in at most so many batches; names, in order."""
         done: list[str] = []
         for _ in range(batches):
             plan = ledger.plan()
             if plan is None:
-                plan = next_batch(left.waiting, limits=self.limits, state=ledger.state, now=self.now)
+                plan = next_batch(discovery.waiting, limits=self.limits, state=ledger.state, now=self.now)
                 if plan is None:
                     break
                 ledger.write_plan(plan)
-            left = left.without(plan)
-            ledger.commit(committed(plan, ledger.state, self.landing, left, self.dialect.times))
+            discovery = discovery.without(plan)
+            ledger.commit(committed(plan, ledger.state, self.landing, discovery, self.dialect.times))
             done += self.names(plan.files)
         return done
 

@@ -77,8 +77,8 @@ class Sharded:
         write(self.folder(shard), f"20240101-{number:09d}.parquet", pa.table({**own, **columns}))
 
 
-def rows_of(found: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int], str]:
+def rows_of(replica: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int], str]:
     """Rows of a replica as `Sharded.expected` has them."""
-    rows = {(row["_source"], row["id"]): row["v"] for row in found}
-    assert len(rows) == len(found)
+    rows = {(row["_source"], row["id"]): row["v"] for row in replica}
+    assert len(rows) == len(replica)
     return rows

@@ -41,7 +41,7 @@ def runner(spec: JobSpec, run: str = "r1", **submission: Any) -> RemoteRunner:
         RunnerSettings(
             command=(),
             environ={},
-            own=OWN,
+            declared=OWN,
             submission=SubmissionContext(task=task, roots=spec.roots, **submission),
         ),
     )

@@ -147,7 +147,7 @@ def test_jobs_run_there(tmp_path: Path) -> None:
     try:
         submission = SubmissionContext(task=TaskKey(pipeline="p", run="r", task="t"), roots=lake.roots)
         own = {"queue": str(queue), "local_roots": True}
-        settings = RunnerSettings(command=("job",), environ=os.environ, own=own, submission=submission)
+        settings = RunnerSettings(command=("job",), environ=os.environ, declared=own, submission=submission)
         outcome = make_runner("folder", settings).run(lake.job([spec_of("a")]), Heard())
     finally:
         ended.set()

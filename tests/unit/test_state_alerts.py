@@ -195,4 +195,4 @@ def test_alerts_sent_by_others_are_kept() -> None:
 )  # fmt: skip
 def test_sent_alerts_move_with_their_table(told_by: Any, reported: Any, taken: Any, left: Any) -> None:
     found = moves(told_by, {"t": "new"})
-    assert (found.notified, found.taken, found.left) == (reported, taken, left)
+    assert (found.notified, found.taken, found.strays) == (reported, taken, left)

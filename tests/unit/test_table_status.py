@@ -285,7 +285,7 @@ def test_a_stale_row_needs_attention_until_the_quarantine_is_settled() -> None:
     assert attention_of(record.after(again, 31), 32) == ("QUARANTINE_STALE",)
     dismissed = replace(result("skipped", 30), action="errors_dismiss", status="succeeded", in_quarantine=0)
     assert attention_of(record.after(dismissed, 31), 32) == ()
-    older = replace(TableRecord().after(stale, 11), found={})  # as an earlier release stored it
+    older = replace(TableRecord().after(stale, 11), detected={})  # as an earlier release stored it
     assert attention_of(older, 12) == attention_of(older.after(good, 21), 22) == ("QUARANTINE_STALE",)
     assert attention_of(older.after(dismissed, 31), 32) == ()
 

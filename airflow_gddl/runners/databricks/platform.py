@@ -39,9 +39,9 @@ _CANCELLED = {TerminationCodeCode.CANCELED, TerminationCodeCode.USER_CANCELED, T
 _NOT_OURS = {TerminationTypeType.CLOUD_FAILURE, TerminationTypeType.INTERNAL_ERROR}
 
 
-def make(own: Mapping[str, Any], _environ: Mapping[str, str], connections: Connections) -> Platform:
+def make(declared: Mapping[str, Any], _environ: Mapping[str, str], connections: Connections) -> Platform:
     """See `descriptor.make_platform`."""
-    settings = settings_of("databricks", DatabricksSettings, own)
+    settings = settings_of("databricks", DatabricksSettings, declared)
     return DatabricksPlatform(settings, connect(connections.databricks(settings.databricks_conn_id)))
 
 

@@ -73,7 +73,7 @@ def application_of(size: str, settings: EmrSettings) -> str:
     return application
 
 
-def spark_conf(tier: TierSpec, own: EmrTier, settings: EmrSettings) -> Mapping[str, str]:
+def spark_conf(tier: TierSpec, tier_settings: EmrTier, settings: EmrSettings) -> Mapping[str, str]:
     """Settings of Spark: the tier's cores and memory, the environment, then the tier's own settings."""
     if tier.cores not in CORES:
         raise _wrong(f"machines have {', '.join(map(str, CORES))} cores, not {tier.cores}", "tiers")
@@ -83,9 +83,9 @@ def spark_conf(tier: TierSpec, own: EmrTier, settings: EmrSettings) -> Mapping[s
         "spark.executor.cores": str(tier.cores),
         "spark.executor.memory": tier.memory,
         "spark.executor.instances": str(tier.workers),
-        "spark.dynamicAllocation.maxExecutors": str(max(tier.workers, own.max_executors or 0)),
-        "spark.emr-serverless.driver.disk": own.disk,
-        "spark.emr-serverless.executor.disk": own.disk,
+        "spark.dynamicAllocation.maxExecutors": str(max(tier.workers, tier_settings.max_executors or 0)),
+        "spark.emr-serverless.driver.disk": tier_settings.disk,
+        "spark.emr-serverless.executor.disk": tier_settings.disk,
         "spark.jars": _DELTA,
     }
     if settings.archive:
@@ -100,7 +100,7 @@ def spark_conf(tier: TierSpec, own: EmrTier, settings: EmrSettings) -> Mapping[s
             "spark.emr-serverless.driverEnv.AWS_REGION": settings.region,
             "spark.executorEnv.AWS_REGION": settings.region,
         }
-    return {**conf, **own.spark_conf, **NO_SUBSTITUTION}
+    return {**conf, **tier_settings.spark_conf, **NO_SUBSTITUTION}
 
 
 def _wrong(what: str, where: str) -> MetadataError:
@@ -119,9 +119,9 @@ _OVER = ("ValidationException", "ConflictException", _GONE)
 _SERVICE = "EMR Serverless"
 
 
-def make(own: Mapping[str, Any], _environ: Mapping[str, str], connections: Connections) -> Platform:
+def make(declared: Mapping[str, Any], _environ: Mapping[str, str], connections: Connections) -> Platform:
     """See `descriptor.make_platform`."""
-    settings = settings_of("emr_serverless", EmrSettings, own)
+    settings = settings_of("emr_serverless", EmrSettings, declared)
     with translated(_SERVICE):
         session = connections.aws(settings.aws_conn_id, settings.region)
         return EmrPlatform(settings, session.client("emr-serverless", region_name=settings.region, config=CLIENT))

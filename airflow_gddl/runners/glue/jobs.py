@@ -49,10 +49,10 @@ def job_of(size: str, tier: TierSpec, settings: GlueSettings) -> Definition:
     }
 
 
-def arguments_of(own: GlueTier, settings: GlueSettings) -> dict[str, str]:
+def arguments_of(tier_settings: GlueTier, settings: GlueSettings) -> dict[str, str]:
     """Arguments that Glue itself reads, and those of our script that are the same for every run."""
     region = {"spark.executorEnv.AWS_REGION": settings.region} if settings.region else {}
-    conf = {**_DELTA, **region, **own.spark_conf, **NO_SUBSTITUTION}
+    conf = {**_DELTA, **region, **tier_settings.spark_conf, **NO_SUBSTITUTION}
     arguments = {
         # One argument holds all settings: the first one bare, the others with the word before them.
         "--conf": " --conf ".join(f"{name}={value}" for name, value in conf.items()),

@@ -44,9 +44,9 @@ _LOOKBACK = timedelta(days=7)
 """How long a run may take: one that was started earlier has ended."""
 
 
-def make(own: Mapping[str, Any], _environ: Mapping[str, str], connections: Connections) -> Platform:
+def make(declared: Mapping[str, Any], _environ: Mapping[str, str], connections: Connections) -> Platform:
     """See `descriptor.make_platform`."""
-    settings = settings_of("glue", GlueSettings, own)
+    settings = settings_of("glue", GlueSettings, declared)
     return GluePlatform(settings, connect(settings, connections))
 
 

@@ -51,13 +51,13 @@ class DesiredStateKeeper:
         """Tables of the last written state; null: none was written."""
         return None if self._written is None else frozenset(spec.table for spec in self._written.tables)
 
-    def put(self, order: DesiredState) -> None:
+    def put(self, desired: DesiredState) -> None:
         """
         Raises:
             GddlError: as `Store`.
         """
-        open_store(self.environ).write(desired_path(self.folder), to_document(order).encode())
-        self._written, self._next = order, self.now() + FRESH_SECONDS
+        open_store(self.environ).write(desired_path(self.folder), to_document(desired).encode())
+        self._written, self._next = desired, self.now() + FRESH_SECONDS
 
     def refresh(self) -> None:
         """Fetch, and write changes; rate-limited, and never raises."""
@@ -65,9 +65,9 @@ class DesiredStateKeeper:
             return
         self._next = self.now() + FRESH_SECONDS
         try:
-            order = self.fetch()
-            if order is not None and order != self._written:
-                self.put(order)
+            desired = self.fetch()
+            if desired is not None and desired != self._written:
+                self.put(desired)
         except GddlError as error:
             _LOG.warning("the desired state of %s could not be updated: %s", self.name, error)
 

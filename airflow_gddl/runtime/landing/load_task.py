@@ -15,10 +15,10 @@ from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import Action, JobOptions, JobSpec, TableSpec
 from airflow_gddl.links import is_page
 from airflow_gddl.runners.interface import Listener, ProgressEvent, Runner, WaitPolicy
+from airflow_gddl.runtime.compiled.documents import PipelineDocument
 from airflow_gddl.runtime.landing.hints import HintBook, TableHint
 from airflow_gddl.runtime.landing.run_request import What, is_by_person
 from airflow_gddl.runtime.landing.tables_with_work import PipelineWork
-from airflow_gddl.runtime.snapshot.documents import PipelineDocument
 from airflow_gddl.runtime.state.recording import StateRecorder
 from airflow_gddl.topology.rows import in_order
 
@@ -57,7 +57,7 @@ class LoadRequest:
     @property
     def by_person(self) -> bool:
         """Whether a user started the run, so that all folders are listed in full, whatever their size."""
-        return is_by_person(self.run) or self.work.asked.is_some
+        return is_by_person(self.run) or self.work.form.is_some
 
     @property
     def marks(self) -> Mapping[str, str]:
@@ -85,7 +85,7 @@ class Loading:
         waiting: a remote run that has not ended; null when there is none.
     """
 
-    order: LoadRequest
+    request: LoadRequest
     book: HintBook
     listener: ProgressListener
     task: str = ""
@@ -100,10 +100,10 @@ class Loading:
     _state: StateRecorder = field(init=False)
 
     def __post_init__(self) -> None:
-        document = self.order.document
+        document = self.request.document
         pipeline = document.pipeline
         self._state = StateRecorder(
-            document.roots, pipeline.dag_id, pipeline.tables, environ=self.environ, run=self.order.run
+            document.roots, pipeline.dag_id, pipeline.tables, environ=self.environ, run=self.request.run
         )
 
     def todo(self) -> tuple[TableSpec, ...]:
@@ -112,16 +112,16 @@ class Loading:
         For a resumed try: the tables that it started with. Without those that another run has loaded since they were
         listed: runs overlap, and a task may wait long for a slot of its pool.
         """
-        marks = self.order.marks
-        if self.order.begun is not None:
-            begun = set(self.order.begun)
-            return tuple(spec for spec in self.order.document.specs if spec.table in begun and spec.table in marks)
-        if self.book.is_cleared(self.order.stage, self.order.run, self.order.max_tries):
-            self.book.reopen(self.order.stage, self.order.run, marks)
-        run, looked_at = self.order.run, self.order.work.looked_at
+        marks = self.request.marks
+        if self.request.begun is not None:
+            begun = set(self.request.begun)
+            return tuple(spec for spec in self.request.document.specs if spec.table in begun and spec.table in marks)
+        if self.book.is_cleared(self.request.stage, self.request.run, self.request.max_tries):
+            self.book.reopen(self.request.stage, self.request.run, marks)
+        run, looked_at = self.request.run, self.request.work.looked_at
         open_ = [
             spec
-            for spec in self.order.document.specs
+            for spec in self.request.document.specs
             if spec.table in marks and not self.book.is_done(spec.table, marks[spec.table], run, looked_at)
         ]
         loaded = [
@@ -135,8 +135,8 @@ class Loading:
 
     def _may_leave(self, spec: TableSpec) -> bool:
         """Whether another run may load the table in place of this one."""
-        work = self.order.work
-        return not work.asked.is_some and spec.table not in work.again
+        work = self.request.work
+        return not work.form.is_some and spec.table not in work.again
 
     def load(self, runner: Runner, specs: Sequence[TableSpec], marks: Mapping[str, str]) -> None:
         """Load tables, each after its dependencies and only if these were loaded.
@@ -205,14 +205,14 @@ class Loading:
             self._state.end()
             return
         # A remote job reports nothing while it runs; its task's timeout limits it.
-        unfinished = {spec.table for spec in self.order.document.specs if spec.table in self._marks}
+        unfinished = {spec.table for spec in self.request.document.specs if spec.table in self._marks}
         unfinished -= {result.table for result in self.results}
-        self._state.begin(sorted(unfinished), self.order.document.pipeline.run_timeout)
+        self._state.begin(sorted(unfinished), self.request.document.pipeline.run_timeout)
         self._state.flush()
 
     @property
     def _airflow(self) -> tuple[str, str]:
-        return self.order.run, self.task
+        return self.request.run, self.task
 
     @property
     def failed(self) -> list[JobResult]:
@@ -224,7 +224,7 @@ class Loading:
     def on_result(self, result: JobResult) -> None:
         self.results.append(result)
         self.listener.on_result(result)
-        action = self.order.work.asked.action
+        action = self.request.work.form.action
         if action != "verify":  # which has no load result
             self._kept.append(self._state.take(result, self._airflow, whole=action in ("run", "reload")))
         if action not in ("run", "reload"):
@@ -232,34 +232,34 @@ class Loading:
         elif result.status != "failed":
             hint = TableHint(
                 mark="" if result.revisit else self._marks[result.table],
-                looked_at=self.order.work.looked_at,
-                run=self.order.run,
+                looked_at=self.request.work.looked_at,
+                run=self.request.run,
                 announce=self.listener.event_of(result),
             )
             self.book.take(result.table, hint)
 
     def _job(self, runner: Runner, specs: Sequence[TableSpec]) -> None:
-        request = self.order.work.asked
+        form = self.request.work.form
         options = JobOptions(
-            action=_ACTIONS[request.action],
-            codes=request.codes,
-            reason=request.reason,
-            full_refresh=request.full_refresh and self.order.stage == "initial",
-            reload=request.action == "reload",
-            confirmed=request.confirmed,
-            full_listing=self.order.by_person,
-            wait_seconds=self.order.wait_seconds,
-            origin=(self.order.document.pipeline.dag_id, *self._airflow),
+            action=_ACTIONS[form.action],
+            codes=form.codes,
+            reason=form.reason,
+            full_refresh=form.full_refresh and self.request.stage == "initial",
+            reload=form.action == "reload",
+            confirmed=form.confirmed,
+            full_listing=self.request.by_person,
+            wait_seconds=self.request.wait_seconds,
+            origin=(self.request.document.pipeline.dag_id, *self._airflow),
         )
         names = hashlib.sha256("\n".join(spec.table for spec in specs).encode()).hexdigest()
         job = JobSpec(
-            run_id=f"{self.order.job_id}{names[:4]}",
-            roots=self.order.document.roots,
+            run_id=f"{self.request.job_id}{names[:4]}",
+            roots=self.request.document.roots,
             tables=in_order(specs),
-            tiers=self.order.document.tiers,
+            tiers=self.request.document.tiers,
             options=options,
-            catalogs=self.order.document.catalogs,
-            access=self.order.document.access,
+            catalogs=self.request.document.catalogs,
+            access=self.request.document.access,
         )
         self._kept = []
         self._job_started = (job, time.monotonic())
@@ -269,7 +269,7 @@ class Loading:
         if is_page(outcome.log):
             # The URL of the job is known only now.
             for result in self._kept:
-                self._state.take(result, (*self._airflow, outcome.log), whole=request.action in ("run", "reload"))
+                self._state.take(result, (*self._airflow, outcome.log), whole=form.action in ("run", "reload"))
         self.stopped = outcome.cancelled_by is not None
         self.waiting = outcome.waiting
 

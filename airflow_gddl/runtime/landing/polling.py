@@ -201,12 +201,12 @@ class ListedFiles:
     empty: bool = True
     missing: bool = False
 
-    def take(self, found: StoredObject, name: str) -> None:
+    def take(self, listed: StoredObject, name: str) -> None:
         self.empty = False
         if _is_data(name):
-            line = f"{name}\0{found.size}\0{found.etag}".encode(errors="surrogateescape")
+            line = f"{name}\0{listed.size}\0{listed.etag}".encode(errors="surrogateescape")
             self.digests[name] = int.from_bytes(hashlib.blake2b(line, digest_size=_BYTES).digest())
-            self.in_window = self.in_window or (self.window is not None and self.window.holds(found.modified))
+            self.in_window = self.in_window or (self.window is not None and self.window.holds(listed.modified))
 
     def poll(self) -> Poll:
         if self.refused is not None:

@@ -1,6 +1,6 @@
 """Polls the landing folders of a pipeline, and decides which tables have work, and in which task.
 
-The decision is pure but for `ListingSnapshot.exists`.
+The decision is pure but for `PipelineListing.exists`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from airflow_gddl.contract.file_names import LISTED_IN_PART
 from airflow_gddl.contract.kafka import topic_of
 from airflow_gddl.contract.layout import LandingFolder, Layout, join
 from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.runtime.compiled.documents import Dependency, PipelineDocument
 from airflow_gddl.runtime.landing import hints
 from airflow_gddl.runtime.landing.events_queue import Following, QueuePollState
 from airflow_gddl.runtime.landing.hints import Hints
@@ -35,7 +36,6 @@ from airflow_gddl.runtime.landing.polling import (
     watermark_of,
 )
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, is_by_person
-from airflow_gddl.runtime.snapshot.documents import Dependency, PipelineDocument
 from airflow_gddl.runtime.state import polls
 from airflow_gddl.runtime.state.documents import PollDocument, read_runs
 from airflow_gddl.runtime.state.table_runs import seconds_of
@@ -68,7 +68,7 @@ class PipelineWork:
     increments: Mapping[str, str] = field(default_factory=dict)
     held: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     unmet: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    asked: RunRequestForm = field(default_factory=RunRequestForm)
+    form: RunRequestForm = field(default_factory=RunRequestForm)
     elsewhere: tuple[str, ...] = ()
     again: tuple[str, ...] = ()
     pending: bool = False
@@ -81,7 +81,7 @@ class PipelineWork:
     @property
     def why_none(self) -> str:
         """Why a run has nothing to do."""
-        form = self.asked
+        form = self.form
         if form.window is not None:
             bounds = [f"{word} {moment}" for word, moment in (("from", form.start), ("to", form.end)) if moment]
             of = ", ".join(form.tables) or "any table"
@@ -93,7 +93,7 @@ class PipelineWork:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ListingSnapshot:
+class PipelineListing:
     """Input of the decision.
 
     Attributes:
@@ -154,7 +154,7 @@ def of_table(work: PipelineWork, spec: TableSpec) -> PipelineWork:
     return replace(work, initial={}, increments={spec.table: mark_}, held={}, unmet={})
 
 
-def decide(document: PipelineDocument, asked: RunRequestForm, run: str, seen: ListingSnapshot) -> PipelineWork:
+def decide(document: PipelineDocument, form: RunRequestForm, run: str, seen: PipelineListing) -> PipelineWork:
     """Decide the work of the run with this id.
 
     A table has work when its files or its row differ from the last load, or when it is requested. A finished run that
@@ -166,13 +166,13 @@ def decide(document: PipelineDocument, asked: RunRequestForm, run: str, seen: Li
     """
     finished = any(seen.hints.end_of(stage, run) is not None for stage in ("initial", "increments"))
     again = {name for name, hint in seen.hints.tables.items() if finished and hint.run == run} | seen.of_older_run
-    requested = asked.names(document.pipeline.tables) if asked.is_some else frozenset(again)
-    checks_all = is_by_person(run) and not asked.is_some
+    requested = form.names(document.pipeline.tables) if form.is_some else frozenset(again)
+    checks_all = is_by_person(run) and not form.is_some
     if checks_all:
         again |= {name for name in document.pipeline.tables if seen.polls[name].files > LISTED_IN_PART}
-    forced = asked.names(document.pipeline.tables) | again if asked.is_some else again
+    forced = form.names(document.pipeline.tables) | again if form.is_some else again
     marks = {spec.table: mark(spec, seen.polls[spec.table]) for spec in document.specs}
-    busy = {spec.table: spec for spec in document.specs if _has_work(spec, marks, seen, asked, forced)}
+    busy = {spec.table: spec for spec in document.specs if _has_work(spec, marks, seen, form, forced)}
     if checks_all:  # their jobs report what became of them
         busy |= _lost([spec for spec in document.specs if spec.table not in busy], seen)
     elsewhere = _elsewhere(busy, requested, seen)
@@ -184,7 +184,7 @@ def decide(document: PipelineDocument, asked: RunRequestForm, run: str, seen: Li
         if name not in forced and (waiting := tuple(_waiting_for(document, spec, seen)))
     }
     ready = {name: spec for name, spec in busy.items() if name not in held}
-    first = _initial(ready, asked, seen)
+    first = _initial(ready, form, seen)
     loaded = {name: hint.mark for name, hint in seen.hints.tables.items()}
     return PipelineWork(
         looked_at=seen.looked_at,
@@ -192,7 +192,7 @@ def decide(document: PipelineDocument, asked: RunRequestForm, run: str, seen: Li
         increments={name: marks[name] for name in sorted(ready.keys() - first)},
         held=held,
         unmet={name: missing for name, missing in unmet.items() if missing},
-        asked=asked,
+        form=form,
         elsewhere=tuple(sorted(elsewhere)),
         again=tuple(sorted(name for name in ready if name in requested or loaded.get(name) == marks[name])),
         pending=bool(seen.hints.pending),
@@ -200,7 +200,7 @@ def decide(document: PipelineDocument, asked: RunRequestForm, run: str, seen: Li
     )
 
 
-def _elsewhere(busy: Mapping[str, TableSpec], requested: Collection[str], seen: ListingSnapshot) -> set[str]:
+def _elsewhere(busy: Mapping[str, TableSpec], requested: Collection[str], seen: PipelineListing) -> set[str]:
     """See `PipelineWork.elsewhere`."""
     free = busy.keys() - set(requested)
     if not free:
@@ -212,7 +212,7 @@ def _elsewhere(busy: Mapping[str, TableSpec], requested: Collection[str], seen: 
     return elsewhere
 
 
-def _lost(specs: Sequence[TableSpec], seen: ListingSnapshot) -> dict[str, TableSpec]:
+def _lost(specs: Sequence[TableSpec], seen: PipelineListing) -> dict[str, TableSpec]:
     """Loaded tables without a replica."""
     loaded = [spec for spec in specs if spec.table in seen.hints.tables]
     with ThreadPoolExecutor(_AT_ONCE) as threads:
@@ -221,7 +221,7 @@ def _lost(specs: Sequence[TableSpec], seen: ListingSnapshot) -> dict[str, TableS
 
 
 def _has_work(
-    spec: TableSpec, marks: Mapping[str, str], seen: ListingSnapshot, form: RunRequestForm, forced: Collection[str]
+    spec: TableSpec, marks: Mapping[str, str], seen: PipelineListing, form: RunRequestForm, forced: Collection[str]
 ) -> bool:
     if form.is_some:
         in_window = form.window is None or seen.polls[spec.table].in_window
@@ -234,7 +234,7 @@ def _has_work(
     return hint.mark != marks[spec.table] or seen.polls[spec.table].refused
 
 
-def _waiting_for(document: PipelineDocument, spec: TableSpec, seen: ListingSnapshot) -> Iterator[str]:
+def _waiting_for(document: PipelineDocument, spec: TableSpec, seen: PipelineListing) -> Iterator[str]:
     """Tables of other pipelines that must be loaded first and aren't, as of the first poll of this table."""
     since = seen.since.get(spec.table, seen.looked_at)
     for other in document.dependencies:
@@ -242,13 +242,13 @@ def _waiting_for(document: PipelineDocument, spec: TableSpec, seen: ListingSnaps
             yield other.spec.table
 
 
-def _is_loaded(other: Dependency, since: str, seen: ListingSnapshot) -> bool:
+def _is_loaded(other: Dependency, since: str, seen: PipelineListing) -> bool:
     table = other.spec.table
     hint = seen.others.get(other.dag_id, Hints()).tables.get(table)
     return hint is not None and (hint.looked_at >= since or hint.mark == mark(other.spec, seen.polls[table]))
 
 
-def _initial(ready: Mapping[str, TableSpec], form: RunRequestForm, seen: ListingSnapshot) -> set[str]:
+def _initial(ready: Mapping[str, TableSpec], form: RunRequestForm, seen: PipelineListing) -> set[str]:
     """Tables for `initial_load`, which runs beside `incremental_load`.
 
     Tables that depend on each other are loaded by one task, in their order: by the latter where one has a replica.
@@ -284,7 +284,7 @@ class Question:
 
     run: str
     now: str
-    asked: RunRequestForm = field(default_factory=RunRequestForm)
+    form: RunRequestForm = field(default_factory=RunRequestForm)
     since: Mapping[str, str] = field(default_factory=dict)
     again: bool = False
 
@@ -314,7 +314,7 @@ def observe(
     stored = polls.read(lake, document.roots.lake, document.pipeline.dag_id)
     known = from_json_or_none(NextPoll, stored.document.next_poll) or NextPoll()
     looks, next_poll = _polls(document, question, following, known, lake)
-    seen = ListingSnapshot(
+    seen = PipelineListing(
         looked_at=question.now,
         polls=_by_table(looks),
         hints=hints.read_hints(lake, document.roots.lake, document.pipeline.dag_id),
@@ -324,9 +324,9 @@ def observe(
         running=lambda: _running_elsewhere(document, question, environ),
         of_older_run=_tables_of_older_run(document, question.run, environ) if question.again else frozenset(),
     )
-    work = decide(document, question.asked.resolved(document.specs), question.run, seen)
+    work = decide(document, question.run_params.resolved(document.specs), question.run, seen)
     # A poll of selected tables has no result for the others.
-    record = None if question.asked.is_some else _record(document, seen, work)
+    record = None if question.run_params.is_some else _record(document, seen, work)
     if record is not None or next_poll != known:
         _keep(lake, document, stored, record, next_poll)
     return work
@@ -363,7 +363,7 @@ def _tables_of_older_run(document: PipelineDocument, run: str, environ: Mapping[
     return reloaded
 
 
-def _record(document: PipelineDocument, seen: ListingSnapshot, work: PipelineWork) -> polls.PollRecord:
+def _record(document: PipelineDocument, seen: PipelineListing, work: PipelineWork) -> polls.PollRecord:
     taken = {name: seconds_of(hint.looked_at) for name, hint in seen.hints.tables.items()}
     return polls.PollRecord(
         polled=seconds_of(seen.looked_at) or 0.0,
@@ -443,7 +443,7 @@ def _polls(
     document: PipelineDocument, question: Question, following: Following | None, known: NextPoll, lake: Storage
 ) -> tuple[Mapping[str, Poll], NextPoll]:
     """A poll of each of `folders_of`, and what it leaves for the next one."""
-    folders, window = folders_of(document), question.asked.window
+    folders, window = folders_of(document), question.run_params.window
     if following is not None and window is None:
         queue = following.poll(document.roots, folders, known.queue)
         return queue.looks, replace(known, queue=queue)

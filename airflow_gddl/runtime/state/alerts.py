@@ -251,12 +251,12 @@ class Moves:
     Attributes:
         notified: sent alerts by table, from any pipeline.
         taken: pipeline to its new tables, with the alerts that other pipelines sent for them.
-        left: pipeline to tables that it no longer has.
+        strays: pipeline to tables that it no longer has.
     """
 
     notified: Notified
     taken: Mapping[str, Notified]
-    left: Mapping[str, tuple[str, ...]]
+    strays: Mapping[str, tuple[str, ...]]
 
 
 def moves(notified_by: Mapping[str, Notified], homes: Mapping[str, str]) -> Moves:
@@ -278,4 +278,4 @@ def moves(notified_by: Mapping[str, Notified], homes: Mapping[str, str]) -> Move
         notified |= {table: tuple(codes) for table, codes in codes_of.items() if homes.get(table) == pipeline}
     for table in elsewhere.keys() - notified.keys():
         notified[table] = taken.setdefault(homes[table], {})[table] = tuple(sorted(elsewhere[table]))
-    return Moves(notified=notified, taken=taken, left=strays_by_pipeline)
+    return Moves(notified=notified, taken=taken, strays=strays_by_pipeline)

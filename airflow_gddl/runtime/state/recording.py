@@ -187,7 +187,7 @@ def _with(records: Mapping[str, TableRecord], now: float) -> Callable[[RunsDocum
                 changing_runs=known.changing_runs,
                 verified=known.verified,
                 missing_from=known.missing_from,
-                found=newest_of(record.found, known.found),
+                detected=newest_of(record.detected, known.detected),
                 settled=newest_of(record.settled, known.settled),
             )
         return replace(before, tables={**before.tables, **made}, written=now)

@@ -158,8 +158,8 @@ class TableRecord:
         maintained: start of the newest maintenance.
         changed_since, changing_runs: start of the first run with changes after it, and the number of such runs.
         verified, missing_from: see `completeness.complete_until`.
-        found, settled: code of a problem that outlives the newest run, to the start of the newest run or verification
-            that found it, and of the newest that found it settled; see `holds`.
+        detected, settled: code of a problem that outlives the newest run, to the start of the newest run or
+            verification that found it, and of the newest that found it settled; see `holds`.
     """
 
     newest: RunFact | None = None
@@ -181,7 +181,7 @@ class TableRecord:
     changing_runs: int = 0
     verified: float | None = None
     missing_from: float | None = None
-    found: Mapping[str, float] = field(default_factory=dict)
+    detected: Mapping[str, float] = field(default_factory=dict)
     settled: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -200,7 +200,7 @@ class TableRecord:
         return frozenset() if self.newest is None else frozenset(self.newest.warnings)
 
     def holds(self, code: str) -> bool:
-        """Whether a problem of `found` was not settled since."""
+        """Whether a problem of `detected` was not settled since."""
         problems = _found(self)
         return code in problems and problems[code] > self.settled.get(code, -math.inf)
 
@@ -269,7 +269,7 @@ def _judged(record: TableRecord, result: JobResult, fact: RunFact) -> TableRecor
     verdicts = _verdicts(result) if result.action == "verify" else _of_run(result, fact)
     holding = {code: fact.started for code, holds in verdicts.items() if holds}
     settled = {code: fact.started for code, holds in verdicts.items() if not holds}
-    return replace(record, found=newest_of(record.found, holding), settled=newest_of(record.settled, settled))
+    return replace(record, detected=newest_of(record.detected, holding), settled=newest_of(record.settled, settled))
 
 
 def _of_run(result: JobResult, fact: RunFact) -> dict[str, bool]:
@@ -317,7 +317,7 @@ def newest_of(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str,
 def _found(record: TableRecord) -> Mapping[str, float]:
     """A record of an earlier release has the warnings of its runs only."""
     is_stale = record.started is not None and STALE_CODE in record.warned
-    return newest_of(record.found, {STALE_CODE: record.started or 0.0} if is_stale else {})
+    return newest_of(record.detected, {STALE_CODE: record.started or 0.0} if is_stale else {})
 
 
 def _record_of(fact: RunFact, error: str | None) -> TableRecord:
@@ -359,6 +359,6 @@ def merged(one: TableRecord, other: TableRecord) -> TableRecord:
         changing_runs=one.changing_runs + other.changing_runs,
         verified=latest(one.verified, other.verified),
         missing_from=min(filter(None, (one.missing_from, other.missing_from)), default=None),
-        found=newest_of(_found(one), _found(other)),
+        detected=newest_of(_found(one), _found(other)),
         settled=newest_of(one.settled, other.settled),
     ).with_runs({run.key: run for run in (*one.runs, *other.runs)}.values())

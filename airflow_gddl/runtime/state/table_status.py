@@ -193,14 +193,14 @@ def heartbeat_of(record: TableRecord, poll: TablePoll | None) -> HeartbeatFacts:
 
 def _complete(record: TableRecord) -> float | None:
     """The last run that applied all that had landed; as in `_clear`, for a missing folder."""
-    return latest(record.complete, record.found.get(LOST_CODE) if record.succeeded is None else None)
+    return latest(record.complete, record.detected.get(LOST_CODE) if record.succeeded is None else None)
 
 
 def _is_lost(record: TableRecord, poll: TablePoll | None) -> bool:
     """Whether the newest of runs and polls missed the landing folder of a table that was loaded."""
     if record.succeeded is None:
         return False
-    looked = latest(record.found.get(LOST_CODE), record.settled.get(LOST_CODE))
+    looked = latest(record.detected.get(LOST_CODE), record.settled.get(LOST_CODE))
     if poll is None or (looked is not None and looked > poll.polled):
         return record.holds(LOST_CODE)
     return poll.missing

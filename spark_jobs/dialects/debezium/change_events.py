@@ -70,12 +70,12 @@ class Events:
     """The records of a file in order, without tombstones.
 
     Attributes:
-        broken: index in `found` to the original text of an invalid event; `found` has `NO_EVENT` there.
+        broken: index in `events` to the original text of an invalid event; `events` has `NO_EVENT` there.
         versions: the `fields` of events, each once, and no empty ones.
         text: all of the file; null: it is none.
     """
 
-    found: Sequence[Event]
+    events: Sequence[Event]
     broken: Mapping[int, str]
     versions: Sequence[Mapping[str, Schema]]
     text: str | None = None
@@ -85,7 +85,7 @@ class Events:
         """See `Probed.malformed`."""
         if not self.broken:
             return None
-        return pa.array([self.broken.get(at) for at in range(len(self.found))], pa.string())
+        return pa.array([self.broken.get(at) for at in range(len(self.events))], pa.string())
 
 
 def read_events(data: bytes, keys: Sequence[str] = (), flat: FlatForm = FLAT) -> Events:
@@ -326,13 +326,13 @@ def table_of(events: Events, options: DebeziumOptions, before_images: str | None
         ValueError: see `with_technical`.
     """
     table = _Table(events, options)
-    rows = [event.row for event in events.found]
+    rows = [event.row for event in events.events]
     data: dict[str, Values] = {}
     kept: dict[str, Sequence[bool]] = {}
     for name in _names(rows, events.versions):
         values = [row.get(name, _ABSENT) for row in rows]
         # Only in an update a missing column is unchanged.
-        flags = [value is _ABSENT and event.op == "U" for value, event in zip(values, events.found, strict=True)]
+        flags = [value is _ABSENT and event.op == "U" for value, event in zip(values, events.events, strict=True)]
         values, hits = table.sent(values)
         if hits:
             flags = [flag or hit for flag, hit in zip(flags, hits, strict=True)]
@@ -340,13 +340,13 @@ def table_of(events: Events, options: DebeziumOptions, before_images: str | None
             kept[name] = flags
         data[name] = table.column(name, values)
     images = {} if before_images is None else table.images(before_images)
-    made = with_technical([e.op for e in events.found], {**data, **images}, [e.source for e in events.found], kept)
-    return replace(made, id_types=_id_types(events), numbers=tuple(event.number for event in events.found))
+    made = with_technical([e.op for e in events.events], {**data, **images}, [e.source for e in events.events], kept)
+    return replace(made, id_types=_id_types(events), numbers=tuple(event.number for event in events.events))
 
 
 def _id_types(events: Events) -> tuple[str, ...]:
     """Of the keys of documents; none of other rows."""
-    ids = (event.row.get(KEY) for event in events.found if event.source.get("connector") == "mongodb")
+    ids = (event.row.get(KEY) for event in events.events if event.source.get("connector") == "mongodb")
     return tuple(dict.fromkeys(id_type(value) for value in ids if value is not None))
 
 
@@ -354,7 +354,7 @@ class _Table:
     """Columns of a file's events."""
 
     def __init__(self, events: Events, options: DebeziumOptions) -> None:
-        self._found: Sequence[Event] = events.found
+        self._found: Sequence[Event] = events.events
         self._versions = events.versions
         self._options = options
         self._unavailable = Unavailable(options.unavailable)

@@ -184,7 +184,7 @@ class Comparison:
             snapshot = Tables(self.run.runtime.storage, self.run.runtime.clock).snapshot(self.run.layout.changes)
         except DeclinedError:
             return self.run.context().stored_columns().data
-        return None if snapshot is None else Schema(snapshot.schema.columns)
+        return None if snapshot is None else snapshot.schema
 
     def _read(self, export: Export) -> Iterator[pa.Table]:
         probed = export.probed

@@ -1,4 +1,4 @@
-"""Compiles a catalog into the documents of a snapshot.
+"""Compiles metadata into documents.
 
 Separate from the keeper, which imports neither pydantic nor a YAML reader unless it rebuilds.
 """
@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from airflow_gddl.contract.source_access import of_tables
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.metadata.loading import Catalog
+from airflow_gddl.metadata.loading import LoadedMetadata
 from airflow_gddl.metadata.problems import Problem, grouped
-from airflow_gddl.runtime.snapshot.documents import (
+from airflow_gddl.runtime.compiled.documents import (
     Compiled,
     Dependency,
     Directory,
@@ -28,44 +28,44 @@ _SHOWN = 5
 _OTHERS = 50
 
 
-def compile_catalog(
-    catalog: Catalog, before: Iterable[TableSpec], placed: Placed, tag: str | None, path: str
+def compile_metadata(
+    loaded: LoadedMetadata, before: Iterable[TableSpec], placed: Placed, tag: str | None, path: str
 ) -> Compiled:
     """Documents of every pipeline.
 
     Args:
         placed: placement of the tables by the lake.
         tag: tag of the placement object at `path`; null: there is none.
-        before: the rows of the last good snapshot; called only when a file can't be read at all, so that its tables are
+        before: the rows of the last good ones; called only when a file can't be read at all, so that its tables are
             kept.
     """
-    carried = tuple(_carried(catalog, before))
-    specs = sorted((*catalog.tables, *carried), key=lambda spec: spec.table)
-    arrangement = arrange(specs, catalog.tiers, catalog.dag_prefix, placed)
+    carried = tuple(_carried(loaded, before))
+    specs = sorted((*loaded.tables, *carried), key=lambda spec: spec.table)
+    arrangement = arrange(specs, loaded.tiers, loaded.dag_prefix, placed)
     made = arrangement.pipelines
     by_table = {table: pipeline.dag_id for pipeline in made for table in pipeline.tables}
     by_name = {spec.table: spec for spec in specs}
     return Compiled(
-        documents=tuple(_document(pipeline, catalog, by_name, by_table) for pipeline in (*made, *arrangement.retired)),
-        directory=_directory(catalog, specs, made),
-        problems=tuple(_lines(catalog.problems)),
+        documents=tuple(_document(pipeline, loaded, by_name, by_table) for pipeline in (*made, *arrangement.retired)),
+        directory=_directory(loaded, specs, made),
+        problems=tuple(_lines(loaded.problems)),
         carried=tuple(spec.table for spec in carried),
         placed=PlacementDocument(
             path=path,
             placement=arrangement.placement,
             tag=tag,
             is_kept=tag is not None and arrangement.placement == placed.placement,
-            roots=catalog.roots,
-            aws_conn_id=catalog.aws_conn_id,
+            roots=loaded.roots,
+            aws_conn_id=loaded.aws_conn_id,
         ),
     )
 
 
-def _directory(catalog: Catalog, specs: Sequence[TableSpec], made: Sequence[Pipeline]) -> Directory:
-    rows = table_rows(specs, made, catalog.problems)
+def _directory(loaded: LoadedMetadata, specs: Sequence[TableSpec], made: Sequence[Pipeline]) -> Directory:
+    rows = table_rows(specs, made, loaded.problems)
     of_rows = {line for row in rows for line in row.problems}
-    others = tuple(line for line in map(str, catalog.problems) if line not in of_rows)
-    return Directory(roots=catalog.roots, rows=rows, aws_conn_id=catalog.aws_conn_id, problems=others[:_OTHERS])
+    others = tuple(line for line in map(str, loaded.problems) if line not in of_rows)
+    return Directory(roots=loaded.roots, rows=rows, aws_conn_id=loaded.aws_conn_id, problems=others[:_OTHERS])
 
 
 def _lines(problems: Iterable[Problem]) -> Iterator[str]:
@@ -81,32 +81,32 @@ def _lines(problems: Iterable[Problem]) -> Iterator[str]:
             yield f"{file}: [{code}] {table or ''} and {len(group) - _SHOWN} more of these{where}."
 
 
-def _carried(catalog: Catalog, before: Iterable[TableSpec]) -> Iterator[TableSpec]:
-    if not any(problem.code in _UNREAD and problem.table is None for problem in catalog.problems):
+def _carried(loaded: LoadedMetadata, before: Iterable[TableSpec]) -> Iterator[TableSpec]:
+    if not any(problem.code in _UNREAD and problem.table is None for problem in loaded.problems):
         return
-    known = {spec.table.lower() for spec in catalog.tables}
+    known = {spec.table.lower() for spec in loaded.tables}
     for spec in before:
-        if spec.table.lower() not in known and spec.size in catalog.tiers:
+        if spec.table.lower() not in known and spec.size in loaded.tiers:
             known.add(spec.table.lower())  # one that was in a retired pipeline, too
             yield spec
 
 
 def _document(
-    pipeline: Pipeline, catalog: Catalog, by_name: Mapping[str, TableSpec], by_table: Mapping[str, str]
+    pipeline: Pipeline, loaded: LoadedMetadata, by_name: Mapping[str, TableSpec], by_table: Mapping[str, str]
 ) -> PipelineDocument:
     specs = tuple(by_name[table] for table in pipeline.tables)
     others = sorted({name for spec in specs for name in spec.depends_on}.difference(pipeline.tables))
     beats = {by_table[spec.heartbeat] for spec in specs if spec.heartbeat is not None and spec.heartbeat in by_table}
     return PipelineDocument(
         pipeline=pipeline,
-        roots=catalog.roots,
-        runner=catalog.runner,
-        aws_conn_id=catalog.aws_conn_id,
-        access=of_tables(catalog.access, specs),
-        runner_settings=catalog.runners.get(catalog.runner, {}),
+        roots=loaded.roots,
+        runner=loaded.runner,
+        aws_conn_id=loaded.aws_conn_id,
+        access=of_tables(loaded.access, specs),
+        runner_settings=loaded.runners.get(loaded.runner, {}),
         specs=specs,
-        tiers={spec.size: catalog.tiers[spec.size] for spec in specs},
-        catalogs={name: one for name, one in catalog.catalogs.items() if any(s.catalog == name for s in specs)},
+        tiers={spec.size: loaded.tiers[spec.size] for spec in specs},
+        catalogs={name: one for name, one in loaded.catalogs.items() if any(s.catalog == name for s in specs)},
         dependencies=tuple(
             Dependency(dag_id=by_table[name], spec=by_name[name]) for name in others if name in by_table
         ),

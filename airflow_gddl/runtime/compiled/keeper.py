@@ -1,4 +1,4 @@
-"""Rebuilds the snapshot when the metadata changed; keeps the last good one when it can't be read.
+"""Compiles the metadata again when it changed; keeps the last good one when it can't be read.
 
 Reads of a parse have one time budget, and their failures are shared between processes: Airflow ends the parse of a DAG
 file after `dagbag_import_timeout` and reports nothing but that. A store that accepts connections and never answers must
@@ -24,13 +24,13 @@ from airflow_gddl import __version__
 from airflow_gddl.contract.basics import CONTRACT_VERSION
 from airflow_gddl.contract.codec import decode, plain
 from airflow_gddl.contract.errors import GddlError, MetadataError, RetriableError
-from airflow_gddl.runtime.snapshot.cache import FORMAT, Cache, SnapshotSettings, State
+from airflow_gddl.runtime.compiled.cache import FORMAT, Cache, CompiledSettings, State
 from airflow_gddl.stores import open_store
 
 if TYPE_CHECKING:
     from airflow_gddl.metadata.folder import Folder
-    from airflow_gddl.runtime.snapshot.copies import Copies
-    from airflow_gddl.runtime.snapshot.documents import Compiled
+    from airflow_gddl.runtime.compiled.copies import Copies
+    from airflow_gddl.runtime.compiled.documents import Compiled
     from airflow_gddl.topology.placement import Placement
 
 Answer = TypeVar("Answer")
@@ -233,7 +233,7 @@ _WHILE_LOCKED = 5.0
 class Keeper:
     """Decides between the current generation and a new one; used once."""
 
-    settings: SnapshotSettings
+    settings: CompiledSettings
     reads: Reads = field(init=False)
 
     def __post_init__(self) -> None:
@@ -289,9 +289,9 @@ class Keeper:
         return generation is not None and 0 <= age < self.settings.settle_seconds
 
     def _placement_moved(self, state: State, generation: Path | None) -> bool:
-        """Whether the placement in the lake differs from the one of the current snapshot.
+        """Whether the placement in the lake differs from the one of the compiled metadata.
 
-        A remote lake is checked as often as remote metadata; the current snapshot stays while it does not respond.
+        A remote lake is checked as often as remote metadata; the compiled metadata stays while it does not respond.
         """
         if generation is None or not state.placement:
             return False
@@ -312,7 +312,7 @@ class Keeper:
         return moved
 
     def _seen(self, state: State, generation: Path | None, signature: Signature) -> State:
-        """Record a check of the metadata; clears the stale state if the current snapshot matches."""
+        """Record a check of the metadata; clears the stale state if the compiled metadata matches."""
         seen = state
         if signature.text == state.signature and state.stale_since is not None:
             seen = replace(seen, stale_since=None, why="", tried="")
@@ -359,7 +359,7 @@ class Keeper:
         return state, made
 
     def _add(self, compiled: Compiled) -> Path:
-        from airflow_gddl.runtime.snapshot import documents  # noqa: PLC0415 - of a compilation alone
+        from airflow_gddl.runtime.compiled import documents  # noqa: PLC0415 - of a compilation alone
 
         return documents.add(self.cache, compiled)
 
@@ -378,13 +378,13 @@ class Keeper:
     def _copies(self) -> Copies | None:
         if not self.settings.copy:
             return None
-        from airflow_gddl.runtime.snapshot.copies import Copies  # noqa: PLC0415 - of new and of lost snapshots alone
+        from airflow_gddl.runtime.compiled.copies import Copies  # noqa: PLC0415 - of new and of lost ones alone
 
         settings = self.settings
         return Copies(settings.copy, settings.metadata, settings.copy_environ)
 
     def _unreadable(self, state: State | None, generation: Path | None, error: Exception) -> tuple[State, Path | None]:
-        """Fallback while the metadata does not respond: this machine's snapshot, else the copy in the lake."""
+        """Fallback while the metadata does not respond: this machine's compiled metadata, else the copy in the lake."""
         copies = None if generation is not None else self._copies
         if copies is not None:
             try:
@@ -400,7 +400,7 @@ class Keeper:
     def _stale(
         self, state: State | None, generation: Path | None, tried: str, error: Exception
     ) -> tuple[State, Path | None]:
-        """Mark the snapshot as stale with a reason. `tried`: signature of metadata that is invalid and not retried."""
+        """Mark what is compiled as stale, and why. `tried`: signature of metadata that is invalid and not retried."""
         before = state or State(signature="", built_at="")
         since = before.stale_since or self.settings.now()
         stale = replace(before, stale_since=since, why=str(error), tried=tried, checked_at=self.settings.clock())
@@ -417,13 +417,13 @@ class Keeper:
         """
         # pydantic and the checks of every row are needed only when the metadata has changed.
         from airflow_gddl.metadata.loading import load_folder  # noqa: PLC0415 - as said above
-        from airflow_gddl.runtime.snapshot import documents, placements  # noqa: PLC0415 - as said above
-        from airflow_gddl.runtime.snapshot.building import compile_catalog  # noqa: PLC0415 - as said above
+        from airflow_gddl.runtime.compiled import documents, placements  # noqa: PLC0415 - as said above
+        from airflow_gddl.runtime.compiled.building import compile_metadata  # noqa: PLC0415 - as said above
         from airflow_gddl.topology.pipelines import Placed  # noqa: PLC0415 - as said above
 
-        catalog = load_folder(folder, self.settings.environ)
-        path = placements.place_of(catalog.roots.lake, catalog.dag_prefix)
-        environ = self.settings.reaching(path, catalog.aws_conn_id)
+        loaded = load_folder(folder, self.settings.environ)
+        path = placements.place_of(loaded.roots.lake, loaded.dag_prefix)
+        environ = self.settings.reaching(path, loaded.aws_conn_id)
         why = ""
         try:
             read = partial(placements.read, path, environ)
@@ -432,7 +432,7 @@ class Keeper:
             placement, tag = _known_placement(path, before, error)
             why = str(error)
         placed = Placed(placement=placement, at=self.settings.clock())
-        return compile_catalog(catalog, documents.read_specs(before) if before else (), placed, tag, path), why
+        return compile_metadata(loaded, documents.read_specs(before) if before else (), placed, tag, path), why
 
 
 def _known_placement(path: str, before: Path | None, error: Exception) -> tuple[Placement, str | None]:
@@ -442,9 +442,9 @@ def _known_placement(path: str, before: Path | None, error: Exception) -> tuple[
         error: of reading it.
 
     Raises:
-        RetriableError: `PLACEMENT_DAMAGED`, and there is no current snapshot.
+        RetriableError: `PLACEMENT_DAMAGED`, and there is none that is current.
     """
-    from airflow_gddl.runtime.snapshot import documents  # noqa: PLC0415 - of a compilation alone
+    from airflow_gddl.runtime.compiled import documents  # noqa: PLC0415 - of a compilation alone
     from airflow_gddl.topology.placement import Placement  # noqa: PLC0415 - as above
 
     try:

@@ -13,7 +13,7 @@ from pathlib import Path
 from airflow_gddl import __version__
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.layout import STATE, join
-from airflow_gddl.runtime.snapshot.cache import FORMAT
+from airflow_gddl.runtime.compiled.cache import FORMAT
 from airflow_gddl.stores import Storage, StoredObject, open_store
 
 _KEPT = 2

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.runtime.snapshot.cache import SnapshotSettings
-from airflow_gddl.runtime.snapshot.keeper import bounded
-from airflow_gddl.runtime.snapshot.snapshot import MetadataSnapshot
+from airflow_gddl.runtime.compiled.cache import CompiledSettings
+from airflow_gddl.runtime.compiled.keeper import bounded
+from airflow_gddl.runtime.compiled.metadata import CompiledMetadata
 from tests.harness.s3_server import Bucket
 
 LATER = 1000.0
@@ -47,18 +47,18 @@ class Place:
         self.write(file, f"tables:\n{rows}")
 
     @property
-    def settings(self) -> SnapshotSettings:
-        return SnapshotSettings(
+    def settings(self) -> CompiledSettings:
+        return CompiledSettings(
             metadata=str(self.metadata), cache=self.root / "cache", environ=self.environ, clock=lambda: self.now
         )
 
-    def current(self) -> MetadataSnapshot:
-        return MetadataSnapshot.current(self.settings)
+    def current(self) -> CompiledMetadata:
+        return CompiledMetadata.current(self.settings)
 
     def names(self) -> list[str]:
         """Every table that serves."""
-        snapshot = self.current()
-        documents = (snapshot.pipeline(pipeline.dag_id) for pipeline in snapshot.pipelines())
+        compiled = self.current()
+        documents = (compiled.pipeline(pipeline.dag_id) for pipeline in compiled.pipelines())
         return sorted(spec.table for document in documents if document for spec in document.specs)
 
 
@@ -96,10 +96,10 @@ def test_an_environment_variable_changes_the_snapshot(place: Place) -> None:
 def test_reading_needs_no_pydantic_and_no_yaml(place: Place) -> None:
     place.current()
     code = (
-        "import sys, pathlib; from airflow_gddl.runtime.snapshot.cache import SnapshotSettings as S\n"
-        "from airflow_gddl.runtime.snapshot.snapshot import MetadataSnapshot\n"
+        "import sys, pathlib; from airflow_gddl.runtime.compiled.cache import CompiledSettings as S\n"
+        "from airflow_gddl.runtime.compiled.metadata import CompiledMetadata\n"
         f"cache = pathlib.Path({str(place.root / 'cache')!r})\n"
-        f"s = MetadataSnapshot.current(S(metadata={str(place.metadata)!r}, cache=cache,"
+        f"s = CompiledMetadata.current(S(metadata={str(place.metadata)!r}, cache=cache,"
         f" environ={{}}, clock=lambda: {place.now}))\n"
         "print(len(s.pipelines()), s.entry('gddl_pack.shop.small.1') is not None,"
         " sorted({'pydantic', 'yaml', 'obstore', 'airflow'} & set(sys.modules)))"
@@ -141,9 +141,9 @@ def test_it_is_fresh_again_once_it_can_be_read(place: Place) -> None:
 
 def test_without_a_good_copy_there_is_no_snapshot_but_a_reason(place: Place) -> None:
     place.write("gddl.yaml", "landing: landing\n")
-    snapshot = place.current()
-    assert (snapshot.pipelines(), snapshot.generation) == ((), None)
-    assert "lake" in snapshot.state.why
+    compiled = place.current()
+    assert (compiled.pipelines(), compiled.generation) == ((), None)
+    assert "lake" in compiled.state.why
     place.write("gddl.yaml", "landing: landing\nlake: lake\n")
     assert place.names() == ["shop.a", "shop.b"]
 
@@ -154,9 +154,9 @@ def test_tables_of_an_unreadable_file_are_kept(place: Place) -> None:
     place.write("tables/shop.yaml", "tables:\n  - {table: shop.a, keys: [id\n")  # as if its writer were not done
     place.tables("erp.x", "erp.y", file="tables/erp.yaml")
     assert place.names() == ["erp.x", "erp.y", "shop.a", "shop.b"]
-    snapshot = place.current()
-    assert snapshot.state.carried == ("shop.a", "shop.b")
-    assert any("tables/shop.yaml" in problem and "YAML_INVALID" in problem for problem in snapshot.problems())
+    compiled = place.current()
+    assert compiled.state.carried == ("shop.a", "shop.b")
+    assert any("tables/shop.yaml" in problem and "YAML_INVALID" in problem for problem in compiled.problems())
     place.tables("shop.a")
     assert place.names() == ["erp.x", "erp.y", "shop.a"]
 
@@ -215,16 +215,16 @@ def test_concurrent_builders_produce_complete_snapshots(place: Place) -> None:
 
 def test_a_worker_s_entry_costs_the_same_among_many_tables(place: Place) -> None:
     place.tables(*(f"shop.t{n}" for n in range(2000)), extra=", size: large")
-    snapshot = place.current()
-    generation = snapshot.generation
+    compiled = place.current()
+    generation = compiled.generation
     assert generation is not None
     opened: list[str] = []
     sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == "open" else None)
     opened.clear()
-    assert snapshot.entry("gddl.shop.t7") is not None
+    assert compiled.entry("gddl.shop.t7") is not None
     assert [path for path in opened if str(generation) in path] == [f"{generation}/pipelines/gddl.shop.t7.json"]
-    assert snapshot.entry("gddl.shop.nothing") is None
-    assert snapshot.entry("../../state") is None
+    assert compiled.entry("gddl.shop.nothing") is None
+    assert compiled.entry("../../state") is None
 
 
 def test_the_index_is_read_in_ten_microseconds_a_row(place: Place) -> None:
@@ -301,9 +301,9 @@ def test_metadata_in_a_bucket_is_listed_once_an_interval_and_outlives_the_bucket
     )
 
     def rows() -> int:
-        return len(MetadataSnapshot.current(settings).pipelines())
+        return len(CompiledMetadata.current(settings).pipelines())
 
-    assert rows() == 1, MetadataSnapshot.current(settings).state
+    assert rows() == 1, CompiledMetadata.current(settings).state
     asked = len(bucket.requests)
     place.now += 5
     assert rows() == 1
@@ -314,4 +314,4 @@ def test_metadata_in_a_bucket_is_listed_once_an_interval_and_outlives_the_bucket
     bucket.fail = 403
     place.now += 60
     assert rows() == 2
-    assert MetadataSnapshot.current(settings).state.stale_since is not None
+    assert CompiledMetadata.current(settings).state.stale_since is not None

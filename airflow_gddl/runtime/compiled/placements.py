@@ -10,7 +10,7 @@ from dataclasses import replace
 from airflow_gddl.contract.codec import decode, to_json
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import STATE, join
-from airflow_gddl.runtime.snapshot.documents import PlacementDocument
+from airflow_gddl.runtime.compiled.documents import PlacementDocument
 from airflow_gddl.stores import open_store
 from airflow_gddl.topology.placement import Placement, legal
 

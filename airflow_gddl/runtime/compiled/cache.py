@@ -24,7 +24,7 @@ from airflow_gddl.topology.pipeline import Pipeline, Timing
 
 
 @dataclass(frozen=True, kw_only=True)
-class SnapshotSettings:
+class CompiledSettings:
     """Location of the metadata, and how it is watched.
 
     Attributes:
@@ -34,7 +34,7 @@ class SnapshotSettings:
         clock: seconds since the epoch.
         refresh_seconds: minimum interval between listings of a remote folder.
         time_limit: seconds that all reads of a call may take together.
-        settle_seconds: a younger file may be incomplete; with a good snapshot, rebuilding waits.
+        settle_seconds: a younger file may be incomplete; with good compiled metadata, rebuilding waits.
         copy: lake that also stores the last good copy; empty: only the cache does.
         copy_environ: environment for that lake.
         lake_environ: returns the environment for the metadata's lake, by its path and the Airflow connection that the
@@ -65,16 +65,16 @@ FORMAT = 4
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """Origin of the current snapshot.
+    """Origin of the compiled metadata.
 
     Attributes:
         signature: of the metadata that it was compiled from.
         built_at: ISO 8601 UTC.
         checked_at: seconds since the epoch of the last check of a remote folder; 0 for local ones.
-        stale_since: ISO 8601 UTC since when newer metadata can't be read; null when the snapshot is current.
+        stale_since: ISO 8601 UTC since when newer metadata can't be read; null when it is current.
         why: reason that it can't be read; empty otherwise.
         tried: signature of the metadata that could not be read.
-        carried: tables kept from the snapshot before, because a file that may hold them can't be read.
+        carried: tables kept from the one before, because a file that may hold them can't be read.
         newest: modification time of its newest file, seconds since the epoch.
         placement: path of the placement that was used; empty: none.
         placement_tag: of that object; empty: there was none.

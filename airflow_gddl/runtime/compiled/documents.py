@@ -14,7 +14,7 @@ from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.contract.spec import Roots, TableSpec, TierSpec
-from airflow_gddl.runtime.snapshot.cache import (
+from airflow_gddl.runtime.compiled.cache import (
     INDEX,
     PLACEMENT,
     PROBLEMS,
@@ -108,7 +108,7 @@ class PlacementDocument:
 
 @dataclass(frozen=True, kw_only=True)
 class Compiled:
-    """A catalog as documents. `problems`: a line each; `carried`: tables taken over from the snapshot before."""
+    """Metadata as documents. `problems`: a line each; `carried`: tables taken over from those before."""
 
     documents: tuple[PipelineDocument, ...]
     directory: Directory

@@ -1,4 +1,4 @@
-"""The current snapshot and its queries."""
+"""The compiled metadata that is current, and its queries."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError
-from airflow_gddl.runtime.snapshot import cache
-from airflow_gddl.runtime.snapshot.cache import SnapshotSettings, State, pipeline_of
-from airflow_gddl.runtime.snapshot.keeper import Keeper
+from airflow_gddl.runtime.compiled import cache
+from airflow_gddl.runtime.compiled.cache import CompiledSettings, State, pipeline_of
+from airflow_gddl.runtime.compiled.keeper import Keeper
 from airflow_gddl.topology.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from airflow_gddl.runtime.snapshot.documents import Directory, PipelineDocument
+    from airflow_gddl.runtime.compiled.documents import Directory, PipelineDocument
 
 T = TypeVar("T")
 _PARSED_FOR = 600.0
@@ -26,21 +26,21 @@ _PARSED_FOR = 600.0
 
 
 @dataclass(frozen=True)
-class MetadataSnapshot:
-    """The current snapshot. `generation` null: the metadata could never be read; `state` gives the reason.
+class CompiledMetadata:
+    """What is compiled now. `generation` null: the metadata could never be read; `state` gives the reason.
 
     Attributes:
         cache_trouble: why the configured cache folder is not used; empty when it is.
     """
 
-    settings: SnapshotSettings
+    settings: CompiledSettings
     state: State
     generation: Path | None
     cache_trouble: str = ""
 
     @classmethod
-    def current(cls, settings: SnapshotSettings) -> Self:
-        """The snapshot of the metadata as it is, compiled now if need be.
+    def current(cls, settings: CompiledSettings) -> Self:
+        """The compiled metadata as it is, made now if need be.
 
         Raises:
             FatalError: `CACHE_UNUSABLE`.
@@ -80,7 +80,7 @@ class MetadataSnapshot:
         Raises:
             GddlError: the lake does not answer; see `Storage`.
         """
-        from airflow_gddl.runtime.snapshot import documents, placements  # noqa: PLC0415 - the contract's classes
+        from airflow_gddl.runtime.compiled import documents, placements  # noqa: PLC0415 - the contract's classes
 
         document = self._read(documents.read_placement, None)
         if document is None:
@@ -100,8 +100,8 @@ class MetadataSnapshot:
         return self._entry(dag_id) or self.renewed()._entry(dag_id)  # noqa: SLF001 - of this class
 
     def directory(self) -> Directory | None:
-        """A short row for every table; None without a snapshot."""
-        from airflow_gddl.runtime.snapshot import documents  # noqa: PLC0415 - the contract's classes
+        """A short row for every table; None without any."""
+        from airflow_gddl.runtime.compiled import documents  # noqa: PLC0415 - the contract's classes
 
         return self._read(documents.read_directory, None)
 
@@ -132,7 +132,7 @@ class MetadataSnapshot:
         """
         if self.generation is None:
             return ()
-        from airflow_gddl.runtime.snapshot import documents  # noqa: PLC0415 - the contract's classes
+        from airflow_gddl.runtime.compiled import documents  # noqa: PLC0415 - the contract's classes
 
         since = self.settings.clock() - _PARSED_FOR
         lines, own_ids = [], {pipeline.dag_id for pipeline in self.served()}
@@ -150,7 +150,7 @@ class MetadataSnapshot:
         return tuple(lines)
 
     def _document(self, dag_id: str) -> PipelineDocument | None:
-        from airflow_gddl.runtime.snapshot import documents  # noqa: PLC0415 - the contract's classes
+        from airflow_gddl.runtime.compiled import documents  # noqa: PLC0415 - the contract's classes
 
         document = self._read(lambda generation: documents.read_document(generation, dag_id), None)
         return None if document is None else replace(document, metadata_at=self.state.newest)
