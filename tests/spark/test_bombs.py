@@ -32,9 +32,11 @@ from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.program import _settings
 from spark_jobs.rules.read import FileRows, read_file
 from spark_jobs.tables import batch_in_memory, file_parts
-from spark_jobs.tables.many_tasks import DRIVER_BYTES, naming_files
-from tests.conftest import LocalPort, Way, table_of, ways_of_spark
+from spark_jobs.tables.many_tasks import naming_files
+from spark_jobs.tables.places import TaskBounds
+from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import TIER, spec_of
+from tests.harness.places import Way, table_of
 from tests.spark.lake import Lake, on_spark, read
 
 MB = 1024**2
@@ -217,7 +219,7 @@ def test_the_death_of_workers_is_told_and_survived(tmp_path: Path) -> None:
         ids = pa.array(range(number * count, (number + 1) * count), pa.int32())
         texts = [f"{n * 7919 % 1_000_003} text" for n in range(count)]
         pq.write_table(pa.table({"id": ids, "v": texts}), landing / f"LOAD0000000{number + 1}.parquet")
-    assert sum(f.stat().st_size for f in landing.iterdir()) > DRIVER_BYTES
+    assert sum(f.stat().st_size for f in landing.iterdir()) > TaskBounds().load
     done = threading.Event()
     killer = threading.Thread(target=kill_workers, args=(done,))
     killer.start()
@@ -256,8 +258,7 @@ def test_a_task_that_lacks_memory_names_its_file(way: Way, monkeypatch: pytest.M
     landing = Path(lake.layout(spec).landing)
     landing.mkdir(parents=True)
     pq.write_table(ROW, landing / "20240101-000000002.parquet")
-    with ways_of_spark():
-        result = lake.run(LocalPort("spark"), on_spark(lake.job([spec])))[spec.table]
+    result = lake.run(LocalPort("spark").everywhere(), on_spark(lake.job([spec])))[spec.table]
     assert result.error is not None
     assert (result.error.code, "20240101-000000002.parquet" in str(result.error)) == ("OUT_OF_MEMORY", True)
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import pytest
 
 from airflow_gddl.contract.result import JobResult
-from tests.conftest import LocalPort, Way, table_of, ways_of_spark
+from tests.conftest import LocalPort
+from tests.harness.places import Way, table_of
 from tests.oracle import replay
 from tests.spark.children import Ended, killed_at
 from tests.spark.crash_tables import BEFORE, BROKEN, RUNS, TYPES, spec_of
@@ -62,8 +63,7 @@ def played(spark: LocalPort, tmp_path_factory: pytest.TempPathFactory) -> Played
     job = spark.tiered(lake.job(killed, run_id="dies"))
     ended = killed_at(job, broken)
     between = {s.table: everything(lake.layout(s)) for s in killed}
-    with ways_of_spark():
-        rerun = lake.run(spark, lake.job(specs, run_id="rerun"))
+    rerun = lake.run(spark.everywhere(), lake.job(specs, run_id="rerun"))
     return Played(ended, between, rerun, {s.table: everything(lake.layout(s)) for s in specs} | {
         "by_engine": by_engine(lake.layout(UNDISTURBED))})  # fmt: skip
 

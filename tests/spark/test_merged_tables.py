@@ -13,6 +13,7 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, TableSpec
 from spark_jobs.tables.delta_tables import Write
+from spark_jobs.tables.places import TaskBounds
 from spark_jobs.tables.spark_merge import MergedTables
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake, spec_of
@@ -20,6 +21,8 @@ from tests.harness.engine_port import EngineName
 from tests.spark.lake import Lake
 
 SPEC = replace(spec_of(settle="0s"), history=True)
+LARGE = TaskBounds(batch=-1)
+"""Every batch is a large one."""
 MAPPING = {"delta.columnMapping.mode": "name", "delta.minReaderVersion": "2", "delta.minWriterVersion": "5"}
 """With the versions that Delta asks to be named."""
 FEATURES: Mapping[str, Mapping[str, str]] = {
@@ -105,14 +108,14 @@ def test_logs_that_an_interrupted_writer_began(tmp_path: Path) -> None:
     assert rows(spark, layout.replica) == {1: "new"}
 
 
-def test_large_batch_that_repeats_changes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_large_batch_that_repeats_changes(tmp_path: Path) -> None:
     """A copied table's changes are compared with those of a batch in tasks; what came before is not written again."""
     spark, lake = LocalPort("spark"), SmallLake(tmp_path)
     lake.load(SPEC, 3)
     assert run(spark, lake, SPEC).error is None
     layout = lake.layout(SPEC)
     equip(spark, layout, "column mapping")
-    monkeypatch.setattr("spark_jobs.tables.many_tasks.MOST_BYTES", -1)
+    spark = LocalPort("spark", LARGE)
     lake.change(SPEC, 1, [("U", 2, "changed"), ("D", 0, None)])
     assert run(spark, lake, SPEC).error is None
     changes = Path(layout.landing)
@@ -125,12 +128,12 @@ def test_large_batch_that_repeats_changes(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert len(spark.read_by_spark(layout.changes)) == 5
 
 
-def test_large_batch_of_a_table_without_keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_large_batch_of_a_table_without_keys(tmp_path: Path) -> None:
     """Rows that came before are known by all their columns; no key is shared, so that none is tied."""
     spark, lake, spec = LocalPort("spark"), SmallLake(tmp_path), replace(SPEC, keys=(), history=False)
     lake.load(spec, 2)
     assert run(spark, lake, spec).error is None
-    monkeypatch.setattr("spark_jobs.tables.many_tasks.MOST_BYTES", -1)
+    spark = LocalPort("spark", LARGE)
     for rows_of_file in ([("I", 5, "new")], [("I", 5, "new"), ("I", 6, "newer")]):
         lake.change(spec, 1, rows_of_file)
         result = run(spark, lake, spec)
