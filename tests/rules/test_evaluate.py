@@ -104,7 +104,7 @@ _CONDITIONS = st.recursive(
 
 
 @given(_CONDITIONS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_conditions_have_the_three_values_of_sql(text: str) -> None:
     assert _columns().condition(parsed(text)).to_pylist() == _of_duckdb(text)
 

@@ -21,13 +21,13 @@ from spark_jobs.tables.places import TaskBounds
 from spark_jobs.tables.snapshots import active_files
 from spark_jobs.tables.spark_merge import MergedTables
 from tests.conftest import LocalPort
-from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.harness import exact_bounds
+from tests.harness.examples import drawn, examples
+from tests.harness.lake import Lake, spec_of
 from tests.harness.landing import write
 from tests.harness.strategies import EVERYTHING, Traits, cases, dense
 from tests.spark.change_feeds import FEED, differing_versions, readers_of
-from tests.spark.lake import Lake
-from tests.spark.playing import Stage, drawn, examples, named, play, verify
+from tests.spark.playing import Stage, named, play, verify
 from tests.spark.test_maintenance import TIER, done
 
 HARD = Traits(variants=False, deletes=("hard",), reloads=False)
@@ -78,8 +78,7 @@ def test_engine_and_oracle_agree(sort: str, beside: Taken, tmp_path: Path) -> No
     large, port = {case.spec.table for case in found[::2]}, LocalPort("spark", IN_TASKS)
     bounds_of = lambda table: replace(IN_TASKS, batch=-1) if table in large else IN_TASKS  # noqa: E731 - once
     port.runtime = replace(port.runtime, bounds_of=bounds_of)
-    tiers = {"small": replace(DEFAULT_TIERS["small"], deletion_vectors=vectors)}
-    stage = Stage(port, Lake(tmp_path, tiers), found)
+    stage = Stage(port, Lake(tmp_path, replace(DEFAULT_TIERS["small"], deletion_vectors=vectors)), found)
     play(stage)
     verify(stage)
     assert not stage.wrong, "\n" + stage.report()
@@ -92,7 +91,7 @@ def test_spark_maintains_the_tables_between(policy: str, beside: Taken, tmp_path
 
     Spark writes checkpoints between, too: of version 2 with sidecars, where the table says so.
     """
-    port, lake, spec = LocalPort("spark", IN_TASKS), SmallLake(tmp_path, TIER), spec_of()
+    port, lake, spec = LocalPort("spark", IN_TASKS), Lake(tmp_path, TIER), spec_of()
     lake.load(spec, 500)
     done(lake, spec, JobOptions(), port)
     truth = {i: f"load {i}" for i in range(500)}
@@ -136,7 +135,7 @@ def checkpoint(spark: SparkSession, path: str) -> None:
 
 
 def assert_read_alike(
-    port: LocalPort, lake: SmallLake, spec: TableSpec, truth: dict[int, str], *, polars: bool = True
+    port: LocalPort, lake: Lake, spec: TableSpec, truth: dict[int, str], *, polars: bool = True
 ) -> None:
     """
     Args:
@@ -158,11 +157,7 @@ def assert_read_alike(
 
 def test_tables_change_between(beside: Taken, tmp_path: Path) -> None:
     """New columns, wider types and changed settings of the row are brought by commits of ours."""
-    port, lake, spec = (
-        LocalPort("spark", IN_TASKS),
-        SmallLake(tmp_path, replace(TIER, deletion_vectors=True)),
-        spec_of(),
-    )
+    port, lake, spec = LocalPort("spark", IN_TASKS), Lake(tmp_path, replace(TIER, deletion_vectors=True)), spec_of()
     lake.load(spec, 5)
     done(lake, spec, JobOptions(), port)
     loaded = {
@@ -191,7 +186,7 @@ def test_tables_change_between(beside: Taken, tmp_path: Path) -> None:
 
 def test_a_batch_of_repeated_values_is_large_by_its_rows_in_memory(beside: Taken, tmp_path: Path) -> None:
     """Its files are small; in the driver its rows would take many times as much."""
-    port, lake, spec = LocalPort("spark", IN_TASKS), SmallLake(tmp_path, replace(TIER, memory="20m")), spec_of()
+    port, lake, spec = LocalPort("spark", IN_TASKS), Lake(tmp_path, replace(TIER, memory="20m")), spec_of()
     lake.load(spec, 5)
     done(lake, spec, JobOptions(), port)
     truth = {}
@@ -209,7 +204,7 @@ def test_a_batch_of_repeated_values_is_large_by_its_rows_in_memory(beside: Taken
 
 
 def test_bounds_beside_a_vector_are_those_of_the_file(beside: Taken, tmp_path: Path) -> None:
-    port, lake, spec = LocalPort("spark", IN_TASKS), SmallLake(tmp_path, TIER), spec_of()
+    port, lake, spec = LocalPort("spark", IN_TASKS), Lake(tmp_path, TIER), spec_of()
     for _ in exact_bounds.landings(Path(lake.layout(spec).landing)):
         done(lake, spec, JobOptions(), port)
     assert beside.left == 0
@@ -219,7 +214,7 @@ def test_bounds_beside_a_vector_are_those_of_the_file(beside: Taken, tmp_path: P
 @pytest.mark.parametrize("vectors", [False, True])
 def test_feed_has_what_changed(vectors: bool, beside: Taken, tmp_path: Path) -> None:
     """Files with more than half of their rows gone are written again, whether or not the table has vectors."""
-    port, lake = LocalPort("spark", IN_TASKS), SmallLake(tmp_path, replace(TIER, deletion_vectors=vectors))
+    port, lake = LocalPort("spark", IN_TASKS), Lake(tmp_path, replace(TIER, deletion_vectors=vectors))
     spec = spec_of(table_properties=FEED)
     lake.load(spec, 20)
     done(lake, spec, JobOptions(), port)

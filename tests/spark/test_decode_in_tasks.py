@@ -17,8 +17,8 @@ from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from spark_jobs.tables.places import TaskBounds
 from tests.conftest import LocalPort
+from tests.harness.lake import Lake
 from tests.harness.landing import write_bytes
-from tests.spark.lake import Lake
 from tests.spark.table_lines import TableLines, differences, everything
 
 ROWS, GROUP = 600, 50
@@ -89,7 +89,7 @@ Play = Callable[[LocalPort, Lake], JobResult]
 
 
 def run(port: LocalPort, lake: Lake, spec: TableSpec, options: JobOptions | None = None) -> JobResult:
-    (result,) = lake.run(port, lake.job([spec], options)).values()
+    (result,) = lake.results(port, lake.job([spec], options)).values()
     return result
 
 

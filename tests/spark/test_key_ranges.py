@@ -17,7 +17,7 @@ from airflow_gddl.contract.table_spec import ForeignKey
 from spark_jobs.tables.many_tasks import SparkTasks
 from spark_jobs.tables.places import TaskBounds
 from tests.conftest import LocalPort
-from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.harness.lake import Lake, spec_of
 from tests.harness.landing import write
 from tests.spark.change_feeds import FEED, differing_versions, readers_of
 from tests.spark.test_maintenance import TIER, done
@@ -43,15 +43,15 @@ def ranges(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return seen
 
 
-def job(lake: SmallLake, spec: TableSpec, options: JobOptions | None = None, port: LocalPort = PORT) -> JobResult:
+def job(lake: Lake, spec: TableSpec, options: JobOptions | None = None, port: LocalPort = PORT) -> JobResult:
     result = done(lake, spec, options or JobOptions(), port)
     assert (result.details or {}).get("verdict", "equal") == "equal"
     return result
 
 
-def filled(root: Path, spec: TableSpec) -> SmallLake:
+def filled(root: Path, spec: TableSpec) -> Lake:
     """100 rows, some changed, and what must be left of them."""
-    lake = SmallLake(root, TIER)
+    lake = Lake(root, TIER)
     lake.load(spec, 100)
     job(lake, spec)
     lake.change(spec, 1, [("U", 3, "three"), ("D", 4, None), ("I", 200, "new")])
@@ -97,7 +97,7 @@ def test_tables_without_keys_and_with_partitions(vectors: bool, ranges: list[int
     parted = spec_of("parted", partition_by=("v",))
     tier = replace(TIER, deletion_vectors=vectors)
     for spec in (keyless, parted):
-        lake = SmallLake(tmp_path, tier)
+        lake = Lake(tmp_path, tier)
         lake.load(spec, 6)
         lake.change(spec, 1, [("I", 7, "load 1"), ("I", 8, "load 1")])
         job(lake, spec)
@@ -115,7 +115,7 @@ def test_reload_compares_tables_of_other_types(
     kinds: tuple[pa.DataType, pa.DataType], ranges: list[int], tmp_path: Path
 ) -> None:
     """Text of the live table that is no number of the new one counts as a change, or a key that vanishes."""
-    spec, lake = spec_of(), SmallLake(tmp_path, TIER)
+    spec, lake = spec_of(), Lake(tmp_path, TIER)
     for number, kind in enumerate(kinds):
         ids = ["1", "2", "x"] if pa.types.is_string(kind) else [1, 2, 3]
         rows = pa.table({"id": pa.array(ids, kind), "v": ["a", "b", "c"]})
@@ -147,7 +147,7 @@ def test_reload_counts_by_ranges(ranges: list[int], tmp_path: Path) -> None:
 
 def test_a_range_has_rows_of_few_keys(ranges: list[int], tmp_path: Path) -> None:
     """One key with most changes is a range of its own; its changes are together."""
-    spec, lake = spec_of(), SmallLake(tmp_path, TIER)
+    spec, lake = spec_of(), Lake(tmp_path, TIER)
     lake.load(spec, 20)
     job(lake, spec)
     lake.change(spec, 1, [("U", 7, f"v{n}") for n in range(300)])
@@ -160,7 +160,7 @@ def test_a_range_has_rows_of_few_keys(ranges: list[int], tmp_path: Path) -> None
 
 def test_constraints_are_checked_by_ranges_of_their_values(tmp_path: Path, ranges: list[int]) -> None:
     """Values that are equal meet in one range, wherever their rows are, also those of a table with other types."""
-    lake = SmallLake(tmp_path, TIER)
+    lake = Lake(tmp_path, TIER)
     parent = TableSpec(table="s.parents", keys=("id",), settle="0s")
     key = ForeignKey(columns=("parent",), to="s.parents", to_columns=("id",))
     child = TableSpec(

@@ -20,9 +20,9 @@ from spark_jobs.spark.tasks import map_in_arrow
 from spark_jobs.tables import many_tasks
 from spark_jobs.tables.places import TaskBounds
 from tests.conftest import LocalPort
+from tests.harness.lake import Lake, on_spark
 from tests.oracle import replay
 from tests.spark.crash_tables import BEFORE, BROKEN, RUNS, TYPES, spec_of
-from tests.spark.lake import Lake, on_spark
 from tests.spark.table_lines import by_engine, by_oracle, differences
 
 SPEC = spec_of("lost")
@@ -58,7 +58,7 @@ def dying(lake: str, deaths: Path, most: int) -> Callable[..., Any]:
 
 def run_of(phase: str, lake: Lake, spec: TableSpec) -> JobResult:
     options = JobOptions(full_refresh=True) if phase == "rebuild" else JobOptions()
-    return lake.run(IN_TASKS, on_spark(lake.job([spec], options, run_id=phase)))[spec.table]
+    return lake.results(IN_TASKS, on_spark(lake.job([spec], options, run_id=phase)))[spec.table]
 
 
 def unnamed(lake: Lake, spec: TableSpec) -> set[Path]:
@@ -110,7 +110,7 @@ def test_files_of_a_lost_process_are_never_named_and_go_later(
     for path in (tmp_path / "lake").rglob("*"):
         os.utime(path, (old, old))
     options = JobOptions(action="maintain")
-    swept = lake.run(IN_TASKS, on_spark(lake.job([SPEC], options, run_id="maintain")))[SPEC.table]
+    swept = lake.results(IN_TASKS, on_spark(lake.job([SPEC], options, run_id="maintain")))[SPEC.table]
     assert swept.error is None, swept.error
     assert not left & unnamed(lake, SPEC)
     assert differences(by_oracle(replay(SPEC, RUNS), SPEC), by_engine(lake.layout(SPEC))) == []
