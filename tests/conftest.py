@@ -13,7 +13,6 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
-from hypothesis import settings
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec
@@ -23,18 +22,15 @@ from spark_jobs.job.job_tables import run_job
 from spark_jobs.spark.session_settings import SessionSettings
 from spark_jobs.tables.delta_log import DeltaCommits
 from spark_jobs.tables.places import TaskBounds, usual_bounds
+from tests.harness import examples
 from tests.harness.engine_port import EngineName, EnginePort, on_engine
 from tests.harness.lanes import group_of, is_deep, is_wide
 from tests.harness.places import bounds_of, with_commits
 
-# The time of an example is no finding: on a busy machine any may take seconds. The same examples are drawn each time,
-# so that no change is blamed for what chance found; `make test-deep` draws others (`--hypothesis-profile chance`).
-settings.register_profile("repeated", deadline=None, derandomize=True, max_examples=50)
-settings.register_profile("chance", deadline=None, print_blob=True, max_examples=1000)
-settings.load_profile("repeated")
 
-
-def pytest_configure() -> None:
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(examples)
     # Processes that tests are spread over are told a width, which commands then fold their tables to.
     os.environ.pop("COLUMNS", None)
     # Hundreds of short commands would each start a Java process. Tests of the default spread unset these.
@@ -59,6 +55,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.deep)
         if item.get_closest_marker("deep") is None and is_wide(item):
             item.add_marker(pytest.mark.wide)
+        if examples.is_property(item):
+            item.add_marker(pytest.mark.random)
         group = group_of(item, config.rootpath / "tests")
         if group is not None:
             item.add_marker(pytest.mark.xdist_group(group))

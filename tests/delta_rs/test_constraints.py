@@ -22,6 +22,7 @@ from airflow_gddl.stores import Storage
 from spark_jobs.batch.totals import Declined
 from spark_jobs.job.run_results import for_record
 from spark_jobs.verification import read_orphans
+from tests.harness.examples import at_random
 from tests.harness.lake import TIER, Lake
 from tests.harness.landing import write
 from tests.harness.sharded import Sharded
@@ -183,7 +184,7 @@ VALUES = st.sampled_from([None, "a", "A", "b", ""])
 NUMBERS = st.sampled_from([None, 0, 1, -1])
 
 
-@settings(max_examples=25)
+@settings(max_examples=at_random(25))
 @given(rows=st.lists(st.tuples(VALUES, NUMBERS), max_size=8), parents=st.lists(st.tuples(NUMBERS, VALUES), max_size=5))
 def test_findings_are_those_of_a_naive_check(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[Any, Any]], parents: list[tuple[Any, Any]]
