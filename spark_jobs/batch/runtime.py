@@ -26,6 +26,7 @@ from spark_jobs.discovery import (
 )
 from spark_jobs.spark.session_settings import SessionSettings, is_on_a_cluster
 from spark_jobs.tables.engine import Engine
+from spark_jobs.tables.places import TaskBounds, usual_bounds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -224,6 +225,7 @@ class Runtime:
         spread: spreads tables in one task each; null: they run in this process.
         files: the stream that gives tables over many tasks their new files; null: their folders are listed.
         engine: of every table, regardless of its tier; null: the tier's.
+        bounds_of: by the name of a table over many tasks, what is worked on in the driver.
         deep_listings: recent deep listings of a continuous job.
         follow: called with a table's name between its batches, so that what points to its versions follows.
         stopped_by: name of the signal that asked the job to end; empty: none did. Tables end before their next step.
@@ -236,6 +238,7 @@ class Runtime:
     spread: Spread | None = None
     files: FileStreamSource | None = None
     engine: Engine | None = None
+    bounds_of: Callable[[str], TaskBounds] = usual_bounds
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     deep_listings: DeepListings = field(default_factory=DeepListings)
     follow: Callable[[str], None] = silent

@@ -46,11 +46,11 @@ if TYPE_CHECKING:
 from spark_jobs.batch.runtime import Runtime, Step, cancelled
 
 
-def make_engine(runtime: Runtime, work: int | None = None, *, in_one_task: bool) -> Engine:
+def make_engine(runtime: Runtime, table: str, work: int | None = None, *, in_one_task: bool) -> Engine:
     """The runtime's engine of all tables, if it has one; `work` as `SparkSource.for_table`."""
     if runtime.engine is not None:
         return runtime.engine
-    return _delta_rs(runtime) if in_one_task else _spark(runtime, work)
+    return _delta_rs(runtime) if in_one_task else _spark(runtime, table, work)
 
 
 def _delta_rs(runtime: Runtime) -> Engine:
@@ -60,11 +60,12 @@ def _delta_rs(runtime: Runtime) -> Engine:
     return OneTaskEngine(Tables(runtime.storage, runtime.clock))
 
 
-def _spark(runtime: Runtime, work: int | None) -> Engine:
+def _spark(runtime: Runtime, table: str, work: int | None) -> Engine:
     from spark_jobs.tables.many_tasks import ManyTasksEngine  # noqa: PLC0415 - see above
     from spark_jobs.tables.spark_merge import SparkTables  # noqa: PLC0415 - see above
 
-    return ManyTasksEngine(SparkTables(runtime.spark.for_table(work), DeltaCommits(runtime.storage)))
+    session, log = runtime.spark.for_table(work), DeltaCommits(runtime.storage)
+    return ManyTasksEngine(SparkTables(session, log, bounds=runtime.bounds_of(table)))
 
 
 _COMMITTED = ("committed", "done")
@@ -133,9 +134,7 @@ class TableRun:
         if not self.in_one_task and self.runtime.engine is None and not self.runtime.spark.is_started:
             self.report(STARTING_SPARK)
         tier = self.job.tiers[self.spec.size]
-        engine = (
-            self._own_engine if self._has_own_engine else make_engine(self.runtime, work, in_one_task=self.in_one_task)
-        )
+        engine = self._own_engine if self._has_own_engine else self._new_engine(work)
         return TableContext(
             dialect=self.dialect_after_load,
             # Iceberg readers take data files as they are: no deletion vectors, no widened types.
@@ -152,7 +151,10 @@ class TableRun:
 
     @cached_property
     def _own_engine(self) -> Engine:
-        return make_engine(self.runtime, in_one_task=True)
+        return self._new_engine()
+
+    def _new_engine(self, work: int | None = None) -> Engine:
+        return make_engine(self.runtime, self.spec.table, work, in_one_task=self.in_one_task)
 
     def ledger(self) -> Ledger:
         """The ledger as it is now: opened once, then looked at again.

@@ -29,7 +29,7 @@ from spark_jobs.tables.data_files import (
     without,
 )
 from spark_jobs.tables.delta_log import OURS, Action, DeltaCommit, DeltaCommits, app_of, keep_log_short, user_metadata
-from spark_jobs.tables.places import DeclinedError, InProcess, Place
+from spark_jobs.tables.places import DeclinedError, InProcess, Place, TaskBounds
 from spark_jobs.tables.replayed_log import DamagedLogError, KnownLogs, ReplayedLog
 from spark_jobs.tables.snapshots import (
     CLUSTERING,
@@ -45,8 +45,6 @@ from spark_jobs.tables.table_definition import CLUSTER_BY, ColumnPath, TableDefi
 __all__ = ["DataFile", "TableSnapshot", "Tables", "Write"]
 
 Clock = Callable[[], datetime]
-_IN_PROCESS = 16 * 1024**2
-"""Bytes up to which files are worked on in this process: sending tasks would take longer."""
 _SEARCHED_IN_PROCESS, _THREADS = 8 * 1024**3, 4
 """Bytes up to which files are searched by threads: tasks cost a second of CPU, a search 30 ms for a million rows."""
 _LARGEST_SHARE = 0.5
@@ -113,10 +111,12 @@ class Tables:
     Attributes:
         arranges_files: it decides which rows share a file, and a type may change without new files; else Delta does.
         commit_method: of its commits.
+        bounds: beyond which a place other than this process works on files.
     """
 
     arranges_files = True
     commit_method: CommitMethod = "direct"
+    bounds = TaskBounds()
 
     def __init__(self, storage: Storage, clock: Clock, shard: str = "", features: frozenset[str] = frozenset()) -> None:
         """
@@ -138,7 +138,7 @@ class Tables:
 
     def is_for_tasks(self, size: int) -> bool:
         """Whether files of so many bytes are worked on elsewhere than in this process."""
-        return size > _IN_PROCESS and not isinstance(self._place, InProcess)
+        return size > self.bounds.files and not isinstance(self._place, InProcess)
 
     def place_for(self, size: int) -> Place:
         """Where files of so many bytes are worked on."""

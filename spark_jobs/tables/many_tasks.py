@@ -152,8 +152,6 @@ def naming_files(tasks: Sequence[Sequence[str]]) -> Iterator[None]:
         raise RetriableError("WORKER_DIED", what, where=paths[0], remedy=remedy) from error
 
 
-MOST_BYTES = 64 * 1024**2
-"""Of a batch's files, which are in the driver's memory together."""
 _DECODED = 10
 """How many times their size in memory rows take in the driver until they are merged."""
 _INFLATION = 10
@@ -238,7 +236,7 @@ class BatchesBesideSpark:
         if not state.keys and any(file.kind != "change" for file in plan.files):
             return False
         sizes = (file.size * (_INFLATION if file.path.endswith(".gz") else 1) for file in plan.files)
-        return sum(sizes) <= MOST_BYTES
+        return sum(sizes) <= self.tables.bounds.batch
 
 
 _INTERVAL = "delta.checkpointInterval"
@@ -329,10 +327,6 @@ class SparkMaintenance:
         return cut_changes(self.known, self.changes, table_schema, before, swept, dry_run=dry_run)
 
 
-DRIVER_BYTES = 4 * 1024**2
-"""Bytes up to which the files of a first load are decoded in the driver: starting tasks would take longer."""
-
-
 @dataclass(frozen=True)
 class ManyTasksEngine(TablesEngine):
     """See `Engine`."""
@@ -369,7 +363,7 @@ class ManyTasksEngine(TablesEngine):
     def decode_files(
         self, context: TableContext, plan: BatchPlan, state: TableState
     ) -> tuple[BatchWork | None, tuple[Unreadable, ...]]:
-        small = sum(file.size for file in plan.files) <= DRIVER_BYTES
+        small = sum(file.size for file in plan.files) <= self.tables.bounds.load
         place: Place = InProcess(context.storage) if small else self._tasks
         tables = self.tables_of(context, *_all_of(context.layout))
         first = FirstLoadReader(context=context, plan=plan, state=state, tables=tables, place=place)

@@ -56,6 +56,27 @@ class KeyWork(Protocol[Item_contra]):
         ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class TaskBounds:
+    """Bytes up to which a table over many tasks is worked on in the driver, and how the tasks divide the rest.
+
+    Attributes:
+        files: of data files that are worked on together: sending tasks would take longer.
+        load: of the files of a first load, which are decoded in the driver: starting tasks would take longer.
+        batch: of a batch's files, which are in the driver's memory together.
+        key_range: of data files, whose rows are one range of keys.
+    """
+
+    files: int = 16 * 1024**2
+    load: int = 4 * 1024**2
+    batch: int = 64 * 1024**2
+    key_range: int = 16 * 1024**2
+
+
+def usual_bounds(_table: str) -> TaskBounds:
+    return TaskBounds()
+
+
 class Place(Protocol):
     """Works on parts independent of each other, and on ranges of keys."""
 

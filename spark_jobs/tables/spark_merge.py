@@ -40,7 +40,7 @@ from spark_jobs.tables.data_files import Target, WithoutRows
 from spark_jobs.tables.delta_log import OURS, Action, DeltaCommits, app_of, is_on, user_metadata
 from spark_jobs.tables.delta_tables import Clock, Tables, Write, Written
 from spark_jobs.tables.file_parts import file_path
-from spark_jobs.tables.places import DeclinedError, Place
+from spark_jobs.tables.places import DeclinedError, Place, TaskBounds
 from spark_jobs.tables.replayed_log import ReplayedLog, replayed
 from spark_jobs.tables.snapshots import BESIDE_SPARK, CLUSTERING, TableSnapshot, is_readable, is_settable
 from spark_jobs.tables.table_definition import WITH_VECTORS, TableDefinition
@@ -74,6 +74,7 @@ class SparkTables:
     log: DeltaCommits
     few_rows: bool = False
     shard: str = ""
+    bounds: TaskBounds = field(default_factory=TaskBounds)
 
     def suited(self, *, few_rows: bool) -> SparkTables:
         """The tables in a session with settings for few rows, or many."""
@@ -81,7 +82,7 @@ class SparkTables:
             return self
         session = self.spark.newSession()
         configure(session, {**SQL_SETTINGS, **(FOR_FEW_ROWS if few_rows else {})})
-        return SparkTables(session, self.log, few_rows, self.shard)
+        return replace(self, spark=session, few_rows=few_rows)
 
     @property
     def slots(self) -> int:
@@ -315,7 +316,7 @@ class MaintainedTables(Tables):
 
     def __init__(self, spark: SparkTables, clock: Clock, place: Place) -> None:
         super().__init__(spark.log.storage, clock, spark.shard, BESIDE_SPARK)
-        self._place, self._spark = place, spark
+        self._place, self._spark, self.bounds = place, spark, spark.bounds
 
     def grow(self, path: str, types: Mapping[str, SqlType]) -> Mapping[str, SqlType]:
         stored = self.existing(path).schema.types

@@ -273,9 +273,6 @@ def _between(wanted: pa.ChunkedArray, low: Any, high: Any) -> pa.ChunkedArray:
     return pc.fill_null(pc.and_(pc.greater_equal(values, low), pc.less_equal(values, high)), True)
 
 
-RANGE_BYTES = 16 * 1024**2
-"""Of data files, whose rows are one range."""
-
 RowRule = Callable[[pa.Table], pa.Table]
 RangeRule = Callable[[Storage, Mapping[str, pa.Table]], bytes]
 Part = tuple[str, int]
@@ -414,7 +411,7 @@ def by_key(tables: Tables, sources: Mapping[str, Source], keys: pa.Schema, rule:
     cuts = keys.empty_table()
     if keys.names and tables.is_for_tasks(size):
         samples = place.run(_Sample(sources=sources, keys=keys), parts)
-        ranges = max(place.slots, -(-size // RANGE_BYTES))
+        ranges = max(place.slots, -(-size // tables.bounds.key_range))
         cuts = cuts_of([stream_rows(data) for data in samples], keys, ranges)
     work = _Ranges(sources=sources, cuts=cuts, rule=rule)
     return place.run_by_key(work, parts, cuts.num_rows + 1) or [work(tables.storage, {})]

@@ -37,6 +37,7 @@ from airflow_gddl.stores import open_store
 from airflow_gddl.triggers import GddlTablesTrigger
 from tests.airflow.stage import Stage
 from tests.airflow.test_triggers import PACK, fired
+from tests.harness.examples import at_random
 from tests.harness.s3_server import Bucket
 
 ROOTS = Roots(landing="s3://bucket/landing", lake="s3://bucket/lake")
@@ -301,7 +302,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=at_random(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_every_poll_equals_a_full_listing(bucket: Bucket, queue: Waiting, steps: list[tuple[str, Any]]) -> None:
     """Polls of two pipelines in any order, with messages that come twice."""

@@ -23,13 +23,13 @@ from spark_jobs.job.spread_spark import SparkSpread, TaskResultStore, _watched, 
 from spark_jobs.job.stop import refused
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.ledger.claim import Claim
-from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.harness.lake import Lake, spec_of
 
 SPEC = spec_of()
 
 
-def landed(tmp_path: Path) -> tuple[SmallLake, JobSpec]:
-    lake = SmallLake(tmp_path)
+def landed(tmp_path: Path) -> tuple[Lake, JobSpec]:
+    lake = Lake(tmp_path)
     lake.load(SPEC)
     return lake, replace(lake.job([SPEC], run_id="this-job"), tables=())
 

@@ -19,9 +19,9 @@ import pytest
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots
 from tests.conftest import ENGINES
-from tests.delta_rs.small_lake import spec_of
 from tests.fuzz.hostile import FORMS, hostile_file
 from tests.harness.engine_port import EnginePort
+from tests.harness.lake import spec_of
 from tests.harness.landing import write
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits of processes are Linux's")

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.conftest import LocalPort
+from tests.harness.lake import Lake
 from tests.harness.strategies import Case
 from tests.oracle import DeliveredFile, Run
-from tests.spark.lake import Lake
 from tests.spark.playing import Stage, named, play
 
 

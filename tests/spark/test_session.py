@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from airflow_gddl.contract.spec import JobSpec
+from tests.harness.lake import Lake, on_spark
 from tests.oracle import Run
 from tests.spark.children import job_child
 from tests.spark.crash_tables import BEFORE, TYPES, spec_of
-from tests.spark.lake import Lake, on_spark
 
 SPECS = (spec_of("quiet"), spec_of("silent"))
 JVM = "WARNING: Using incubator modules: jdk.incubator.vector"

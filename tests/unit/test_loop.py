@@ -33,6 +33,7 @@ from spark_jobs.continuous.loop import POLL_SECONDS, ExecutorPools, Loop
 from spark_jobs.continuous.schedule import ANYWAY_SECONDS, BATCHES_A_TURN, pause_seconds
 from spark_jobs.job.spread_local import LocalSpread, NoSpark
 from spark_jobs.job.stop import Stop
+from tests.harness.examples import at_random
 
 TABLES = {
     spec.table: spec
@@ -317,7 +318,7 @@ def test_all_files_are_ingested_and_no_table_runs_twice_at_once(events: list[Eve
     assert {outcome.result.status for outcome in outcomes} <= {"succeeded", "skipped"}
 
 
-@settings(max_examples=30)
+@settings(max_examples=at_random(30))
 @given(st.lists(st.builds(Event, at=st.integers(0, 20), kind=st.just("land"), table=st.sampled_from(sorted(TABLES))),
                 max_size=20))  # fmt: skip
 def test_new_files_are_ingested_promptly(events: list[Event]) -> None:

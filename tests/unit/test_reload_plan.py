@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, JobSpec, TableSpec
+from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs.actions.reload import new_plan, shadow_of
 from spark_jobs.plan.planned_batch import BatchCommit, TableState
+from tests.harness.lake import Lake
 from tests.harness.landing import write
-from tests.tables.in_process_lake import InProcessLake
 
 SPEC = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",))
 REBUILD = JobOptions(action="plan", full_refresh=True, full_listing=True)
@@ -20,14 +20,12 @@ RELOAD = JobOptions(action="plan", reload=True, full_listing=True)
 FIRST, SECOND = "20240101-000000001.parquet", "20240101-000000002.parquet"
 
 
-def land(lake: InProcessLake, name: str) -> None:
+def land(lake: Lake, name: str) -> None:
     write(Path(lake.layout(SPEC).landing), name, pa.table({"Op": ["I"], "seq": [1], "id": [1]}))
 
 
-def planned(lake: InProcessLake, options: JobOptions = RELOAD) -> JobResult:
-    job = JobSpec(run_id="run", roots=lake.roots, tables=(SPEC,), tiers=DEFAULT_TIERS, options=options)
-    (result,) = lake.port.run(job)
-    return result
+def planned(lake: Lake, options: JobOptions = RELOAD) -> JobResult:
+    return lake.result(SPEC, options)
 
 
 def batches(result: JobResult) -> list[tuple[Any, ...]]:
@@ -43,9 +41,9 @@ def files_of(root: Path) -> list[Path]:
 
 
 def test_a_rebuild_reads_no_loaded_file(tmp_path: Path) -> None:
-    lake = InProcessLake(tmp_path)
+    lake = Lake(tmp_path)
     land(lake, FIRST)
-    lake.run(SPEC)
+    lake.raising(SPEC)
     assert batches(planned(lake, REBUILD)) == [(2, "refresh", False, False, [])]
     land(lake, SECOND)
     found = batches(planned(lake, REBUILD))
@@ -53,9 +51,9 @@ def test_a_rebuild_reads_no_loaded_file(tmp_path: Path) -> None:
 
 
 def test_a_reload_reads_loaded_files_again(tmp_path: Path) -> None:
-    lake = InProcessLake(tmp_path)
+    lake = Lake(tmp_path)
     land(lake, FIRST)
-    lake.run(SPEC)
+    lake.raising(SPEC)
     land(lake, SECOND)
     before = files_of(tmp_path)
     assert batches(planned(lake, JobOptions(action="plan"))) == [(2, "incremental", False, False, [SECOND])]
@@ -65,9 +63,9 @@ def test_a_reload_reads_loaded_files_again(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_reload_has_what_is_left_of_it(tmp_path: Path) -> None:
-    lake = InProcessLake(tmp_path)
+    lake = Lake(tmp_path)
     land(lake, FIRST)
-    lake.run(SPEC)
+    lake.raising(SPEC)
     run, ledger = lake.table_run(SPEC), lake.ledger(SPEC)
     plan = new_plan(run, ledger)
     ledger.write_plan(plan)
@@ -83,7 +81,7 @@ def test_an_interrupted_reload_has_what_is_left_of_it(tmp_path: Path) -> None:
 
 
 def test_without_files_nothing_can_be_refreshed(tmp_path: Path) -> None:
-    lake = InProcessLake(tmp_path)
+    lake = Lake(tmp_path)
     found = planned(lake)
     landing = lake.layout(SPEC).landing
     message = (

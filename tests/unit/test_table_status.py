@@ -24,6 +24,7 @@ from airflow_gddl.runtime.state.documents import (
 from airflow_gddl.runtime.state.table_runs import KEPT_RUNS, RunFact, TableRecord, merged
 from airflow_gddl.runtime.state.table_status import Knowledge, RunningJob, TablePoll, heartbeat_of, judge
 from airflow_gddl.topology.rows import TableRow
+from tests.harness.examples import at_random
 
 ALLOWED, GRACE = 30, 50
 ROW = TableRow(table="shop.a", source="shop", tier="small", priority="normal", freshness=ALLOWED, grace=GRACE)
@@ -148,7 +149,7 @@ def test_maintenance_that_another_writer_recorded_counts() -> None:
         assert attention_of(both, 170 * DAY) == ("MAINTENANCE_DUE",)
 
 
-@settings(max_examples=300)
+@settings(max_examples=at_random(300))
 @given(st.lists(st.sampled_from(["land", "poll", "load", "fail", "wait"]), max_size=40))
 def test_judged_as_the_truth_is(events: list[Event]) -> None:
     world = World()
@@ -392,7 +393,7 @@ def test_a_run_with_warnings_needs_attention_until_the_next_run() -> None:
     assert judge(replace(calm, enabled=False), Knowledge(record=record), 12).attention == ()
 
 
-@settings(max_examples=500)
+@settings(max_examples=at_random(500))
 @given(
     st.lists(st.tuples(st.integers(1, 500), st.sampled_from(("run", "poll", "fail"))), min_size=1, max_size=10),
     st.integers(0, 5000),

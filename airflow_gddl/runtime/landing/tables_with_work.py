@@ -324,9 +324,9 @@ def observe(
         running=lambda: _running_elsewhere(document, question, environ),
         of_older_run=_tables_of_older_run(document, question.run, environ) if question.again else frozenset(),
     )
-    work = decide(document, question.run_params.resolved(document.specs), question.run, seen)
+    work = decide(document, question.form.resolved(document.specs), question.run, seen)
     # A poll of selected tables has no result for the others.
-    record = None if question.run_params.is_some else _record(document, seen, work)
+    record = None if question.form.is_some else _record(document, seen, work)
     if record is not None or next_poll != known:
         _keep(lake, document, stored, record, next_poll)
     return work
@@ -443,7 +443,7 @@ def _polls(
     document: PipelineDocument, question: Question, following: Following | None, known: NextPoll, lake: Storage
 ) -> tuple[Mapping[str, Poll], NextPoll]:
     """A poll of each of `folders_of`, and what it leaves for the next one."""
-    folders, window = folders_of(document), question.run_params.window
+    folders, window = folders_of(document), question.form.window
     if following is not None and window is None:
         queue = following.poll(document.roots, folders, known.queue)
         return queue.looks, replace(known, queue=queue)
