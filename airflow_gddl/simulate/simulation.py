@@ -308,7 +308,7 @@ def _shapes(options: SimulationOptions, tables: dict[str, pa.Table]) -> dict[str
 
 
 _LEAST_ROWS = 50
-_TROUBLES = Troubles(late=0.4, repeated=0.3, out_of_order=True, ties=1, unknown_op=1)
+_TROUBLES = Troubles(late=0.4, repeated=0.3, out_of_order=True, ties=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -362,7 +362,6 @@ def _demo_spec(source: SourceOptions) -> SimulateSpec:
 _MADE = {
     "lake/nyc/flights": "the replica, as the table in the source",
     "lake/nyc/flights__changes": "every change that arrived, appended",
-    "lake/nyc/flights__errors": "the quarantine: changes that can't be read",
     "lake/nyc/planes__history": "each version of each row (SCD type 2)",
     "metadata/tables/nyc.yaml": "the five rows that brought them here",
 }
