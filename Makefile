@@ -31,8 +31,8 @@ demo-check: $(VENV)/.demo
 demo-embedded: $(VENV)/.demo
 	$(BIN)/gddl demo $(DEMO)
 
-# The README's first hour in an empty folder, with this tree in an environment of its own; each step timed. NEWCOMER='--by uv'
-# installs it by uv, as pip is what the README names.
+# The first page (docs/start.md) in an empty folder, with this tree in an environment of its own; each step timed. NEWCOMER='--by uv'
+# installs it by uv, as pip is what the page names.
 NEWCOMER ?=
 newcomer: $(VENV)/.demo
 	$(BIN)/python -m tests.readme.newcomer $(NEWCOMER)
@@ -95,7 +95,7 @@ test-floors:
 test-newest:
 	$(MAKE) --no-print-directory VENV=$(VENV)-newest $(VENV)-newest/.test
 	$(VENV)-newest/bin/python -c 'from importlib.metadata import version as v; from airflow_gddl.contract import spark_versions as s; \
-	  s.check_packages(v("pyspark"), v("delta-spark"))'
+	  s.delta_of_packages(v("pyspark"), v("delta-spark"))'
 	$(VENV)-newest/bin/python -m pytest -n $(WORKERS) --dist loadgroup --engine delta_rs tests/rules tests/tables tests/scenarios \
 	  tests/unit/test_simulate.py tests/unit/test_storage.py tests/unit/test_validate.py
 	$(VENV)-newest/bin/python -m pytest --engine spark $(LANE_TESTS)

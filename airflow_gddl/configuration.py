@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from airflow_gddl.contract import python_command
 from airflow_gddl.contract.errors import MetadataError
-from airflow_gddl.contract.python_command import JOB
 from airflow_gddl.provider import DEFAULTS
 from airflow_gddl.runtime.compiled.cache import CompiledSettings, places
 from airflow_gddl.runtime.compiled.metadata import CompiledMetadata
@@ -50,16 +50,7 @@ def job_command() -> tuple[str, ...]:
     Raises:
         MetadataError: `OPTION_INVALID`.
     """
-    written = text("job_command")
-    if not written:
-        return JOB
-    try:
-        command = json.loads(written)
-    except ValueError:
-        command = None
-    if not isinstance(command, list) or not command or not all(isinstance(part, str) for part in command):
-        raise _wrong("job_command", "not a JSON list of texts", 'write e.g. ["/opt/spark-venv/bin/gddl-job"]')
-    return tuple(command)
+    return python_command.job_command(text("job_command"))
 
 
 def owner_links() -> dict[str, str]:

@@ -5,24 +5,48 @@ Nothing but the contract is imported before a job starts, so that a missing pack
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import NoReturn
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.contract.python_command import exit_process
+from airflow_gddl.contract.spark_versions import job_packages
+from airflow_gddl.contract.spec import CONTRACT_VERSION
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit status of the job of the arguments; see `program.run`."""
+    """Exit status of the job of the arguments; see `program.run`. `--check MODULE…` runs no job: see `check`."""
+    arguments = sys.argv[1:] if argv is None else argv
     try:
+        if arguments[:1] == ["--check"]:
+            check(arguments[1:])
+            return 0
         with needed_by("a job", install="airflow-gddl[spark]"):
             from spark_jobs import program  # noqa: PLC0415 - see above
     except FatalError as error:
         print(error, file=sys.stderr)
         return 2
     return program.run(argv)
+
+
+def check(modules: Sequence[str]) -> None:
+    """Print what `gddl check` asks of this Python, as JSON: the contract's version, and versions of packages.
+
+    Args:
+        modules: optional ones that jobs are going to import.
+
+    Raises:
+        FatalError: `PACKAGE_MISSING`, or as `delta_of_packages`.
+    """
+    found = job_packages()
+    with needed_by("a job of these rows and settings"):
+        for module in modules:
+            import_module(module)
+    sys.stdout.write(json.dumps({"contract_version": CONTRACT_VERSION, "packages": found}) + "\n")
 
 
 def script() -> NoReturn:

@@ -30,6 +30,7 @@ from airflow_gddl.cli.commands import COMMANDS
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.screen import Cell, counted
 from airflow_gddl.cli.source_database import SourceDatabase
+from airflow_gddl.contract import packages
 from airflow_gddl.contract.capture import capture_of
 from airflow_gddl.contract.connections import MASK_KEY, MASK_KEY_FILE, mask_key
 from airflow_gddl.contract.durations import seconds
@@ -50,11 +51,11 @@ from airflow_gddl.contract.kafka import SERVERS, client_settings, settings_of, t
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.packages import needed_by, package_of
 from airflow_gddl.contract.postgresql_log import Finding
+from airflow_gddl.contract.python_command import JOB
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.source_access import announced
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.notifications import NOTIFIERS
-from airflow_gddl.runners import this_machine
 from airflow_gddl.runners.descriptor import RUNNERS, RunnerCheck, make_platform
 from airflow_gddl.runners.interface import FromEnvironment
 from airflow_gddl.stores import open_store
@@ -357,9 +358,17 @@ def _mask_key(cli: CliContext, loaded: LoadedMetadata) -> Checked:
 
 
 def _packages(cli: CliContext, loaded: LoadedMetadata) -> Iterator[Checked]:
-    """Optional packages of jobs, a line for each that this deployment uses; a platform's jobs have their own."""
-    if RUNNERS.get(loaded.runner).remote:
+    """Optional packages of jobs, a line for each that this deployment uses; jobs elsewhere, and those of a
+    `job_command`, which is asked for them, have their own."""
+    if RUNNERS.get(loaded.runner).remote or cli.job_command != JOB:
         return
+    for module in _modules(cli, loaded):
+        package, _ = package_of(module)
+        yield _tried(f"package {package}", partial(probe_package, module))
+
+
+def _modules(cli: CliContext, loaded: LoadedMetadata) -> list[str]:
+    """Optional modules that jobs of this deployment import."""
     tables = [spec for spec in loaded.tables if spec.enabled]
     registers = any(CATALOGS.get(one.kind).is_iceberg for one in loaded.catalogs.values())
     used = {
@@ -369,9 +378,7 @@ def _packages(cli: CliContext, loaded: LoadedMetadata) -> Iterator[Checked]:
         "prometheus_client": bool(cli.environ.get("GDDL_METRICS_FILE")),
         "opentelemetry.sdk": bool(cli.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")),
     }
-    for module in (module for module, is_used in used.items() if is_used):
-        package, _ = package_of(module)
-        yield _tried(f"package {package}", partial(probe_package, module))
+    return [module for module, is_used in used.items() if is_used]
 
 
 def probe_package(module: str) -> str:
@@ -471,7 +478,7 @@ def _rows(loaded: LoadedMetadata) -> Checked:
 
 
 def _airflow() -> Checked:
-    version = this_machine.installed_version("apache-airflow")
+    version = packages.installed_version("apache-airflow")
     if version is None:
         return Checked(subject="Airflow", status="skipped", message="not installed here; commands work without it")
     return _tried("Airflow", lambda: _supported(version))
@@ -505,7 +512,14 @@ def _runner(cli: CliContext, loaded: LoadedMetadata) -> Iterator[Checked]:
         yield _tried(f"runner {name}", lambda: _platform(name, settings, cli.environ) + login)
     if descriptor.check:
         tiers = tuple(loaded.tiers[spec.size] for spec in loaded.tables if spec.enabled)
-        given = RunnerCheck(name=name, declared=settings, tiers=tiers, environ=cli.environ)
+        given = RunnerCheck(
+            name=name,
+            declared=settings,
+            tiers=tiers,
+            environ=cli.environ,
+            command=cli.job_command,
+            modules=tuple(_modules(cli, loaded)),
+        )
         yield from (_tried(subject, probe) for subject, probe in RUNNERS.load(descriptor.check)(given))
 
 

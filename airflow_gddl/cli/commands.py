@@ -27,7 +27,7 @@ _NO_COMMAND = re.compile(r"No such command '([^']+)'")
 _DOCS = "https://github.com/airflow-gddl/airflow-gddl/blob/main/docs"
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-START, RUN, REPAIR, DEPLOY = "Start", "Run", "Repair", "Deploy"
+EVERYDAY, START, RUN, REPAIR, DEPLOY = "Everyday", "Start", "Run", "Repair", "Deploy"
 
 
 @dataclass(frozen=True)
@@ -86,15 +86,15 @@ class Command:
 
 
 BUILT_IN: Mapping[str, Command] = {
-    "init": Command("airflow_gddl.cli.init:init", START, "gddl init", "tasks/add-a-table.md"),
-    "check": Command("airflow_gddl.cli.check:check", START, "gddl check", "cli.md"),
+    "init": Command("airflow_gddl.cli.init:init", EVERYDAY, "gddl init", "tasks/add-a-table.md"),
+    "check": Command("airflow_gddl.cli.check:check", EVERYDAY, "gddl check", "cli.md"),
     "onboard": Command(
         "airflow_gddl.onboarding.commands:onboard", START, "gddl onboard crm --connection CRM_DB", "onboarding.md"
     ),
     "inspect": Command(
         "airflow_gddl.onboarding.commands:inspect", START, "gddl inspect --table shop.orders", "onboarding.md#inspect"
     ),
-    "validate": Command("airflow_gddl.cli.init:validate", START, "gddl validate", "metadata.md"),
+    "validate": Command("airflow_gddl.cli.init:validate", EVERYDAY, "gddl validate", "metadata.md"),
     "plan": Command("airflow_gddl.planning.commands:plan", START, "gddl plan --mwaa-class mw1.medium", "cli.md#plan"),
     "simulate": Command(
         "airflow_gddl.simulate.commands:simulate",
@@ -103,15 +103,15 @@ BUILT_IN: Mapping[str, Command] = {
         "cli.md#simulate",
     ),
     "demo": Command("airflow_gddl.simulate.commands:demo", START, "gddl demo --scale 0.01 --rounds 1", "cli.md"),
-    "run": Command("airflow_gddl.cli.run:run", RUN, "gddl run --table shop.orders", "tasks/rerun-or-backfill.md"),
+    "run": Command("airflow_gddl.cli.run:run", EVERYDAY, "gddl run --table shop.orders", "tasks/rerun-or-backfill.md"),
     "load": Command("airflow_gddl.cli.run:load", RUN, "gddl load --table shop.orders", "initial-load.md"),
-    "status": Command("airflow_gddl.cli.status:status", RUN, "gddl status --late", "operate.md"),
+    "status": Command("airflow_gddl.cli.status:status", EVERYDAY, "gddl status --late", "operate.md"),
     "verify": Command(
-        "airflow_gddl.cli.verify:verify", RUN, "gddl verify --source-connection CRM_DB", "repair.md#verify"
+        "airflow_gddl.cli.verify:verify", EVERYDAY, "gddl verify --source-connection CRM_DB", "repair.md#verify"
     ),
     "explain": Command(
         "airflow_gddl.cli.explain:explain",
-        RUN,
+        EVERYDAY,
         "gddl explain --table shop.orders --key id=7",
         "operate.md#what-happened-to-a-row",
     ),
@@ -120,10 +120,10 @@ BUILT_IN: Mapping[str, Command] = {
         "airflow_gddl.cli.schema:schema", RUN, "gddl schema --table shop.orders --format json-schema", "consumers.md"
     ),
     "views": Command("airflow_gddl.cli.schema:views", RUN, "gddl views --database sales", "consumers.md"),
-    "errors": Command("airflow_gddl.cli.repair:app", REPAIR, "gddl errors list", "tasks/what-a-code-means.md"),
+    "errors": Command("airflow_gddl.cli.repair:app", EVERYDAY, "gddl errors list", "tasks/what-a-code-means.md"),
     "rebuild": Command(
         "airflow_gddl.cli.repair:rebuild",
-        REPAIR,
+        EVERYDAY,
         "gddl rebuild --table shop.orders",
         "repair.md#rebuild-reload-or-resync",
     ),
@@ -146,7 +146,7 @@ BUILT_IN: Mapping[str, Command] = {
         "airflow_gddl.cli.maintenance:truncate_app", REPAIR, "gddl truncate release --table shop.orders", "cli.md"
     ),
     "maintain": Command(
-        "airflow_gddl.cli.maintenance:maintain", REPAIR, "gddl maintain --dry-run", "repair.md#maintenance"
+        "airflow_gddl.cli.maintenance:maintain", EVERYDAY, "gddl maintain --dry-run", "repair.md#maintenance"
     ),
     "erase": Command(
         "airflow_gddl.cli.maintenance:erase",

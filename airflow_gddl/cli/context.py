@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 
 import typer
 
+from airflow_gddl.cli import airflow_home
 from airflow_gddl.cli.screen import Screen
 from airflow_gddl.contract.connections import LENT, is_lent
 from airflow_gddl.contract.errors import SETUP, FatalError, GddlError, RetriableError
-from airflow_gddl.contract.python_command import JOB
 from airflow_gddl.runners.interface import JobOutcome
 
 OK = 0
@@ -84,7 +84,7 @@ def real() -> CliContext:
         environ=os.environ,
         now=lambda: datetime.now(UTC),
         new_id=lambda: secrets.token_hex(4),
-        job_command=JOB,
+        job_command=airflow_home.job_command(os.environ),
     )
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import shutil
 from collections.abc import Mapping
@@ -16,9 +17,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from airflow_gddl.bundle import DAG_FILES
-from airflow_gddl.cli import context, metadata, options
+from airflow_gddl.cli import airflow_home, context, job_environment, metadata, options
 from airflow_gddl.cli import metadata as metadata_folder
-from airflow_gddl.cli.context import BAD_METADATA
+from airflow_gddl.cli.context import BAD_METADATA, CliContext
 from airflow_gddl.cli.screen import Screen, counted
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.topology.pipelines import pipelines
@@ -80,6 +81,16 @@ PROJECT = {
 }
 
 
+OF_AIRFLOW = {
+    # Neither lake nor landing below the folder in which Airflow looks for DAGs.
+    "metadata/gddl.yaml": SETTINGS.replace("../", "../../"),
+    "metadata/tables/shop.yaml": TABLES,
+    **DAG_FILES,
+    ".airflowignore": "metadata/\n",
+}
+"""Files of `gddl init --airflow`, in a DAGs folder."""
+
+
 _MARK = ".gddl-demo"
 _SETTINGS = """\
 # Relative roots are relative to this folder. Each value can be set from outside, e.g. GDDL_LAKE.
@@ -110,7 +121,7 @@ keys:
   nyc.planes: [tailnum]
   nyc.weather: [origin, time_hour]
 """
-_FILES = {
+DEMO_FILES = {
     "metadata/gddl.yaml": _SETTINGS,
     "metadata/tables/nyc.yaml": _TABLES,
     "metadata/keys/nyc.yaml": _KEYS,
@@ -163,7 +174,7 @@ class DemoFolder:
 
     def write_project(self) -> None:
         """Metadata and DAG files, the same as this project's own."""
-        for name, text in _FILES.items():
+        for name, text in DEMO_FILES.items():
             path = self.root / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
@@ -192,13 +203,58 @@ def init(
     folder: Annotated[
         Path, typer.Argument(metavar="FOLDER", help="Created if missing. Default: the current folder.")
     ] = Path(),
+    airflow: Annotated[
+        Path | None,
+        typer.Option("--airflow", metavar="DAGS_FOLDER", help="Instead: into the DAGs folder of the Airflow here."),
+    ] = None,
+    jobs: Annotated[
+        Path | None,
+        typer.Option(
+            "--jobs", metavar="DIR", help="With --airflow: environment of jobs. Default: gddl-jobs beside the DAGs."
+        ),
+    ] = None,
 ) -> None:
-    """Create an empty project: metadata with a sample row, DAGs and a README. No file is overwritten."""
-    screen = context.of(ctx).screen
-    for name, is_new in write_project(folder, {**PROJECT, **_schemas()}).items():
+    """Create an empty project: metadata with a sample row, DAGs and a README. No file is overwritten.
+
+    With --airflow, DAG files and metadata go into a DAGs folder, Spark gets an environment of its own, and `[gddl]
+    job_command` of Airflow's configuration names it.
+    """
+    cli = context.of(ctx)
+    if airflow is not None:
+        _into_airflow(cli, airflow, jobs or airflow.absolute().parent / "gddl-jobs")
+        return
+    _write(cli.screen, folder, PROJECT)
+    steps = [f"cd {shlex.quote(str(folder))}"] if folder != Path() else []
+    _next_steps(cli.screen, *steps, *_STEPS)
+
+
+def _into_airflow(cli: CliContext, dags: Path, jobs: Path) -> None:
+    _write(cli.screen, dags, OF_AIRFLOW)
+    command = job_environment.create(cli.screen, jobs.absolute())
+    setting = json.dumps(list(command))
+    if airflow_home.set_job_command(cli.environ, command):
+        cli.screen.say(f"wrote [gddl] job_command to {airflow_home.configuration(cli.environ)}")
+        steps = []
+    else:
+        steps = [f"export {airflow_home.VARIABLE}={shlex.quote(setting)}    # for all of Airflow's processes"]
+    place = shlex.quote(str(dags / "metadata"))
+    _next_steps(
+        cli.screen,
+        *steps,
+        f"edit {place}/gddl.yaml    # where files land, where tables are kept",
+        f"gddl check --metadata {place}    # runs the command of jobs, too",
+        f"edit {place}/tables/shop.yaml, or gddl onboard SOURCE --write --metadata {place}",
+    )
+
+
+def _write(screen: Screen, folder: Path, files: Mapping[str, str]) -> None:
+    for name, is_new in write_project(folder, {**files, **_schemas()}).items():
         screen.say(f"{'wrote' if is_new else 'kept '} {folder / name}", "" if is_new else "dim")
+
+
+def _next_steps(screen: Screen, *steps: str) -> None:
     screen.say("\nNext steps:")
-    for step in (*([f"cd {shlex.quote(str(folder))}"] if folder != Path() else []), *_STEPS):
+    for step in steps:
         screen.dictate(f"  {step}")
 
 

@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
 
 from airflow_gddl.contract.errors import FatalError
 
@@ -47,6 +48,14 @@ EXTRAS: Mapping[str, tuple[str, str]] = {
     "zstandard": ("zstandard", "avro"),
 }
 """Module to the distribution that has it and the extra that installs it; the longest name that fits counts."""
+
+
+def installed_version(package: str) -> str | None:
+    """Null: it is not installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def package_missing(user: str, *modules: str, install: str = "", where: str = "") -> FatalError:

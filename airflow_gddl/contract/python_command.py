@@ -7,10 +7,13 @@ project's package.
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import sys
 import threading
 from typing import NoReturn
+
+from airflow_gddl.contract.errors import MetadataError
 
 
 def module_command(name: str, *arguments: str) -> tuple[str, ...]:
@@ -20,6 +23,24 @@ def module_command(name: str, *arguments: str) -> tuple[str, ...]:
 
 JOB = module_command("spark_jobs.main")
 """Program and first arguments of the embedded job."""
+
+
+def job_command(written: str) -> tuple[str, ...]:
+    """Program and first arguments of the embedded job, as `[gddl] job_command` names them; empty: `JOB`.
+
+    Raises:
+        MetadataError: `OPTION_INVALID`.
+    """
+    if not written.strip():
+        return JOB
+    try:
+        command = json.loads(written)
+    except ValueError:
+        command = None
+    if isinstance(command, list) and command and all(isinstance(part, str) for part in command):
+        return tuple(command)
+    what, remedy = f"not a JSON list of texts: {written!r:.80}", 'write e.g. ["/opt/gddl-jobs/bin/gddl-job"]'
+    raise MetadataError("OPTION_INVALID", what, where="[gddl] job_command", remedy=remedy)
 
 
 def exit_process(status: int) -> NoReturn:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from airflow_gddl.contract import packages
 from airflow_gddl.contract.errors import FatalError
 
 Series = tuple[int, ...]
@@ -97,15 +98,45 @@ def check_pair(spark: str, delta: str, remedy: str) -> None:
     raise FatalError("DELTA_UNSUPPORTED", what, remedy=f"{_fitting(spark)}; {remedy}")
 
 
-def check_packages(pyspark: str, delta_spark: str) -> None:
-    """Whether the packages of a Python that runs jobs fit each other; the remedy is the command that installs a pair.
+def delta_of_packages(pyspark: str, delta_spark: str) -> str:
+    """Version of Delta's JARs in a Python that runs jobs.
+
+    Those of delta-spark where they run on this Spark. Otherwise the newest that do: pins of other packages can lead a
+    resolver to an old delta-spark with a new pyspark (its own metadata takes any), and its Python only calls the JARs.
 
     Raises:
-        FatalError: `SPARK_UNSUPPORTED`, `DELTA_UNSUPPORTED`.
+        FatalError: `SPARK_UNSUPPORTED`; `DELTA_UNSUPPORTED`: no JARs are known for this Spark, or the package is of
+            another major version. The remedy is the command that installs a pair.
     """
     remedy = f"run `{pip_command(pyspark)}` in the Python that runs the job"
     check_spark(pyspark, "the package pyspark", remedy)
-    check_pair(pyspark, delta_spark, remedy)
+    newest = _newest_fitting(pyspark)
+    try:
+        check_pair(pyspark, delta_spark, remedy)
+    except FatalError:
+        if newest is None or not OLDEST <= series(delta_spark) < BEYOND:
+            raise
+        return newest
+    return delta_spark
+
+
+JOB_PACKAGES = ("pyspark", "delta-spark", "deltalake", "pyarrow")
+
+
+def job_packages() -> str:
+    """Versions of the packages of a job in this Python.
+
+    Raises:
+        FatalError: `PACKAGE_MISSING`, or as `delta_of_packages`.
+    """
+    versions = {name: packages.installed_version(name) for name in JOB_PACKAGES}
+    missing = [name for name, version in versions.items() if version is None]
+    if missing:
+        raise packages.package_missing("a job on this machine", *missing, install="airflow-gddl[spark]")
+    installed = {name: str(version) for name, version in versions.items()}
+    jars = delta_of_packages(installed["pyspark"], installed["delta-spark"])
+    shown = ", ".join(f"{name} {version}" for name, version in installed.items())
+    return shown if jars == installed["delta-spark"] else f"{shown}; Delta's JARs {jars}"
 
 
 def pip_command(pyspark: str) -> str:
@@ -133,12 +164,18 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def _fitting(spark: str) -> str:
     """The newest known Delta for a Spark; for a Spark that none is known for, the newest pair."""
+    fits = _newest_fitting(spark)
+    if fits is not None:
+        return f"Spark {spark} goes with Delta {fits}"
+    newest = DELTA[max(DELTA)]
+    return f"the newest known pair is Spark {text(max(newest.artifacts))} with Delta {newest.version}"
+
+
+def _newest_fitting(spark: str) -> str | None:
+    """The newest known Delta for a Spark."""
     fits = [
         release.version
         for _, release in sorted(DELTA.items())
         if series(spark) in release.artifacts and not _is_beyond(spark, release.newest_spark.get(series(spark)))
     ]
-    if fits:
-        return f"Spark {spark} goes with Delta {fits[-1]}"
-    newest = DELTA[max(DELTA)]
-    return f"the newest known pair is Spark {text(max(newest.artifacts))} with Delta {newest.version}"
+    return fits[-1] if fits else None

@@ -44,12 +44,16 @@ class RunnerCheck:
         name: the runner's.
         declared: its settings as written.
         tiers: of enabled tables.
+        command: program and first arguments of a job on this machine.
+        modules: optional ones that jobs of these rows import.
     """
 
     name: str
     declared: Mapping[str, Any]
     tiers: tuple[TierSpec, ...]
     environ: Mapping[str, str]
+    command: tuple[str, ...]
+    modules: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,9 +6,11 @@ A job's JobSpec is passed in a file, its results are read from its standard outp
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -18,7 +20,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -27,10 +28,11 @@ from airflow_gddl.contract.errors import RETRIED, FatalError, GddlError
 from airflow_gddl.contract.extensions import ProbeSkippedError
 from airflow_gddl.contract.layout import join, log_folder
 from airflow_gddl.contract.packages import package_missing
+from airflow_gddl.contract.python_command import JOB
 from airflow_gddl.contract.result import ErrorInfo, JobResult, error_info
 from airflow_gddl.contract.s3 import is_s3, split
-from airflow_gddl.contract.spark_versions import check_packages
-from airflow_gddl.contract.spec import JobSpec
+from airflow_gddl.contract.spark_versions import job_packages
+from airflow_gddl.contract.spec import CONTRACT_VERSION, JobSpec
 from airflow_gddl.runners.child import Child, Line, nothing
 from airflow_gddl.runners.descriptor import Probe, RunnerCheck
 from airflow_gddl.runners.interface import JobOutcome, Listener, ProgressEvent
@@ -428,39 +430,44 @@ def make(settings: RunnerSettings) -> LocalRunner:
     return LocalRunner(command=settings.command, environ=settings.environ, tick=settings.tick)
 
 
-JOB_PACKAGES = ("pyspark", "delta-spark", "deltalake", "pyarrow")
+_CHECK_SECONDS = 120.0
 
 
 def check(given: RunnerCheck) -> Iterator[tuple[str, Probe]]:
     """See `RunnerDescriptor.check`: packages and Java of jobs on this machine."""
-    yield f"runner {given.name}", job_packages
+    yield f"runner {given.name}", lambda: job_packages() if given.command == JOB else _asked(given)
     yield "Java", lambda: _java(given)
 
 
-def job_packages() -> str:
-    """Versions of the job's packages.
+def _asked(given: RunnerCheck) -> str:
+    """What `[gddl] job_command` says of its Python.
 
     Raises:
-        FatalError: `PACKAGE_MISSING`, or as `check_packages`.
+        FatalError: `JOB_NOT_STARTED`, `CONTRACT_VERSION`, or the job's own.
     """
-    versions = {name: installed_version(name) for name in JOB_PACKAGES}
-    missing = [name for name, version in versions.items() if version is None]
-    if missing:
-        raise package_missing("a job on this machine", *missing, install="airflow-gddl[spark]")
-    installed = {name: str(version) for name, version in versions.items()}
-    check_packages(installed["pyspark"], installed["delta-spark"])
-    return ", ".join(f"{name} {version}" for name, version in installed.items())
+    command = [*given.command, "--check", *given.modules]
+    shown, remedy = shlex.join(given.command), "correct `[gddl] job_command` of Airflow's configuration"
+    try:
+        done = subprocess.run(  # noqa: S603 - the program that Airflow itself would start
+            command, env=dict(given.environ), capture_output=True, text=True, timeout=_CHECK_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise FatalError("JOB_NOT_STARTED", f"{shown} does not start: {error}", remedy=remedy) from error
+    last = (done.stderr.strip().splitlines() or [""])[-1]
+    if done.returncode and (coded := _CODED.match(last)):
+        raise FatalError(coded[1], last.removeprefix(f"[{coded[1]}] ").rstrip("."), where=shown)
+    try:
+        found = json.loads(done.stdout)
+    except ValueError as error:
+        what = f"{shown} --check {how_it_ended(done.returncode)}: {last}"
+        raise FatalError("JOB_NOT_STARTED", what, remedy=remedy) from error
+    if found["contract_version"] != CONTRACT_VERSION:
+        what = f"{shown} has contract version {found['contract_version']}, this Python {CONTRACT_VERSION}"
+        raise FatalError("CONTRACT_VERSION", what, remedy="install the same airflow-gddl on both sides")
+    return f"{shown}: {found['packages']}"
 
 
 def _java(given: RunnerCheck) -> str:
     if given.tiers and all(tier.in_processes for tier in given.tiers):
         raise ProbeSkippedError("no table's tier needs it")
     return str(find_java(given.environ))
-
-
-def installed_version(package: str) -> str | None:
-    """Null: it is not installed."""
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

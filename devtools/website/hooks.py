@@ -22,7 +22,7 @@ from devtools.website.github import for_site  # noqa: E402 - after the path
 
 GENERATED = {"fields.md": fields.page, "rules.md": rules.page}
 """Pages that are made of the code."""
-COPIED = {"index.md": "README.md", "changelog.md": "CHANGELOG.md", "benchmarks.md": "benchmarks/README.md"}
+COPIED = {"changelog.md": "CHANGELOG.md", "benchmarks.md": "benchmarks/README.md"}
 """Pages that lie elsewhere in the repository."""
 
 

@@ -70,14 +70,13 @@ def delta() -> JarSet:
     """The JARs of the installed delta-spark, for the installed pyspark.
 
     Raises:
-        FatalError: `SPARK_UNSUPPORTED`; `DELTA_UNSUPPORTED`: the two don't fit each other; `PACKAGE_MISSING`:
-            delta-spark is not installed.
+        FatalError: as `delta_of_packages`; `PACKAGE_MISSING`: delta-spark is not installed.
     """
     try:
-        version = importlib.metadata.version("delta-spark")
+        package = importlib.metadata.version("delta-spark")
     except importlib.metadata.PackageNotFoundError as error:
         raise package_missing("a job with Spark", "delta") from error
-    versions.check_packages(pyspark.__version__, version)
+    version = versions.delta_of_packages(pyspark.__version__, package)
     known = versions.DELTA.get(versions.series(version))
     other = _delta(known.version) if known is not None and known.version != version else None
     return replace(_delta(version), other=other)

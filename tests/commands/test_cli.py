@@ -20,6 +20,7 @@ from airflow_gddl import __version__
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.codec import decode, plain
+from airflow_gddl.contract.errors import QUARANTINE_REMEDIES
 from airflow_gddl.contract.spec import JobOptions
 
 FAKE = Path(__file__).with_name("fake_job.py")
@@ -331,7 +332,7 @@ def test_errors_list_is_a_summary_by_code_with_the_commands_to_use(shop: Shop) -
         [
             "sales.orders: 1,205 in quarantine",
             "  OP_UNKNOWN  1,200 rows of 3 files, 2024-01-01 09:00:00 to 2024-01-02 08:00:00 UTC",
-            "    remedy  correct options.op_column or options.missing_op, then replay; if only few rows have it, dismiss them",
+            f"    remedy  {QUARANTINE_REMEDIES['OP_UNKNOWN']}",
             f"    rows    gddl errors list --table sales.orders --code OP_UNKNOWN {place} --rows",
             f"    replay  gddl errors replay --table sales.orders --code OP_UNKNOWN {place}",
             f"    dismiss gddl errors dismiss --table sales.orders --code OP_UNKNOWN {place} --reason TEXT",

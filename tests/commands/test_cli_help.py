@@ -61,7 +61,7 @@ def test_help_names_a_section_that_exists(name: str) -> None:
 def test_program_lists_all_commands_in_groups(capsys: pytest.CaptureFixture[str]) -> None:
     assert invoke(["--help"], context.real()) == 0
     shown = capsys.readouterr().out
-    places = [shown.index(f"─ {title} ─") for title in ("Start", "Run", "Repair", "Deploy")]
+    places = [shown.index(f"─ {title} ─") for title in ("Everyday", "Start", "Run", "Repair", "Deploy")]
     assert places == sorted(places)
     assert [name for name in BUILT_IN if f"│ {name} " not in shown] == []
 

@@ -21,9 +21,10 @@ from airflow_gddl import __version__
 from airflow_gddl.cli.check import probe_lake, probe_landing
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.main import invoke
+from airflow_gddl.contract import packages
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.python_command import JOB
 from airflow_gddl.metadata.loading import load
-from airflow_gddl.runners import this_machine
 from devtools.standalone.home import Home, HomeSettings
 from devtools.standalone.supervisor import Standalone, StartRequest
 from spark_jobs.spark import jars
@@ -76,7 +77,7 @@ def gddl(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
             environ={"PATH": os.environ["PATH"], "JAVA_HOME": str(tmp_path / "java"), **environ},
             now=lambda: datetime(2024, 1, 2, 12, tzinfo=UTC),
             new_id=lambda: "aa",
-            job_command=("false",),
+            job_command=JOB,
         )
         status = invoke(arguments, around)
         shown = capsys.readouterr()
@@ -165,8 +166,8 @@ def test_check_tries_every_part_and_reports_it(gddl: Gddl) -> None:
 def test_check_refuses_packages_that_the_job_refuses(gddl: Gddl, monkeypatch: pytest.MonkeyPatch) -> None:
     """It said "everything works", and the first run failed."""
     gddl("init")
-    real, pair = this_machine.installed_version, {"pyspark": "4.3.0", "delta-spark": "4.1.0"}
-    monkeypatch.setattr(this_machine, "installed_version", lambda name: pair.get(name) or real(name))
+    real, pair = packages.installed_version, {"pyspark": "4.3.0", "delta-spark": "4.1.0"}
+    monkeypatch.setattr(packages, "installed_version", lambda name: pair.get(name) or real(name))
     answer = gddl("check", "--json")
     status, found = answer.checked["runner local"]
     assert (answer.status, status) == (1, "failed")
@@ -218,9 +219,9 @@ def test_check_continues_after_a_failure(gddl: Gddl, monkeypatch: pytest.MonkeyP
     Path("metadata/tables/shop.yaml").write_text(
         "tables:\n- {table: shop.orders, keys: id, options: {verify_connection: GDDL_SOURCE_SHOP}}\n- {table: x}\n"
     )
-    real = this_machine.installed_version
+    real = packages.installed_version
     monkeypatch.setattr(
-        this_machine,
+        packages,
         "installed_version",
         lambda name: {"apache-airflow": "3.0.2", "deltalake": None}.get(name, real(name)),
     )

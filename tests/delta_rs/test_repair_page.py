@@ -168,6 +168,13 @@ OF_PAGES = {
         "also into other partitions": "delta_rs/test_shards.py::test_a_rebuild_into_partitions",
         "`SHARD_REMOVED`": "delta_rs/test_shards_changed.py::test_a_replay_says_what_is_left_of_a_removed_shard",
     },
+    "start.md": {
+        "gddl errors replay --table nyc.airports": "readme/test_readme.py::test_the_commands_work",
+        "correct them and replay": "spark/test_replay_of_codes.py::test_rows_of_other_codes_are_kept",
+        "gddl errors dismiss --table nyc.airports": "readme/test_readme.py::test_the_commands_work",
+        "gddl rebuild --table shop.planes": "readme/test_readme.py::test_the_commands_work",
+        "gddl resync --table T --key": f"{RESYNC_ROWS}::test_missing_wrong_and_surplus_rows",
+    },
     "tasks/change-a-key-or-a-type.md": {
         "Until then runs of the table are refused": "scenarios/r14_changed_keys",
         "gddl rebuild --table shop.orders": "scenarios/r10_rebuild_declared_times",

@@ -16,6 +16,7 @@ from types import SimpleNamespace
 import pytest
 from mkdocs.structure.files import File, Files
 
+from airflow_gddl.cli.commands import COMMANDS, EVERYDAY
 from airflow_gddl.contract.extensions import DebeziumOptions, DmsOptions
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.metadata.validation import TABLE
@@ -122,11 +123,24 @@ def test_codes_are_found_by_the_search(site: Path) -> None:
     assert locations.index("codes.html") < locations.index("codes.html#table_busy")
 
 
-def test_the_start_is_the_readme(site: Path) -> None:
-    """Whose commands are run by tests/readme."""
-    text = Elements(site / "index.html").text
+def test_the_overview_names_ten_commands_and_fields_that_exist() -> None:
+    text = (DOCS / "index.md").read_text(encoding="utf-8")
+    named = [row[0].strip("`").removeprefix("gddl ") for row in rows(text.partition("## Ten")[2].partition("\n## ")[0])]
+    everyday = [name for name, command in COMMANDS.built_in.items() if command.panel == EVERYDAY]
+    assert sorted(named) == sorted(everyday)
+    assert len(named) == 10
+    fields = re.findall(r"`(\w+)`", text.partition("| fields of a row |")[2].partition("\n\n")[0])
+    assert 20 < len(fields) <= 30
+    assert set(fields) <= {field.name for field in fields_of(TableSpec)}
+    for name in set(COMMANDS.built_in) - set(named):
+        assert f"`{name}`" in text or f"gddl {name}`" in text, name
+
+
+def test_the_first_page_shows_its_commands(site: Path) -> None:
+    """They are run by tests/readme."""
+    text = Elements(site / "start.html").text
     assert "gddl simulate nycflights13" in text
-    assert "<!-- run -->" not in (site / "index.html").read_text(encoding="utf-8")
+    assert "<!-- " not in (site / "start.html").read_text(encoding="utf-8")
 
 
 def test_every_field_of_the_contract_is_listed() -> None:

@@ -1,4 +1,4 @@
-"""The README's marked blocks, run one after the other as a newcomer types them, in an empty folder.
+"""Marked blocks of pages, run one after the other as a newcomer types them, in an empty folder.
 
 A mark is an HTML comment on the line above a fenced block: `file: NAME` writes the block to a file, `run` runs it, and
 `shown` lists lines that the run above has to print, in a terminal of 80 columns; in them `…` stands for anything.
@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+START = ROOT / "docs" / "start.md"
+"""The first page whose commands are typed; the README's one command is CI's first step."""
 WITHOUT_SPARK = ("GDDL_SETTLE", "GDDL_TIERS__SMALL__TASKS", "GDDL_TIERS__MEDIUM__TASKS")
 """Variables as conftest sets them: small tables in local processes."""
 _MARK = r"<!-- (?P<what>[a-z]+)(?:: (?P<name>\S+))? -->\n"

@@ -54,14 +54,14 @@ def sample_of_init(folder: Path) -> Path:
     return folder / "metadata"
 
 
-def sample_of_the_readme(folder: Path) -> Path:
-    named = re.findall(r"<!-- file: (\S+) -->\n```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+def sample_of_the_first_page(folder: Path) -> Path:
+    named = re.findall(r"<!-- file: (\S+) -->\n```yaml\n(.*?)```", (ROOT / "docs" / "start.md").read_text(), re.DOTALL)
     return write(folder, dict(named)) / "metadata"
 
 
 @pytest.mark.parametrize(
     "sample",
-    [sample_of_this_project, sample_of_the_demo, sample_of_init, sample_of_the_readme],
+    [sample_of_this_project, sample_of_the_demo, sample_of_init, sample_of_the_first_page],
     ids=lambda f: f.__name__,
 )
 def test_samples_need_no_advice(

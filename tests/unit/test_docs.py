@@ -376,7 +376,7 @@ def test_every_command_and_option_is_documented() -> None:
         "--results",
         "--progress",
     }
-    everywhere |= {"--verbose", "--discovery", "--stream-option"}
+    everywhere |= {"--verbose", "--discovery", "--stream-option", "--check"}
     assert set(re.findall(r"--[a-z][a-z-]+", text)) - everywhere == set()
 
 

@@ -34,7 +34,7 @@ def test_delta_follows_what_is_installed(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize(
-    ("spark", "delta", "code"), [("3.5.6", "3.3.2", "SPARK_UNSUPPORTED"), ("4.1.4", "4.2.0", "DELTA_UNSUPPORTED")]
+    ("spark", "delta", "code"), [("3.5.6", "3.3.2", "SPARK_UNSUPPORTED"), ("4.3.0", "4.2.0", "DELTA_UNSUPPORTED")]
 )
 def test_nothing_is_fetched_for_a_pair_that_does_not_fit(
     monkeypatch: pytest.MonkeyPatch, spark: str, delta: str, code: str

@@ -70,8 +70,6 @@ def test_other_sparks_are_refused(spark: str) -> None:
     ("spark", "delta", "command"),
     [
         ("4.3.0", "4.1.0", "pip install 'pyspark==4.2.*' 'delta-spark==4.4.*'"),  # as uv chose from open bounds
-        ("4.2.0", "4.2.0", "pip install 'pyspark==4.2.*' 'delta-spark==4.4.*'"),
-        ("4.1.4", "4.2.0", "pip install 'pyspark==4.1.*' 'delta-spark==4.4.*'"),
         ("3.5.6", "3.3.2", "pip install 'pyspark==4.2.*' 'delta-spark==4.4.*'"),
     ],
 )
@@ -79,6 +77,20 @@ def test_packages_that_do_not_fit_are_refused_with_the_command_that_installs_a_p
     spark: str, delta: str, command: str
 ) -> None:
     with pytest.raises(FatalError, match=re.escape(f"run `{command}` in the Python that runs the job")):
-        versions.check_packages(spark, delta)
+        versions.delta_of_packages(spark, delta)
     found = [series.removesuffix(".*") for series in re.findall(r"==([\d.*]+)", command)]
-    versions.check_packages(f"{found[0]}.9", f"{found[1]}.0")
+    assert versions.delta_of_packages(f"{found[0]}.9", f"{found[1]}.0") == f"{found[1]}.0"
+
+
+@pytest.mark.parametrize(
+    ("spark", "delta", "jars"),
+    [
+        ("4.2.0", "4.0.1", "4.4.0"),
+        ("4.2.0", "4.1.0", "4.4.0"),
+        ("4.1.4", "4.2.0", "4.4.0"),
+        ("4.1.1", "4.2.0", "4.2.0"),
+    ],
+)
+def test_the_jars_run_on_the_spark_whatever_the_package_is(spark: str, delta: str, jars: str) -> None:
+    """pip under Amazon's pins for Airflow 3.3.1 chose pyspark 4.2.0 with delta-spark 4.0.1, which jobs refused."""
+    assert versions.delta_of_packages(spark, delta) == jars
