@@ -13,7 +13,13 @@ from airflow.sdk.definitions.param import ParamsDict
 
 from airflow_gddl import configuration
 from airflow_gddl.dags.factory import POLL, Customization, OnDag, of_run, params, schedule_of, windows, workers
-from airflow_gddl.operators.jobs import GddlFindOperator, GddlUpkeepOperator, GddlWatchOperator, Upkeep
+from airflow_gddl.operators.jobs import (
+    GddlFindOperator,
+    GddlRefusedOperator,
+    GddlUpkeepOperator,
+    GddlWatchOperator,
+    Upkeep,
+)
 from airflow_gddl.topology.pipeline import NO_OWNER, Pipeline, Timing
 from airflow_gddl.topology.pipelines import timing
 
@@ -36,7 +42,8 @@ _LONGEST = timedelta(hours=24)
 _RERUN_PAGE = """Reruns tables by name, independent of the DAG that loads them.
 
 Trigger it with *Tables*; the other fields are those of the tables' own DAGs. **find** finds these, **rerun** triggers a
-run of each: its link leads there. Over REST: `POST /api/v2/dags/gddl_rerun/dagRuns` with
+run of each: its link leads there. **refused** fails where no DAG loads one of the tables, and names it.
+Over REST: `POST /api/v2/dags/gddl_rerun/dagRuns` with
 `{"logical_date": null, "conf": {"tables": ["shop.orders"]}}`.
 """
 
@@ -101,9 +108,11 @@ def _rerun(common: _Common) -> DAG:
     page = _RERUN_PAGE.replace(RERUN, f"{common.prefix}{RERUN}")
     with _empty(common, RERUN, None, page, POLL) as dag:
         find_task = GddlFindOperator(task_id="find", metadata=metadata, pool=configuration.text("sensor_pool"))
-        TriggerDagRunOperator.partial(
+        rerun = TriggerDagRunOperator.partial(
             task_id="rerun", pool=configuration.text("sensor_pool"), map_index_template="{{ task.trigger_dag_id }}"
         ).expand_kwargs(find_task.output)
+        refused = GddlRefusedOperator(task_id="refused", found_by="find", pool=configuration.text("sensor_pool"))
+        rerun >> refused
     form = {name: field for name, field in params().items() if name != "all"}
     object.__setattr__(dag, "params", ParamsDict(form))
     return dag

@@ -26,7 +26,7 @@ from airflow_gddl.runtime.landing.run_request import RunRequestForm, from_params
 from airflow_gddl.runtime.landing.tables_with_work import Question, observe
 from airflow_gddl.topology.rows import in_order
 from airflow_gddl.triggers import utc_now
-from airflow_gddl.version_compat import AirflowException
+from airflow_gddl.version_compat import AirflowException, AirflowFailException
 
 if TYPE_CHECKING:
     from airflow_gddl.operators.jobs import GddlContinuousOperator
@@ -109,6 +109,8 @@ class _Execution(Task):
         self.operator.loaded = tuple(result.table for result in results)
         if failed := [result for result in results if result.status == "failed"]:
             raise AirflowException(explained(failed, len(results)))
+        if refused := work.form.refused(self.document.pipeline.tables):
+            raise AirflowFailException(str(refused))
         add_events(self.context, self.operator.pipeline, book.finish("increments", run, max_tries))
         return summary(results)
 

@@ -166,6 +166,11 @@ class Load(Task):
     work: PipelineWork
     stage: Stage
 
+    @property
+    def is_last(self) -> bool:
+        """Whether no later task of the run has tables to load."""
+        return self.stage == "increments" or not self.work.increments
+
     def loaded(self, book: HintBook, begun: tuple[str, ...] | None) -> Loading:
         """Run the load.
 
@@ -214,9 +219,7 @@ class Load(Task):
         if specs:
             loading.load(runner, specs, loading.request.marks)
         ready = not loading.stopped and loading.waiting is None
-        work = loading.request.work
-        is_last = self.stage == "increments" or not work.increments
-        if work.held and is_last and ready:
+        if self.work.held and self.is_last and ready:
             self._load_held(loading, runner)
         return self.begun_with([spec.table for spec in specs], runner)
 
@@ -250,6 +253,9 @@ class _StageLoad(Load):
         shown = outcomes(loading, round_of(context, operator)) if operator.by_table else None
         if loading.failed and (shown is None or not (is_last_try(context) or is_final(loading.failed))):
             raise failure(loading.failed, len(loading.results))
+        refused = self.work.form.refused(self.document.pipeline.tables)
+        if refused is not None and self.is_last:
+            raise AirflowFailException(str(refused))
         if loading.results or loading.request.marks:
             add_events(context, operator.pipeline, book.finish(self.stage, self.run_key, max_tries))
         elif not shown:

@@ -241,6 +241,10 @@ class GddlUpkeepOperator(JobTask):
         self.action: Upkeep = action
 
 
+REFUSED = "refused"
+"""Key of the XCom that says why `find` left tables out."""
+
+
 class GddlFindOperator(BaseOperator):
     """Finds the DAGs that load the run's tables: `trigger_dag_id`, and the `conf` that asks each for its own.
 
@@ -255,10 +259,10 @@ class GddlFindOperator(BaseOperator):
         self.metadata = metadata
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
-        """Sorted by DAG id; never empty.
+        """Sorted by DAG id; never empty. Tables that no DAG loads are left to `GddlRefusedOperator`.
 
         Raises:
-            AirflowFailException: `REQUEST_INVALID`: the request is invalid, or no DAG loads one of the tables;
+            AirflowFailException: `REQUEST_INVALID`: the request is invalid, or no DAG loads any of the tables;
                 `DAG_PAUSED`: a run of one of the DAGs would stay queued, so that none is triggered.
         """
         from airflow_gddl import configuration  # noqa: PLC0415 - only a task that runs needs the rest
@@ -268,15 +272,43 @@ class GddlFindOperator(BaseOperator):
 
         try:
             requests = requests_of(dict(context["params"]), configuration.compiled_metadata(self.metadata).directory())
-            if paused := [dag_id for dag_id in requests if is_paused(context.get("ti"), dag_id)]:
+            if paused := [dag_id for dag_id in requests.by_dag if is_paused(context.get("ti"), dag_id)]:
                 what = "the run of a paused DAG stays queued; nothing was triggered"
                 remedy = "unpause it, then clear this task"
                 raise FatalError("DAG_PAUSED", what, where=", ".join(paused), remedy=remedy)
         except GddlError as error:
             raise AirflowFailException(str(error)) from error
-        for dag_id, its_conf in requests.items():
+        for dag_id, its_conf in requests.by_dag.items():
             self.log.info("%s: %s", dag_id, ", ".join(its_conf["tables"]))
-        return [{"trigger_dag_id": dag_id, "conf": its_conf} for dag_id, its_conf in requests.items()]
+        if refused := [str(error) for error in requests.refused]:
+            self.log.error("%s", "; ".join(refused))
+            context["ti"].xcom_push(key=REFUSED, value=refused)
+        return [{"trigger_dag_id": dag_id, "conf": its_conf} for dag_id, its_conf in requests.by_dag.items()]
+
+
+class GddlRefusedOperator(BaseOperator):
+    """Fails where `find` left tables out, and names them: the runs of the others are triggered by then.
+
+    Args:
+        found_by: id of the task.
+    """
+
+    ui_color = "#e8e4f0"
+
+    def __init__(self, *, found_by: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.found_by = found_by
+
+    def execute(self, context: Context) -> None:
+        """
+        Raises:
+            AirflowFailException: `REQUEST_INVALID`, `TABLE_AMBIGUOUS`.
+        """
+        from airflow_gddl.version_compat import AirflowFailException  # noqa: PLC0415 - only a task that runs needs it
+
+        refused = context["ti"].xcom_pull(task_ids=self.found_by, key=REFUSED)
+        if refused:
+            raise AirflowFailException("; ".join(refused))
 
 
 class GddlWatchOperator(BaseOperator):

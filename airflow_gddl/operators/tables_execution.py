@@ -62,7 +62,10 @@ def _decided(operator: GddlLoadOperator, context: Context) -> dict[str, Pipeline
         raise RetriableError("METADATA_UNREADABLE", why, where=operator.metadata, remedy="see the import errors")
     request = {"tables": requested(directory, operator.tables, operator.select, operator.exclude)}
     works = {}
-    for dag_id, conf in requests_of({**request, "full_refresh": operator.full_refresh}, directory).items():
+    requests = requests_of({**request, "full_refresh": operator.full_refresh}, directory)
+    if requests.refused:
+        raise requests.refused[0]
+    for dag_id, conf in requests.by_dag.items():
         document = document_of(operator.metadata, dag_id)
         environ = configuration.environ_of(document)
         question = Question(run=_run_key(operator, context), now=utc_now(), form=from_params(conf))

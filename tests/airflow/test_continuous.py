@@ -65,7 +65,7 @@ def order(stage: Stage) -> DesiredState:
 
 
 def states(stage: Stage) -> dict[str, TableStatus]:
-    document = configuration.snapshot(str(stage.metadata)).pipeline(PACK)
+    document = configuration.compiled_metadata(str(stage.metadata)).pipeline(PACK)
     assert document is not None
     known = read_pipeline(str(stage.lake), (PACK,))
     return {
@@ -171,6 +171,12 @@ def test_a_run_with_params_runs_only_the_request(
     assert pack.loaded == [tables]
     assert {name: pack.jobs[0]["options"][name] for name in options} == options
     assert pack.jobs[0]["options"]["continuous"] is None
+
+
+def test_a_request_that_names_a_table_of_another_dag_loads_its_own(pack: Stage) -> None:
+    pack.land("shop.a")
+    assert run({"tables": ["shop.a", "shop.typo"]}) == "failed"
+    assert pack.loaded == [["shop.a"]]
 
 
 def test_a_removed_or_rescheduled_pipeline_empties_its_desired_state(pack: Stage) -> None:

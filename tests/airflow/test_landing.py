@@ -357,8 +357,11 @@ def test_only_the_requested_tables_run() -> None:
     assert (sorted(work.initial), sorted(work.increments)) == (["s.a", "s.b", "s.c"], [])
     assert sorted(world.decide(RunRequestForm(start="2024-01-01")).initial) == ["s.c"]
     assert not world.decide(RunRequestForm(tables=("s.a",), start="2024-01-01")).is_some
+    work = world.decide(RunRequestForm(tables=("s.x", "s.a")))
+    assert sorted(work.increments) == ["s.a"], "a table that is none stops no other"
+    assert "s.x" in str(work.form.refused(("s.a", "s.b", "s.c")))
     with pytest.raises(MetadataError, match=r"REQUEST_INVALID.*s\.x"):
-        world.decide(RunRequestForm(tables=("s.x", "s.a")))
+        world.decide(RunRequestForm(tables=("s.x",)))
 
 
 def test_a_table_that_another_run_loads_is_left_to_the_next_run_with_those_that_depend_on_it() -> None:

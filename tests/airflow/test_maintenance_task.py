@@ -44,7 +44,7 @@ def test_a_task_for_each_tier_on_schedules_of_their_own(shop: Stage) -> None:
     dags = build_upkeep_dags()
     assert {dag_id: sorted(dag.task_ids) for dag_id, dag in dags.items()} == {
         "gddl_maintenance": ["maintain_large", "maintain_small"],
-        "gddl_rerun": ["find", "rerun"],
+        "gddl_rerun": ["find", "refused", "rerun"],
         "gddl_verify": ["verify_large", "verify_small"],
     }
     again = build_upkeep_dags()

@@ -54,7 +54,7 @@ def test_each_dag_gets_a_request_for_its_tables(shop: Stage) -> None:
     [
         ({}, "no table is named"),
         ({"tables": []}, "no table is named"),
-        ({"tables": ["shop.typo", "shop.a"]}, r"no table of the metadata: shop\.typo"),
+        ({"tables": ["shop.typo", "shop.off"]}, r"no table of the metadata: shop\.typo"),
         ({"tables": ["shop.off"]}, r"no DAG loads shop\.off"),
         ({"table": ["shop.a"], "fullrefresh": True}, r"fullrefresh \(did you mean full_refresh\?\), table \(did"),
         ({"tables": ["shop.a"], "action": "erase"}, "no action is called"),
@@ -99,7 +99,7 @@ def test_a_paused_dag_fails_the_request(stage: Stage) -> None:
     dag = build_upkeep_dags()["gddl_rerun"]
     done = dag.test(logical_date=datetime(2027, 1, 3, tzinfo=UTC), run_conf={"tables": ["shop.a", "shop.paused"]})
     states = {ti.task_id: str(ti.state) for ti in done.get_task_instances()}
-    assert states == {"find": "failed", "rerun": "upstream_failed"}
+    assert states == {"find": "failed", "rerun": "upstream_failed", "refused": "upstream_failed"}
 
     instance = SimpleNamespace(get_dag=lambda dag_id: SimpleNamespace(is_paused=dag_id == "gddl.shop.paused"))
     context: Any = {"params": {"tables": ["shop.a", "shop.paused"]}, "ti": instance}
@@ -113,10 +113,16 @@ def test_runs_are_triggered_by_airflow_itself(shop: Stage) -> None:
     big = build_dags()["gddl.shop.big"]
     big.test(logical_date=datetime(2027, 1, 1, tzinfo=UTC))
     store(big)
-    conf = {"tables": ["shop.big"], "full_refresh": True}
+    conf = {"tables": ["shop.big", "shop.off"], "full_refresh": True}
     done = build_upkeep_dags()["gddl_rerun"].test(logical_date=datetime(2027, 1, 2, tzinfo=UTC), run_conf=conf)
     states = {(ti.task_id, ti.map_index): str(ti.state) for ti in done.get_task_instances()}
-    assert states == {("find", -1): "success", ("rerun", 0): "success"}
+    # A table that no DAG loads stops no other, and is named.
+    assert states == {("find", -1): "success", ("rerun", 0): "success", ("refused", -1): "failed"}
+    task = build_upkeep_dags()["gddl_rerun"].get_task("refused")
+    found = SimpleNamespace(xcom_pull=lambda **_: ["[REQUEST_INVALID] no DAG loads shop.off"])
+    with pytest.raises(AirflowFailException, match=r"shop\.off"):
+        task.execute({"ti": found})
+    task.execute({"ti": SimpleNamespace(xcom_pull=lambda **_: None)})
     with create_session() as session:
         runs = session.scalars(select(DagRun).where(DagRun.dag_id == "gddl.shop.big")).all()
         assert [run.conf["tables"] for run in runs if run.conf] == [["shop.big"]]

@@ -170,7 +170,6 @@ OF_PAGES = {
     },
     "start.md": {
         "gddl errors replay --table nyc.airports": "readme/test_readme.py::test_the_commands_work",
-        "correct them and replay": "spark/test_replay_of_codes.py::test_rows_of_other_codes_are_kept",
         "gddl errors dismiss --table nyc.airports": "readme/test_readme.py::test_the_commands_work",
         "gddl rebuild --table shop.planes": "readme/test_readme.py::test_the_commands_work",
         "gddl resync --table T --key": f"{RESYNC_ROWS}::test_missing_wrong_and_surplus_rows",

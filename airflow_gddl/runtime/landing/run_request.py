@@ -15,7 +15,7 @@ from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.names import NamedTable, TableNames
 from airflow_gddl.runtime.compiled.documents import Directory
 from airflow_gddl.runtime.landing.polling import PollWindow
-from airflow_gddl.topology.rows import selected
+from airflow_gddl.topology.rows import TableRow, selected
 
 What = Literal["run", "verify", "replay", "dismiss", "reload"]
 _BY_AIRFLOW = ("scheduled__", "backfill__", "asset_triggered__", "asset_materialization__")
@@ -87,23 +87,30 @@ class RunRequestForm:
         known = TableNames(tables)
         return replace(self, tables=tuple(dict.fromkeys(known.find(name) or name for name in self.tables)))
 
+    def refused(self, all_tables: Collection[str]) -> MetadataError | None:
+        """`REQUEST_INVALID`, where tables are named that are none of these: the others are loaded all the same."""
+        unknown = sorted(set(self.tables) - set(all_tables))
+        if not unknown:
+            return None
+        what = f"no table of this DAG: {', '.join(unknown)}"
+        remedy = "see the DAG's documentation for where a table's DAG is found, and `gddl validate`"
+        return invalid_request(what, remedy)
+
     def names(self, all_tables: Collection[str]) -> set[str]:
         """
         Raises:
-            MetadataError: `REQUEST_INVALID`: a table that is none of these.
+            MetadataError: `REQUEST_INVALID`: no table is one of these, or all would be meant without being named.
         """
-        unknown = sorted(set(self.tables) - set(all_tables))
-        if unknown:
-            what = f"no table of this DAG: {', '.join(unknown)}"
-            remedy = "see the DAG's documentation for where a table's DAG is found, and `gddl validate`"
-            raise invalid_request(what, remedy)
+        refused = self.refused(all_tables)
+        if refused is not None and set(self.tables).isdisjoint(all_tables):
+            raise refused
         if self.repairs and not self.tables and not self.all and len(all_tables) > 1:
             verb = "rebuild" if self.full_refresh else "reload"
             what = f"a {verb} of all {len(all_tables)} tables of this DAG must be meant"
             raise invalid_request(what, "name tables, or set all to true")
         if self.action == "dismiss" and not self.tables and len(all_tables) > 1:
             raise invalid_request("rows of which tables are dismissed is not given", "name tables")
-        return set(self.tables or all_tables)
+        return set(all_tables).intersection(self.tables or all_tables)
 
 
 def from_params(params: Mapping[str, Any] | str) -> RunRequestForm:
@@ -214,25 +221,40 @@ def is_by_person(run_id: str) -> bool:
     return not run_id.startswith(_BY_AIRFLOW)
 
 
-def requests_of(params: Mapping[str, Any], directory: Directory | None) -> dict[str, dict[str, Any]]:
-    """DAG id to the `conf` of the run to trigger, sorted.
+@dataclass(frozen=True)
+class Requests:
+    """What a request asks of DAGs.
 
+    Attributes:
+        by_dag: DAG id to the `conf` of the run to trigger, sorted.
+        refused: why tables are in none of them.
+    """
+
+    by_dag: Mapping[str, dict[str, Any]]
+    refused: tuple[MetadataError, ...] = ()
+
+
+def requests_of(params: Mapping[str, Any], directory: Directory | None) -> Requests:
+    """
     Args:
         params: fields of the trigger form; `tables` names at least one.
         directory: every table of the metadata; null: it can't be read.
 
     Raises:
-        MetadataError: `REQUEST_INVALID`, `TABLE_AMBIGUOUS`.
+        MetadataError: `REQUEST_INVALID`, `TABLE_AMBIGUOUS`: the request, or each of its tables.
     """
     form = from_params(params)
     if not form.tables:
         raise invalid_request("no table is named", "name tables, e.g. shop.orders")
+    homes, refused = _homes(form.tables, directory)
+    if not homes:
+        raise refused[0]
     by_dag: defaultdict[str, list[str]] = defaultdict(list)
-    for table, dag_id in loaded_by(form.tables, directory).items():
+    for table, dag_id in homes.items():
         by_dag[dag_id].append(table)
     # Without the keys that Airflow added for its own purposes: it adds them again, for the runs that are triggered.
     given = {name: params[name] for name in FIELDS if params.get(name) not in (None, False, [], "")}
-    return {dag_id: {**given, "tables": tables} for dag_id, tables in sorted(by_dag.items())}
+    return Requests({dag_id: {**given, "tables": tables} for dag_id, tables in sorted(by_dag.items())}, refused)
 
 
 def loaded_by(tables: Iterable[str], directory: Directory | None) -> dict[str, str]:
@@ -245,18 +267,41 @@ def loaded_by(tables: Iterable[str], directory: Directory | None) -> dict[str, s
         MetadataError: `TABLE_AMBIGUOUS`; `REQUEST_INVALID`: a table that the metadata does not have, or that no DAG
             loads, since its row is disabled or invalid.
     """
+    homes, refused = _homes(tables, directory)
+    if refused:
+        raise refused[0]
+    return homes
+
+
+def _homes(tables: Iterable[str], directory: Directory | None) -> tuple[dict[str, str], tuple[MetadataError, ...]]:
+    """See `loaded_by`; and what it raises for the others."""
     rows = {row.table: row for row in directory.rows} if directory is not None else {}
     names = TableNames(rows.values())
-    targets = {table: names.find(table) for table in tables}
-    unknown = sorted(table for table, target in targets.items() if target is None)
+    homes: dict[str, str] = {}
+    refused: list[MetadataError] = []
+    unknown: list[str] = []
+    for table in sorted(set(tables)):
+        try:
+            target = names.find(table)
+            if target is None:
+                unknown.append(table)
+            else:
+                homes[target] = _home(rows[target])
+        except MetadataError as error:
+            refused.append(error)
     if unknown:
-        raise invalid_request(f"no table of the metadata: {', '.join(unknown)}", "see `gddl validate` for the names")
-    homes = {}
-    for table in sorted({target for target in targets.values() if target is not None}):
-        dag_id = rows[table].dag_id
-        if rows[table].problems:
-            raise invalid_request(f"no DAG loads {table}: its row is invalid", "run `gddl validate` and fix the row")
-        if dag_id is None:
-            raise invalid_request(f"no DAG loads {table}: its row is disabled", "set enabled to true")
-        homes[table] = dag_id
-    return homes
+        what = f"no table of the metadata: {', '.join(unknown)}"
+        refused.insert(0, invalid_request(what, "see `gddl validate` for the names"))
+    return dict(sorted(homes.items())), tuple(refused)
+
+
+def _home(row: TableRow) -> str:
+    """
+    Raises:
+        MetadataError: `REQUEST_INVALID`.
+    """
+    if row.problems:
+        raise invalid_request(f"no DAG loads {row.table}: its row is invalid", "run `gddl validate` and fix the row")
+    if row.dag_id is None:
+        raise invalid_request(f"no DAG loads {row.table}: its row is disabled", "set enabled to true")
+    return row.dag_id
