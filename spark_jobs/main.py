@@ -14,8 +14,6 @@ from typing import NoReturn
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.contract.python_command import exit_process
-from airflow_gddl.contract.spark_versions import job_packages
-from airflow_gddl.contract.spec import CONTRACT_VERSION
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -42,6 +40,9 @@ def check(modules: Sequence[str]) -> None:
     Raises:
         FatalError: `PACKAGE_MISSING`, or as `delta_of_packages`.
     """
+    from airflow_gddl.contract.spark_versions import job_packages  # noqa: PLC0415 - see above
+    from airflow_gddl.contract.spec import CONTRACT_VERSION  # noqa: PLC0415 - see above
+
     found = job_packages()
     with needed_by("a job of these rows and settings"):
         for module in modules:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from airflow_gddl.bundle import DAG_FILES
-from airflow_gddl.cli import airflow_home, context, job_environment, metadata, options
+from airflow_gddl.cli import airflow_home, context, metadata, options
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import BAD_METADATA, CliContext
 from airflow_gddl.cli.screen import Screen, counted
@@ -229,6 +229,8 @@ def init(
 
 
 def _into_airflow(cli: CliContext, dags: Path, jobs: Path) -> None:
+    from airflow_gddl.cli import job_environment  # noqa: PLC0415 - `gddl validate` is in this module, too
+
     _write(cli.screen, dags, OF_AIRFLOW)
     command = job_environment.create(cli.screen, jobs.absolute())
     setting = json.dumps(list(command))

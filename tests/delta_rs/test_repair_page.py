@@ -128,7 +128,7 @@ def test_repair(situation: str, engine: LocalPort, tmp_path: Path) -> None:
 
 
 REPAIRS = re.compile(r"gddl (?:rebuild|reload|resync|sweep release|errors replay|errors dismiss)")
-REFERENCE = ("cli.md", "codes.md", "design.md", "metadata.md", "semantics.md")
+REFERENCE = ("cli.md", "codes.md", "design.md", "index.md", "metadata.md", "semantics.md")
 """Pages that describe commands and codes one by one; what semantics.md promises of a situation has words of its own."""
 PROMISES = re.compile(
     r"until a rebuild|A rebuild then|a column becomes text|repairs them|a reload brings|sweep release`"
