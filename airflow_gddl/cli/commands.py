@@ -110,6 +110,7 @@ COMMANDS: Mapping[str, Command] = {
         "gddl move --table shop.order --to shop.orders",
         "sources.md#rename-a-table",
     ),
+    "eject": Command("eject:eject", DEPLOY, "gddl eject --table shop.orders", "tasks/leave.md"),
     "pools": Command("init:pools", DEPLOY, "gddl pools > pools.json", "airflow.md"),
     "bundle": Command("deploy:bundle", DEPLOY, "gddl bundle --for mwaa", "tasks/deploy.md"),
     "deploy": Command("deploy:app", DEPLOY, "gddl deploy databricks --dry-run", "tasks/deploy.md"),
