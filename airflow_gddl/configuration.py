@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING
 
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.python_command import JOB
-from airflow_gddl.contract.s3 import is_s3
-from airflow_gddl.hooks.aws import ConnectedEnviron, fetch, fetch_catalogs, fetch_sources
 from airflow_gddl.provider import DEFAULTS
-from airflow_gddl.runtime.snapshot import Directory, MetadataSnapshot, PipelineDocument, SnapshotSettings
-from airflow_gddl.runtime.snapshot.documents import places
+from airflow_gddl.runtime.snapshot.cache import SnapshotSettings, places
+from airflow_gddl.runtime.snapshot.snapshot import MetadataSnapshot
 from airflow_gddl.version_compat import conf
 
 if TYPE_CHECKING:
     from airflow_gddl.runtime.landing.queue import Following
+    from airflow_gddl.runtime.snapshot.documents import Directory, PipelineDocument
 
 SECTION = "gddl"
 _LINK = re.compile(r"https?://[^/\s]+|mailto:\S+")
@@ -176,7 +175,12 @@ def environ_for(*places: str, aws_conn_id: str = "") -> Mapping[str, str]:
         aws_conn_id: empty: the configured one, if any.
     """
     chosen = aws_conn_id or text("aws_conn_id")
-    if not chosen or not any(is_s3(place) for place in places):
+    if not chosen:
+        return os.environ
+    from airflow_gddl.contract.s3 import is_s3  # noqa: PLC0415 - imported when needed
+    from airflow_gddl.hooks.aws import ConnectedEnviron, fetch  # noqa: PLC0415 - as above
+
+    if not any(is_s3(place) for place in places):
         return os.environ
     return ConnectedEnviron(lambda: fetch(chosen))
 
@@ -184,6 +188,9 @@ def environ_for(*places: str, aws_conn_id: str = "") -> Mapping[str, str]:
 def environ_of(document: PipelineDocument | Directory) -> Mapping[str, str]:
     """`environ_for` the roots of a pipeline or of all tables, with credentials of the pipeline's sources and
     catalogs."""
+    from airflow_gddl.hooks.aws import ConnectedEnviron, fetch_catalogs, fetch_sources  # noqa: PLC0415 - when needed
+    from airflow_gddl.runtime.snapshot.documents import PipelineDocument  # noqa: PLC0415 - as above
+
     roots = document.roots
     specs = document.specs if isinstance(document, PipelineDocument) else ()
     landings = [root for spec in specs for root in (spec.landing, *spec.shard_landings.values()) if root]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 from typing import TypeGuard
-from urllib.parse import urlencode
-
-from airflow_gddl.contract.layout import log_folder
+from urllib.parse import quote, urlencode
 
 PREFIX = "/gddl"
 """Path prefix of the page, below Airflow's URL."""
@@ -17,6 +15,15 @@ def is_page(log: str | None) -> TypeGuard[str]:
     return log is not None and log.startswith(("https://", "http://"))
 
 
+def table_page(base: str, table: str) -> str:
+    """URL of a table's page; empty where Airflow's address is not known.
+
+    Args:
+        base: as of `log_page`.
+    """
+    return f"{base}{PREFIX}/#/table/{quote(table, safe='')}" if base else ""
+
+
 def log_page(base: str, log: str) -> str:
     """URL of the page of a job's log; empty for a log that is not in a lake.
 
@@ -24,6 +31,8 @@ def log_page(base: str, log: str) -> str:
         base: Airflow's address, without a slash at its end.
         log: path or URL of the log.
     """
+    from airflow_gddl.contract.layout import log_folder  # noqa: PLC0415 - of a page that is shown
+
     path = PurePosixPath(log)
     if len(path.parts) < 3 or not log.endswith(log_folder("", path.parent.name) + f"/{path.name}"):
         return ""

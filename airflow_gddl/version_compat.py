@@ -7,7 +7,6 @@ from datetime import timedelta
 from typing import Any
 
 from airflow.triggers.base import BaseTrigger
-from asgiref.sync import sync_to_async
 
 
 def _first(name: str, *modules: str) -> Any:
@@ -37,6 +36,8 @@ TELLS_TRIGGERS_OF_KILLS = hasattr(BaseTrigger, "on_kill")
 
 async def is_still_deferred(instance: Any) -> bool:
     """Whether a trigger's task is still deferred; called from the cancelled trigger."""
+    from asgiref.sync import sync_to_async  # noqa: PLC0415 - of the triggerer, which has it
+
     run, task = instance.run_id, instance.task_id
     asked = _first("RuntimeTaskInstance", "airflow.sdk.execution_time.task_runner").get_task_states
     states = await sync_to_async(asked)(
@@ -75,14 +76,12 @@ def gauge(name: str, value: float, tags: dict[str, str]) -> None:
     send(name, value, tags=tags)
 
 
-def deadline(seconds: int | None, notifier: type, arguments: dict[str, Any]) -> dict[str, Any]:
+def deadline(seconds: int, notifier: type, arguments: dict[str, Any]) -> dict[str, Any]:
     """Argument of a DAG that calls the notifier when a run takes longer; none where Airflow has no deadlines."""
     try:
         sdk = importlib.import_module("airflow.sdk")
         alert, reference, callback = sdk.DeadlineAlert, sdk.DeadlineReference, sdk.AsyncCallback
     except AttributeError:
-        return {}
-    if seconds is None:
         return {}
     return {
         "deadline": alert(

@@ -24,7 +24,7 @@ from onboard_source import postgres
 from airflow_gddl.contract.spec import AirflowView
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.runners.child import stoppable
-from airflow_gddl.topology import pipelines, pools
+from airflow_gddl.topology.pipelines import pipelines, pools
 from devtools.standalone import supervisor
 from devtools.standalone.home import Home, HomeSettings, free_port
 from devtools.standalone.runs import Runs

@@ -22,8 +22,8 @@ from measuring import print_figures
 
 from airflow_gddl.contract.spec import DEFAULT_TIERS, Roots, TableSpec
 from airflow_gddl.runtime.landing.work import Question, observe
-from airflow_gddl.runtime.snapshot import PipelineDocument
-from airflow_gddl.topology import pipelines
+from airflow_gddl.runtime.snapshot.documents import PipelineDocument
+from airflow_gddl.topology.pipelines import pipelines
 from tests.s3_server import Bucket, serving
 
 SIZES = (10_000, 100_000, 1_000_000)

@@ -22,9 +22,9 @@ from onboard_source import SCHEMA, SourceTable, counts, dump, fill, land, postgr
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.metadata.loading import Catalog, load
 from airflow_gddl.runners.child import stoppable
-from airflow_gddl.simulate import Simulator, differences
-from airflow_gddl.simulate.table import read_replica
-from airflow_gddl.topology import pipelines, pools
+from airflow_gddl.simulate.simulator import Simulator
+from airflow_gddl.simulate.table import differences, read_replica
+from airflow_gddl.topology.pipelines import pipelines, pools
 from devtools.standalone.home import Home, HomeSettings, free_port
 from devtools.standalone.runs import Runs
 from devtools.standalone.supervisor import Standalone, StartOrder

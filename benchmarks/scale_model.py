@@ -31,8 +31,8 @@ from workload import Folders, Workload
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots, TableSpec
 from airflow_gddl.planning.prices import REQUESTS_OF_A_BATCH
 from airflow_gddl.runtime.landing.work import Question, observe
-from airflow_gddl.runtime.snapshot import PipelineDocument
-from airflow_gddl.topology import pipelines
+from airflow_gddl.runtime.snapshot.documents import PipelineDocument
+from airflow_gddl.topology.pipelines import pipelines
 from spark_jobs.batch.runtime import LazySpark
 from spark_jobs.spark.session import SessionSettings
 

@@ -25,12 +25,14 @@ from measuring import WrongResultError, print_figures
 
 from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCounts
 from airflow_gddl.metadata.loading import load
-from airflow_gddl.runtime.snapshot import MetadataSnapshot, SnapshotSettings
+from airflow_gddl.runtime.snapshot.cache import SnapshotSettings
+from airflow_gddl.runtime.snapshot.snapshot import MetadataSnapshot
 from airflow_gddl.runtime.state.documents import PollDocument, RunsDocument, encode_poll, encode_runs, place
 from airflow_gddl.runtime.state.facts import KEPT_RUNS, TableRecord
 from airflow_gddl.runtime.state.judging import TablePoll
 from airflow_gddl.stores import open_store
-from airflow_gddl.topology import Pipeline, pipelines
+from airflow_gddl.topology.pipeline import Pipeline
+from airflow_gddl.topology.pipelines import pipelines
 
 _TABLES, _LOADS = 10_000, 9
 QUERIES = (

@@ -14,7 +14,8 @@ from workload import KEY, SCHEMA, TABLE, Folders
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots, TableSpec, TierSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import LazySpark, Runtime, Step, TableRun
+from spark_jobs.batch.runtime import LazySpark, Runtime, Step
+from spark_jobs.batch.table_run import TableRun
 from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.table_job import poll_table
 from spark_jobs.spark.session import SessionSettings

@@ -2,11 +2,12 @@
 
     python benchmarks/way_of_a_batch.py [--names]
 
-A table of three rows has had a batch; another file of two changes comes. Counted are, of the two packages, modules of
+A table of 1,000 rows has had a batch; another file of 100 changes comes. Counted are, of the two packages, modules of
 which a function is called, distinct functions called (properties and generators too; neither comprehensions nor the
 `__init__` of dataclasses), their calls, and dataclasses of which an instance is made.
 Forms are the classes in which columns come from a file to the table, or a metadata row from its file to a DAG
-(`FORMS`). `--names` lists what was counted. The last line of standard output is one JSON object.
+(`FORMS`). `--names` lists what was counted. Milliseconds are the median of further such files, in wall time of a run
+from its listing to its record, and in CPU time. The last line of standard output is one JSON object.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ import argparse
 import importlib
 import sys
 import tempfile
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 from types import CodeType, FrameType
 from typing import Any
 
@@ -31,7 +34,7 @@ from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots, TableSpec
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.runtime.snapshot.building import compile_catalog
 from airflow_gddl.stores import Storage
-from airflow_gddl.topology import Placed
+from airflow_gddl.topology.pipelines import Placed
 from spark_jobs.batch.runtime import Runtime
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import run_guarded
@@ -39,6 +42,7 @@ from spark_jobs.job.table_job import run_guarded
 PACKAGES = ("airflow_gddl", "spark_jobs")
 FOLDERS = {name: Path(str(importlib.import_module(name).__file__)).parent for name in PACKAGES}
 """Where the packages are: those of the repository, or those that are installed."""
+CHANGES, TIMED = 100, 15
 SPEC = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",), settle="0s")
 FORMS = {
     "batch": (
@@ -97,35 +101,45 @@ def _module(file: str) -> str:
     return ".".join(path.relative_to(found.parent).with_suffix("").parts).removesuffix(".__init__")
 
 
-def batch(folder: Path) -> Passed:
+def batch(folder: Path) -> tuple[Passed, dict[str, float]]:
+    """What a batch passes, and its milliseconds."""
     roots = Roots(landing=str(folder / "landing"), lake=str(folder / "lake"))
     job = JobSpec(run_id="r", roots=roots, tables=(SPEC,), tiers=DEFAULT_TIERS)
     landing = Path(Layout.of(roots, SPEC).landing)
     landing.mkdir(parents=True)
-    run = _runner(job)
-    ids = pa.array([1, 2, 3], pa.int32())
-    pq.write_table(pa.table({"id": ids, "v": ["a", "b", "c"]}), landing / "LOAD00000001.parquet")
-    run()
+    ids = pa.array(range(1_000), pa.int32())
+    pq.write_table(pa.table({"id": ids, "v": [f"v{n}" for n in range(1_000)]}), landing / "LOAD00000001.parquet")
+    _run(job)
     _change(landing, 1)
-    run()
+    _run(job)
     _change(landing, 2)
     passed = Passed()
     with passed.counted():
-        run()
-    return passed
+        _run(job)
+    walls, cpus = [], []
+    for number in range(3, 3 + TIMED):
+        _change(landing, number)
+        wall, cpu = time.perf_counter(), time.process_time()
+        _run(job)
+        walls.append(time.perf_counter() - wall)
+        cpus.append(time.process_time() - cpu)
+    return passed, {"batch_ms": median(walls) * 1_000, "batch_cpu_ms": median(cpus) * 1_000}
 
 
-def _runner(job: JobSpec) -> Callable[[], None]:
-    def run() -> None:
-        outcome = run_guarded(job, SPEC, Runtime(storage=Storage(), spark=NoSpark()))
-        assert outcome.result.status == "succeeded", outcome.result
-
-    return run
+def _run(job: JobSpec) -> None:
+    outcome = run_guarded(job, SPEC, Runtime(storage=Storage(), spark=NoSpark()))
+    assert outcome.result.status == "succeeded", outcome.result
 
 
 def _change(landing: Path, number: int) -> None:
-    rows = {"Op": ["U", "I"], "seq": [10 * number, 10 * number + 1], "v": [f"u{number}", f"i{number}"]}
-    rows["id"] = pa.array([1, 3 + number], pa.int32())
+    count = CHANGES // 2
+    updated, inserted = range(count), range(1_000 + number * count, 1_000 + (number + 1) * count)
+    rows = {
+        "Op": ["U"] * count + ["I"] * count,
+        "seq": [CHANGES * number + n for n in range(CHANGES)],
+        "id": pa.array([*updated, *inserted], pa.int32()),
+        "v": [f"{number}-{n}" for n in range(CHANGES)],
+    }
     pq.write_table(pa.table(rows), landing / f"20240101-{number:09d}.parquet")
 
 
@@ -158,13 +172,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--names", action="store_true")
     names = parser.parse_args().names
-    found = {}
+    found: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
-        for what, measured in (("batch", batch(Path(folder, "b"))), ("row", row(Path(folder, "r")))):
+        passed, seconds = batch(Path(folder, "b"))
+        for what, measured in (("batch", passed), ("row", row(Path(folder, "r")))):
             found |= {f"{what}_{name}": value for name, value in figures(measured, FORMS[what]).items()}
             if names:
                 for name, calls in sorted({**measured.functions(), **measured.classes()}.items()):
                     print(f"{what} {calls:6,} {name}")
+    found |= {name: round(value, 1) for name, value in seconds.items()}
     for name, value in found.items():
         print(f"{name:24} {value:>10,}")
     print_figures(found, *found)

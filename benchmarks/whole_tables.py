@@ -87,7 +87,7 @@ def main() -> None:
                 rows = truth.check(folders, this_engine.SIDE)
                 shutil.rmtree(folders.exported(this_engine.SIDE))
                 say(f"{job}, {name}: {found[name][job]} s; {rows:,} rows are right")
-        many_tasks.stop()
+        spark.stop()
     print_figures({"rows": work.rows, **found, "peak_mib": round(peak_mib())}, "rows", *JOBS, "peak_mib")
 
 

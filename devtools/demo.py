@@ -16,16 +16,15 @@ from airflow_gddl.cli import context, metadata
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.init import DemoFolder
 from airflow_gddl.cli.screen import duration
-from airflow_gddl.cli.simulation import DemoSource, Ending, SourceOptions, verify
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.runners.child import Stopped, stoppable
 from airflow_gddl.runners.this_machine import find_java
 from airflow_gddl.runtime.state.recording import read_records
-from airflow_gddl.simulate import differences
-from airflow_gddl.simulate.table import read_replica
-from airflow_gddl.topology import pools
+from airflow_gddl.simulate.simulation import DemoSource, Ending, SourceOptions, verify
+from airflow_gddl.simulate.table import differences, read_replica
+from airflow_gddl.topology.pipelines import pools
 from devtools.standalone.home import Home, HomeSettings, free_port
 from devtools.standalone.runs import Runs
 from devtools.standalone.supervisor import Standalone, StartOrder

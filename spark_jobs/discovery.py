@@ -165,7 +165,7 @@ def discover(
     listed = list(landed)
     within = landed.within()
     files, unsettled = place.settling.split(place.storage, listed, within, now)
-    found, unsettled = _find(place, files, unsettled, within, ledger.state, _unread(ledger.state))
+    found, unsettled = _find(place, files, unsettled, within, ledger.state, _unread(ledger))
     is_all = scope.is_full and not unsettled
     # Change files of snapshots are removed when they were ingested; their capture reports missing folders.
     is_expected = place.dialect.spec.mode == "changes"
@@ -206,14 +206,17 @@ def discover_unread(place: LandingLocation, ledger: Ledger, now: datetime) -> Di
     return replace(landed.noted(found, unsettled), missing=(), unreadable_loads=left)
 
 
-def _unread(state: TableState) -> Collection[str] | None:
-    """Files that each run reads again although they could not be read, by the row as it is now; null: all.
+def _unread(ledger: Ledger) -> Collection[str]:
+    """Files that each run reads again although they could not be read, by the row as it is now.
 
-    Those of a table that is not made yet, and one that a replay has read, of which a truncate waits for its release.
+    Load files for which all else waits; those of a table that is not made yet; and one that a replay has read, of which
+    a truncate waits for its release.
     """
+    state, loads = ledger.state, ledger.unread_loads
     if state.keys is None:
-        return None
-    return () if state.held_truncate is None else (state.held_truncate.path,)
+        changes = (p for p, row in ledger.entries().items() if row.kind == "change" and row.state == "unreadable")
+        return loads | frozenset(changes)
+    return loads if state.held_truncate is None else loads | {state.held_truncate.path}
 
 
 def _missing(place: LandingLocation, landed: _Landed) -> tuple[bool, bool]:
@@ -671,7 +674,7 @@ def discover_notified(place: LandingLocation, ledger: Ledger, now: datetime, new
     """Files to ingest among those that a stream notified.
 
     A full load is judged by all its files and their modification times. Stores return that time less precisely for one
-    object than in a listing, so the folder is listed in full when a load waits.
+    object than in a listing, so the folder is listed in full when a load waits or could not be read.
 
     Args:
         now: aware.
@@ -687,8 +690,8 @@ def discover_notified(place: LandingLocation, ledger: Ledger, now: datetime, new
     landed = among(place, _looked_at(place, new))
     within = {path: known[path] for path in new if path in known}
     files, unsettled = place.settling.split(place.storage, landed, within, now)
-    found, unsettled = _find(place, files, unsettled, within, ledger.state, _unread(ledger.state))
-    if any(file.kind == "load" for file in found.waiting):
+    found, unsettled = _find(place, files, unsettled, within, ledger.state, _unread(ledger))
+    if any(file.kind == "load" for file in found.waiting) or ledger.unread_loads:
         return discover(place, ledger, now, full=True)
     if found.touched:
         ledger.note_listing(None, found.touched)

@@ -26,12 +26,13 @@ from spark_jobs.batch.runtime import LazySpark, Observer, Runtime, Spread, print
 from spark_jobs.catalogs.catalog_port import session_settings
 from spark_jobs.continuous.loop import run_continuously
 from spark_jobs.discovery import SOURCES
+from spark_jobs.job.job_logging import set_up_logging
 from spark_jobs.job.job_tables import Show, SpreadByTier, exit_status, run_job
 from spark_jobs.job.run_results import ResultStore
 from spark_jobs.job.spread_local import LocalSpread
 from spark_jobs.job.spread_spark import SparkSpread
 from spark_jobs.job.stop import Stop, end_with
-from spark_jobs.job.telemetry import MetricsPublisher, publish, set_up_logging
+from spark_jobs.job.telemetry import MetricsPublisher, publish
 from spark_jobs.spark.session_settings import SessionSettings, is_on_a_cluster
 from spark_jobs.spark.tasks import leave_pandas_out
 
@@ -46,7 +47,7 @@ def run(argv: Sequence[str] | None, *, raises: bool = False) -> int:
 
     Args:
         argv: null: those of the process.
-        raises: raise what `read_spec` raises; otherwise it is printed, and the exit status is 2.
+        raises: raise what `read_spec` raises; otherwise it is printed, and the exit status is 2, or 75.
     """
     args, results = _prepared(argv)
     try:
@@ -55,7 +56,7 @@ def run(argv: Sequence[str] | None, *, raises: bool = False) -> int:
         if raises:
             raise
         print(error, file=sys.stderr)
-        return 2
+        return 75 if isinstance(error, RetriableError) else 2
     return _run(job, args, results)
 
 

@@ -112,15 +112,15 @@ def table_of(way: Way, name: str = "crm.orders") -> str:
 @contextmanager
 def ways_of_spark() -> Iterator[None]:
     """Write each table as `way_of` says."""
-    from spark_jobs.tables.many_tasks import BatchesBesideSpark, SparkEngine  # noqa: PLC0415 - others import no Spark
+    from spark_jobs.tables.many_tasks import BatchesBesideSpark, ManyTasksEngine  # noqa: PLC0415 - others import no Spark
 
-    tables_of, is_small = SparkEngine.tables_of, BatchesBesideSpark._is_small
+    tables_of, is_small = ManyTasksEngine.tables_of, BatchesBesideSpark._is_small
 
     def small(self: BatchesBesideSpark, plan: BatchPlan, *others: Any) -> bool:
         large = plan.source == "files" and way_of(self.context.spec.table).large
         return not large and is_small(self, plan, *others)
 
-    def known(self: SparkEngine, context: TableContext, *paths: str) -> Any:
+    def known(self: ManyTasksEngine, context: TableContext, *paths: str) -> Any:
         way = way_of(context.spec.table)
         if way.merged:
             context = replace(context, tier=replace(context.tier, commit="merge"))
@@ -131,7 +131,7 @@ def ways_of_spark() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(BatchesBesideSpark, "_is_small", small)
-        patch.setattr(SparkEngine, "tables_of", known)
+        patch.setattr(ManyTasksEngine, "tables_of", known)
         patch.setattr(table_rows, "RANGE_BYTES", 8_000)
         yield
 

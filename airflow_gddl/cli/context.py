@@ -12,7 +12,7 @@ import typer
 
 from airflow_gddl.cli.screen import Screen
 from airflow_gddl.contract.connections import LENT, is_lent
-from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
+from airflow_gddl.contract.errors import SETUP, FatalError, GddlError, RetriableError
 from airflow_gddl.contract.python_command import JOB
 from airflow_gddl.runners.interface import JobOutcome
 
@@ -27,6 +27,8 @@ def of_outcome(outcome: JobOutcome, *, bad_rows: bool) -> int:
     failed = [result for result in outcome.results if result.status == "failed"]
     if failed and outcome.cancelled_by is not None:
         return 128 + outcome.cancelled_by
+    if failed and all(result.error is not None and result.error.code in SETUP for result in failed):
+        return BAD_METADATA
     if failed and outcome.exit_status not in (BAD_METADATA, RETRY):
         return FAILED
     if bad_rows:

@@ -22,8 +22,8 @@ from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import BAD_METADATA
 from airflow_gddl.cli.screen import Screen, counted
 from airflow_gddl.contract.errors import MetadataError
-from airflow_gddl.topology import pipelines
-from airflow_gddl.topology import pools as pools_of
+from airflow_gddl.topology.pipelines import pipelines
+from airflow_gddl.topology.pipelines import pools as pools_of
 
 if TYPE_CHECKING:
     from airflow_gddl.metadata.problems import Problem

@@ -12,7 +12,9 @@ from airflow_gddl.contract.errors import GddlError, MetadataError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.settings import misspelt
 from airflow_gddl.runtime.snapshot import placements
-from airflow_gddl.topology import Pipeline, Placed, Placement, arrange
+from airflow_gddl.topology.pipeline import Pipeline
+from airflow_gddl.topology.pipelines import Placed, arrange
+from airflow_gddl.topology.placement import Placement
 from airflow_gddl.topology.rows import select
 
 if TYPE_CHECKING:

@@ -14,11 +14,13 @@ import typer
 
 from airflow_gddl.cli import context, job, options
 from airflow_gddl.cli import metadata as metadata_folder
-from airflow_gddl.cli.context import FAILED, CliContext
+from airflow_gddl.cli.context import FAILED, OK, RETRY, CliContext
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, duration
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.spec import Roots
-from airflow_gddl.runtime.snapshot import Directory, MetadataSnapshot, SnapshotSettings
+from airflow_gddl.runtime.snapshot.cache import SnapshotSettings
+from airflow_gddl.runtime.snapshot.documents import Directory
+from airflow_gddl.runtime.snapshot.snapshot import MetadataSnapshot
 from airflow_gddl.runtime.state.board import BoardRow, LakeState, StateReader, TableQuery, chosen, counts, standings
 from airflow_gddl.runtime.state.facts import text_of
 from airflow_gddl.runtime.state.judging import MOST_QUARANTINED
@@ -59,6 +61,7 @@ def _cache(cli: CliContext) -> Path | None:
 _STYLES = {
     "broken_row": "bold red",
     "failed": "bold red",
+    "unknown": "bold red",
     "late": "bold red",
     "attention": "yellow",
     "running": "cyan",
@@ -75,8 +78,8 @@ class StatusLine:
 
     Attributes:
         status: of the newest run; `never` before the first.
-        state: the most urgent of `broken_row`, `failed`, `late`, `attention`, `running`, `waiting`, `new`, `fresh`,
-            `disabled`.
+        state: the most urgent of `broken_row`, `failed`, `unknown` (what is stored of it can't be read), `late`,
+            `attention`, `running`, `waiting`, `new`, `fresh`, `disabled`.
         last_state: for an invalid row, the state from its runs; else as `state`.
         problems: problems of an invalid row.
         running_since: start of the job that loads it now.
@@ -138,17 +141,20 @@ def status(  # noqa: PLR0913, PLR0917 - typer reads each option of the command f
         bool, typer.Option("--rebuild", help="First rebuild the state from the records of all runs.")
     ] = False,
 ) -> None:
-    """Show the state of every table, without Spark. Exit status 1 while a row is invalid."""
+    """Show the state of every table, without Spark.
+
+    Exit status 1 while a row is invalid, 75 while the state of a table can't be read.
+    """
     cli = context.of(ctx)
     query = TableQuery(states=tuple(name for name, wanted in (("late", late), ("failed", failed)) if wanted))
     view = _View(cli, metadata, tuple(table or ()), query, json)
     if from_runs:
         _rebuilt(cli, metadata)
-    all_sound = view.show()
+    ended = view.show()
     if watch:
         view.stay()
-    if not all_sound:
-        raise typer.Exit(FAILED)
+    if ended != OK:
+        raise typer.Exit(ended)
 
 
 _NONE = {
@@ -183,15 +189,16 @@ class _View:
     query: TableQuery
     as_json: bool
 
-    def show(self) -> bool:
-        """Whether the metadata has no problem of these tables."""
+    def show(self) -> int:
+        """The exit status: of problems of these tables in the metadata, else of a state that can't be read."""
         now = self.cli.now().timestamp()
         found, all_sound = self.states(now)
         if self.as_json:
             self.cli.screen.records(vars(line_of(one, now)) for one in found)
         else:
             show(self.cli.screen, found, now, self.query.states)
-        return all_sound
+        unknown = any(one.state.state == "unknown" for one in found)
+        return FAILED if not all_sound else RETRY if unknown else OK
 
     def states(self, now: float) -> tuple[list[BoardRow], bool]:
         """The selected tables, and whether the metadata has no problem of them; problems and troubles are shown."""
@@ -201,9 +208,9 @@ class _View:
             since = f"; as of {text_of(trouble.since)}" if trouble.since else ""
             self.cli.screen.warn(trouble.what + since, "yellow")
         found = standings(rows, known, now, _quarantine_rate(self.cli))
-        # --late and --failed are combined with AND.
+        # --late and --failed are combined with AND; a table of which nothing is known may be both.
         for state in self.query.states or ("",):
-            found = chosen(found, replace(self.query, states=(state,) if state else ()))
+            found = chosen(found, replace(self.query, states=(state, "unknown") if state else ()))
         return found, all_sound
 
     def _rows(self) -> tuple[Roots, Sequence[TableRow], bool]:

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from airflow_gddl.contract.basics import STRICT
 from airflow_gddl.contract.errors import SpecProblem
-from airflow_gddl.contract.table_spec import STRICT, TableSpec
+from airflow_gddl.contract.table_spec import TableSpec
 
 ConnectorName = Literal["postgresql", "mysql", "sqlserver", "oracle", "mongodb"]
 READ = "postgresql"

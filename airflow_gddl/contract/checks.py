@@ -6,12 +6,15 @@ without case, as Delta does.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
+from typing import Any
 
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.capture import capture_problems
+from airflow_gddl.contract.codec import given
 from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
 from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.kafka import kafka_problems
@@ -184,16 +187,6 @@ WAITS = ("settle", "sweep_after")
 _CONTROL_COLUMNS = ("columns_to_update", "force_update")
 
 
-def check_table(spec: TableSpec) -> tuple[SpecProblem, ...]:
-    """All problems of a spec with valid types; empty when there are none."""
-    return tuple(problem for check in (*_VALUE_CHECKS, *_ROW_CHECKS) for problem in check(spec))
-
-
-def check_values(spec: TableSpec) -> tuple[SpecProblem, ...]:
-    """Problems of single values only, for defaults, which have no `table` and `keys`."""
-    return tuple(problem for check in _VALUE_CHECKS for problem in check(spec))
-
-
 def _source(spec: TableSpec) -> Iterator[SpecProblem]:
     if not SOURCE_NAME.fullmatch(spec.source):
         remedy = "use letters, digits, _ . and - (64 at most), e.g. source: shop"
@@ -211,8 +204,8 @@ def _target(spec: TableSpec) -> Iterator[SpecProblem]:
 
 def _substitutions(spec: TableSpec) -> Iterator[SpecProblem]:
     """Refuse `${`: nothing is substituted in rows, and what reads a row's text elsewhere may do so."""
-    for item in fields(spec):
-        for path, text in _texts(getattr(spec, item.name), (item.name,)):
+    for name, value in given(spec).items():
+        for path, text in _texts(value, (name,)):
             if "${" in text:
                 message = "holds ${, which other programs replace by variables"
                 remedy = "write the value itself; rows name connections, and never hold secrets"
@@ -478,6 +471,8 @@ def _keys(spec: TableSpec) -> Iterator[SpecProblem]:
 
 
 def _mask(spec: TableSpec) -> Iterator[SpecProblem]:
+    if not spec.mask:
+        return
     keys, ordering, control = lowered(spec.keys), lowered(spec.sequence_by), lowered(_control(spec).values())
     for column, method in spec.mask.items():
         path = ("mask", column)
@@ -531,6 +526,51 @@ def _control(spec: TableSpec) -> dict[str, str]:
     return {name: column for name, column in named.items() if column is not None}
 
 
+Check = Callable[[TableSpec], Iterable[SpecProblem]]
+"""Finds problems of a spec; a function of the spec's fields alone, that finds none where all have their defaults."""
+
+
+class Checks:
+    """Runs checks on a spec, without those that can find nothing.
+
+    As long as the fields that a check reads of a spec of defaults have these defaults, it reads no other fields, and
+    finds what it finds there: nothing. Of thirty checks, a usual row needs a few.
+    """
+
+    def __init__(self, *checks: Check) -> None:
+        self.checks = checks
+
+    def __call__(self, spec: TableSpec) -> tuple[SpecProblem, ...]:
+        names = given(spec).keys()
+        found = (check(spec) for check, read in self._read if not read.isdisjoint(names))
+        return tuple(problem for problems in found for problem in problems)
+
+    @functools.cached_property
+    def _read(self) -> tuple[tuple[Check, frozenset[str]], ...]:
+        """Each check, and the fields that it reads of a spec of defaults."""
+        return tuple((check, fields_read(check)) for check in self.checks)
+
+
+def fields_read(check: Check) -> frozenset[str]:
+    """Fields that a check reads of a spec with a table and keys alone."""
+    spec = _Watched(table="schema.name", keys=("id",))
+    read: set[str] = set()
+    spec.__dict__["watched"] = read
+    if problems := tuple(check(spec)):
+        raise AssertionError(f"{check} refuses a row of defaults: {problems[0]}")
+    return frozenset(read)
+
+
+class _Watched(TableSpec):
+    """Remembers which of its fields are read."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in _SPEC_FIELDS and (read := object.__getattribute__(self, "__dict__").get("watched")) is not None:
+            read.add(name)
+        return super().__getattribute__(name)
+
+
+_SPEC_FIELDS = frozenset(item.name for item in fields(TableSpec))
 _VALUE_CHECKS = (
     _substitutions,
     _source,
@@ -553,3 +593,7 @@ _ROW_CHECKS = (
     _table_name, _keys, _mask, _exclusions, published_problems, iceberg_problems, check_clustering, check_partitions,
     _keyless, _cutting, _trigger, shard_problems,
 )  # fmt: skip
+check_values = Checks(*_VALUE_CHECKS)
+"""Problems of single values only, for defaults, which have no `table` and `keys`."""
+check_table = Checks(*_VALUE_CHECKS, *_ROW_CHECKS)
+"""All problems of a spec with valid types; empty when there are none."""

@@ -76,12 +76,28 @@ def plain(value: Any) -> Any:
     return _plain(value, plain, lambda kind, record: {n: plain(getattr(record, n)) for n in _field_names(kind)})
 
 
+def compact(value: Any) -> Any:
+    """`plain` without fields that have their defaults; `decode` reads both."""
+    return _sparse(value, set())
+
+
+def given(record: Any) -> dict[str, Any]:
+    """Values of a dataclass's fields that differ from their defaults."""
+    kind: type = type(record)
+    return {
+        name: value
+        for name, default in _defaults(kind)
+        if (value := getattr(record, name)) is not default and value != default
+    }
+
+
 def _written(value: Any) -> Any:
     """`plain` without fields marked `WHEN_USED` that have their defaults."""
 
     def record(kind: type, given: Any) -> dict[str, Any]:
         unused = {name for name, default in _when_used(kind) if getattr(given, name) == default}
-        return {name: _written(getattr(given, name)) for name in _field_names(kind) if name not in unused}
+        values = {name: getattr(given, name) for name in _field_names(kind) if name not in unused}
+        return {name: found if type(found) in _SCALARS else _written(found) for name, found in values.items()}
 
     return _plain(value, _written, record)
 
@@ -93,12 +109,15 @@ def _sparse(value: Any, ignorable: set[str]) -> Any:
         ignorable: takes the names of the fields marked `IGNORABLE` that are left.
     """
 
-    def record(kind: type, given: Any) -> dict[str, Any]:
-        used = {name: found for name, default in _defaults(kind) if (found := getattr(given, name)) != default}
-        ignorable.update(f"{kind.__name__}.{name}" for name in _ignorable(kind) & used.keys())
-        return {name: _sparse(found, ignorable) for name, found in used.items()}
+    def item(found: Any) -> Any:
+        return found if type(found) in _SCALARS else _plain(found, item, record)
 
-    return _plain(value, lambda item: _sparse(item, ignorable), record)
+    def record(kind: type, one: Any) -> dict[str, Any]:
+        used = given(one)
+        ignorable.update(f"{kind.__name__}.{name}" for name in _ignorable(kind) & used.keys())
+        return {name: item(found) for name, found in used.items()}
+
+    return item(value)
 
 
 def _plain(value: Any, item: Callable[[Any], Any], record: Callable[[type, Any], Any]) -> Any:

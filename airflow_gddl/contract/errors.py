@@ -15,6 +15,7 @@ RETRIED = frozenset(
         UNEXPECTED_CODE,
         "CLUSTER_UNUSABLE",
         "DELTA_MISSING",
+        "JOB_DIED",
         "OUT_OF_MEMORY",
         "S3A_MISSING",
         "S3_CREDENTIALS_EXPIRED",
@@ -22,6 +23,23 @@ RETRIED = frozenset(
     }
 )
 """Codes of fatal errors that a new job may not meet: it has new credentials, other machines, fewer tables."""
+SETUP = frozenset(
+    {
+        "ACTION_MISSING",
+        "CODE_MISSING",
+        "COMMAND_MISSING",
+        "DELTA_UNSUPPORTED",
+        "JAVA_MISSING",
+        "JAVA_TOO_OLD",
+        "JOB_NOT_STARTED",
+        "PACKAGE_MISSING",
+        "RUNNER_BROKEN",
+        "SOURCE_MISSING",
+        "SPARK_HOME_INVALID",
+        "SPARK_UNSUPPORTED",
+    }
+)
+"""Codes of fatal errors of an installation: where no table failed otherwise, nothing could be started."""
 
 
 class GddlError(Exception):
@@ -43,8 +61,24 @@ class GddlError(Exception):
 
     def __str__(self) -> str:
         where = f" ({self.where})" if self.where else ""
-        remedy = f" Remedy: {self.remedy}" if self.remedy else ""
+        remedy = f"{_REMEDY}{self.remedy}" if self.remedy else ""
         return f"[{self.code}] {self.what}{where}{'' if self.what.endswith('.') else '.'}{remedy}"
+
+
+_REMEDY = " Remedy: "
+_LEAST = 80
+_CUT = " …"
+
+
+def brief(message: str, most: int) -> str:
+    """An error's text in at most so many characters: the remedy at its end is whole, what is listed before is cut."""
+    if len(message) <= most:
+        return message
+    what, mark, remedy = message.rpartition(_REMEDY)
+    if not mark:
+        return message[: most - len(_CUT)] + _CUT
+    room = max(most - len(_CUT + mark + remedy), _LEAST)
+    return (what[:room].rstrip() + _CUT + mark + remedy)[:most]
 
 
 class FatalError(GddlError):

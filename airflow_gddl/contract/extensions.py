@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.metadata
+import importlib.util
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,10 +18,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, Literal, TypeVar
 
+from airflow_gddl.contract.basics import STRICT
 from airflow_gddl.contract.capture import CaptureSpec
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.file_names import LOOKBACK
-from airflow_gddl.contract.table_spec import STRICT, TableSpec
+from airflow_gddl.contract.table_spec import TableSpec
 
 D = TypeVar("D")
 
@@ -53,6 +55,14 @@ class ExtensionPoint(Generic[D]):
     def names(self) -> tuple[str, ...]:
         """Names that metadata may use, built-in ones first."""
         return (*self.built_in, *self.referenced, *sorted(self.installed()))
+
+    def is_removed(self, name: str) -> bool:
+        """Whether this installation lacks the package of a part of this project; `get` says so."""
+        module = self.referenced.get(name, "").partition(":")[0]
+        try:
+            return bool(module) and importlib.util.find_spec(module) is None
+        except ModuleNotFoundError:
+            return True
 
     def get(self, name: str) -> D:
         """

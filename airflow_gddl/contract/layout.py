@@ -5,8 +5,11 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
+if TYPE_CHECKING:
+    from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
+
 
 STATE = "_gddl"
 SHARDS = "shards"

@@ -30,16 +30,19 @@ _PREFIXES = ("_gddl", "__")
 SOURCE_SUFFIX = "_source"
 
 
+@functools.lru_cache(maxsize=4096)  # each step asks for the same names
 def clean_name(name: str) -> str:
     """A delivered name with `_` for characters that names of columns can't have."""
     return name.translate(_REFUSED)
 
 
+@functools.lru_cache(maxsize=4096)
 def is_reserved(name: str) -> bool:
     """Whether a delivered column may not keep this name: `_gddl`, `_rescued_data`, `__...`, and Delta's own."""
     return name.lower() in _OURS or name.lower().startswith(_PREFIXES)
 
 
+@functools.lru_cache(maxsize=4096)
 def landed_name(name: str) -> str:
     """Steps 1 and 2 of the rule, for a column; `__v` and `__v_source` get different names."""
     cleaned = clean_name(name)

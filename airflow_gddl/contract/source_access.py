@@ -9,13 +9,16 @@ import functools
 import json
 from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from airflow_gddl.contract.basics import STRICT
 from airflow_gddl.contract.codec import from_json, to_json
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.s3 import laid_over
-from airflow_gddl.contract.table_spec import STRICT, TableSpec
+
+if TYPE_CHECKING:
+    from airflow_gddl.contract.table_spec import TableSpec
 
 ACCESS = "GDDL_LANDING_ACCESS"
 """The variable that carries the references of a job to its clients and tasks; never a secret."""

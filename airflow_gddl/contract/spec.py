@@ -11,18 +11,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from airflow_gddl.contract.basics import CONTRACT_VERSION, STRICT, AirflowView, Priority
 from airflow_gddl.contract.codec import ALWAYS
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.result import CommitMethod
 from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.contract.table_spec import (
-    STRICT,
-    AirflowView,
     DeleteMode,
     Generations,
     InitialLoad,
     MaskMethod,
-    Priority,
     SchemaGate,
     SubMicrosecondPolicy,
     TableSpec,
@@ -173,8 +171,6 @@ __all__ = [
     "TruncatePolicy",
     "WindowLength",
 ]
-
-CONTRACT_VERSION = 1
 
 Action = Literal[
     "run", "plan", "verify", "explain", "errors_list", "errors_replay", "errors_dismiss", "maintain", "erase",

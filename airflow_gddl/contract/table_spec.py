@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from airflow_gddl.contract.basics import STRICT, AirflowView, Priority
 from airflow_gddl.contract.codec import IGNORABLE
 from airflow_gddl.contract.durations import seconds
 
@@ -91,7 +92,6 @@ class Term:
 DEFAULT_TRIGGER = "10s"
 """Default time between two polls of a continuous table."""
 
-Priority = Literal["low", "normal", "high", "critical"]
 DeleteMode = Literal["hard", "soft"]
 TieBreak = Literal["delete_wins", "last_arrival"]
 BadRowPolicy = Literal["quarantine", "fail"]
@@ -100,7 +100,6 @@ SubMicrosecondPolicy = Literal["truncate", "round", "quarantine"]
 Compatibility = Literal["none", "backward"]
 TruncatePolicy = Literal["apply", "hold", "report"]
 TableMode = Literal["changes", "snapshots"]
-AirflowView = Literal["table", "mapped", "pack"]
 Generations = Literal["auto", "one", "by_time"]
 ExpectationPolicy = Literal["warn", "quarantine", "fail"]
 LandingAction = Literal["delete", "move"]
@@ -110,9 +109,6 @@ DroppedColumnPolicy = Literal["keep", "null", "fail"]
 
 SHARD_COLUMN = "_source"
 """First key column of tables that have several sources: the short name of the row's source."""
-
-STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
-"""pydantic configuration of the contract's classes."""
 
 
 HASHED = ("hash", "hmac")

@@ -17,7 +17,6 @@ from airflow.sdk.definitions.param import ParamsDict
 from airflow_gddl import configuration
 from airflow_gddl.assets import table_asset
 from airflow_gddl.contract.errors import MetadataError
-from airflow_gddl.notifications.webhook import GddlNotifier
 from airflow_gddl.operators.jobs import (
     GddlContinuousOperator,
     GddlIncrementalLoadOperator,
@@ -25,13 +24,10 @@ from airflow_gddl.operators.jobs import (
     GddlLoadOperator,
     GddlTableOperator,
 )
-from airflow_gddl.plugins.timetables import GddlCronTimetable
-from airflow_gddl.runtime.landing.run_request import loaded_by, requested
-from airflow_gddl.runtime.snapshot import MetadataSnapshot
-from airflow_gddl.sensors.tables import GddlTablesSensor
-from airflow_gddl.topology import CONTINUOUS_POOL, Pipeline, Timing
-from airflow_gddl.topology.pipelines import NO_OWNER, pool_of_instances
-from airflow_gddl.topology.rows import selected
+from airflow_gddl.plugins.timetables import cron_timetable
+from airflow_gddl.runtime.snapshot.snapshot import MetadataSnapshot
+from airflow_gddl.sensors.tables import GddlTablesSensor, poll_times
+from airflow_gddl.topology.pipeline import CONTINUOUS_POOL, NO_OWNER, Pipeline, Timing, pool_of_instances
 from airflow_gddl.version_compat import deadline
 
 _PART = r"[A-Za-z0-9_][A-Za-z0-9_$#@ -]{0,127}"
@@ -242,6 +238,8 @@ class Customization:
         found = {name: value for name, value in configured.items() if name not in self.default_args}
         connection = configuration.text("notify_connection") or None
         if connection is not None:
+            from airflow_gddl.notifications.webhook import GddlNotifier  # noqa: PLC0415 - imported when needed
+
             found[_ON_FAILURE] = [*_listed(self.default_args.get(_ON_FAILURE)), GddlNotifier(connection=connection)]
         return found
 
@@ -380,11 +378,17 @@ def _wanted(
         directory = snapshot.directory() if select or exclude else None
         if directory is None:
             return snapshot.served()
+        from airflow_gddl.topology.rows import selected  # noqa: PLC0415 - imported when needed
+
         chosen = {row.dag_id for row in selected(directory.rows, select)}
         chosen -= {row.dag_id for row in selected(directory.rows, exclude)} if exclude else set()
         return [pipeline for pipeline in snapshot.served() if pipeline.dag_id in chosen]
     entry = snapshot.entry(running)
     return () if entry is None else (entry,)
+
+
+_READ_ONCE = ("max_active_tasks", "max_consecutive_failed_dag_runs", "disable_bundle_versioning")
+"""Arguments of a DAG that Airflow reads from its configuration when they are left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -398,7 +402,8 @@ class Shared:
         declares_assets: whether tasks name the assets of their table: where DAGs are parsed to be stored. A task that
             runs names none, since Airflow fails one whose asset has the name of another asset.
         connection: of the webhook that is notified of failures and late runs; null: none.
-        each_task: arguments of every task.
+        each_task: arguments of every task. `waits`: of those that may wait in the triggerer. `polls`: of the sensor.
+        of_dag: what Airflow would read from its configuration for each DAG.
         custom: customization of the DAG file.
     """
 
@@ -413,10 +418,15 @@ class Shared:
     continuous_hours: float
     active_runs: int
     each_task: Mapping[str, Any]
+    waits: Mapping[str, Any]
+    polls: Mapping[str, Any]
+    of_dag: Mapping[str, Any]
     custom: Customization
 
     @classmethod
     def read(cls, metadata: str, custom: Customization) -> Shared:
+        usual = DAG("usual", schedule=None)
+        waits = {} if "deferrable" in custom.default_args else {"deferrable": configuration.is_deferrable()}
         return cls(
             form=params(),
             form_of_one=params(one_table=True),
@@ -429,6 +439,9 @@ class Shared:
             continuous_hours=configuration.number("continuous_hours"),
             active_runs=max(1, int(configuration.number("active_runs"))),
             each_task={"metadata": metadata, **custom.task_defaults()},
+            waits=waits,
+            polls=poll_times(),
+            of_dag={name: getattr(usual, name) for name in _READ_ONCE},
             custom=custom,
         )
 
@@ -453,7 +466,8 @@ def build_dag(pipeline: Pipeline, shared: Shared) -> DAG:
         owner_links=_links(pipeline, shared),
         doc_md=documentation(pipeline),
         default_args=dict(shared.custom.default_args),
-        **deadline(late, GddlNotifier, {"connection": shared.connection, "late": True}),
+        **shared.of_dag,
+        **_deadline(late, shared.connection),
     ) as dag:
         # Passed to each task and not to the DAG: default_args of a DAG are serialized and validated again.
         own: dict[str, Any] = {"pipeline": pipeline.dag_id, "priority_weight": pipeline.weight}
@@ -462,7 +476,7 @@ def build_dag(pipeline: Pipeline, shared: Shared) -> DAG:
         own["execution_timeout"] = longest
         common = {**shared.each_task, **own}
         if is_continuous:
-            loads = {**common, **_again(), **workers(pipeline), "outlets": _assets(pipeline, shared)}
+            loads = {**common, **shared.waits, **_again(), **workers(pipeline), "outlets": _assets(pipeline, shared)}
             GddlContinuousOperator(task_id="continuous_load", pool=CONTINUOUS_POOL, **loads)
         else:
             _loads(pipeline, shared, common)
@@ -470,6 +484,15 @@ def build_dag(pipeline: Pipeline, shared: Shared) -> DAG:
     # Bypasses the validation of an ordinary assignment, which takes two thirds of the time to build a DAG.
     object.__setattr__(dag, "params", ParamsDict(shared.form if pipeline.kind == "pack" else shared.form_of_one))
     return shared.custom.complete(dag)
+
+
+def _deadline(late: int | None, connection: str | None) -> dict[str, Any]:
+    """Of a pipeline whose tables are late after so many seconds; null: they never are."""
+    if late is None:
+        return {}
+    from airflow_gddl.notifications.webhook import GddlNotifier  # noqa: PLC0415 - imported when needed
+
+    return deadline(late, GddlNotifier, {"connection": connection, "late": True})
 
 
 def workers(pipeline: Pipeline) -> dict[str, Any]:
@@ -499,13 +522,13 @@ def _loads(pipeline: Pipeline, shared: Shared, common: dict[str, Any]) -> None:
 
     In the view `mapped`, a task after each of them is mapped over its tables.
     """
-    landed = GddlTablesSensor(
-        task_id="landed", pool=shared.sensor_pool, **{**common, "execution_timeout": shared.sensor_timeout}
-    )
+    of_sensor = {**common, **shared.waits, "execution_timeout": shared.sensor_timeout}
+    landed = GddlTablesSensor(task_id="landed", pool=shared.sensor_pool, polls=shared.polls, **of_sensor)
     mapped = pipeline.view == "mapped"
     loads = {**common, **workers(pipeline), "pool": pipeline.pool, "outlets": _assets(pipeline, shared)}
-    initial = GddlInitialLoadOperator(task_id="initial_load", by_table=mapped, **loads)
-    increments = GddlIncrementalLoadOperator(task_id="incremental_load", by_table=mapped, **loads)
+    own: dict[str, Any] = {"by_table": mapped, **shared.waits, **loads}
+    initial = GddlInitialLoadOperator(task_id="initial_load", **own)
+    increments = GddlIncrementalLoadOperator(task_id="incremental_load", **own)
     landed >> [initial, increments]
     if mapped:
         each = {**loads, "pool": pool_of_instances(pipeline.pool), "do_xcom_push": False}
@@ -527,10 +550,10 @@ def schedule_of(timing: Timing, timezone: str, **of_cron: Any) -> Any:
 
     Args:
         timezone: of cron lines.
-        of_cron: further arguments of the timetable of a cron line.
+        of_cron: further arguments of the timetable of a cron line, hashable.
     """
     if timing.kind == "cron":
-        return GddlCronTimetable(timing.cron, timezone=timezone, written=timing.written, **of_cron)
+        return cron_timetable(timing.cron, timezone=timezone, written=timing.written, **of_cron)
     if timing.kind == "assets":
         return [Asset(name) for name in timing.assets]
     return {"once": "@once", "continuous": "@continuous", "never": None}[timing.kind]
@@ -567,6 +590,8 @@ class GddlTaskGroup(TaskGroup):
         operator_args: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
+        from airflow_gddl.runtime.landing.run_request import loaded_by, requested  # noqa: PLC0415 - when needed
+
         super().__init__(group_id=group_id, **kwargs)
         place = configuration.metadata_place(metadata, beside)
         snapshot = configuration.snapshot(place, parsing=True)

@@ -14,8 +14,8 @@ from airflow.sdk.definitions.param import ParamsDict
 from airflow_gddl import configuration
 from airflow_gddl.dags.factory import POLL, Customization, OnDag, of_run, params, schedule_of, windows, workers
 from airflow_gddl.operators.jobs import GddlFindOperator, GddlUpkeepOperator, GddlWatchOperator, Upkeep
-from airflow_gddl.topology import Pipeline, Timing
-from airflow_gddl.topology.pipelines import NO_OWNER, timing
+from airflow_gddl.topology.pipeline import NO_OWNER, Pipeline, Timing
+from airflow_gddl.topology.pipelines import timing
 
 DAGS: dict[str, tuple[Upkeep, str]] = {
     "gddl_maintenance": (

@@ -15,15 +15,6 @@ from airflow_gddl.contract.spec import TableSpec
 
 DELTA_PACKAGE = "io.delta:delta-spark_2.13:4.0.1"
 FILES = ("job.py", "dag.py", "README.md")
-_ALWAYS = (
-    "Keep late changes of deleted rows away: there are no tombstones, so that an update that arrives after the delete brings the row back.",
-    "Keep the change table, a quarantine, a ledger, metrics, alerts and the status of the table. A file that can't be read stops the job.",
-    "Know a full load that is written again (`LOAD…` files): rows that it lacks stay, and a file that changed under its name is not read again.",
-    "Order two changes with one sequence by anything but file name and row; tell text sequences of differing widths apart; follow updates of keys.",
-    "Keep the values of a column that a file lacks: they become null.",
-    "Apply policies for changed types: what Spark can't merge fails. Rebuild, verify, maintain, erase.",
-    "Fill `_gddl`: it is null in rows that this job wrote, and so is the sequence column of rows of a full load.",
-)
 _LOST: Mapping[str, str] = {
     "history": "Keep the history (`__history`): it ends here.",
     "expect": "Check the expectations of the row.",
@@ -54,13 +45,14 @@ def files_of(spec: TableSpec, layout: Layout, columns: Collection[str], schedule
     require_plain(spec)
     values = {
         "table": spec.table, "landing": _for_spark(layout.landing), "replica": _for_spark(layout.replica),
-        "changes": _for_spark(layout.changes), "checkpoint": _for_spark(f"{layout.replica}__files"), "keys": _code(list(spec.keys)),
+        "changes": _for_spark(layout.changes), "checkpoint": _for_spark(f"{layout.replica}__files"),
+        "keys": _code(list(spec.keys)),
         "sequence": _code(list(sequence_of(spec, columns))), "operation": _options(spec).op_column,
         "rename": _code(dict(spec.rename)), "only": _code(None if spec.columns is None else sorted(spec.columns)),
         "left_out": _code(sorted({*spec.exclude_columns, *spec.mask})), "delta_package": DELTA_PACKAGE,
         "dag_id": spec.table.replace(".", "_"), "schedule": repr(schedule),
         "schedule_note": f"scheduled as the row was ({schedule})" if schedule else "without a schedule",
-        "lost": "\n".join(f"- {line}" for line in lost_by(spec)),
+        "lost": "".join(f"\n- {line}" for line in lost_by(spec)),
     }  # fmt: skip
     return {name: Template(_template(name)).substitute(values) for name in FILES}
 
@@ -113,10 +105,10 @@ def sequence_of(spec: TableSpec, columns: Collection[str]) -> tuple[str, ...]:
 
 
 def lost_by(spec: TableSpec) -> list[str]:
-    """What of a row the job no longer does, a sentence each."""
+    """What of a row's fields the job no longer does, a sentence each; what no such job does is in the template."""
     own = [text for name, text in _LOST.items() if getattr(spec, name)]
     masked = [f"Fill masked columns ({', '.join(sorted(spec.mask))}): they are left out, and null in new rows."]
-    return [*_ALWAYS, *own, *(masked if spec.mask else [])]
+    return [*own, *(masked if spec.mask else [])]
 
 
 def _options(spec: TableSpec) -> DmsOptions:

@@ -353,6 +353,8 @@ def _filter_problems(spec: TableSpec) -> Iterator[SpecProblem]:
 
 
 def _derived_problems(spec: TableSpec) -> Iterator[SpecProblem]:
+    if not spec.derive:
+        return
     needed, taken = lowered((*spec.keys, *spec.sequence_by)), lowered(spec.rename.values())
     for name, text in spec.derive.items():
         path: FieldPath = ("derive", name)
@@ -400,6 +402,8 @@ def _rename_problems(spec: TableSpec) -> Iterator[SpecProblem]:
 
 def _earlier_names(spec: TableSpec) -> Iterator[SpecProblem]:
     """Fields that name a column as files do; a mask or an exclusion would have no effect."""
+    if not spec.rename:
+        return
     computed = lowered(map(clean_name, spec.derive))
     for path, column in named_columns(spec):
         name = renamed(column, spec)

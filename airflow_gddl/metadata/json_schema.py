@@ -132,7 +132,7 @@ def _source_schema(definitions: Schema) -> Schema:
 
 def _of_runners(checked: Callable[[RunnerDescriptor], CheckedSettings | None], definitions: Schema) -> Schema:
     """Of the runners that have such settings, by name."""
-    found = {name: checked(RUNNERS.get(name)) for name in RUNNERS.names()}
+    found = {name: checked(RUNNERS.get(name)) for name in RUNNERS.names() if not RUNNERS.is_removed(name)}
     return {name: _defined(one.shape, definitions) for name, one in found.items() if one is not None}
 
 

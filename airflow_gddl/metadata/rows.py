@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
@@ -45,7 +45,7 @@ class Row:
         """The name as written, valid or not; null when there is none."""
         return self.own.values.get("table")
 
-    @property
+    @cached_property
     def identity(self) -> Identity | None:
         """Null where the row's names are not such as tables have."""
         table, source, target = self.table, self.value("source"), self.value("target")

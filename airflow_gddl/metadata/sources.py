@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from airflow_gddl.contract import durations
+from airflow_gddl.contract.basics import STRICT
 from airflow_gddl.contract.capture import CaptureSpec
 from airflow_gddl.contract.checks import SOURCE_NAME
 from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
@@ -28,7 +29,6 @@ from airflow_gddl.contract.iceberg_rest import is_catalog_connection
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.contract.spec import TableSpec, TierSpec
-from airflow_gddl.contract.table_spec import STRICT
 from airflow_gddl.metadata.keys import Layer
 from airflow_gddl.metadata.problems import Locate
 from airflow_gddl.metadata.validation import FieldShape, check_defaults, near, written

@@ -1,4 +1,7 @@
-"""Validates plain values with pydantic into the contract's dataclasses, and checks a spec that has valid types.
+"""Builds the contract's dataclasses of plain values, and checks a spec that has valid types.
+
+Values that the contract's own decoder takes need no pydantic, which finds out what is wrong with others: its import
+takes longer than a hundred good rows.
 
 Foreign keys are checked against the tables that they name, too.
 """
@@ -13,15 +16,11 @@ import typing
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime
-from typing import Any, Generic, TypeVar, get_args, get_origin
-
-from croniter import croniter
-from croniter.croniter import CroniterError
-from pydantic import TypeAdapter, ValidationError
-from pydantic_core import ErrorDetails
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_origin
 
 from airflow_gddl.contract import durations
-from airflow_gddl.contract.checks import DURATIONS, WAITS, check_table, check_values
+from airflow_gddl.contract.checks import DURATIONS, WAITS, Checks, check_table, check_values
+from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
 from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.names import is_kept, mask_method, renamed
@@ -38,6 +37,10 @@ from airflow_gddl.contract.table_spec import (
 )
 from airflow_gddl.metadata.expression_text import expression_problems
 from airflow_gddl.metadata.problems import looks_secret, one_or_more
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+    from pydantic_core import ErrorDetails
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 Resolve = Callable[[str, FieldPath], str | SpecProblem]
@@ -183,12 +186,21 @@ class FieldShape(Generic[T]):
     ) -> None:
         self.comma_refused = comma_refused
         self._remedies, self._synonyms = remedies or {}, synonyms or {}
-        self._lists = frozenset(name for name, hint in typing.get_type_hints(cls).items() if _is_list(hint))
+        self.cls = cls
         self.name = cls.__name__
-        self.adapter = TypeAdapter(cls)
         self.resolved = frozenset(resolved)
         own = (f.name for f in fields(cls))  # type: ignore[arg-type] # always a dataclass here
         self.names = tuple(name for name in own if name not in self.resolved)
+
+    @functools.cached_property
+    def adapter(self) -> TypeAdapter[T]:
+        from pydantic import TypeAdapter  # noqa: PLC0415 - see the module
+
+        return TypeAdapter(self.cls)
+
+    @functools.cached_property
+    def _lists(self) -> frozenset[str]:
+        return frozenset(name for name, hint in typing.get_type_hints(self.cls).items() if _is_list(hint))
 
     def build(self, values: Mapping[str, Any], path: FieldPath = ()) -> T | tuple[SpecProblem, ...]:
         """The instance, or what is wrong with the values, with `path` put before their own paths."""
@@ -197,14 +209,32 @@ class FieldShape(Generic[T]):
         found = [self._unknown((*path, name), values[name]) for name in refused]
         found += [joined_names((*path, name), values[name]) for name in joined]
         sound = {name: value for name, value in self.listed(values).items() if name not in refused}
+        # JSON, not Python, mode: it takes lists for tuples though it is strict, and leaves plain values.
+        text = json.dumps(sound | dict.fromkeys(joined, ()))
+        built = self._decoded(text) or self._validated(text, path)
+        if isinstance(built, tuple):
+            return (*found, *built)
+        return tuple(found) or built
+
+    def _decoded(self, text: str) -> T | None:
+        """The instance as jobs read it; null where they would not, and of other packages' classes, which may have rules
+        of pydantic."""
+        if not self.cls.__module__.startswith("airflow_gddl."):
+            return None
         try:
-            # JSON, not Python, mode: it takes lists for tuples though it is strict, and leaves plain values.
-            built = self.adapter.validate_json(json.dumps(sound | dict.fromkeys(joined, ())), strict=True)
+            return decode(self.cls, json.loads(text))
+        except FatalError:
+            return None
+
+    def _validated(self, text: str, path: FieldPath) -> T | tuple[SpecProblem, ...]:
+        from pydantic import ValidationError  # noqa: PLC0415 - see the module
+
+        try:
+            return self.adapter.validate_json(text, strict=True)
         except ValidationError as error:
             details = error.errors(include_url=False, include_context=True)
             by_path = {problem.path: problem for problem in (self._problem(detail, path) for detail in details)}
-            return (*found, *by_path.values())
-        return tuple(found) or built
+            return tuple(by_path.values())
 
     def _is_joined(self, value: object) -> bool:
         return self.comma_refused and isinstance(value, str) and "," in value
@@ -394,9 +424,14 @@ _RANDOM = re.compile(r"[HhRr]([(/,]|$)")
 _START = datetime(2024, 1, 1, tzinfo=UTC)
 
 
+_OF_EXPRESSIONS = (expression_problems, constraint_problems)
+_check_row = Checks(*check_table.checks, *_OF_EXPRESSIONS)
+_check_values = Checks(*check_values.checks, *_OF_EXPRESSIONS)
+
+
 def check_spec(spec: TableSpec, tiers: Collection[str]) -> tuple[SpecProblem, ...]:
     """All problems of one row, independent of other rows."""
-    return (*check_table(spec), *expression_problems(spec), *constraint_problems(spec), *_fields(spec, tiers))
+    return (*_check_row(spec), *_fields(spec, tiers))
 
 
 def check_defaults(defaults: Mapping[str, Any], tiers: Collection[str]) -> tuple[SpecProblem, ...]:
@@ -407,11 +442,7 @@ def check_defaults(defaults: Mapping[str, Any], tiers: Collection[str]) -> tuple
             message = "not a default: every table has its own"
             return (SpecProblem("FIELD_REFUSED", (name,), defaults[name], message, remedy),)
     spec = TABLE.build({**defaults, "table": "schema.name", "keys": ["id"]})
-    return (
-        (*check_values(spec), *expression_problems(spec), *constraint_problems(spec), *_fields(spec, tiers))
-        if isinstance(spec, TableSpec)
-        else spec
-    )
+    return (*_check_values(spec), *_fields(spec, tiers)) if isinstance(spec, TableSpec) else spec
 
 
 def _fields(spec: TableSpec, tiers: Collection[str]) -> Iterator[SpecProblem]:
@@ -467,6 +498,9 @@ def cron_fault(schedule: str) -> str:
         return "neither a preset nor five cron fields"
     if any(_RANDOM.match(cell) for cell in cells):
         return "H and R give a different time in each parse"
+    from croniter import croniter  # noqa: PLC0415 - few rows have a cron line
+    from croniter.croniter import CroniterError  # noqa: PLC0415 - as above
+
     try:
         croniter(schedule, _START).get_next()
     except (CroniterError, ValueError, TypeError, KeyError, IndexError, OverflowError):

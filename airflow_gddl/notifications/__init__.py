@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_gddl.contract.basics import STRICT
 from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.extensions import ExtensionPoint
-from airflow_gddl.contract.table_spec import STRICT
 
 OPTION = "[gddl] alert_notifiers"
 

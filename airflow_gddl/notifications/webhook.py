@@ -10,10 +10,12 @@ import json
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 from airflow.sdk import BaseNotifier, Context
 
 from airflow_gddl import version_compat as capabilities
+from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.packages import needed_by
 
 _TIMEOUT = 15
@@ -45,7 +47,8 @@ class GddlNotifier(BaseNotifier):
     def notify(self, context: Context) -> None:
         """
         Raises:
-            OSError: the webhook can't be reached, or refuses.
+            RetriableError: `NOTIFIER_UNREACHABLE`: the webhook can't be reached, or refuses.
+            FatalError: `NOTIFIER_CONNECTION_INVALID`.
         """
         self.log.warning("%s", message_of(context, late=self.late)["text"])
         if self.connection is not None:
@@ -88,26 +91,46 @@ def url_of(connection: Any) -> str:
     """URL of the host, and the password as the end of its path; or the password, where that is a URL with a signature.
 
     Raises:
-        ValueError: the connection has no usable URL.
+        FatalError: `NOTIFIER_CONNECTION_INVALID`.
     """
     if (connection.password or "").startswith(("http://", "https://")):
         return str(connection.password)
-    host = (connection.host or "").strip()
-    url = host if "://" in host else f"{connection.schema or 'https'}://{host}"
+    url = address_of(connection)
+    return f"{url}/{connection.password}" if connection.password else url
+
+
+def address_of(connection: Any) -> str:
+    """URL of the host, with its port. Without a scheme it is `https`, or `http` at another port than 443.
+
+    Raises:
+        FatalError: `NOTIFIER_CONNECTION_INVALID`.
+    """
+    host, port = (connection.host or "").strip().rstrip("/"), connection.port
+    scheme = connection.schema or ("https" if port in (None, 443) else "http")
+    url = host if "://" in host else f"{scheme}://{host}{f':{port}' if port else ''}"
     if not host or not url.startswith(("http://", "https://")):
-        raise ValueError(f"connection {connection.conn_id!r} has no http(s) URL as its host")
-    return f"{url.rstrip('/')}/{connection.password}" if connection.password else url
+        what = f"connection {connection.conn_id!r} has no http(s) URL as its host"
+        remedy = "write the service's URL as its host, or the whole URL as its password (docs/monitoring.md, Alerts)"
+        raise FatalError("NOTIFIER_CONNECTION_INVALID", what, remedy=remedy)
+    return url
 
 
 def post_json(url: str, message: Mapping[str, Any]) -> None:
     """
     Raises:
-        OSError: no response, or an error status.
+        RetriableError: `NOTIFIER_UNREACHABLE`: no response, or an error status.
     """
     data = json.dumps(message).encode()
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"})  # noqa: S310 - checked by url_of
-    with urllib.request.urlopen(request, timeout=_TIMEOUT):  # noqa: S310 - as above
-        pass
+    try:
+        with urllib.request.urlopen(request, timeout=_TIMEOUT):  # noqa: S310 - as above
+            pass
+    except OSError as error:
+        # The path of a webhook is a secret.
+        place = urlsplit(url)
+        what = f"{place.scheme}://{place.hostname}{f':{place.port}' if place.port else ''} took no message: {error}"
+        remedy = "check the connection of the notifier and the network; the next load or watch sends it again"
+        raise RetriableError("NOTIFIER_UNREACHABLE", what, remedy=remedy) from error
 
 
 def _of(run: Any, name: str) -> Any:
@@ -127,8 +150,7 @@ class TeamsNotifier(GddlNotifier):
     def send(self, context: Context, connection: Any) -> None:
         """
         Raises:
-            OSError: no response, or an error status.
-            ValueError: the connection has no usable URL.
+            GddlError: as `url_of` and `post_json`.
         """
         lines = message_of(context, late=self.late)["text"].splitlines()
         blocks = [{"type": "TextBlock", "text": _unmarked(line), "wrap": True} for line in lines]
@@ -147,9 +169,9 @@ class PagerDutyNotifier(GddlNotifier):
     def send(self, context: Context, connection: Any) -> None:
         """
         Raises:
-            OSError: no response, or an error status.
+            GddlError: as `address_of` and `post_json`.
         """
-        url = connection.host if "://" in (connection.host or "") else _PAGERDUTY
+        url = address_of(connection) if connection.host else _PAGERDUTY
         for event in self._events(context):
             self.post(url, {"routing_key": connection.password, "client": "airflow-gddl", **event})
 
@@ -163,7 +185,7 @@ class PagerDutyNotifier(GddlNotifier):
         else:
             for alert in began:
                 severity = "warning" if alert.code in _WARNINGS else "error"
-                yield _incident(_key(alert), alert.line, alert.table, severity)
+                yield _incident(_key(alert), alert.line, alert.table, severity, alert.page)
         for alert in given:
             if alert.change == "over":
                 yield {"event_action": "resolve", "dedup_key": _key(alert)}
@@ -197,9 +219,10 @@ class MailNotifier(GddlNotifier):
             server.send_email_smtp(to=list(self.to), subject=subject, html_content=f"<pre>{html.escape(text)}</pre>")
 
 
-def _incident(key: str, text: str, source: str, severity: str) -> dict[str, Any]:
+def _incident(key: str, text: str, source: str, severity: str, page: str = "") -> dict[str, Any]:
     payload = {"summary": text[:1024], "source": source, "severity": severity, "group": "airflow-gddl"}
-    return {"event_action": "trigger", "dedup_key": key[:255], "payload": payload}
+    links = {"links": [{"href": page, "text": source}]} if page else {}
+    return {"event_action": "trigger", "dedup_key": key[:255], "payload": payload, **links}
 
 
 def _key(alert: Any) -> str:

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_gddl.contract.capture import PUBLICATION, SLOT, properties_of
+from airflow_gddl.cli.source_database import SourceDatabase
 from airflow_gddl.contract.checks import table_name_fault
-from airflow_gddl.contract.connections import engine_of, lent_url_of, unreachable, url_of
-from airflow_gddl.contract.errors import FatalError, MetadataError
-from airflow_gddl.contract.extensions import ProbeSkippedError
-from airflow_gddl.contract.packages import needed_by
-from airflow_gddl.contract.postgresql_log import Finding, published_table, slot_state, source_findings, table_findings
-from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.metadata.problems import looks_secret
 from airflow_gddl.onboarding.rules import Activity, DeclaredConstraints, KeyFact, Notice, SourceFacts, TableFacts
 
@@ -183,12 +177,8 @@ _LONGEST = 2000
 _PARTIAL = ("postgresql_where", "sqlite_where", "mssql_where")
 
 
-@dataclass(frozen=True)
-class Database:
-    """A source database by the name of its connection."""
-
-    connection: str
-    environ: Mapping[str, str]
+class Database(SourceDatabase):
+    """A source database whose tables are described."""
 
     def read(self, schemas: frozenset[str], names: frozenset[str]) -> SourceFacts:
         """Every table of these schemas; empty: of all but the system's own.
@@ -198,7 +188,7 @@ class Database:
             FatalError: `SOURCE_CONNECTION_MISSING`, `SOURCE_DRIVER_MISSING`, `SOURCE_REFUSED`.
             RetriableError: `SOURCE_UNREACHABLE`.
         """
-        with self._connected() as (connection, inspector):
+        with self.connected() as (connection, inspector):
             wanted = self._schemas(inspector, schemas or frozenset(name.partition(".")[0] for name in names))
             found = {schema: list(_tables(connection, inspector, schema)) for schema in wanted}
         mine = [table for tables in found.values() for table in tables if not names or table.table in names]
@@ -211,63 +201,12 @@ class Database:
             shown=frozenset(schema for schema, tables in found.items() if tables),
         )
 
-    def connect_once(self) -> str:
-        """Connect as a row's `verify_connection` does; return host and database.
-
-        Raises:
-            FatalError: `SOURCE_CONNECTION_REFUSED`, `SOURCE_CONNECTION_MISSING`, `SOURCE_DRIVER_MISSING`,
-                `SOURCE_REFUSED`.
-            RetriableError: `SOURCE_UNREACHABLE`.
-        """
-        url = lent_url_of(self._sqlalchemy(), self.connection, self.environ)
-        with self._connected():
-            return f"{url.drivername} at {url.host or url.database} answers"
-
-    def log_findings(self, specs: Sequence[TableSpec]) -> tuple[list[Finding], str]:
-        """What the source's log lacks for these tables, all of one source; and what is found besides.
-
-        Raises:
-            FatalError: as `connect_once`; `SOURCE_LOG_REFUSED`. RetriableError: `SOURCE_UNREACHABLE`.
-        """
-        sa, own = self._sqlalchemy(), properties_of(specs[0])
-        with self._connected() as (connection, _):
-            if (name := connection.dialect.name) != "postgresql":
-                raise ProbeSkippedError(f"what a log of {name} needs is not checked")
-            findings = list(source_findings(sa, connection, own[SLOT], own[PUBLICATION]))
-            for spec in specs:
-                found = published_table(sa, connection, own[PUBLICATION], spec.name_in_source)
-                findings += table_findings(spec, found, own[PUBLICATION])
-            return findings, f"publication {own[PUBLICATION]}; {slot_state(sa, connection, own[SLOT])}"
-
     def _schemas(self, inspector: Any, asked: frozenset[str]) -> list[str]:
         there = [name for name in inspector.get_schema_names() if name not in _SYSTEM and not name.startswith("pg_")]
         if missing := sorted(asked - set(there)):
             remedy = f"schemas that this connection may see: {', '.join(there[:20])}"
             raise MetadataError("ONBOARD_SCHEMA_MISSING", f"the source has no schema {missing[0]!r}", remedy=remedy)
         return sorted(asked or there)
-
-    @staticmethod
-    def _sqlalchemy() -> Any:
-        """The SQLAlchemy module, version 2 or newer, which reads the catalogs of a schema at once."""
-        with needed_by("reading a source database", install="airflow-gddl[source]"):
-            import sqlalchemy as sa  # noqa: PLC0415 - needed only for reading a database
-        if int(sa.__version__.split(".")[0]) < 2:
-            remedy = "run gddl onboard in an environment of its own: pip install 'airflow-gddl[source]' 'sqlalchemy>=2'"
-            raise FatalError("SOURCE_DRIVER_MISSING", f"SQLAlchemy {sa.__version__} is too old", remedy=remedy)
-        return sa
-
-    @contextmanager
-    def _connected(self) -> Iterator[tuple[Any, Any]]:
-        sa = self._sqlalchemy()
-        url = url_of(sa, self.connection, self.environ)
-        engine = engine_of(sa, url)
-        try:
-            with engine.connect() as connection:
-                yield connection, sa.inspect(connection)
-        except sa.exc.DBAPIError as error:
-            raise unreachable(url, error) from error
-        finally:
-            engine.dispose()
 
 
 def _unfit(tables: Iterable[TableFacts]) -> Iterator[Notice]:

@@ -6,7 +6,6 @@ Keys that nothing declares are measured: columns with distinct values in the ful
 from __future__ import annotations
 
 import io
-import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,9 +15,7 @@ from datetime import UTC
 from typing import Any, BinaryIO
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
-import pyarrow.types as pt
 
 from airflow_gddl.contract.checks import table_name_fault
 from airflow_gddl.contract.errors import GddlError
@@ -26,6 +23,7 @@ from airflow_gddl.contract.extensions import COMMIT_TIMES, DATE_DELIMITERS, DIAL
 from airflow_gddl.contract.file_names import FileFormat, FileKind, change_time, classify, is_temporary, moment
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.spec import DEFAULT_TIERS
+from airflow_gddl.likely_keys import key_columns, key_rank
 from airflow_gddl.onboarding.rules import (
     MEASURED,
     Activity,
@@ -462,62 +460,3 @@ def _unique(table: pa.Table) -> tuple[str, ...] | None:
     if found is not None and len(found) == 1 and is_time(str(table.schema.field(found[0]).type)):
         return _unique(table.drop_columns(list(found)))
     return found
-
-
-_LEADING = 6
-_MOST_PARTS = 3
-_WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_KEY_NAME = re.compile(r"(^|_)(id|no|nr|num|number|key|code|seq|sequence|line|item|pos|position|uuid|guid)$")
-
-
-def key_rank(column: str, table: str) -> int:
-    """How likely a name is that of a key: 0: `id` or the table's own; 1: `order_id`, `line_no`, `code`; 2: others.
-
-    Args:
-        column: any case; `LineNo` counts as `line_no`.
-        table: name without schema.
-    """
-    name, table = _WORD_START.sub("_", column).lower(), table.lower()
-    own = {f"{stem}{end}" for stem in (table, table.rstrip("s")) for end in ("_id", "id") if stem}
-    if name == "id" or name in own:
-        return 0
-    return 1 if _KEY_NAME.search(name) else 2
-
-
-def key_columns(name: str, table: pa.Table) -> tuple[str, ...] | None:
-    """Up to three of the six likeliest columns that are unique together; null: none are.
-
-    Columns named like keys go before others, so that `order_id, line_no` is preferred to a price that happens to be
-    unique; a key of several such columns has to include the first column.
-    """
-    return next((names for names in _candidates(name, table) if unique(table, names)), None)
-
-
-def unique(table: pa.Table, names: tuple[str, ...]) -> bool:
-    """Whether no two rows agree in all of these columns."""
-    if len(names) == 1:
-        return bool(pc.count_distinct(table[names[0]]).as_py() == table.num_rows)
-    return bool(table.group_by(list(names)).aggregate([]).num_rows == table.num_rows)
-
-
-def _candidates(name: str, table: pa.Table) -> Iterator[tuple[str, ...]]:
-    """Likely ones first, and each set of columns after all of its subsets."""
-    fit = [column for column in table.schema.names if _fits(table[column])]
-    rank = {column: key_rank(column, name) for column in fit}
-    leading = sorted(sorted(fit, key=rank.__getitem__)[:_LEADING], key=fit.index)
-    sets = [names for width in range(1, _MOST_PARTS + 1) for names in itertools.combinations(leading, width)]
-
-    def order(names: tuple[str, ...]) -> tuple[int, int, int]:
-        worst, last = max(rank[column] for column in names), max(fit.index(column) for column in names)
-        if len(names) == 1 and worst == 0:
-            return 0, 0, 0
-        if worst < 2 and (len(names) == 1 or names[0] == table.schema.names[0]):
-            return 1, last, len(names)
-        return 2, len(names), 0
-
-    yield from sorted(sets, key=order)
-
-
-def _fits(values: pa.ChunkedArray) -> bool:
-    kind = values.type
-    return not (values.null_count or pt.is_nested(kind) or pt.is_floating(kind) or pt.is_boolean(kind))

@@ -32,7 +32,7 @@ from airflow_gddl.runners.remote import RemoteRunner, TaskKey, out_of_time
 from airflow_gddl.runtime.landing.hints import HintBook
 from airflow_gddl.runtime.landing.loading import Loading, LoadRequest, Stage
 from airflow_gddl.runtime.landing.work import PipelineWork, Question, observe
-from airflow_gddl.runtime.snapshot import PipelineDocument
+from airflow_gddl.runtime.snapshot.documents import PipelineDocument
 from airflow_gddl.triggers import ends_at, utc_now
 from airflow_gddl.version_compat import AirflowException, AirflowFailException, AirflowSkipException, AirflowTaskTimeout
 

@@ -13,7 +13,7 @@ from airflow.sdk import BaseOperator, Context
 
 from airflow_gddl import configuration
 from airflow_gddl.contract.codec import decode, plain
-from airflow_gddl.contract.errors import RetriableError
+from airflow_gddl.contract.errors import RetriableError, brief
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.hooks.aws import FromAirflow
 from airflow_gddl.operators.jobs import JobTask
@@ -24,7 +24,7 @@ from airflow_gddl.runners.interface import Runner, WaitPolicy
 from airflow_gddl.runners.remote import RemoteRunner
 from airflow_gddl.runtime.landing.loading import Loading
 from airflow_gddl.runtime.landing.work import PipelineWork, by_rows, differing_rows
-from airflow_gddl.runtime.snapshot import PipelineDocument
+from airflow_gddl.runtime.snapshot.documents import PipelineDocument
 from airflow_gddl.triggers import TIME_TO_END, GddlRunTrigger, Watch
 from airflow_gddl.version_compat import AirflowException, AirflowFailException
 
@@ -235,7 +235,7 @@ def outcomes(loading: Loading, of_round: Round) -> list[dict[str, Any]]:
 def _outcome(result: JobResult, log: str | None) -> TableOutcome:
     if result.status != "failed":
         return TableOutcome(table=result.table, status=result.status, changes=result.changes_written)
-    return TableOutcome(table=result.table, status="failed", why=reason(result)[:_LONGEST], log=log)
+    return TableOutcome(table=result.table, status="failed", why=brief(reason(result), _LONGEST), log=log)
 
 
 def _plain(outcome: TableOutcome, of_round: Round) -> dict[str, Any]:

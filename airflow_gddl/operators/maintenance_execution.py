@@ -14,7 +14,7 @@ from airflow_gddl import configuration
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.connections import is_lent
-from airflow_gddl.contract.errors import RetriableError
+from airflow_gddl.contract.errors import RetriableError, brief
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec, WindowLength
@@ -24,7 +24,7 @@ from airflow_gddl.runners.descriptor import SubmissionContext
 from airflow_gddl.runners.interface import Runner
 from airflow_gddl.runners.remote import RemoteRunner, TaskKey, out_of_time_result
 from airflow_gddl.runtime.landing.run_request import invalid_request, loaded_by, refuse_unknown
-from airflow_gddl.runtime.snapshot import PipelineDocument
+from airflow_gddl.runtime.snapshot.documents import PipelineDocument
 from airflow_gddl.runtime.state.documents import BY_HAND
 from airflow_gddl.runtime.state.recording import StateRecorder, recorded
 from airflow_gddl.stores import open_store, read_document
@@ -237,7 +237,7 @@ def _windows(params: Mapping[str, Any]) -> dict[str, Any]:
 
 def _short(result: JobResult) -> JobResult:
     """The result without details, as kept while the task is deferred."""
-    error = result.error and replace(result.error, message=result.error.message[:300])
+    error = result.error and replace(result.error, message=brief(result.error.message, 400))
     return JobResult(table=result.table, status=result.status, error=error)
 
 

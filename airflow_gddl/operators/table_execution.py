@@ -18,7 +18,7 @@ from airflow_gddl.reporting.results import add_events, airflow_errors, summary
 from airflow_gddl.runtime.landing.hints import HintBook
 from airflow_gddl.runtime.landing.loading import Stage
 from airflow_gddl.runtime.landing.work import of_table
-from airflow_gddl.runtime.snapshot import PipelineDocument
+from airflow_gddl.runtime.snapshot.documents import PipelineDocument
 from airflow_gddl.version_compat import AirflowFailException
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ from airflow_gddl.page.responses import Board
 from airflow_gddl.runners.interface import ProgressEvent
 from airflow_gddl.runners.this_machine import JobProcess
 from airflow_gddl.runtime.delta_tables import opened, unresolved
-from airflow_gddl.runtime.snapshot import PipelineDocument
+from airflow_gddl.runtime.snapshot.documents import PipelineDocument
 from airflow_gddl.runtime.state.board import BoardRow
 from airflow_gddl.runtime.state.recording import Records
 from airflow_gddl.stores import Storage, open_store

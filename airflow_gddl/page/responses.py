@@ -16,7 +16,8 @@ from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Roots, TableSpec
-from airflow_gddl.runtime.snapshot import Directory, MetadataSnapshot, PipelineDocument
+from airflow_gddl.runtime.snapshot.documents import Directory, PipelineDocument
+from airflow_gddl.runtime.snapshot.snapshot import MetadataSnapshot
 from airflow_gddl.runtime.state.board import (
     BoardRow,
     LakeState,

@@ -18,8 +18,8 @@ from airflow_gddl.contract.result import TableTasks
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.runners.descriptor import RUNNERS
 from airflow_gddl.runtime.state.facts import TableRecord
-from airflow_gddl.topology import Arrangement, Pipeline, Placed, arrange
-from airflow_gddl.topology.pipelines import NOWHERE
+from airflow_gddl.topology.pipeline import Pipeline
+from airflow_gddl.topology.pipelines import NOWHERE, Arrangement, Placed, arrange
 from airflow_gddl.topology.placement import homes
 from airflow_gddl.topology.rows import Starts, starts_on
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from airflow_gddl.contract.spec import AirflowView, TierTasks
+from airflow_gddl.contract.basics import AirflowView
+from airflow_gddl.contract.spec import TierTasks
 from airflow_gddl.planning.day import Day, Metadata, PoolUse, clock, day_of
 from airflow_gddl.planning.prices import Cost, Prices, cost_of
 from airflow_gddl.planning.rules import (
@@ -21,7 +22,7 @@ from airflow_gddl.planning.rules import (
     figures_of,
 )
 from airflow_gddl.runners.descriptor import RUNNERS
-from airflow_gddl.topology import Pipeline
+from airflow_gddl.topology.pipeline import Pipeline
 from airflow_gddl.topology.rows import busiest_day
 
 DATABRICKS_JOBS, DATABRICKS_TASKS = 12_000, 2_000

@@ -9,13 +9,13 @@ from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime, time
 from typing import NamedTuple
 
+from airflow_gddl.contract.basics import STRICT
 from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.spec import size_bytes
-from airflow_gddl.contract.table_spec import STRICT
 from airflow_gddl.planning.day import DAY_SECONDS, Day
 from airflow_gddl.runners.descriptor import RUNNERS
 from airflow_gddl.runtime.state.facts import TableRecord
-from airflow_gddl.topology import Pipeline
+from airflow_gddl.topology.pipeline import Pipeline
 
 DAYS = 30
 """Days of the month that is shown."""

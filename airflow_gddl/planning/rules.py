@@ -12,7 +12,7 @@ from typing import Literal
 from airflow_gddl.contract import durations
 from airflow_gddl.planning.day import DAY_SECONDS, Day, clock
 from airflow_gddl.runners.descriptor import RUNNERS
-from airflow_gddl.topology import Pipeline
+from airflow_gddl.topology.pipeline import Pipeline
 from airflow_gddl.topology.rows import gaps
 
 RUNS_PER_LOOP = 20

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from functools import cached_property
+from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -50,16 +51,19 @@ class PageApp:
     @cached_property
     def _built(self) -> Any:
         from airflow_gddl import configuration  # noqa: PLC0415 - imported when needed
-        from airflow_gddl.page.app import build_app  # noqa: PLC0415 - see the class
-        from airflow_gddl.page.responses import PageSource  # noqa: PLC0415 - see the class
 
+        app, responses = (importlib.import_module(f"{PAGE}.{name}") for name in ("app", "responses"))
         place = configuration.own_metadata_place()
-        return build_app(
-            PageSource(lambda: configuration.snapshot(place), configuration.environ_of, self._quarantine_rate)
+        return app.build_app(
+            responses.PageSource(lambda: configuration.snapshot(place), configuration.environ_of, self._quarantine_rate)
         )
 
 
-FASTAPI_APPS: list[dict[str, Any]] = [{"app": PageApp(), "url_prefix": PREFIX, "name": "GDDL tables"}]
+PAGE = "airflow_gddl.page"
+"""The room of the page; without it Airflow has no such page, and all else is as before."""
+FASTAPI_APPS: list[dict[str, Any]] = (
+    [{"app": PageApp(), "url_prefix": PREFIX, "name": "GDDL tables"}] if find_spec(PAGE) else []
+)
 
 
 def href() -> str:
@@ -70,6 +74,8 @@ def href() -> str:
 
 def external_views() -> list[dict[str, Any]]:
     """The entry of Airflow's menu. Airflow 3.0 ignores it; its alternative needs the FAB provider."""
+    if not FASTAPI_APPS:
+        return []
     return [{"name": "Tables", "href": href(), "destination": "nav", "url_route": "gddl-tables"}]
 
 
@@ -135,7 +141,7 @@ def create_missing_pools() -> list[str]:
     from airflow.utils.session import create_session  # noqa: PLC0415 - as said above
 
     from airflow_gddl import configuration  # noqa: PLC0415 - imported when needed
-    from airflow_gddl.topology import pools  # noqa: PLC0415 - imported when needed
+    from airflow_gddl.topology.pipelines import pools  # noqa: PLC0415 - imported when needed
 
     wanted = pools(pipeline for folder in _folders() for pipeline in configuration.snapshot(folder).pipelines())
     with create_session() as session:

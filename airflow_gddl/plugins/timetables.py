@@ -1,16 +1,19 @@
 """Cron timetables that Airflow displays as written in the metadata.
 
 A preset of the metadata runs at a minute of the DAG's own, so that Airflow's `@hourly`, minute 0, can't be used.
-Airflow describes a cron line whenever it makes a timetable, more than a dozen times for each DAG in each parse, which
-was half of the time of parsing; here each line is described once in a process.
+Airflow reads, checks and describes a cron line whenever it makes a timetable, and makes one from a stored DAG a dozen
+times in each parse. Here each line has one timetable in a process: a timetable never changes.
 """
 
 from __future__ import annotations
 
 import functools
+import json
 from typing import Any
 
 from airflow.timetables.trigger import CronTriggerTimetable
+
+_MOST = 4096
 
 
 class GddlCronTimetable(CronTriggerTimetable):
@@ -43,14 +46,35 @@ class GddlCronTimetable(CronTriggerTimetable):
     def serialize(self) -> dict[str, Any]:
         return {**super().serialize(), "written": self.written}
 
+    def validate(self) -> None:
+        """See `Timetable`; a line is checked once."""
+        _validate(self._expression)
+
     @classmethod
     def deserialize(cls, data: dict[str, Any]) -> GddlCronTimetable:
-        made: Any = super().deserialize(data)
-        made.written = data["written"]
-        timetable: GddlCronTimetable = made
-        return timetable
+        return _deserialized(cls, json.dumps(data))
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=_MOST)
+def cron_timetable(cron: str, **arguments: Any) -> GddlCronTimetable:
+    """The one timetable of a process for these arguments of `GddlCronTimetable`."""
+    return GddlCronTimetable(cron, **arguments)
+
+
+@functools.lru_cache(maxsize=_MOST)
+def _deserialized(cls: type[GddlCronTimetable], text: str) -> GddlCronTimetable:
+    data = json.loads(text)
+    made: Any = super(GddlCronTimetable, cls).deserialize(data)
+    made.written = data["written"]
+    timetable: GddlCronTimetable = made
+    return timetable
+
+
+@functools.lru_cache(maxsize=_MOST)
+def _validate(cron: str) -> None:
+    CronTriggerTimetable(cron, timezone="UTC").validate()
+
+
+@functools.lru_cache(maxsize=_MOST)
 def _described(cron: str) -> str:
     return str(CronTriggerTimetable(cron, timezone="UTC").description)

@@ -10,17 +10,20 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from airflow.configuration import conf
 from airflow.sdk import Context
 
 from airflow_gddl import configuration
 from airflow_gddl.contract.errors import GddlError, MetadataError, RetriableError
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import Roots
+from airflow_gddl.links import table_page
 from airflow_gddl.notifications import make_notifier
 from airflow_gddl.reporting.results import Logger
-from airflow_gddl.runtime.snapshot import Directory, PipelineDocument
+from airflow_gddl.runtime.snapshot.documents import Directory, PipelineDocument
 from airflow_gddl.runtime.state.alerts import (
     LATENESS,
+    METADATA,
     Alert,
     AlertLimits,
     Moves,
@@ -39,6 +42,8 @@ from airflow_gddl.topology.rows import TableRow, row_of
 from airflow_gddl.version_compat import gauge
 
 _SHOWN = 50
+_LONGEST = 2900
+"""Characters of a message, with which services take it whole."""
 _GAUGED = 500
 """Tables whose figures are sent at most."""
 _FILES = 3
@@ -110,7 +115,15 @@ def _explained(fresh: Sequence[Alert], roots: Roots, environ: Mapping[str, str])
         with suppress(GddlError):  # the alert matters more than its details
             for result in read_records(roots, table, 1, environ, loads_only=True).results:
                 texts |= {(table, warning.code): _with_files(warning) for warning in result.warnings}
-    return [replace(alert, text=texts.get((alert.table, alert.code), alert.text)) for alert in fresh]
+    base = str(conf.get("api", "base_url", fallback="") or "").rstrip("/")
+    return [
+        replace(
+            alert,
+            text=texts.get((alert.table, alert.code), alert.text),
+            page="" if alert.table == METADATA else table_page(base, alert.table),
+        )
+        for alert in fresh
+    ]
 
 
 def _with_files(warning: RunWarning) -> str:
@@ -222,5 +235,11 @@ def _remember(roots: Roots, dag_id: str, fresh: Sequence[Alert], environ: Mappin
 def text_of(fresh: Sequence[Alert]) -> str:
     """One line for each alert, new problems first, truncated."""
     lines = [one.line for one in sorted(fresh, key=lambda one: (one.change != "began", one.table, one.code))]
-    more = [f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
-    return "\n".join([*lines[:_SHOWN], *more])
+    shown, size = 0, 0
+    for line in lines[:_SHOWN]:
+        size += len(line) + 1
+        if size > _LONGEST:
+            break
+        shown += 1
+    more = [f"and {len(lines) - shown} more"] if len(lines) > shown else []
+    return "\n".join([*lines[:shown], *more])

@@ -16,7 +16,7 @@ from airflow_gddl.runners.remote import ResultReader
 from airflow_gddl.runtime.landing.hints import HintBook
 from airflow_gddl.runtime.landing.loading import ProgressListener
 from airflow_gddl.runtime.landing.monitoring import ContinuousJobMonitor, DesiredStateKeeper
-from airflow_gddl.runtime.snapshot import PipelineDocument
+from airflow_gddl.runtime.snapshot.documents import PipelineDocument
 from airflow_gddl.runtime.state.recording import StateRecorder
 from airflow_gddl.stores import open_store
 

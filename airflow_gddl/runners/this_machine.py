@@ -156,20 +156,30 @@ class JobLog:
     def __init__(self, folder: Path, run_id: str) -> None:
         self.path = folder / f"{run_id}.log"
         self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
+        self._has_gaps = False
         self._file: IO[str] = self.path.open("a", encoding="utf-8", errors="backslashreplace")
         with contextlib.suppress(OSError):
             for old in expired({path.name: path.stat().st_mtime for path in folder.glob("*.log")}, time.time()):
                 (folder / old).unlink()
 
     def write(self, line: str) -> None:
-        if not self.path.exists():
-            # A continuous job may outlive its log file; then the file is created again.
-            self._file.close()
-            self._file = self.path.open("a", encoding="utf-8", errors="backslashreplace")
-        self._file.write(line + "\n")
-        self._file.flush()
+        """A log that can't be written, as on a full disk, changes nothing of the job's outcome."""
         if line.strip():
             self._tail.append(line.rstrip())
+        try:
+            if not self.path.exists():
+                # A continuous job may outlive its log file; then the file is created again.
+                self._file.close()
+                self._file = self.path.open("a", encoding="utf-8", errors="backslashreplace")
+            self._file.write(line + "\n")
+            self._file.flush()
+        except OSError as error:
+            self._missed(error)
+
+    def _missed(self, error: OSError) -> None:
+        if not self._has_gaps:
+            self._has_gaps = True
+            _LOG.warning("lines are missing in the job's log %s: %s", self.path, error)
 
     @property
     def tail(self) -> str:
@@ -177,15 +187,18 @@ class JobLog:
         return "\n".join(self._tail)
 
     def close(self) -> None:
-        self._file.close()
+        try:
+            self._file.close()
+        except OSError as error:
+            self._missed(error)
 
 
 GRACE_SECONDS = 30.0
 _PROGRESS = "GDDL-PROGRESS "
 _APPLICATION = "GDDL-APPLICATION "
-_REFUSED = 2
-"""Exit status of a job that rejected its JobSpec; its last line gives the reason."""
-_CODED = re.compile(r"^\[([A-Z][A-Z_]+)\] ")
+_REFUSED, _RETRY = 2, 75
+"""Exit statuses of a job that rejected its JobSpec, or could not read it for now; its last line gives the reason."""
+_CODED = re.compile(r"^\[([A-Z][A-Z0-9_]+)\] ")
 _LACKING = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
 
 
@@ -312,8 +325,8 @@ def _why(child: Child, status: int, log: JobLog) -> ErrorInfo:
         what = f"the run was stopped by {child.cancelled_by.name}; the next run resumes where it stopped"
         return ErrorInfo(code="JOB_CANCELLED", message=what)
     last = log.tail.rpartition("\n")[2]
-    if status == _REFUSED and (coded := _CODED.match(last)):
-        return ErrorInfo(code=coded[1], message=last, fatal=coded[1] not in RETRIED)
+    if status in (_REFUSED, _RETRY) and (coded := _CODED.match(last)):
+        return ErrorInfo(code=coded[1], message=last, fatal=status == _REFUSED and coded[1] not in RETRIED)
     if lacking := _LACKING.fullmatch(last):
         error = package_missing("the job", lacking[1], install="airflow-gddl[spark]", where="the Python of jobs")
         return error_info(error)

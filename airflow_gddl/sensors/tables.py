@@ -27,18 +27,27 @@ class GddlTablesSensor(BaseSensorOperator):
         pipeline: DAG id.
         forever: wait until some table has work.
         deferrable: poll in the triggerer; null: as `[gddl] deferrable` says. In the task's own process otherwise.
+        polls: see `poll_times`; null: as configured.
     """
 
     template_fields: Sequence[str] = ("asked", "run_id", "try_number")
     ui_color = "#dcefe6"
 
     def __init__(
-        self, *, metadata: str, pipeline: str, forever: bool = False, deferrable: bool | None = None, **kwargs: Any
+        self,
+        *,
+        metadata: str,
+        pipeline: str,
+        forever: bool = False,
+        deferrable: bool | None = None,
+        polls: Mapping[str, float] | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(outlets=[alias_of(pipeline)], **kwargs)
         self.metadata = metadata
         self.pipeline = pipeline
         self.forever = forever
+        self.polls = poll_times() if polls is None else polls
         self.asked = "{{ params | tojson }}"
         self.run_id = "{{ run_id }}"
         self.try_number = "{{ ti.try_number }}"
@@ -92,6 +101,13 @@ class GddlTablesSensor(BaseSensorOperator):
             "run_id": self.run_id,
             "try_number": self.try_number,
             "forever": self.forever,
-            "poll_seconds": configuration.number("poll_seconds"),
-            "patience_seconds": configuration.number("dependency_wait_seconds"),
+            **self.polls,
         }
+
+
+def poll_times() -> dict[str, float]:
+    """Seconds between two polls, and of all of them together, as configured."""
+    return {
+        "poll_seconds": configuration.number("poll_seconds"),
+        "patience_seconds": configuration.number("dependency_wait_seconds"),
+    }

@@ -20,7 +20,7 @@ import pyarrow.types as pt
 
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.packages import package_missing
-from airflow_gddl.onboarding.landing import key_columns, unique
+from airflow_gddl.likely_keys import key_columns, unique
 from airflow_gddl.simulate.spec import SimulateSpec, TableShape
 from airflow_gddl.simulate.values import Key, KeyMaker, SimulatedColumns, Values
 

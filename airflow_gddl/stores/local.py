@@ -69,8 +69,8 @@ def list(folder: str, after: str, within: str | None) -> Iterator[StoredObject]:
     out of `within` is returned as one refused object.
 
     Raises:
-        NotADirectoryError: with `within`: a file is in place of the folder, which would else look like an empty one, or
-            a loop of links.
+        NotADirectoryError: a file is in place of the folder, which would else look like an empty one; with `within`, a
+            loop of links.
     """
     root, bounds = bare(folder), None if within is None else bare(within)
     try:
@@ -133,8 +133,7 @@ class _Listing(NamedTuple):
 
 def _walk(listing: _Listing, prefix: str, after: str) -> Iterator[StoredObject]:
     """Below the folder `prefix` of the listing, which ends with a slash unless it is empty."""
-    is_landing = listing.bounds is not None and not prefix
-    for as_named, entry in _sorted_entries(f"{listing.root}/{prefix}", after, is_landing=is_landing):
+    for as_named, entry in _sorted_entries(f"{listing.root}/{prefix}", after, is_root=not prefix):
         name, refused = prefix + as_named, ""
         if entry.is_symlink() or not as_named.isascii():
             refused = _refusal(entry, listing.bounds)
@@ -149,11 +148,11 @@ def _walk(listing: _Listing, prefix: str, after: str) -> Iterator[StoredObject]:
             yield _stored(listing.folder, name, status)
 
 
-def _sorted_entries(folder: str, after: str, *, is_landing: bool = False) -> Sequence[tuple[str, os.DirEntry[str]]]:
+def _sorted_entries(folder: str, after: str, *, is_root: bool = False) -> Sequence[tuple[str, os.DirEntry[str]]]:
     """Entries by name in the order of an object store, names of folders with `/` at their end.
 
     Args:
-        is_landing: a file in place of the folder is an error.
+        is_root: a file in place of the folder is an error.
     """
     entries = []
     try:
@@ -170,7 +169,7 @@ def _sorted_entries(folder: str, after: str, *, is_landing: bool = False) -> Seq
     except FileNotFoundError:
         pass
     except NotADirectoryError:
-        if is_landing:
+        if is_root:
             raise
     return sorted(entries, key=itemgetter(0))
 

@@ -7,23 +7,16 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 from airflow_gddl.contract import durations
-from airflow_gddl.contract.spec import AirflowView, Priority, TableSpec, TierSpec
+from airflow_gddl.contract.basics import AirflowView, Priority
+from airflow_gddl.contract.spec import TableSpec, TierSpec
+from airflow_gddl.topology.pipeline import CONTINUOUS_POOL, NO_OWNER, Pipeline, Timing, pool_of_instances
 from airflow_gddl.topology.placement import CONTINUOUS, Base, Group, Pack, Placement, legal, number, place, retired
 
-CONTINUOUS_POOL = "gddl_continuous"
-"""Pool of continuous jobs, which would permanently hold the slots of their tiers; has slots for all of them."""
 _CONTINUOUS_SLOTS = 128
 _DESCRIPTION = "Loads of airflow-gddl; slots come from the tier."
-
-
-def pool_of_instances(pool: str) -> str:
-    """Pool of the instances that show a table each: showing takes no slot from loads. A cleared instance is a load;
-    the pool has as many slots as that of the loads, so that these are bounded, too.
-    """
-    return f"{pool}_tables"
 
 
 def pools(pipelines: Iterable[Pipeline]) -> dict[str, dict[str, Any]]:
@@ -53,23 +46,6 @@ _CRONS = {
     "@monthly": "{m} 0 1 * *",
     "@yearly": "{m} 0 1 1 *",
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Timing:
-    """Schedule of a pipeline.
-
-    Attributes:
-        kind: `never` runs only manually.
-        cron: five fields; empty for the other kinds.
-        written: the row's own text; empty for the other kinds.
-        assets: names or URIs whose updates, all of them, start a run; empty for the other kinds.
-    """
-
-    kind: Literal["cron", "once", "continuous", "assets", "never"]
-    cron: str = ""
-    written: str = ""
-    assets: tuple[str, ...] = ()
 
 
 def timing(schedule: Schedule, dag_id: str) -> Timing:
@@ -137,7 +113,6 @@ def view_of_pack(tables: Iterable[TableSpec], tier: TierSpec, usual: AirflowView
     return "mapped" if "mapped" in views else "pack"
 
 
-NO_OWNER = "gddl"
 _LONGEST_TAG = 100
 _MOST_OWNERS, _MOST_OWNER_TAGS, _MOST_LABELS = 5, 10, 20
 """Of a pack: Airflow shows all owners and tags of a DAG in one cell."""
@@ -177,45 +152,6 @@ def _most(tags: Iterable[str], limit: int) -> list[str]:
 WEIGHTS: Mapping[Priority, int] = {"low": 1, "normal": 10, "high": 100, "critical": 1000}
 _SERVED_SECONDS = 7 * 86400
 """Seconds that an id without tables is served, in addition to the longest run."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pipeline:
-    """One DAG's worth of tables.
-
-    Attributes:
-        priority: the highest of its tables.
-        view: view of its tables in Airflow; see `TableSpec.airflow`.
-        tables: sorted; never empty.
-        pool: Airflow pool of its loads; the tier gives it `slots` slots.
-        weight: Airflow's absolute priority weight.
-        freshness: seconds; the shortest `freshness` of its tables; null when none has one.
-        run_timeout: seconds that one of its tasks may take.
-        prefix: that its DAG id begins with, as those of all pipelines of the metadata; may be empty.
-        queue: Airflow queue of its loads; null: the default one.
-        executor_config: given to Airflow's executor with its loads.
-        is_retired: its tables moved to other pipelines; it has no schedule, and exists only for its active runs.
-    """
-
-    dag_id: str
-    kind: Literal["pack", "table"]
-    source: str
-    tier: str
-    priority: Priority
-    timing: Timing
-    pool: str
-    slots: int
-    weight: int
-    owner: str
-    tags: tuple[str, ...]
-    tables: tuple[str, ...]
-    freshness: int | None = None
-    run_timeout: int = 6 * 3600
-    view: AirflowView = "pack"
-    prefix: str = ""
-    queue: str | None = None
-    executor_config: Mapping[str, Any] = field(default_factory=dict)
-    is_retired: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from airflow_gddl.contract.spec import AirflowView
+from airflow_gddl.contract.basics import AirflowView
 
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_.-]+")
 _LONGEST_ID = 200

@@ -16,16 +16,16 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import pairwise
 
-from croniter import croniter
-
 from airflow_gddl.contract import durations
+from airflow_gddl.contract.basics import Priority
 from airflow_gddl.contract.checks import table_name_fault
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.names import TableNames
 from airflow_gddl.contract.published import EVERY, Publication
-from airflow_gddl.contract.spec import Priority, TableSpec
+from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.problems import Problem
-from airflow_gddl.topology.pipelines import Pipeline, Timing, label_of
+from airflow_gddl.topology.pipeline import Pipeline, Timing
+from airflow_gddl.topology.pipelines import label_of
 
 _FROM = date(2024, 1, 1)
 """A fixed day, so that the interval depends only on the schedule."""
@@ -254,6 +254,8 @@ def gaps(cron: str, first: date) -> tuple[int, int]:
 def minutes_of(cron: str) -> tuple[int, ...]:
     """Minutes of the day at which a line fires on the days on which it does."""
     minute, hour = cron.split()[:2]
+    from croniter import croniter  # noqa: PLC0415 - with its zones, as dear as all else here
+
     expanded = croniter.expand(f"{minute} {hour} * * *")[0]
     hours = range(24) if expanded[1] == ["*"] else expanded[1]
     minutes = range(60) if expanded[0] == ["*"] else expanded[0]
@@ -271,6 +273,8 @@ def _day_part(cron: str) -> str:
 
 @functools.lru_cache(maxsize=65_536)
 def _fires(part: str, day: date) -> bool:
+    from croniter import croniter  # noqa: PLC0415 - as above
+
     return part == "* * *" or bool(croniter.match(f"0 0 {part}", datetime.combine(day, time(), UTC)))
 
 

@@ -10,7 +10,8 @@ from airflow_gddl.contract.errors import FatalError
 
 if TYPE_CHECKING:
     from airflow_gddl.contract.result import JobResult
-    from spark_jobs.batch.runtime import RunTotals, TableRun
+    from spark_jobs.batch.table_run import TableRun
+    from spark_jobs.batch.totals import RunTotals
 
     Act = Callable[[TableRun, RunTotals], JobResult]
 

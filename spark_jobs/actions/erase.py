@@ -23,16 +23,18 @@ from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import SqlType
 from airflow_gddl.contract.table_spec import SHARD_COLUMN
 from spark_jobs.batch import notices
-from spark_jobs.batch.current_batch import has_few_rows
-from spark_jobs.batch.pending import let_go_of_unwritten, of_key
-from spark_jobs.batch.runtime import RunTotals, TableRun, iso
+from spark_jobs.batch.pending import let_go_of_unwritten
+from spark_jobs.batch.runtime import iso
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import RunTotals
+from spark_jobs.batch.turns import of_key
 from spark_jobs.dialects.probe import probe_all, reading
 from spark_jobs.dialects.protocol import Probed, Unreadable, match
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.erasures import Erasure
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.identity import require_same_identity, vacuum_hours
-from spark_jobs.plan.planned_batch import PlannedFile
+from spark_jobs.plan.planned_batch import PlannedFile, has_few_rows
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.erasure import WantedKey, key_text
 from spark_jobs.rules.read import read_file

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from airflow_gddl.contract.result import JobResult
-from spark_jobs.batch.runtime import RunTotals, TableRun
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import RunTotals
 from spark_jobs.rules.erasure import key_of_record
 
 

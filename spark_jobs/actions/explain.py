@@ -9,13 +9,14 @@ from typing import Any
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult
 from spark_jobs.batch import notices
-from spark_jobs.batch.current_batch import has_few_rows
-from spark_jobs.batch.notices import require_replica
-from spark_jobs.batch.pending import of_key
-from spark_jobs.batch.runtime import RunTotals, TableRun
+from spark_jobs.batch.own_tables import require_replica
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import RunTotals
+from spark_jobs.batch.turns import of_key
 from spark_jobs.ledger.cut_changes import cut_before
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.identity import require_same_identity
+from spark_jobs.plan.planned_batch import has_few_rows
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.erasure import KeyRows, WantedKey
 from spark_jobs.rules.order import that_count

@@ -42,7 +42,9 @@ from spark_jobs.actions.source_values import (
     is_read_as_text,
     is_written_as_text,
 )
-from spark_jobs.batch.runtime import RunTotals, TableRun, iso
+from spark_jobs.batch.runtime import iso
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import RunTotals
 from spark_jobs.dialects.dms import name_in_files
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.load_progress import FOLDER, LoadedRange, LoadProgress, read_progress, write_progress

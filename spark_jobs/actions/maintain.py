@@ -26,18 +26,20 @@ from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.contract.s3 import is_s3, split
 from airflow_gddl.contract.table_spec import LandingRetention
 from airflow_gddl.stores import Storage, StoredObject
-from spark_jobs.batch.current_batch import TABLES, has_few_rows
-from spark_jobs.batch.runtime import RunTotals, TableRun
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.tidying import TABLES
+from spark_jobs.batch.totals import RunTotals
 from spark_jobs.catalogs.registrar import is_iceberg, is_pointed_to
-from spark_jobs.iceberg import clean, publish
+from spark_jobs.features import features_of
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.cut_changes import note_cut
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.discover import tombstones_since
 from spark_jobs.plan.identity import has_same_identity, vacuum_hours
-from spark_jobs.plan.planned_batch import FileEntry, TableState
+from spark_jobs.plan.planned_batch import FileEntry, TableState, has_few_rows
 from spark_jobs.rules.step_results import Compacted
 from spark_jobs.tables.engine import Maintenance, TableContext
+from spark_jobs.tables.iceberg_metadata import withdraw
 
 _DELETED_AT_ONCE, _SAMPLE = 1000, 5
 
@@ -384,10 +386,13 @@ class _Maintenance:
         run, layout = self.run, self.run.layout
         if self._dry:
             return True
-        if publish(run.runtime.storage, layout, run.spec):
+        features = features_of(run.spec)
+        if any(feature.at_end(run) for feature in features):
             return False
         if name == "replica":
-            kept.leftovers_removed += clean(run.runtime.storage, layout, run.spec, run.runtime.clock())
+            kept.leftovers_removed += sum(feature.clean(run) for feature in features)
+            if not run.spec.iceberg:
+                kept.leftovers_removed += withdraw(run.runtime.storage, layout)
         return True
 
     def _is_pointed_to(self, context: TableContext) -> bool:

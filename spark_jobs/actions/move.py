@@ -18,14 +18,17 @@ from airflow_gddl.contract.published import RegistrationState
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores.lake_files import RegistrationStore
-from spark_jobs.batch.runtime import RunTotals, TableRun, iso
+from spark_jobs.batch.runtime import iso
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import RunTotals
 from spark_jobs.catalogs.registrar import is_iceberg
-from spark_jobs.iceberg import publish, withdraw
+from spark_jobs.features import features_of
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.erasures import ErasureRegister
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.ledger.move_note import NOTE, MoveNote, read_note, write_note
 from spark_jobs.ledger.targets import TargetRecords
+from spark_jobs.tables.iceberg_metadata import withdraw
 
 _AT_ONCE = 8
 _LEFT = ("claims/", NOTE)
@@ -87,8 +90,8 @@ class _Move:
             self.run.report("recorded")
             storage.delete(join(new.state, NOTE))
         self.run.report("counts")
-        # Iceberg readers find the new table, or the next run warns.
-        publish(storage, new, self.new)
+        for feature in features_of(self.new):  # Iceberg readers find the new table, or the next run warns
+            feature.at_end(replace(self.run, spec=self.new))
         self._remove_old()
         return files
 

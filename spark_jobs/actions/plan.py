@@ -10,7 +10,8 @@ from airflow_gddl.contract.kafka import topic_of
 from airflow_gddl.contract.result import JobResult
 from spark_jobs.actions.refresh import rebuild_batches, refresh_batches
 from spark_jobs.batch.pending import batches_ahead, wants_source_load
-from spark_jobs.batch.runtime import RunTotals, TableRun
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import RunTotals
 from spark_jobs.plan.discover import Discovery
 from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.planned_batch import BatchPlan

@@ -13,10 +13,12 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult, MainCounts
 from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.actions.refresh import new_plan, refresh_table
-from spark_jobs.batch.current_batch import has_unresolved
-from spark_jobs.batch.notices import has_all_changes, versions_of
-from spark_jobs.batch.pending import PendingWork, Turns, drop
-from spark_jobs.batch.runtime import RunTotals, TableRun
+from spark_jobs.batch.commit import has_unresolved
+from spark_jobs.batch.own_tables import has_all_changes, versions_of
+from spark_jobs.batch.pending import PendingWork, drop
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import RunTotals
+from spark_jobs.batch.turns import Turns
 from spark_jobs.dialects.protocol import declared_texts
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
@@ -107,7 +109,7 @@ def _load_waiting(run: TableRun, claim: Claim, outcome: RunTotals) -> None:
 
 def _waiting(run: TableRun) -> PendingWork:
     ledger = run.ledger()
-    return PendingWork(state=ledger.state, found=run.discover(ledger, wait="idle"))
+    return PendingWork(state=ledger.state, discovery=run.discover(ledger, wait="idle"))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,18 +17,23 @@ from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import JobResult, MainCounts, RunWarning, error_info
 from spark_jobs.batch import notices
-from spark_jobs.batch.current_batch import Batch, is_small
-from spark_jobs.batch.notices import has_all_changes, versions_of
-from spark_jobs.batch.pending import NextBatch, batches_ahead, files_changed, moment
-from spark_jobs.batch.runtime import RunTotals, TableRun, iso
+from spark_jobs.batch.append import append
+from spark_jobs.batch.commit import commit
+from spark_jobs.batch.merge import MergedBatch
+from spark_jobs.batch.own_tables import has_all_changes, versions_of
+from spark_jobs.batch.pending import Batch, batches_ahead, files_changed, moment
+from spark_jobs.batch.read import ReadBatch, read
+from spark_jobs.batch.runtime import iso
+from spark_jobs.batch.session import TableSession
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import RunTotals
 from spark_jobs.dialects.protocol import Dialect
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.pipeline import commit, count, ingest
 from spark_jobs.plan.applied_settings import settings_of
 from spark_jobs.plan.discover import Discovery, Recorded, SweepRule, next_batch, reconstruct, sweep_state
 from spark_jobs.plan.identity import reselected_columns
-from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, FileEntry, TableState
+from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, FileEntry, TableState, is_small
 from spark_jobs.plan.sequence import greater
 from spark_jobs.plan.source_snapshots import KnownSnapshots, SnapshotRun, floors_of, text_of
 from spark_jobs.plan.table_schema import TableSchema
@@ -552,23 +557,36 @@ def _ingest_all(work: _Refresh, outcome: RunTotals) -> tuple[TableSchema | None,
         outcome.warn(notices.of_unsettled(found.unsettled))
         _require_unchanged(work, ledger, found)
         _require_settled(work, found.unsettled)
-        while (plan := _next_plan(run, ledger, found)) is not None:
+        table = TableSession(run=run, context=context, ledger=ledger, claim=work.claim, totals=outcome, discovery=found)
+        while (plan := _next_plan(run, ledger, table.discovery)) is not None:
             work.claim.check()
-            found = found.without(plan)
-            context = replace(context, engine=context.engine.suited(few_rows=is_small(plan, ledger.state)))
-            batch = Batch(coming=NextBatch(plan=plan), ledger=ledger, claim=work.claim, left=found)
-            done = ingest(run, context, batch, outcome)
-            if done.set_aside:
-                found = found.with_last(plan.files, done.set_aside)
-                if all(file.path in done.set_aside for file in found.waiting):
+            table.discovery = table.discovery.without(plan)
+            table.suit(few_rows=is_small(plan, ledger.state))
+            delivered = read(table, Batch(plan=plan, of_reload=True))
+            _require_loads(work, delivered)
+            if delivered.set_aside:
+                table.discovery = table.discovery.with_last(plan.files, delivered.set_aside)
+                if all(file.path in delivered.set_aside for file in table.discovery.waiting):
                     break
                 continue
-            count(outcome, commit(run, context, batch.decided(done.plan), done), done)
+            commit(table, MergedBatch(appended=append(table, delivered)))
         _require_settled(work, [path for path, row in ledger.all_entries().items() if not row.fingerprint])
         ledger.commit(_empty_commit(work, replace(ledger.state, batch=ledger.state.batch + 1)))
     if ledger.state.keys is None:
         return None, ledger
     return plan_batch(work.run.dialect, (), context.stored_columns(), ledger.state).table_schema, ledger
+
+
+def _require_loads(work: _Refresh, delivered: ReadBatch) -> None:
+    """Make no table of a part of its full load; of a reload a user is told what it would lack, and decides.
+
+    Raises:
+        FatalError: `LOAD_UNREADABLE`.
+    """
+    bad = tuple(u.file.path for u in delivered.bad_files if u.file.kind == "load")
+    if bad and not work.plan.archives:
+        _forget(work)
+        raise notices.unread_load(work.run.spec.table, bad)
 
 
 def _next_plan(run: TableRun, ledger: Ledger, found: Discovery) -> BatchPlan | None:

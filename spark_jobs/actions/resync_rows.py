@@ -31,7 +31,9 @@ from airflow_gddl.contract.table_spec import SHARD_COLUMN, lowered
 from spark_jobs.actions.load import Conditions, RowRate, Source, greater_key, log_position
 from spark_jobs.actions.source_values import SourceColumn, in_one_schema, values_of
 from spark_jobs.batch import notices
-from spark_jobs.batch.runtime import RunTotals, TableRun
+from spark_jobs.batch.own_tables import require_replica
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import RunTotals
 from spark_jobs.dialects.protocol import Dialect
 from spark_jobs.pipeline import bring_up_to_date, finished
 from spark_jobs.plan.identity import require_same_identity
@@ -209,7 +211,7 @@ class _Resync:
         notices.require_finished(run.title, ledger, run.layout.state, then="resync")
         require_same_identity(run.spec, ledger.state)
         context = run.context()
-        notices.require_replica(context, ledger.state)
+        require_replica(context, ledger.state)
         schema = _of_source(context.stored_schema(ledger.state))
         source = Source.of(run, run.spec.initial_load or InitialLoad())
         with opened(source.url, *source.table.split(".", 1)) as found:

@@ -12,8 +12,10 @@ from airflow_gddl.contract.result import JobResult, RunWarning, error_info, summ
 from airflow_gddl.contract.table_spec import TableSpec
 from spark_jobs.actions.verify_constraints import broken, check_constraints, unsettled
 from spark_jobs.batch import notices
-from spark_jobs.batch.notices import foreign_commits, require_replica, warnings_of
-from spark_jobs.batch.runtime import RunTotals, TableRun, iso
+from spark_jobs.batch.own_tables import foreign_commits, require_replica, warnings_of
+from spark_jobs.batch.runtime import iso
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import RunTotals
 from spark_jobs.ledger.cut_changes import cut_before
 from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.planned_batch import TableState
@@ -49,6 +51,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
         return _by_windows(run, totals)
     found, unfinished = _judged_by_shard(run, totals)
     if not found:
+        totals.warn([notices.not_loaded(run.spec.table)])
         return run.result(totals)
     verdict, source = together([one for one, _ in found], run.job.options.limit), found[0][1]
     if source is not None and source.unsettled:
@@ -141,6 +144,7 @@ def _by_windows(run: TableRun, totals: RunTotals) -> JobResult:
     ledgers = run.shard_ledgers() or (run.ledger(),)
     if all(ledger.state.keys is None for ledger in ledgers):
         notices.require_first_load(run.spec.table, ledgers[0])
+        totals.warn([notices.not_loaded(run.spec.table)])
         return run.result(totals)
     now = run.runtime.clock()
     found = _against_source_by_windows(run, now)

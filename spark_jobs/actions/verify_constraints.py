@@ -11,7 +11,8 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import ExpectationCount, RunWarning
 from airflow_gddl.contract.table_spec import SHARD_COLUMN, ForeignKey, TableSpec, lowered
-from spark_jobs.batch.runtime import TableRun, iso
+from spark_jobs.batch.runtime import iso
+from spark_jobs.batch.table_run import TableRun
 from spark_jobs.rules.verify import (
     MOST_VALUES,
     Reference,

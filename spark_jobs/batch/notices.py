@@ -1,31 +1,27 @@
-"""What a run warns of or refuses: by its discovery, its files, and commits of other writers."""
+"""Warnings of a run, and what it refuses: by its discovery, its files and its rows."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 
-from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.extensions import DmsOptions
 from airflow_gddl.contract.file_names import LARGE_FOLDER
-from airflow_gddl.contract.layout import Layout, landing_root
+from airflow_gddl.contract.layout import landing_root
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import SubMicrosecondPolicy, TableSpec
-from airflow_gddl.stores import Storage
 from spark_jobs.dialects.protocol import Dialect, Unreadable
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.discover import Discovery, Inference, SweepState, is_due_by_time, snapshot_of
-from spark_jobs.plan.planned_batch import BatchPlan, ForeignCommit, TableState, Truncate
+from spark_jobs.plan.planned_batch import BatchPlan, TableState, Truncate
 from spark_jobs.plan.sharding import refreshed
 from spark_jobs.rules.evaluate import FAILED_CODE, Tally
 from spark_jobs.rules.sweep import are_applied, unknown_truncates
-from spark_jobs.tables.delta_log import APPEND, MERGE, DeltaCommits, is_later, version_of
-from spark_jobs.tables.engine import Engine, TableContext
 
 SAMPLE = 5
 _EXPORT = re.compile(r"/[^/]*\.(parquet|csv)(\.gz)?$", re.IGNORECASE)
 """A file in a folder below the table's."""
-_EXCEPTIONS = "awsdms_apply_exceptions"
 UNFINISHED_CODE = "BATCH_UNFINISHED"
 
 
@@ -66,6 +62,12 @@ def of_discovery(found: Discovery, landing: str, dialect: Dialect) -> tuple[RunW
 def _of_paths(code: str, message: str, paths: Sequence[str]) -> tuple[RunWarning, ...]:
     """Warning about files; none where there are none."""
     return (RunWarning(code=code, message=message, count=len(paths), sample=tuple(paths[:SAMPLE])),) if paths else ()
+
+
+def missing_root(table: str, landing: str) -> RetriableError:
+    """`LANDING_MISSING`: what has landed can't be seen, as where a file system is not mounted."""
+    what = f"{table}: the landing root {landing_root(landing)} is missing; nothing was changed"
+    return RetriableError("LANDING_MISSING", what, remedy="mount or create it, or correct `landing`; then run again")
 
 
 def of_missing_folder(landing: str, there: Sequence[str]) -> RunWarning:
@@ -229,13 +231,6 @@ def of_erased(rows: int) -> tuple[RunWarning, ...]:
     return (RunWarning(code="ERASED_SKIPPED", message=message, count=rows),) if rows else ()
 
 
-def of_exceptions(spec: TableSpec, rows: int) -> tuple[RunWarning, ...]:
-    """New rows of the table in which AWS DMS records changes that it could not apply."""
-    message = "AWS DMS could not apply changes: its table names them, with the table of each and the error"
-    is_so = rows and spec.name_in_source.lower().endswith(f".{_EXCEPTIONS}")
-    return (RunWarning(code="SOURCE_EXCEPTIONS", message=message, count=rows),) if is_so else ()
-
-
 def of_times(count: int, policy: SubMicrosecondPolicy) -> tuple[RunWarning, ...]:
     """Times that lost their digits past the microsecond."""
     done = "rounded" if policy == "round" else "cut"
@@ -294,7 +289,7 @@ def of_unread_loads(found: Discovery) -> tuple[RunWarning, ...]:
 
 
 def require_first_load(table: str, ledger: Ledger) -> None:
-    """Fail a run whose files are all unreadable, so that there is no table.
+    """Fail where there is no table, since no file of which it would be made can be read.
 
     Raises:
         FatalError: `FIRST_LOAD_UNREADABLE`.
@@ -302,14 +297,43 @@ def require_first_load(table: str, ledger: Ledger) -> None:
     if ledger.state.keys is not None or not ledger.state.batch:
         return
     bad = sorted(path for path, entry in ledger.entries().items() if entry.state == "unreadable")
-    if bad:
-        raise FatalError(
-            "FIRST_LOAD_UNREADABLE",
-            f"{table}: there is no table yet, and no file to make it of: {len(bad)} could not be read",
-            where=", ".join(bad[:SAMPLE]),
-            remedy=f"see the reasons with `gddl errors list --table {table}`; then correct the row, "
-            "or have the files written again",
-        )
+    if ledger.unread_loads or bad:
+        bad = sorted(ledger.unread_loads) or bad
+        what = f"{table}: there is no table yet: {len(bad)} files of which it is made can't be read"
+        raise FatalError("FIRST_LOAD_UNREADABLE", what, where=", ".join(bad[:SAMPLE]), remedy=_remedy_of_load(table))
+
+
+def require_whole_load(table: str, ledger: Ledger, unread: Sequence[str]) -> None:
+    """The same, and fail a run that has left all else for the sake of a full load.
+
+    Args:
+        unread: load files that could not be read.
+
+    Raises:
+        FatalError: `FIRST_LOAD_UNREADABLE`, `LOAD_UNREADABLE`.
+    """
+    require_first_load(table, ledger)
+    if unread:
+        raise unread_load(table, unread)
+
+
+def unread_load(table: str, paths: Sequence[str]) -> FatalError:
+    """`LOAD_UNREADABLE`: load files that can't be read."""
+    what = f"{table}: {len(paths)} files of a full load can't be read; it is not applied, and newer files wait"
+    return FatalError("LOAD_UNREADABLE", what, where=", ".join(paths[:SAMPLE]), remedy=_remedy_of_load(table))
+
+
+def _remedy_of_load(table: str) -> str:
+    return (
+        f"deliver the files again, or correct the row: `gddl errors list --table {table}` has the reasons; or go on "
+        f"without them: `gddl errors dismiss --table {table} --code FILE_UNREADABLE --reason TEXT`"
+    )
+
+
+def not_loaded(table: str) -> RunWarning:
+    """A table of which nothing can be compared."""
+    what = f"{table} has nothing to compare yet: load it first, by `gddl run --table {table}`"
+    return RunWarning(code="TABLE_NOT_LOADED", message=what)
 
 
 def require_keyed(spec: TableSpec, state: TableState, code: str) -> None:
@@ -359,146 +383,3 @@ def require_tables(spec: TableSpec, state: TableState, changes_exist: bool, stat
             where=state_path,
             remedy=f"restore the tables, or {refreshed(spec, 'rebuild them with --full-refresh')}",
         )
-
-
-REPLACED = "REPLACED"
-"""In place of an operation: the log lacks the commits since, as an older copy's does."""
-_KEPT = 20
-_SAMPLE = 5
-_TABLES = ("changes", "replica", "history", "tombstones")
-
-
-def versions_of(engine: Engine, layout: Layout) -> dict[str, int]:
-    """What `TableState.delta_versions` holds after a batch."""
-    found = {name: engine.version(getattr(layout, name)) for name in _TABLES}
-    return {name: version for name, version in found.items() if version is not None}
-
-
-def foreign_commits(spec: TableSpec, storage: Storage, layout: Layout, ledger: Ledger) -> tuple[ForeignCommit, ...]:
-    """Commits of others that changed data: those that the ledger knows, and new ones.
-
-    Raises:
-        FatalError: `TABLES_MISSING`; `LEDGER_BEHIND`.
-    """
-    state, log = ledger.state, DeltaCommits(storage)
-    found, known = list(state.foreign), _newest_plan(ledger)
-    for name, version in state.delta_versions.items():
-        path = getattr(layout, name)
-        commits = log.since(path, version)
-        if commits is None:
-            if not log.exists(path):
-                raise _missing_table(spec, name, path)
-            now = log.version(path)
-            found += [] if now is None else [ForeignCommit(table=name, version=now, operation=REPLACED)]
-            continue
-        if any(is_later(commit.transactions, spec.shard or "", known) for commit in commits):
-            raise _behind(spec, name, path, layout.state)
-        found += [
-            ForeignCommit(table=name, version=commit.version, operation=commit.operation)
-            for commit in commits
-            if commit.changes_data and not commit.ours
-        ]
-    return tuple(dict.fromkeys(found))[-_KEPT:]
-
-
-def has_all_changes(spec: TableSpec, storage: Storage, layout: Layout, ledger: Ledger) -> bool:
-    """Whether the change table has what the ledger knows, and no table has a batch that the ledger lacks.
-
-    As far as their logs reach back; False where the change table is lost, or is or was replaced by an older copy.
-    """
-    if any((commit.table, commit.operation) == ("changes", REPLACED) for commit in ledger.state.foreign):
-        return False
-    log, known = DeltaCommits(storage), _newest_plan(ledger)
-    for name, version in ledger.state.delta_versions.items():
-        commits = log.since(getattr(layout, name), version)
-        if commits is None and name == "changes":
-            return False
-        if any(is_later(commit.transactions, spec.shard or "", known) for commit in commits or ()):
-            return False
-    return log.exists(layout.changes)
-
-
-def _require_newest_of_shard(context: TableContext, ledger: Ledger) -> None:
-    """The same of a shard by the tables' transactions: versions that other shards left hide its own commits."""
-    known, layout = _newest_plan(ledger), context.layout
-    for name, step in (("changes", APPEND), ("replica", MERGE)):
-        path = getattr(layout, name)
-        if context.engine.last_transaction(path, step) > known:
-            raise _behind(context.spec, name, path, layout.state)
-
-
-def _newest_plan(ledger: Ledger) -> int:
-    """Transaction version of the ledger's newest batch, committed or started; -1 without any."""
-    last, pending = ledger.last_commit(), ledger.plan()
-    plans = (None if last is None else last.plan, pending)
-    return max((version_of(plan) for plan in plans if plan is not None), default=-1)
-
-
-def require_replica(context: TableContext, state: TableState) -> None:
-    """Of a ledger that knows no versions yet too.
-
-    Raises:
-        FatalError: `TABLES_MISSING`.
-    """
-    if state.keys is not None and not context.engine.exists(context.layout.replica):
-        raise _missing_table(context.spec, "replica", context.layout.replica)
-
-
-def require_own_tables(context: TableContext, ledger: Ledger) -> tuple[ForeignCommit, ...]:
-    """Foreign commits to the tables that don't prevent a batch.
-
-    Raises:
-        FatalError: `TABLES_MISSING`; `LEDGER_BEHIND`: the tables have batches that the ledger lacks, whose files it
-            would take again; `FOREIGN_ROWS`: rows that another writer inserted, without `_gddl`, can't be compared with
-            changes.
-    """
-    state = ledger.state
-    require_replica(context, state)
-    commits = foreign_commits(context.spec, context.storage, context.layout, ledger)
-    if context.spec.shard:
-        _require_newest_of_shard(context, ledger)
-    for name in dict.fromkeys(commit.table for commit in commits if commit not in state.foreign):
-        path = getattr(context.layout, name)
-        count = context.engine.foreign_rows(context, path)
-        if count:
-            rebuild = refreshed(context.spec, "rebuild the table with --full-refresh")
-            raise FatalError(
-                "FOREIGN_ROWS",
-                f"{count} rows of the {name} have no _gddl: another writer inserted them",
-                where=path,
-                remedy=f"delete them (DELETE ... WHERE _gddl IS NULL), or {rebuild}",
-            )
-    return commits
-
-
-def warnings_of(commits: tuple[ForeignCommit, ...]) -> tuple[RunWarning, ...]:
-    """Reported by each run until a rebuild."""
-    if not commits:
-        return ()
-    message = (
-        "another writer changed the table's data, so it may not be what its changes give; gddl verify compares them; "
-        "where they differ, a rebuild makes the table again"
-    )
-    sample = tuple(str(commit) for commit in commits[-_SAMPLE:])
-    return (RunWarning(code="FOREIGN_COMMIT", message=message, count=len(commits), sample=sample),)
-
-
-def _missing_table(spec: TableSpec, name: str, path: str) -> FatalError:
-    rebuild = "rebuild all with --full-refresh"
-    return FatalError(
-        "TABLES_MISSING",
-        f"the {name} that the ledger knows no longer exists",
-        where=path,
-        remedy=f"restore the table, or {refreshed(spec, rebuild) if name == 'changes' else rebuild}",
-    )
-
-
-def _behind(spec: TableSpec, name: str, path: str, state: str) -> FatalError:
-    source = f"source {spec.shard} of " if spec.shard else ""
-    return FatalError(
-        "LEDGER_BEHIND",
-        f"{source}{spec.table}: the {name} at {path} holds a batch that the ledger does not know: the ledger is an "
-        "older copy, or has lost a commit, and would take that batch's files again; nothing was written",
-        where=state,
-        remedy=f"restore the newest copy of the ledger, or {refreshed(spec, 'rebuild all with --full-refresh')}",
-    )

@@ -27,7 +27,7 @@ from spark_jobs.catalogs.catalog_port import (
 )
 from spark_jobs.catalogs.glue_catalog import client_of, translated
 from spark_jobs.catalogs.registrar import same_place
-from spark_jobs.iceberg import SNAPSHOT, MetadataVersions, StoreIO, parsed
+from spark_jobs.tables.iceberg_metadata import SNAPSHOT, MetadataVersions, StoreIO, parsed
 
 _MAIN = "main"
 _DANGLING = Entry(location="", columns={}, problem="its metadata is gone", is_dangling=True)

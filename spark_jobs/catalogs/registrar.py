@@ -41,7 +41,7 @@ from spark_jobs.catalogs.catalog_port import (
     open_catalog,
     plan,
 )
-from spark_jobs.iceberg import DELTA_VERSION, MetadataVersions
+from spark_jobs.tables.iceberg_metadata import DELTA_VERSION, MetadataVersions
 
 
 def read_info(storage: Storage, path: str) -> DeltaTableInfo | None:

@@ -21,7 +21,8 @@ from airflow_gddl.contract.layout import DESIRED, stop_name
 from airflow_gddl.contract.source_access import announce
 from airflow_gddl.contract.spec import DesiredState, JobSpec, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Declined, Runtime, Spread, TableOutcome, is_busy
+from spark_jobs.batch.runtime import Runtime, Spread
+from spark_jobs.batch.totals import Declined, TableOutcome, is_busy
 from spark_jobs.continuous.schedule import BATCHES_A_TURN, Schedule
 from spark_jobs.continuous.streams import FileStream, open_streams
 from spark_jobs.job.job_faults import translated

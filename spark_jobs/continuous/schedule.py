@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import TableSpec
-from spark_jobs.batch.runtime import is_busy
+from spark_jobs.batch.totals import is_busy
 
 BATCHES_A_TURN = 2
 """One more than the usual turn has: a turn with this many may have left files over."""

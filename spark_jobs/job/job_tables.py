@@ -8,13 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 
-from airflow_gddl.contract.errors import GddlError, RetriableError
+from airflow_gddl.contract.errors import SETUP, GddlError, RetriableError
 from airflow_gddl.contract.layout import LandingFolder, places_of
 from airflow_gddl.contract.result import JobResult, RunWarning, error_info
 from airflow_gddl.contract.s3 import CODES, is_s3
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Declined, Runtime, TableOutcome
+from spark_jobs.batch.runtime import Runtime
+from spark_jobs.batch.totals import Declined, TableOutcome
 from spark_jobs.catalogs.registrar import Registrar
 from spark_jobs.job.run_results import RegistrationQueue, registrar_of
 from spark_jobs.job.spread_local import LocalSpread
@@ -196,8 +197,10 @@ def threads_of(job: JobSpec, specs: Sequence[TableSpec]) -> int:
 
 
 def exit_status(outcomes: Sequence[TableOutcome]) -> int:
-    """0 all succeeded; 1 some failed; 75 only retriable errors."""
+    """0 all succeeded; 1 some failed; 2 only for what the installation lacks; 75 only retriable errors."""
     failed = [o for o in outcomes if o.result.status == "failed"]
     if not failed:
         return 0
+    if all(o.result.error is not None and o.result.error.code in SETUP for o in failed):
+        return 2
     return 75 if all(o.retriable for o in failed) else 1

@@ -15,8 +15,8 @@ from prometheus_client import Metric as Family
 from prometheus_client import write_to_textfile
 from prometheus_client.parser import text_string_to_metric_families
 
-from spark_jobs.job import telemetry
-from spark_jobs.job.telemetry import Point
+from spark_jobs.job import metrics
+from spark_jobs.job.metrics import Point
 
 
 def add(path: str, points: Iterable[Point], most: int) -> None:
@@ -29,10 +29,10 @@ def add(path: str, points: Iterable[Point], most: int) -> None:
     with _alone(path):
         stored = read(Path(path))
         known = list(dict.fromkeys(dict(p.labels).get("table", "") for p in stored))
-        fresh = telemetry.bounded(points, [t for t in known if t != telemetry.OTHER], most)
+        fresh = metrics.bounded(points, [t for t in known if t != metrics.OTHER], most)
         new = {(p.metric, p.labels) for p in fresh}
-        kept = [p for p in stored if telemetry.KINDS[p.metric] == "counter" or (p.metric, p.labels) not in new]
-        write_to_textfile(path, _Points(telemetry.merged([*kept, *fresh])))
+        kept = [p for p in stored if metrics.KINDS[p.metric] == "counter" or (p.metric, p.labels) not in new]
+        write_to_textfile(path, _Points(metrics.merged([*kept, *fresh])))
         Path(path).chmod(0o644)  # the collector runs as another user
 
 
@@ -42,7 +42,7 @@ def read(path: Path) -> list[Point]:
     return [
         Point(family.name, tuple(sorted(sample.labels.items())), float(sample.value))
         for family in families
-        if family.name in telemetry.KINDS
+        if family.name in metrics.KINDS
         for sample in family.samples
     ]
 
@@ -61,7 +61,7 @@ class _Points:
     points: Sequence[Point]
 
     def collect(self) -> Iterator[Family]:
-        for metric in telemetry.METRICS:
+        for metric in metrics.METRICS:
             family = Family(metric.name, metric.help, metric.kind)
             name = f"{metric.name}_total" if metric.kind == "counter" else metric.name
             for point in sorted((p for p in self.points if p.metric == metric.name), key=lambda p: p.labels):

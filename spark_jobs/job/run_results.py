@@ -25,7 +25,8 @@ from airflow_gddl.contract.layout import (
 from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Runtime, TableOutcome
+from spark_jobs.batch.runtime import Runtime
+from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.catalogs.catalog_port import CatalogContext
 from spark_jobs.catalogs.registrar import Registrar, is_iceberg
 

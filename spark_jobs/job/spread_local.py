@@ -19,10 +19,12 @@ from airflow_gddl.contract.python_command import exit_process
 from airflow_gddl.contract.source_access import announce
 from airflow_gddl.contract.spec import JobSpec, TableSpec, size_bytes
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Declined, Observer, Runtime, Step, TableOutcome, TableRun, cancelled, silent
+from spark_jobs.batch.runtime import Observer, Runtime, Step, cancelled, silent
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import Declined, TableOutcome
+from spark_jobs.job.job_logging import set_up_logging
 from spark_jobs.job.stop import NEEDS_MEMORY, died_twice, failed, refused, resident_bytes, too_late
 from spark_jobs.job.table_job import attempt, poll_table, totals_of
-from spark_jobs.job.telemetry import set_up_logging
 from spark_jobs.spark.tasks import leave_pandas_out
 from spark_jobs.tables.places import DeclinedError
 

@@ -29,20 +29,9 @@ from airflow_gddl.contract.layout import STATE, join, result_name
 from airflow_gddl.contract.result import STARTING_SPARK
 from airflow_gddl.contract.spec import JobSpec, TableSpec, size_bytes
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import (
-    Declined,
-    Observer,
-    Runtime,
-    RunTotals,
-    SparkSource,
-    Step,
-    TableOutcome,
-    TableRun,
-    cancelled,
-    print_step,
-    silent,
-    spark_gone,
-)
+from spark_jobs.batch.runtime import Observer, Runtime, SparkSource, Step, cancelled, print_step, silent, spark_gone
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import Declined, RunTotals, TableOutcome
 from spark_jobs.discovery import DeepListings
 from spark_jobs.job.job_faults import translated
 from spark_jobs.job.run_results import is_recorded, write_record

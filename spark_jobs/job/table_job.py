@@ -22,20 +22,13 @@ from spark_jobs.actions import action
 from spark_jobs.actions.rebuild_run import rebuild_table
 from spark_jobs.actions.refresh import refresh_table
 from spark_jobs.batch import notices
-from spark_jobs.batch.pending import require_supported, wants_source_load
-from spark_jobs.batch.runtime import (
-    Declined,
-    Runtime,
-    RunTotals,
-    TableOutcome,
-    TableRun,
-    cancelled,
-    is_busy,
-    iso,
-    spark_gone,
-)
+from spark_jobs.batch.pending import wants_source_load
+from spark_jobs.batch.runtime import Runtime, cancelled, iso, spark_gone
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import Declined, RunTotals, TableOutcome, is_busy
+from spark_jobs.batch.turns import require_supported
 from spark_jobs.discovery import FileStreamSource, NotifiedFile, drain
-from spark_jobs.iceberg import is_behind, publish
+from spark_jobs.features import features_of
 from spark_jobs.job.job_faults import translated
 from spark_jobs.job.run_results import in_order, is_recorded, write_record
 from spark_jobs.job.stop import NEEDS_MEMORY
@@ -121,7 +114,7 @@ def attempt(run: TableRun, totals: RunTotals) -> TableOutcome | Declined:
     totals.started_at, lost = iso(run.runtime.clock()), run.runtime.spark.losses()
     try:
         run.go_on()
-        result, retriable = _with_iceberg(run, _counted(run, act(run, totals))), False
+        result, retriable = _with_features(run, _counted(run, act(run, totals))), False
     except DeclinedError as declined:
         return Declined(run.spec, declined.reason, totals)
     except Exception as error:  # noqa: BLE001 - one table's error must not stop the next table
@@ -147,12 +140,13 @@ def _counted(run: TableRun, result: JobResult) -> JobResult:
     return replace(result, in_quarantine=rows, files_in_quarantine=files)
 
 
-def _with_iceberg(run: TableRun, result: JobResult) -> JobResult:
-    """Update Iceberg metadata; adds a warning if that fails."""
+def _with_features(run: TableRun, result: JobResult) -> JobResult:
+    """Let features follow the tables; adds their warnings."""
     options = run.job.options
     if options.action not in (*LOADS, "maintain", "erase") or options.dry_run:
         return result
-    return replace(result, warnings=(*result.warnings, *publish(run.runtime.storage, run.layout, run.spec)))
+    warnings = [warning for feature in features_of(run.spec) for warning in feature.at_end(run)]
+    return replace(result, warnings=(*result.warnings, *warnings)) if warnings else result
 
 
 def _is_held(run: TableRun, result: JobResult) -> bool:
@@ -171,7 +165,7 @@ def poll_table(run: TableRun) -> TableOutcome | int:
         if reader_of(run.spec).has_work(run, totals):
             return 0
         found = idle_result(run, totals)
-        behind = is_behind(run.runtime.storage, run.layout, run.spec)
+        behind = any(feature.has_work(run) for feature in features_of(run.spec))
     except Exception:  # noqa: BLE001 - the next run raises it again, and reports it
         return 0
     if isinstance(found, int):
@@ -212,23 +206,20 @@ def _lacks_memory(error: BaseException) -> bool:
 
 
 def act(run: TableRun, totals: RunTotals) -> JobResult:
-    """Run the job's action."""
+    """Run the job's action; those that load bring what is new in the source into files first."""
     totals.tasks = run.tasks
     name = run.job.options.action
     require_supported(run)
     if name in LOADS or name == "plan":
         before = TargetRecords(run.runtime.storage, run.job.roots, run.spec).require_same(keep=name in LOADS)
         totals.warn(notices.of_former_target(before, run.spec.table))
-    return _run(run, totals) if name in LOADS else action(name)(run, totals)
-
-
-def _run(run: TableRun, totals: RunTotals) -> JobResult:
-    """The requested run, or an unfinished rebuild of an earlier run."""
-    load = action("resync_rows") if run.job.options.action == "resync_rows" else _loaded
-    return reader_of(run.spec).load(run, totals, load)
+    if name not in LOADS:
+        return action(name)(run, totals)
+    return reader_of(run.spec).load(run, totals, action(name) if name == "resync_rows" else _loaded)
 
 
 def _loaded(run: TableRun, totals: RunTotals) -> JobResult:
+    """The requested run, or an unfinished rebuild of an earlier run."""
     ledger = run.ledger()
     plans = [plan for one in (run.shard_ledgers() or (ledger,)) if (plan := one.plan()) is not None]
     options, begun = run.job.options, any(plan.mode == "refresh" for plan in plans)

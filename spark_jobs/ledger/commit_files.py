@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field, fields
+from functools import cached_property
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -67,23 +68,23 @@ class Head:
 
 @dataclass(frozen=True, kw_only=True)
 class CommitFile:
-    """A commit as stored; `body` is parsed on first use."""
+    """A commit as stored; each line of `body` is parsed on first use."""
 
     path: str
     head: Head
     body: tuple[str, str, str]
 
-    @property
+    @cached_property
     def commit(self) -> BatchCommit:
         with damaged_is_fatal(self.path):
             plan = codec.from_json(BatchPlan, self.body[0])
         return BatchCommit(number=self.head.number, plan=plan, files=self.files, state=self.head.state)
 
-    @property
+    @cached_property
     def files(self) -> tuple[FileEntry, ...]:
         return decode_files(self.body[1], self.path)
 
-    @property
+    @cached_property
     def tail(self) -> tuple[FileEntry, ...]:
         """Rows of the commits after the snapshot and before this one."""
         return decode_files(self.body[2], self.path)
@@ -96,18 +97,21 @@ class ListedVersion:
     Attributes:
         listed_in_full_at: ISO 8601 UTC; null before any.
         touched: path to [fingerprint, etag], for files that got another etag and kept the content of their row.
+        dismissed: path to fingerprint of load files that could not be read and that a user no longer expects.
         rows: of the replica, where an erasure has removed some since the batch of number `rows_at`.
     """
 
     listed_in_full_at: str | None = None
     touched: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    dismissed: Mapping[str, str] = field(default_factory=dict)
     rows: int | None = None
     rows_at: int = 0
 
 
-def encode_commit(head: Head, commit: BatchCommit, tail: Sequence[FileEntry]) -> bytes:
-    documents = codec.to_document(head), codec.to_document(commit.plan)
-    return seal([*documents, encode_files(commit.files), encode_files(tail)])
+def encode_commit(path: str, head: Head, commit: BatchCommit, tail: Sequence[FileEntry]) -> tuple[bytes, CommitFile]:
+    """A commit as it is to be stored at `path`: its bytes, and as `decode_commit` reads them."""
+    body = codec.to_document(commit.plan), encode_files(commit.files), encode_files(tail)
+    return seal([codec.to_document(head), *body]), CommitFile(path=path, head=head, body=body)
 
 
 def decode_commit(path: str, data: bytes) -> CommitFile:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -121,6 +121,10 @@ _COMMIT = re.compile(r"commits/(\d{20})\.json")
 _PLAN, _SEEN = "plan.json", "seen.json"
 
 
+def _newest_commit(names: Iterable[str]) -> str | None:
+    return max((name for name in names if _COMMIT.fullmatch(name)), default=None)
+
+
 class Ledger:
     """One table's ledger as of its opening, updated by its own commits.
 
@@ -151,14 +155,21 @@ class Ledger:
         Raises:
             FatalError: `TABLE_MOVED`.
         """
-        folder = root.rstrip("/")
-        ledger = cls(storage, folder, {found.name for found in storage.list(folder)})
-        require_not_moved(storage, folder, ledger._names)
-        ledger._newest = ledger._read_newest()
-        ledger._seen = ledger._read_seen()
+        ledger = cls(storage, root.rstrip("/"), set())
         ledger._others = others
-        ledger._state = ledger._merged_state()
+        ledger.look_again()
         return ledger
+
+    def look_again(self) -> None:
+        """Read what others have written since; raises as `open`."""
+        names = {found.name for found in self._storage.list(self._root)}
+        require_not_moved(self._storage, self._root, names)
+        newest = _newest_commit(names)
+        if newest != _newest_commit(self._names):
+            self._newest, self._rows = self._read_commit(newest), None
+        self._names = names
+        self._seen = self._read_seen()
+        self._state = self._merged_state()
 
     @property
     def has_shards(self) -> bool:
@@ -218,6 +229,16 @@ class Ledger:
             self._rows = rows
         return {**self._rows, **self._moved(self._rows)}
 
+    @property
+    def unread_loads(self) -> frozenset[str]:
+        """Load files of the newest full load that could not be read and are not dismissed: all else waits for them."""
+        current, dismissed = self.state.generation, self._seen.dismissed
+        return frozenset(
+            path for path, row in self.entries().items()
+            if row.kind == "load" and row.state == "unreadable" and row.generation >= current
+            and dismissed.get(path) != row.fingerprint
+        )  # fmt: skip
+
     def all_entries(self) -> Mapping[str, FileEntry]:
         """Newest row by path of every file; reads the archives."""
         rows = {**self._segments.archived(self._snapshot), **self.entries()}
@@ -276,6 +297,13 @@ class Ledger:
         listed = max(filter(None, (listed_in_full_at, seen.listed_in_full_at)), default=None)
         self._write_seen(replace(seen, listed_in_full_at=listed, touched={**seen.touched, **touched}))
 
+    def note_dismissed(self, paths: frozenset[str]) -> None:
+        """Store, without a batch, that no user expects these load files any more, unless they change."""
+        gone = {path: row.fingerprint for path, row in self.entries().items() if path in paths & self.unread_loads}
+        if gone:
+            seen = self._stored_seen()
+            self._write_seen(replace(seen, dismissed={**seen.dismissed, **gone}))
+
     def note_rows(self, rows: int) -> None:
         """Store, without a batch, the replica's current number of rows."""
         self._write_seen(replace(self._stored_seen(), rows=rows, rows_at=self.state.batch))
@@ -292,7 +320,7 @@ class Ledger:
         before, tail = self._snapshot, self._tail()
         snapshot = self._compacted() if self._is_due(len(tail)) else before
         head = Head(number=commit.number, state=commit.state, snapshot=snapshot)
-        self._put(head, encode_commit(head, commit, tail if snapshot == before else ()))
+        self._put(head, commit, tail if snapshot == before else ())
         if self._rows is not None and snapshot == before:
             self._rows.update({row.path: row for row in commit.files})
         else:
@@ -330,13 +358,14 @@ class Ledger:
         self._names |= names_of(snapshot)
         return snapshot
 
-    def _put(self, head: Head, data: bytes) -> None:
+    def _put(self, head: Head, commit: BatchCommit, tail: Sequence[FileEntry]) -> None:
         name = f"commits/{head.number:020d}.json"
         path = join(self._root, name)
+        data, newest = encode_commit(path, head, commit, tail)
         if not self._storage.create_once(path, data):
             raise self._conflict(f"another run has committed batch {head.number}")
         self._names.add(name)
-        self._newest = decode_commit(path, data)
+        self._newest = newest
         self._state = self._merged_state()
 
     def _clean_up(self, before: LedgerSnapshot, after: LedgerSnapshot) -> None:
@@ -358,8 +387,7 @@ class Ledger:
             if path in rows and rows[path].fingerprint == fingerprint
         }
 
-    def _read_newest(self) -> CommitFile | None:
-        newest = max((name for name in self._names if _COMMIT.fullmatch(name)), default=None)
+    def _read_commit(self, newest: str | None) -> CommitFile | None:
         if newest is None:
             return None
         path = join(self._root, newest)

@@ -293,6 +293,7 @@ class Discovery:
         inference: what was inferred of generations, where nothing has been ingested yet.
         openings: see `TableState.openings`.
         held: files that wait for a user's release of a truncate in the first of them; they are not in `waiting`.
+        unread_loads: load files that a batch of this run could not read: nothing waits for this run any more.
     """
 
     waiting: tuple[PlannedFile, ...] = ()
@@ -315,6 +316,7 @@ class Discovery:
     inference: Inference = CERTAIN
     openings: tuple[str, ...] = ()
     held: tuple[PlannedFile, ...] = ()
+    unread_loads: tuple[str, ...] = ()
 
     def held_from(self, path: str) -> Discovery:
         """What waits before a file with a truncate: it and all after it are held, and the next listing is full."""
@@ -360,8 +362,10 @@ class Discovery:
             listed_in_full_at=None if stale else self.listed_in_full_at,
         )
 
-    def with_unreadable(self, files: Iterable[PlannedFile]) -> Discovery:
-        """What still waits once a batch could not read these files."""
+    def with_unreadable(self, files: Collection[PlannedFile]) -> Discovery:
+        """What still waits once a batch could not read these files: nothing, if one is of a full load."""
+        if loads := tuple(file.path for file in files if file.kind == "load"):
+            return replace(self, waiting=(), listed_in_full_at=None, unread_loads=loads)
         changes = tuple(file.path for file in files if file.kind == "change")
         return replace(self, unreadable_changes=(*self.unreadable_changes, *changes)) if changes else self
 
@@ -470,6 +474,12 @@ class _Compared:
             and self.changed
         )
 
+    @property
+    def opened_at(self) -> str:
+        """When it began a full load: with a version that could not be read all changes since then wait."""
+        known = self.known
+        return known.modified if known is not None and known.reopens else self.file.modified
+
     def waits(self, generation: int, *, opens: bool) -> bool:
         """New content; or a load written again with the content it had, as part of a newer full load than its row's:
         left out, its rows would be swept with the older generation.
@@ -503,7 +513,7 @@ def _in_order(
     Changes written before a reload stay in the generation that it ends: after it they would undo newer rows.
     """
     current = state.generation + 1 if opening else max(state.generation, 1)
-    since = min((item.file.modified for item in opening), default="")
+    since = min((item.opened_at for item in opening), default="")
 
     def generation(file: LandedFile) -> int:
         if openings:

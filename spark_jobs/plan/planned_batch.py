@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from airflow_gddl.contract.file_names import FileFormat, FileKind
+from airflow_gddl.contract.layout import FEW_ROWS
 from airflow_gddl.contract.result import Mode
 from spark_jobs.plan.applied_settings import AppliedSettings
 from spark_jobs.plan.source_snapshots import KnownSnapshots
@@ -329,3 +330,16 @@ class BatchCommit:
     plan: BatchPlan
     files: tuple[FileEntry, ...]
     state: TableState
+
+
+_SMALL_BYTES = 4 * 1024**2
+
+
+def is_small(plan: BatchPlan, state: TableState) -> bool:
+    """Whether batch and table are so small that planning costs more than the work."""
+    return sum(f.size for f in plan.files) < _SMALL_BYTES and has_few_rows(state)
+
+
+def has_few_rows(state: TableState) -> bool:
+    """The same of a table at rest."""
+    return state.rows < FEW_ROWS

@@ -140,10 +140,11 @@ class FieldDifference:
 def refusal(table: Schema | None, differences: tuple[FieldDifference, ...]) -> FatalError:
     """`SCHEMA_REFUSED` for one or more differences; `table` is the schema before the batch, null when there is none."""
     groups = list(dict.fromkeys(d.group for d in differences))
-    blocks = [_block("schema of the table", table.columns if table else None)]
-    for group in groups:
-        blocks.append(_block(f"schema of {group.label}", group.columns))
-        blocks.append("differing fields:\n" + _lines(d for d in differences if d.group == group))
+    of_groups = [(group.label, _lines(d for d in differences if d.group == group)) for group in groups]
+    # What differs first: a short form of the message cuts the listings of all columns.
+    blocks = [f"differing fields of {label}:\n{lines}" for label, lines in of_groups]
+    blocks.append(_block("schema of the table", table.columns if table else None))
+    blocks += [_block(f"schema of {group.label}", group.columns) for group in groups]
     policies = dict.fromkeys(d.policy for d in differences)
     if not policies.keys() <= _REMEDIES.keys():
         return FatalError(

@@ -15,7 +15,8 @@ from airflow_gddl.contract.source_rooms import source_room
 if TYPE_CHECKING:
     from airflow_gddl.contract.result import JobResult
     from airflow_gddl.contract.table_spec import TableSpec
-    from spark_jobs.batch.runtime import RunTotals, TableRun
+    from spark_jobs.batch.table_run import TableRun
+    from spark_jobs.batch.totals import RunTotals
     from spark_jobs.plan.planned_batch import PlannedFile
     from spark_jobs.verification import SourceTable
 

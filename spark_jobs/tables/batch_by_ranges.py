@@ -39,7 +39,7 @@ from spark_jobs.tables.batch_in_memory import files_of_batch, is_of_batch, may_r
 from spark_jobs.tables.data_files import Target
 from spark_jobs.tables.delta_log import APPEND, MERGE, QUARANTINE, TOMBSTONES, main_counts, merge_metrics
 from spark_jobs.tables.delta_tables import DataFile, Tables, Written
-from spark_jobs.tables.engine import TableContext, TablesOfAnother, TableWork
+from spark_jobs.tables.engine import TableContext, TableWork
 from spark_jobs.tables.file_parts import CHANGES, ERRORS, PartsReader, WrittenParts, file_path
 from spark_jobs.tables.file_rules import Output, output_of, resolve_earlier, written
 from spark_jobs.tables.places import stream_of, stream_rows
@@ -97,6 +97,9 @@ class LargeBatch:
             count = self.decoded_batch.figures.quarantined + len(files)
             context.tables.add_files(path, (QUARANTINE, context.transaction), added, {"numOutputRows": count})
         resolve_earlier(context.tables, context.layout.errors, context.plan, again)
+
+    def discard(self) -> None:
+        self.parts.discard()
 
     def append(self, overlap: Overlap) -> LargeAppended:
         context, figures = self.batch_context, self.decoded_batch.figures
@@ -207,7 +210,7 @@ class LargeAppended:
 
     @property
     def tables(self) -> TableWork:
-        return _Tables(TableWriter(self.batch_context), self.parts)
+        return _Tables(self.batch_context, self.parts)
 
     def resolve_rows(self) -> None:
         """Files leave nothing to resolve: records of the quarantine are replayed in memory."""
@@ -246,7 +249,7 @@ class LargeAppended:
 
 
 @dataclass(frozen=True)
-class _Tables(TablesOfAnother):
+class _Tables(TableWriter):
     """Steps on whole tables; the history of all keys may be the last of the batch."""
 
     parts: WrittenParts

@@ -325,6 +325,9 @@ class ChangeTableWriter:
             file_rules.append(batch_context.tables, path, pa.concat_tables(rows), QUARANTINE, batch_context.transaction)
         file_rules.resolve_earlier(batch_context.tables, batch_context.layout.errors, batch_context.plan, again)
 
+    def discard(self) -> None:
+        """Decoded rows are in memory."""
+
     def append(self, overlap: Overlap) -> ReplicaWriter:
         figures, good = self.decoded_batch.figures, self.decoded.good
         table_schema, stored = self.batch_context.table_schema, self._stored(overlap)

@@ -70,35 +70,6 @@ class TableWork(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class TablesOfAnother:
-    """See `TableWork`: the steps of `work`, to be changed in part by a subclass."""
-
-    work: TableWork
-
-    @property
-    def commit_method(self) -> CommitMethod:
-        return self.work.commit_method
-
-    def ensure_tables(self) -> None:
-        self.work.ensure_tables()
-
-    def sweepable(self) -> tuple[int, int]:
-        return self.work.sweepable()
-
-    def sweep(self) -> MainCounts:
-        return self.work.sweep()
-
-    def truncate(self) -> MainCounts:
-        return self.work.truncate()
-
-    def fold_again(self) -> int:
-        return self.work.fold_again()
-
-    def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
-        self.work.history(generation_low_watermarks, swept=swept)
-
-
 class BatchWork(Protocol):
     """A planned batch, decoded. Every write is idempotent.
 
@@ -114,6 +85,10 @@ class BatchWork(Protocol):
 
     def quarantine(self, files: Sequence[Unreadable], again: Sequence[str]) -> None:
         """Write bad rows and files to the errors table; resolve what earlier versions of files (`again`) left there."""
+        ...
+
+    def discard(self) -> None:
+        """Remove what decoding has written, for a batch that is left."""
         ...
 
     def append(self, overlap: Overlap) -> AppendedWork:

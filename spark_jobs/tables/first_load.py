@@ -24,7 +24,7 @@ from spark_jobs.tables.delta_log import (
     version_of,
 )
 from spark_jobs.tables.delta_tables import Tables
-from spark_jobs.tables.engine import TableContext, TablesOfAnother, TableWork
+from spark_jobs.tables.engine import TableContext
 from spark_jobs.tables.file_parts import CHANGES, ERRORS, REPLICA, PartsReader, WrittenParts
 from spark_jobs.tables.places import Place
 from spark_jobs.tables.table_definition import TableDefinition
@@ -79,24 +79,24 @@ class FirstLoadReader:
             tables=self.tables, layout=self.context.layout, tier=self.context.tier, plan=self.plan,
             table_schema=schema, resumed=self.context.resumed,
         )  # fmt: skip
-        work = TableWriter(context)
-        load = FirstLoad(context=self.context, plan=self.plan, parts=parts, new_tables=self.tables, work=work)
-        return load, unreadable
+        return FirstLoad(batch_context=context, context=self.context, parts=parts), unreadable
 
 
 @dataclass(frozen=True, kw_only=True)
 class FirstLoad:
-    """See `BatchWork`, `AppendedWork` and `MergeWork`: the rows of a first load need no comparison.
+    """See `BatchWork`, `AppendedWork` and `MergeWork`: the rows of a first load need no comparison."""
 
-    Attributes:
-        work: the engine's steps on whole tables.
-    """
-
+    batch_context: BatchContext
     context: TableContext
-    plan: BatchPlan
     parts: WrittenParts
-    new_tables: Tables
-    work: TableWork
+
+    @property
+    def plan(self) -> BatchPlan:
+        return self.batch_context.plan
+
+    @property
+    def new_tables(self) -> Tables:
+        return self.batch_context.tables
 
     @property
     def decoded_batch(self) -> DecodedBatch:
@@ -104,7 +104,7 @@ class FirstLoad:
 
     @property
     def tables(self) -> _NewTables:
-        return _NewTables(self.work, load=self)
+        return _NewTables(self.batch_context, load=self)
 
     @property
     def _schema(self) -> TableSchema:
@@ -123,6 +123,9 @@ class FirstLoad:
         rows = quarantine.of_files(files, Stamp.of(self.plan))
         added += self.new_tables.target_of(definition).write(self.context.storage, rows, version_of(self.plan) // 1000)
         self._commit(path, QUARANTINE, added, self.decoded_batch.figures.quarantined + len(files))
+
+    def discard(self) -> None:
+        self.parts.discard()
 
     def append(self, overlap: Overlap) -> FirstLoad:  # noqa: ARG002 - no earlier batch had rows
         self._commit(self.context.layout.changes, APPEND, self.parts.files[CHANGES], self._good)
@@ -164,8 +167,8 @@ class FirstLoad:
 
 
 @dataclass(frozen=True)
-class _NewTables(TablesOfAnother):
-    """The engine's steps, for tables that are created in folders with data files."""
+class _NewTables(TableWriter):
+    """For tables that are created in folders with data files."""
 
     load: FirstLoad
 

@@ -41,7 +41,7 @@ from spark_jobs.tables.engine import AppendedWork, BatchWork, RebuildRequest, Re
 from spark_jobs.tables.file_rules import remove_rows
 from spark_jobs.tables.first_load import FirstLoadReader
 from spark_jobs.tables.merged_tables import MaintainedTables, MergedTables, SparkTables, name
-from spark_jobs.tables.one_task import DeltaRsEngine, TablesEngine, cut_changes
+from spark_jobs.tables.one_task import OneTaskEngine, TablesEngine, cut_changes
 from spark_jobs.tables.places import DEAD_WORKER, DeclinedError, InProcess, KeyWork, Place, Work, stream_of, stream_rows
 from spark_jobs.tables.rebuild import Rebuild, rewrite_changes, verify
 from spark_jobs.tables.snapshots import is_settable
@@ -207,8 +207,8 @@ class BatchesBesideSpark:
     tables: Tables
 
     @property
-    def _engine(self) -> DeltaRsEngine:
-        return DeltaRsEngine(
+    def _engine(self) -> OneTaskEngine:
+        return OneTaskEngine(
             self.tables, reads_whole=False, most_bytes=size_bytes(self.context.tier.memory) // _DECODED
         )
 
@@ -332,16 +332,16 @@ DRIVER_BYTES = 4 * 1024**2
 
 
 @dataclass(frozen=True)
-class SparkEngine(TablesEngine):
+class ManyTasksEngine(TablesEngine):
     """See `Engine`."""
 
     tables: SparkTables
 
-    def suited(self, *, few_rows: bool) -> SparkEngine:
-        return SparkEngine(self.tables.suited(few_rows=few_rows))
+    def suited(self, *, few_rows: bool) -> ManyTasksEngine:
+        return ManyTasksEngine(self.tables.suited(few_rows=few_rows))
 
-    def of_shard(self, shard: str) -> SparkEngine:
-        return SparkEngine(replace(self.tables, shard=shard))
+    def of_shard(self, shard: str) -> ManyTasksEngine:
+        return ManyTasksEngine(replace(self.tables, shard=shard))
 
     def exists(self, path: str) -> bool:
         return self.tables.exists(path)

@@ -48,7 +48,7 @@ _CHANGES = "changes"
 
 
 @dataclass(frozen=True)
-class DeltaRsMaintenance:
+class OneTaskMaintenance:
     """See `Maintenance`."""
 
     tables: Tables
@@ -188,7 +188,7 @@ class TablesEngine(Protocol):
 
 
 @dataclass(frozen=True)
-class DeltaRsEngine(TablesEngine):
+class OneTaskEngine(TablesEngine):
     """See `Engine`.
 
     Attributes:
@@ -206,10 +206,10 @@ class DeltaRsEngine(TablesEngine):
     def purge(self, path: str) -> None:
         """Files are written again without removed rows."""
 
-    def suited(self, *, few_rows: bool) -> DeltaRsEngine:  # noqa: ARG002 - nothing is set up either way
+    def suited(self, *, few_rows: bool) -> OneTaskEngine:  # noqa: ARG002 - nothing is set up either way
         return self
 
-    def of_shard(self, shard: str) -> DeltaRsEngine:
+    def of_shard(self, shard: str) -> OneTaskEngine:
         return replace(self, tables=self.tables.of_shard(shard))
 
     def exists(self, path: str) -> bool:
@@ -277,8 +277,8 @@ class DeltaRsEngine(TablesEngine):
             resumed=context.resumed,
         )  # fmt: skip
 
-    def maintenance(self, context: TableContext) -> DeltaRsMaintenance:
-        return DeltaRsMaintenance(self.tables, context)
+    def maintenance(self, context: TableContext) -> OneTaskMaintenance:
+        return OneTaskMaintenance(self.tables, context)
 
     def rewrite_changes(self, context: TableContext, plan: BatchPlan, how: Rewrite) -> None:
         self._require_small_tables(context, context.layout.changes)

@@ -9,7 +9,8 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.page.app import build_app
 from airflow_gddl.page.responses import PageSource
-from airflow_gddl.runtime.snapshot import MetadataSnapshot, SnapshotSettings
+from airflow_gddl.runtime.snapshot.cache import SnapshotSettings
+from airflow_gddl.runtime.snapshot.snapshot import MetadataSnapshot
 from airflow_gddl.runtime.state.recording import StateRecorder
 from tests.airflow.stage import Stage
 

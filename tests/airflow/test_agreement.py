@@ -12,7 +12,7 @@ from airflow_gddl import configuration
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.operators.job_runs import agreed
 from airflow_gddl.runtime.landing.work import PipelineWork, Question, observe
-from airflow_gddl.runtime.snapshot import PipelineDocument
+from airflow_gddl.runtime.snapshot.documents import PipelineDocument
 from tests.airflow.stage import Stage
 
 PACK = "gddl_pack.shop.small.1"

@@ -21,13 +21,13 @@ from airflow_gddl.dags.maintenance import WATCH, build_upkeep_dags
 from airflow_gddl.notifications.webhook import message_of
 from airflow_gddl.operators.jobs import GddlWatchOperator
 from airflow_gddl.reporting import alerting
-from airflow_gddl.runtime.snapshot import PipelineDocument
+from airflow_gddl.runtime.snapshot.documents import PipelineDocument
 from airflow_gddl.runtime.state.alerts import Alert
 from airflow_gddl.runtime.state.board import StateReader
 from airflow_gddl.runtime.state.documents import RunsDocument, place, update_runs
 from airflow_gddl.runtime.state.recording import StateRecorder, write_record
 from airflow_gddl.stores import open_store
-from airflow_gddl.topology import pipelines
+from airflow_gddl.topology.pipelines import pipelines
 from airflow_gddl.version_compat import AirflowException
 from tests.airflow.stage import Stage
 
@@ -82,7 +82,7 @@ def test_a_state_change_sends_one_alert(document: PipelineDocument) -> None:
     assert [one.change for one in load(document, 4, 3)] == ["over"]
     assert load(document, 5, 3) == []
     first, second = ListNotifier.reported
-    assert first == "told: shop.a: [ROWS_MISSING] 4 rows were read, 3 accounted for"
+    assert first == "told: shop.a: [ROWS_MISSING] 4 rows were read, 3 accounted for ▸ gddl verify --table shop.a"
     assert second == "told: shop.a: ROWS_MISSING is over"
 
 
@@ -140,7 +140,7 @@ def test_tables_onboarded_together_are_new_and_not_late(document: PipelineDocume
         update_runs(open_store(), place(str(stage.lake), dag_id, "runs"), change, RunsDocument)
     assert watched(stage) == {"began": 500, "over": 0}, "the period is over, and nothing has loaded them"
     (text,) = ListNotifier.reported
-    assert text.endswith("and 450 more")
+    assert text.endswith("and 475 more")
 
 
 def _fresh(name: str) -> TableSpec:
@@ -271,7 +271,7 @@ def test_the_watch_reports_failures_and_invalid_rows_without_freshness(
     assert watched(stage) == {"began": 2, "over": 0}
     (text,) = ListNotifier.reported
     first, second = text.removeprefix("told: ").splitlines()
-    assert first == "shop.a: [LOAD_FAILED] it failed in 2 runs in a row: [JOB_FAILED] no 2"
+    assert first == "shop.a: [LOAD_FAILED] it failed in 2 runs in a row: [JOB_FAILED] no 2 ▸ gddl status --table shop.a"
     assert second.startswith("shop.b: [ROW_INVALID] tables/shop.yaml:"), second
     assert watched(stage) == {"began": 0, "over": 0}
     stage.rows("{table: shop.a, keys: [id]}", "{table: shop.b, keys: [id]}")
@@ -289,7 +289,10 @@ def test_the_watch_reports_failures_and_invalid_rows_without_freshness(
     assert "(metadata): [METADATA_INVALID] tables/other.yaml:" in ListNotifier.reported[-1]
 
 
-def test_alerts_name_the_files_of_a_warning(document: PipelineDocument, stage: Stage) -> None:
+def test_alerts_name_files_a_command_and_the_page(
+    document: PipelineDocument, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://airflow.example.org/a/")
     warning = RunWarning(
         code="FILE_UNREADABLE", message="2 files can't be read", count=2, sample=("a.parquet", "b.parquet")
     )
@@ -300,4 +303,7 @@ def test_alerts_name_the_files_of_a_warning(document: PipelineDocument, stage: S
     recorder.flush()
     alerting.notify(CONTEXT, document, LOG, os.environ)
     (text,) = ListNotifier.reported
-    assert text == "told: shop.a: [FILE_UNREADABLE] 2 files can't be read (a.parquet, b.parquet)"
+    assert text == (
+        "told: shop.a: [FILE_UNREADABLE] 2 files can't be read (a.parquet, b.parquet) ▸ gddl errors list "
+        "--table shop.a https://airflow.example.org/a/gddl/#/table/shop.a"
+    )

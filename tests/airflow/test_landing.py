@@ -21,9 +21,9 @@ from airflow_gddl.runtime.landing.loading import waves
 from airflow_gddl.runtime.landing.polling import Poll, PollWindow, Scope, poll, poll_folders
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, from_params
 from airflow_gddl.runtime.landing.work import ListingSnapshot, PipelineWork, decide, mark
-from airflow_gddl.runtime.snapshot import Dependency, PipelineDocument
+from airflow_gddl.runtime.snapshot.documents import Dependency, PipelineDocument
 from airflow_gddl.stores import Storage, StoredObject, open_store
-from airflow_gddl.topology import pipelines
+from airflow_gddl.topology.pipelines import pipelines
 from tests.s3_server import Bucket
 
 T1, T2, T3 = (f"2024-01-0{day}T00:00:00.000000+00:00" for day in (1, 2, 3))

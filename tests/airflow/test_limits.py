@@ -10,7 +10,7 @@ import pytest
 
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec
 from airflow_gddl.dags.factory import build_dags
-from airflow_gddl.topology import pipelines
+from airflow_gddl.topology.pipelines import pipelines
 from tests.airflow.bag import ROOT, kept, parse
 from tests.airflow.stage import Stage
 

@@ -19,12 +19,12 @@ from airflow_gddl.runtime.landing.hints import HintBook, Hints
 from airflow_gddl.runtime.landing.loading import Loading, LoadRequest, Stage
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, What
 from airflow_gddl.runtime.landing.work import PipelineWork
-from airflow_gddl.runtime.snapshot import PipelineDocument
+from airflow_gddl.runtime.snapshot.documents import PipelineDocument
 from airflow_gddl.runtime.state.board import StateReader
 from airflow_gddl.runtime.state.facts import TableRecord
 from airflow_gddl.runtime.state.recording import RUNNING_FOR, StateRecorder, read_records
 from airflow_gddl.stores import open_store
-from airflow_gddl.topology import pipelines
+from airflow_gddl.topology.pipelines import pipelines
 
 NAMES = tuple(f"s.t{n:02d}" for n in range(50))
 BAD = ("s.t07", "s.t21", "s.t42")

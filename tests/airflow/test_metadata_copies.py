@@ -13,7 +13,8 @@ import pytest
 from airflow_gddl import configuration
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.dags.factory import MetadataProblems, build_dags, raise_problems
-from airflow_gddl.runtime.snapshot import MetadataSnapshot, SnapshotSettings
+from airflow_gddl.runtime.snapshot.cache import SnapshotSettings
+from airflow_gddl.runtime.snapshot.snapshot import MetadataSnapshot
 from tests.airflow.stage import Stage
 from tests.s3_server import Bucket
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec, TierSpec
-from airflow_gddl.topology import Arrangement, Placed, arrange
+from airflow_gddl.topology.pipelines import Arrangement, Placed, arrange
 
 TIERS = {**DEFAULT_TIERS, "small": TierSpec(tables_per_job=4)}
 DAY = 86400.0

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_gddl.runtime.snapshot import MetadataSnapshot
+from airflow_gddl.runtime.snapshot.snapshot import MetadataSnapshot
 from tests.airflow.test_snapshot import Place
 from tests.s3_server import Bucket
 

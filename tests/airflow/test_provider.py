@@ -24,7 +24,7 @@ from sqlalchemy import delete
 from airflow_gddl import configuration
 from airflow_gddl import version_compat as capabilities
 from airflow_gddl.cli.context import real
-from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.notifications.webhook import GddlNotifier, message_of, url_of
 from airflow_gddl.operators.jobs import AssetsLink, JobLogLink
@@ -233,8 +233,8 @@ def test_without_a_connection_it_is_only_logged() -> None:
 
 @pytest.mark.parametrize("host", ["", "ftp://x", "file:///etc/passwd"])
 def test_a_connection_without_a_web_address_is_refused(host: str) -> None:
-    with pytest.raises(ValueError, match="no http"):
-        url_of(SimpleNamespace(conn_id="c", host=host, schema="", password=""))
+    with pytest.raises(FatalError, match="NOTIFIER_CONNECTION_INVALID"):
+        url_of(SimpleNamespace(conn_id="c", host=host, port=None, schema="", password=""))
 
 
 def test_a09_freshness_is_a_deadline_where_airflow_has_them(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

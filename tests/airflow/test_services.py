@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.reporting import alerting
 from airflow_gddl.runtime.state.alerts import Alert
 from tests.e2e.webhook import Webhook, listening
@@ -41,6 +42,28 @@ def test_slack_reads_text(webhook: Webhook, monkeypatch: pytest.MonkeyPatch) -> 
     assert [message["text"] for message in webhook.reported] == [BEGAN.line]
 
 
+@pytest.mark.parametrize("notifier", ["webhook", "pagerduty"])
+def test_the_port_of_a_connection_counts(notifier: str, webhook: Webhook, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = [{"notifier": notifier, "arguments": {"connection": "pager"}}]
+    monkeypatch.setenv("AIRFLOW_CONN_PAGER", f"http://127.0.0.1:{webhook.server_port}")
+    monkeypatch.setenv("AIRFLOW__GDDL__ALERT_NOTIFIERS", json.dumps(written))
+    (made,) = alerting.notifiers()
+    made({"dag": None, "gddl_alerts": [BEGAN], "gddl_text": BEGAN.line})
+    assert BEGAN.line in json.dumps(webhook.reported, ensure_ascii=False)
+
+
+def test_a_service_that_does_not_answer_is_an_error_with_a_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(RetriableError, match="NOTIFIER_UNREACHABLE") as caught:
+        send(
+            monkeypatch,
+            {"notifier": "slack"},
+            {"conn_type": "http", "host": "http://127.0.0.1:1", "password": "T/X"},
+            BEGAN,
+        )
+    assert "http://127.0.0.1:1 took no message" in str(caught.value)
+    assert "T/X" not in str(caught.value)
+
+
 def test_teams_reads_a_card_with_a_line_for_each_alert(webhook: Webhook, monkeypatch: pytest.MonkeyPatch) -> None:
     url = f"http://127.0.0.1:{webhook.server_port}/workflows/1?sig=secret"
     send(monkeypatch, {"notifier": "teams"}, {"conn_type": "http", "password": url}, BEGAN, LATE)
@@ -48,7 +71,7 @@ def test_teams_reads_a_card_with_a_line_for_each_alert(webhook: Webhook, monkeyp
     (attachment,) = message["attachments"]
     assert attachment["contentType"] == "application/vnd.microsoft.card.adaptive"
     texts = [block["text"] for block in attachment["content"]["body"]]
-    assert texts == ["shop.a: [LOAD_FAILED] it failed: [x] (http://y) <b>", LATE.line]
+    assert texts == ["shop.a: [LOAD_FAILED] it failed: [x] (http://y) <b> ▸ gddl status --table shop.a", LATE.line]
 
 
 def test_pagerduty_has_an_incident_for_each_alert_and_resolves_it(

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.runtime.snapshot import MetadataSnapshot, SnapshotSettings
+from airflow_gddl.runtime.snapshot.cache import SnapshotSettings
 from airflow_gddl.runtime.snapshot.keeper import bounded
+from airflow_gddl.runtime.snapshot.snapshot import MetadataSnapshot
 from tests.s3_server import Bucket
 
 LATER = 1000.0
@@ -95,7 +96,8 @@ def test_an_environment_variable_changes_the_snapshot(place: Place) -> None:
 def test_reading_needs_no_pydantic_and_no_yaml(place: Place) -> None:
     place.current()
     code = (
-        "import sys, pathlib; from airflow_gddl.runtime.snapshot import MetadataSnapshot, SnapshotSettings as S\n"
+        "import sys, pathlib; from airflow_gddl.runtime.snapshot.cache import SnapshotSettings as S\n"
+        "from airflow_gddl.runtime.snapshot.snapshot import MetadataSnapshot\n"
         f"cache = pathlib.Path({str(place.root / 'cache')!r})\n"
         f"s = MetadataSnapshot.current(S(metadata={str(place.metadata)!r}, cache=cache,"
         f" environ={{}}, clock=lambda: {place.now}))\n"

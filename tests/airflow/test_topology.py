@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.spec import DEFAULT_TIERS, AirflowView, TableSpec, TierSpec
-from airflow_gddl.topology import Pipeline, pipelines, pools
+from airflow_gddl.topology.pipeline import Pipeline
+from airflow_gddl.topology.pipelines import pipelines, pools
 
 SCHEDULES = ("@hourly", "@daily", "*/15 * * * *", "*/5 * * * *", "continuous", None)
 TIERS = {**DEFAULT_TIERS, "small": TierSpec(tables_per_job=4), "medium": TierSpec(tables_per_job=1, pool="shared")}

@@ -19,7 +19,7 @@ from airflow_gddl.runtime.landing.hints import Watermark, watermark_of
 from airflow_gddl.runtime.landing.polling import ListedFiles, Scope, poll, poll_folders
 from airflow_gddl.runtime.landing.run_request import RunRequestForm
 from airflow_gddl.runtime.landing.work import PipelineWork, Question, observe
-from airflow_gddl.runtime.snapshot import PipelineDocument
+from airflow_gddl.runtime.snapshot.documents import PipelineDocument
 from airflow_gddl.stores import open_store
 from tests.airflow.test_landing import Shelf
 from tests.airflow.test_loading import document

@@ -14,7 +14,7 @@ from airflow_gddl.runners.descriptor import RunnerSettings, make_runner
 from airflow_gddl.runtime.landing.hints import HintBook
 from airflow_gddl.runtime.landing.loading import Loading, LoadRequest
 from airflow_gddl.runtime.landing.work import Question, observe
-from airflow_gddl.runtime.snapshot import PipelineDocument
+from airflow_gddl.runtime.snapshot.documents import PipelineDocument
 
 
 def command(kind: str, metadata: object, pipeline: str) -> list[str]:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.imports import ENTRY_POINTS, imported
+
 ROOT = Path(__file__).parents[2]
 
 IMPORT_ALL = """
@@ -133,14 +135,60 @@ except Exception as error:
     assert done.stdout.splitlines() == ["True False", "S3_ENDPOINT_INVALID True"], done.stdout + done.stderr
 
 
+ROOMS = {
+    "airflow", "boto3", "botocore", "croniter", "databricks", "deltalake", "obstore", "openlineage", "pyarrow",
+    "pydantic", "pyspark", "requests", "sqlalchemy", "sqlglot",
+}  # fmt: skip
+"""Packages that are imported when they are needed: clients of vendors, models, parsers, Arrow."""
+MOST_MODULES = {
+    "gddl --version": 6, "gddl status": 78, "gddl validate": 66, "gddl run": 86, "a job": 7, "a DAG file": 31,
+    "the triggerer": 80,
+}  # fmt: skip
+"""Modules of this project that an entry point imports, by benchmarks/imports.py; see it before you raise one."""
+
+
+@pytest.mark.parametrize("name", MOST_MODULES)
+def test_modules_that_an_entry_point_imports(name: str) -> None:
+    pytest.importorskip("airflow")
+    found = imported(name, 1)
+    names = {module.partition(".")[0] for module in found.modules}
+    assert 0 < found.own <= MOST_MODULES[name], found.modules
+    assert names & ROOMS <= ({"airflow"} if name in ("a DAG file", "the triggerer") else set())
+
+
+def test_each_entry_point_is_counted() -> None:
+    assert set(MOST_MODULES) == set(ENTRY_POINTS)
+
+
+def test_a_worker_imports_no_classes_of_rows() -> None:
+    """They are as dear as all else that a task's DAG needs."""
+    found = imported("a DAG file", 1)
+    unwanted = {"contract.table_spec", "contract.spec", "contract.extensions", "metadata.folder", "hooks.aws"}
+    assert {f"airflow_gddl.{name}" for name in unwanted} & set(found.modules) == set()
+
+
+@pytest.mark.parametrize("module", ["loading", "folder", "settings", "sources", "rows", "files", "json_schema"])
+def test_the_metadata_is_imported_without_a_client_of_a_cloud(module: str) -> None:
+    code = f"""
+import sys
+sys.path.insert(0, sys.argv[1])
+import airflow_gddl.metadata.{module}
+print(*sorted({{name.partition(".")[0] for name in sys.modules}}))
+"""
+    command = [sys.executable, "-c", code, str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert set(done.stdout.split()) & ROOMS == set()
+    assert "airflow_gddl" in done.stdout.split()
+
+
 def test_commands_are_imported_without_arrow() -> None:
     """The extra `cli` lacks it; those that need it say so when they are called."""
     code = """
 import sys
 sys.path.insert(0, sys.argv[1])
 sys.modules["pyarrow"] = None
-from airflow_gddl.cli.commands import COMMANDS
-print(*(name for name, command in COMMANDS.items() if command.load(name)))
+from airflow_gddl.cli.commands import BUILT_IN
+print(*(name for name, command in BUILT_IN.items() if command.load(name)))
 """
     command = [sys.executable, "-c", code, str(ROOT)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)

@@ -6,12 +6,14 @@ Rooms are found by their folders, so that a new one is tested, too.
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -26,11 +28,13 @@ from tests.delta_rs.small_lake import SmallLake, spec_of
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("airflow_gddl", "spark_jobs")
 _ASKING: dict[str, dict[str, Any]] = {
+    "apply_exceptions": {"table": "control.awsdms_apply_exceptions"},
+    "iceberg": {"iceberg": True},
     "capture": {"dialect": "debezium", "options": {"capture": {"connector": "postgresql"}}},
     "kafka": {"dialect": "debezium", "options": {"topic": "shop.t"}},
     "snapshots": {"mode": "snapshots"},
 }
-"""Fields of a row that asks for a source, by the room's name."""
+"""Fields of a row that asks for a source or a feature, by the room's name."""
 
 
 @dataclass(frozen=True)
@@ -55,27 +59,45 @@ class Room:
 
 
 def rooms() -> list[Room]:
-    sources = [path for path in (ROOT / "spark_jobs/sources").iterdir() if (path / "__init__.py").exists()]
-    runners = [path for path in (ROOT / "airflow_gddl/runners").iterdir() if (path / "__init__.py").exists()]
+    sources, features, runners = (
+        [path for path in (ROOT / folder).iterdir() if (path / "__init__.py").exists()]
+        for folder in ("spark_jobs/sources", "spark_jobs/features", "airflow_gddl/runners")
+    )
     actions = [path for path in (ROOT / "spark_jobs/actions").glob("*.py") if path.stem in get_args(Action)]
-    found = [("source", sources), ("runner", runners), ("action", actions)]
+    commands = [path.parent for path in (ROOT / "airflow_gddl").glob("*/commands.py") if path.parent.name != "cli"]
+    tools = [ROOT / "airflow_gddl/page"]
+    found = [
+        ("source", sources), ("feature", features), ("runner", runners), ("action", actions), ("command", commands),
+        ("tool", tools),
+    ]  # fmt: skip
     return [Room(kind, path.relative_to(ROOT)) for kind, paths in found for path in sorted(paths)]
 
 
 ROOMS = rooms()
+OF_JOBS = [room for room in ROOMS if room.kind in ("source", "feature", "runner", "action")]
+OF_COMMANDS = [room for room in ROOMS if room not in OF_JOBS]
+
+
+@functools.cache
+def imports() -> Mapping[Path, frozenset[str]]:
+    """What each module imports, modules and names in them, by its path below the repository."""
+    found = {}
+    for path in (path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
+        names: set[str] = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                module = node.module if isinstance(node, ast.ImportFrom) and node.module else ""
+                names |= {module, *(f"{module}.{alias.name}".strip(".") for alias in node.names)}
+        found[path.relative_to(ROOT)] = frozenset(names)
+    return found
 
 
 def importers(of: Room) -> Iterator[str]:
     """Modules outside a room that import it."""
-    for path in (path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
-        here = path.relative_to(ROOT)
-        if here != of.path and of.path not in here.parents:
-            for node in ast.walk(ast.parse(path.read_text())):
-                names = [alias.name for alias in node.names] if isinstance(node, (ast.Import, ast.ImportFrom)) else []
-                module = node.module if isinstance(node, ast.ImportFrom) and node.module else ""
-                full = [f"{module}.{name}".strip(".") for name in names]
-                if any(one == of.module or one.startswith(f"{of.module}.") for one in (module, *full)):
-                    yield here.as_posix()
+    for here, names in imports().items():
+        is_inside = here == of.path or of.path in here.parents
+        if not is_inside and any(one == of.module or one.startswith(f"{of.module}.") for one in names):
+            yield here.as_posix()
 
 
 _ONE_ROOM = {
@@ -93,7 +115,7 @@ def test_no_other_module_imports_a_room(room: Room) -> None:
 
 def test_there_are_rooms_of_each_kind() -> None:
     assert {room.kind: sum(one.kind == room.kind for one in ROOMS) for room in ROOMS} == {
-        "source": 3, "runner": 3, "action": 10,
+        "source": 3, "feature": 2, "runner": 3, "action": 10, "command": 3, "tool": 1,
     }  # fmt: skip
 
 
@@ -119,50 +141,142 @@ def without(request: pytest.FixtureRequest, tree: Path) -> Iterator[tuple[Room, 
         copy(ROOT / path, tree / path)
 
 
-def job(tree: Path, spec: JobSpec) -> JobResult:
-    """The result of a job of that copy, for its only table."""
+SERVANT = """
+import json, os, sys
+answers, sys.stdout = sys.stdout, sys.stderr
+from airflow_gddl.cli.context import real
+from airflow_gddl.cli.main import invoke
+from airflow_gddl.contract.codec import to_document
+from airflow_gddl.runners.descriptor import RUNNERS
+from airflow_gddl.stores import Storage
+from spark_jobs.batch.runtime import Runtime
+from spark_jobs.job.job_tables import run_job
+from spark_jobs.job.spread_local import NoSpark
+from spark_jobs.program import read_spec
+
+def gddl(arguments):
+    return invoke(arguments, real())
+
+def runner(name):
+    try:
+        RUNNERS.get(name)
+    except Exception as error:
+        return error.code
+
+def job(text):
+    (outcome,) = run_job(read_spec(text), Runtime(storage=Storage(), spark=NoSpark()), lambda _: None)
+    return to_document(outcome.result)
+
+for line in sys.stdin:
+    [(what, argument)] = json.loads(line).items()
+    print(json.dumps({"gddl": gddl, "runner": runner, "job": job}[what](argument)), file=answers, flush=True)
+"""
+"""One process of a copy of the tree, which does what its standard input asks for, a line each."""
+
+
+@dataclass(frozen=True)
+class Servant:
+    process: subprocess.Popen[str]
+
+    def ask(self, **question: Any) -> Any:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps(question) + "\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline()
+        assert answer, self.process.communicate()[1]
+        return json.loads(answer)
+
+    def job(self, spec: JobSpec) -> JobResult:
+        """The result of a job for its only table."""
+        return report_from_json(JobResult, self.ask(job=to_document(spec)))
+
+
+@contextmanager
+def servant_of(tree: Path) -> Iterator[Servant]:
     environ = {**os.environ, "PYTHONPATH": str(tree)}
-    command = [sys.executable, "-P", "-m", "spark_jobs.main", "--spec", to_document(spec)]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=120, cwd=tree)
-    lines = done.stdout.splitlines()
-    assert lines, done.stderr
-    return report_from_json(JobResult, lines[-1])
+    with subprocess.Popen(
+        [sys.executable, "-P", "-c", SERVANT], env=environ, text=True, cwd=tree,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        yield Servant(process)
+        process.communicate()
 
 
-@pytest.mark.parametrize("without", ROOMS, ids=str, indirect=True)
+_COMMANDS = """
+import io, json, sys
+from contextlib import redirect_stderr, redirect_stdout
+from airflow_gddl.cli import context, main
+from airflow_gddl.cli.commands import BUILT_IN
+room = sys.argv[1]
+def run(*words):
+    out = io.StringIO()
+    with redirect_stdout(out), redirect_stderr(out):
+        status = main.invoke(words, context.real())
+    return [status, out.getvalue()]
+mine = [name for name, one in BUILT_IN.items() if one.place.startswith(f"{room}.")]
+found = {"init": run("init", "project"), "validate": run("validate", "--metadata", "project/metadata"),
+         "check": run("check", "--metadata", "project/metadata"), "help": run("--help"),
+         **{name: run(name, "--help") for name in BUILT_IN if name not in mine}}
+found |= {"mine": {name: run(name) for name in mine}}
+if room.endswith(".page"):
+    from airflow_gddl.plugins import pools
+    found |= {"apps": len(pools.FASTAPI_APPS), "views": len(pools.external_views())}
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.parametrize("without", OF_COMMANDS, ids=str, indirect=True)
+def test_without_a_room_of_commands_the_others_work(without: tuple[Room, Path], tmp_path: Path) -> None:
+    room, tree = without
+    environ = {**os.environ, "PYTHONPATH": str(tree), "COLUMNS": "120", "AIRFLOW_HOME": str(tmp_path)}
+    command = [sys.executable, "-P", "-c", _COMMANDS, room.module]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True, timeout=120, cwd=tmp_path)
+    found = json.loads(done.stdout.splitlines()[-1])
+    mine = found.pop("mine")
+    assert bool(mine) == (room.kind == "command")
+    for name, (status, text) in mine.items():
+        assert (status, "[COMMAND_MISSING]" in text, f"`gddl {name}`" in text) == (2, True, True), text
+        assert f" {name} " not in found["help"][1]
+    if room.kind == "tool":
+        assert (found.pop("apps"), found.pop("views")) == (0, 0)
+    assert found.pop("check")[0] in (0, 1)  # what this machine lacks is none of the room's
+    assert {name: status for name, (status, _) in found.items() if status} == {}
+
+
+@pytest.mark.parametrize("without", OF_JOBS, ids=str, indirect=True)
 def test_without_a_room_all_else_works(without: tuple[Room, Path], tmp_path: Path) -> None:
-    """A load, changes, a comparison and a rebuild; and a row or an action that needs the room says so."""
+    """New metadata, a load, changes, a comparison and a rebuild; and what needs the room says so."""
     room, tree = without
     lake, row = SmallLake(tmp_path), spec_of(history=True, mask={"v": "hash"})
-    lake.load(row)
-    assert job(tree, lake.job([row])).status == "succeeded"
-    lake.change(row, 1, [("U", 0, "new"), ("I", 9, "one more"), ("D", 1, "")])
-    assert job(tree, lake.job([row], JobOptions(full_refresh=True))).status == "succeeded"
-    if room.name != "verify":
-        assert job(tree, lake.job([row], JobOptions(action="verify"))).details["verdict"] == "equal"
-    code = refusal_without(room, tree, lake, row)
-    assert (
-        code in {"source": ("SOURCE_MISSING",), "action": ("ACTION_MISSING",), "runner": ("RUNNER_BROKEN",)}[room.kind]
-    )
+    with servant_of(tree) as servant:
+        assert servant.ask(gddl=["init", str(tmp_path / "project")]) == 0
+        assert servant.ask(gddl=["validate", "--metadata", str(tmp_path / "project/metadata")]) == 0
+        lake.load(row)
+        assert servant.job(lake.job([row])).status == "succeeded"
+        lake.change(row, 1, [("U", 0, "new"), ("I", 9, "one more"), ("D", 1, "")])
+        assert servant.job(lake.job([row], JobOptions(full_refresh=True))).status == "succeeded"
+        if room.name != "verify":
+            assert servant.job(lake.job([row], JobOptions(action="verify"))).details["verdict"] == "equal"
+        assert refusal_without(room, servant, lake, row) == _REFUSED[room.kind]
 
 
-def refusal_without(room: Room, tree: Path, lake: SmallLake, row: TableSpec) -> str:
+_REFUSED = {
+    "source": "SOURCE_MISSING", "feature": "FEATURE_MISSING", "action": "ACTION_MISSING", "runner": "RUNNER_BROKEN",
+}  # fmt: skip
+
+
+def refusal_without(room: Room, servant: Servant, lake: SmallLake, row: TableSpec) -> str:
     """Code of the error where the room is asked for."""
     if room.kind == "runner":
-        code = (
-            "import sys; from airflow_gddl.runners.descriptor import RUNNERS\n"
-            "try: RUNNERS.get(sys.argv[1])\n"
-            "except Exception as error: print(error.code)"
-        )
-        environ = {**os.environ, "PYTHONPATH": str(tree)}
-        command = [sys.executable, "-P", "-c", code, room.name]
-        return subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stdout.strip()
+        return str(servant.ask(runner=room.name))
     options = JobOptions()
     if room.kind == "action":
         options = JobOptions(action=room.name)  # type: ignore[arg-type] - its name is the module's
     else:
-        row = replace(row, table="shop.t", **_ASKING[room.name])
-    result = job(tree, lake.job([row], options))
+        row = replace(row, **{"table": "shop.asking", **_ASKING[room.name]})
+        lake.load(row)
+    result = servant.job(lake.job([row], options))
     assert result.error is not None, json.dumps(result.details)
     assert room.name in result.error.message
     return result.error.code

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.spec import InitialLoad
 from spark_jobs.actions import load as initial_load
+from spark_jobs.sources.capture import reader
 from tests.capture.captured import (
     LOAD_AGAIN,
     PUBLISHED,
@@ -198,7 +199,7 @@ def crash(source: Restorable) -> None:
 def test_what_is_committed_while_a_table_is_loaded_again_is_kept(
     source: Restorable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake, engine, opened = SmallLake(tmp_path), source.engine, initial_load.open_log
+    lake, engine, opened = SmallLake(tmp_path), source.engine, reader.open_log
     again(lake, engine, "first")
     execute(engine, DROP)
 
@@ -208,7 +209,7 @@ def test_what_is_committed_while_a_table_is_loaded_again_is_kept(
         return found
 
     with monkeypatch.context() as patched:
-        patched.setattr(initial_load, "open_log", written)
+        patched.setattr(reader, "open_log", written)
         again(lake, engine, "repair", options=LOAD_AGAIN)
     execute(engine, "UPDATE s.t SET v = 'before the next run' WHERE id = 6", "DELETE FROM s.t WHERE id = 7")
     again(lake, engine, "next")

@@ -709,3 +709,26 @@ def test_validate_warns_of_hashes_that_can_be_guessed(shop: Shop) -> None:
     assert "'n'" not in answer.err
     shop.write("metadata/tables/people.yaml", row.replace("hash", "null"))
     assert "MASK_GUESSABLE" not in shop.gddl("validate").err
+
+
+@pytest.mark.parametrize("option", [(), ("--failed",), ("--late", "--failed")])
+def test_status_of_a_lake_that_cannot_be_read_is_unknown(option: tuple[str, ...], shop: Shop) -> None:
+    closed = {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
+    shop.around = replace(shop.around, environ={**shop.around.environ, **closed, "GDDL_LAKE": "s3://none/lake"})
+    answer = shop.gddl("status", "--json", *option)
+    assert answer.status == 75
+    assert {(one["table"], one["state"]) for one in answer.records} == {
+        ("sales.orders", "unknown"), ("sales.lines", "unknown"),
+    }  # fmt: skip
+    assert "the lake can't be read: [S3_UNREACHABLE]" in answer.err
+    shown = shop.gddl("status", *option)
+    assert (shown.status, "no table" in shown.out) == (75, False)
+
+
+def test_status_of_a_damaged_record_is_unknown(shop: Shop) -> None:
+    shop.gddl("run", results=BOTH)
+    (record,) = (shop.lake / "_gddl/state").glob("*.runs.*")
+    record.write_bytes(b"damaged")
+    answer = shop.gddl("status", "--json")
+    assert (answer.status, {one["state"] for one in answer.records}) == (75, {"unknown"})
+    assert "is damaged" in answer.err

@@ -12,9 +12,9 @@ import pytest
 
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.main import invoke
-from airflow_gddl.cli.metadata_diff import Deployment, compare
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.planning.metadata_diff import Deployment, compare
 from airflow_gddl.runtime.state.facts import TableRecord
 from spark_jobs.plan.applied_settings import settings_of
 from spark_jobs.plan.identity import require_same_identity

@@ -13,14 +13,14 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_gddl.cli import simulation
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.init import DemoFolder
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.metadata.loading import load
-from airflow_gddl.simulate import Delivery, OpMix, SchemaEvent, Troubles
+from airflow_gddl.simulate import simulation
+from airflow_gddl.simulate.spec import Delivery, OpMix, SchemaEvent, Troubles
 from tests.s3_server import Bucket, serving
 
 ROOT = Path(__file__).parents[2]
@@ -308,7 +308,8 @@ def test_the_demo_ends_with_commands_that_can_be_typed(
 
 def test_equal_specs_write_equal_bytes_whatever_the_hash_seed(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from airflow_gddl.simulate import *\n"
+        "import sys; from pathlib import Path; from airflow_gddl.simulate.simulator import simulate\n"
+        "from airflow_gddl.simulate.spec import *\n"
         "from tests.unit.test_simulate_truth import TABLES, SHAPES\n"
         "trouble = Troubles(late=0.3, repeated=0.5, out_of_order=True, ties=2, key_updates=0.2, tricky_keys=True)\n"
         "simulate(SimulateSpec(input=TABLES, landing=Path(sys.argv[1]), schema='s', tables=SHAPES, changes=0.5,\n"

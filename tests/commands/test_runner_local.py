@@ -190,9 +190,14 @@ def test_a_job_without_its_packages_names_the_one_it_lacks(home: Path, lake: Pat
     assert error.fatal, "Airflow's retries would end with the same error"
 
 
-@pytest.mark.parametrize(("code", "fatal"), [("PACKAGE_MISSING", True), ("SPEC_INVALID", True)])
-def test_a_job_that_refuses_to_start_is_not_retried(home: Path, lake: Path, code: str, fatal: bool) -> None:
-    outcome = runner_of(home, {"log": [f"[{code}] no. Remedy: yes"], "exit": 2}).run(spec_of(lake, "a.b"), Heard())
+@pytest.mark.parametrize(
+    ("code", "status", "fatal"),
+    [("PACKAGE_MISSING", 2, True), ("SPEC_INVALID", 2, True), ("S3_UNREACHABLE", 75, False)],
+)
+def test_a_job_that_refuses_to_start_is_retried_if_that_helps(
+    home: Path, lake: Path, code: str, status: int, fatal: bool
+) -> None:
+    outcome = runner_of(home, {"log": [f"[{code}] no. Remedy: yes"], "exit": status}).run(spec_of(lake, "a.b"), Heard())
     assert errors(outcome) == {"a.b": code}
     assert [result.error.fatal for result in outcome.results if result.error] == [fatal]
 

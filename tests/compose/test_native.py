@@ -15,8 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_gddl.simulate import differences
-from airflow_gddl.simulate.table import read_replica
+from airflow_gddl.simulate.table import differences, read_replica
 from airflow_gddl.stores import Storage
 from tests.compose.native import Native, s3_program, server_programs
 from tests.waiting import wait_for

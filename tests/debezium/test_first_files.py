@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.batch.runtime import TableRun
+from spark_jobs.batch.table_run import TableRun
 from spark_jobs.plan.discover import BatchLimits
 from tests.debezium.lake import Lake, warnings_of
 from tests.debezium.probing import text

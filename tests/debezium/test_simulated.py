@@ -9,21 +9,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_gddl.cli.simulation import with_dialect
 from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
-from airflow_gddl.simulate import (
-    Delivery,
-    SchemaEvent,
-    SimulateSpec,
-    TableShape,
-    Troubles,
-    differences,
-    prepare,
-    simulate,
-)
+from airflow_gddl.simulate.simulation import with_dialect
+from airflow_gddl.simulate.simulator import prepare, simulate
+from airflow_gddl.simulate.spec import Delivery, SchemaEvent, SimulateSpec, TableShape, Troubles
+from airflow_gddl.simulate.table import differences
 from airflow_gddl.stores import Storage
 from tests.engine_port import EnginePort
 from tests.scenarios import delta_log

@@ -19,7 +19,7 @@ from airflow_gddl.contract.spec import Action, InitialLoad, JobOptions, JobSpec,
 from airflow_gddl.metadata import validation
 from airflow_gddl.metadata.validation import check_spec
 from airflow_gddl.topology.rows import row_of
-from spark_jobs.batch.runtime import TableOutcome
+from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.dialects.protocol import dialect_of
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake

@@ -20,7 +20,8 @@ from airflow_gddl.contract.spec import JobSpec, TableSpec
 from airflow_gddl.runners.interface import JobOutcome, Listener
 from airflow_gddl.runners.this_machine import JobProcess
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Declined, Runtime, TableOutcome
+from spark_jobs.batch.runtime import Runtime
+from spark_jobs.batch.totals import Declined, TableOutcome
 from spark_jobs.job.job_tables import exit_status, run_job
 from spark_jobs.job.spread_local import NoSpark, Task, answer
 

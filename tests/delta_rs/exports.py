@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.metadata.expression_text import with_expressions
-from spark_jobs.batch.runtime import TableOutcome
+from spark_jobs.batch.totals import TableOutcome
 from tests.delta_rs.small_lake import SmallLake
 
 FORMAT: Mapping[str, Any] = {"path_format": "'dt='yyyy-MM-dd"}

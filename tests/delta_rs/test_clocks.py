@@ -12,7 +12,8 @@ import pytest
 from deltalake import DeltaTable
 
 from airflow_gddl.runtime.state.recording import read_records, record_of
-from spark_jobs.batch.runtime import Clock, TableOutcome, utc_now
+from spark_jobs.batch.runtime import Clock, utc_now
+from spark_jobs.batch.totals import TableOutcome
 from tests.delta_rs.small_lake import SmallLake, spec_of
 
 _HOURS = 20

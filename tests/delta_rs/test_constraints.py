@@ -19,7 +19,7 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import ForeignKey
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Declined, TableOutcome
+from spark_jobs.batch.totals import Declined, TableOutcome
 from spark_jobs.job.run_results import for_record
 from spark_jobs.verification import read_orphans
 from tests.delta_rs.small_lake import TIER, SmallLake

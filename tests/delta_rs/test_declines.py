@@ -12,7 +12,7 @@ import pytest
 
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Declined, TableOutcome
+from spark_jobs.batch.totals import Declined, TableOutcome
 from tests.delta_rs.small_lake import TIER, SmallLake, spec_of
 from tests.scenarios.delta_log import commits
 

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.spec import JobOptions
-from spark_jobs.batch.runtime import Step, TableOutcome, TableRun
+from spark_jobs.batch.runtime import Step
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.job.table_job import attempt, totals_of
 from tests.conftest import LocalPort
 from tests.oracle import Outcome, Value, replay

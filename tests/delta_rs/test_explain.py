@@ -16,7 +16,7 @@ from airflow_gddl.contract.layout import join, result_name
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import TableOutcome
+from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.job.run_results import ResultStore
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.landing import write

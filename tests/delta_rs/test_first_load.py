@@ -6,13 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.contract.table_spec import InitialLoad
-from spark_jobs.batch.runtime import TableOutcome
-from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.landing import write_bytes
+from spark_jobs.batch.totals import TableOutcome
+from tests.delta_rs.small_lake import TIER, SmallLake, spec_of
+from tests.landing import write, write_bytes
 
 
 def code(found: object) -> str | None:
@@ -29,6 +30,100 @@ def test_runs_and_verify_fail_until_a_file_is_readable(tmp_path: Path) -> None:
     assert code(lake.run(spec)) is None
     assert code(lake.run(spec, JobOptions(action="verify"))) is None
     assert len(lake.replica(spec)) == 3
+
+
+LOADS = ("LOAD00000001.parquet", "LOAD00000002.parquet")
+GOOD = pa.table({"id": pa.array([7, 8], pa.int32()), "v": ["seven", "eight"]})
+DISMISSAL = JobOptions(action="errors_dismiss", codes=("FILE_UNREADABLE",), reason="lost at the source")
+
+
+def failed(outcome: object, name: str) -> str:
+    """Code of a run that says which file it could not read."""
+    assert isinstance(outcome, TableOutcome), outcome
+    error = outcome.result.error
+    assert error is not None
+    assert (outcome.result.status, name in error.message) == ("failed", True)
+    return error.code
+
+
+@pytest.mark.parametrize("bad", LOADS)
+@pytest.mark.parametrize("files", [1, 100])
+def test_a_first_load_is_whole_or_it_is_no_replica(bad: str, files: int, tmp_path: Path) -> None:
+    """Also where the files of the load are read in several batches."""
+    lake, spec = SmallLake(tmp_path, tier=replace(TIER, max_files_per_batch=files)), spec_of(history=True)
+    landing = Path(lake.layout(spec).landing)
+    lake.load(spec)
+    write(landing, LOADS[1], GOOD)
+    write_bytes(landing, bad, b"PAR1 and nothing else")
+    lake.change(spec, 1, [("U", 0, "changed"), ("U", 7, "changed")])
+    whole_in_one = bad == LOADS[0] or files > 1
+    for _ in range(2):
+        assert failed(lake.run(spec), bad) == ("FIRST_LOAD_UNREADABLE" if whole_in_one else "LOAD_UNREADABLE")
+        assert Path(lake.layout(spec).replica).exists() != whole_in_one
+        listed = lake.done(spec, JobOptions(action="errors_list"))
+        assert (listed.details["unresolved"], listed.details["rows"][0]["source_file"].endswith(bad)) == (1, True)
+    lake.load(spec)
+    write(landing, LOADS[1], GOOD)
+    assert lake.done(spec).status == "succeeded"
+    assert lake.replica(spec) == {0: "changed", 1: "load 1", 2: "load 2", 7: "changed", 8: "eight"}
+    assert lake.done(spec, JobOptions(action="verify")).details["verdict"] == "equal"
+
+
+@pytest.mark.parametrize("bad", LOADS)
+def test_a_reload_is_whole_or_changes_nothing(bad: str, tmp_path: Path) -> None:
+    lake, spec = SmallLake(tmp_path), spec_of(sweep_limit=1.0)
+    landing = Path(lake.layout(spec).landing)
+    lake.load(spec)
+    write(landing, LOADS[1], GOOD)
+    lake.done(spec)
+    write(landing, LOADS[0], GOOD.slice(0, 1))
+    write(landing, LOADS[1], GOOD.slice(1, 1))
+    good = (landing / bad).read_bytes()
+    write_bytes(landing, bad, b"PAR1 and nothing else")
+    for number in (1, 2):
+        lake.change(spec, number, [("U", 7, f"changed {number}"), ("I", 20 + number, "new")])
+        assert failed(lake.run(spec), bad) == "LOAD_UNREADABLE"
+        assert lake.replica(spec) == {0: "load 0", 1: "load 1", 2: "load 2", 7: "seven", 8: "eight"}
+    write_bytes(landing, bad, good)
+    lake.done(spec)
+    assert lake.replica(spec) == {7: "changed 2", 8: "eight", 21: "new", 22: "new"}, "changes are newer than the load"
+    assert lake.done(spec, JobOptions(action="verify")).details["verdict"] == "equal"
+
+
+@pytest.mark.parametrize("way", ["dismissed", "removed"])
+def test_a_user_lets_a_table_go_on_without_a_load_file(way: str, tmp_path: Path) -> None:
+    lake, spec = SmallLake(tmp_path), spec_of()
+    landing = Path(lake.layout(spec).landing)
+    lake.load(spec)
+    write_bytes(landing, LOADS[1], b"PAR1 and nothing else")
+    lake.change(spec, 1, [("U", 0, "changed")])
+    failed(lake.run(spec), LOADS[1])
+    if way == "dismissed":
+        assert lake.done(spec, DISMISSAL).details["dismissed"] == 1
+    else:
+        (landing / LOADS[1]).unlink()
+    assert lake.done(spec).status == "succeeded"
+    assert lake.replica(spec) == {0: "changed", 1: "load 1", 2: "load 2"}
+    assert lake.done(spec).status == "skipped"
+    write_bytes(landing, LOADS[1], b"PAR1 and something else")
+    assert failed(lake.run(spec), LOADS[1]) == "LOAD_UNREADABLE", "another version is expected again"
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (JobOptions(full_refresh=True), "LOAD_UNREADABLE"),
+        (JobOptions(reload=True), "RELOAD_UNCONFIRMED"),
+    ],
+)
+def test_no_repair_makes_a_table_of_a_part_of_its_load(options: JobOptions, code: str, tmp_path: Path) -> None:
+    lake, spec = SmallLake(tmp_path), spec_of(history=True)
+    lake.load(spec)
+    write_bytes(Path(lake.layout(spec).landing), LOADS[1], b"PAR1 and nothing else")
+    for _ in range(2):
+        assert failed(lake.run(spec, options), LOADS[1]) == code
+    assert failed(lake.run(spec), LOADS[1]) == "FIRST_LOAD_UNREADABLE"
+    assert not Path(lake.layout(spec).replica).exists()
 
 
 def test_table_with_empty_folder_is_idle(tmp_path: Path) -> None:
@@ -73,7 +168,9 @@ def test_a_landing_root_that_is_gone_empties_no_table(tmp_path: Path) -> None:
     lake.load(spec)
     lake.done(spec)
     (tmp_path / "landing").rename(tmp_path / "elsewhere")
-    assert [warning.code for warning in lake.done(spec).warnings] == ["FOLDER_MISSING"]
+    gone = lake.run(spec)
+    assert isinstance(gone, TableOutcome)
+    assert (code(gone), gone.retriable) == ("LANDING_MISSING", True)
     assert len(lake.replica(spec)) == 3
     (tmp_path / "elsewhere").rename(tmp_path / "landing")
     Path(lake.layout(spec).landing, "LOAD00000001.parquet").unlink()
@@ -111,6 +208,12 @@ def test_a_file_without_the_sequence_s_column_is_named_in_the_reason(tmp_path: P
     lake.done(spec)
     (row,) = lake.done(spec, JobOptions(action="errors_list")).details["rows"]
     assert row["reason"] == "a change without a sequence: its file has no column 'updated_at'"
+
+
+@pytest.mark.parametrize("options", [JobOptions(action="verify"), JobOptions(action="verify", since_seconds=3600)])
+def test_verify_says_why_there_is_nothing_to_compare(options: JobOptions, tmp_path: Path) -> None:
+    found = SmallLake(tmp_path).done(spec_of(), options)
+    assert (found.status, [warning.code for warning in found.warnings]) == ("skipped", ["TABLE_NOT_LOADED"])
 
 
 def test_explain_counts_files_that_could_not_be_read(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs import pipeline
-from spark_jobs.batch.runtime import TableOutcome
+from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.tables import data_files
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.landing import write
@@ -39,7 +39,7 @@ def test_batch_that_resumes_from_the_change_table_keeps_its_order(
     lake.done(SPEC)
     land(lake, "20240101-000000001.parquet", [change(12, "newer"), change(11, "older")])
     with monkeypatch.context() as broken:
-        broken.setattr(pipeline, "apply", _breaks_off)
+        broken.setattr(pipeline, "merge", _breaks_off)
         outcome = lake.run(SPEC)
     assert isinstance(outcome, TableOutcome)
     assert outcome.result.status == "failed"

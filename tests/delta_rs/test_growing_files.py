@@ -15,7 +15,9 @@ import pytest
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import HasEtag, Storage, StoredObject
-from spark_jobs.batch.runtime import Runtime, TableOutcome, TableRun
+from spark_jobs.batch.runtime import Runtime
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from tests.delta_rs.small_lake import SmallLake, spec_of
@@ -236,7 +238,8 @@ def test_landing_root_that_was_not_there_for_a_moment_empties_no_table(when: Mom
     lake.load(spec)
     lake.done(spec)
     result = run(lake, spec, unmounted(tmp_path / "landing", when))
-    assert [warning.code for warning in result.warnings] == ["FOLDER_MISSING"]
+    assert result.error is not None
+    assert result.error.code == "LANDING_MISSING"
     assert sorted(lake.replica(spec)) == [0, 1, 2]
 
 
@@ -250,5 +253,6 @@ def test_landing_root_that_was_not_there_for_a_moment_ends_no_reload(when: Momen
     lake.load(spec, 2)
     assert [warning.code for warning in lake.done(spec).warnings] == ["SWEEP_PENDING"]
     result = run(lake, spec, unmounted(tmp_path / "landing", when))
-    assert "FOLDER_MISSING" in [warning.code for warning in result.warnings]
+    assert result.error is not None
+    assert result.error.code == "LANDING_MISSING"
     assert sorted(lake.replica(spec)) == [0, 1, 2, 8, 9]

@@ -14,7 +14,7 @@ import pytest
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.runtime.state.recording import read_records
 from airflow_gddl.stores import Storage, lake_files
-from spark_jobs.batch import current_batch
+from spark_jobs.batch import tidying
 from spark_jobs.batch.runtime import Clock
 from spark_jobs.tables import delta_log, small_files
 from tests.delta_rs.small_lake import SmallLake, spec_of
@@ -39,7 +39,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     for name in OPERATIONS:
         monkeypatch.setattr(Storage, name, counted(name, getattr(Storage, name)))
-    monkeypatch.setattr(current_batch, "BATCHES_PER_TIDYING", EVERY)
+    monkeypatch.setattr(tidying, "BATCHES_PER_TIDYING", EVERY)
     monkeypatch.setattr(delta_log, "COMMITS_PER_CLEANUP", EVERY)
     monkeypatch.setattr(small_files, "MANY", EVERY)
     monkeypatch.setattr(lake_files, "LOOSE_LEFT", EVERY // 2)
@@ -134,4 +134,4 @@ def test_a_tidying_that_fails_is_no_failure_of_the_run(
 
 @pytest.mark.parametrize(("batch", "done", "due"), [(99, 1, False), (100, 1, True), (100, 0, False), (205, 7, True)])
 def test_tidying_is_due_once_in_a_hundred_batches(batch: int, done: int, due: bool) -> None:
-    assert current_batch.is_due(batch, done) is due
+    assert tidying.is_due(batch, done) is due

@@ -14,7 +14,9 @@ from deltalake import DeltaTable
 from airflow_gddl.contract.layout import Layout, table_url
 from airflow_gddl.contract.spec import JobOptions, Roots
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Runtime, TableOutcome, TableRun
+from spark_jobs.batch.runtime import Runtime
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from tests.delta_rs.small_lake import SmallLake, spec_of

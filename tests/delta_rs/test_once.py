@@ -15,7 +15,9 @@ from airflow_gddl.contract.layout import result_name
 from airflow_gddl.contract.result import MainCounts, RunWarning
 from airflow_gddl.contract.spec import JobSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Declined, Runtime, TableOutcome, TableRun, utc_now
+from spark_jobs.batch.runtime import Runtime, utc_now
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import Declined, TableOutcome
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.spread_spark import Found, SparkSpread, TaskResultStore, _watched, once
 from spark_jobs.job.stop import refused

@@ -16,7 +16,8 @@ from airflow_gddl.contract.table_spec import Expectation
 from airflow_gddl.metadata.expression_text import with_expressions
 from airflow_gddl.runtime.state.facts import TableRecord, merged
 from airflow_gddl.runtime.state.judging import Knowledge, judge
-from spark_jobs.batch.runtime import Clock, TableOutcome
+from spark_jobs.batch.runtime import Clock
+from spark_jobs.batch.totals import TableOutcome
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.landing import write
 from tests.unit.test_state_judging import ROW

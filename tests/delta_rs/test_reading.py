@@ -17,12 +17,12 @@ from airflow_gddl.contract.errors import GddlError, QuarantinableError, Retriabl
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores.readers import StoreReader
-from spark_jobs.batch.runtime import TableOutcome
+from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.dialects.probe import probe_all, reading
 from spark_jobs.dialects.protocol import dialect_of
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.rules.read import FileRows, read_file
-from spark_jobs.tables import decoding, file_parts
+from spark_jobs.tables import decoding
 from tests.debezium.probing import event, rows_of
 from tests.debezium.probing import probe as probe_debezium
 from tests.delta_rs.small_lake import SmallLake, spec_of
@@ -127,7 +127,7 @@ def test_damaged_gzip_block_is_quarantined(tmp_path: Path) -> None:
 
 
 def test_undecodable_values_are_quarantined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    decode = file_parts.decode
+    decode = decoding.decode
 
     def decoded(raw: Any, *given: Any) -> Any:
         if any("bad" in str(value) for value in raw.columns["v"].to_pylist()):

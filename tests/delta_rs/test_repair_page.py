@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from airflow_gddl.contract.spec import JobOptions, TableSpec
-from spark_jobs.batch.runtime import TableOutcome
+from spark_jobs.batch.totals import TableOutcome
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake
 from tests.landing import write

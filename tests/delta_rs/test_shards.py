@@ -19,7 +19,7 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.stores import Storage, StoredObject
-from spark_jobs.batch.runtime import TableOutcome
+from spark_jobs.batch.totals import TableOutcome
 from tests.delta_rs.commands import gddl, gddl_process
 from tests.delta_rs.small_lake import SmallLake
 from tests.landing import write

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
-from spark_jobs.batch.runtime import TableOutcome
+from spark_jobs.batch.totals import TableOutcome
 from tests.delta_rs.commands import gddl
 from tests.delta_rs.small_lake import SmallLake
 from tests.sharded import Sharded, rows_of

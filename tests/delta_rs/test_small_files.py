@@ -13,10 +13,11 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Runtime, Step, TableRun
+from spark_jobs.batch.runtime import Runtime, Step
+from spark_jobs.batch.table_run import TableRun
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
-from spark_jobs.tables import batch_context
+from spark_jobs.tables import small_files
 from tests.delta_rs.small_lake import SmallLake, spec_of
 
 MANY = 8
@@ -26,7 +27,7 @@ KEYLESS = TableSpec(table="s.log", keys=(), sequence_by=("seq",))
 
 @pytest.fixture
 def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SmallLake:
-    monkeypatch.setattr(batch_context, "MANY", MANY)
+    monkeypatch.setattr(small_files, "MANY", MANY)
     return SmallLake(tmp_path)
 
 
@@ -101,7 +102,7 @@ def test_resumed_batch_compacts_nothing(lake: SmallLake) -> None:
 
 
 def test_large_files_are_not_compacted(lake: SmallLake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_context, "FULL", 100)
+    monkeypatch.setattr(small_files, "FULL", 100)
     run_batches(lake, replace(SPEC, table="s.large"), range(1, 2 * MANY))
     layout = lake.layout(replace(SPEC, table="s.large"))
     assert (files(layout.changes), rearranged(layout.changes)) == (2 * MANY - 1, [])

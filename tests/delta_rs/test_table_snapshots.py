@@ -24,7 +24,8 @@ from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.runtime.state.judging import NEEDS_ATTENTION
 from airflow_gddl.runtime.state.recording import records_of
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import TableOutcome, utc_now
+from spark_jobs.batch.runtime import utc_now
+from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.planned_batch import BatchPlan

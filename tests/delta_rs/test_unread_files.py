@@ -13,7 +13,7 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.runtime.state.facts import TableRecord
 from airflow_gddl.runtime.state.judging import Knowledge, judge
-from spark_jobs.batch.runtime import TableOutcome
+from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.ledger.ledger import BatchCommit, Ledger
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake, spec_of
@@ -32,6 +32,13 @@ class Lake(SmallLake):
         path = Path(self.layout(WRONG).landing) / name
         path.write_text(HEADER + "".join(f"{line}\n" for line in lines))
         return path
+
+    def code(self, spec: TableSpec) -> str:
+        """Of the error of a run that has to fail."""
+        found = self.run(spec)
+        assert isinstance(found, TableOutcome)
+        assert found.result.error is not None
+        return found.result.error.code
 
     def codes(self, spec: TableSpec = RIGHT) -> dict[str, int]:
         listed = self.done(spec, JobOptions(action="errors_list")).details["codes"]
@@ -114,7 +121,24 @@ def test_raised_limit_of_the_tier_reads_what_was_too_large(lake: Lake) -> None:
     assert len(lake.replica(WRONG)) == 53
 
 
-def test_load_that_begins_a_full_load_is_left_to_a_reload(tmp_path: Path) -> None:
+def test_load_that_begins_a_full_load_is_read_by_the_corrected_row(tmp_path: Path) -> None:
+    """Changes wait for it, so that they are newer than its rows."""
+    lake = Lake(tmp_path)
+    landing = Path(lake.layout(RIGHT).landing)
+    landing.mkdir(parents=True)
+    (landing / "LOAD00000001.csv").write_text("id,v\n0,load 0\n1,load 1\n")
+    lake.done(RIGHT)
+    (landing / "LOAD00000001.csv").write_text("id,v\n0,again 0\n1,again 1\n")
+    assert lake.code(WRONG) == "LOAD_UNREADABLE"
+    lake.change(RIGHT, 5, [("U", 0, "changed")])
+    assert lake.code(WRONG) == "LOAD_UNREADABLE"
+    assert lake.replica(RIGHT) == {"0": "load 0", "1": "load 1"}
+    lake.done(RIGHT)
+    assert lake.replica(RIGHT) == {"0": "changed", "1": "again 1"}
+    assert lake.codes() == {}
+
+
+def test_load_that_was_dismissed_is_left_to_a_reload(tmp_path: Path) -> None:
     """Changes that were ingested since are newer than its rows."""
     lake = Lake(tmp_path)
     landing = Path(lake.layout(RIGHT).landing)
@@ -122,8 +146,9 @@ def test_load_that_begins_a_full_load_is_left_to_a_reload(tmp_path: Path) -> Non
     (landing / "LOAD00000001.csv").write_text("id,v\n0,load 0\n1,load 1\n")
     lake.done(RIGHT)
     (landing / "LOAD00000001.csv").write_text("id,v\n0,again 0\n1,again 1\n")
-    assert [w.code for w in lake.done(WRONG).warnings] == ["FILE_UNREADABLE"]
     lake.change(RIGHT, 5, [("U", 0, "changed")])
+    assert lake.code(WRONG) == "LOAD_UNREADABLE"
+    lake.done(WRONG, JobOptions(action="errors_dismiss", codes=("FILE_UNREADABLE",), reason="not needed"))
     lake.done(RIGHT)
     left = lake.done(RIGHT, REPLAY)
     assert [(w.code, w.count) for w in left.warnings] == [("FILE_UNREADABLE", 1)]
@@ -137,10 +162,10 @@ def test_load_beside_others_is_read_below_the_changes(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     lake.load(RIGHT, 1)
     (Path(lake.layout(RIGHT).landing) / "LOAD00000002.csv").write_text("id,v\n7,load 7\n8,load 8\n9,load 9\n")
-    lake.done(WRONG)
+    assert lake.code(WRONG) == "FIRST_LOAD_UNREADABLE"
     lake.change(RIGHT, 1, [("U", 7, "changed"), ("D", 8, None)])
-    lake.done(WRONG)
-    lake.done(RIGHT, REPLAY)
+    assert lake.code(WRONG) == "FIRST_LOAD_UNREADABLE"
+    lake.done(RIGHT)
     assert lake.replica(RIGHT) == {0: "load 0", 7: "changed", 9: "load 9"}
 
 

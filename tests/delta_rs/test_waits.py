@@ -12,7 +12,7 @@ from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import Expectation, SchemaGate
 from airflow_gddl.metadata.expression_text import with_expressions
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import TableOutcome
+from spark_jobs.batch.totals import TableOutcome
 from tests.delta_rs.small_lake import SmallLake, spec_of
 
 SPEC = spec_of()

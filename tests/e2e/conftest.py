@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl.metadata.loading import load
-from airflow_gddl.topology import pipelines, pools
+from airflow_gddl.topology.pipelines import pipelines, pools
 from devtools.standalone import supervisor
 from devtools.standalone.supervisor import Standalone
 from tests.e2e.site import Site, order

@@ -28,7 +28,7 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.loading import load
-from spark_jobs.batch.runtime import Declined
+from spark_jobs.batch.totals import Declined
 from tests.conftest import ENGINES, LocalPort
 from tests.delta_rs.small_lake import TIER, SmallLake, spec_of
 from tests.fuzz.hostile import CANARY, FORMS, hostile_file, hostile_row, rows_as_json

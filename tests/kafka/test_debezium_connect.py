@@ -24,7 +24,9 @@ from airflow_gddl.contract import codec
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Continuous, InitialLoad, JobOptions, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Runtime, TableOutcome, TableRun
+from spark_jobs.batch.runtime import Runtime
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.job.spread_local import LocalSpread, NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from tests.background_job import BackgroundJob

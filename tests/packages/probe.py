@@ -92,9 +92,9 @@ def entry_points() -> dict[str, str]:
         "spark_jobs.main",
     ]
     if has("typer"):
-        from airflow_gddl.cli.commands import COMMANDS  # noqa: PLC0415 - where it can be imported
+        from airflow_gddl.cli.commands import BUILT_IN  # noqa: PLC0415 - where it can be imported
 
-        names += [f"airflow_gddl.cli.{command.place.partition(':')[0]}" for command in COMMANDS.values()]
+        names += [command.place.partition(":")[0] for command in BUILT_IN.values()]
         for part in ("metadata", "planning", "runtime", "topology"):
             names += modules(f"airflow_gddl.{part}")
         names += [f"airflow_gddl.runners.{name}" for name in ("descriptor", "remote", "this_machine", "spark_submit")]
@@ -122,12 +122,12 @@ def command(line: str) -> dict[str, Any]:
 
 def commands() -> dict[str, Any]:
     """Each command's example, after `gddl init` and with two rows; then `validate` and `plan` for every runner."""
-    from airflow_gddl.cli.commands import COMMANDS  # noqa: PLC0415 - where they can be imported
+    from airflow_gddl.cli.commands import BUILT_IN  # noqa: PLC0415 - where they can be imported
 
     found = {"gddl init": command("gddl init")}
     Path("metadata/tables/shop.yaml").write_text(ROWS)
     Path("landing").mkdir()
-    for name, one in COMMANDS.items():
+    for name, one in BUILT_IN.items():
         if name not in ("init", *NOT_TRIED) and (name not in JOBS or not (has("pyspark") or has("airflow"))):
             line = one.example.partition(" > ")[0]
             found[line] = command(line)

@@ -106,17 +106,17 @@ def test_spark_maintains_the_tables_between(policy: str, beside: Taken, tmp_path
     truth = {i: f"load {i}" for i in range(500)}
     spark = port.spark.for_table()
     for setting, value in VACUUMING.items():
-        many_tasks.conf.set(setting, value)
+        spark.conf.set(setting, value)
     table = f"delta.`{lake.layout(spec).replica}`"
-    many_tasks.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.checkpointPolicy' = '{policy}')")
+    spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.checkpointPolicy' = '{policy}')")
     statements = ["", f"OPTIMIZE {table}", f"REORG TABLE {table} APPLY (PURGE)", f"VACUUM {table} RETAIN 0 HOURS",
                   f"DELETE FROM {table} WHERE id = 7", "RESTORE"][:6 if policy == "classic" else 2]  # fmt: skip
     for number, statement in enumerate(statements, start=1):
         if statement == "RESTORE":  # undoes the delete
             version = DeltaTable(lake.layout(spec).replica).version()
-            many_tasks.sql(f"RESTORE TABLE {table} TO VERSION AS OF {version}")
+            spark.sql(f"RESTORE TABLE {table} TO VERSION AS OF {version}")
         elif statement:
-            many_tasks.sql(statement)
+            spark.sql(statement)
         checkpoint(spark, lake.layout(spec).replica)
         if "DELETE" in statement:
             truth.pop(7)
@@ -139,8 +139,8 @@ def test_spark_maintains_the_tables_between(policy: str, beside: Taken, tmp_path
 
 
 def checkpoint(spark: SparkSession, path: str) -> None:
-    jvm: Any = many_tasks._jvm
-    jvm.org.apache.spark.sql.delta.DeltaLog.forTable(many_tasks._jsparkSession, path).checkpoint()
+    jvm: Any = spark._jvm
+    jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path).checkpoint()
 
 
 def assert_read_alike(

@@ -13,7 +13,7 @@ import pytest
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, TableSpec
-from spark_jobs.batch import current_batch
+from spark_jobs.batch import tidying
 from spark_jobs.job.job_tables import run_job
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake, spec_of
@@ -64,7 +64,7 @@ def test_with_deletion_vectors(tmp_path: Path) -> None:
 
 def test_a_small_table_tidies_up_between_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By Spark's own VACUUM, whose clock nobody sets; what it removes: `tests/delta_rs/test_growth.py`."""
-    monkeypatch.setattr(current_batch, "BATCHES_PER_TIDYING", 3)
+    monkeypatch.setattr(tidying, "BATCHES_PER_TIDYING", 3)
     port, spec = LocalPort("spark"), spec_of(settle="0s")
     lake = SmallLake(tmp_path, replace(TIER, deletion_vectors=False))
     lake.load(spec)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from airflow_gddl.contract.spec import JobOptions
-from spark_jobs.batch.runtime import TableOutcome
+from spark_jobs.batch.totals import TableOutcome
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake
 from tests.sharded import Sharded, rows_of

@@ -13,7 +13,8 @@ import pytest
 from airflow_gddl.contract.layout import join, result_name
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Runtime, TableOutcome
+from spark_jobs.batch.runtime import Runtime
+from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.spread_spark import SparkSpread, TaskResultStore
 from tests.conftest import SPARK

@@ -14,7 +14,9 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, Action, JobOptions, JobSpec, Roots, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Clock, Observer, Runtime, RunTotals, TableRun, silent, utc_now
+from spark_jobs.batch.runtime import Clock, Observer, Runtime, silent, utc_now
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import RunTotals
 from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.ledger.ledger import Ledger

@@ -19,6 +19,7 @@ from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import Expectation, SchemaEvolution
 from airflow_gddl.metadata.expression_text import with_expressions
 from airflow_gddl.stores import Storage
+from spark_jobs.batch.runtime import TableOutcome
 from spark_jobs.tables import file_parts, one_task
 from spark_jobs.tables.file_parts import PartReport, Split, WritePart
 from tests.delta_rs.small_lake import SmallLake
@@ -155,16 +156,23 @@ def _files(lake: SmallLake, spec: TableSpec) -> list[str]:
     return DeltaTable(lake.layout(spec).replica).file_uris()
 
 
-def test_damaged_file_is_quarantined_and_others_are_loaded(parts: Parts, tmp_path: Path) -> None:
+def test_others_wait_for_a_damaged_file_of_the_load(parts: Parts, tmp_path: Path) -> None:
     spec = spec_of()
-    whole, expected = loaded_whole(tmp_path / "whole", spec, damaged=True)
+    whole, expected = loaded_whole(tmp_path / "whole", spec)
     lake = SmallLake(tmp_path / "parts")
     land(lake, spec, damaged=True)
-    result = lake.done(spec)
-    assert parts.written > ROWS // GROUP
-    assert counted(result) == counted(expected)
+    for _ in range(2):
+        held = lake.run(spec)
+        assert isinstance(held, TableOutcome)
+        assert held.result.error is not None
+        assert held.result.error.code == "FIRST_LOAD_UNREADABLE"
+        assert parts.written > ROWS // GROUP
+        assert not Path(lake.layout(spec).replica, "_delta_log").exists()
     assert any("FILE_UNREADABLE" in row for row in lines(lake, spec)["errors"])
-    assert differences(lines(whole, spec), lines(lake, spec)) == []
+    land(lake, spec)
+    assert counted(lake.done(spec)) == counted(expected)
+    assert lake.replica(spec) == whole.replica(spec)
+    assert not any(Path(lake.layout(spec).state, "parts").rglob("*.json"))
 
 
 @pytest.mark.parametrize("deadly", [1, 5, 15, 16])
@@ -221,7 +229,6 @@ from pathlib import Path
 from spark_jobs.tables import file_parts, first_load, one_task
 from tests.delta_rs.small_lake import SmallLake
 from tests.tables.test_first_load import spec_of
-from spark_jobs.batch import runtime
 
 one_task._IN_MEMORY, file_parts._LEAST_BYTES, file_parts.MOST_BYTES = -1, 1, 1
 where, number = sys.argv[2], int(sys.argv[3])

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_gddl.contract.result import JobResult, ResultColumn
 from airflow_gddl.contract.spec import TableSpec
-from spark_jobs.batch import runtime
+from spark_jobs.batch import totals
 from tests.landing import write
 from tests.tables.in_process_lake import InProcessLake
 
@@ -54,7 +54,7 @@ def test_idle_run_lists_no_columns(tmp_path: Path) -> None:
 
 
 def test_column_list_is_bounded_and_the_rest_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtime, "MOST_COLUMNS", 2)
+    monkeypatch.setattr(totals, "MOST_COLUMNS", 2)
     result = loaded(InProcessLake(tmp_path), 1, ALL)
     assert [column.name for column in result.columns] == ["seq", "id"]
     assert result.columns_left_out == 4

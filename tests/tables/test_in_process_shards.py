@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
-from spark_jobs.batch.runtime import Observer, RunTotals, Step, silent
+from spark_jobs.batch.runtime import Observer, Step, silent
+from spark_jobs.batch.totals import RunTotals
 from spark_jobs.job.table_job import act
 from tests.sharded import Sharded, rows_of
 from tests.spark.playing import examples

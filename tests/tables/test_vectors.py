@@ -22,12 +22,14 @@ from hypothesis import strategies as st
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, JobSpec, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Runtime, RunTotals, TableRun
+from spark_jobs.batch.runtime import Runtime
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import RunTotals
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.pipeline import run_table
 from spark_jobs.tables import deletion_vectors
 from spark_jobs.tables.delta_tables import Tables
-from spark_jobs.tables.one_task import DeltaRsEngine
+from spark_jobs.tables.one_task import OneTaskEngine
 from spark_jobs.tables.snapshots import VECTORS, active_files
 from tests import exact_bounds
 from tests.landing import write
@@ -53,7 +55,7 @@ class VectorLake(InProcessLake):
     def run_once(self, spec: TableSpec) -> JobResult:
         job = JobSpec(run_id="run", roots=self.roots, tables=(spec,), tiers=TIERS, options=JobOptions())
         tables = Tables(Storage(), lambda: datetime.now(UTC), features=frozenset({VECTORS}))
-        runtime = Runtime(storage=Storage(), spark=NoSpark(), engine=DeltaRsEngine(tables))
+        runtime = Runtime(storage=Storage(), spark=NoSpark(), engine=OneTaskEngine(tables))
         return run_table(TableRun(job=job, spec=spec, runtime=runtime), RunTotals())
 
 

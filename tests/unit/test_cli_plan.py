@@ -15,9 +15,9 @@ import pytest
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.init import PROJECT, TABLES, DemoFolder, write_project
 from airflow_gddl.cli.main import invoke
-from airflow_gddl.cli.plan import histogram
 from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.result import JobResult
+from airflow_gddl.planning.commands import histogram
 from airflow_gddl.planning.rules import advice
 from airflow_gddl.runtime.state.documents import RunsDocument, place, update_runs
 from airflow_gddl.runtime.state.facts import TableRecord

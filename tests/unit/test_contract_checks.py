@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 
-from airflow_gddl.contract.checks import check_table, check_values, table_name_fault
+from airflow_gddl.contract.checks import check_table, check_values, fields_read, table_name_fault
 from airflow_gddl.contract.errors import field_name
 from airflow_gddl.contract.spec import TableSpec
 
@@ -125,6 +126,21 @@ def test_all_problems_are_told() -> None:
         "MASK_REFUSED",
         "TABLE_NAME_INVALID",
     ]
+
+
+@pytest.mark.parametrize("fields", [case[0] for case in BAD], ids=str)
+def test_checks_that_are_left_out_find_nothing(fields: dict[str, Any]) -> None:
+    given = spec(**fields)
+    assert check_table(given) == tuple(problem for check in check_table.checks for problem in check(given))
+
+
+def test_fields_that_a_check_reads_of_a_row_of_defaults() -> None:
+    read = {getattr(check, "__name__", ""): fields_read(check) for check in check_table.checks}
+    assert read["_sweep_limit"] == {"sweep_limit"}
+    assert read["_trigger"] == {"trigger"}
+    assert read["_keyless"] == {"keys"}
+    assert read["_substitutions"] == {item.name for item in dataclasses.fields(TableSpec)}
+    assert all(read.values())
 
 
 def test_why_a_keyless_table_cannot_have_history() -> None:

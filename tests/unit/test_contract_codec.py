@@ -13,6 +13,7 @@ import pytest
 from airflow_gddl.contract.codec import (
     IGNORABLE,
     NewerDocumentError,
+    compact,
     decode,
     from_json,
     from_json_or_none,
@@ -145,6 +146,13 @@ def test_what_an_older_job_does_not_know_is_refused() -> None:
     data = json.loads(to_json(SPEC)) | {"novelty": 1}
     with pytest.raises(NewerDocumentError, match=r"unknown field 'novelty'.*if a newer airflow-gddl wrote this"):
         decode(JobSpec, data)
+
+
+def test_compact_values_come_back_equal() -> None:
+    data = compact(TABLE)
+    assert set(data) == {"table", "keys", "schedule", "columns", "mask", "schema_evolution", "tags", "options"}
+    assert data["schema_evolution"] == {"dropped_column": "null"}
+    assert decode(TableSpec, json.loads(json.dumps(data))) == TABLE
 
 
 def test_documents_hold_what_differs_from_the_defaults() -> None:

@@ -10,7 +10,8 @@ from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Runtime, TableOutcome
+from spark_jobs.batch.runtime import Runtime
+from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.continuous.loop import Executor, Loop, light_executor
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.stop import Stop

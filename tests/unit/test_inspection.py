@@ -18,7 +18,8 @@ from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.onboarding.inspection import Finding, inspect_folder, judge
 from airflow_gddl.onboarding.landing import Landing
-from airflow_gddl.simulate import Delivery, SimulateSpec, TableShape, Troubles, simulate
+from airflow_gddl.simulate.simulator import simulate
+from airflow_gddl.simulate.spec import Delivery, SimulateSpec, TableShape, Troubles
 
 ROWS = pa.table(
     {

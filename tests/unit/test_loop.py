@@ -27,7 +27,8 @@ from airflow_gddl.contract.spec import (
     TierSpec,
 )
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Declined, Runtime, TableOutcome
+from spark_jobs.batch.runtime import Runtime
+from spark_jobs.batch.totals import Declined, TableOutcome
 from spark_jobs.continuous.loop import POLL_SECONDS, ExecutorPools, Found, Loop
 from spark_jobs.continuous.schedule import ANYWAY_SECONDS, BATCHES_A_TURN, pause_seconds
 from spark_jobs.job.spread_local import LocalSpread, NoSpark

@@ -22,8 +22,10 @@ from airflow_gddl.contract.result import ExpectationCount, Freshness, JobResult,
 from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec
 from spark_jobs import job as job_package
 from spark_jobs.batch.runtime import Step, silent
+from spark_jobs.job.job_logging import JsonFormatter, WorkAtHand
+from spark_jobs.job.metrics import METRICS, Point, bounded, points_of
 from spark_jobs.job.metrics_file import add, read
-from spark_jobs.job.telemetry import METRICS, JsonFormatter, Point, WorkAtHand, bounded, points_of, publish
+from spark_jobs.job.telemetry import publish
 from spark_jobs.job.telemetry import send_otel as send
 
 DASHBOARD = Path(__file__).parents[2] / "docs" / "grafana.json"

@@ -12,7 +12,8 @@ import pytest
 
 from airflow_gddl.onboarding.landing import Landing, read_landing
 from airflow_gddl.onboarding.rules import DAY, SourceFacts, TableFacts
-from airflow_gddl.simulate import Delivery, SimulateSpec, TableShape, simulate
+from airflow_gddl.simulate.simulator import simulate
+from airflow_gddl.simulate.spec import Delivery, SimulateSpec, TableShape
 
 ORDERS = pa.table(
     {

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_gddl.contract.file_names import FileKind
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.current_batch import overlap_of
+from spark_jobs.batch.append import overlap_of
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, TableState
 from spark_jobs.rules.figures import Figures, FileFigures

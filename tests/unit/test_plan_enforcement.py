@@ -40,6 +40,10 @@ def test_fail_refuses_what_differs_and_prints_both_schemas() -> None:
     assert error.code == "SCHEMA_REFUSED"
     assert error.what.splitlines() == [
         "the schema of the files is not the table's",
+        "differing fields of file0.parquet:",
+        "  odd_name: table missing, file string (new_column: fail)",
+        "  v: table int, file bigint (type_change: fail)",
+        "  gone: table date, file missing (dropped_column: fail)",
         "schema of the table:",
         "  id int",
         "  v int",
@@ -48,10 +52,6 @@ def test_fail_refuses_what_differs_and_prints_both_schemas() -> None:
         "  id int",
         "  v bigint",
         "  `odd name` string",
-        "differing fields:",
-        "  odd_name: table missing, file string (new_column: fail)",
-        "  v: table int, file bigint (type_change: fail)",
-        "  gone: table date, file missing (dropped_column: fail)",
         "nothing was written",
     ]
     assert error.remedy == (

@@ -16,19 +16,9 @@ from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.extensions import DmsOptions
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.simulate import (
-    Delivery,
-    OpMix,
-    SchemaEvent,
-    SimulateSpec,
-    TableShape,
-    Troubles,
-    demo_spec,
-    prepare,
-    propose_keys,
-    read_table,
-    simulate,
-)
+from airflow_gddl.simulate.simulator import prepare, simulate
+from airflow_gddl.simulate.source import demo_spec, propose_keys, read_table
+from airflow_gddl.simulate.spec import Delivery, OpMix, SchemaEvent, SimulateSpec, TableShape, Troubles
 from tests.typed_tables import with_typed_columns
 
 PEOPLE = pa.table(

@@ -19,7 +19,9 @@ import pyarrow.parquet as pq
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from airflow_gddl.simulate import Delivery, SchemaEvent, SimulateSpec, TableShape, Troubles, differences, prepare
+from airflow_gddl.simulate.simulator import prepare
+from airflow_gddl.simulate.spec import Delivery, SchemaEvent, SimulateSpec, TableShape, Troubles
+from airflow_gddl.simulate.table import differences
 from tests.typed_tables import with_typed_columns
 
 SEQUENCE = re.compile(r"[0-9]{35}")

@@ -88,7 +88,7 @@ export function runText(run) {
 }
 
 export const STATE_SIGNS = {
-  broken_row: "⊘", failed: "✕", late: "◔", attention: "!", running: "▸", waiting: "…", new: "+", fresh: "✓", disabled: "–",
+  broken_row: "⊘", failed: "✕", unknown: "?", late: "◔", attention: "!", running: "▸", waiting: "…", new: "+", fresh: "✓", disabled: "–",
 };
 
 export function stateText(state) {

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from airflow_gddl.contract.basics import STRICT
 from airflow_gddl.contract.durations import is_duration
 from airflow_gddl.contract.errors import FieldPath, SpecProblem
 from airflow_gddl.contract.s3 import buckets
 from airflow_gddl.contract.spec import Roots
-from airflow_gddl.contract.table_spec import STRICT
 from airflow_gddl.runners.descriptor import RunnerDescriptor
 
 CONTRACT_TAG = "gddl-contract"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from airflow_gddl.contract.basics import STRICT
 from airflow_gddl.contract.durations import is_duration, seconds
 from airflow_gddl.contract.errors import FieldPath, SpecProblem
-from airflow_gddl.contract.table_spec import STRICT
 from airflow_gddl.runners.descriptor import RunnerDescriptor
 
 OLDEST = (6, 0)

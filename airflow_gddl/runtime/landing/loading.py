@@ -18,7 +18,7 @@ from airflow_gddl.runners.interface import Listener, ProgressEvent, Runner, Wait
 from airflow_gddl.runtime.landing.hints import HintBook, TableHint
 from airflow_gddl.runtime.landing.run_request import What, is_by_person
 from airflow_gddl.runtime.landing.work import PipelineWork
-from airflow_gddl.runtime.snapshot import PipelineDocument
+from airflow_gddl.runtime.snapshot.documents import PipelineDocument
 from airflow_gddl.runtime.state.recording import StateRecorder
 from airflow_gddl.topology.rows import in_order
 

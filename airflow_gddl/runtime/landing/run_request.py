@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.names import NamedTable, TableNames
 from airflow_gddl.runtime.landing.polling import PollWindow
-from airflow_gddl.runtime.snapshot import Directory
+from airflow_gddl.runtime.snapshot.documents import Directory
 from airflow_gddl.topology.rows import selected
 
 What = Literal["run", "verify", "replay", "dismiss", "reload"]

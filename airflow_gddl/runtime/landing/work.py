@@ -26,7 +26,7 @@ from airflow_gddl.runtime.landing.hints import Hints, Watermarks, watermark_of
 from airflow_gddl.runtime.landing.polling import ListedFiles, Poll, Scope, joined, poll_folders
 from airflow_gddl.runtime.landing.queue import Following
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, is_by_person
-from airflow_gddl.runtime.snapshot import Dependency, PipelineDocument
+from airflow_gddl.runtime.snapshot.documents import Dependency, PipelineDocument
 from airflow_gddl.runtime.state import board
 from airflow_gddl.runtime.state.board import read_pipeline
 from airflow_gddl.runtime.state.facts import seconds_of

@@ -19,7 +19,8 @@ from airflow_gddl.runtime.snapshot.documents import (
     PipelineDocument,
     PlacementDocument,
 )
-from airflow_gddl.topology import Pipeline, Placed, arrange
+from airflow_gddl.topology.pipeline import Pipeline
+from airflow_gddl.topology.pipelines import Placed, arrange
 from airflow_gddl.topology.rows import table_rows
 
 _UNREAD = {"CSV_INVALID", "FILE_NOT_TEXT", "FILE_TOO_LARGE", "FILE_UNREADABLE", "JSON_INVALID", "YAML_INVALID"}

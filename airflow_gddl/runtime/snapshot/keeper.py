@@ -8,37 +8,30 @@ cost less, for each DAG file and for all of them together.
 from __future__ import annotations
 
 import contextlib
-import gzip
 import hashlib
 import json
 import logging
 import os
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from airflow_gddl import __version__
+from airflow_gddl.contract.basics import CONTRACT_VERSION
 from airflow_gddl.contract.codec import decode, plain
 from airflow_gddl.contract.errors import GddlError, MetadataError, RetriableError
-from airflow_gddl.contract.layout import STATE, join
-from airflow_gddl.contract.s3 import S3Settings, is_s3
-from airflow_gddl.contract.spec import CONTRACT_VERSION
-from airflow_gddl.metadata.folder import Folder, open_folder, reached, read_ahead
-from airflow_gddl.runtime.snapshot import documents, placements
-from airflow_gddl.runtime.snapshot.documents import (
-    FORMAT,
-    Cache,
-    Compiled,
-    SnapshotSettings,
-    State,
-)
-from airflow_gddl.stores import Storage, StoredObject, open_store
-from airflow_gddl.topology import Placed, Placement
+from airflow_gddl.runtime.snapshot.cache import FORMAT, Cache, SnapshotSettings, State
+from airflow_gddl.stores import open_store
+
+if TYPE_CHECKING:
+    from airflow_gddl.metadata.folder import Folder
+    from airflow_gddl.runtime.snapshot.copies import Copies
+    from airflow_gddl.runtime.snapshot.documents import Compiled
+    from airflow_gddl.topology.placement import Placement
 
 Answer = TypeVar("Answer")
 
@@ -67,7 +60,9 @@ def bounded(call: Callable[[], Answer], seconds: float, where: str, environ: Map
 
     def run() -> None:
         try:
-            if environ is not None and is_s3(where):
+            if environ is not None and is_remote(where):
+                from airflow_gddl.contract.s3 import S3Settings  # noqa: PLC0415 - of remote places alone
+
                 asked.append(f"S3 at {S3Settings.of(environ).endpoint or 'Amazon'}")
             answers.append(call())
         except BaseException as error:  # noqa: BLE001 - handed to the caller as it is
@@ -160,90 +155,6 @@ class Reads:
             path.replace(self.folder / _UNANSWERED)
 
 
-_KEPT = 2
-_NAME = re.compile(r"(pipelines/)?[A-Za-z0-9_-][A-Za-z0-9_.-]*\.json")
-
-
-@dataclass(frozen=True)
-class MetadataCopy:
-    """A stored generation.
-
-    Attributes:
-        built_at: ISO 8601 UTC.
-        files: content by name, relative to the generation's folder.
-    """
-
-    built_at: str
-    files: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class Copies:
-    """The copies of one metadata folder.
-
-    Args:
-        root: of the lake; local or `s3://`.
-        metadata: folder or URL that was compiled.
-        environ: S3 settings.
-
-    Raises (every method):
-        GddlError: as `Store`.
-    """
-
-    root: str
-    metadata: str
-    environ: Mapping[str, str] = field(repr=False)
-
-    @property
-    def folder(self) -> str:
-        # Only for this package version: another version may not read it.
-        whose = f"{self.metadata}\n{__version__} {FORMAT}"
-        return join(self.root, STATE, "airflow", "metadata", hashlib.sha256(whose.encode()).hexdigest()[:16])
-
-    def keep(self, signature: str, built_at: str, generation: Path) -> None:
-        """Write the generation, unless a copy of the same metadata exists; older copies are removed."""
-        store, name = self._store, f"{signature}.json.gz"
-        found = self._newest_first(store)
-        if any(item.name == name for item in found):
-            return
-        paths = sorted([*generation.glob("*.json"), *generation.glob("pipelines/*.json")])
-        files = {path.relative_to(generation).as_posix(): path.read_text(encoding="utf-8") for path in paths}
-        text = json.dumps({"built_at": built_at, "files": files}, separators=(",", ":"))
-        store.write(join(self.folder, name), gzip.compress(text.encode(), mtime=0))
-        store.delete(*(item.path for item in found[_KEPT - 1 :]))
-
-    def newest(self) -> MetadataCopy | None:
-        """Null when there is none.
-
-        Raises:
-            RetriableError: `METADATA_UNREACHABLE`: the copy is damaged.
-        """
-        found = self._newest_first(self._store)
-        if not found:
-            return None
-        try:
-            data = json.loads(gzip.decompress(self._store.read(join(self.folder, found[0].name))))
-            files = {str(name): str(text) for name, text in data["files"].items() if _NAME.fullmatch(name)}
-            return MetadataCopy(str(data["built_at"]), files)
-        except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
-            remedy = "make the metadata readable; the copy is then rewritten"
-            raise RetriableError(
-                "METADATA_UNREACHABLE", f"the copy is damaged: {error}", where=self.folder, remedy=remedy
-            ) from error
-
-    def _newest_first(self, store: Storage) -> list[StoredObject]:
-        """Without those whose writing has not ended, or was killed."""
-        copies = [item for item in store.list(self.folder) if not item.is_unfinished]
-        return sorted(copies, key=lambda item: item.modified, reverse=True)
-
-    @property
-    def _store(self) -> Storage:
-        return open_store(self.environ)
-
-
-# A file with one of these has no usable rows: it may be being written.
-
-
 _PREFIX, _PLACE = "GDDL_", "GDDL_METADATA"
 
 
@@ -294,9 +205,22 @@ def _local(metadata: str) -> Iterator[tuple[str, int, str, float]]:
 
 
 def _remote(metadata: str, environ: Mapping[str, str]) -> Iterator[tuple[str, int, str, float]]:
+    from airflow_gddl.metadata.folder import reached  # noqa: PLC0415 - of remote places alone
+
     with reached(metadata):
         for found in open_store(environ).list(metadata.rstrip("/")):
             yield found.name, found.size, found.etag, found.modified
+
+
+def tag_of(path: str, environ: Mapping[str, str]) -> str:
+    """Version tag of the stored placement; empty where there is none."""
+    found = open_store(environ).stat(path)
+    return "" if found is None else plain_tag(found.etag)
+
+
+def plain_tag(tag: str | None) -> str:
+    """ETag without the quotes that S3 adds in some responses; empty for None."""
+    return (tag or "").strip('"')
 
 
 T = TypeVar("T")
@@ -344,6 +268,8 @@ class Keeper:
             return self._renew(signature, folder, outdated, afresh=afresh)
 
     def _files(self) -> Folder:
+        from airflow_gddl.metadata.folder import open_folder, read_ahead  # noqa: PLC0415 - of a compilation alone
+
         return read_ahead(open_folder(self.settings.metadata, self.settings.environ))
 
     def _read_metadata(self, read: Callable[[], T], generation: Path | None) -> T:
@@ -376,7 +302,7 @@ class Keeper:
             self.cache.write_state(replace(state, placement_at=now), generation)
         environ, why, moved = self.settings.reaching(state.placement, state.aws_conn_id), "", False
         try:
-            tag = self.reads.call(lambda: placements.tag_of(state.placement, environ), state.placement, environ)
+            tag = self.reads.call(lambda: tag_of(state.placement, environ), state.placement, environ)
             moved = tag != state.placement_tag
         except (GddlError, OSError) as error:
             _LOG.warning("the placement of tables can't be read from %s: %s", state.placement, error)
@@ -422,7 +348,7 @@ class Keeper:
             carried=compiled.carried,
             newest=signature.newest,
             placement=compiled.placed.path,
-            placement_tag=placements.plain_tag(compiled.placed.tag),
+            placement_tag=plain_tag(compiled.placed.tag),
             placement_at=self.settings.clock(),
             placement_why=placement_why,
             aws_conn_id=compiled.placed.aws_conn_id,
@@ -445,8 +371,12 @@ class Keeper:
 
     @property
     def _copies(self) -> Copies | None:
+        if not self.settings.copy:
+            return None
+        from airflow_gddl.runtime.snapshot.copies import Copies  # noqa: PLC0415 - of new and of lost snapshots alone
+
         settings = self.settings
-        return Copies(settings.copy, settings.metadata, settings.copy_environ) if settings.copy else None
+        return Copies(settings.copy, settings.metadata, settings.copy_environ)
 
     def _unreadable(self, state: State | None, generation: Path | None, error: Exception) -> tuple[State, Path | None]:
         """Fallback while the metadata does not respond: this machine's snapshot, else the copy in the lake."""
@@ -482,7 +412,9 @@ class Keeper:
         """
         # pydantic and the checks of every row are needed only when the metadata has changed.
         from airflow_gddl.metadata.loading import load_folder  # noqa: PLC0415 - as said above
+        from airflow_gddl.runtime.snapshot import documents, placements  # noqa: PLC0415 - as said above
         from airflow_gddl.runtime.snapshot.building import compile_catalog  # noqa: PLC0415 - as said above
+        from airflow_gddl.topology.pipelines import Placed  # noqa: PLC0415 - as said above
 
         catalog = load_folder(folder, self.settings.environ)
         path = placements.place_of(catalog.roots.lake, catalog.dag_prefix)
@@ -507,6 +439,9 @@ def _known_placement(path: str, before: Path | None, error: Exception) -> tuple[
     Raises:
         RetriableError: `PLACEMENT_DAMAGED`, and there is no current snapshot.
     """
+    from airflow_gddl.runtime.snapshot import documents  # noqa: PLC0415 - of a compilation alone
+    from airflow_gddl.topology.placement import Placement  # noqa: PLC0415 - as above
+
     try:
         known = documents.read_placement(before) if before else None
     except (GddlError, OSError, ValueError):

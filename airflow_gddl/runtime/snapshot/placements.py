@@ -12,8 +12,7 @@ from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.runtime.snapshot.documents import PlacementDocument
 from airflow_gddl.stores import open_store
-from airflow_gddl.topology import Placement
-from airflow_gddl.topology.placement import legal
+from airflow_gddl.topology.placement import Placement, legal
 
 _ID = re.compile(r"gddl(_pack)?\.[A-Za-z0-9_.-]{1,250}")
 
@@ -53,17 +52,6 @@ def _checked(found: Placement) -> Placement:
     if wrong:
         raise ValueError(f"{wrong[0]!r:.80} is not a DAG id")
     return found
-
-
-def tag_of(path: str, environ: Mapping[str, str]) -> str:
-    """Version tag of the stored placement; empty where there is none."""
-    found = open_store(environ).stat(path)
-    return "" if found is None else plain_tag(found.etag)
-
-
-def plain_tag(tag: str | None) -> str:
-    """ETag without the quotes that S3 adds in some responses; empty for None."""
-    return (tag or "").strip('"')
 
 
 def keep(document: PlacementDocument, now: float, environ: Mapping[str, str]) -> bool:

@@ -9,14 +9,16 @@ import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError
-from airflow_gddl.runtime.snapshot import documents
-from airflow_gddl.runtime.snapshot.documents import Directory, PipelineDocument, SnapshotSettings, State, pipeline_of
+from airflow_gddl.runtime.snapshot import cache
+from airflow_gddl.runtime.snapshot.cache import SnapshotSettings, State, pipeline_of
 from airflow_gddl.runtime.snapshot.keeper import Keeper
-from airflow_gddl.runtime.snapshot.placements import keep
-from airflow_gddl.topology import Pipeline
+from airflow_gddl.topology.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from airflow_gddl.runtime.snapshot.documents import Directory, PipelineDocument
 
 T = TypeVar("T")
 _PARSED_FOR = 600.0
@@ -70,7 +72,7 @@ class MetadataSnapshot:
     def served(self) -> tuple[Pipeline, ...]:
         """`pipelines`, followed by the retired ones."""
         nothing: list[dict[str, Any]] = []
-        return tuple(pipeline_of(entry) for entry in self._read(documents.read_index, nothing))
+        return tuple(pipeline_of(entry) for entry in self._read(cache.read_index, nothing))
 
     def keep_placement(self) -> bool:
         """Write the placement of tables to the lake unless it is already stored; False: another process was faster.
@@ -78,11 +80,13 @@ class MetadataSnapshot:
         Raises:
             GddlError: the lake does not answer; see `Storage`.
         """
+        from airflow_gddl.runtime.snapshot import documents, placements  # noqa: PLC0415 - the contract's classes
+
         document = self._read(documents.read_placement, None)
         if document is None:
             return True
         environ = self.settings.reaching(document.path, document.aws_conn_id)
-        return keep(document, self.settings.clock(), environ)
+        return placements.keep(document, self.settings.clock(), environ)
 
     def pipeline(self, dag_id: str) -> PipelineDocument | None:
         """One pipeline with its tables; None when it does not exist, even in reloaded metadata."""
@@ -97,26 +101,28 @@ class MetadataSnapshot:
 
     def directory(self) -> Directory | None:
         """A short row for every table; None without a snapshot."""
+        from airflow_gddl.runtime.snapshot import documents  # noqa: PLC0415 - the contract's classes
+
         return self._read(documents.read_directory, None)
 
     def problems(self) -> tuple[str, ...]:
         """One line for each invalid row, for display."""
-        return self._read(documents.read_problems, ())
+        return self._read(cache.read_problems, ())
 
     def unbuilt(self) -> tuple[str, ...]:
         """One line for each pipeline whose DAG can't be built."""
-        return self._read(documents.read_unbuilt, ())
+        return self._read(cache.read_unbuilt, ())
 
     def note_unbuilt(self, lines: tuple[str, ...]) -> None:
         """Store them for display; called when a DAG file has built all DAGs."""
         if self.generation is not None:
-            documents.write_unbuilt(self.generation, lines)
-            documents.note_parsed(self.generation)
+            cache.write_unbuilt(self.generation, lines)
+            cache.note_parsed(self.generation)
 
     def note_upkeep(self, dag_ids: Iterable[str]) -> None:
         """Store the ids of the DAGs for the metadata folder as a whole; called when a DAG file has built them."""
         if self.generation is not None:
-            documents.note_upkeep(self.generation, dag_ids)
+            cache.note_upkeep(self.generation, dag_ids)
 
     def taken(self) -> tuple[str, ...]:
         """One line for each other metadata folder whose DAG files build DAGs with the same ids.
@@ -126,14 +132,16 @@ class MetadataSnapshot:
         """
         if self.generation is None:
             return ()
+        from airflow_gddl.runtime.snapshot import documents  # noqa: PLC0415 - the contract's classes
+
         since = self.settings.clock() - _PARSED_FOR
         lines, own = [], {pipeline.dag_id for pipeline in self.served()}
         with contextlib.suppress(OSError, ValueError):
-            own |= {*documents.read_upkeep(self.generation, since)}
-        for metadata, generation in documents.parsed_since(self.generation.parent.parent, since):
+            own |= {*cache.read_upkeep(self.generation, since)}
+        for metadata, generation in cache.parsed_since(self.generation.parent.parent, since):
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                theirs = {str(entry["dag_id"]) for entry in documents.read_index(generation)}
-                ids = sorted(own & (theirs | {*documents.read_upkeep(generation, since)}))
+                theirs = {str(entry["dag_id"]) for entry in cache.read_index(generation)}
+                ids = sorted(own & (theirs | {*cache.read_upkeep(generation, since)}))
                 others = documents.read_roots(generation) != documents.read_roots(self.generation)
                 if ids and metadata != self.settings.metadata and others:
                     what = f"{metadata} has {len(ids)} DAGs of the same ids, e.g. {ids[0]}; one hides the other"
@@ -142,11 +150,13 @@ class MetadataSnapshot:
         return tuple(lines)
 
     def _document(self, dag_id: str) -> PipelineDocument | None:
+        from airflow_gddl.runtime.snapshot import documents  # noqa: PLC0415 - the contract's classes
+
         found = self._read(lambda generation: documents.read_document(generation, dag_id), None)
         return None if found is None else replace(found, metadata_at=self.state.newest)
 
     def _entry(self, dag_id: str) -> Pipeline | None:
-        return self._read(lambda generation: documents.read_entry(generation, dag_id), None)
+        return self._read(lambda generation: cache.read_entry(generation, dag_id), None)
 
     def _read(self, read: Callable[[Path], T], nothing: T) -> T:
         """Read again after one rebuild when a file is missing or damaged."""

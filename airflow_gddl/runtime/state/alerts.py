@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from airflow_gddl.contract.completeness import STOPPED_CODE, WINDOW_CODE
+from airflow_gddl.contract.errors import brief
 from airflow_gddl.runtime.state.board import BoardRow
 from airflow_gddl.runtime.state.facts import LOST_CODE, SOURCE_CODE, STALE_CODE, VERIFY_CODE, RunFact
 from airflow_gddl.runtime.state.judging import MAINTENANCE_CODE, NEEDS_ATTENTION, has_many_quarantined
@@ -33,6 +34,13 @@ _TEXTS = {
     WINDOW_CODE: "changes of its source are missing; `gddl verify --since` names the windows",
 }
 _OF_RUN = "see the warnings of the last run"
+LONGEST_TEXT = 600
+_COMMANDS = {
+    **dict.fromkeys(("FILE_UNREADABLE", "QUARANTINE_RATE", STALE_CODE, "EXPECTATION_FAILED"), "errors list"),
+    **dict.fromkeys((VERIFY_CODE, SOURCE_CODE, "ROWS_MISSING"), "verify"),
+    MAINTENANCE_CODE: "maintain",
+}
+"""Code to the command that says more of it; others: `status`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +70,11 @@ class TableProblem:
 
 @dataclass(frozen=True, kw_only=True)
 class Alert:
-    """A problem that began or ended since the last notification."""
+    """A problem that began or ended since the last notification.
+
+    Attributes:
+        page: URL of the table's page; empty: not known.
+    """
 
     table: str
     owner: str | None
@@ -70,14 +82,22 @@ class Alert:
     code: str
     text: str = ""
     of_run: bool = False
+    page: str = ""
 
     @property
     def line(self) -> str:
-        return (
-            f"{self.table}: [{self.code}] {self.text}"
-            if self.change == "began"
-            else f"{self.table}: {self.code} is over"
-        )
+        """In one line, what to do and where to look at its end, which no notifier cuts."""
+        if self.change == "over":
+            return f"{self.table}: {self.code} is over"
+        text = brief(" ".join(self.text.split()), LONGEST_TEXT)
+        return " ".join(filter(None, (f"{self.table}: [{self.code}] {text}", f"▸ {self.command}", self.page)))
+
+    @property
+    def command(self) -> str:
+        """The first command to look closer."""
+        if self.table == METADATA or self.code == _BROKEN_CODE:
+            return "gddl validate"
+        return f"gddl {_COMMANDS.get(self.code, 'status')} --table {self.table}"
 
 
 def problems(one: BoardRow, limits: AlertLimits) -> list[TableProblem]:

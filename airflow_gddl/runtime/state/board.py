@@ -54,11 +54,13 @@ class Trouble:
 
     Attributes:
         pipeline: pipeline of the object; null: all tables are affected.
+        runs: it holds what is known of runs; false: of polls alone.
     """
 
     what: str
     since: float | None
     pipeline: str | None = None
+    runs: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +85,11 @@ class LakeState:
     troubles: tuple[Trouble, ...] = ()
     empty: bool = False
     read: float = 0.0
+
+    def is_unread(self, row: TableRow) -> bool:
+        """Whether what is stored of a table's runs, or a part of it, could not be read."""
+        pipelines = (None, row.dag_id, BY_HAND)
+        return any(trouble.runs and trouble.pipeline in pipelines for trouble in self.troubles)
 
 
 @dataclass
@@ -147,7 +154,7 @@ class StateReader:
             since = None if kept is None else _moment(kept[1])
             what = f"{item.name} is damaged ({error}); the pipeline's next load rebuilds it from the runs"
             pipeline = item.name.removesuffix(_RUNS).removesuffix(_POLL)
-            return Trouble(what=what, since=since, pipeline=pipeline)
+            return Trouble(what=what, since=since, pipeline=pipeline, runs=item.name.endswith(_RUNS))
         self._kept[item.name] = (item.etag, document)
         return None
 
@@ -249,6 +256,7 @@ def standings(
             running=known.running.get(name),
             seen=known.seen.get(name),
             heartbeat=_heartbeat(row, known),
+            unread=known.is_unread(row),
             quarantine_rate=quarantine_rate,
         )
         # No pipeline loads an invalid row; users who may see its last pipeline may see its state.

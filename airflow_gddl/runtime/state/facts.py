@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from airflow_gddl.contract.completeness import Verified, window_bounds
 from airflow_gddl.contract.durations import moment_of
+from airflow_gddl.contract.errors import brief
 from airflow_gddl.contract.layout import LOADS
 from airflow_gddl.contract.result import JobResult
 
@@ -40,7 +41,7 @@ def latest(*moments: float | None) -> float | None:
 KEPT_RUNS = 14
 STALE_CODE, LOST_CODE = "QUARANTINE_STALE", "FOLDER_MISSING"
 VERIFY_CODE, SOURCE_CODE = "VERIFY_DIFFERENT", "SOURCE_DIFFERENT"
-_LONGEST_TEXT = 400
+_LONGEST_TEXT = 500
 
 
 @dataclass(frozen=True)
@@ -296,7 +297,7 @@ class TableRecord:
         if result.is_idle:
             is_complete = whole and LOST_CODE not in fact.warnings
             return replace(self, complete=latest(self.complete, fact.started)) if is_complete else self
-        text = None if result.error is None else result.error.message[:_LONGEST_TEXT]
+        text = None if result.error is None else brief(result.error.message, _LONGEST_TEXT)
         if fact.key in {run.key for run in self.facts}:
             # Reported again with more details: the job's own record does not name Airflow's run.
             return self.with_runs(to_list(fact) if from_list(run).key == fact.key else run for run in self.runs)

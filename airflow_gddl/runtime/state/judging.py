@@ -22,7 +22,9 @@ from airflow_gddl.contract.result import CATALOG_PROBLEMS
 from airflow_gddl.runtime.state.facts import LOST_CODE, SOURCE_CODE, STALE_CODE, VERIFY_CODE, TableRecord, latest
 from airflow_gddl.topology.rows import TableRow
 
-State = Literal["broken_row", "failed", "late", "attention", "running", "waiting", "new", "fresh", "disabled"]
+State = Literal[
+    "broken_row", "failed", "unknown", "late", "attention", "running", "waiting", "new", "fresh", "disabled"
+]
 STATES: tuple[State, ...] = get_args(State)
 """Most urgent first; displayed with blanks for `_`."""
 EXCEPTIONS_CODE, EXCEPTIONS_SECONDS = "SOURCE_EXCEPTIONS", 86_400.0
@@ -127,6 +129,7 @@ class Knowledge:
     """Inputs for a table's state; null: unknown.
 
     Attributes:
+        unread: what is stored of its runs can't be read, so that nothing is known where `record` is empty.
         quarantine_rate: the share of its rows, or of the newest run's, that may be in quarantine, 0 to 1.
         record: facts of its runs; empty before any.
         running: the job that loads it, as last reported.
@@ -139,6 +142,7 @@ class Knowledge:
     running: RunningJob | None = None
     seen: float | None = None
     heartbeat: HeartbeatFacts | None = None
+    unread: bool = False
     quarantine_rate: float = MOST_QUARANTINED
 
 
@@ -154,6 +158,7 @@ def judge(row: TableRow, known: Knowledge, now: float) -> TableStatus:
     running = known.running.since if known.running is not None and known.running.until > now else None
     attention = _attention(row, known, now, stopped=stopped)
     state = _state(row, record, late=late, attention=bool(attention), waiting=waiting, running=running is not None)
+    state = "unknown" if row.enabled and known.unread and record.started is None else state
     return TableStatus(
         state="broken_row" if row.problems else state,
         last_state=state,

@@ -21,7 +21,9 @@ from airflow_gddl.contract.file_names import PathFormat
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import TableSpec
-from spark_jobs.batch.runtime import RunTotals, TableRun, iso
+from spark_jobs.batch.runtime import iso
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import RunTotals
 from spark_jobs.dialects.debezium.topic_files import TopicFiles
 from spark_jobs.dialects.kafka_log import Message
 from spark_jobs.ledger.claim import Claim

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from airflow_gddl.contract.result import JobResult
-from spark_jobs.batch.runtime import RunTotals, TableRun
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import RunTotals
 from spark_jobs.sources import READING, SourceReader
 from spark_jobs.sources.capture.log import capture_log, follow, load_forms, open_log
 from spark_jobs.sources.capture.postgresql_types import Form

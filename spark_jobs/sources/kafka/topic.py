@@ -16,7 +16,8 @@ from airflow_gddl.contract.file_names import PathFormat
 from airflow_gddl.contract.kafka import settings_of, topic_of
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.contract.result import RunWarning
-from spark_jobs.batch.runtime import RunTotals, TableRun
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import RunTotals
 from spark_jobs.dialects.debezium.topic_files import TopicFile, TopicFiles
 from spark_jobs.dialects.kafka_log import KafkaLog, Message, SchemaRegistry, TopicState, kafka_log
 from spark_jobs.ledger.claim import Claim

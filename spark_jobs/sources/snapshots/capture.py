@@ -30,8 +30,10 @@ from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores.readers import StoredObject
 from spark_jobs.batch import notices
-from spark_jobs.batch.notices import has_all_changes
-from spark_jobs.batch.runtime import RunTotals, TableRun, iso
+from spark_jobs.batch.own_tables import has_all_changes
+from spark_jobs.batch.runtime import iso
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import RunTotals
 from spark_jobs.dialects.dms import SEQUENCE, name_in_files
 from spark_jobs.discovery import folders_like, settle_of
 from spark_jobs.ledger.claim import Claim

@@ -15,7 +15,7 @@ from airflow_gddl.contract.errors import QuarantinableError
 from airflow_gddl.contract.names import delivered_name
 from airflow_gddl.stores import scratch
 from airflow_gddl.stores.readers import StoredObject
-from spark_jobs.batch.runtime import TableRun
+from spark_jobs.batch.table_run import TableRun
 from spark_jobs.dialects.probe import probe
 from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.plan.planned_batch import PlannedFile

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_gddl.contract.result import JobResult
-from spark_jobs.batch.runtime import RunTotals, TableRun
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import RunTotals
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.sources import SourceReader
 from spark_jobs.sources.snapshots.capture import capture, exported_files, has_new, load_snapshots, withdraw_unloaded

@@ -15,7 +15,7 @@ from airflow_gddl.metadata.loading import Catalog
 from airflow_gddl.metadata.problems import Problem, show
 from airflow_gddl.planning.plan import Plan
 from airflow_gddl.runtime.state.facts import TableRecord
-from airflow_gddl.topology import Pipeline
+from airflow_gddl.topology.pipeline import Pipeline
 
 Kind = Literal["new", "removed", "renamed", "changed", "invalid"]
 # In `shard_landings` and `expressions` is what other fields say; a target is the table's name.

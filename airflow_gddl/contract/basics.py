@@ -1,0 +1,11 @@
+"""Words of the contract without its classes, for modules that every worker imports."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+CONTRACT_VERSION = 1
+Priority = Literal["low", "normal", "high", "critical"]
+AirflowView = Literal["table", "mapped", "pack"]
+STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
+"""pydantic configuration of the contract's classes."""

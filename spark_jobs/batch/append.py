@@ -1,0 +1,161 @@
+"""Append: each change goes to the change table once, and bad rows and files to the quarantine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from spark_jobs.batch.pending import Batch, replays
+from spark_jobs.batch.read import ReadBatch
+from spark_jobs.batch.session import TableSession
+from spark_jobs.dialects.protocol import Unreadable
+from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.plan.applied_settings import settings_of
+from spark_jobs.plan.planned_batch import BatchPlan, TableState
+from spark_jobs.plan.sequence import is_after
+from spark_jobs.plan.source_snapshots import generation_after
+from spark_jobs.rules.batch_schema import BatchSchema
+from spark_jobs.rules.figures import DecodedBatch, Figures
+from spark_jobs.rules.step_results import NOTHING_APPENDED, Appended, Overlap
+from spark_jobs.tables.engine import AppendedWork
+
+
+@dataclass(frozen=True, kw_only=True)
+class AppendedBatch:
+    """What of a batch has reached the change table and the quarantine.
+
+    Attributes:
+        batch: its plan has what its files have decided.
+        work: null when no file could be read.
+    """
+
+    batch: Batch
+    work: AppendedWork | None = None
+    bad_files: tuple[Unreadable, ...] = ()
+
+    @property
+    def decoded_batch(self) -> DecodedBatch | None:
+        return None if self.work is None else self.work.decoded_batch
+
+    @property
+    def opens(self) -> bool:
+        """A generation is opened by a readable load file or a missing folder; not by a damaged file."""
+        return self.work is not None or not self.bad_files
+
+    @property
+    def appended(self) -> Appended:
+        return NOTHING_APPENDED if self.work is None else self.work.appended
+
+
+def append(table: TableSession, delivered: ReadBatch) -> AppendedBatch:
+    """Write a batch's changes to the change table, each once.
+
+    Raises:
+        FatalError: `BATCH_UNBALANCED`.
+    """
+    batch, work, plan, state = delivered.batch, delivered.work, delivered.batch.plan, table.state
+    if work is None:
+        return put_aside(table, delivered)
+    decoded = work.decoded_batch
+    decided = with_decision(plan, decoded.schema, state)
+    if decided != plan:
+        table.ledger.write_plan(decided)
+    if batch.resumed or state.keys is None or schema_changes(decoded, state) or _is_changed(table):
+        work.tables.ensure_tables()
+    if plan.source == "files":
+        work.quarantine(delivered.bad_files, _known_files(table, plan))
+    table.run.report("quarantine", plan.number, decoded.figures.quarantined)
+    done = work.append(overlap_of(decoded.figures, plan, table.ledger))
+    table.run.report("append", plan.number, done.appended.written)
+    table.note((*decoded.schema.warnings, *done.appended.warnings))
+    changes = table.totals.schema_changes
+    changes += [change for change in decoded.schema.plan.changes if change not in changes]
+    return AppendedBatch(batch=replace(batch, plan=decided), work=done, bad_files=delivered.bad_files)
+
+
+def put_aside(table: TableSession, delivered: ReadBatch) -> AppendedBatch:
+    """Leave the batch to its files that could not be read; those that could wait for the whole load."""
+    plan, bad_files = delivered.batch.plan, delivered.bad_files
+    paths = {u.file.path for u in bad_files}
+    if bad_files and len(paths) < len(plan.files):
+        plan = replace(plan, files=tuple(file for file in plan.files if file.path in paths), sweep=False)
+        table.ledger.write_plan(plan)
+        table.discovery = replace(table.discovery, listed_in_full_at=None)
+    if bad_files:
+        table.engine.quarantine_files(table.context, plan, bad_files, _known_files(table, plan))
+    return AppendedBatch(batch=replace(delivered.batch, plan=plan), bad_files=bad_files)
+
+
+def resume(table: TableSession, batch: Batch) -> AppendedBatch:
+    """Resume from the change table a batch that had appended its changes before its files changed."""
+    work = table.engine.resume_from_changes(table.context, batch.plan, table.state)
+    if _is_changed(table):
+        work.tables.ensure_tables()
+    return AppendedBatch(batch=batch, work=work)
+
+
+def _is_changed(table: TableSession) -> bool:
+    """Whether the tables must be reconciled with the metadata row."""
+    return table.state.applied != settings_of(table.spec)
+
+
+def _known_files(table: TableSession, plan: BatchPlan) -> list[str]:
+    """Files of the plan that an earlier batch has read, or could not read.
+
+    Of archived rows only those of change files that were read, for all archives are many; a replay is asked for.
+    """
+    entries = table.ledger.all_entries() if replays(table.run) else table.ledger.entries()
+    return [file.path for file in plan.files if file.corrects or file.path in entries]
+
+
+def schema_changes(decoded_batch: DecodedBatch, state: TableState) -> bool:
+    """Whether the tables have to change for this batch."""
+    schema = decoded_batch.schema
+    planned = (*schema.plan.additions, *schema.plan.widenings, *schema.before.additions, *schema.before.widenings)
+    return (
+        bool(planned or schema.new_technical)
+        or (schema.table_schema.rescues and not schema.table_schema.rescued)
+        or schema.schemas != state.schemas
+        or schema.table_schema.sequence_type != state.sequence_type
+    )
+
+
+def with_decision(plan: BatchPlan, schema: BatchSchema, state: TableState) -> BatchPlan:
+    """The plan with what the batch adds to the ledger's schemas, and changes in the order and generations of the table.
+
+    A run that resumes the batch from the change table has no files to decide it from, and one that resumes it after the
+    tables changed sees no column that becomes text.
+    """
+    if schema.schemas != state.schemas:
+        plan = replace(plan, schemas=schema.schemas)
+    ordered = schema.table_schema
+    if ordered.sequence and (ordered.sequence, ordered.sequence_type) != (state.sequence_by, state.sequence_type):
+        plan = replace(plan, sequence_by=ordered.sequence, sequence_type=ordered.sequence_type)
+    if schema.snapshots != state.snapshots:
+        generation = generation_after(schema.snapshots, plan.generation)
+        plan = replace(plan, snapshots=schema.snapshots, generation=generation)
+    if ordered.truncates != state.truncates:
+        plan = replace(plan, truncates=ordered.truncates)
+    if any(str(widening.after) == "string" for widening in schema.plan.widenings):
+        plan = replace(plan, unlocks=True)
+    return plan
+
+
+def overlap_of(figures: Figures, plan: BatchPlan, ledger: Ledger) -> Overlap:
+    """Overlap of the batch's changes with earlier batches, by the ledger."""
+    lows = [f.min_sequence for f in figures.files.values() if f.min_sequence is not None]
+    known = ledger.state.max_sequence
+    loads = any(
+        e.kind == "load" and e.generation == plan.generation and e.state == "committed"
+        for e in ledger.entries().values()
+    )
+    changes = known is not None and not all(is_after(low, known) for low in lows)
+    return Overlap(
+        changes=changes,
+        loads=bool(figures.loads) and loads,
+        later=not changes and _of_now(plan),
+    )
+
+
+def _of_now(plan: BatchPlan) -> bool:
+    """Whether a batch has only changes of the table's newest generation. Replayed rows may be of any."""
+    return plan.source == "files" and all(f.kind == "change" and f.generation == plan.generation for f in plan.files)

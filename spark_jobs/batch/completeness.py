@@ -1,0 +1,44 @@
+"""Until when the replica is known to be complete."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from airflow_gddl.contract.completeness import HeartbeatFacts, complete_until
+from airflow_gddl.contract.errors import GddlError
+from airflow_gddl.contract.layout import Layout
+from spark_jobs.batch.runtime import iso
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import RunTotals
+from spark_jobs.ledger.ledger import Ledger
+
+_LOG = logging.getLogger(__name__)
+
+
+def known_until(run: TableRun, totals: RunTotals) -> str | None:
+    """See `Freshness.complete_until`, of a run with batches; null for an idle one, which reads no other table.
+
+    A run with a limited number of batches may have left files, so that only its own changes are evidence.
+    """
+    if not totals.batches:
+        return None
+    whole = run.job.options.max_batches is None and not totals.revisit and totals.started_at
+    as_of = datetime.fromisoformat(totals.started_at).timestamp() if whole else None
+    own = None if totals.max_commit_ts is None else datetime.fromisoformat(totals.max_commit_ts).timestamp()
+    until = complete_until(own, as_of, _heartbeat(run))
+    return None if until is None else iso(datetime.fromtimestamp(until, UTC))
+
+
+def _heartbeat(run: TableRun) -> HeartbeatFacts | None:
+    """What the ledger of the source's heartbeat table says; null: nothing, also where it can't be read."""
+    if run.spec.heartbeat is None or run.spec.shards:
+        return None
+    layout = Layout.of(run.job.roots, replace(run.spec, table=run.spec.heartbeat))
+    try:
+        newest = Ledger.open(run.runtime.storage, layout.state).state.max_commit_ts
+    except GddlError as error:  # a load never fails because of another table
+        _LOG.warning("the heartbeat %s can't be read: %s", run.spec.heartbeat, error)
+        return None
+    return None if newest is None else HeartbeatFacts(commit=datetime.fromisoformat(newest).timestamp())

@@ -1,0 +1,165 @@
+"""Merge: the replica and its history get the net change of each key, after truncates and before a sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from airflow_gddl.contract.result import MainCounts
+from spark_jobs.batch import notices
+from spark_jobs.batch.append import AppendedBatch
+from spark_jobs.batch.pending import replays
+from spark_jobs.batch.runtime import iso
+from spark_jobs.batch.session import TableSession
+from spark_jobs.dialects.protocol import Unreadable
+from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.plan.applied_settings import history_begins, settings_of
+from spark_jobs.plan.discover import SweepRule, generation_low_watermarks_of, held_sweep, tombstones_since
+from spark_jobs.plan.planned_batch import BatchPlan, HeldSweep, TableState
+from spark_jobs.plan.sequence import is_after
+from spark_jobs.rules.figures import Figures
+from spark_jobs.tables.engine import AppendedWork, MergeWork, TableContext, TableWork
+
+
+@dataclass(frozen=True, kw_only=True)
+class Swept:
+    """Result of a sweep.
+
+    Attributes:
+        done: rows of older generations were removed; false also where the batch does not sweep.
+        held: why they were not, though the full load is complete; null: not held.
+    """
+
+    done: bool = False
+    counts: MainCounts = field(default_factory=MainCounts)
+    held: HeldSweep | None = None
+
+
+NOT_SWEPT = Swept()
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergedBatch:
+    """What became of the replica.
+
+    Attributes:
+        purged_at: when old tombstones were removed in this batch; null when it wasn't their time.
+    """
+
+    appended: AppendedBatch
+    main: MainCounts = field(default_factory=MainCounts)
+    swept: Swept = NOT_SWEPT
+    purged_at: str | None = None
+
+
+def merge(table: TableSession, appended: AppendedBatch) -> MergedBatch:
+    """Apply a batch's changes to replica and history; a batch without rows sweeps, or reconciles the tables."""
+    work, plan, state = appended.work, appended.batch.plan, table.state
+    sweeps = plan.sweep and load_is_whole(plan, appended.bad_files, table.ledger)
+    if work is None:
+        swept = sweep_alone(table.context, plan, state, sweeps=sweeps)
+        return MergedBatch(appended=appended, main=swept.counts, swept=swept)
+    cut = _truncate(table, work, plan) if plan.truncates is not None else MainCounts()
+    merging = work.tombstones() if work.decoded_batch.schema.table_schema.keys else None
+    if merging is not None:
+        table.run.report("tombstones", plan.number)
+    main = _apply(table, appended, work, merging)
+    swept = sweep(table.context, work.tables, plan) if sweeps else NOT_SWEPT
+    table.run.report("merge", plan.number, main.inserted + main.updated + main.deleted)
+    if merging is not None and table.spec.history:
+        _update_history(table, work, plan, merging, swept)
+    main = replace(main, updated=main.updated + cut.updated, deleted=main.deleted + swept.counts.deleted + cut.deleted)
+    table.totals.commit = work.tables.commit_method
+    purged_at = _purge_tombstones(table)
+    if plan.source == "quarantine":
+        work.resolve_rows()
+    return MergedBatch(appended=appended, main=main, swept=swept, purged_at=purged_at)
+
+
+def _truncate(table: TableSession, work: AppendedWork, plan: BatchPlan) -> MainCounts:
+    """Delete rows before the truncates of a batch, before its other changes are applied."""
+    done = work.tables.truncate()
+    table.run.report("truncate", plan.number, done.deleted)
+    updated = work.tables.fold_again()
+    table.run.report("fold_again", plan.number, updated)
+    return replace(done, updated=updated)
+
+
+def _apply(table: TableSession, appended: AppendedBatch, work: AppendedWork, merging: MergeWork | None) -> MainCounts:
+    """Apply net changes, or append those of a table without keys; note what was late or is stale."""
+    figures, plan = work.decoded_batch.figures, appended.batch.plan
+    applied = work.append_only() if merging is None else merging.merge()
+    table.note(applied.warnings)
+    table.totals.late_ignored += applied.late
+    if figures.quarantined:
+        table.note(work.stale_rows())
+    # A late snapshot is as a whole between two others, and what waited in quarantine was overtaken there.
+    waited = plan.source == "quarantine" or replays(table.run)
+    may_restart = table.spec.mode == "changes" and not waited
+    if may_restart and is_late_as_a_whole(figures, table.state):
+        table.note(notices.of_late_batch(applied.late))
+    return applied.main
+
+
+def _update_history(table: TableSession, work: AppendedWork, plan: BatchPlan, merging: MergeWork, swept: Swept) -> None:
+    state = table.state
+    of_all_keys = swept.done or plan.truncates is not None or history_begins(table.spec, state.applied)
+    versions = work.tables if of_all_keys else merging
+    vanished = plan.generation if swept.done else state.swept
+    versions.history(generation_low_watermarks_of(plan, state), swept=vanished)
+    table.run.report("history", plan.number)
+
+
+def _purge_tombstones(table: TableSession) -> str | None:
+    """Once a day remove tombstones older than their retention; returns the time, or None."""
+    now, path, last = table.run.runtime.clock(), table.layout.tombstones, table.state.tombstones_purged_at
+    if last is not None and now - datetime.fromisoformat(last) < timedelta(days=1):
+        return None
+    if last is not None and table.spec.keys and table.engine.exists(path):
+        since = tombstones_since(table.spec, now)
+        table.engine.maintenance(table.context).forget_tombstones(path, since, dry_run=False)
+    return iso(now)
+
+
+def load_is_whole(plan: BatchPlan, bad_files: Sequence[Unreadable], ledger: Ledger) -> bool:
+    """Whether every file of the full load is readable: rows of unreadable files must not be swept."""
+    if any(u.file.kind == "load" for u in bad_files):
+        return False
+    planned = {f.path for f in plan.files}
+    others = (e for path, e in ledger.entries().items() if path not in planned)
+    return not any(e.kind == "load" and e.state == "unreadable" and e.generation == plan.generation for e in others)
+
+
+def is_late_as_a_whole(figures: Figures, state: TableState) -> bool:
+    """Whether a batch has changes, and each precedes one of an earlier batch."""
+    highs = [f.max_sequence for f in figures.files.values() if f.max_sequence is not None]
+    known = state.max_sequence
+    return known is not None and bool(highs) and all(is_after(known, high) for high in highs)
+
+
+def sweep(context: TableContext, work: TableWork, plan: BatchPlan) -> Swept:
+    """Sweep, unless it would remove a larger share of the replica than the row allows without a release."""
+    rows, live = work.sweepable()
+    held = held_sweep(plan, rows, live, SweepRule.of(context.spec))
+    return Swept(held=held) if held is not None else Swept(done=True, counts=work.sweep())
+
+
+def sweep_alone(context: TableContext, plan: BatchPlan, state: TableState, *, sweeps: bool) -> Swept:
+    """Run a batch without rows: for a missing folder, or a settled reload.
+
+    Args:
+        sweeps: remove rows of older generations; else tables are only reconciled with the row.
+    """
+    changed = state.applied != settings_of(context.spec)
+    if not context.engine.exists(context.layout.replica) or not (sweeps or changed):
+        return Swept(done=sweeps)
+    work = context.engine.table_work(context, plan, context.stored_schema(state))
+    if changed:
+        work.ensure_tables()
+    swept = sweep(context, work, plan) if sweeps else NOT_SWEPT
+    derived = swept.done or history_begins(context.spec, state.applied)
+    if derived and context.spec.history and context.spec.keys:
+        vanished = plan.generation if swept.done else state.swept
+        work.history(generation_low_watermarks_of(plan, state), swept=vanished)
+    return swept

@@ -1,0 +1,162 @@
+"""Whether ledger and tables belong together, and commits of other writers to the tables."""
+
+from __future__ import annotations
+
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.stores import Storage
+from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.plan.planned_batch import ForeignCommit, TableState
+from spark_jobs.plan.sharding import refreshed
+from spark_jobs.tables.delta_log import APPEND, MERGE, DeltaCommits, is_later, version_of
+from spark_jobs.tables.engine import Engine, TableContext
+
+REPLACED = "REPLACED"
+"""In place of an operation: the log lacks the commits since, as an older copy's does."""
+
+
+_KEPT = 20
+
+
+_SAMPLE = 5
+
+
+_TABLES = ("changes", "replica", "history", "tombstones")
+
+
+def versions_of(engine: Engine, layout: Layout) -> dict[str, int]:
+    """What `TableState.delta_versions` holds after a batch."""
+    found = {name: engine.version(getattr(layout, name)) for name in _TABLES}
+    return {name: version for name, version in found.items() if version is not None}
+
+
+def foreign_commits(spec: TableSpec, storage: Storage, layout: Layout, ledger: Ledger) -> tuple[ForeignCommit, ...]:
+    """Commits of others that changed data: those that the ledger knows, and new ones.
+
+    Raises:
+        FatalError: `TABLES_MISSING`; `LEDGER_BEHIND`.
+    """
+    state, log = ledger.state, DeltaCommits(storage)
+    found, known = list(state.foreign), _newest_plan(ledger)
+    for name, version in state.delta_versions.items():
+        path = getattr(layout, name)
+        commits = log.since(path, version)
+        if commits is None:
+            if not log.exists(path):
+                raise _missing_table(spec, name, path)
+            now = log.version(path)
+            found += [] if now is None else [ForeignCommit(table=name, version=now, operation=REPLACED)]
+            continue
+        if any(is_later(commit.transactions, spec.shard or "", known) for commit in commits):
+            raise _behind(spec, name, path, layout.state)
+        found += [
+            ForeignCommit(table=name, version=commit.version, operation=commit.operation)
+            for commit in commits
+            if commit.changes_data and not commit.ours
+        ]
+    return tuple(dict.fromkeys(found))[-_KEPT:]
+
+
+def has_all_changes(spec: TableSpec, storage: Storage, layout: Layout, ledger: Ledger) -> bool:
+    """Whether the change table has what the ledger knows, and no table has a batch that the ledger lacks.
+
+    As far as their logs reach back; False where the change table is lost, or is or was replaced by an older copy.
+    """
+    if any((commit.table, commit.operation) == ("changes", REPLACED) for commit in ledger.state.foreign):
+        return False
+    log, known = DeltaCommits(storage), _newest_plan(ledger)
+    for name, version in ledger.state.delta_versions.items():
+        commits = log.since(getattr(layout, name), version)
+        if commits is None and name == "changes":
+            return False
+        if any(is_later(commit.transactions, spec.shard or "", known) for commit in commits or ()):
+            return False
+    return log.exists(layout.changes)
+
+
+def _require_newest_of_shard(context: TableContext, ledger: Ledger) -> None:
+    """The same of a shard by the tables' transactions: versions that other shards left hide its own commits."""
+    known, layout = _newest_plan(ledger), context.layout
+    for name, step in (("changes", APPEND), ("replica", MERGE)):
+        path = getattr(layout, name)
+        if context.engine.last_transaction(path, step) > known:
+            raise _behind(context.spec, name, path, layout.state)
+
+
+def _newest_plan(ledger: Ledger) -> int:
+    """Transaction version of the ledger's newest batch, committed or started; -1 without any."""
+    last, pending = ledger.last_commit(), ledger.plan()
+    plans = (None if last is None else last.plan, pending)
+    return max((version_of(plan) for plan in plans if plan is not None), default=-1)
+
+
+def require_replica(context: TableContext, state: TableState) -> None:
+    """Of a ledger that knows no versions yet too.
+
+    Raises:
+        FatalError: `TABLES_MISSING`.
+    """
+    if state.keys is not None and not context.engine.exists(context.layout.replica):
+        raise _missing_table(context.spec, "replica", context.layout.replica)
+
+
+def require_own_tables(context: TableContext, ledger: Ledger) -> tuple[ForeignCommit, ...]:
+    """Foreign commits to the tables that don't prevent a batch.
+
+    Raises:
+        FatalError: `TABLES_MISSING`; `LEDGER_BEHIND`: the tables have batches that the ledger lacks, whose files it
+            would take again; `FOREIGN_ROWS`: rows that another writer inserted, without `_gddl`, can't be compared with
+            changes.
+    """
+    state = ledger.state
+    require_replica(context, state)
+    commits = foreign_commits(context.spec, context.storage, context.layout, ledger)
+    if context.spec.shard:
+        _require_newest_of_shard(context, ledger)
+    for name in dict.fromkeys(commit.table for commit in commits if commit not in state.foreign):
+        path = getattr(context.layout, name)
+        count = context.engine.foreign_rows(context, path)
+        if count:
+            rebuild = refreshed(context.spec, "rebuild the table with --full-refresh")
+            raise FatalError(
+                "FOREIGN_ROWS",
+                f"{count} rows of the {name} have no _gddl: another writer inserted them",
+                where=path,
+                remedy=f"delete them (DELETE ... WHERE _gddl IS NULL), or {rebuild}",
+            )
+    return commits
+
+
+def warnings_of(commits: tuple[ForeignCommit, ...]) -> tuple[RunWarning, ...]:
+    """Reported by each run until a rebuild."""
+    if not commits:
+        return ()
+    message = (
+        "another writer changed the table's data, so it may not be what its changes give; gddl verify compares them; "
+        "where they differ, a rebuild makes the table again"
+    )
+    sample = tuple(str(commit) for commit in commits[-_SAMPLE:])
+    return (RunWarning(code="FOREIGN_COMMIT", message=message, count=len(commits), sample=sample),)
+
+
+def _missing_table(spec: TableSpec, name: str, path: str) -> FatalError:
+    rebuild = "rebuild all with --full-refresh"
+    return FatalError(
+        "TABLES_MISSING",
+        f"the {name} that the ledger knows no longer exists",
+        where=path,
+        remedy=f"restore the table, or {refreshed(spec, rebuild) if name == 'changes' else rebuild}",
+    )
+
+
+def _behind(spec: TableSpec, name: str, path: str, state: str) -> FatalError:
+    source = f"source {spec.shard} of " if spec.shard else ""
+    return FatalError(
+        "LEDGER_BEHIND",
+        f"{source}{spec.table}: the {name} at {path} holds a batch that the ledger does not know: the ledger is an "
+        "older copy, or has lost a commit, and would take that batch's files again; nothing was written",
+        where=state,
+        remedy=f"restore the newest copy of the ledger, or {refreshed(spec, 'rebuild all with --full-refresh')}",
+    )

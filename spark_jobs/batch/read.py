@@ -1,0 +1,131 @@
+"""Read: a batch's files become rows. What can't be read goes to the quarantine, what must wait waits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.spec import TableSpec
+from spark_jobs.batch import notices
+from spark_jobs.batch.pending import Batch, withdraw
+from spark_jobs.batch.refusals import require_sound
+from spark_jobs.batch.session import TableSession
+from spark_jobs.dialects.protocol import KEYS_UNKNOWN, Unreadable
+from spark_jobs.plan.planned_batch import BatchPlan, HeldTruncate, TableState
+from spark_jobs.plan.sharding import require_same_order
+from spark_jobs.rules.figures import DecodedBatch, Figures
+from spark_jobs.rules.sweep import unknown_truncates
+from spark_jobs.tables.delta_log import APPEND, version_of
+from spark_jobs.tables.engine import BatchWork, TableContext
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadBatch:
+    """A batch whose files were read; nothing of it is written.
+
+    Attributes:
+        work: null when no file could be read, or all wait for a load file that can't be.
+        held: a truncate of this file waits for a user's release, and so does the batch; null: none does.
+        set_aside: files with truncates alone, of which no table can be made yet.
+    """
+
+    batch: Batch
+    work: BatchWork | None = None
+    bad_files: tuple[Unreadable, ...] = ()
+    held: HeldTruncate | None = None
+    set_aside: tuple[str, ...] = ()
+
+    @property
+    def waits(self) -> bool:
+        """Whether the batch was withdrawn: it is planned again once what it waits for has come."""
+        return self.held is not None or bool(self.set_aside)
+
+
+def read(table: TableSession, batch: Batch) -> ReadBatch:
+    """Decode the files or records of a batch, and refuse what must not be loaded.
+
+    Raises:
+        FatalError: the batch as a whole is refused, see `refusals.require_sound`.
+    """
+    plan, state = batch.plan, table.state
+    work, unreadable = table.engine.decode_files(table.context, plan, state)
+    if waiting := tuple(u.file.path for u in unreadable if u.code == KEYS_UNKNOWN):
+        withdraw(table.context, plan, table.ledger)
+        return ReadBatch(batch=batch, set_aside=waiting)
+    table.note(notices.of_files(unreadable) if unreadable else ())
+    bad_files = tuple(u for u in unreadable if u.code != "FILE_VANISHED")
+    bad_loads = () if batch.of_reload else loads_that_hold(table.context, plan, bad_files)
+    if work is None or bad_loads:
+        if work is not None:
+            work.discard()
+        return ReadBatch(batch=batch, bad_files=bad_loads or bad_files)
+    decoded = work.decoded_batch
+    held = held_truncate(table.spec, plan, decoded.figures, state) if decoded.figures.truncates else None
+    if held is not None:
+        work.discard()
+        withdraw(table.context, plan, table.ledger)
+        return ReadBatch(batch=batch, held=held)
+    _note(table, plan, decoded)
+    require_sound(table.run.dialect, decoded, state)
+    table.claim.check()
+    _require_order(table, plan, decoded)
+    return ReadBatch(batch=batch, work=work, bad_files=bad_files)
+
+
+def _note(table: TableSession, plan: BatchPlan, decoded: DecodedBatch) -> None:
+    """Count and note what is in the rows."""
+    spec, figures, totals = table.spec, decoded.figures, table.totals
+    if figures.truncates:
+        totals.truncates += len(unknown_truncates(table.state.truncates, figures.truncates))
+        table.note(notices.of_truncates(spec, plan, figures.truncates, table.state))
+    if decoded.erased:
+        table.note(notices.of_erased(decoded.erased))
+    if figures.reduced:
+        table.note(notices.of_times(figures.reduced, spec.sub_microseconds))
+    if figures.rescued:
+        table.note(notices.of_rescues(figures.rescued))
+        totals.rescued += figures.rescued
+    if figures.incomplete:
+        table.note(notices.of_incomplete_moves(figures.incomplete))
+    if figures.partial:
+        table.note(notices.of_partial_updates(spec, figures.partial))
+    if figures.tallies:
+        table.note(notices.of_expectations(spec, figures.tallies))
+        totals.tally(spec, figures.tallies)
+    totals.filtered += decoded.filtered
+
+
+def _require_order(table: TableSession, plan: BatchPlan, decoded: DecodedBatch) -> None:
+    """
+    Raises:
+        FatalError: as `require_same_order`; nothing waits for the batch then.
+    """
+    schema = decoded.schema.table_schema
+    try:
+        require_same_order(table.spec.table, table.run.shard, (schema.sequence, schema.sequence_type), table.run.others)
+    except FatalError:
+        withdraw(table.context, plan, table.ledger)
+        raise
+
+
+def loads_that_hold(context: TableContext, plan: BatchPlan, bad_files: Sequence[Unreadable]) -> tuple[Unreadable, ...]:
+    """Load files that can't be read, for which all of their batch waits, unless its changes are in the change table."""
+    loads = tuple(u for u in bad_files if u.file.kind == "load")
+    if loads and context.engine.last_transaction(context.layout.changes, APPEND) >= version_of(plan):
+        return ()
+    return loads
+
+
+def held_truncate(spec: TableSpec, plan: BatchPlan, figures: Figures, state: TableState) -> HeldTruncate | None:
+    """The first file of a batch with a truncate that waits for a user's release; null: none does."""
+    found = unknown_truncates(state.truncates, figures.truncates)
+    if spec.truncate != "hold" or plan.releases or not found:
+        return None
+    of_file = {one.source_file: one for one in reversed(found)}
+    first = next(file for file in plan.files if file.path in of_file)
+    one = of_file[first.path]
+    return HeldTruncate(
+        path=first.path, fingerprint=first.fingerprint, sequence=one.sequence, commit_ts=one.commit_ts,
+        since=plan.planned_at,
+    )  # fmt: skip

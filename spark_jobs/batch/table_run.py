@@ -1,0 +1,299 @@
+"""One table in one run: its job and row, and how its parts are opened."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from airflow_gddl.contract.connections import key_id
+from airflow_gddl.contract.errors import OF_FILES
+from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.result import (
+    STARTING_SPARK,
+    JobResult,
+    TableTasks,
+)
+from airflow_gddl.contract.spec import JobSpec, TableSpec
+from spark_jobs.batch.totals import RunTotals
+from spark_jobs.dialects.protocol import Dialect, dialect_of
+from spark_jobs.discovery import (
+    LandingLocation,
+    NotifiedFile,
+    Settling,
+    Wait,
+    discover,
+    discover_notified,
+    discover_unread,
+    settle_of,
+)
+from spark_jobs.ledger.claim import Claim
+from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.ledger.load_progress import LoadProgress, read_progress
+from spark_jobs.plan.discover import CERTAIN, BatchLimits, Discovery
+from spark_jobs.plan.planned_batch import TableState
+from spark_jobs.plan.sharding import require_same_kind
+from spark_jobs.tables.delta_log import DeltaCommits
+from spark_jobs.tables.engine import Engine, TableContext
+
+if TYPE_CHECKING:
+    from airflow_gddl.contract.spec import JobSpec, TableSpec
+    from spark_jobs.tables.engine import Engine
+
+
+from spark_jobs.batch.runtime import Runtime, Step, cancelled
+
+
+def make_engine(runtime: Runtime, work: int | None = None, *, in_one_task: bool) -> Engine:
+    """The runtime's engine of all tables, if it has one; `work` as `SparkSource.for_table`."""
+    if runtime.engine is not None:
+        return runtime.engine
+    return _delta_rs(runtime) if in_one_task else _spark(runtime, work)
+
+
+def _delta_rs(runtime: Runtime) -> Engine:
+    from spark_jobs.tables.delta_tables import Tables  # noqa: PLC0415 - see above
+    from spark_jobs.tables.one_task import OneTaskEngine  # noqa: PLC0415 - see above
+
+    return OneTaskEngine(Tables(runtime.storage, runtime.clock))
+
+
+def _spark(runtime: Runtime, work: int | None) -> Engine:
+    from spark_jobs.tables.many_tasks import ManyTasksEngine  # noqa: PLC0415 - see above
+    from spark_jobs.tables.merged_tables import SparkTables  # noqa: PLC0415 - see above
+
+    return ManyTasksEngine(SparkTables(runtime.spark.for_table(work), DeltaCommits(runtime.storage)))
+
+
+_COMMITTED = ("committed", "done")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableRun:
+    """One table in one run.
+
+    Attributes:
+        layout_override: another layout for its tables and state: of the shadow tables of a rebuild, or of a shard.
+        declined: why one task declined the table, which many tasks then take; empty: none did.
+        notified: files reported by a stream; null: the landing folder is listed.
+        shard: source that this run loads, of a table with several; empty: the table has one, or all are meant.
+        others: states of the table's other shards.
+    """
+
+    job: JobSpec
+    spec: TableSpec
+    runtime: Runtime
+    layout_override: Layout | None = None
+    declined: str = ""
+    notified: tuple[NotifiedFile, ...] | None = None
+    shard: str = ""
+    others: tuple[TableState, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Under `hmac` the row gets the key's id, so that stored values of another key can be distinguished."""
+        if "hmac" in self.spec.mask.values():
+            object.__setattr__(self, "spec", replace(self.spec, mask_key_id=key_id(os.environ)))
+
+    @property
+    def title(self) -> str:
+        """In messages: the table, or one of its sources."""
+        return f"source {self.shard} of {self.spec.table}" if self.shard else self.spec.table
+
+    @cached_property
+    def dialect(self) -> Dialect:
+        """
+        Raises:
+            FatalError: `DIALECT_UNKNOWN`, `SPEC_INVALID`.
+        """
+        return dialect_of(self.spec, self.job.tiers[self.spec.size])
+
+    @property
+    def dialect_after_load(self) -> Dialect:
+        """The dialect, which knows what the newest load has read where rows have no keys to tell."""
+        if self.spec.keys or not self.dialect.names_transactions or (found := self.source_load) is None:
+            return self.dialect
+        return replace(self.dialect, loaded=found.seen, is_loading=found.ended is None)
+
+    @cached_property
+    def layout(self) -> Layout:
+        return self.layout_override or Layout.of(self.job.roots, self.spec)
+
+    @property
+    def in_one_task(self) -> bool:
+        return not self.declined and self.job.tiers[self.spec.size].in_one_task
+
+    @property
+    def tasks(self) -> TableTasks:
+        return "one" if self.in_one_task else "many"
+
+    def context(self, work: int | None = None) -> TableContext:
+        """What engines get; `work`: what the run has to do (`PendingWork.cost`); None: not known."""
+        if not self.in_one_task and self.runtime.engine is None and not self.runtime.spark.is_started:
+            self.report(STARTING_SPARK)
+        tier = self.job.tiers[self.spec.size]
+        engine = (
+            self._own_engine if self._has_own_engine else make_engine(self.runtime, work, in_one_task=self.in_one_task)
+        )
+        return TableContext(
+            dialect=self.dialect_after_load,
+            # Iceberg readers take data files as they are: no deletion vectors, no widened types.
+            tier=replace(tier, deletion_vectors=False) if self.spec.iceberg else tier,
+            layout=self.layout,
+            storage=self.runtime.storage,
+            engine=engine.of_shard(self.shard) if self.shard else engine,
+        )
+
+    @property
+    def _has_own_engine(self) -> bool:
+        """Whether nothing else in this process writes the tables during the run, as sources of one table do."""
+        return self.in_one_task and self.runtime.engine is None and not self.spec.shards and not self.shard
+
+    @cached_property
+    def _own_engine(self) -> Engine:
+        return make_engine(self.runtime, in_one_task=True)
+
+    def ledger(self) -> Ledger:
+        """The ledger as it is now: opened once, then looked at again.
+
+        Raises:
+            FatalError: `SHARDS_CHANGED`; as `Ledger.open`.
+        """
+        if "_ledger" in self.__dict__:
+            self._ledger.look_again()
+        ledger = self._ledger
+        if not self.shard and bool(self.spec.shards) != ledger.has_shards:
+            require_same_kind(self.spec, ledger.state, has_shards=ledger.has_shards)
+        return ledger
+
+    @cached_property
+    def _ledger(self) -> Ledger:
+        return Ledger.open(self.runtime.storage, self.layout.state, self.others)
+
+    def shard_runs(self) -> tuple[TableRun, ...]:
+        """The same run of each of the table's sources alone; empty where the table has one."""
+        states = self.shard_states()
+        return tuple(run.beside(states) for run in self._each_shard())
+
+    @cached_property
+    def former_shards(self) -> tuple[TableRun, ...]:
+        """Runs of sources that the row no longer names: they load nothing, and their rows stay in the table."""
+        if self.shard or not self.spec.shards:
+            return ()
+        known = Ledger.open(self.runtime.storage, self.layout.state).shards
+        return tuple(self._of_shard(shard) for shard in sorted(known - set(self.spec.shards)))
+
+    def shard_states(self) -> dict[str, TableState]:
+        """By source, also former ones, what its ledger holds; empty where the table has one source."""
+        return {run.shard: run.own_state() for run in (*self._each_shard(), *self.former_shards)}
+
+    def shard_ledgers(self) -> tuple[Ledger, ...]:
+        """Of each of the table's sources by itself; empty where the table has one."""
+        return tuple(run.ledger() for run in self._each_shard())
+
+    def own_state(self) -> TableState:
+        """The state of this shard alone, as its ledger holds it now."""
+        return replace(self, others=()).ledger().state
+
+    def beside(self, states: Mapping[str, TableState]) -> TableRun:
+        """The run of this shard, with the states of the others."""
+        return replace(self, others=tuple(state for shard, state in states.items() if shard != self.shard))
+
+    def _each_shard(self) -> tuple[TableRun, ...]:
+        return () if self.shard else tuple(self._of_shard(shard) for shard in self.spec.shards)
+
+    def _of_shard(self, shard: str) -> TableRun:
+        layout = self.layout.of_shard(self.job.roots, self.spec, shard)
+        return replace(self, shard=shard, spec=self.spec.of_shard(shard), layout_override=layout)
+
+    @property
+    def place(self) -> LandingLocation:
+        return self._place("never")
+
+    def _place(self, wait: Wait) -> LandingLocation:
+        landing = self.layout.landing
+        settling = Settling(after=settle_of(self.spec, landing, self.runtime.environ), wait=wait)
+        return LandingLocation(storage=self.runtime.storage, landing=landing, dialect=self.dialect, settling=settling)
+
+    def discover(self, ledger: Ledger, *, brief: bool = False, wait: Wait = "never") -> Discovery:
+        """What waits.
+
+        Args:
+            brief: in a continuous job, the newest files are enough between one poll far back and the next.
+            wait: for files that may still be written; files of a stream always, for it notifies them once.
+        """
+        place = self._place(wait if self.notified is None else "always")
+        if self.notified is not None:
+            return discover_notified(place, ledger, self.runtime.clock(), self.notified)
+        options, now = self.job.options, self.runtime.clock()
+        if not brief or options.continuous is None or options.full_listing:
+            found = discover(place, ledger, now, full=options.full_listing)
+            if found.inference == CERTAIN or self.source_load is None:
+                return found
+            # Changes from before a load by `gddl load` are captured for it.
+            return discover(replace(place, generations="one"), ledger, now, full=options.full_listing)
+        deep_listings = self.runtime.deep_listings
+        back = deep_listings.reach(place.root, now)
+        found = discover(place, ledger, now, back=back)
+        if back is None:
+            deep_listings.record(place.root, found, ledger.state.cursor, now, self.runtime.clock(), self.dialect.times)
+        return found
+
+    def discover_unread(self, ledger: Ledger) -> Discovery:
+        """Files to read again, of which a user replays the quarantine."""
+        codes = self.job.options.codes
+        if codes and not any(code.startswith(OF_FILES) for code in codes):
+            return Discovery()
+        return discover_unread(self._place("idle"), ledger, self.runtime.clock())
+
+    @property
+    def source_load(self) -> LoadProgress | None:
+        """The newest load of the table from its source database; None: it had none.
+
+        Raises:
+            FatalError: `LEDGER_DAMAGED`.
+        """
+        return read_progress(self.runtime.storage, Layout.of(self.job.roots, self.spec).state)
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether more files of a load from the source database will come. Raises as `source_load`."""
+        found = self.source_load
+        return found is not None and found.ended is None
+
+    def claim(self) -> Claim:
+        """The table's: its Delta tables have one writer, whichever shard is processed."""
+        options = self.job.options
+        state = Layout.of(self.job.roots, self.spec).state if self.shard else self.layout.state
+        return Claim.acquire(self.runtime.storage, state, self.job.run_id, self.runtime.clock, options.wait_seconds)
+
+    def report(self, step: str, batch: int = 0, rows: int = 0) -> None:
+        """
+        Raises:
+            RetriableError: as `go_on`; not after what is committed.
+        """
+        self.runtime.observe(Step(table=self.spec.table, step=step, batch=batch, rows=rows))
+        if step not in _COMMITTED:
+            self.go_on()
+
+    def go_on(self) -> None:
+        """
+        Raises:
+            RetriableError: `JOB_CANCELLED`: the job was asked to end, and nothing of this run is being written.
+        """
+        if signal := self.runtime.stopped_by():
+            raise cancelled(signal)
+
+    def result(self, totals: RunTotals, **changes: Any) -> JobResult:
+        """The result of this run as it ends now, with some of its fields changed."""
+        return replace(totals.result(self.spec.table, self.job.run_id, self.runtime.clock()), **changes)
+
+    @property
+    def limits(self) -> BatchLimits:
+        tier = self.job.tiers[self.spec.size]
+        most = tier.max_bytes_per_batch
+        # Decoded rows take some 18 times the bytes of their file, a stored table far less.
+        if self.in_one_task:
+            most = min(most, tier.task_max_bytes // 2)
+        return BatchLimits(max_files=tier.max_files_per_batch, max_bytes=most)

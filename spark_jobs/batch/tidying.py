@@ -1,0 +1,50 @@
+"""What small tables remove themselves, after many batches."""
+
+from __future__ import annotations
+
+import logging
+
+from airflow_gddl.contract.extensions import ICEBERG_KINDS
+from airflow_gddl.stores import lake_files
+from spark_jobs.batch.session import TableSession
+from spark_jobs.plan.identity import vacuum_hours
+from spark_jobs.plan.planned_batch import has_few_rows
+
+TABLES = ("changes", "replica", "history", "errors", "tombstones")
+
+
+BATCHES_PER_TIDYING = 100
+"""It lists the table's folders: on S3 one call per thousand files, far below what so many batches cost."""
+
+
+_LOG = logging.getLogger(__name__)
+
+
+def is_due(batch: int, done: int) -> bool:
+    """
+    Args:
+        batch: number of the last batch.
+        done: batches of this run.
+    """
+    return batch // BATCHES_PER_TIDYING > (batch - done) // BATCHES_PER_TIDYING
+
+
+def tidy(table: TableSession) -> None:
+    """Remove files that no version needs, after `vacuum_retention`, and archive run records; if due.
+
+    Errors are only logged: the batches are done, and the next tidying finds what is left.
+    """
+    if not has_few_rows(table.state) or not is_due(table.state.batch, table.totals.batches):
+        return
+    spec, engine = table.spec, table.engine
+    try:
+        hours = vacuum_hours(spec)
+        lake_files.compact(table.run.runtime.storage, table.layout.runs)
+        for name in TABLES:
+            if name in ICEBERG_KINDS and spec.iceberg:  # its readers may use files that Delta does not need
+                continue
+            if engine.exists(path := getattr(table.layout, name)):
+                table.claim.check()
+                engine.maintenance(table.context).vacuum(path, hours, dry_run=False)
+    except Exception as error:  # noqa: BLE001 - as said above
+        _LOG.warning("old files of %s stay: %s", spec.table, error)

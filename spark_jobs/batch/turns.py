@@ -1,0 +1,226 @@
+"""Tables of several sources: the turn of each, and what only tables of one source have."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from airflow_gddl.contract.connections import mask_key
+from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
+from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.table_spec import SHARD_COLUMN
+from spark_jobs.batch import notices
+from spark_jobs.batch.pending import PendingWork, find_pending, replays
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import RunTotals
+from spark_jobs.plan.planned_batch import TableState
+from spark_jobs.tables.places import DeclinedError
+
+_COUNTED = 20_000
+"""Rows in quarantine that are counted by source, oldest first."""
+
+
+_PASSED_ON = (DeclinedError, MemoryError)
+"""They concern the table as a whole: another engine takes it."""
+
+
+@dataclass
+class Turns:
+    """What each source of a table has to do.
+
+    Attributes:
+        pending: the source whose oldest file waits longest first; a table of one source has one at most.
+        faults: by source, why it could not be listed or loaded.
+    """
+
+    run: TableRun
+    totals: RunTotals
+    pending: list[tuple[TableRun, PendingWork]] = field(default_factory=list)
+    faults: dict[str, Exception] = field(default_factory=dict)
+
+    @property
+    def cost(self) -> int:
+        """See `PendingWork.cost`."""
+        return sum(seen.cost for _, seen in self.pending)
+
+    def take(self, work: Callable[[TableRun, PendingWork], None]) -> None:
+        """Let `work` do what is pending. The caller holds the table's claim."""
+        if not self.run.spec.shards:
+            for run, seen in self.pending:
+                work(run, seen)
+            return
+        states = self.run.shard_states()  # under the claim: another job may have loaded a shard since `find_pending`
+        for run, seen in self.pending:
+            self._guarded(run.shard, partial(work, run.beside(states), seen))
+            states[run.shard] = run.own_state()
+        self._replay_unlocked(work, states)
+        self._sum_up(states)
+
+    def find_pending(self) -> None:
+        """Find what is pending.
+
+        Raises:
+            GddlError: as `find_pending`, of a table with one source.
+        """
+        if not self.run.spec.shards:
+            seen = find_pending(self.run, self.totals)
+            self.pending = [] if seen is None else [(self.run, seen)]
+            return
+        self.run.ledger()  # which refuses a table that was loaded otherwise
+        modes, newest = set(), self.totals.max_commit_ts
+        for run in self.run.shard_runs():
+            self._guarded(run.shard, partial(self._find_pending, run))
+            modes.add(self.totals.mode)
+            newest = max(filter(None, (newest, self.totals.max_commit_ts)), default=None)
+        self.totals.mode = "initial" if modes == {"initial"} else "incremental"
+        self.totals.max_commit_ts = newest
+        self.pending.sort(key=lambda turn: min((f.modified for f in turn[1].discovery.waiting), default=""))
+
+    def require_all(self) -> None:
+        """
+        Raises:
+            GddlError: the fault of a source; passing where all are.
+        """
+        if not self.faults:
+            return
+        shard, first = next(iter(self.faults.items()))
+        if not isinstance(first, GddlError):
+            what = f"source {shard}: {type(first).__name__}: {first}"
+            raise RuntimeError(what) from first  # noqa: TRY004 - a fault of any kind
+        passing = all(isinstance(fault, RetriableError) for fault in self.faults.values())
+        family = RetriableError if passing else FatalError
+        what, where, remedy = _together(self.run.spec.table, first, self.faults)
+        raise family(first.code, what, where=where, remedy=remedy) from first
+
+    def _find_pending(self, run: TableRun) -> None:
+        seen = find_pending(run, self.totals)
+        if seen is not None:
+            self.pending.append((run, seen))
+
+    def _replay_unlocked(self, work: Callable[[TableRun, PendingWork], None], states: dict[str, TableState]) -> None:
+        """Another turn for sources with values in quarantine, where one after them has made a column text."""
+        for run in self.run.shard_runs():
+            if run.shard not in self.faults and run.ledger().awaits_replay:
+                self._guarded(run.shard, partial(self._replay, run, work))
+                states[run.shard] = run.own_state()
+
+    def _replay(self, run: TableRun, work: Callable[[TableRun, PendingWork], None]) -> None:
+        ledger = run.ledger()
+        work(run, PendingWork(state=ledger.state, discovery=run.discover(ledger)))
+
+    def _guarded(self, shard: str, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except _PASSED_ON:
+            raise
+        except Exception as error:  # noqa: BLE001 - a failure of one source does not stop the next
+            self.faults[shard] = error
+
+    def _sum_up(self, states: Mapping[str, TableState]) -> None:
+        """Rows of the replica, also of former sources, and the newest commit time of those that the row names."""
+        if self.totals.main.rows is not None:
+            self.totals.main = replace(self.totals.main, rows=sum(state.rows for state in states.values()))
+        times = filter(None, (states[shard].max_commit_ts for shard in self.run.spec.shards))
+        self.totals.max_commit_ts = max(times, default=None)
+
+
+def require_supported(run: TableRun) -> None:
+    """
+    Raises:
+        FatalError: `SHARDS_UNSUPPORTED`: the job asks for what tables of several sources do not have. `SPEC_INVALID`:
+            its spec was not made from metadata. `MASK_KEY_MISSING`.
+    """
+    if "hmac" in run.spec.mask.values():
+        mask_key(os.environ)
+    options, spec = run.job.options, run.spec
+    if spec.shards and (set(spec.shards) - set(spec.shard_landings) or spec.keys[:1] != (SHARD_COLUMN,)):
+        what = (
+            f"{spec.table} has shards, but not a landing root for each, or not {SHARD_COLUMN} as its first key column"
+        )
+        raise FatalError("SPEC_INVALID", what, remedy="let gddl make the order from the metadata")
+    asked = {
+        "gddl move": options.action == "move",
+        "a resync": options.resync or options.differences,
+        "a reload": options.reload,
+        "a comparison with the source": bool(options.source_connection) and options.action != "resync_rows",
+        "a continuous job": options.continuous is not None,
+    }
+    if run.spec.shards and (names := [name for name, is_asked in asked.items() if is_asked]):
+        what = f"{run.spec.table} has several sources: {names[0]} is not built for such tables; nothing was done"
+        remedy = "to load it again, give the row a new target; see docs/sources.md, section Load a sharded table again"
+        raise FatalError("SHARDS_UNSUPPORTED", what, remedy=remedy)
+
+
+def of_key(run: TableRun, code: str) -> TableRun:
+    """The run of the source, or former source, that the job's key names; of a table with one source the run itself.
+
+    Args:
+        code: of the error.
+
+    Raises:
+        FatalError: the key names no source, or one that the table does not have.
+    """
+    if not run.spec.shards:
+        return run
+    named = {name.lower(): value for name, value in run.job.options.key.items()}
+    shard = named.get(SHARD_COLUMN)
+    for one in run.shard_runs():
+        if one.shard == shard:
+            return one
+    states = run.shard_states()
+    for one in run.former_shards:
+        if one.shard == shard:
+            return _landed(one.beside(states))
+    known, keys = ", ".join(states), " ".join(f"--key {name}=…" for name in run.spec.keys)
+    if shard is None:
+        what = f"the key of {run.spec.table} names no {SHARD_COLUMN}, one of {known}"
+    else:
+        what = f"{SHARD_COLUMN} {shard!r} is not one of {known}, the sources of {run.spec.table} (case counts)"
+    raise FatalError(code, what, remedy=f"name the whole key: {keys}")
+
+
+def _landed(run: TableRun) -> TableRun:
+    """The run of a former source with the landing folder of its files, which only its ledger knows."""
+    ledger, folder = run.ledger(), "/".join(run.spec.name_in_source.split(".", 1))
+    root = next((path.rpartition(f"/{folder}/")[0] for path in ledger.entries() or ledger.all_entries()), "")
+    if not root:
+        return run
+    spec = replace(run.spec, landing=root, shard_landings={run.shard: root})
+    return replace(run, spec=spec, layout_override=replace(run.layout, landing=f"{root}/{folder}"))
+
+
+def left_in_quarantine(run: TableRun) -> tuple[RunWarning, ...]:
+    """Warning of a replay about rows in quarantine that no source of the row has: a replay takes them by source."""
+    if not replays(run) or not run.former_shards:
+        return ()
+    context, names = run.context(), {one.shard for one in run.former_shards}
+    if not context.engine.exists(context.layout.errors):
+        return ()
+    found = context.engine.unresolved(context, _COUNTED)
+    left = Counter(shard for row in found.rows if (shard := str(row["batch_id"]).rpartition("/")[0]) in names)
+    oldest = "" if found.count == len(found.rows) else f" (among the {_COUNTED} oldest)"
+    return notices.of_former_shards(left, f"stay in quarantine, until their source is named again{oldest}")
+
+
+def _together(table: str, first: GddlError, faults: Mapping[str, Exception]) -> tuple[str, str, str]:
+    """What is wrong, where, and the remedies of the faults of sources; equal ones are named once."""
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    remedies: dict[str, list[str]] = {}
+    for shard, fault in faults.items():
+        code, what, where = "", f"{type(fault).__name__}: {fault}", ""
+        if isinstance(fault, GddlError):
+            code, what, where = fault.code, fault.what.removeprefix(f"{table}: "), fault.where
+            if fault.remedy:
+                remedies.setdefault(fault.remedy, []).append(shard)
+        groups.setdefault((code, what, where), []).append(shard)
+    said: list[str] = []
+    for (code, what, where), shards in groups.items():
+        title = f"source{'s' if len(shards) > 1 else ''} {', '.join(shards)}{'' if said else f' of {table}'}"
+        place = f" ({where})" if where and len(groups) > 1 else ""
+        said.append(f"{title}: {f'[{code}] ' if code not in ('', first.code) else ''}{what}{place}")
+    where = first.where if len(groups) == 1 else ""
+    by_shard = [f"{', '.join(shards)}: {text}" for text, shards in remedies.items()]
+    return "; ".join(said), where, next(iter(remedies), "") if len(remedies) == 1 else "; ".join(by_shard)

@@ -1,0 +1,63 @@
+"""Features that a row switches on and that are no part of the steps of a batch: a package each, with `feature.FEATURE`.
+
+They are imported for the rows that use them. What stays core, and why: docs/design.md, section 4.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, cast
+
+from airflow_gddl.contract.errors import FatalError
+
+if TYPE_CHECKING:
+    from airflow_gddl.contract.result import RunWarning
+    from airflow_gddl.contract.spec import TableSpec
+    from spark_jobs.batch.commit import CommittedBatch
+    from spark_jobs.batch.table_run import TableRun
+
+FEATURES: Mapping[str, Callable[[TableSpec], bool]] = {
+    "apply_exceptions": lambda spec: spec.name_in_source.lower().endswith(".awsdms_apply_exceptions"),
+    "iceberg": lambda spec: spec.iceberg,
+}
+"""By name, whether a row uses it; in the order in which they are called."""
+
+
+class Feature:
+    """What a feature does at these points; this one: nothing."""
+
+    def after_commit(self, done: CommittedBatch) -> None:
+        """After a batch is in the ledger."""
+
+    def at_end(self, run: TableRun) -> tuple[RunWarning, ...]:  # noqa: ARG002 - for features that do
+        """At the end of an action that wrote the tables."""
+        return ()
+
+    def has_work(self, run: TableRun) -> bool:  # noqa: ARG002 - for features that do
+        """For a poll: whether an idle table needs a run all the same."""
+        return False
+
+    def clean(self, run: TableRun) -> int:  # noqa: ARG002 - for features that do
+        """In maintenance: remove files that nobody needs any more; returns their number."""
+        return 0
+
+
+def features_of(spec: TableSpec) -> tuple[Feature, ...]:
+    """The features that a row uses.
+
+    Raises:
+        FatalError: `FEATURE_MISSING`: this installation lacks one.
+    """
+    return tuple(_feature(name) for name, is_used in FEATURES.items() if is_used(spec))
+
+
+def _feature(name: str) -> Feature:
+    module = f"{__name__}.{name}"
+    try:
+        return cast("Feature", importlib.import_module(f"{module}.feature").FEATURE)
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        what, remedy = f"this job has no feature {name!r}", "install all of airflow-gddl where the job runs"
+        raise FatalError("FEATURE_MISSING", what, where=module, remedy=remedy) from None

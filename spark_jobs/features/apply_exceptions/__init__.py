@@ -1,0 +1,1 @@
+"""The table in which AWS DMS records changes that it could not apply."""

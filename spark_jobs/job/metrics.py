@@ -1,0 +1,137 @@
+"""Metrics of a job: names, kinds and help, and the points that results make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from airflow_gddl.contract.result import JobResult
+
+Kind = Literal["counter", "gauge"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """Attributes:
+    name: without the suffix `_total` of counters.
+    """
+
+    name: str
+    kind: Kind
+    help: str
+
+
+_COUNTS: Mapping[str, str] = {
+    "rows_read": "Rows read from landing files.",
+    "changes_written": "Changes appended to change tables.",
+    "redelivered": "Re-delivered changes.",
+    "quarantined": "Rows written to the quarantine.",
+    "late_ignored": "Changes ignored as late.",
+    "truncates": "Truncates of source tables in landing files.",
+    "rescued": "Rows with values in _rescued_data.",
+    "bytes_read": "Bytes of landing files.",
+    "batches": "Batches committed.",
+    "seconds": "Seconds spent on tables.",
+}
+"""Fields of a result that are counters of the same name."""
+
+
+_EXPECTED: Mapping[str, str] = {
+    "expectation_checked": "Rows on which an expectation was checked.",
+    "expectation_failed": "Rows that failed an expectation.",
+}
+
+
+_HELP: Mapping[Kind, Mapping[str, str]] = {
+    "counter": {"runs": "Runs of tables by status.", **_COUNTS, "warnings": "Warnings by code.", **_EXPECTED},
+    "gauge": {
+        "complete_until_timestamp_seconds": "Commit time until which everything is known to have come.",
+        "lag_seconds": "Now minus the newest source commit applied, at the last run.",
+        "last_run_timestamp_seconds": "When the last run ended.",
+        "last_run_failed": "Whether the last run failed (1).",
+        "replica_rows": "Rows of the replica.",
+    },
+}
+
+
+METRICS = tuple(
+    Metric(name=f"gddl_{name}", kind=kind, help=text) for kind, texts in _HELP.items() for name, text in texts.items()
+)
+
+
+KINDS = {metric.name: metric.kind for metric in METRICS}
+
+
+OTHER = "other"
+
+
+Labels = tuple[tuple[str, str], ...]
+"""Pairs of name and value, sorted by name."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One value; of a counter, what is to be added."""
+
+    metric: str
+    labels: Labels
+    value: float
+
+
+def points_of(result: JobResult, tier: str, now: float) -> list[Point]:
+    """Metrics of a result.
+
+    Args:
+        now: seconds since the epoch.
+    """
+    labels: Labels = (("table", result.table), ("tier", tier))
+    points = [Point(f"gddl_{name}", labels, float(getattr(result, name))) for name in _COUNTS]
+    points.append(Point("gddl_runs", (("status", result.status), *labels), 1.0))
+    points += [Point("gddl_warnings", (("code", w.code), *labels), float(w.count)) for w in result.warnings]
+    for one in result.expectations:
+        named = tuple(sorted((("expectation", one.name), *labels)))
+        points += [Point("gddl_expectation_checked", named, float(one.checked))]
+        points += [Point("gddl_expectation_failed", named, float(one.failed))]
+    points.append(Point("gddl_last_run_timestamp_seconds", labels, now))
+    points.append(Point("gddl_last_run_failed", labels, float(result.status == "failed")))
+    if result.freshness.lag_seconds is not None:
+        points.append(Point("gddl_lag_seconds", labels, result.freshness.lag_seconds))
+    if result.freshness.complete_until is not None:
+        until = datetime.fromisoformat(result.freshness.complete_until).timestamp()
+        points.append(Point("gddl_complete_until_timestamp_seconds", labels, until))
+    if result.main.rows is not None:
+        points.append(Point("gddl_replica_rows", labels, float(result.main.rows)))
+    return points
+
+
+def bounded(points: Iterable[Point], known: Sequence[str], most: int) -> list[Point]:
+    """The points with at most `most` tables by name, `known` ones first; the others are `other`.
+
+    Counters of `other` add up; of its gauges the highest, as the most critical, is used.
+    """
+    named = dict.fromkeys(known)
+    found: list[Point] = []
+    for point in points:
+        table = dict(point.labels).get("table", "")
+        if table not in named and len(named) < most:
+            named[table] = None
+        own = table in named
+        labels = tuple((k, v if own or k != "table" else OTHER) for k, v in point.labels)
+        found.append(Point(point.metric, labels, point.value))
+    return merged(found)
+
+
+def merged(points: Iterable[Point]) -> list[Point]:
+    """One point for each series: counters added, of gauges the greatest."""
+    sums: dict[tuple[str, Labels], float] = {}
+    for point in points:
+        series = (point.metric, point.labels)
+        if series not in sums:
+            sums[series] = point.value
+        elif KINDS[point.metric] == "counter":
+            sums[series] += point.value
+        else:
+            sums[series] = max(sums[series], point.value)
+    return [Point(metric, labels, value) for (metric, labels), value in sums.items()]
