@@ -4,7 +4,7 @@ PYTHON ?=
 DEMO ?=
 BIN := $(VENV)/bin
 # One run of pytest has one closing line. Two processes keep two cores busy, a third has the tests that mostly wait
-# (tests/scheduling.py). WORKERS=0 runs all in one.
+# (tests/harness/scheduling.py). WORKERS=0 runs all in one.
 WORKERS ?= 3
 # With a table of CPU seconds by folder above that line.
 SPREAD = -n $(WORKERS) --dist loadgroup -p benchmarks.cpu_by_test
@@ -43,7 +43,7 @@ test: $(VENV)/.dev
 	$(MAKE) --no-print-directory -j 2 lint compiled
 	$(BIN)/python -m pytest $(SPREAD) -m 'not deep and not wide' $(TESTS)
 
-# What `make test` leaves out and each change must pass, too: tests/lanes.py. CI runs both.
+# What `make test` leaves out and each change must pass, too: tests/harness/lanes.py. CI runs both.
 test-wide: $(VENV)/.dev $(VENV)/.classes
 	$(BIN)/python -m pytest $(SPREAD) -m wide $(TESTS)
 
@@ -101,13 +101,14 @@ test-newest:
 	$(VENV)-newest/bin/python -m pytest --engine spark $(LANE_TESTS)
 	$(VENV)-newest/bin/python -m pytest --engine spark tests/scenarios -k 'as_written and (r02 or r03 or r07 or r09_reload or r11)'
 
-# Many random histories, engine against oracle; GDDL_EXAMPLES=N draws N of each sort. Hostile files and rows for half an
-# hour; GDDL_FUZZ_SECONDS says how long. Also environments from nothing, and
-# all that docker-compose.yaml starts, without containers, and two schedulers.
+# Many random histories, engine against oracle; GDDL_EXAMPLES=N draws N of each sort. SEED=N draws those of the run that
+# printed N. Hostile files and rows for half an hour; GDDL_FUZZ_SECONDS says how long. Also environments from nothing,
+# all that docker-compose.yaml starts, without containers, and two schedulers. Last, the property tests of all folders.
+RANDOM := --hypothesis-profile random $(if $(SEED),--hypothesis-seed $(SEED))
 test-deep: $(VENV)/.dev
-	$(BIN)/python -m pytest -m deep tests/capture tests/spark tests/catalogs tests/delta_rs tests/scenarios tests/debezium tests/fuzz tests/s3 tests/cluster tests/packages tests/compose tests/e2e tests/readers tests/readme tests/recipes tests/benchmarks
+	$(BIN)/python -m pytest -m deep $(RANDOM) tests/capture tests/spark tests/catalogs tests/delta_rs tests/scenarios tests/debezium tests/fuzz tests/s3 tests/cluster tests/packages tests/compose tests/e2e tests/readers tests/readme tests/recipes tests/benchmarks
 	GDDL_MERGED=014567 $(BIN)/python -m pytest tests/scenarios --engine spark
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --hypothesis-profile chance tests/unit tests/rules tests/oracle
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m 'random and not deep' $(RANDOM) tests
 
 # What is published, in dist/, checked as the index checks it.
 package: $(VENV)-package/.package

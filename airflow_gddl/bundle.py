@@ -86,7 +86,7 @@ def code_files() -> dict[str, Path]:
         FatalError: `CODE_MISSING`.
     """
     ours = Path(airflow_gddl.__file__).parent
-    found = {"airflow_gddl/__init__.py": ours / "__init__.py"}
+    files = {"airflow_gddl/__init__.py": ours / "__init__.py"}
     # Found, not imported: this side never imports the job.
     job = importlib.util.find_spec("spark_jobs")
     if job is None or job.origin is None or not ours.joinpath("__init__.py").is_file():
@@ -94,14 +94,14 @@ def code_files() -> dict[str, Path]:
         raise FatalError("CODE_MISSING", "the job's code lies in no folder of this Python", remedy=remedy)
     shared = {f"airflow_gddl/{name}": ours / name for name in SHARED}
     for name, folder in {**shared, "spark_jobs": Path(job.origin).parent}.items():
-        found |= {f"{name}/{path.relative_to(folder).as_posix()}": path for path in sorted(folder.rglob("*.py"))}
-    return found
+        files |= {f"{name}/{path.relative_to(folder).as_posix()}": path for path in sorted(folder.rglob("*.py"))}
+    return files
 
 
 def write_code(path: Path) -> Path:
     """Write the archive; equal code gives equal bytes."""
-    found = code_files()
-    return write_zip(path, {name: found[name].read_bytes() for name in sorted(found)})
+    files = code_files()
+    return write_zip(path, {name: files[name].read_bytes() for name in sorted(files)})
 
 
 DAG_FILES: Mapping[str, str] = {
@@ -141,13 +141,13 @@ def distribution() -> metadata.Distribution:
         FatalError: `CODE_MISSING`.
     """
     try:
-        found = metadata.distribution(NAME)
+        installed = metadata.distribution(NAME)
     except metadata.PackageNotFoundError as error:
         raise FatalError("CODE_MISSING", f"{NAME} is importable but not installed", remedy=_REMEDY) from error
-    if found.version != airflow_gddl.__version__:
-        what = f"installed as {found.version}, while the code says {airflow_gddl.__version__}"
+    if installed.version != airflow_gddl.__version__:
+        what = f"installed as {installed.version}, while the code says {airflow_gddl.__version__}"
         raise FatalError("CODE_MISSING", what, where=NAME, remedy=_REMEDY)
-    return found
+    return installed
 
 
 def write_wheel(folder: Path, epoch: int = EPOCH) -> Path:
@@ -169,7 +169,7 @@ def write_wheel(folder: Path, epoch: int = EPOCH) -> Path:
 
 
 def _modules() -> dict[str, bytes]:
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     for name in _PACKAGES:
         # Found, not imported: this side never imports the job.
         spec = importlib.util.find_spec(name)
@@ -177,20 +177,20 @@ def _modules() -> dict[str, bytes]:
         if folder is None or not folder.is_dir():
             raise FatalError("CODE_MISSING", f"{name} lies in no folder of this Python", remedy=_REMEDY)
         files = sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-        found |= {f"{name}/{path.relative_to(folder).as_posix()}": path.read_bytes() for path in files}
-    return found
+        contents |= {f"{name}/{path.relative_to(folder).as_posix()}": path.read_bytes() for path in files}
+    return contents
 
 
 def _information(known: metadata.Distribution, folder: str) -> dict[str, bytes]:
-    found = {}
+    contents = {}
     for path in sorted(known.files or (), key=str):
         inner = str(path).partition(".dist-info/")[2]
         if inner in ("METADATA", "entry_points.txt") or inner.startswith("licenses/"):
-            found[f"{folder}/{inner}"] = Path(str(path.locate())).read_bytes()
-    text = found.get(f"{folder}/METADATA")
+            contents[f"{folder}/{inner}"] = Path(str(path.locate())).read_bytes()
+    text = contents.get(f"{folder}/METADATA")
     if text is None:
         raise FatalError("CODE_MISSING", f"{NAME} is installed without its METADATA", remedy=_REMEDY)
-    return {**found, f"{folder}/METADATA": _as_required(text.decode()).encode(), f"{folder}/WHEEL": _WHEEL.encode()}
+    return {**contents, f"{folder}/METADATA": _as_required(text.decode()).encode(), f"{folder}/WHEEL": _WHEEL.encode()}
 
 
 def project() -> dict[str, Any] | None:
@@ -201,8 +201,8 @@ def project() -> dict[str, Any] | None:
     tree = Path(airflow_gddl.__file__).parents[1] / "pyproject.toml"
     if not tree.is_file():
         return None
-    found: dict[str, Any] = tomllib.loads(tree.read_text(encoding="utf-8")).get("project", {})
-    return found
+    table: dict[str, Any] = tomllib.loads(tree.read_text(encoding="utf-8")).get("project", {})
+    return table
 
 
 def _as_required(text: str) -> str:
@@ -275,12 +275,12 @@ def here() -> str:
 
 def requirements() -> list[str]:
     """Requirements of a task on a cluster beyond Spark itself, from the package's metadata."""
-    found = []
+    requirement_lines = []
     for line in _required():
         match = _FORM.fullmatch(line.strip())
         if match and match[4] in (None, "spark") and match[1] not in _OF_SPARK:
-            found.append(f"{match[1]}{match[2] or ''}{match[3].strip()}")
-    return sorted(found)
+            requirement_lines.append(f"{match[1]}{match[2] or ''}{match[3].strip()}")
+    return sorted(requirement_lines)
 
 
 def _required() -> list[str]:
@@ -352,8 +352,8 @@ def _resolved(what: Sequence[str]) -> dict[str, str]:
         report = Path(scratch, "report.json")
         _pip(["install", "--dry-run", "--ignore-installed", "--prefer-binary", "--report", str(report), *what])
         packages = [one["metadata"] for one in json.loads(report.read_text(encoding="utf-8"))["install"]]
-    found = {_normalized(one["name"]): one["version"] for one in packages}
-    return {name: version for name, version in sorted(found.items()) if name != NAME}
+    versions = {_normalized(one["name"]): one["version"] for one in packages}
+    return {name: version for name, version in sorted(versions.items()) if name != NAME}
 
 
 def _for(target: Target) -> list[str]:

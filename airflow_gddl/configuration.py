@@ -1,4 +1,4 @@
-"""Airflow's configuration section `[gddl]` and the metadata snapshot."""
+"""Airflow's configuration section `[gddl]` and the compiled metadata."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.python_command import JOB
 from airflow_gddl.provider import DEFAULTS
-from airflow_gddl.runtime.snapshot.cache import SnapshotSettings, places
-from airflow_gddl.runtime.snapshot.snapshot import MetadataSnapshot
+from airflow_gddl.runtime.compiled.cache import CompiledSettings, places
+from airflow_gddl.runtime.compiled.metadata import CompiledMetadata
 from airflow_gddl.version_compat import conf
 
 if TYPE_CHECKING:
-    from airflow_gddl.runtime.landing.queue import Following
-    from airflow_gddl.runtime.snapshot.documents import Directory, PipelineDocument
+    from airflow_gddl.runtime.compiled.documents import Directory, PipelineDocument
+    from airflow_gddl.runtime.landing.events_queue import Following
 
 SECTION = "gddl"
 _LINK = re.compile(r"https?://[^/\s]+|mailto:\S+")
@@ -83,8 +83,8 @@ def metadata_place(given: str | Path | None = None, beside: str | Path | None = 
     chosen = str(given or text("metadata") or os.environ.get("GDDL_METADATA", ""))
     if not chosen:
         near = Path(beside).resolve().parent if beside else Path.cwd()
-        found = (place for place in (near / "metadata", near.parent / "metadata") if place.is_dir())
-        chosen = str(next(found, near / "metadata"))
+        folders = (place for place in (near / "metadata", near.parent / "metadata") if place.is_dir())
+        chosen = str(next(folders, near / "metadata"))
     return chosen.rstrip("/") if "://" in chosen else str(Path(chosen).absolute())
 
 
@@ -119,8 +119,8 @@ def parse_seconds() -> float:
     return seconds / 6 if seconds > 0 else _PARSE_LIMIT
 
 
-def snapshot(metadata: str, *, parsing: bool = False) -> MetadataSnapshot:
-    """The current snapshot.
+def compiled_metadata(metadata: str, *, parsing: bool = False) -> CompiledMetadata:
+    """The compiled metadata that is current.
 
     Args:
         parsing: called by a DAG file, see `parse_seconds`.
@@ -129,8 +129,8 @@ def snapshot(metadata: str, *, parsing: bool = False) -> MetadataSnapshot:
         FatalError: `CACHE_UNUSABLE`.
     """
     copy = text("metadata_copy") or os.environ.get("GDDL_LAKE", "")
-    return MetadataSnapshot.current(
-        SnapshotSettings(
+    return CompiledMetadata.current(
+        CompiledSettings(
             metadata=metadata,
             cache=_cache_folder(),
             environ=environ_for(metadata),
@@ -162,7 +162,7 @@ def following(environ: Mapping[str, str]) -> Following | None:
     url = text("events_queue")
     if not url:
         return None
-    from airflow_gddl.runtime.landing.queue import Following, SqsQueue  # noqa: PLC0415 - imported when needed
+    from airflow_gddl.runtime.landing.events_queue import Following, SqsQueue  # noqa: PLC0415 - imported when needed
 
     seconds = number("full_listing_seconds")
     return Following(queue=SqsQueue(url, environ), full_listing_seconds=seconds, environ=environ)
@@ -189,7 +189,7 @@ def environ_of(document: PipelineDocument | Directory) -> Mapping[str, str]:
     """`environ_for` the roots of a pipeline or of all tables, with credentials of the pipeline's sources and
     catalogs."""
     from airflow_gddl.hooks.aws import ConnectedEnviron, fetch_catalogs, fetch_sources  # noqa: PLC0415 - when needed
-    from airflow_gddl.runtime.snapshot.documents import PipelineDocument  # noqa: PLC0415 - as above
+    from airflow_gddl.runtime.compiled.documents import PipelineDocument  # noqa: PLC0415 - as above
 
     roots = document.roots
     specs = document.specs if isinstance(document, PipelineDocument) else ()

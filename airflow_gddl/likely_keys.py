@@ -24,8 +24,8 @@ def key_rank(column: str, table: str) -> int:
         table: name without schema.
     """
     name, table = _WORD_START.sub("_", column).lower(), table.lower()
-    own = {f"{stem}{end}" for stem in (table, table.rstrip("s")) for end in ("_id", "id") if stem}
-    if name == "id" or name in own:
+    table_ids = {f"{stem}{end}" for stem in (table, table.rstrip("s")) for end in ("_id", "id") if stem}
+    if name == "id" or name in table_ids:
         return 0
     return 1 if _KEY_NAME.search(name) else 2
 

@@ -72,15 +72,15 @@ _HEAD = re.compile(r"(?P<name>\w+) \((?P<type>\w+)\) =(?: (?P<default>.*))?")
 
 def _options() -> dict[str, dict[str, Any]]:
     """The options in Airflow's format."""
-    found: dict[str, dict[str, Any]] = {}
+    options: dict[str, dict[str, Any]] = {}
     for line in _TEXT.splitlines():
         head = _HEAD.fullmatch(line)
         if head is not None:
             fields = {"type": head["type"], "default": head["default"] or "", "description": ""}
-            option = found[head["name"]] = {**fields, "version_added": "0.1.0", "example": None}
+            option = options[head["name"]] = {**fields, "version_added": "0.1.0", "example": None}
         else:
             option["description"] = f"{option['description']} {line.strip()}".strip()
-    return found
+    return options
 
 
 _OPTIONS = _options()
@@ -119,7 +119,6 @@ def get_provider_info() -> dict[str, Any]:
             "airflow_gddl.notifications.webhook.GddlNotifier",
             "airflow_gddl.notifications.webhook.TeamsNotifier",
             "airflow_gddl.notifications.webhook.PagerDutyNotifier",
-            "airflow_gddl.notifications.webhook.MailNotifier",
         ],
         "config": {
             "gddl": {

@@ -27,7 +27,7 @@ from airflow_gddl.runners.interface import Platform, RunStatus, WaitPolicy
 from airflow_gddl.runners.remote import Attempts, TaskKey, cancel, pauses, polled, time_out
 from airflow_gddl.runtime.landing.polling import Poll, poll
 from airflow_gddl.runtime.landing.run_request import from_params
-from airflow_gddl.runtime.landing.work import PipelineWork, Question, observe
+from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, Question, observe
 from airflow_gddl.runtime.state.documents import end_running, place
 from airflow_gddl.stores import open_store
 from airflow_gddl.version_compat import TELLS_TRIGGERS_OF_KILLS, AirflowException, TaskDeferred, is_still_deferred
@@ -163,27 +163,27 @@ class GddlRunTrigger(BaseTrigger):
         first, announced, ending = configuration.number("run_poll_seconds"), False, False
         keeper = self._keeper()
         for pause in pauses(first):
-            left = self._left()
-            if left <= 0 and not ending:  # before the poll: no later one may start the run again
+            remaining = self._left()
+            if remaining <= 0 and not ending:  # before the poll: no later one may start the run again
                 ending = await sync_to_async(self._time_out, thread_sensitive=False)(platform)
-            status = await sync_to_async(self._poll, thread_sensitive=False)(platform, restart=left > 0)
+            status = await sync_to_async(self._poll, thread_sensitive=False)(platform, restart=remaining > 0)
             if status is not None and status.has_ended:
                 return status.state
             if status is not None and status.state == "running" and not announced:
                 announced = True
                 await sync_to_async(self._tell_links, thread_sensitive=False)(platform)
-            await self._rest(min(pause, left) if left > 0 else first, keeper)
+            await self._rest(min(pause, remaining) if remaining > 0 else first, keeper)
         raise AssertionError("pauses have no end")
 
     async def _rest(self, seconds: float, keeper: RemoteJobMonitor | None) -> None:
         """Wait until the next poll; a continuous job is monitored in the meantime."""
         ends = time.monotonic() + seconds
-        while (left := ends - time.monotonic()) > 0:
+        while (remaining := ends - time.monotonic()) > 0:
             if keeper is not None:
                 await sync_to_async(keeper.tick, thread_sensitive=False)()
             await self._log_progress()
             until_line = self._logged + LOGGED_EVERY - time.monotonic()
-            await asyncio.sleep(max(0.0, min(left, until_line, left if keeper is None else KEPT_EVERY)))
+            await asyncio.sleep(max(0.0, min(remaining, until_line, remaining if keeper is None else KEPT_EVERY)))
 
     async def _log_progress(self) -> None:
         """Log a line periodically during a long run."""
@@ -287,7 +287,7 @@ def poll_once(metadata: str, dag_id: str, question: Question) -> PipelineWork | 
     Raises:
         RetriableError, FatalError: as `Store`; `CACHE_UNUSABLE`, `REQUEST_INVALID`, `AWS_CONNECTION_INVALID`.
     """
-    document = configuration.snapshot(metadata).pipeline(dag_id)
+    document = configuration.compiled_metadata(metadata).pipeline(dag_id)
     if document is None:
         return None
     environ = configuration.environ_of(document)
@@ -307,7 +307,7 @@ class GddlTablesTrigger(BaseTrigger):
     Args:
         metadata: folder or `s3://` URL.
         pipeline: DAG id.
-        asked: the run's params as JSON, or a template that gives it.
+        run_params: the run's params as JSON, or a template that gives it.
         run_id: the run's id, or a template that gives it.
         try_number: of the sensor, or a template that gives it.
         forever: poll until there is work.
@@ -320,7 +320,7 @@ class GddlTablesTrigger(BaseTrigger):
         *,
         metadata: str,
         pipeline: str,
-        asked: str,
+        run_params: str,
         run_id: str,
         try_number: str = "1",
         forever: bool,
@@ -328,12 +328,21 @@ class GddlTablesTrigger(BaseTrigger):
         patience_seconds: float,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # Airflow's own has no annotations
-        self.metadata, self.pipeline, self.asked, self.run_id = metadata, pipeline, asked, run_id
+        self.metadata, self.pipeline, self.run_params, self.run_id = metadata, pipeline, run_params, run_id
         self.try_number = try_number
         self.forever, self.poll_seconds, self.patience_seconds = forever, poll_seconds, patience_seconds
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        names = ("metadata", "pipeline", "asked", "run_id", "try_number", "forever", "poll_seconds", "patience_seconds")
+        names = (
+            "metadata",
+            "pipeline",
+            "run_params",
+            "run_id",
+            "try_number",
+            "forever",
+            "poll_seconds",
+            "patience_seconds",
+        )
         return f"{type(self).__module__}.{type(self).__name__}", {name: getattr(self, name) for name in names}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
@@ -364,8 +373,8 @@ class GddlTablesTrigger(BaseTrigger):
             question = replace(question, now=utc_now(), since=since)
 
     def _question(self) -> Question:
-        asked = from_params(self.asked)
-        return Question(run=self.run_id, now=utc_now(), asked=asked, again=str(self.try_number) not in ("", "1"))
+        form = from_params(self.run_params)
+        return Question(run=self.run_id, now=utc_now(), form=form, again=str(self.try_number) not in ("", "1"))
 
     def _event(self, work: PipelineWork | None, has_patience: bool) -> TriggerEvent | None:
         """What a poll's answer means; None: poll again later."""

@@ -39,8 +39,8 @@ async def is_still_deferred(instance: Any) -> bool:
     from asgiref.sync import sync_to_async  # noqa: PLC0415 - of the triggerer, which has it
 
     run, task = instance.run_id, instance.task_id
-    asked = _first("RuntimeTaskInstance", "airflow.sdk.execution_time.task_runner").get_task_states
-    states = await sync_to_async(asked)(
+    lookup = _first("RuntimeTaskInstance", "airflow.sdk.execution_time.task_runner").get_task_states
+    states = await sync_to_async(lookup)(
         dag_id=instance.dag_id, run_ids=[run], task_ids=[task], map_index=instance.map_index
     )
     return str(states.get(run, {}).get(task)) == "deferred"

@@ -130,23 +130,23 @@ def scheduled(engine: sa.Engine, dags: int, ticks: Sequence[datetime]) -> dict[s
     }
 
 
-def freshness(fleet: Fleet, found: Sequence[tuple[str, float]]) -> dict[str, float]:
+def freshness(fleet: Fleet, loads: Sequence[tuple[str, float]]) -> dict[str, float]:
     """From a file to the first load after it.
 
     Raises:
         WrongResultError: a file has none, or there are more loads than the first ones and one for each file.
     """
     by_table: dict[str, list[float]] = defaultdict(list)
-    for name, at in found:
+    for name, at in loads:
         by_table[name].append(at)
     files = [(name, arrived) for name, times in fleet.arrived.items() for arrived in times]
     loaded = [min((at for at in by_table[name] if at > arrived), default=None) for name, arrived in files]
     if lost := loaded.count(None):
         raise WrongResultError(f"{lost} of {len(files)} files were not loaded")
-    if len(found) > fleet.tables + len(files):
-        raise WrongResultError(f"{len(found)} loads for {fleet.tables} tables and {len(files)} files")
+    if len(loads) > fleet.tables + len(files):
+        raise WrongResultError(f"{len(loads)} loads for {fleet.tables} tables and {len(files)} files")
     waits = [at - arrived for at, (_, arrived) in zip(loaded, files, strict=True) if at is not None]
-    return {"files": len(files), "loads": len(found), "fresh_seconds_median": round(median(waits), 1),
+    return {"files": len(files), "loads": len(loads), "fresh_seconds_median": round(median(waits), 1),
             "fresh_seconds_p95": round(quantiles(waits, n=20)[-1], 1)}  # fmt: skip
 
 

@@ -28,7 +28,7 @@ from airflow_gddl.topology.pipelines import pipelines, pools
 from devtools.standalone import supervisor
 from devtools.standalone.home import Home, HomeSettings, free_port
 from devtools.standalone.runs import Runs
-from devtools.standalone.supervisor import Standalone, StartOrder
+from devtools.standalone.supervisor import Standalone, StartRequest
 
 _TABLES, _PARALLELISM = 200, 4
 _VIEWS: tuple[AirflowView, ...] = ("pack", "mapped", "table")
@@ -108,7 +108,7 @@ def measure(root: Path, tables: int, view: AirflowView, on_postgres: bool) -> Sp
     with ExitStack() as stack:
         engine = stack.enter_context(postgres()) if on_postgres else None
         airflow, dag_ids = stack.enter_context(started(root, record, engine))
-        engine = engine or sa.create_engine(f"sqlite:///{airflow.order.home.database}")
+        engine = engine or sa.create_engine(f"sqlite:///{airflow.request.home.database}")
         spent = timed(airflow, Runs(airflow, lambda _: None), dag_ids, engine)
     loaded = sorted(name for name, _ in loads(record))
     if loaded != sorted(f"shop.t{n}" for n in range(tables)):
@@ -121,8 +121,8 @@ def measure(root: Path, tables: int, view: AirflowView, on_postgres: bool) -> Sp
 @contextmanager
 def started(root: Path, record: Path, engine: sa.Engine | None) -> Iterator[tuple[Standalone, list[str]]]:
     """All of Airflow's parts, with the pools and every DAG of the metadata; and the ids of these."""
-    catalog = load(root / "metadata", {})
-    dags = pipelines(catalog.tables, catalog.tiers, catalog.dag_prefix)
+    loaded = load(root / "metadata", {})
+    dags = pipelines(loaded.tables, loaded.tiers, loaded.dag_prefix)
     with Standalone(order(root, record, engine)) as airflow:
         airflow.begin()
         airflow.start()
@@ -193,7 +193,7 @@ def _on(engine: sa.Engine | None) -> dict[str, dict[str, str]]:
     }
 
 
-def order(root: Path, record: Path, engine: sa.Engine | None) -> StartOrder:
+def order(root: Path, record: Path, engine: sa.Engine | None) -> StartRequest:
     job = json.dumps([sys.executable, str(HERE / "airflow_stand_in.py")])
     more = {
         "gddl": {"metadata": str(root / "metadata"), "job_command": job},
@@ -206,7 +206,7 @@ def order(root: Path, record: Path, engine: sa.Engine | None) -> StartOrder:
     shutil.copy(HERE.parent / "dags" / "gddl.py", dags)  # without those of upkeep, which load nothing
     settings = HomeSettings(dags=dags, port=free_port(0), parallelism=_PARALLELISM, title="benchmark", more=more)
     own = {"AIRFLOW_RUN_RECORD": str(record), "PYTHONPATH": str(HERE)}
-    return StartOrder(home=Home(root / "airflow"), settings=settings, environ=os.environ, own=own)
+    return StartRequest(home=Home(root / "airflow"), settings=settings, environ=os.environ, variables=own)
 
 
 if __name__ == "__main__":

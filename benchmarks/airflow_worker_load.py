@@ -36,13 +36,13 @@ def read(folder: str) -> dict[str, object]:
     """Compiled metadata: the first read makes sure that it is there, and is not timed."""
     from airflow_gddl import configuration  # noqa: PLC0415 - imported when needed
 
-    found = configuration.snapshot(folder).pipelines()
+    found = configuration.compiled_metadata(folder).pipelines()
     spent = []
     for _ in range(_READS):
         begun = time.perf_counter()
-        configuration.snapshot(folder).pipelines()
+        configuration.compiled_metadata(folder).pipelines()
         spent.append(time.perf_counter() - begun)
-    documents = [configuration.snapshot(folder).pipeline(pipeline.dag_id) for pipeline in found]
+    documents = [configuration.compiled_metadata(folder).pipeline(pipeline.dag_id) for pipeline in found]
     tables = [table for document in documents if document is not None for table in document.pipeline.tables]
     return {"milliseconds": statistics.median(spent) * 1000, "dags": sorted(p.dag_id for p in found), "tables": tables}
 

@@ -76,10 +76,10 @@ def _spec(folder: Path, with_rules: bool) -> TableSpec:
     (folder / "tables").mkdir(parents=True)
     (folder / "gddl.yaml").write_text("landing: /landing\nlake: /lake\n")
     (folder / "tables" / "bench.json").write_text(json.dumps({"source": "bench", "tables": [row]}))
-    catalog = load(folder, {})
-    if catalog.problems:
-        raise WrongResultError(str(catalog.problems[0]))
-    return replace(catalog.tables[0], settle="0s")
+    loaded = load(folder, {})
+    if loaded.problems:
+        raise WrongResultError(str(loaded.problems[0]))
+    return replace(loaded.tables[0], settle="0s")
 
 
 def _cost(spec: TableSpec, work: Workload, made: Folders, lake: Path) -> Cost:
@@ -123,11 +123,11 @@ def _cpu() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _report(work: Workload, found: dict[bool, list[Cost]]) -> None:
+def _report(work: Workload, costs: dict[bool, list[Cost]]) -> None:
     figures: dict[str, float] = {}
     for name in ("load", "changes"):
         without, with_rules = (
-            statistics.median(getattr(cost, name) for cost in found[which]) for which in (False, True)
+            statistics.median(getattr(cost, name) for cost in costs[which]) for which in (False, True)
         )
         figures |= {f"{name}_cpu_seconds": round(without, 2), f"{name}_cpu_seconds_with_rules": round(with_rules, 2),
                     f"{name}_more_percent": round(100 * (with_rules / without - 1), 1)}  # fmt: skip

@@ -50,7 +50,7 @@ class Imported:
     milliseconds: float
 
     @property
-    def own(self) -> int:
+    def own_modules(self) -> int:
         return sum(name.partition(".")[0] in ("airflow_gddl", "spark_jobs") for name in self.modules)
 
 
@@ -76,10 +76,10 @@ def main() -> None:
     found = {name: imported(name) for name in ENTRY_POINTS}
     sys.stdout.write(f"{'':22} {'own':>5} {'all':>5} {'ms':>6}\n")
     for name, one in found.items():
-        sys.stdout.write(f"{name:22} {one.own:5} {len(one.modules):5} {one.milliseconds:6.0f}\n")
+        sys.stdout.write(f"{name:22} {one.own_modules:5} {len(one.modules):5} {one.milliseconds:6.0f}\n")
         sys.stdout.write("".join(f"    {module}\n" for module in one.modules if asked.names))
     figures = {
-        name: {"own": one.own, "all": len(one.modules), "cpu_ms": round(one.milliseconds, 1)}
+        name: {"own": one.own_modules, "all": len(one.modules), "cpu_ms": round(one.milliseconds, 1)}
         for name, one in found.items()
     }
     print_figures(figures, "own", "all")

@@ -39,10 +39,10 @@ from spark_jobs.dialects.dms import DmsDialect
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import run_guarded
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.plan.discover import BatchLimits, next_batch
 from spark_jobs.plan.planned_batch import PlannedFile
-from tests.landed import committed
-from tests.s3_server import Bucket, serving
+from spark_jobs.plan.waiting_files import BatchLimits, next_batch
+from tests.harness.landed import committed
+from tests.harness.s3_server import Bucket, serving
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 END = datetime(2026, 1, 31, 12, tzinfo=UTC)

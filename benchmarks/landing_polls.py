@@ -21,10 +21,10 @@ from xml.sax.saxutils import escape
 from measuring import print_figures
 
 from airflow_gddl.contract.spec import DEFAULT_TIERS, Roots, TableSpec
-from airflow_gddl.runtime.landing.work import Question, observe
-from airflow_gddl.runtime.snapshot.documents import PipelineDocument
+from airflow_gddl.runtime.compiled.documents import PipelineDocument
+from airflow_gddl.runtime.landing.tables_with_work import Question, observe
 from airflow_gddl.topology.pipelines import pipelines
-from tests.s3_server import Bucket, serving
+from tests.harness.s3_server import Bucket, serving
 
 SIZES = (10_000, 100_000, 1_000_000)
 EVERY = timedelta(minutes=5)

@@ -62,26 +62,26 @@ def main() -> None:
     print_figures(found, "files", "rows_written", "bytes_written")
 
 
-def _measured(root: Path, fields: Mapping[str, Any], asked: argparse.Namespace) -> tuple[int, int, int, int, int]:
+def _measured(root: Path, fields: Mapping[str, Any], arguments: argparse.Namespace) -> tuple[int, int, int, int, int]:
     spec = TableSpec(table="s.orders", keys=("id",), sequence_by=("seq",), size="medium", **fields)
     roots = Roots(landing=str(root / "landing"), lake=str(root / "lake"))
     layout = Layout.of(roots, spec)
-    tiers = {**DEFAULT_TIERS, "medium": replace(DEFAULT_TIERS["medium"], tasks=asked.tasks)}
+    tiers = {**DEFAULT_TIERS, "medium": replace(DEFAULT_TIERS["medium"], tasks=arguments.tasks)}
     job = JobSpec(run_id="r", roots=roots, tables=(spec,), tiers=tiers)
     chance = np.random.default_rng(1)
-    days = chance.permutation(np.arange(asked.rows) % DAYS)
-    _land(layout, "LOAD00000001.parquet", np.arange(asked.rows), days)
+    days = chance.permutation(np.arange(arguments.rows) % DAYS)
+    _land(layout, "LOAD00000001.parquet", np.arange(arguments.rows), days)
     _run(job)
     _run(replace(job, options=JobOptions(action="maintain")))
     newest = np.flatnonzero(days >= DAYS - 2)
     first = 0
-    for batch in range(asked.batches + 1):  # the first one gives the table the type of its sequence
+    for batch in range(arguments.batches + 1):  # the first one gives the table the type of its sequence
         ids = np.sort(chance.choice(newest, 200, replace=False))
         _land(layout, f"20240301-{batch + 1:09d}.parquet", ids, days[ids], batch + 1)
         _run(job)
         first = first or DeltaTable(layout.replica).version()
     written = list(_written(layout.replica, first))
-    day, key = str(FIRST + timedelta(days=7)), asked.rows // 2
+    day, key = str(FIRST + timedelta(days=7)), arguments.rows // 2
     table = DeltaTable(layout.replica)
     files = pa.table(table.get_add_actions(flatten=True)).to_pylist()
     return (

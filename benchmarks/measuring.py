@@ -98,8 +98,8 @@ def order_of_child() -> Order:
     return from_json(Order, Path(sys.argv[1]).read_text(encoding="utf-8"))
 
 
-def answer(order: Order, found: Answer) -> None:
-    Path(order.answer).write_text(to_json(found), encoding="utf-8")
+def answer(order: Order, measured: Answer) -> None:
+    Path(order.answer).write_text(to_json(measured), encoding="utf-8")
 
 
 def run_child(program: str, order: Order, kind: type[A] = Answer, python: str = sys.executable) -> A:  # type: ignore[assignment]  # mypy takes no default for a type variable
@@ -221,34 +221,34 @@ def _commits(table: Path) -> list[Path]:
     return sorted(f for f in (table / "_delta_log").glob("*.json") if f.stem.isdigit())
 
 
-def print_figures(found: Mapping[str, Any] | Sequence[Any], first: str, *others: str) -> None:
+def print_figures(measured: Mapping[str, Any] | Sequence[Any], first: str, *others: str) -> None:
     """Print the figures, the last line of standard output, as one JSON line.
 
     Args:
-        found: figures by name, nested as they like.
+        measured: figures by name, nested as they like.
         first, others: names of those that are above 0 wherever they stand, if anything was measured at all.
 
     Raises:
         SystemExit: one of these is absent, or is not above 0; exit status 1.
     """
-    values = {name: list(_named(found, name)) for name in (first, *others)}
+    values = {name: list(_named(measured, name)) for name in (first, *others)}
     empty = [name for name, figures in values.items() if not figures or not all(map(_is_above_zero, figures))]
     if empty:
-        raise SystemExit(f"nothing was measured: {', '.join(empty)} of {json.dumps(found)}")
-    sys.stdout.write(json.dumps(found) + "\n")
+        raise SystemExit(f"nothing was measured: {', '.join(empty)} of {json.dumps(measured)}")
+    sys.stdout.write(json.dumps(measured) + "\n")
 
 
 def _is_above_zero(value: object) -> bool:
     return isinstance(value, int | float) and math.isfinite(value) and value > 0
 
 
-def _named(found: object, name: str) -> Iterator[object]:
+def _named(figures: object, name: str) -> Iterator[object]:
     """Values of that name, at any depth."""
-    if isinstance(found, Mapping):
-        for key, value in found.items():
+    if isinstance(figures, Mapping):
+        for key, value in figures.items():
             if key == name:
                 yield value
             yield from _named(value, name)
-    elif isinstance(found, list | tuple):
-        for value in found:
+    elif isinstance(figures, list | tuple):
+        for value in figures:
             yield from _named(value, name)

@@ -20,14 +20,14 @@ from measuring import WrongResultError, print_figures
 from onboard_source import SCHEMA, SourceTable, counts, dump, fill, land, postgres
 
 from airflow_gddl.contract.layout import Layout
-from airflow_gddl.metadata.loading import Catalog, load
+from airflow_gddl.metadata.loading import LoadedMetadata, load
 from airflow_gddl.runners.child import stoppable
 from airflow_gddl.simulate.simulator import Simulator
 from airflow_gddl.simulate.table import differences, read_replica
 from airflow_gddl.topology.pipelines import pipelines, pools
 from devtools.standalone.home import Home, HomeSettings, free_port
 from devtools.standalone.runs import Runs
-from devtools.standalone.supervisor import Standalone, StartOrder
+from devtools.standalone.supervisor import Standalone, StartRequest
 
 _TABLES = 500
 _CONNECTION = "SHOP_DB"
@@ -90,9 +90,9 @@ def onboard(root: Path, engine: sa.Engine) -> None:
         raise WrongResultError(f"onboard ended with {done.returncode}: {done.stderr[-2000:]}")
 
 
-def until_green(airflow: Standalone, catalog: Catalog) -> None:
+def until_green(airflow: Standalone, loaded: LoadedMetadata) -> None:
     """The second command: an Airflow on the metadata, until the first run of every pipeline is green."""
-    made = pipelines(catalog.tables, catalog.tiers, catalog.dag_prefix)
+    made = pipelines(loaded.tables, loaded.tiers, loaded.dag_prefix)
     airflow.begin()
     airflow.start()
     airflow.wait_ready()
@@ -103,24 +103,24 @@ def until_green(airflow: Standalone, catalog: Catalog) -> None:
     runs.finish([runs.first(pipeline.dag_id) for pipeline in made])
 
 
-def order(root: Path) -> StartOrder:
+def order(root: Path) -> StartRequest:
     more = {"gddl": {"metadata": str(root / "metadata"), "maintenance_schedule": "", "verify_schedule": ""}}
     settings = HomeSettings(dags=_DAGS, port=free_port(0), title="benchmark", more=more)
-    return StartOrder(home=Home(root / "airflow"), settings=settings, environ=os.environ, own={})
+    return StartRequest(home=Home(root / "airflow"), settings=settings, environ=os.environ, variables={})
 
 
-def check(catalog: Catalog, landed: Simulator, rows: dict[str, int]) -> None:
+def check(loaded: LoadedMetadata, landed: Simulator, rows: dict[str, int]) -> None:
     """Every table of the source has its row, and its replica every row of the source, value by value.
 
     Raises:
         WrongResultError: if not.
     """
-    names = {spec.name for spec in catalog.tables}
-    if catalog.problems or names != set(rows):
-        raise WrongResultError(f"{len(names)} of {len(rows)} tables are in the metadata; {catalog.problems[:3]}")
-    for spec in catalog.tables:
+    names = {spec.name for spec in loaded.tables}
+    if loaded.problems or names != set(rows):
+        raise WrongResultError(f"{len(names)} of {len(rows)} tables are in the metadata; {loaded.problems[:3]}")
+    for spec in loaded.tables:
         truth = landed.truth(spec.name)
-        found = read_replica(Path(Layout.of(catalog.roots, spec).replica))
+        found = read_replica(Path(Layout.of(loaded.roots, spec).replica))
         if found.num_rows != rows[spec.name] or differences(truth, found, spec.keys):
             raise WrongResultError(f"{spec.table} differs from its source: {differences(truth, found, spec.keys)}")
 

@@ -165,9 +165,9 @@ def _borrow(source: Folders, folders: Folders) -> None:
             (mine / file.name).hardlink_to(file)
 
 
-def _status(tool: str, found: PeerAnswer, folders: Folders) -> str:
-    if found.failed:
-        return f"{'not run' if found.failed_in == 'load' else 'failed'}: {found.failed}"
+def _status(tool: str, measured: PeerAnswer, folders: Folders) -> str:
+    if measured.failed:
+        return f"{'not run' if measured.failed_in == 'load' else 'failed'}: {measured.failed}"
     load, changes = (
         pa.concat_tables(pq.read_table(f) for f in files) for files in (folders.load_files(), folders.change_files())
     )

@@ -30,8 +30,8 @@ from workload import Folders, Workload
 
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots, TableSpec
 from airflow_gddl.planning.prices import REQUESTS_OF_A_BATCH
-from airflow_gddl.runtime.landing.work import Question, observe
-from airflow_gddl.runtime.snapshot.documents import PipelineDocument
+from airflow_gddl.runtime.compiled.documents import PipelineDocument
+from airflow_gddl.runtime.landing.tables_with_work import Question, observe
 from airflow_gddl.topology.pipelines import pipelines
 from spark_jobs.batch.runtime import LazySpark
 from spark_jobs.spark.session import SessionSettings
@@ -334,7 +334,7 @@ ASSUMPTIONS = f"""\
   - left out: first loads, maintenance, Airflow (airflow_hour.py, airflow_parse.py), memory, idle cores between jobs"""
 
 
-def report(costs: UnitCosts, fleet: Fleet, lists: float, found: Mapping[str, Mapping[str, float]]) -> None:
+def report(costs: UnitCosts, fleet: Fleet, lists: float, checked: Mapping[str, Mapping[str, float]]) -> None:
     print("Unit costs (CPU seconds; of jobs, also objects and bytes in the lake)")
     for name, line in (("load", costs.load), ("batch", costs.batch), ("idle", costs.idle), ("poll", costs.poll)):
         each = line.each
@@ -348,11 +348,11 @@ def report(costs: UnitCosts, fleet: Fleet, lists: float, found: Mapping[str, Map
     print(f"Assumptions\n{ASSUMPTIONS}")
     day = fleet.day(costs, lists)
     print(f"A day of {fleet}\n" + "\n".join(f"  {name}: {value:,.1f}" for name, value in day.items()))
-    for name, value in found.items():
+    for name, value in checked.items():
         print(f"{name}: predicted {value['predicted']:,.2f}, measured {value['measured']:,.2f}, {value['off']:+.1%}")
-    worst = max((abs(v["off"]) for name, v in found.items() if not name.endswith(" seconds")), default=None)
+    worst = max((abs(v["off"]) for name, v in checked.items() if not name.endswith(" seconds")), default=None)
     goal = None if worst is None else worst <= _GOAL
-    figures = {"units": asdict(costs), "poll_lists": lists, "day": day, "checked": found, "worst": worst}
+    figures = {"units": asdict(costs), "poll_lists": lists, "day": day, "checked": checked, "worst": worst}
     print_figures({**figures, "within_goal": goal}, "poll_lists", "change_bytes")
 
 

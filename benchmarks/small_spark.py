@@ -87,10 +87,10 @@ def by_hand(order: SmallOrder, spark: SparkSession) -> float:
 class _Placed(Folders):
     """The files of all tables, and the replica of one."""
 
-    own: Path
+    place: Path
 
     def replica(self, side: str) -> Path:  # noqa: ARG002 - one side has this folder
-        return self.own
+        return self.place
 
 
 def main() -> None:

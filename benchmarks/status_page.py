@@ -25,11 +25,11 @@ from measuring import WrongResultError, print_figures
 
 from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCounts
 from airflow_gddl.metadata.loading import load
-from airflow_gddl.runtime.snapshot.cache import SnapshotSettings
-from airflow_gddl.runtime.snapshot.snapshot import MetadataSnapshot
+from airflow_gddl.runtime.compiled.cache import CompiledSettings
+from airflow_gddl.runtime.compiled.metadata import CompiledMetadata
 from airflow_gddl.runtime.state.documents import PollDocument, RunsDocument, encode_poll, encode_runs, place
-from airflow_gddl.runtime.state.facts import KEPT_RUNS, TableRecord
-from airflow_gddl.runtime.state.judging import TablePoll
+from airflow_gddl.runtime.state.table_runs import KEPT_RUNS, TableRecord
+from airflow_gddl.runtime.state.table_status import TablePoll
 from airflow_gddl.stores import open_store
 from airflow_gddl.topology.pipeline import Pipeline
 from airflow_gddl.topology.pipelines import pipelines
@@ -61,11 +61,11 @@ class Lake:
         (self.metadata / "gddl.yaml").write_text("landing: ../landing\nlake: ../lake\n")
         lines = [f"s{n % 5}.t{n:05d},s{n % 5},id,1h" for n in range(self.tables)]
         (self.metadata / "tables" / "all.csv").write_text("\n".join(["table,source,keys,freshness", *lines]))
-        catalog = load(self.metadata, {})
-        if catalog.problems:
-            raise WrongResultError(str(catalog.problems[0]))
-        for pipeline in pipelines(catalog.tables, catalog.tiers, catalog.dag_prefix):
-            self._write(catalog.roots.lake, pipeline, now)
+        loaded = load(self.metadata, {})
+        if loaded.problems:
+            raise WrongResultError(str(loaded.problems[0]))
+        for pipeline in pipelines(loaded.tables, loaded.tiers, loaded.dag_prefix):
+            self._write(loaded.roots.lake, pipeline, now)
 
     def _write(self, lake: str, pipeline: Pipeline, now: float) -> None:
         store = open_store()
@@ -210,10 +210,10 @@ def _client(lake: Lake) -> tuple[Any, dict[str, str]]:
     manager = create_auth_manager()
     manager.init()
     token = manager.generate_jwt(SimpleAuthManagerUser(username="viewer", role="VIEWER"))
-    settings = SnapshotSettings(
+    settings = CompiledSettings(
         metadata=str(lake.metadata), cache=lake.root / "cache", environ={}, clock=time.time, settle_seconds=0.0
     )
-    source = PageSource(lambda: MetadataSnapshot.current(settings), patience=0.0)
+    source = PageSource(lambda: CompiledMetadata.current(settings), patience=0.0)
     return TestClient(build_app(source)), {"Authorization": f"Bearer {token}"}
 
 

@@ -39,10 +39,10 @@ def exported(folders: Folders, side: str) -> pa.Table:
     return ds.dataset(folders.exported(side), format="parquet").to_table(columns=SCHEMA.names).cast(SCHEMA)
 
 
-def count_wrong(found: pa.Table, wanted: pa.Table) -> int:
+def count_wrong(replica: pa.Table, wanted: pa.Table) -> int:
     """Keys that are missing, too many or there twice, and rows of which any column differs."""
-    numbered = found.append_column("row", pa.array(range(found.num_rows), pa.int64()))
-    once = found.take(numbered.group_by(KEY).aggregate([("row", "min")])["row_min"])
+    numbered = replica.append_column("row", pa.array(range(replica.num_rows), pa.int64()))
+    once = replica.take(numbered.group_by(KEY).aggregate([("row", "min")])["row_min"])
     missing, surplus = (_only(a, b[KEY], inside=False).num_rows for a, b in ((wanted, once), (once, wanted)))
     got, want = (_only(a, b[KEY], inside=True).sort_by(KEY) for a, b in ((once, wanted), (wanted, once)))
     differs = pa.repeat(False, want.num_rows)
@@ -50,7 +50,7 @@ def count_wrong(found: pa.Table, wanted: pa.Table) -> int:
         left, right = got[column].combine_chunks(), want[column].combine_chunks()
         unlike = pc.coalesce(pc.not_equal(left, right), pc.xor(left.is_null(), right.is_null()))
         differs = pc.or_(differs, unlike)
-    return int(missing + surplus + found.num_rows - once.num_rows + (pc.sum(differs).as_py() or 0))
+    return int(missing + surplus + replica.num_rows - once.num_rows + (pc.sum(differs).as_py() or 0))
 
 
 def expected(load: pa.Table, changes: pa.Table) -> pa.Table:
@@ -77,14 +77,14 @@ def _only(rows: pa.Table, keys: pa.Array, *, inside: bool) -> pa.Table:
     return rows.filter(mask if inside else pc.invert(mask))
 
 
-def _compare(what: str, expected: pa.Table, found: pa.Table) -> None:
-    if expected.num_rows != found.num_rows:
-        raise WrongResultError(f"{what}: {found.num_rows} rows, {expected.num_rows} expected")
-    left, right = pc.sort_indices(expected[KEY]), pc.sort_indices(found[KEY])
+def _compare(what: str, expected: pa.Table, replica: pa.Table) -> None:
+    if expected.num_rows != replica.num_rows:
+        raise WrongResultError(f"{what}: {replica.num_rows} rows, {expected.num_rows} expected")
+    left, right = pc.sort_indices(expected[KEY]), pc.sort_indices(replica[KEY])
     keys = expected[KEY].take(left)
     # Column by column: sorted copies of both whole tables would need twice the memory.
     for column in SCHEMA.names:
-        wanted, got = expected[column].take(left), found[column].take(right)
+        wanted, got = expected[column].take(left), replica[column].take(right)
         if not wanted.equals(got):
             raise WrongResultError(f"{what}: {column} differs: {_differences(keys, wanted, got)}")
 

@@ -32,7 +32,7 @@ from measuring import print_figures
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots, TableSpec
 from airflow_gddl.metadata.loading import load
-from airflow_gddl.runtime.snapshot.building import compile_catalog
+from airflow_gddl.runtime.compiled.building import compile_metadata
 from airflow_gddl.stores import Storage
 from airflow_gddl.topology.pipelines import Placed
 from spark_jobs.batch.runtime import Runtime
@@ -46,8 +46,7 @@ CHANGES, TIMED = 100, 15
 SPEC = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",), settle="0s")
 FORMS = {
     "batch": (
-        "Probed", "Landed", "RawGroup", "_Delivered", "IncomingSchema", "LandedGroup", "GroupPlan", "GroupDecoding",
-        "BatchSchema", "TableSchema",
+        "Probed", "FileGroup", "RawGroup", "LandedGroup", "GroupPlan", "BatchSchema", "TableSchema",
     ),
     "row": ("Document", "TableFile", "Row", "NamedRow", "TableSpec", "TableRow", "PipelineDocument"),
 }  # fmt: skip
@@ -150,7 +149,7 @@ def row(folder: Path) -> Passed:
     (folder / "tables" / "s.yaml").write_text("source: s\ntables:\n  - {table: s.t, keys: [id]}\n")
     passed = Passed()
     with passed.counted():
-        made = compile_catalog(load(folder, {}), (), Placed(), None, "")
+        made = compile_metadata(load(folder, {}), (), Placed(), None, "")
     assert [document.specs[0].table for document in made.documents] == ["s.t"]
     return passed
 

@@ -27,10 +27,10 @@ from airflow_gddl.simulate.table import differences, read_replica
 from airflow_gddl.topology.pipelines import pools
 from devtools.standalone.home import Home, HomeSettings, free_port
 from devtools.standalone.runs import Runs
-from devtools.standalone.supervisor import Standalone, StartOrder
+from devtools.standalone.supervisor import Standalone, StartRequest
 
 if TYPE_CHECKING:
-    from airflow_gddl.metadata.loading import Catalog
+    from airflow_gddl.metadata.loading import LoadedMetadata
 
 _NEWEST_RUNS = 50
 _TABLE = "nyc.flights"
@@ -64,7 +64,7 @@ class AirflowDemonstration:
         find_java(self.cli.environ)
         shown = False
         try:
-            with stoppable(), Standalone(self._order()) as airflow:
+            with stoppable(), Standalone(self._start_request()) as airflow:
                 right = self._show(airflow)
                 shown = True
                 if self.stay:
@@ -82,7 +82,7 @@ class AirflowDemonstration:
         if self.project is None:
             self.place.write_project()
         cli = self.cli.apart(**self._roots())
-        catalog = metadata.read(cli, self._metadata)
+        loaded = metadata.read(cli, self._metadata)
         self._say(f"starting Airflow in {self.place.airflow}")
         airflow.begin()
         source = DemoSource(self.source)
@@ -90,13 +90,13 @@ class AirflowDemonstration:
         airflow.start()
         airflow.wait_ready()
         self._say(f"Airflow is up at {airflow.rest.url} after {duration(time.monotonic() - begun)}")
-        self._rounds(airflow, source, catalog)
-        right = verify(cli, self._metadata, source.tables, partial(_ending, source, catalog))
+        self._rounds(airflow, source, loaded)
+        right = verify(cli, self._metadata, source.tables, partial(_ending, source, loaded))
         self._say(f"that took {duration(time.monotonic() - begun)}")
         return right
 
-    def _rounds(self, airflow: Standalone, source: DemoSource, catalog: Catalog) -> None:
-        made = metadata.pipelines(self.cli, catalog)
+    def _rounds(self, airflow: Standalone, source: DemoSource, loaded: LoadedMetadata) -> None:
+        made = metadata.pipelines(self.cli, loaded)
         runs = Runs(airflow, self.cli.screen.say)
         runs.create_pools(pools(made))
         runs.wait_for([pipeline.dag_id for pipeline in made])
@@ -116,7 +116,7 @@ class AirflowDemonstration:
         except Stopped:
             return
 
-    def _order(self) -> StartOrder:
+    def _start_request(self) -> StartRequest:
         settings = HomeSettings(
             dags=self.place.dags if self.project is None else self.project / "dags",
             port=free_port(self.port),
@@ -124,7 +124,7 @@ class AirflowDemonstration:
             more={"gddl": {**_OPTIONS, "metadata": self._metadata}},
         )
         home = Home(self.place.airflow)
-        return StartOrder(home=home, settings=settings, environ=self.cli.environ, own=self._roots())
+        return StartRequest(home=home, settings=settings, environ=self.cli.environ, variables=self._roots())
 
     @property
     def _metadata(self) -> str:
@@ -137,14 +137,14 @@ class AirflowDemonstration:
         self.cli.screen.say(text, "bold")
 
 
-def _ending(source: DemoSource, catalog: Catalog, verified: JobResult) -> Ending:
-    spec = next(spec for spec in catalog.tables if spec.table == verified.table)
+def _ending(source: DemoSource, loaded: LoadedMetadata, verified: JobResult) -> Ending:
+    spec = next(spec for spec in loaded.tables if spec.table == verified.table)
     truth = source.truth(spec.table)
     return Ending(
         verified=verified,
-        runs=read_records(catalog.roots, spec.table, _NEWEST_RUNS).results[::-1],
+        runs=read_records(loaded.roots, spec.table, _NEWEST_RUNS).results[::-1],
         truth_rows=truth.num_rows,
-        differences=differences(truth, read_replica(Path(Layout.of(catalog.roots, spec).replica)), spec.keys),
+        differences=differences(truth, read_replica(Path(Layout.of(loaded.roots, spec).replica)), spec.keys),
     )
 
 
@@ -155,7 +155,7 @@ def _next_steps(url: str, place: DemoFolder, metadata: str) -> list[str]:
     return [
         "",
         f"The UI is at {url}; no user, no password: it listens on this machine alone. Try:",
-        f"- Rerun a table: {url}/dags/{_DAG}, Trigger, Full refresh; of a pack, name the tables.",
+        f"- Rerun a table: {url}/dags/{_DAG}, Trigger, Rebuild; of a pack, name the tables.",
         "- The same over REST:",
         f'  TOKEN=$(curl -s {url}/auth/token | sed \'s/.*access_token":"//; s/".*//\')',
         f'  curl -s {url}/api/v2/dags/{_DAG}/dagRuns -H "Authorization: Bearer $TOKEN" \\',

@@ -21,8 +21,8 @@ from airflow_gddl.contract.spec import Generations, TableSpec
 from airflow_gddl.stores import HasEtag, Storage, StoredObject
 from spark_jobs.dialects.protocol import EVERYTHING, Dialect, Window
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.plan.discover import BY_NAME, Discovery, FileTimes, NotListed, find, newest, reaching_back, time_of
 from spark_jobs.plan.planned_batch import FileEntry, LandedFile, TableState
+from spark_jobs.plan.waiting_files import BY_NAME, Discovery, FileTimes, NotListed, find, newest, reaching_back, time_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -90,8 +90,8 @@ class Settling:
         young = self.young(new, now)
         if young and (self.wait == "always" or (self.wait == "idle" and len(young) == len(new))):
             young = self._still_growing(storage, young, now)
-        left = {file.path for file in young}
-        return [file for file in files if file.path not in left], tuple(sorted(left))
+        unsettled = {file.path for file in young}
+        return [file for file in files if file.path not in unsettled], tuple(sorted(unsettled))
 
     def young(self, new: Iterable[LandedFile], now: datetime) -> list[LandedFile]:
         """Files among new ones that may still be growing."""
@@ -104,7 +104,7 @@ class Settling:
         if wait > _LONGEST_WAIT:  # tables of the same process would wait, too
             return list(young)
         self.sleep(wait.total_seconds())
-        return [file for file in young if (found := storage.stat(file.path)) is None or found.etag != file.etag]
+        return [file for file in young if (stored := storage.stat(file.path)) is None or stored.etag != file.etag]
 
 
 AT_ONCE = Settling()
@@ -165,25 +165,25 @@ def discover(
     listed = list(landed)
     within = landed.within()
     files, unsettled = place.settling.split(place.storage, listed, within, now)
-    found, unsettled = _find(place, files, unsettled, within, ledger.state, _unread(ledger))
+    discovery, unsettled = _find(place, files, unsettled, within, ledger.state, _unread(ledger))
     is_all = scope.is_full and not unsettled
     # Change files of snapshots are removed when they were ingested; their capture reports missing folders.
     is_expected = place.dialect.spec.mode == "changes"
     is_blank = is_expected and landed.listed == 0
     is_missing, root_missing = _missing(place, landed) if is_blank else (False, False)
-    found = replace(
-        landed.noted(found, unsettled),
-        missing=tuple(path for path in found.missing if path not in unsettled),
+    discovery = replace(
+        landed.noted(discovery, unsettled),
+        missing=tuple(path for path in discovery.missing if path not in unsettled),
         folder_missing=is_missing,
         root_missing=root_missing,
         folders_there=folders_like(place.storage, place.landing) if is_missing else (),
         listed_in_full_at=_listed_at(ledger, now, full=full) if is_all else None,
         not_listed=None if scope.is_full else _not_listed(ledger.state, scope),
     )
-    listed_at = None if found.waiting else found.listed_in_full_at
-    if listed_at or found.touched:
-        ledger.note_listing(listed_at, found.touched)
-    return found
+    listed_at = None if discovery.waiting else discovery.listed_in_full_at
+    if listed_at or discovery.touched:
+        ledger.note_listing(listed_at, discovery.touched)
+    return discovery
 
 
 def discover_unread(place: LandingLocation, ledger: Ledger, now: datetime) -> Discovery:
@@ -201,9 +201,9 @@ def discover_unread(place: LandingLocation, ledger: Ledger, now: datetime) -> Di
     landed = _Landed(place, _Scope())
     there = [file for file in landed if file.path in unread]
     files, unsettled = place.settling.split(place.storage, (one for one in there if one.path in rows), rows, now)
-    found, unsettled = _find(place, files, unsettled, rows, ledger.state, None)
-    left = tuple(file.path for file in there if unread[file.path].reopens)
-    return replace(landed.noted(found, unsettled), missing=(), unreadable_loads=left)
+    discovery, unsettled = _find(place, files, unsettled, rows, ledger.state, None)
+    loads = tuple(file.path for file in there if unread[file.path].reopens)
+    return replace(landed.noted(discovery, unsettled), missing=(), unreadable_loads=loads)
 
 
 def _unread(ledger: Ledger) -> Collection[str]:
@@ -254,8 +254,8 @@ def _find(
             raise
 
     said = place.generations or place.dialect.spec.generations
-    found = find(files, within, state, fingerprint, said, unread=unread)
-    return found, tuple(sorted({*unsettled, *written_again}))
+    discovery = find(files, within, state, fingerprint, said, unread=unread)
+    return discovery, tuple(sorted({*unsettled, *written_again}))
 
 
 def _listed_at(ledger: Ledger, now: datetime, *, full: bool) -> str | None:
@@ -284,9 +284,9 @@ def glance(place: LandingLocation, after: str | None, now: datetime) -> Iterator
     return iter(_Landed(place, scope))
 
 
-def next_glance(place: LandingLocation, found: Iterable[LandedFile], after: str | None, now: datetime) -> str | None:
+def next_glance(place: LandingLocation, files: Iterable[LandedFile], after: str | None, now: datetime) -> str | None:
     """Start of the next glance after one from `after`; null where it would leave out files like these."""
-    names = [file.path[len(place.root) + 1 :] for file in found if file.kind == "change"]
+    names = [file.path[len(place.root) + 1 :] for file in files if file.kind == "change"]
     cursor = newest(place.dialect.times, names, now)
     since = reaching_back(place.dialect.times, cursor, GLANCE_BACK)
     if cursor is None or since is None:
@@ -397,15 +397,15 @@ class _Landed:
 
     def __iter__(self) -> Iterator[LandedFile]:
         seen: set[str] = set()
-        for found in self._objects():
+        for item in self._objects():
             self.listed += 1
-            path = found.path
+            path = item.path
             row = self._known.row(path)
-            if row is not None and row.etag == found.etag and not found.refused and _is_done(row):
+            if row is not None and row.etag == item.etag and not item.refused and _is_done(row):
                 self._unchanged.add(path)
             elif path not in seen:
                 seen.add(path)
-                if (file := self._landed(found)) is not None:
+                if (file := self._landed(item)) is not None:
                     yield file
 
     @property
@@ -413,10 +413,10 @@ class _Landed:
         """Whether known files were there, none was listed, and another listing has some."""
         return bool(self._known.rows) and self.listed == 0 and next(self._objects(), None) is not None
 
-    def noted(self, found: Discovery, unsettled: tuple[str, ...]) -> Discovery:
+    def noted(self, discovery: Discovery, unsettled: tuple[str, ...]) -> Discovery:
         """What was found, with the files that were counted and not taken."""
         return replace(
-            found, unsettled=unsettled, listed=self.listed, ignored=self.ignored, ignored_sample=tuple(self.sample),
+            discovery, unsettled=unsettled, listed=self.listed, ignored=self.ignored, ignored_sample=tuple(self.sample),
             refused=self.refused, refused_sample=tuple(self.refused_sample),
         )  # fmt: skip
 
@@ -428,31 +428,31 @@ class _Landed:
             folder = join(self._place.root, window.folder) if window.folder else self._place.root
             end = join(self._place.root, window.end_before) if window.end_before else None
             after = window.after
-            for found in () if after is None else self._place.storage.list(folder, after, self._place.bounds):
-                if end is not None and found.path >= end:
+            for item in () if after is None else self._place.storage.list(folder, after, self._place.bounds):
+                if end is not None and item.path >= end:
                     break
-                yield found
+                yield item
 
-    def _landed(self, found: StoredObject) -> LandedFile | None:
-        relative = found.path[len(self._place.root) + 1 :]
-        if found.refused:
-            self._refuse(relative or ".", found.refused)
+    def _landed(self, item: StoredObject) -> LandedFile | None:
+        relative = item.path[len(self._place.root) + 1 :]
+        if item.refused:
+            self._refuse(relative or ".", item.refused)
             return None
         names = self._place.dialect.classify(relative)
         if names is None:
-            self._ignore(relative, found)
+            self._ignore(relative, item)
             return None
         if not self._scope.covers(relative):
             return None
         kind, file_format, order = names
         return LandedFile(
-            path=found.path,
+            path=item.path,
             kind=kind,
             format=file_format,
             order=order,
-            size=found.size,
-            etag=found.etag,
-            modified=found.modified_at,
+            size=item.size,
+            etag=item.etag,
+            modified=item.modified_at,
         )
 
     def _refuse(self, relative: str, why: str) -> None:
@@ -460,8 +460,8 @@ class _Landed:
         if len(self.refused_sample) < _SAMPLE:
             self.refused_sample.append(f"{relative}: {why}")
 
-    def _ignore(self, relative: str, found: StoredObject) -> None:
-        folder_marker = found.size == 0 and "." not in relative.rpartition("/")[2]
+    def _ignore(self, relative: str, item: StoredObject) -> None:
+        folder_marker = item.size == 0 and "." not in relative.rpartition("/")[2]
         if self._place.dialect.is_temporary(relative) or folder_marker:
             return
         self.ignored += 1
@@ -590,14 +590,14 @@ def drain(
         RetriableError: `FILE_STREAM_FAILED`: Spark can't start or continue the stream.
         Exception: what `take` raised.
     """
-    own: list[Exception] = []
+    errors: list[Exception] = []
 
     def hand_over(batch: DataFrame, _number: int) -> None:
         files = [NotifiedFile(path=r["path"], size=r["size"], modified=r["modified"]) for r in batch.collect()]
         try:
             take(files)
         except Exception as error:
-            own.append(error)
+            errors.append(error)
             raise
 
     try:
@@ -609,8 +609,8 @@ def drain(
             with suppress(Exception):  # it has ended, or ends with its Spark
                 query.stop()
     except Exception as error:
-        if own:
-            raise own[0] from None
+        if errors:
+            raise errors[0] from None
         what = f"Spark's stream of {source.format} fails: {_first_line(error)}"
         remedy = "files are found by listing until then; see the job's log, or remove the folder, which is safe"
         raise RetriableError("FILE_STREAM_FAILED", what, where=checkpoint, remedy=remedy) from error
@@ -643,7 +643,7 @@ class DeepListings:
     def record(
         self,
         landing: str,
-        found: Discovery,
+        discovery: Discovery,
         cursor: str | None,
         began: datetime,
         ended: datetime,
@@ -658,7 +658,7 @@ class DeepListings:
             cursor: relative path of the newest ingested change file; null: none.
         """
         since, root = reaching_back(times, cursor, GLANCE_BACK), f"{landing.rstrip('/')}/"
-        names = (file.path.removeprefix(root) for file in found.waiting if file.kind == "change")
+        names = (file.path.removeprefix(root) for file in discovery.waiting if file.kind == "change")
         if since is None or any((times.of(name) or since) < since for name in names):
             self.recent.pop(landing, None)
             return
@@ -690,13 +690,13 @@ def discover_notified(place: LandingLocation, ledger: Ledger, now: datetime, new
     landed = among(place, _looked_at(place, new))
     within = {path: known[path] for path in new if path in known}
     files, unsettled = place.settling.split(place.storage, landed, within, now)
-    found, unsettled = _find(place, files, unsettled, within, ledger.state, _unread(ledger))
-    if any(file.kind == "load" for file in found.waiting) or ledger.unread_loads:
+    discovery, unsettled = _find(place, files, unsettled, within, ledger.state, _unread(ledger))
+    if any(file.kind == "load" for file in discovery.waiting) or ledger.unread_loads:
         return discover(place, ledger, now, full=True)
-    if found.touched:
-        ledger.note_listing(None, found.touched)
+    if discovery.touched:
+        ledger.note_listing(None, discovery.touched)
     # Files that were removed after the notification were never ingested.
-    return replace(landed.noted(found, unsettled), missing=())
+    return replace(landed.noted(discovery, unsettled), missing=())
 
 
 def _below(landing: str, path: str) -> str:
@@ -709,8 +709,8 @@ def _below(landing: str, path: str) -> str:
 
 
 def _without_scheme(path: str) -> str:
-    found = _SCHEME.match(path)
-    return path[found.end() :] if found else path
+    match = _SCHEME.match(path)
+    return path[match.end() :] if match else path
 
 
 def _known(place: LandingLocation, ledger: Ledger, paths: Iterable[str]) -> Mapping[str, FileEntry]:
@@ -731,5 +731,5 @@ def _is_known(file: NotifiedFile, row: FileEntry | None) -> bool:
 def _looked_at(place: LandingLocation, paths: list[str]) -> Iterator[StoredObject]:
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="notified") as pool:
         yield from (
-            found for found in pool.map(lambda path: place.storage.stat(path, place.bounds), paths) if found is not None
+            item for item in pool.map(lambda path: place.storage.stat(path, place.bounds), paths) if item is not None
         )

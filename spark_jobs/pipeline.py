@@ -16,7 +16,7 @@ from spark_jobs.batch.append import append, resume
 from spark_jobs.batch.commit import commit
 from spark_jobs.batch.completeness import known_until
 from spark_jobs.batch.merge import merge
-from spark_jobs.batch.own_tables import require_own_tables, warnings_of
+from spark_jobs.batch.own_tables import recall, require_own_tables, warnings_of
 from spark_jobs.batch.pending import (
     Batch,
     PendingWork,
@@ -94,6 +94,7 @@ def process_pending(run: TableRun, claim: Claim, seen: PendingWork, totals: RunT
     The listing from before the claim is valid unless another run came between: a file that was rewritten
     since is found by the next listing, like one that is written while the batch runs.
     """
+    features_of(run.spec)  # a missing one is refused before anything is written
     table = TableSession(
         run=run, context=run.context(None if run.shard else seen.cost), ledger=run.ledger(), claim=claim,
         totals=totals, discovery=seen.discovery,
@@ -156,6 +157,7 @@ def look_again(table: TableSession, seen: PendingWork) -> None:
     """
     run, ledger, context = table.run, table.ledger, table.context
     keep(run.place, ledger)
+    recall(context, ledger)
     if ledger.plan() is None or ledger.state.batch:
         notices.require_tables(run.spec, ledger.state, has_tables(run, context, ledger.state), context.layout.state)
     table.foreign = require_own_tables(context, ledger)

@@ -27,13 +27,13 @@ from spark_jobs.catalogs.catalog_port import session_settings
 from spark_jobs.continuous.loop import run_continuously
 from spark_jobs.discovery import SOURCES
 from spark_jobs.job.job_logging import set_up_logging
-from spark_jobs.job.job_tables import Show, SpreadByTier, exit_status, run_job
+from spark_jobs.job.job_tables import Show, exit_status, run_job
 from spark_jobs.job.run_results import ResultStore
 from spark_jobs.job.spread_local import LocalSpread
 from spark_jobs.job.spread_spark import SparkSpread
 from spark_jobs.job.stop import Stop, end_with
 from spark_jobs.job.telemetry import MetricsPublisher, publish
-from spark_jobs.spark.session_settings import SessionSettings, is_on_a_cluster
+from spark_jobs.spark.session_settings import SessionSettings, is_named, is_on_a_cluster
 from spark_jobs.spark.tasks import leave_pandas_out
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def read_spec(text: str) -> JobSpec:
     try:
         data = json.loads(text)
     except json.JSONDecodeError as error:
-        raise FatalError("SPEC_INVALID", f"not JSON: {error}", remedy="build the spec with the catalog") from error
+        raise FatalError("SPEC_INVALID", f"not JSON: {error}", remedy="build the spec from the metadata") from error
     version = data.get("contract_version", JobSpec.contract_version) if isinstance(data, dict) else None
     if version != JobSpec.contract_version:
         raise FatalError(
@@ -222,11 +222,11 @@ def _announce(session: SparkSession) -> None:
 
 
 def _spread(spark: LazySpark, observe: Observer, stopped_by: Callable[[], str], *, steps: bool) -> Spread:
-    """Over Spark tasks; on one machine, tiers with `tasks: processes` over local processes."""
-    on_a_cluster = is_on_a_cluster(os.environ)
-    shows = steps and not on_a_cluster
-    tasks = SparkSpread(spark, Storage(), steps=shows, stopped_by=stopped_by, observe=observe)
-    return tasks if on_a_cluster else SpreadByTier(tasks, LocalSpread(observe, stopped_by=stopped_by))
+    """Over processes of this machine; over Spark's tasks where it has others, or `GDDL_SPARK_MASTER` names it."""
+    if not is_named(os.environ):
+        return LocalSpread(observe, stopped_by=stopped_by)
+    shows = steps and not is_on_a_cluster(os.environ)
+    return SparkSpread(spark, Storage(), steps=shows, stopped_by=stopped_by, observe=observe)
 
 
 def _printer(out: TextIO, answers: ResultStore | None) -> Callable[[JobResult], None]:

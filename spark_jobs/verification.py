@@ -70,8 +70,8 @@ def read_differences(storage: Storage, root: str, name: str = DIFFERENCES) -> Ma
     Raises:
         FatalError: `LEDGER_DAMAGED`.
     """
-    found = read_small(storage, join(root, name), DifferenceRecords, "delete it, and compare once more")
-    return {} if found is None else found.unsettled
+    records = read_small(storage, join(root, name), DifferenceRecords, "delete it, and compare once more")
+    return {} if records is None else records.unsettled
 
 
 def write_differences(
@@ -97,8 +97,8 @@ def read_orphans(storage: Storage, root: str) -> Mapping[str, Mapping[str, str]]
     Raises:
         FatalError: `LEDGER_DAMAGED`.
     """
-    found = read_small(storage, join(root, ORPHANS), OrphanRecords, "delete it, and verify once more")
-    return {} if found is None else found.unsettled
+    records = read_small(storage, join(root, ORPHANS), OrphanRecords, "delete it, and verify once more")
+    return {} if records is None else records.unsettled
 
 
 def write_orphans(storage: Storage, root: str, unsettled: Mapping[str, Mapping[str, str]]) -> None:
@@ -123,8 +123,8 @@ def url_of(name: str, environ: Mapping[str, str]) -> URL:
         FatalError: `SOURCE_CONNECTION_REFUSED`; `SOURCE_CONNECTION_MISSING`, without its content;
             `SOURCE_DRIVER_MISSING`.
     """
-    found: URL = connections.lent_url_of(_sqlalchemy(), name, environ)
-    return found
+    url: URL = connections.lent_url_of(_sqlalchemy(), name, environ)
+    return url
 
 
 def _sqlalchemy() -> Any:
@@ -147,10 +147,10 @@ class SourceTable:
     def now(self) -> datetime:
         """Current time of the database, in UTC where it gives no zone."""
         func = _sqlalchemy().func
-        asked = {"mysql": func.utc_timestamp(6), "mariadb": func.utc_timestamp(6), "mssql": func.sysutcdatetime()}
-        time = asked.get(self.connection.dialect.name, func.current_timestamp())
-        found = self.connection.execute(_sqlalchemy().select(time)).scalar()
-        moment = found if isinstance(found, datetime) else datetime.fromisoformat(str(found))
+        functions = {"mysql": func.utc_timestamp(6), "mariadb": func.utc_timestamp(6), "mssql": func.sysutcdatetime()}
+        time = functions.get(self.connection.dialect.name, func.current_timestamp())
+        value = self.connection.execute(_sqlalchemy().select(time)).scalar()
+        moment = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
         return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
     def rows(self, columns: Sequence[str], key: str, within: Range) -> Iterator[tuple[Any, ...]]:
@@ -301,10 +301,10 @@ def _single(value: Any) -> str:
 
 def _moment(value: datetime | str) -> str:
     try:
-        found = datetime.fromisoformat(value) if isinstance(value, str) else value
+        parsed = datetime.fromisoformat(value) if isinstance(value, str) else value
     except ValueError:  # infinity, or a year that Python's class lacks
         return str(value)
-    naive = found.astimezone(UTC).replace(tzinfo=None) if found.tzinfo is not None else found
+    naive = parsed.astimezone(UTC).replace(tzinfo=None) if parsed.tzinfo is not None else parsed
     return naive.isoformat(timespec="microseconds")
 
 
@@ -322,14 +322,14 @@ _SAME: dict[tuple[str, str], Text] = {
 
 def digest(values: Sequence[Any], how: Sequence[Text]) -> int:
     """64 bits of a row; rows that compare as equal have the same."""
-    found = hashlib.blake2b(digest_size=8)
+    hasher = hashlib.blake2b(digest_size=8)
     for value, text in zip(values, how, strict=True):
         if value is None:
-            found.update(b"-")
+            hasher.update(b"-")
         else:
             data = text(value).encode(errors="surrogatepass")
-            found.update(b"%d:" % len(data) + data)
-    return int.from_bytes(found.digest())
+            hasher.update(b"%d:" % len(data) + data)
+    return int.from_bytes(hasher.digest())
 
 
 def _require_all_rows(spec: TableSpec) -> None:
@@ -362,15 +362,15 @@ class Columns:
         chosen: dict[str, tuple[str, Text]] = {}
         left_out: dict[str, str] = {}
         for column in sorted(table_schema.data, key=lambda c: c.name not in table_schema.keys):
-            found = types.pop(column.name.lower(), None)
+            source_column = types.pop(column.name.lower(), None)
             if mask_method(delivered_name(column.name), spec) is not None:
                 left_out[column.name] = "masked"
-            elif found is None:
+            elif source_column is None:
                 left_out[column.name] = "not in the source"
-            elif (how := comparison(found[1], column.type)) is None:
-                left_out[column.name] = f"{found[1].kind} in the source, {column.type} in the lake"
+            elif (how := comparison(source_column[1], column.type)) is None:
+                left_out[column.name] = f"{source_column[1].kind} in the source, {column.type} in the lake"
             else:
-                chosen[column.name] = (found[0], how)
+                chosen[column.name] = (source_column[0], how)
         left_out |= {name: "not in the lake" for name, _ in types.values()}
         if unfit := [f"{key}: {left_out[key]}" for key in table_schema.keys if key not in chosen]:
             raise FatalError(
@@ -554,12 +554,12 @@ class _Comparing:
             source_rows += rows
             if (rows, total) != (counts[number], sums[number]):
                 wrong.append(number)
-        found = self._differing(ranges, wrong)
-        settled = self._settled(found, looked_at)
+        differing = self._differing(ranges, wrong)
+        settled = self._settled(differing, looked_at)
         return SourceVerdict(
             rows=sum(counts), source_rows=source_rows, ranges=len(ranges), ranges_different=len(wrong),
             compared=self.columns.lake, not_compared=self.columns.left_out, different=len(settled),
-            unsettled=len(found) - len(settled), keys=self._named(found, settled), looked_at=iso(looked_at),
+            unsettled=len(differing) - len(settled), keys=self._named(differing, settled), looked_at=iso(looked_at),
         )  # fmt: skip
 
     def _lake(self, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
@@ -589,18 +589,18 @@ class _Comparing:
         for row in self._lake(self.columns.lake) if wrong else ():
             if range_of(ranges, row[0]) in chosen:
                 here[self.columns.key(row)] = self.columns.digest(row)
-        found: dict[tuple[str, ...], Hashes] = {}
+        differing: dict[tuple[str, ...], Hashes] = {}
         for number in wrong:
             for row in self.table.rows(self.columns.source, self.columns.source[0], ranges[number]):
                 key, theirs = self.columns.key(row), self.columns.digest(row)
                 mine = here.pop(key, None)
                 if mine != theirs:
-                    found[key] = (theirs, mine)
-        found |= {key: (None, mine) for key, mine in here.items()}
-        return found
+                    differing[key] = (theirs, mine)
+        differing |= {key: (None, mine) for key, mine in here.items()}
+        return differing
 
     def _settled(
-        self, found: Mapping[tuple[str, ...], Hashes], looked_at: datetime, of: _Remembered | None = None
+        self, differing: Mapping[tuple[str, ...], Hashes], looked_at: datetime, of: _Remembered | None = None
     ) -> set[tuple[str, ...]]:
         """Keys that differ though their change would have arrived; all are remembered for the next poll, as are those
         of windows at which this one has not looked.
@@ -612,7 +612,7 @@ class _Comparing:
         before = read_differences(storage, root, of.name)
         now: dict[str, SeenDifferences] = {}
         settled: set[tuple[str, ...]] = set()
-        for key, hashes in found.items():
+        for key, hashes in differing.items():
             window = of.windows.get(key, "")
             seen = SeenDifferences(rows=_plain(hashes), source_time=iso(looked_at), at=iso(self.now), window=window)
             earlier = before.get(mark_of(key))
@@ -636,14 +636,14 @@ class _Comparing:
         return caught_up or waited >= settle_time(self.context.spec, self.options)
 
     def _named(
-        self, found: Mapping[tuple[str, ...], Hashes], settled: set[tuple[str, ...]]
+        self, differing: Mapping[tuple[str, ...], Hashes], settled: set[tuple[str, ...]]
     ) -> tuple[dict[str, Any], ...]:
         """Settled ones first."""
-        chosen = sorted(found, key=lambda key: (key not in settled, key))[: self.options.limit]
+        chosen = sorted(differing, key=lambda key: (key not in settled, key))[: self.options.limit]
         return tuple(
             {
                 "key": json.dumps(dict(zip(self.columns.lake, key, strict=False)), ensure_ascii=False),
-                "state": _state(found[key]),
+                "state": _state(differing[key]),
                 "settled": key in settled,
             }
             for key in chosen
@@ -666,12 +666,12 @@ class _ComparingWindows(_Comparing):
         mine = self._sums(self.context.engine.live_rows(self.context, self.columns.lake, since), grid)
         theirs = self._sums(self._changed_rows(grid), grid)
         wrong = frozenset(number for number in range(grid.count) if mine[number] != theirs[number])
-        found, window_of = self._in_wrong(grid, wrong)
+        differing, window_of = self._in_wrong(grid, wrong)
         starts = [window.start for window in grid.windows()]
         times = {key: starts[number] for key, number in window_of.items()}
-        settled = self._settled(found, looked_at, _Remembered(WINDOW_DIFFERENCES, times, starts[0]))
+        settled = self._settled(differing, looked_at, _Remembered(WINDOW_DIFFERENCES, times, starts[0]))
         states = [Counter[str]() for _ in range(grid.count)]
-        for key, hashes in found.items():
+        for key, hashes in differing.items():
             states[window_of[key]][_state(hashes) if key in settled else "unsettled"] += 1
         wait = settle_time(self.context.spec, self.options)
         windows = tuple(
@@ -695,7 +695,7 @@ class _ComparingWindows(_Comparing):
             windows=windows,
             proven_until=proven_until(windows),
             missing_from=missing_from(windows),
-            keys=self._named(found, settled),
+            keys=self._named(differing, settled),
             looked_at=iso(looked_at),
         )
 
@@ -726,15 +726,15 @@ class _ComparingWindows(_Comparing):
         for row in self._changed_rows(grid) if wrong else ():
             if (number := grid.number(row[self._at])) is not None and number in wrong:
                 theirs[self.columns.key(row)] = (self.columns.digest(row), number)
-        found: dict[tuple[str, ...], Hashes] = {key: (digest, None) for key, (digest, _) in theirs.items()}
+        differing: dict[tuple[str, ...], Hashes] = {key: (digest, None) for key, (digest, _) in theirs.items()}
         window_of = {key: number for key, (_, number) in theirs.items()}
         for row in self._lake(self.columns.lake) if wrong else ():
             key, number = self.columns.key(row), grid.number(row[self._at])
             if key in theirs:  # whatever its time is in the lake: an update may be missing of a row of any age
-                found[key] = (theirs[key][0], self.columns.digest(row))
+                differing[key] = (theirs[key][0], self.columns.digest(row))
             elif number is not None and number in wrong:
-                found[key], window_of[key] = (None, self.columns.digest(row)), number
-        return {key: hashes for key, hashes in found.items() if hashes[0] != hashes[1]}, window_of
+                differing[key], window_of[key] = (None, self.columns.digest(row)), number
+        return {key: hashes for key, hashes in differing.items() if hashes[0] != hashes[1]}, window_of
 
 
 def ranges_of(count: int, low: Any, high: Any) -> list[Range]:

@@ -60,7 +60,7 @@ from airflow_gddl.runners.interface import FromEnvironment
 from airflow_gddl.stores import open_store
 
 if TYPE_CHECKING:
-    from airflow_gddl.metadata.loading import Catalog
+    from airflow_gddl.metadata.loading import LoadedMetadata
 
 _CONTENT = b"gddl check"
 _BROKER_SECONDS = 10.0
@@ -301,34 +301,34 @@ def check_all(cli: CliContext, folder: str) -> Iterator[Checked]:
     yield _airflow()
     yield from _extensions()
     try:
-        catalog = metadata_folder.read(cli, folder)
+        loaded = metadata_folder.read(cli, folder)
     except GddlError as error:
         yield Checked(subject="metadata", status="failed", message=str(error))
         return
-    yield _rows(catalog)
-    for subject, root in _landings(catalog):
-        yield _tried(subject, partial(probe_landing, root, announced(catalog.access, cli.environ)))
-    yield _tried("lake", lambda: probe_lake(catalog.roots.lake, cli.environ, cli.new_id()))
-    yield from _runner(cli, catalog)
-    if any("hmac" in spec.mask.values() for spec in catalog.tables):
-        yield _mask_key(cli, catalog)
-    names = {str(spec.options["verify_connection"]) for spec in catalog.tables if spec.options.get("verify_connection")}
+    yield _rows(loaded)
+    for subject, root in _landings(loaded):
+        yield _tried(subject, partial(probe_landing, root, announced(loaded.access, cli.environ)))
+    yield _tried("lake", lambda: probe_lake(loaded.roots.lake, cli.environ, cli.new_id()))
+    yield from _runner(cli, loaded)
+    if any("hmac" in spec.mask.values() for spec in loaded.tables):
+        yield _mask_key(cli, loaded)
+    names = {str(spec.options["verify_connection"]) for spec in loaded.tables if spec.options.get("verify_connection")}
     for name in sorted(names):
         yield _tried(f"connection {name}", SourceDatabase(name, cli.environ).connect_once)
-    yield from _logs(cli, catalog)
-    yield from _packages(cli, catalog)
-    yield from _topics(cli, catalog)
-    for name in catalog.catalogs:
-        yield _catalog(cli, catalog, name)
+    yield from _logs(cli, loaded)
+    yield from _packages(cli, loaded)
+    yield from _topics(cli, loaded)
+    for name in loaded.catalogs:
+        yield _catalog(cli, loaded, name)
 
 
-def _logs(cli: CliContext, catalog: Catalog) -> Iterator[Checked]:
+def _logs(cli: CliContext, loaded: LoadedMetadata) -> Iterator[Checked]:
     """A line for each log that jobs read, or for each of its findings."""
-    found: defaultdict[tuple[str, str], list[TableSpec]] = defaultdict(list)
-    for spec in catalog.tables:
+    logs: defaultdict[tuple[str, str], list[TableSpec]] = defaultdict(list)
+    for spec in loaded.tables:
         if spec.enabled and capture_of(spec):
-            found[spec.source, str(spec.options.get("verify_connection"))].append(spec)
-    for (source, connection), specs in found.items():
+            logs[spec.source, str(spec.options.get("verify_connection"))].append(spec)
+    for (source, connection), specs in logs.items():
         lacking: list[Finding] = []
         checked = _tried(f"log of {source}", partial(_log, SourceDatabase(connection, cli.environ), specs, lacking))
         for one in lacking:
@@ -338,15 +338,15 @@ def _logs(cli: CliContext, catalog: Catalog) -> Iterator[Checked]:
 
 
 def _log(database: SourceDatabase, specs: Sequence[TableSpec], lacking: list[Finding]) -> str:
-    found, shown = database.log_findings(specs)
-    lacking += found
+    findings, shown = database.log_findings(specs)
+    lacking += findings
     return shown
 
 
-def _mask_key(cli: CliContext, catalog: Catalog) -> Checked:
+def _mask_key(cli: CliContext, loaded: LoadedMetadata) -> Checked:
     """Jobs of a platform have a key of their own."""
-    if RUNNERS.get(catalog.runner).remote and not {MASK_KEY, MASK_KEY_FILE} & set(cli.environ):
-        where = f"jobs read {MASK_KEY} on {catalog.runner}, not on this machine"
+    if RUNNERS.get(loaded.runner).remote and not {MASK_KEY, MASK_KEY_FILE} & set(cli.environ):
+        where = f"jobs read {MASK_KEY} on {loaded.runner}, not on this machine"
         return Checked(subject="mask key", status="skipped", message=where)
 
     def tried() -> str:
@@ -356,12 +356,12 @@ def _mask_key(cli: CliContext, catalog: Catalog) -> Checked:
     return _tried("mask key", tried)
 
 
-def _packages(cli: CliContext, catalog: Catalog) -> Iterator[Checked]:
+def _packages(cli: CliContext, loaded: LoadedMetadata) -> Iterator[Checked]:
     """Optional packages of jobs, a line for each that this deployment uses; a platform's jobs have their own."""
-    if RUNNERS.get(catalog.runner).remote:
+    if RUNNERS.get(loaded.runner).remote:
         return
-    tables = [spec for spec in catalog.tables if spec.enabled]
-    registers = any(CATALOGS.get(one.kind).is_iceberg for one in catalog.catalogs.values())
+    tables = [spec for spec in loaded.tables if spec.enabled]
+    registers = any(CATALOGS.get(one.kind).is_iceberg for one in loaded.catalogs.values())
     used = {
         "pyiceberg": registers or any(spec.iceberg for spec in tables),
         "confluent_kafka": any(map(topic_of, tables)),
@@ -384,16 +384,16 @@ def probe_package(module: str) -> str:
     return "is installed"
 
 
-def _topics(cli: CliContext, catalog: Catalog) -> Iterator[Checked]:
+def _topics(cli: CliContext, loaded: LoadedMetadata) -> Iterator[Checked]:
     """A line for each cluster of brokers that tables are read from."""
-    found: defaultdict[tuple[str, str], list[TableSpec]] = defaultdict(list)
-    for spec in catalog.tables:
+    clusters: defaultdict[tuple[str, str], list[TableSpec]] = defaultdict(list)
+    for spec in loaded.tables:
         if topic_of(spec):
             servers, connection = (
                 str(spec.options.get(name) or "") for name in ("bootstrap_servers", "kafka_connection")
             )
-            found[servers, connection].append(spec)
-    for (servers, connection), specs in found.items():
+            clusters[servers, connection].append(spec)
+    for (servers, connection), specs in clusters.items():
         yield _tried(f"topics of {servers or connection}", partial(probe_topics, specs, cli.environ))
 
 
@@ -433,24 +433,24 @@ def probe_topics(specs: Sequence[TableSpec], environ: Mapping[str, str]) -> str:
     return f"{counted(len(specs) - len(missing), 'topic')} found{names}"
 
 
-def _catalog(cli: CliContext, catalog: Catalog, name: str) -> Checked:
-    subject, spec = f"catalog {name}", catalog.catalogs[name]
-    if RUNNERS.get(catalog.runner).remote:
-        skipped = f"jobs reach it from {catalog.runner}, not this machine; try `gddl catalog diff`"
+def _catalog(cli: CliContext, loaded: LoadedMetadata, name: str) -> Checked:
+    subject, spec = f"catalog {name}", loaded.catalogs[name]
+    if RUNNERS.get(loaded.runner).remote:
+        skipped = f"jobs reach it from {loaded.runner}, not this machine; try `gddl catalog diff`"
         return Checked(subject=subject, status="skipped", message=skipped)
-    databases = [entry_name(spec, table).database for table in catalog.tables if table.catalog == name]
+    databases = [entry_name(spec, table).database for table in loaded.tables if table.catalog == name]
     return _tried(subject, lambda: probe_catalog(spec, next(iter(databases), "default"), cli.environ))
 
 
-def _landings(catalog: Catalog) -> Iterator[tuple[str, str]]:
+def _landings(loaded: LoadedMetadata) -> Iterator[tuple[str, str]]:
     """The common landing root, where a table or nothing else uses one, and those of sources."""
-    own = {root: name for name, root in reversed(list(catalog.landings.items()))}
-    if catalog.roots.landing not in own and (
-        not own or any(spec.landing is None and not spec.shards for spec in catalog.tables)
+    names_by_root = {root: name for name, root in reversed(list(loaded.landings.items()))}
+    if loaded.roots.landing not in names_by_root and (
+        not names_by_root or any(spec.landing is None and not spec.shards for spec in loaded.tables)
     ):
-        yield "landing", catalog.roots.landing
-    for root, name in reversed(list(own.items())):
-        yield ("landing" if root == catalog.roots.landing else f"landing of {name}"), root
+        yield "landing", loaded.roots.landing
+    for root, name in reversed(list(names_by_root.items())):
+        yield ("landing" if root == loaded.roots.landing else f"landing of {name}"), root
 
 
 def _tried(subject: str, probe: Callable[[], str]) -> Checked:
@@ -462,19 +462,19 @@ def _tried(subject: str, probe: Callable[[], str]) -> Checked:
         return Checked(subject=subject, status="failed", message=str(error))
 
 
-def _rows(catalog: Catalog) -> Checked:
-    if catalog.problems:
-        problems = f"{counted(len(catalog.problems), 'problem')} in the metadata. Remedy: see `gddl validate`"
+def _rows(loaded: LoadedMetadata) -> Checked:
+    if loaded.problems:
+        problems = f"{counted(len(loaded.problems), 'problem')} in the metadata. Remedy: see `gddl validate`"
         return Checked(subject="metadata", status="failed", message=problems)
-    enabled = sum(spec.enabled for spec in catalog.tables)
+    enabled = sum(spec.enabled for spec in loaded.tables)
     return Checked(subject="metadata", status="ok", message=f"{counted(enabled, 'enabled table')}")
 
 
 def _airflow() -> Checked:
-    found = this_machine.installed_version("apache-airflow")
-    if found is None:
+    version = this_machine.installed_version("apache-airflow")
+    if version is None:
         return Checked(subject="Airflow", status="skipped", message="not installed here; commands work without it")
-    return _tried("Airflow", lambda: _supported(found))
+    return _tried("Airflow", lambda: _supported(version))
 
 
 def _supported(airflow: str) -> str:
@@ -497,18 +497,18 @@ def _loaded(extensions: ExtensionPoint[Any], name: str, package: str) -> str:
     return f"from {package}"
 
 
-def _runner(cli: CliContext, catalog: Catalog) -> Iterator[Checked]:
-    name = catalog.runner
-    descriptor, own = RUNNERS.get(name), catalog.runners.get(name, {})
+def _runner(cli: CliContext, loaded: LoadedMetadata) -> Iterator[Checked]:
+    name = loaded.runner
+    descriptor, settings = RUNNERS.get(name), loaded.runners.get(name, {})
     if descriptor.remote:
         login = f"; `gddl deploy {name} --dry-run` tries the login" if descriptor.deployed else ""
-        yield _tried(f"runner {name}", lambda: _platform(name, own, cli.environ) + login)
+        yield _tried(f"runner {name}", lambda: _platform(name, settings, cli.environ) + login)
     if descriptor.check:
-        tiers = tuple(catalog.tiers[spec.size] for spec in catalog.tables if spec.enabled)
-        given = RunnerCheck(name=name, own=own, tiers=tiers, environ=cli.environ)
+        tiers = tuple(loaded.tiers[spec.size] for spec in loaded.tables if spec.enabled)
+        given = RunnerCheck(name=name, declared=settings, tiers=tiers, environ=cli.environ)
         yield from (_tried(subject, probe) for subject, probe in RUNNERS.load(descriptor.check)(given))
 
 
-def _platform(name: str, own: Mapping[str, Any], environ: Mapping[str, str]) -> str:
-    make_platform(name, own, environ, FromEnvironment())
+def _platform(name: str, settings: Mapping[str, Any], environ: Mapping[str, str]) -> str:
+    make_platform(name, settings, environ, FromEnvironment())
     return "its package and settings are complete"

@@ -32,7 +32,7 @@ START, RUN, REPAIR, DEPLOY = "Start", "Run", "Repair", "Deploy"
 
 @dataclass(frozen=True)
 class Command:
-    """Where a command is implemented: the descriptor of an entry point of the group `airflow_gddl.commands`.
+    """Where a command is implemented: the descriptor that an entry point of another package names.
 
     Attributes:
         place: `module:name`; the name is a function, or a `Group`.
@@ -107,7 +107,7 @@ BUILT_IN: Mapping[str, Command] = {
     "load": Command("airflow_gddl.cli.run:load", RUN, "gddl load --table shop.orders", "initial-load.md"),
     "status": Command("airflow_gddl.cli.status:status", RUN, "gddl status --late", "operate.md"),
     "verify": Command(
-        "airflow_gddl.cli.explain:verify", RUN, "gddl verify --source-connection CRM_DB", "repair.md#verify"
+        "airflow_gddl.cli.verify:verify", RUN, "gddl verify --source-connection CRM_DB", "repair.md#verify"
     ),
     "explain": Command(
         "airflow_gddl.cli.explain:explain",
@@ -180,13 +180,13 @@ class _PlainFlags:
     """Help that shows no type for flags and arguments; newer versions of typer show `<bool>` and `<str>`."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        found: list[Any] = super().get_params(ctx)  # type: ignore[misc] # of the class it is mixed into
-        for parameter in found:
+        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc] # of the class it is mixed into
+        for parameter in parameters:
             if getattr(parameter, "is_flag", False) and parameter.metavar is None:
                 parameter.metavar = ""
             if parameter.param_type_name == "argument" and hasattr(parameter, "display_type_rich"):
                 parameter.display_type_rich = lambda ctx: None  # noqa: ARG005 - typer passes it by name
-        return found
+        return parameters
 
 
 class SingleCommand(_PlainFlags, TyperCommand):

@@ -68,10 +68,10 @@ class CliContext:
         listed = ",".join(filter(None, (self.environ.get(LENT), connection)))
         return replace(self, environ={**self.environ, LENT: listed})
 
-    def apart(self, **own: str) -> CliContext:
+    def apart(self, **variables: str) -> CliContext:
         """A copy without this package's variables, which may name another lake, but with these."""
         kept = {name: value for name, value in self.environ.items() if not name.startswith("GDDL_")}
-        return replace(self, environ={**kept, **own})
+        return replace(self, environ={**kept, **variables})
 
     def run_id(self) -> str:
         """A unique id that sorts by time."""
@@ -90,7 +90,7 @@ def real() -> CliContext:
 
 def of(ctx: typer.Context) -> CliContext:
     """The context that the command was started with."""
-    found = ctx.find_object(CliContext)
-    if found is None:
+    cli = ctx.find_object(CliContext)
+    if cli is None:
         raise LookupError("the command was started without a CliContext")
-    return found
+    return cli

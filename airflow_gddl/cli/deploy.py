@@ -12,7 +12,7 @@ import typer
 
 from airflow_gddl.bundle import EPOCH, MWAA, Bundle, Extra, JobFiles, Target, here
 from airflow_gddl.cli import context, options
-from airflow_gddl.cli import metadata as catalogs
+from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.commands import Group
 from airflow_gddl.cli.screen import Cell, Screen
 from airflow_gddl.contract.errors import MetadataError
@@ -160,7 +160,7 @@ def _epoch(text: str) -> int:
 
 
 if TYPE_CHECKING:
-    from airflow_gddl.metadata.loading import Catalog
+    from airflow_gddl.metadata.loading import LoadedMetadata
     from airflow_gddl.runners.interface import JobChange
 
 app = Group("Create the jobs that the metadata needs on a platform.")
@@ -185,10 +185,10 @@ def databricks(
         from airflow_gddl.runners.databricks import jobs as saved  # noqa: PLC0415 - needs the SDK
         from airflow_gddl.runners.databricks.workspace import connect  # noqa: PLC0415 - as above
 
-    catalog = catalogs.read(cli, metadata)
-    settings = settings_of("databricks", DatabricksSettings, catalog.runners.get("databricks", {}))
-    wanted = saved.jobs_of(_used(catalog), settings)
-    if warning := serverless_warning(_used(catalog), settings, catalog.roots):
+    loaded = metadata_folder.read(cli, metadata)
+    settings = settings_of("databricks", DatabricksSettings, loaded.runners.get("databricks", {}))
+    wanted = saved.jobs_of(_used(loaded), settings)
+    if warning := serverless_warning(_used(loaded), settings, loaded.roots):
         cli.screen.warn(warning, "yellow")
     if render_bundle is not None:
         path = saved.render_bundle(render_bundle, settings.job_name, wanted)
@@ -214,19 +214,19 @@ def glue(
     with needed_by("gddl deploy glue", install="airflow-gddl[glue]"):
         from airflow_gddl.runners.glue import jobs as saved  # noqa: PLC0415 - needs boto3
 
-    catalog = catalogs.read(cli, metadata)
-    settings = settings_of("glue", GlueSettings, catalog.runners.get("glue", {}))
+    loaded = metadata_folder.read(cli, metadata)
+    settings = settings_of("glue", GlueSettings, loaded.runners.get("glue", {}))
     client = saved.connect(settings, FromEnvironment())
-    changes = saved.plan(client, saved.jobs_of(_used(catalog), settings))
+    changes = saved.plan(client, saved.jobs_of(_used(loaded), settings))
     (_record if json else _show)(cli.screen, changes)
     if not dry_run:
         saved.apply(client, changes, settings.tags)
 
 
-def _used(catalog: Catalog) -> Mapping[str, TierSpec]:
+def _used(loaded: LoadedMetadata) -> Mapping[str, TierSpec]:
     """Tiers of the enabled tables."""
-    sizes = {spec.size for spec in catalog.tables if spec.enabled}
-    return {size: tier for size, tier in catalog.tiers.items() if size in sizes}
+    sizes = {spec.size for spec in loaded.tables if spec.enabled}
+    return {size: tier for size, tier in loaded.tiers.items() if size in sizes}
 
 
 def _show(screen: Screen, changes: Sequence[JobChange[Any]]) -> None:

@@ -1,115 +1,20 @@
-"""`gddl verify` and `gddl explain`: whether tables are right, and what happened to one key."""
+"""`gddl explain`: what happened to one key."""
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import json as parser
-from collections.abc import Mapping, Sequence
-from enum import StrEnum
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from airflow_gddl.cli import context, job, options
-from airflow_gddl.cli.context import CliContext
-from airflow_gddl.cli.job import Request, carry_out, each, perform
+from airflow_gddl.cli.job import Request, carry_out, each
 from airflow_gddl.cli.options import read_key, require_whole_key
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, counted
-from airflow_gddl.contract import durations
-from airflow_gddl.contract.checks import CONNECTION_NAME
-from airflow_gddl.contract.connections import url_of
-from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import JobOptions, TableSpec
-
-if TYPE_CHECKING:
-    from airflow_gddl.metadata.loading import Catalog
-
-
-class Windows(StrEnum):
-    HOUR = "hour"
-    DAY = "day"
-
-
-def verify(  # noqa: PLR0913 - typer reads each option of the command from one parameter
-    ctx: typer.Context,
-    *,
-    metadata: options.Metadata = "metadata",
-    table: options.Tables = None,
-    json: options.Json = False,
-    source_connection: options.SourceConnection = "",
-    settle: Annotated[
-        float | None,
-        typer.Option(metavar="SECONDS", min=0, help="How long a change may take; 0: no changes are on their way."),
-    ] = None,
-    since: Annotated[
-        str, typer.Option(metavar="DURATION", help="Compare rows changed in this time alone, by windows: 24h, 7d.")
-    ] = "",
-    by: Annotated[Windows, typer.Option(help="Length of a window, with --since.")] = Windows.HOUR,
-    column: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME", help="The rows' column with the time of their last change; by default as updated_at."
-        ),
-    ] = "",
-) -> None:
-    """Compare each replica with its changes, its source and its constraints; exit status 1 when one fails.
-
-    With --since, only rows that were changed lately are compared, with the source.
-    """
-    require_name(source_connection)
-    cli = context.of(ctx).lending(source_connection)
-    asked = JobOptions(
-        action="verify",
-        source_connection=source_connection,
-        settle_seconds=settle,
-        since_seconds=_duration(since) if since else None,
-        window=by.value,
-        window_column=column,
-    )
-    check = partial(require_connection, cli, source_connection)
-    done = perform(cli, Request(metadata=metadata, tables=tuple(table or ()), options=asked, as_json=json, check=check))
-    if not json:
-        shown = job.show_windows if since else job.show_verdicts
-        shown(cli.screen, done.outcome.results)
-    job.show_troubles(cli.screen, done.outcome)
-    any_different = any(job.verdict(result) == "different" for result in done.outcome.results)
-    raise typer.Exit(context.FAILED if any_different else done.exit_status)
-
-
-def _duration(text: str) -> float:
-    """
-    Raises:
-        MetadataError: `DURATION_INVALID`.
-    """
-    if not durations.is_duration(text):
-        raise MetadataError("DURATION_INVALID", f"not a duration: {text!r}", remedy=durations.remedy(text))
-    return durations.seconds(text)
-
-
-def require_name(connection: str) -> None:
-    """
-    Raises:
-        MetadataError: `CONNECTION_INVALID`; the value may be a URL with a password, so it is not shown.
-    """
-    if connection and not CONNECTION_NAME.fullmatch(connection):
-        remedy = "put the URL into a variable, and pass its name, e.g. SHOP_DB"
-        raise MetadataError("CONNECTION_INVALID", "not the name of a connection", remedy=remedy)
-
-
-def require_connection(cli: CliContext, connection: str, catalog: Catalog, _tables: Sequence[TableSpec]) -> None:
-    """Look for a named connection where jobs run on this machine, before one is started.
-
-    Raises:
-        FatalError: `SOURCE_CONNECTION_MISSING`.
-    """
-    from airflow_gddl.metadata.settings import is_remote  # noqa: PLC0415 - pydantic, as in `metadata.read`
-
-    if connection and not is_remote(catalog.runner) and importlib.util.find_spec("sqlalchemy") is not None:
-        url_of(importlib.import_module("sqlalchemy"), connection, cli.environ)
-
+from airflow_gddl.contract.spec import JobOptions
 
 _COLUMNS = (
     *(ScreenColumn(title) for title in ("change", "state")),
@@ -149,28 +54,28 @@ def explain(
     """
     cli = context.of(ctx)
     code = "EXPLAIN_KEY_INVALID"
-    asked = JobOptions(action="explain", key=read_key(key, code, alone=True), limit=limit)
-    check = partial(require_whole_key, asked.key, code)
-    request = Request(metadata=metadata, tables=(table,), options=asked, as_json=json, check=check)
+    job_options = JobOptions(action="explain", key=read_key(key, code, alone=True), limit=limit)
+    check = partial(require_whole_key, job_options.key, code)
+    request = Request(metadata=metadata, tables=(table,), options=job_options, as_json=json, check=check)
     carry_out(cli, request, each(show_history))
 
 
 def show_history(screen: Screen, result: JobResult) -> None:
     """Show the key's changes, the resulting row, and further details."""
-    found = job.answer(result)
-    if not found:
+    history = job.answer(result)
+    if not history:
         return
-    text, style = _OUTCOMES[found["outcome"]]
-    screen.say(f"{result.table} {found['keys'][0]}: {text.format(**found)}", style)
-    _show_changes(screen, result.table, found)
-    _show_replica(screen, result.table, found)
-    _show_quarantine(screen, result.table, found["quarantine"])
-    if found.get("may_be_stale"):
+    text, style = _OUTCOMES[history["outcome"]]
+    screen.say(f"{result.table} {history['keys'][0]}: {text.format(**history)}", style)
+    _show_changes(screen, result.table, history)
+    _show_replica(screen, result.table, history)
+    _show_quarantine(screen, result.table, history["quarantine"])
+    if history.get("may_be_stale"):
         screen.say("The row may be stale: a change of the key that came later, or with it, is in quarantine.", "yellow")
-    if found["erased_at"]:
-        screen.say(f"The key was erased; asked for at {_moment(found['erased_at'])}.", "yellow")
-    if found["changes_cut_before"]:
-        cut = _moment(found["changes_cut_before"])
+    if history["erased_at"]:
+        screen.say(f"The key was erased; asked for at {_moment(history['erased_at'])}.", "yellow")
+    if history["changes_cut_before"]:
+        cut = _moment(history["changes_cut_before"])
         screen.say(f"Superseded changes before {cut} were removed (changes_retention).")
 
 
@@ -182,8 +87,8 @@ _OUTCOMES = {
 }
 
 
-def _show_changes(screen: Screen, table: str, found: Mapping[str, Any]) -> None:
-    changes, left_out = found["changes"], found["left_out"]
+def _show_changes(screen: Screen, table: str, history: Mapping[str, Any]) -> None:
+    changes, left_out = history["changes"], history["left_out"]
     if left_out:
         screen.say(f"The highest {count(len(changes))} of {counted(len(changes) + left_out, 'change')}:", "yellow")
     if not changes:
@@ -217,8 +122,8 @@ def _row(number: int, table: str, change: Mapping[str, Any]) -> list[Cell | str]
     ]
 
 
-def _show_replica(screen: Screen, table: str, found: Mapping[str, Any]) -> None:
-    for row in found["replica"]:
+def _show_replica(screen: Screen, table: str, history: Mapping[str, Any]) -> None:
+    for row in history["replica"]:
         marked = " (marked as deleted)" if row.get("deleted") else ""
         screen.say(f"The replica holds{marked}, of batch {_batch(row)}, applied {_moment(row['applied_at'])}:")
         values = parser.loads(row["record"], parse_float=str)
@@ -226,30 +131,32 @@ def _show_replica(screen: Screen, table: str, found: Mapping[str, Any]) -> None:
         for name, value in values.items():
             # One line each, since rows are too wide for a table.
             screen.spans([Cell(f"  {name:<{longest}}  ", "dim"), Cell(_value(value))])
-    if not found["replica"]:
+    if not history["replica"]:
         screen.say("The replica has no row of this key.")
-    delete = found["tombstone"]
-    if delete and found["outcome"] != "present":
+    delete = history["tombstone"]
+    if delete and history["outcome"] != "present":
         screen.say(f"Tombstone, applied {_moment(delete['applied_at'])}:")
         screen.spans([Cell("  sequence  ", "dim"), Cell(_sequence(delete))])
-    if found["verdict"] is None:
+    if history["verdict"] is None:
         screen.say("Not all changes were read (--limit), so the replica was not compared.", "yellow")
-    elif found["verdict"] != "equal":
-        screen.say(f"The replica differs from these changes ({found['verdict']}).", "bold red")
+    elif history["verdict"] != "equal":
+        screen.say(f"The replica differs from these changes ({history['verdict']}).", "bold red")
         unfinished = "A batch is not finished: run this command again after the next run."
-        screen.say(unfinished if found["batch_unfinished"] else f"Compare the whole table: gddl verify --table {table}")
+        screen.say(
+            unfinished if history["batch_unfinished"] else f"Compare the whole table: gddl verify --table {table}"
+        )
 
 
-def _show_quarantine(screen: Screen, table: str, found: Mapping[str, Any]) -> None:
-    if found["records"]:
-        screen.say(f"{counted(len(found['records']), 'record')} of this key in quarantine:", "yellow")
-    for row in found["records"]:
+def _show_quarantine(screen: Screen, table: str, quarantine: Mapping[str, Any]) -> None:
+    if quarantine["records"]:
+        screen.say(f"{counted(len(quarantine['records']), 'record')} of this key in quarantine:", "yellow")
+    for row in quarantine["records"]:
         where = f"{_file(table, row)}, batch {_batch(row)}"
         screen.spans([Cell(f"  {row['code']}", "yellow"), Cell(f"  {row['reason'] or ''} ({where})")])
-    if found["searched"] < found["unresolved"]:
-        searched, total = count(found["searched"]), count(found["unresolved"])
+    if quarantine["searched"] < quarantine["unresolved"]:
+        searched, total = count(quarantine["searched"]), count(quarantine["unresolved"])
         screen.say(f"The quarantine was searched in part: {searched} of {total} unresolved rows.", "yellow")
-    if unread := found.get("unread_files"):
+    if unread := quarantine.get("unread_files"):
         screen.say(f"{counted(unread, 'file')} could not be read, and may hold changes of this key.", "yellow")
 
 

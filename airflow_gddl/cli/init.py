@@ -17,7 +17,6 @@ import typer
 
 from airflow_gddl.bundle import DAG_FILES
 from airflow_gddl.cli import context, metadata, options
-from airflow_gddl.cli import metadata as catalogs
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import BAD_METADATA
 from airflow_gddl.cli.screen import Screen, counted
@@ -173,8 +172,8 @@ class DemoFolder:
 def pools(ctx: typer.Context, *, metadata: options.Metadata = "metadata") -> None:
     """Print the Airflow pools that the tiers need, as JSON for `airflow pools import FILE`."""
     cli = context.of(ctx)
-    catalog = catalogs.read(cli, metadata)
-    needed = pools_of(pipelines(catalog.tables, catalog.tiers, catalog.dag_prefix))
+    loaded = metadata_folder.read(cli, metadata)
+    needed = pools_of(pipelines(loaded.tables, loaded.tiers, loaded.dag_prefix))
     cli.screen.record(needed)
 
 
@@ -261,28 +260,28 @@ def validate(
     cli = context.of(ctx)
     form = Format.JSON if json else form
     try:
-        catalog = metadata_folder.read(cli, metadata, keep_rows=True)
+        loaded = metadata_folder.read(cli, metadata, keep_rows=True)
     except SettingsError as error:
         _answer(cli.screen, error.problems, metadata, form)
         raise typer.Exit(BAD_METADATA) from error
-    _answer(cli.screen, catalog.problems, metadata, form)
-    unread_files = unread(open_folder(metadata, cli.environ), catalog)
-    for warning in (*catalog.unused_keys, *unread_files, *advise(catalog)):
+    _answer(cli.screen, loaded.problems, metadata, form)
+    unread_files = unread(open_folder(metadata, cli.environ), loaded)
+    for warning in (*loaded.unused_keys, *unread_files, *advise(loaded, cli.environ)):
         _warn(cli.screen, warning, metadata, form)
-    if catalog.problems:
+    if loaded.problems:
         raise typer.Exit(BAD_METADATA)
     if form is Format.JSON:
         return
-    if catalog.tables:
-        cli.screen.say(f"{counted(len(catalog.tables), 'table')}, no problems", "green")
+    if loaded.tables:
+        cli.screen.say(f"{counted(len(loaded.tables), 'table')}, no problems", "green")
     else:
         cli.screen.say(f"no table yet: {_FIRST_TABLE}", "yellow")
 
 
-def _answer(screen: Screen, found: tuple[Problem, ...], folder: str, form: Format) -> None:
-    if form is Format.TEXT and found:
-        metadata.show(screen, found, folder, error=False)
-    for problem in found:
+def _answer(screen: Screen, problems: tuple[Problem, ...], folder: str, form: Format) -> None:
+    if form is Format.TEXT and problems:
+        metadata.show(screen, problems, folder, error=False)
+    for problem in problems:
         if form is Format.JSON:
             screen.record(problem)
         elif form is Format.GITHUB:

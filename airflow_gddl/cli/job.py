@@ -1,4 +1,4 @@
-"""Runs a job for a command (catalog, selection, order, run), and shows its results as tables."""
+"""Runs a job for a command (metadata, selection, request, run), and shows its results as tables."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from airflow_gddl.runtime.state.documents import BY_HAND
 from airflow_gddl.runtime.state.recording import StateRecorder
 
 if TYPE_CHECKING:
-    from airflow_gddl.metadata.loading import Catalog
+    from airflow_gddl.metadata.loading import LoadedMetadata
 
 _NAMED = 10
 
@@ -59,8 +59,8 @@ def _rows(result: JobResult) -> list[list[Cell | str]]:
     batches = _batches(result)
     if not batches:
         plan = answer(result)
-        gone = "the landing folder does not exist" if plan.get("folder_missing") else "nothing new"
-        note = _READ_FIRST.get(plan.get("reads_first") or "", gone)
+        reason = "the landing folder does not exist" if plan.get("folder_missing") else "nothing new"
+        note = _READ_FIRST.get(plan.get("reads_first") or "", reason)
         return [[result.table, status(result.status), "", "", "", "", "" if result.error else note]]
     return [_row(result, batch) for batch in batches]
 
@@ -168,15 +168,15 @@ def show_windows(screen: Screen, results: Sequence[JobResult]) -> None:
             screen.say(f"{result.table}: complete until {result.freshness.complete_until}")
 
 
-def _constraint_row(table: str, found: Mapping[str, Any]) -> list[Cell | str]:
+def _constraint_row(table: str, constraint: Mapping[str, Any]) -> list[Cell | str]:
     """A constraint of the table that was checked: how many rows break it, and some of their values."""
-    outcome = "not checked" if found["not_checked"] else "violated" if found["failed"] else "kept"
+    outcome = "not checked" if constraint["not_checked"] else "violated" if constraint["failed"] else "kept"
     return [
         table,
-        found["name"],
+        constraint["name"],
         status(outcome),
-        *(count(found[name]) for name in ("rows", "failed", "unsettled")),
-        _names([str(key["key"]) for key in found["keys"]]),
+        *(count(constraint[name]) for name in ("rows", "failed", "unsettled")),
+        _names([str(key["key"]) for key in constraint["keys"]]),
     ]
 
 
@@ -191,15 +191,15 @@ def answer(result: JobResult) -> dict[str, Any]:
 
 
 def _verdict_row(result: JobResult) -> list[Cell | str]:
-    found = answer(result)
-    source = found.get("source") or {}
-    keys = [f"{key['key']} {key['state']}" for of in (found, source) for key in of.get("keys") or ()]
+    details = answer(result)
+    source = details.get("source") or {}
+    keys = [f"{key['key']} {key['state']}" for of in (details, source) for key in of.get("keys") or ()]
     return [
         result.table,
         status(verdict(result)),
-        " and ".join(found.get("compared") or ()),
-        count(found.get("rows")),
-        count(found.get("expected_rows")),
+        " and ".join(details.get("compared") or ()),
+        count(details.get("rows")),
+        count(details.get("expected_rows")),
         count(source.get("source_rows")),
         count(source.get("unsettled")),
         _names(keys),
@@ -372,8 +372,8 @@ def carry_out(
     if not request.as_json:
         show(cli.screen, done.outcome.results)
     show_troubles(cli.screen, done.outcome)
-    found = is_finding is not None and any(map(is_finding, done.outcome.results))
-    raise typer.Exit(context.FAILED if found and done.exit_status == context.OK else done.exit_status)
+    has_finding = is_finding is not None and any(map(is_finding, done.outcome.results))
+    raise typer.Exit(context.FAILED if has_finding and done.exit_status == context.OK else done.exit_status)
 
 
 def ask(question: str, *, yes: bool) -> None:
@@ -435,7 +435,7 @@ class Request:
     tables: tuple[str, ...] = ()
     options: JobOptions = field(default_factory=JobOptions)
     as_json: bool = False
-    check: Callable[[Catalog, tuple[TableSpec, ...]], None] | None = None
+    check: Callable[[LoadedMetadata, tuple[TableSpec, ...]], None] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -452,17 +452,17 @@ def perform(cli: CliContext, request: Request) -> Done:
     Raises:
         GddlError: nothing was run.
     """
-    catalog = metadata.read(cli, request.metadata)
-    tables, bad = metadata.choose(cli, catalog, request.tables, request.metadata)
+    loaded = metadata.read(cli, request.metadata)
+    tables, bad = metadata.choose(cli, loaded, request.tables, request.metadata)
     if not tables and not bad:
         raise MetadataError("NO_TABLES", "no enabled table in the metadata", where=request.metadata, remedy="add a row")
     if request.check is not None:
-        request.check(catalog, tables)
-    outcome = run_tables(cli, catalog, tables, request) if tables else JobOutcome(results=(), exit_status=0)
+        request.check(loaded, tables)
+    outcome = run_tables(cli, loaded, tables, request) if tables else JobOutcome(results=(), exit_status=0)
     return Done(outcome=outcome, exit_status=of_outcome(outcome, bad_rows=bool(bad)))
 
 
-def run_tables(cli: CliContext, catalog: Catalog, tables: tuple[TableSpec, ...], request: Request) -> JobOutcome:
+def run_tables(cli: CliContext, loaded: LoadedMetadata, tables: tuple[TableSpec, ...], request: Request) -> JobOutcome:
     """A job of these tables.
 
     Raises:
@@ -470,39 +470,39 @@ def run_tables(cli: CliContext, catalog: Catalog, tables: tuple[TableSpec, ...],
     """
     spec = JobSpec(
         run_id=cli.run_id(),
-        roots=catalog.roots,
+        roots=loaded.roots,
         tables=tables,
-        tiers=catalog.tiers,
+        tiers=loaded.tiers,
         options=request.options,
-        catalogs=catalog.catalogs,
-        access=of_tables(catalog.access, tables),
+        catalogs=loaded.catalogs,
+        access=of_tables(loaded.access, tables),
     )
     with display(cli.screen, len(tables), as_json=request.as_json) as listener:
-        runner = runner_of(cli, catalog, spec.run_id, listener.tick)
+        runner = runner_of(cli, loaded, spec.run_id, listener.tick)
         outcome = runner.run(spec, listener)
     if isinstance(runner, RemoteRunner):
         runner.settle()
     if request.options.action in (*LOADS, *CLEARING) and not request.options.dry_run:
-        recorder = recorder_of(cli, catalog)
+        recorder = recorder_of(cli, loaded)
         for result in outcome.results:
             recorder.take(result, whole=request.options.action == "run")
         recorder.flush()
     elif request.options.action in ("maintain", "verify") and not request.options.dry_run:
-        recorder_of(cli, catalog).take_maintenance(outcome.results)
+        recorder_of(cli, loaded).take_maintenance(outcome.results)
     return outcome
 
 
-def recorder_of(cli: CliContext, catalog: Catalog) -> StateRecorder:
+def recorder_of(cli: CliContext, loaded: LoadedMetadata) -> StateRecorder:
     """Recorder for runs of commands.
 
     Without a state of manual runs, earlier records are read, too, so that the state covers all tables.
     """
-    known = tuple(row.table for row in catalog.tables)
+    known = tuple(row.table for row in loaded.tables)
     clock = lambda: cli.now().timestamp()  # noqa: E731 - passed as a value
-    return StateRecorder(catalog.roots, BY_HAND, known, clock, cli.environ)
+    return StateRecorder(loaded.roots, BY_HAND, known, clock, cli.environ)
 
 
-def runner_of(cli: CliContext, catalog: Catalog, run_id: str, tick: Callable[[], None] = nothing) -> Runner:
+def runner_of(cli: CliContext, loaded: LoadedMetadata, run_id: str, tick: Callable[[], None] = nothing) -> Runner:
     """The runner that the metadata names, for this run.
 
     Raises:
@@ -511,8 +511,8 @@ def runner_of(cli: CliContext, catalog: Catalog, run_id: str, tick: Callable[[],
     settings = RunnerSettings(
         command=cli.job_command,
         environ=cli.environ,
-        own=catalog.runners.get(catalog.runner, {}),
-        submission=SubmissionContext(task=TaskKey(pipeline="command", run=run_id, task="run"), roots=catalog.roots),
+        declared=loaded.runners.get(loaded.runner, {}),
+        submission=SubmissionContext(task=TaskKey(pipeline="command", run=run_id, task="run"), roots=loaded.roots),
         tick=tick,
     )
-    return make_runner(catalog.runner, settings)
+    return make_runner(loaded.runner, settings)

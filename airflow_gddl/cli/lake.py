@@ -31,7 +31,7 @@ from airflow_gddl.topology.rows import select
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_gddl.metadata.loading import Catalog
+    from airflow_gddl.metadata.loading import LoadedMetadata
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +53,8 @@ class TableLine:
     errors: str
 
     @classmethod
-    def of(cls, catalog: Catalog, spec: TableSpec) -> TableLine:
-        layout, cadence = Layout.of(catalog.roots, spec), spec.cadence
+    def of(cls, loaded: LoadedMetadata, spec: TableSpec) -> TableLine:
+        layout, cadence = Layout.of(loaded.roots, spec), spec.cadence
         return cls(
             table=spec.table,
             source=spec.source,
@@ -110,8 +110,8 @@ class Lake:
 
         `history` is null where the row keeps none; a path says nothing of whether the table was loaded.
         """
-        catalog = self._catalog()
-        return _arrow(TableLine, [TableLine.of(catalog, spec) for spec in catalog.tables])
+        loaded = self._metadata()
+        return _arrow(TableLine, [TableLine.of(loaded, spec) for spec in loaded.tables])
 
     def status(self, *tables: str) -> pa.Table:
         """A row for each of the named tables (none: all enabled ones), with the keys of `gddl status --json`."""
@@ -124,8 +124,8 @@ class Lake:
             tables: none: all enabled ones.
             codes: of the rows that are wanted; empty: all.
         """
-        catalog = self._catalog()
-        parts = [self._quarantined(catalog, one) for one in self._chosen(catalog, tables)]
+        loaded = self._metadata()
+        parts = [self._quarantined(loaded, one) for one in self._chosen(loaded, tables)]
         rows = [QuarantineLine(**row) for part in parts for row in part if not codes or row["code"] in codes]
         return _arrow(QuarantineLine, sorted(rows, key=attrgetter("occurred_at")))
 
@@ -138,10 +138,10 @@ class Lake:
         Raises:
             FatalError: the code that the command shows, e.g. `KEY_NOT_FOUND`, `EXPLAIN_KEY_INVALID`.
         """
-        catalog = self._catalog()
-        asked = JobOptions(action="explain", key={name: str(value) for name, value in key.items()})
-        request = Request(metadata=self._folder, tables=(table,), options=asked)
-        (result,) = run_tables(self._cli(), catalog, self._chosen(catalog, (table,)), request).results
+        loaded = self._metadata()
+        job_options = JobOptions(action="explain", key={name: str(value) for name, value in key.items()})
+        request = Request(metadata=self._folder, tables=(table,), options=job_options)
+        (result,) = run_tables(self._cli(), loaded, self._chosen(loaded, (table,)), request).results
         if result.error is not None:
             raise FatalError(result.error.code, result.error.message, where=result.table)
         return dict(result.details or {})
@@ -152,16 +152,16 @@ class Lake:
         Raises:
             FatalError: `REPLICA_MISSING`, `TABLE_NOT_PUBLISHED`, `PACKAGE_MISSING`.
         """
-        pyarrow, catalog = _pyarrow(), self._catalog()
-        (spec,) = self._chosen(catalog, (table,))
-        found = published_table(catalog.roots, spec, self.environ)
-        with opened(found.path, self.environ) as delta:
-            is_left = "NOT _gddl['deleted']" if found.marks_deletes else None
-            return pyarrow.table(delta.scan(columns=list(found.columns), predicate=is_left))
+        pyarrow, loaded = _pyarrow(), self._metadata()
+        (spec,) = self._chosen(loaded, (table,))
+        published = published_table(loaded.roots, spec, self.environ)
+        with opened(published.path, self.environ) as delta:
+            is_left = "NOT _gddl['deleted']" if published.marks_deletes else None
+            return pyarrow.table(delta.scan(columns=list(published.columns), predicate=is_left))
 
-    def _quarantined(self, catalog: Catalog, spec: TableSpec) -> Iterator[dict[str, Any]]:
+    def _quarantined(self, loaded: LoadedMetadata, spec: TableSpec) -> Iterator[dict[str, Any]]:
         pyarrow, names = _pyarrow(), [one.name for one in fields(QuarantineLine) if one.name != "table"]
-        with opened(Layout.of(catalog.roots, spec).errors, self.environ) as delta:
+        with opened(Layout.of(loaded.roots, spec).errors, self.environ) as delta:
             for batch in () if delta is None else unresolved(delta, names):
                 yield from ({"table": spec.table, **row} for row in pyarrow.record_batch(batch).to_pylist())
 
@@ -172,13 +172,13 @@ class Lake:
     def _cli(self) -> CliContext:
         return replace(context.real(), environ=self.environ)
 
-    def _catalog(self) -> Catalog:
+    def _metadata(self) -> LoadedMetadata:
         return metadata_folder.read(self._cli(), self._folder)
 
     @staticmethod
-    def _chosen(catalog: Catalog, names: tuple[str, ...]) -> tuple[TableSpec, ...]:
-        bad = [problem.table for problem in catalog.problems if problem.table is not None]
-        return select(catalog.tables, names, bad)
+    def _chosen(loaded: LoadedMetadata, names: tuple[str, ...]) -> tuple[TableSpec, ...]:
+        bad = [problem.table for problem in loaded.problems if problem.table is not None]
+        return select(loaded.tables, names, bad)
 
 
 def _pyarrow() -> Any:
@@ -195,7 +195,7 @@ def _arrow(kind: type, lines: Iterable[object]) -> pa.Table:
     pyarrow, hints = _pyarrow(), typing.get_type_hints(kind)
     types = {str: pyarrow.string(), bool: pyarrow.bool_(), int: pyarrow.int64(), float: pyarrow.float64(),
              datetime: pyarrow.timestamp("us", "UTC"), list[str]: pyarrow.list_(pyarrow.string())}  # fmt: skip
-    found = {name: next(one for one in (typing.get_args(hint) or (hint,)) if one is not type(None))
-             if hint != list[str] else hint for name, hint in hints.items()}  # fmt: skip
-    schema = pyarrow.schema([(name, types[of]) for name, of in found.items()])
+    field_types = {name: next(one for one in (typing.get_args(hint) or (hint,)) if one is not type(None))
+                   if hint != list[str] else hint for name, hint in hints.items()}  # fmt: skip
+    schema = pyarrow.schema([(name, types[of]) for name, of in field_types.items()])
     return pyarrow.Table.from_pylist([vars(line) for line in lines], schema=schema)

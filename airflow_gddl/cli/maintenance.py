@@ -17,13 +17,13 @@ from airflow_gddl.cli.context import CliContext, of_outcome
 from airflow_gddl.cli.job import Request, ask, carry_out, each, recorder_of, run_tables, show_counts
 from airflow_gddl.cli.options import read_key
 from airflow_gddl.cli.screen import Screen, count, counted
-from airflow_gddl.contract.checks import table_name_fault
 from airflow_gddl.contract.errors import GddlError, MetadataError
 from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.row_checks import table_name_fault
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.runtime.state.documents import forget
-from airflow_gddl.runtime.state.facts import KEPT_RUNS
 from airflow_gddl.runtime.state.recording import read_records
+from airflow_gddl.runtime.state.table_runs import KEPT_RUNS
 from airflow_gddl.stores import open_store
 
 _COUNTS = (
@@ -46,8 +46,8 @@ def maintain(
     wait: options.Wait = 0.0,
 ) -> None:
     """Compact small files and remove unreferenced ones; readers see no change."""
-    asked = JobOptions(action="maintain", dry_run=dry_run, wait_seconds=wait)
-    request = Request(metadata=metadata, tables=tuple(table or ()), options=asked, as_json=json)
+    job_options = JobOptions(action="maintain", dry_run=dry_run, wait_seconds=wait)
+    request = Request(metadata=metadata, tables=tuple(table or ()), options=job_options, as_json=json)
     carry_out(context.of(ctx), request, show_upkeep)
 
 
@@ -58,9 +58,9 @@ def show_upkeep(screen: Screen, results: Sequence[JobResult]) -> None:
 
 
 def _counts(result: JobResult) -> list[str]:
-    found = job.answer(result)
-    joined = sum(c["files_before"] - c["files_after"] for c in found.get("compacted", {}).values())
-    return [count(joined), *(count(found.get(name)) for name in _COUNTS)]
+    details = job.answer(result)
+    joined = sum(c["files_before"] - c["files_after"] for c in details.get("compacted", {}).values())
+    return [count(joined), *(count(details.get(name)) for name in _COUNTS)]
 
 
 sweep_app = Group("Rows that a reload lacks: release them to be removed.")
@@ -85,8 +85,8 @@ def release(
     complete."""
     cli = context.of(ctx)
     ask(f"Remove the rows of {', '.join(table)} that the newest full load lacks?", yes=yes)
-    asked = JobOptions(action="sweep_release", wait_seconds=wait)
-    request = Request(metadata=metadata, tables=tuple(table), options=asked, as_json=json)
+    job_options = JobOptions(action="sweep_release", wait_seconds=wait)
+    request = Request(metadata=metadata, tables=tuple(table), options=job_options, as_json=json)
     carry_out(cli, request, partial(show_releases, unheld="no rows are held, nothing was removed"))
 
 
@@ -120,9 +120,9 @@ def release_truncate(
     after it."""
     cli = context.of(ctx)
     ask(f"Delete the rows of {', '.join(table)} that were there before the truncate of its source?", yes=yes)
-    asked = JobOptions(action="truncate_release", wait_seconds=wait)
+    job_options = JobOptions(action="truncate_release", wait_seconds=wait)
     shown = partial(show_releases, unheld="no truncate is held, nothing was deleted")
-    carry_out(cli, Request(metadata=metadata, tables=tuple(table), options=asked, as_json=json), shown)
+    carry_out(cli, Request(metadata=metadata, tables=tuple(table), options=job_options, as_json=json), shown)
 
 
 def erase(  # noqa: PLR0913 - typer reads each option of the command from one parameter
@@ -157,30 +157,30 @@ def erase(  # noqa: PLR0913 - typer reads each option of the command from one pa
     if dry_run:
         from airflow_gddl.cli.explain import show_history  # noqa: PLC0415 - of a dry run alone
 
-        asked = JobOptions(action="explain", key=named)
-        request = Request(metadata=metadata, tables=(table,), options=asked, as_json=json, check=check)
+        job_options = JobOptions(action="explain", key=named)
+        request = Request(metadata=metadata, tables=(table,), options=job_options, as_json=json, check=check)
         carry_out(cli, request, each(show_history))
     ask(f"Erase one key ({', '.join(named)}) from all tables of {table}, for good?", yes=yes)
-    asked = JobOptions(action="erase", key=named, asked_by=getpass.getuser(), wait_seconds=wait)
-    request = Request(metadata=metadata, tables=(table,), options=asked, as_json=json, check=check)
+    job_options = JobOptions(action="erase", key=named, asked_by=getpass.getuser(), wait_seconds=wait)
+    request = Request(metadata=metadata, tables=(table,), options=job_options, as_json=json, check=check)
     carry_out(cli, request, each(show_erasure))
 
 
 def show_erasure(screen: Screen, result: JobResult) -> None:
     """Show removed rows, when storage is cleaned, and landing files that still contain the key."""
-    found = job.answer(result)
-    if not found:
+    details = job.answer(result)
+    if not details:
         return
-    removed = ", ".join(f"{name} {count(n)}" for name, n in found["removed"].items())
+    removed = ", ".join(f"{name} {count(n)}" for name, n in details["removed"].items())
     screen.say(f"{result.table}: erased; rows removed: {removed}", "green")
-    screen.say(f"remembered as {found['hash']}")
-    screen.say(f"`gddl maintain` after {found['stored_until']} removes it from storage")
-    for path in found["files"]:
+    screen.say(f"remembered as {details['hash']}")
+    screen.say(f"`gddl maintain` after {details['stored_until']} removes it from storage")
+    for path in details["files"]:
         screen.say(f"still in the landing file {path}", "yellow")
 
 
 if TYPE_CHECKING:
-    from airflow_gddl.metadata.loading import Catalog
+    from airflow_gddl.metadata.loading import LoadedMetadata
 
 
 def move(
@@ -205,14 +205,14 @@ def move(
     Change `target` in the metadata before or after it. If it is killed, run it again: it resumes.
     """
     cli = context.of(ctx)
-    catalog = metadata_folder.read(cli, metadata)
-    spec = _row(catalog.tables, table, to)
-    asked = JobOptions(action="move", move_to=to, wait_seconds=wait)
+    loaded = metadata_folder.read(cli, metadata)
+    spec = _row(loaded.tables, table, to)
+    job_options = JobOptions(action="move", move_to=to, wait_seconds=wait)
     name = spec.name_in_source
     old = replace(spec, table=table, source_table=None if name == table else name)
-    outcome = run_tables(cli, catalog, (old,), Request(metadata=metadata, options=asked, as_json=json))
+    outcome = run_tables(cli, loaded, (old,), Request(metadata=metadata, options=job_options, as_json=json))
     if all(result.error is None for result in outcome.results):
-        _record(cli, catalog, table, to)
+        _record(cli, loaded, table, to)
     if not json:
         for result in outcome.results:
             _show(cli.screen, result, has_target=spec.table == to)
@@ -231,32 +231,32 @@ def _row(tables: tuple[TableSpec, ...], table: str, to: str) -> TableSpec:
             remedy = "write schema.name, as the table is called in the lake"
             raise MetadataError("TABLE_NAME_INVALID", f"{name!r:.80}: {fault}", remedy=remedy)
     by_target = {spec.table: spec for spec in tables}
-    found = by_target.get(to) or by_target.get(table)
-    if found is None:
+    row = by_target.get(to) or by_target.get(table)
+    if row is None:
         remedy = "name the table by its target, and set its row's target to one of the two"
         raise MetadataError("TABLE_UNKNOWN", f"no row has the target {table!r} or {to!r}", remedy=remedy)
-    return found
+    return row
 
 
-def _record(cli: CliContext, catalog: Catalog, old: str, table: str) -> None:
+def _record(cli: CliContext, loaded: LoadedMetadata, old: str, table: str) -> None:
     """Write the state under the table's new name, and remove that of tables that had one of the names before."""
-    recorder = recorder_of(cli, catalog)
+    recorder = recorder_of(cli, loaded)
     try:
-        found = read_records(catalog.roots, table, KEPT_RUNS, cli.environ, loads_only=True).results
-        forget(open_store(cli.environ), catalog.roots.lake, (old, table))
+        runs = read_records(loaded.roots, table, KEPT_RUNS, cli.environ, loads_only=True).results
+        forget(open_store(cli.environ), loaded.roots.lake, (old, table))
     except GddlError as error:
         cli.screen.warn(f"the last run of {table} can't be read, so that it counts as new until its next one: {error}")
         return
-    for result in found:
+    for result in runs:
         recorder.take(replace(result, table=table))
     recorder.flush()
 
 
 def _show(screen: Screen, result: JobResult, *, has_target: bool) -> None:
-    found = job.answer(result)
-    if not found:
+    details = job.answer(result)
+    if not details:
         return
-    screen.say(f"{found['from']} is {found['to']} now; {counted(found['files'], 'file')} copied", "green")
+    screen.say(f"{details['from']} is {details['to']} now; {counted(details['files'], 'file')} copied", "green")
     if not has_target:
-        until = f"until then `gddl status` shows {found['from']} as new, and its runs fail with TABLE_MOVED"
-        screen.say(f"set the row's target to {found['to']}: {until}", "yellow")
+        until = f"until then `gddl status` shows {details['from']} as new, and its runs fail with TABLE_MOVED"
+        screen.say(f"set the row's target to {details['to']}: {until}", "yellow")

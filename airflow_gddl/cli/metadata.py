@@ -11,7 +11,7 @@ from airflow_gddl.cli.screen import Cell, Screen, counted
 from airflow_gddl.contract.errors import GddlError, MetadataError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.settings import misspelt
-from airflow_gddl.runtime.snapshot import placements
+from airflow_gddl.runtime.compiled import placements
 from airflow_gddl.topology.pipeline import Pipeline
 from airflow_gddl.topology.pipelines import Placed, arrange
 from airflow_gddl.topology.placement import Placement
@@ -57,12 +57,12 @@ def _property(text: str) -> str:
 
 
 if TYPE_CHECKING:
-    from airflow_gddl.metadata.loading import Catalog
+    from airflow_gddl.metadata.loading import LoadedMetadata
     from airflow_gddl.metadata.problems import Problem
 
 
-def read(cli: CliContext, folder: str, *, keep_rows: bool = False) -> Catalog:
-    """The folder's catalog.
+def read(cli: CliContext, folder: str, *, keep_rows: bool = False) -> LoadedMetadata:
+    """The content of the folder.
 
     Args:
         keep_rows: see `metadata.loading.load`.
@@ -81,9 +81,9 @@ def read(cli: CliContext, folder: str, *, keep_rows: bool = False) -> Catalog:
     return load(folder, cli.environ, keep_rows=keep_rows)
 
 
-def placed(cli: CliContext, catalog: Catalog) -> Placed:
+def placed(cli: CliContext, loaded: LoadedMetadata) -> Placed:
     """Placement of tables in DAGs by the lake; with a warning, none if it can't be read."""
-    path = placements.place_of(catalog.roots.lake, catalog.dag_prefix)
+    path = placements.place_of(loaded.roots.lake, loaded.dag_prefix)
     try:
         before, _ = placements.read(path, cli.environ)
     except GddlError as error:
@@ -92,9 +92,9 @@ def placed(cli: CliContext, catalog: Catalog) -> Placed:
     return Placed(placement=before, at=cli.now().timestamp())
 
 
-def pipelines(cli: CliContext, catalog: Catalog) -> tuple[Pipeline, ...]:
+def pipelines(cli: CliContext, loaded: LoadedMetadata) -> tuple[Pipeline, ...]:
     """DAGs as in Airflow, see `placed`."""
-    return arrange(catalog.tables, catalog.tiers, catalog.dag_prefix, placed(cli, catalog)).pipelines
+    return arrange(loaded.tables, loaded.tiers, loaded.dag_prefix, placed(cli, loaded)).pipelines
 
 
 def warn_of_variables(cli: CliContext) -> None:
@@ -104,7 +104,7 @@ def warn_of_variables(cli: CliContext) -> None:
 
 
 def choose(
-    cli: CliContext, catalog: Catalog, names: Sequence[str], folder: str
+    cli: CliContext, loaded: LoadedMetadata, names: Sequence[str], folder: str
 ) -> tuple[tuple[TableSpec, ...], list[Problem]]:
     """The named tables (all enabled ones when none is named), and the problems that affect them.
 
@@ -113,14 +113,18 @@ def choose(
     Raises:
         MetadataError: as `select`.
     """
-    bad = problems_of(catalog, names)
+    bad = problems_of(loaded, names)
     show_problems(cli, bad, folder)
-    return select(catalog.tables, names, [name for problem in bad for name in _names_of(problem)]), bad
+    invalid = {name for problem in bad for name in _names_of(problem)}
+    # Beside an invalid row the others are loaded, as where none is named; the exit status says so.
+    known = {spec.table for spec in loaded.tables}
+    valid = [name for name in names if name in known or name not in invalid]
+    return select(loaded.tables, valid or names, sorted(invalid)), bad
 
 
-def problems_of(catalog: Catalog, names: Sequence[str]) -> list[Problem]:
+def problems_of(loaded: LoadedMetadata, names: Sequence[str]) -> list[Problem]:
     """Problems of the named tables; all when none is named."""
-    return [problem for problem in catalog.problems if not names or not _names_of(problem).isdisjoint(names)]
+    return [problem for problem in loaded.problems if not names or not _names_of(problem).isdisjoint(names)]
 
 
 def show_problems(cli: CliContext, bad: Sequence[Problem], folder: str) -> None:

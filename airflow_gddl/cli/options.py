@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
-from airflow_gddl.contract.checks import table_name_fault
 from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError
 from airflow_gddl.contract.names import landed_name, renamed
+from airflow_gddl.contract.row_checks import table_name_fault
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.spec import TableSpec
 
@@ -107,13 +107,13 @@ def read_keys(given: list[str], code: str) -> tuple[dict[str, str], ...]:
     Raises:
         MetadataError: as `read_key`.
     """
-    found: list[dict[str, str]] = []
+    key_list: list[dict[str, str]] = []
     for part in _parts_of(given, code):
         named = _key_of([part], code) if "=" in part or not part else {"": part}
-        if not found or found[-1].keys() & named.keys() or "" in (*found[-1], *named):
-            found.append({})
-        found[-1] |= named
-    return tuple(found)
+        if not key_list or key_list[-1].keys() & named.keys() or "" in (*key_list[-1], *named):
+            key_list.append({})
+        key_list[-1] |= named
+    return tuple(key_list)
 
 
 def _parts_of(given: list[str], code: str) -> list[str]:
@@ -134,14 +134,14 @@ def _lines(file: str, code: str) -> list[str]:
 
 
 def _key_of(parts: list[str], code: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+    key: dict[str, str] = {}
     for part in parts:
         name, equals, value = part.partition("=")
-        if not equals or not name or name in found:
-            what = f"the key's part number {len(found) + 1} is not COLUMN=VALUE, or names its column again"
+        if not equals or not name or name in key:
+            what = f"the key's part number {len(key) + 1} is not COLUMN=VALUE, or names its column again"
             raise MetadataError(code, what, remedy="write e.g. --key region=EU --key id=5")
-        found[name] = value
-    return found
+        key[name] = value
+    return key
 
 
 def require_whole_key(named: Mapping[str, str], code: str, _: object, tables: Iterable[TableSpec]) -> None:
@@ -157,7 +157,7 @@ def require_whole_key(named: Mapping[str, str], code: str, _: object, tables: It
     for spec in tables:
         keys = {landed_name(name).lower() for name in spec.keys}
         forms = {name: (name.lower(), landed_name(name).lower(), renamed(name, spec).lower()) for name in named}
-        given = {next((one for one in found if one in keys), name) for name, found in forms.items()}
+        given = {next((one for one in spellings if one in keys), name) for name, spellings in forms.items()}
         if keys and keys != given and not (set(named) == {""} and len(keys) == 1):
             shown = ", ".join(name or "a value alone" for name in named)
             what = f"the key of {spec.table} is {', '.join(spec.keys)}, not {shown}"

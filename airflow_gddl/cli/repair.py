@@ -17,10 +17,10 @@ import typer
 from airflow_gddl.cli import context, job, options
 from airflow_gddl.cli.commands import Group
 from airflow_gddl.cli.context import CliContext
-from airflow_gddl.cli.explain import require_connection, require_name
 from airflow_gddl.cli.job import Done, Request, ask, ask_for_all, carry_out, each, perform, show_counts
 from airflow_gddl.cli.options import read_key, read_keys, require_whole_key
 from airflow_gddl.cli.screen import Cell, Screen, count, counted
+from airflow_gddl.cli.verify import require_connection, require_name
 from airflow_gddl.contract.errors import OF_FILES, QUARANTINE_REMEDIES, FatalError, GddlError, MetadataError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
@@ -29,7 +29,7 @@ from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.runtime.delta_tables import quarantined_codes
 
 if TYPE_CHECKING:
-    from airflow_gddl.metadata.loading import Catalog
+    from airflow_gddl.metadata.loading import LoadedMetadata
 
 _REBUILD = """Make replica and history again from what the lake knows: the change table, and files not yet in it.
 
@@ -69,8 +69,10 @@ def rebuild(  # noqa: PLR0913 - typer reads each option of the command from one 
 
     names = tuple(table or ())
     ask_for_all(names, every=every, unasked=yes or dry_run)
-    asked = JobOptions(action="plan" if dry_run else "run", full_refresh=True, full_listing=True, wait_seconds=wait)
-    request = Request(metadata=metadata, tables=names, options=asked, as_json=json)
+    job_options = JobOptions(
+        action="plan" if dry_run else "run", full_refresh=True, full_listing=True, wait_seconds=wait
+    )
+    request = Request(metadata=metadata, tables=names, options=job_options, as_json=json)
     carry_out(context.of(ctx), request, show_plans if dry_run else job.show_runs)
 
 
@@ -94,14 +96,14 @@ def reload(  # noqa: PLR0913 - typer reads each option of the command from one p
     if dry_run:
         from airflow_gddl.cli.job import show_plans  # noqa: PLC0415 - of a dry run alone
 
-        asked = JobOptions(action="plan", reload=True, full_listing=True)
-        carry_out(cli, Request(metadata=metadata, tables=tuple(table), options=asked, as_json=json), show_plans)
-    asked = JobOptions(reload=True, confirmed=yes, full_listing=True, wait_seconds=wait)
-    request = Request(metadata=metadata, tables=tuple(table), options=asked, as_json=json)
+        job_options = JobOptions(action="plan", reload=True, full_listing=True)
+        carry_out(cli, Request(metadata=metadata, tables=tuple(table), options=job_options, as_json=json), show_plans)
+    job_options = JobOptions(reload=True, confirmed=yes, full_listing=True, wait_seconds=wait)
+    request = Request(metadata=metadata, tables=tuple(table), options=job_options, as_json=json)
     done = perform(cli, request)
     again = tuple(r.table for r in done.outcome.results if r.error is not None and r.error.code == _UNCONFIRMED)
     if again and _agreed(cli, done, again):
-        request = replace(request, tables=again, options=replace(asked, confirmed=True))
+        request = replace(request, tables=again, options=replace(job_options, confirmed=True))
         kept = [result for result in done.outcome.results if result.table not in again]
         done = perform(cli, request)
         done = replace(done, outcome=replace(done.outcome, results=(*kept, *done.outcome.results)))
@@ -163,12 +165,12 @@ def resync(  # noqa: PLR0913 - typer reads each option of the command from one p
         raise MetadataError(_KEY_INVALID, "rows are chosen in more than one way", remedy=remedy)
     cli = context.of(ctx).lending(source_connection)
     some = bool(keys or low or high or differences)
-    asked = JobOptions(
+    job_options = JobOptions(
         action="resync_rows" if some else "run", resync=not some, keys=keys, from_key=low, to_key=high,
         differences=differences, source_connection=source_connection, full_listing=not some, wait_seconds=wait,
     )  # fmt: skip
     check = partial(_require_rows, cli, source_connection, keys)
-    request = Request(metadata=metadata, tables=tuple(table), options=asked, as_json=json, check=check)
+    request = Request(metadata=metadata, tables=tuple(table), options=job_options, as_json=json, check=check)
     carry_out(cli, request, show_repaired if some else show_distances)
 
 
@@ -176,16 +178,16 @@ def _require_rows(
     cli: CliContext,
     connection: str,
     keys: Sequence[Mapping[str, str]],
-    catalog: Catalog,
+    loaded: LoadedMetadata,
     tables: Sequence[TableSpec],
 ) -> None:
     """
     Raises:
         MetadataError: a table has no connection to its source, or a key is not whole.
     """
-    require_connection(cli, connection, catalog, tables)
+    require_connection(cli, connection, loaded, tables)
     for key in keys:
-        require_whole_key(key, _KEY_INVALID, catalog, tables)
+        require_whole_key(key, _KEY_INVALID, loaded, tables)
 
 
 rebuild.__doc__, reload.__doc__, resync.__doc__ = _REBUILD, _RELOAD, _RESYNC
@@ -196,9 +198,9 @@ def show_reloads(screen: Screen, results: Sequence[JobResult]) -> None:
     titles = ("files", "rows before", "rows", "appeared", "vanished", "changed", "archived")
     show_counts(screen, titles, results, lambda result: _counts(result, "reload", _LOSSES))
     for result in results:
-        gone = (job.answer(result).get("reload") or {}).get("columns")
-        if gone:
-            screen.say(f"{result.table}: columns that no file has any more: {', '.join(gone)}", "yellow")
+        missing_columns = (job.answer(result).get("reload") or {}).get("columns")
+        if missing_columns:
+            screen.say(f"{result.table}: columns that no file has any more: {', '.join(missing_columns)}", "yellow")
 
 
 def show_distances(screen: Screen, results: Sequence[JobResult]) -> None:
@@ -214,8 +216,8 @@ def show_repaired(screen: Screen, results: Sequence[JobResult]) -> None:
 
 
 def _counts(result: JobResult, name: str, fields: Sequence[str]) -> list[str]:
-    found = job.answer(result).get(name) or {}
-    return [count(found.get(field)) for field in fields]
+    details = job.answer(result).get(name) or {}
+    return [count(details.get(field)) for field in fields]
 
 
 _FIRST = ("key", "code", "reason")
@@ -241,9 +243,9 @@ def list_errors(  # noqa: PLR0913, PLR0917 - typer reads each option of the comm
 ) -> None:
     """Show what is in quarantine, by code, with what to do; with --rows each row and its reason."""
     cli = context.of(ctx)
-    asked = JobOptions(action="errors_list", limit=limit, codes=tuple(code or ()))
-    check = partial(_require_codes, cli, asked.codes)
-    request = Request(metadata=metadata, tables=tuple(table or ()), options=asked, as_json=json, check=check)
+    job_options = JobOptions(action="errors_list", limit=limit, codes=tuple(code or ()))
+    check = partial(_require_codes, cli, job_options.codes)
+    request = Request(metadata=metadata, tables=tuple(table or ()), options=job_options, as_json=json, check=check)
     carry_out(cli, request, partial(show_quarantines, show=show_rows if rows else partial(show_codes, folder=metadata)))
 
 
@@ -258,10 +260,10 @@ def replay(
 ) -> None:
     """Process quarantined rows and files again, after their cause was fixed; exit status 1 when some fail again."""
     cli = context.of(ctx)
-    asked = JobOptions(action="errors_replay", wait_seconds=wait, codes=tuple(code or ()))
-    check = partial(_require_codes, cli, asked.codes)
-    request = Request(metadata=metadata, tables=tuple(table or ()), options=asked, as_json=json, check=check)
-    carry_out(cli, request, partial(show_replays, codes=asked.codes), _failed_again)
+    job_options = JobOptions(action="errors_replay", wait_seconds=wait, codes=tuple(code or ()))
+    check = partial(_require_codes, cli, job_options.codes)
+    request = Request(metadata=metadata, tables=tuple(table or ()), options=job_options, as_json=json, check=check)
+    carry_out(cli, request, partial(show_replays, codes=job_options.codes), _failed_again)
 
 
 @app.command()
@@ -290,27 +292,29 @@ def dismiss(  # noqa: PLR0913 - typer reads each option of the command from one 
     if not reason.strip():
         raise MetadataError("REASON_MISSING", "--reason is empty", remedy="say why nothing better is expected")
     ask(f"Give up the rows of {table} in quarantine with {' or '.join(code)}?", yes=yes)
-    asked = JobOptions(
+    job_options = JobOptions(
         action="errors_dismiss", codes=tuple(code), source_files=tuple(file or ()), reason=reason,
         asked_by=getpass.getuser(), wait_seconds=wait,
     )  # fmt: skip
-    check = partial(_require_codes, cli, asked.codes)
-    request = Request(metadata=metadata, tables=(table,), options=asked, as_json=json, check=check)
+    check = partial(_require_codes, cli, job_options.codes)
+    request = Request(metadata=metadata, tables=(table,), options=job_options, as_json=json, check=check)
     carry_out(cli, request, each(show_dismissal))
 
 
 def show_dismissal(screen: Screen, result: JobResult) -> None:
     """How many rows were given up, and how many are left."""
-    found = job.answer(result)
-    if not found:
+    details = job.answer(result)
+    if not details:
         return
-    left = result.in_quarantine or 0
-    rest = f"; {count(left)} left, see `gddl errors list --table {result.table}`" if left else "; nothing left"
-    color = "green" if found["dismissed"] else "yellow"
-    screen.say(f"{result.table}: {count(found['dismissed'])} dismissed{rest}", color)
+    remaining = result.in_quarantine or 0
+    rest = (
+        f"; {count(remaining)} left, see `gddl errors list --table {result.table}`" if remaining else "; nothing left"
+    )
+    color = "green" if details["dismissed"] else "yellow"
+    screen.say(f"{result.table}: {count(details['dismissed'])} dismissed{rest}", color)
 
 
-def _require_codes(cli: CliContext, codes: Sequence[str], catalog: Catalog, tables: Sequence[TableSpec]) -> None:
+def _require_codes(cli: CliContext, codes: Sequence[str], loaded: LoadedMetadata, tables: Sequence[TableSpec]) -> None:
     """Look for each code in the quarantine of the tables; one that can't be read here is left to the job.
 
     Raises:
@@ -320,14 +324,14 @@ def _require_codes(cli: CliContext, codes: Sequence[str], catalog: Catalog, tabl
         return
     there: Counter[str] = Counter()
     for spec in tables:
-        path = Layout.of(catalog.roots, spec).errors
+        path = Layout.of(loaded.roots, spec).errors
         try:
-            found = quarantined_codes(path, cli.environ)
+            quarantined = quarantined_codes(path, cli.environ)
         except GddlError:
             return
-        if found is None and (is_s3(path) or not Path(catalog.roots.lake).is_dir()):
+        if quarantined is None and (is_s3(path) or not Path(loaded.roots.lake).is_dir()):
             return
-        there.update(found or {})
+        there.update(quarantined or {})
     if missing := [code for code in codes if not there[code]]:
         known = ", ".join(f"{code} {count(number)}" for code, number in sorted(there.items())) or "nothing"
         names = ", ".join(spec.table for spec in tables[:_NAMED]) + (" …" if len(tables) > _NAMED else "")
@@ -387,10 +391,10 @@ def show_codes(screen: Screen, result: JobResult, *, folder: str) -> None:
     Args:
         folder: of the metadata, as the user named it.
     """
-    found = job.answer(result)
-    screen.say(f"{result.table}: {count(found['unresolved'])} in quarantine", "bold")
+    quarantine = job.answer(result)
+    screen.say(f"{result.table}: {count(quarantine['unresolved'])} in quarantine", "bold")
     place = "" if folder == "metadata" else f" --metadata {shlex.quote(folder)}"
-    for one in found["codes"]:
+    for one in quarantine["codes"]:
         code, first, last = one["code"], _to_the_second(one["first"]), _to_the_second(one["last"])
         chosen = f"--table {result.table} --code {code}{place}"
         is_file, many = code.startswith(OF_FILES), counted(one["files"], "file")
@@ -413,10 +417,10 @@ def _to_the_second(moment: str) -> str:
 
 def show_rows(screen: Screen, result: JobResult) -> None:
     """The quarantined rows of one table, each with its key first."""
-    found = job.answer(result)
-    rows: list[dict[str, Any]] = found["rows"]
-    first = f", {count(len(rows))} shown" if found["unresolved"] > len(rows) else ""
-    screen.say(f"{result.table}: {count(found['unresolved'])} in quarantine{first}", "bold")
+    quarantine = job.answer(result)
+    rows: list[dict[str, Any]] = quarantine["rows"]
+    first = f", {count(len(rows))} shown" if quarantine["unresolved"] > len(rows) else ""
+    screen.say(f"{result.table}: {count(quarantine['unresolved'])} in quarantine{first}", "bold")
     for row in rows:
         screen.say("")
         key = " ".join(f"{name}={value}" for name, value in (row.get("key") or {}).items())

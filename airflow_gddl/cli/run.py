@@ -11,7 +11,6 @@ import typer
 
 from airflow_gddl.cli import context, job, metadata, options
 from airflow_gddl.cli.context import CliContext, of_outcome
-from airflow_gddl.cli.explain import require_connection
 from airflow_gddl.cli.job import (
     Done,
     Lines,
@@ -24,18 +23,19 @@ from airflow_gddl.cli.job import (
     show_plans,
 )
 from airflow_gddl.cli.screen import Screen, count
+from airflow_gddl.cli.verify import require_connection
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.source_access import of_tables
 from airflow_gddl.contract.spec import Continuous, DesiredState, JobOptions, JobSpec, TableSpec
 from airflow_gddl.runners.descriptor import RUNNERS
 from airflow_gddl.runners.interface import Listener, ProgressEvent
-from airflow_gddl.runtime.landing.monitoring import DesiredStateKeeper
-from airflow_gddl.runtime.snapshot.keeper import sign
+from airflow_gddl.runtime.compiled.keeper import sign
+from airflow_gddl.runtime.landing.continuous_job import DesiredStateKeeper
 from airflow_gddl.runtime.state.recording import WRITE_EVERY, StateRecorder
 
 if TYPE_CHECKING:
-    from airflow_gddl.metadata.loading import Catalog
+    from airflow_gddl.metadata.loading import LoadedMetadata
 
 
 def keep(cli: CliContext, request: Request) -> Done:
@@ -44,35 +44,35 @@ def keep(cli: CliContext, request: Request) -> Done:
     Raises:
         GddlError: nothing was run.
     """
-    catalog = metadata.read(cli, request.metadata)
+    loaded = metadata.read(cli, request.metadata)
     signature = sign(request.metadata, cli.environ).text
-    if RUNNERS.get(catalog.runner).remote:
+    if RUNNERS.get(loaded.runner).remote:
         remedy = "run it under Airflow, which watches remote jobs, or set GDDL_RUNNER=local"
-        what = f"runner {catalog.runner} can't be followed from a terminal"
+        what = f"runner {loaded.runner} can't be followed from a terminal"
         raise MetadataError("CONTINUOUS_REFUSED", what, where="--continuous", remedy=remedy)
-    tables, bad = metadata.choose(cli, catalog, request.tables, request.metadata)
+    tables, bad = metadata.choose(cli, loaded, request.tables, request.metadata)
     if not tables:
         raise MetadataError("NO_TABLES", "no enabled table in the metadata", where=request.metadata, remedy="add a row")
     run_id = cli.run_id()
     standing = DesiredStateKeeper(
-        catalog.roots, f"by-hand-{run_id}", _Followed(cli, request, signature).order, cli.environ
+        loaded.roots, f"by-hand-{run_id}", _Followed(cli, request, signature).desired, cli.environ
     )
-    standing.put(_desired(catalog, tables))
+    standing.put(_desired(loaded, tables))
     spec = JobSpec(
         run_id=run_id,
-        roots=catalog.roots,
+        roots=loaded.roots,
         tables=tables,
-        tiers=catalog.tiers,
-        catalogs=catalog.catalogs,
-        access=of_tables(catalog.access, tables),
+        tiers=loaded.tiers,
+        catalogs=loaded.catalogs,
+        access=of_tables(loaded.access, tables),
         options=JobOptions(continuous=Continuous(folder=standing.folder)),
     )
-    recorder = recorder_of(cli, catalog)
+    recorder = recorder_of(cli, loaded)
     # One line for each turn, since a continuous job has no end for a progress bar.
     listener = _Live(recorder, Lines(cli.screen, as_json=request.as_json))
     try:
         cli.screen.warn("the tables are loaded until Ctrl-C", "dim")
-        outcome = runner_of(cli, catalog, run_id, _Ticks(cli, standing, recorder)).run(spec, listener)
+        outcome = runner_of(cli, loaded, run_id, _Ticks(cli, standing, recorder)).run(spec, listener)
     finally:
         recorder.flush()
         standing.remove()
@@ -81,9 +81,9 @@ def keep(cli: CliContext, request: Request) -> Done:
     return Done(outcome=outcome, exit_status=of_outcome(outcome, bad_rows=bool(bad)))
 
 
-def _desired(catalog: Catalog, tables: tuple[TableSpec, ...]) -> DesiredState:
-    access = of_tables(catalog.access, tables)
-    return DesiredState(tables=tables, tiers=catalog.tiers, catalogs=catalog.catalogs, access=access)
+def _desired(loaded: LoadedMetadata, tables: tuple[TableSpec, ...]) -> DesiredState:
+    access = of_tables(loaded.access, tables)
+    return DesiredState(tables=tables, tiers=loaded.tiers, catalogs=loaded.catalogs, access=access)
 
 
 @dataclass
@@ -94,14 +94,14 @@ class _Followed:
     request: Request
     signature: str
 
-    def order(self) -> DesiredState | None:
+    def desired(self) -> DesiredState | None:
         signature = sign(self.request.metadata, self.cli.environ).text
         if signature == self.signature:
             return None
         self.signature = signature
-        catalog = metadata.read(self.cli, self.request.metadata)
-        tables, bad = metadata.choose(self.cli, catalog, self.request.tables, self.request.metadata)
-        return None if bad else _desired(catalog, tables)
+        loaded = metadata.read(self.cli, self.request.metadata)
+        tables, bad = metadata.choose(self.cli, loaded, self.request.tables, self.request.metadata)
+        return None if bad else _desired(loaded, tables)
 
 
 @dataclass
@@ -172,9 +172,9 @@ def run(  # noqa: PLR0913 - typer reads each option of the command from one para
         raise typer.Exit(kept.exit_status)
     if full_refresh:
         ask_for_all(names, every=every, unasked=yes or dry_run)
-    asked = JobOptions(action="plan" if dry_run else "run", full_refresh=full_refresh, full_listing=True,
-                       wait_seconds=wait)  # fmt: skip
-    request = Request(metadata=metadata, tables=names, options=asked, as_json=json)
+    job_options = JobOptions(action="plan" if dry_run else "run", full_refresh=full_refresh, full_listing=True,
+                             wait_seconds=wait)  # fmt: skip
+    request = Request(metadata=metadata, tables=names, options=job_options, as_json=json)
     carry_out(cli, request, show_plans if dry_run else job.show_runs)
 
 
@@ -200,9 +200,11 @@ def load(  # noqa: PLR0913 - typer reads each option of the command from one par
     The CDC service must have captured changes of the tables since before the load.
     """
     cli = context.of(ctx)
-    asked = JobOptions(action="load", confirmed=again, source_connection=source_connection, wait_seconds=wait)
+    job_options = JobOptions(
+        action="initial_load", confirmed=again, source_connection=source_connection, wait_seconds=wait
+    )
     check = partial(require_connection, cli, source_connection)
-    request = Request(metadata=metadata, tables=tuple(table), options=asked, as_json=json, check=check)
+    request = Request(metadata=metadata, tables=tuple(table), options=job_options, as_json=json, check=check)
     carry_out(cli, request, show_loads)
 
 
@@ -214,5 +216,5 @@ def show_loads(screen: Screen, results: Sequence[JobResult]) -> None:
 
 
 def _load_figures(result: JobResult) -> list[str]:
-    found = job.answer(result)
-    return [count(found.get("rows")), count(found.get("files")), str(found.get("position", ""))]
+    details = job.answer(result)
+    return [count(details.get("rows")), count(details.get("files")), str(details.get("position", ""))]

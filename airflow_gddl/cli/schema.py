@@ -18,7 +18,7 @@ import typer
 import yaml
 
 from airflow_gddl.cli import context, options
-from airflow_gddl.cli import metadata as catalogs
+from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.commands import Group
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.job import Request, carry_out
@@ -87,22 +87,22 @@ def schema(
 ) -> None:
     """Print the schema of a table's published columns, as its replica has them now; no Spark, nothing is changed."""
     cli = context.of(ctx)
-    catalog = catalogs.read(cli, metadata)
-    (spec,), _ = catalogs.choose(cli, catalog, (table,), metadata)
-    fields = published_fields(catalog.roots, spec, cli.environ)
+    loaded = metadata_folder.read(cli, metadata)
+    (spec,), _ = metadata_folder.choose(cli, loaded, (table,), metadata)
+    fields = published_fields(loaded.roots, spec, cli.environ)
     if form is SchemaFormat.SQL and not json:
         width = max(len(str(field["name"])) for field in fields)
         cli.screen.dictate("\n".join(f"{field['name']:<{width}}  {type_text(field['type'])}" for field in fields))
         return
-    found: Mapping[str, Any] = {"table": spec.table, "columns": {f["name"]: type_text(f["type"]) for f in fields}}
+    document: Mapping[str, Any] = {"table": spec.table, "columns": {f["name"]: type_text(f["type"]) for f in fields}}
     if form is SchemaFormat.JSON_SCHEMA:
-        found = json_schema(spec, fields)
+        document = json_schema(spec, fields)
     elif form is SchemaFormat.DATA_CONTRACT:
-        found = data_contract(spec, fields, Layout.of(catalog.roots, spec).replica)
+        document = data_contract(spec, fields, Layout.of(loaded.roots, spec).replica)
     if json:
-        cli.screen.record(found)
+        cli.screen.record(document)
     else:
-        cli.screen.dictate(_text(found, form))
+        cli.screen.dictate(_text(document, form))
 
 
 def published_fields(roots: Roots, spec: TableSpec, environ: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -140,12 +140,12 @@ def json_schema(spec: TableSpec, fields: list[dict[str, Any]]) -> dict[str, Any]
 
 def _json_type(kind: Any, *, null: bool) -> dict[str, Any]:
     if isinstance(kind, Mapping):
-        found = _json_of_nested(kind)
+        type_schema = _json_of_nested(kind)
     elif _DECIMAL.fullmatch(str(kind)):
-        found = {"type": "number"}
+        type_schema = {"type": "number"}
     else:
-        found = dict(_JSON.get(str(kind), {}))
-    return {**found, "type": [found["type"], "null"]} if null and "type" in found else found
+        type_schema = dict(_JSON.get(str(kind), {}))
+    return {**type_schema, "type": [type_schema["type"], "null"]} if null and "type" in type_schema else type_schema
 
 
 def _json_of_nested(kind: Mapping[str, Any]) -> dict[str, Any]:
@@ -156,9 +156,9 @@ def _json_of_nested(kind: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": {f["name"]: _json_type(f["type"], null=True) for f in kind["fields"]}}
 
 
-def _described(found: dict[str, Any], field: Mapping[str, Any], spec: TableSpec) -> dict[str, Any]:
+def _described(type_schema: dict[str, Any], field: Mapping[str, Any], spec: TableSpec) -> dict[str, Any]:
     text = _description(field, spec)
-    return {**found, "description": text} if text else found
+    return {**type_schema, "description": text} if text else type_schema
 
 
 def _description(field: Mapping[str, Any], spec: TableSpec) -> str:
@@ -220,10 +220,10 @@ def _logical(kind: Any) -> str:
     return "number" if _DECIMAL.fullmatch(str(kind)) else _LOGICAL.get(str(kind), "string")
 
 
-def _text(found: Mapping[str, Any], form: SchemaFormat) -> str:
+def _text(document: Mapping[str, Any], form: SchemaFormat) -> str:
     if form is SchemaFormat.DATA_CONTRACT:
-        return str(yaml.safe_dump(dict(found), sort_keys=False, allow_unicode=True, width=120)).rstrip()
-    return json.dumps(found, indent=2, ensure_ascii=False)
+        return str(yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True, width=120)).rstrip()
+    return json.dumps(document, indent=2, ensure_ascii=False)
 
 
 DATABASE = "{schema}"
@@ -276,14 +276,14 @@ def query(
     Readers of the catalog that the table is registered in use its name there; others use its path.
     """
     cli = context.of(ctx)
-    catalog = catalogs.read(cli, metadata)
-    (spec,), _ = catalogs.choose(cli, catalog, (table,), metadata)
-    found, view = published_table(catalog.roots, spec, cli.environ), ViewName.of(spec.table, DATABASE)
-    named_in = catalog.catalogs.get(spec.catalog or "")
-    known = RegistrationStore(open_store(cli.environ), catalog.roots.lake).get(spec)
+    loaded = metadata_folder.read(cli, metadata)
+    (spec,), _ = metadata_folder.choose(cli, loaded, (table,), metadata)
+    published, view = published_table(loaded.roots, spec, cli.environ), ViewName.of(spec.table, DATABASE)
+    named_in = loaded.catalogs.get(spec.catalog or "")
+    known = RegistrationStore(open_store(cli.environ), loaded.roots.lake).get(spec)
     wanted: tuple[Reader, ...] = READERS if reader is None else (reader.value,)
     for name in wanted:
-        text = query_of(found, view, name, relation_of(named_in, known, name))
+        text = query_of(published, view, name, relation_of(named_in, known, name))
         if json:
             cli.screen.record({"table": spec.table, "reader": name, "query": text})
         else:
@@ -320,15 +320,15 @@ def views(  # noqa: PLR0913, PLR0917 - typer reads each option of the command fr
     if not database.strip():
         raise MetadataError("OPTION_INVALID", "--database is empty", remedy="name a database, e.g. clean_{schema}")
     cli = context.of(ctx)
-    catalog = catalogs.read(cli, metadata)
-    specs, bad = catalogs.choose(cli, catalog, tuple(table or ()), metadata)
+    loaded = metadata_folder.read(cli, metadata)
+    specs, bad = metadata_folder.choose(cli, loaded, tuple(table or ()), metadata)
     published = [spec for spec in specs if spec.published or table]
     named = [(spec, ViewName.of(spec.table, database)) for spec in published]
     _refuse_collisions(named)
     failed, done = 0, 0
     for spec, view in named:
         try:
-            statements = view_sql(published_table(catalog.roots, spec, cli.environ), view, reader.value)
+            statements = view_sql(published_table(loaded.roots, spec, cli.environ), view, reader.value)
         except GddlError as error:  # other tables continue
             failed += 1
             cli.screen.warn(f"{spec.table}: {error}", "red")

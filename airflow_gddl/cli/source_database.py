@@ -41,15 +41,15 @@ class SourceDatabase:
         Raises:
             FatalError: as `connect_once`; `SOURCE_LOG_REFUSED`. RetriableError: `SOURCE_UNREACHABLE`.
         """
-        sa, own = self.sqlalchemy(), properties_of(specs[0])
+        sa, properties = self.sqlalchemy(), properties_of(specs[0])
         with self.connected() as (connection, _):
             if (name := connection.dialect.name) != "postgresql":
                 raise ProbeSkippedError(f"what a log of {name} needs is not checked")
-            findings = list(source_findings(sa, connection, own[SLOT], own[PUBLICATION]))
+            findings = list(source_findings(sa, connection, properties[SLOT], properties[PUBLICATION]))
             for spec in specs:
-                found = published_table(sa, connection, own[PUBLICATION], spec.name_in_source)
-                findings += table_findings(spec, found, own[PUBLICATION])
-            return findings, f"publication {own[PUBLICATION]}; {slot_state(sa, connection, own[SLOT])}"
+                published = published_table(sa, connection, properties[PUBLICATION], spec.name_in_source)
+                findings += table_findings(spec, published, properties[PUBLICATION])
+            return findings, f"publication {properties[PUBLICATION]}; {slot_state(sa, connection, properties[SLOT])}"
 
     @staticmethod
     def sqlalchemy() -> Any:

@@ -18,13 +18,14 @@ from airflow_gddl.cli.context import FAILED, OK, RETRY, CliContext
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, duration
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.spec import Roots
-from airflow_gddl.runtime.snapshot.cache import SnapshotSettings
-from airflow_gddl.runtime.snapshot.documents import Directory
-from airflow_gddl.runtime.snapshot.snapshot import MetadataSnapshot
-from airflow_gddl.runtime.state.board import BoardRow, LakeState, StateReader, TableQuery, chosen, counts, standings
-from airflow_gddl.runtime.state.facts import text_of
-from airflow_gddl.runtime.state.judging import MOST_QUARANTINED
+from airflow_gddl.runtime.compiled.cache import CompiledSettings
+from airflow_gddl.runtime.compiled.documents import Directory
+from airflow_gddl.runtime.compiled.metadata import CompiledMetadata
+from airflow_gddl.runtime.state.lake_state import LakeState, StateReader, table_statuses
 from airflow_gddl.runtime.state.recording import rebuild
+from airflow_gddl.runtime.state.status_list import TableQuery, chosen, counts
+from airflow_gddl.runtime.state.table_runs import text_of
+from airflow_gddl.runtime.state.table_status import MOST_QUARANTINED, TableStatus
 from airflow_gddl.topology.rows import TableRow, select, table_rows
 
 
@@ -39,11 +40,11 @@ def directory(cli: CliContext, folder: str) -> Directory | None:
         return None
     place = folder if "://" in folder else str(Path(folder).absolute())
     # Commands need the current metadata: no settling time, and a remote folder is listed again.
-    settings = SnapshotSettings(
+    settings = CompiledSettings(
         metadata=place, cache=cache, environ=cli.environ, clock=time.time, refresh_seconds=0.0, settle_seconds=0.0
     )
     try:
-        serving = MetadataSnapshot.current(settings)
+        serving = CompiledMetadata.current(settings)
         good = serving.generation is not None and not serving.state.why and not serving.problems()
         return serving.directory() if good else None
     except (GddlError, OSError):
@@ -192,26 +193,26 @@ class _View:
     def show(self) -> int:
         """The exit status: of problems of these tables in the metadata, else of a state that can't be read."""
         now = self.cli.now().timestamp()
-        found, all_sound = self.states(now)
+        tables, all_sound = self.states(now)
         if self.as_json:
-            self.cli.screen.records(vars(line_of(one, now)) for one in found)
+            self.cli.screen.records(vars(line_of(one, now)) for one in tables)
         else:
-            show(self.cli.screen, found, now, self.query.states)
-        unknown = any(one.state.state == "unknown" for one in found)
+            show(self.cli.screen, tables, now, self.query.states)
+        unknown = any(one.state == "unknown" for one in tables)
         return FAILED if not all_sound else RETRY if unknown else OK
 
-    def states(self, now: float) -> tuple[list[BoardRow], bool]:
+    def states(self, now: float) -> tuple[list[TableStatus], bool]:
         """The selected tables, and whether the metadata has no problem of them; problems and troubles are shown."""
         roots, rows, all_sound = self._rows()
         known = _known(self.cli, roots, rows, lambda: now)
         for trouble in known.troubles:
             since = f"; as of {text_of(trouble.since)}" if trouble.since else ""
             self.cli.screen.warn(trouble.what + since, "yellow")
-        found = standings(rows, known, now, _quarantine_rate(self.cli))
+        tables = table_statuses(rows, known, now, _quarantine_rate(self.cli))
         # --late and --failed are combined with AND; a table of which nothing is known may be both.
         for state in self.query.states or ("",):
-            found = chosen(found, replace(self.query, states=(state, "unknown") if state else ()))
-        return found, all_sound
+            tables = chosen(tables, replace(self.query, states=(state, "unknown") if state else ()))
+        return tables, all_sound
 
     def _rows(self) -> tuple[Roots, Sequence[TableRow], bool]:
         """The selected tables, and whether the metadata is valid; problems are shown."""
@@ -219,15 +220,15 @@ class _View:
         if compiled is not None:
             metadata_folder.warn_of_variables(self.cli)
             return compiled.roots, [row for row in compiled.rows if row.enabled], True
-        catalog = metadata_folder.read(self.cli, self.metadata)
-        rows = table_rows(catalog.tables, metadata_folder.pipelines(self.cli, catalog), catalog.problems)
+        loaded = metadata_folder.read(self.cli, self.metadata)
+        rows = table_rows(loaded.tables, metadata_folder.pipelines(self.cli, loaded), loaded.problems)
         broken = {row.table for row in rows if row.problems}
-        bad = metadata_folder.problems_of(catalog, self.names)
+        bad = metadata_folder.problems_of(loaded, self.names)
         metadata_folder.show_problems(self.cli, bad, self.metadata)
         named = [name for name in self.names if name not in broken]
-        sound = select(catalog.tables, named, ()) if named else ()
+        sound = select(loaded.tables, named, ()) if named else ()
         wanted = {spec.table for spec in sound} | broken.intersection(self.names)
-        return catalog.roots, [row for row in rows if (row.table in wanted if self.names else row.enabled)], not bad
+        return loaded.roots, [row for row in rows if (row.table in wanted if self.names else row.enabled)], not bad
 
     def stay(self) -> None:
         """Show it repeatedly, until Ctrl-C."""
@@ -246,8 +247,8 @@ def status_lines(cli: CliContext, folder: str, names: Sequence[str]) -> list[Sta
     error.
     """
     now = cli.now().timestamp()
-    found, _ = _View(cli, folder, tuple(names), TableQuery(), as_json=False).states(now)
-    return [line_of(one, now) for one in found]
+    tables, _ = _View(cli, folder, tuple(names), TableQuery(), as_json=False).states(now)
+    return [line_of(one, now) for one in tables]
 
 
 def _quarantine_rate(cli: CliContext) -> float:
@@ -263,69 +264,69 @@ def _known(cli: CliContext, roots: Roots, rows: Sequence[TableRow], clock: Calla
     if not known.empty or known.troubles:
         return known
     by_pipeline = {"": [row.table for row in rows]}
-    return rebuild(roots, by_pipeline, clock, write=False, environ=cli.environ)
+    return LakeState(records=rebuild(roots, by_pipeline, clock, write=False, environ=cli.environ), read=clock())
 
 
 def _rebuilt(cli: CliContext, metadata: str) -> None:
-    catalog = metadata_folder.read(cli, metadata)
-    by_pipeline = {made.dag_id: made.tables for made in metadata_folder.pipelines(cli, catalog)}
+    loaded = metadata_folder.read(cli, metadata)
+    by_pipeline = {made.dag_id: made.tables for made in metadata_folder.pipelines(cli, loaded)}
     now = cli.now().timestamp()
-    known = rebuild(catalog.roots, by_pipeline, lambda: now, write=True, environ=cli.environ)
-    cli.screen.warn(f"the state of {len(known.records)} tables was rebuilt from their runs")
+    records = rebuild(loaded.roots, by_pipeline, lambda: now, write=True, environ=cli.environ)
+    cli.screen.warn(f"the state of {len(records)} tables was rebuilt from their runs")
 
 
-def line_of(one: BoardRow, now: float) -> StatusLine:
+def line_of(one: TableStatus, now: float) -> StatusLine:
     """Pure: a table's state in the form of `--json`."""
-    record, newest, state = one.record, one.newest, one.state
+    record, newest = one.record, one.record.newest
     return StatusLine(
         table=one.row.table,
         status=newest.status if newest else "never",
-        state=state.state,
-        last_state=state.last_state,
+        state=one.state,
+        last_state=one.last_state,
         problems=list(one.row.problems),
-        late=state.late,
-        failed=state.failed,
+        late=one.late,
+        failed=one.failed,
         mode=newest.mode if newest else None,
         rows=record.rows,
-        lag_seconds=state.lag,
-        behind_seconds=state.behind,
-        up_to_date_as_of=text_of(state.as_of),
-        complete_until=text_of(state.complete_until),
+        lag_seconds=one.lag,
+        behind_seconds=one.behind,
+        up_to_date_as_of=text_of(one.as_of),
+        complete_until=text_of(one.complete_until),
         heartbeat=one.row.heartbeat,
         freshness_seconds=one.row.freshness,
-        waiting_files=state.waiting,
+        waiting_files=one.waiting,
         quarantined=record.quarantined,
         late_ignored=record.late_ignored,
-        attention=list(state.attention),
+        attention=list(one.attention),
         not_listed_days=newest.not_listed_days if newest else 0,
         listed_in_full_at=text_of(newest.listed) if newest else None,
         last_run=text_of(newest.started) if newest else None,
         last_success=text_of(record.succeeded),
         last_poll=text_of(one.poll.polled) if one.poll else None,
-        last_maintenance=text_of(one.record.maintained),
+        last_maintenance=text_of(record.maintained),
         age_seconds=now - newest.started if newest else None,
-        running_since=text_of(state.running),
+        running_since=text_of(one.running),
         error=_error(one),
     )
 
 
-def _error(one: BoardRow) -> str | None:
-    newest = one.newest
+def _error(one: TableStatus) -> str | None:
+    newest = one.record.newest
     if newest is None or not one.record.failed:
         return None
     return job.coded(newest.error or "UNKNOWN", one.record.error or "")
 
 
-def show(screen: Screen, found: Sequence[BoardRow], now: float, states: Sequence[str] = ()) -> None:
+def show(screen: Screen, tables: Sequence[TableStatus], now: float, states: Sequence[str] = ()) -> None:
     """A row for each table, the most urgent first; errors and a count of the states below.
 
     Args:
         states: selected states; empty: all.
     """
-    if not found:
+    if not tables:
         screen.say(_NONE[tuple(states)], "green" if states else "")
         return
-    lines = [line_of(one, now) for one in found]
+    lines = [line_of(one, now) for one in tables]
     screen.table(_COLUMNS, [_cells(line) for line in lines])
     for line in lines:
         if line.problems:
@@ -338,7 +339,7 @@ def show(screen: Screen, found: Sequence[BoardRow], now: float, states: Sequence
         if line.not_listed_days:
             since = line.listed_in_full_at or "its first run"
             screen.say(f"{line.table}: {count(line.not_listed_days)} days not listed since {since}")
-    numbers = ", ".join(f"{number} {state.replace('_', ' ')}" for state, number in counts(found).items() if number)
+    numbers = ", ".join(f"{number} {state.replace('_', ' ')}" for state, number in counts(tables).items() if number)
     screen.say(numbers)
 
 

@@ -47,18 +47,18 @@ class CaptureSpec:
 
 def capture_of(spec: TableSpec) -> Mapping[str, Any] | None:
     """`capture` of the row's source; null: jobs read no log themselves."""
-    found = spec.options.get("capture") if spec.dialect == "debezium" else None
-    return found if isinstance(found, Mapping) else None
+    capture = spec.options.get("capture") if spec.dialect == "debezium" else None
+    return capture if isinstance(capture, Mapping) else None
 
 
 def properties_of(spec: TableSpec) -> dict[str, str]:
     """Properties that the source states, with names of slot and publication where it reads PostgreSQL."""
-    found = capture_of(spec) or {}
-    own = {str(name): _text(value) for name, value in (found.get("properties") or {}).items()}
-    if found.get("connector") != READ:
-        return own
-    slot = own.get(SLOT) or f"gddl_{re.sub('[^a-z0-9_]', '_', spec.source.lower())}"[:63]
-    return {SLOT: slot, PUBLICATION: slot, **own}
+    capture = capture_of(spec) or {}
+    properties = {str(name): _text(value) for name, value in (capture.get("properties") or {}).items()}
+    if capture.get("connector") != READ:
+        return properties
+    slot = properties.get(SLOT) or f"gddl_{re.sub('[^a-z0-9_]', '_', spec.source.lower())}"[:63]
+    return {SLOT: slot, PUBLICATION: slot, **properties}
 
 
 def _text(value: Any) -> str:
@@ -67,10 +67,10 @@ def _text(value: Any) -> str:
 
 def capture_problems(spec: TableSpec) -> Iterator[SpecProblem]:
     """What is wrong with `capture` of a row's source."""
-    found, path = spec.options.get("capture"), ("options", "capture")
-    if not isinstance(found, Mapping):
+    capture, path = spec.options.get("capture"), ("options", "capture")
+    if not isinstance(capture, Mapping):
         return
-    if (connector := found.get("connector")) not in get_args(ConnectorName):
+    if (connector := capture.get("connector")) not in get_args(ConnectorName):
         remedy = f"write one of {', '.join(get_args(ConnectorName))}"
         yield SpecProblem("FIELD_VALUE", (*path, "connector"), connector, "no connector of Debezium's", remedy)
     elif connector != READ:
@@ -84,7 +84,7 @@ def capture_problems(spec: TableSpec) -> Iterator[SpecProblem]:
     for name in (name for name, value in beside.items() if value):
         message = f"stands beside {name}, and a job reads one log of one source by itself"
         yield SpecProblem("FIELD_VALUE", path, connector, message, f"remove {name}, or capture")
-    properties = found.get("properties")
+    properties = capture.get("properties")
     for name, value in properties.items() if isinstance(properties, Mapping) else ():
         yield from _property((*path, "properties", str(name)), str(name), value)
 

@@ -94,10 +94,10 @@ def given(record: Any) -> dict[str, Any]:
 def _written(value: Any) -> Any:
     """`plain` without fields marked `WHEN_USED` that have their defaults."""
 
-    def record(kind: type, given: Any) -> dict[str, Any]:
-        unused = {name for name, default in _when_used(kind) if getattr(given, name) == default}
-        values = {name: getattr(given, name) for name in _field_names(kind) if name not in unused}
-        return {name: found if type(found) in _SCALARS else _written(found) for name, found in values.items()}
+    def record(kind: type, one: Any) -> dict[str, Any]:
+        unused = {name for name, default in _when_used(kind) if getattr(one, name) == default}
+        values = {name: getattr(one, name) for name in _field_names(kind) if name not in unused}
+        return {name: content if type(content) in _SCALARS else _written(content) for name, content in values.items()}
 
     return _plain(value, _written, record)
 
@@ -109,13 +109,13 @@ def _sparse(value: Any, ignorable: set[str]) -> Any:
         ignorable: takes the names of the fields marked `IGNORABLE` that are left.
     """
 
-    def item(found: Any) -> Any:
-        return found if type(found) in _SCALARS else _plain(found, item, record)
+    def item(content: Any) -> Any:
+        return content if type(content) in _SCALARS else _plain(content, item, record)
 
     def record(kind: type, one: Any) -> dict[str, Any]:
         used = given(one)
         ignorable.update(f"{kind.__name__}.{name}" for name in _ignorable(kind) & used.keys())
-        return {name: item(found) for name, found in used.items()}
+        return {name: item(content) for name, content in used.items()}
 
     return item(value)
 
@@ -141,8 +141,8 @@ def _field_names(cls: Hashable) -> tuple[str, ...]:
 @functools.cache
 def _defaults(cls: type) -> tuple[tuple[str, Any], ...]:
     """Fields and their defaults; `MISSING`, which no value equals, for those that documents always have."""
-    found = dataclasses.fields(cls)
-    return tuple((f.name, dataclasses.MISSING if f.metadata.get(ALWAYS) else _default(f)) for f in found)
+    members = dataclasses.fields(cls)
+    return tuple((f.name, dataclasses.MISSING if f.metadata.get(ALWAYS) else _default(f)) for f in members)
 
 
 @functools.cache
@@ -342,13 +342,13 @@ def _decode_each(items: Iterable[tuple[Any, Any]], decoder: Callable[[Any], _Dec
     Args:
         step: of the path to an item, by its name or number.
     """
-    found = {}
+    decoded = {}
     for name, value in items:
         try:
-            found[name] = decoder(name)(value)
+            decoded[name] = decoder(name)(value)
         except _MismatchError as error:
             raise error.below(step.format(name)) from None
-    return found
+    return decoded
 
 
 @functools.cache
@@ -371,4 +371,4 @@ def _unexpected(data: Any, wanted: str) -> _MismatchError:
 
 
 def _wrong(path: str, what: str, remedy: str = "") -> FatalError:
-    return FatalError("SPEC_INVALID", what, where=path, remedy=remedy or "build the spec with the catalog")
+    return FatalError("SPEC_INVALID", what, where=path, remedy=remedy or "build the spec from the metadata")

@@ -99,13 +99,13 @@ class Verified:
         kept = self.missing_from
         if kept is not None and (since is None or since <= kept) and until is not None and until > kept:
             kept = None
-        found = [moment for moment in (kept, missing_from) if moment is not None]
+        moments = [moment for moment in (kept, missing_from) if moment is not None]
         proven = [moment for moment in (self.until, until) if moment is not None]
-        return Verified(until=max(proven, default=None), missing_from=min(found, default=None))
+        return Verified(until=max(proven, default=None), missing_from=min(moments, default=None))
 
 
 def window_bounds(details: Any) -> tuple[str | None, str | None] | None:
     """`since` and `missing_from` of a verification by windows (ISO 8601), from its result's details; null: it was
     none."""
-    found = details.get(WINDOWS) if isinstance(details, Mapping) else None
-    return (found.get("since"), found.get("missing_from")) if isinstance(found, Mapping) else None
+    windows = details.get(WINDOWS) if isinstance(details, Mapping) else None
+    return (windows.get("since"), windows.get("missing_from")) if isinstance(windows, Mapping) else None

@@ -46,5 +46,5 @@ def moment_of(text: str) -> datetime:
     Raises:
         ValueError: for any other form.
     """
-    found = datetime.fromisoformat(str(text))
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    moment = datetime.fromisoformat(str(text))
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

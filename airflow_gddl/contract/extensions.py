@@ -81,8 +81,8 @@ class ExtensionPoint(Generic[D]):
 
     def installed(self) -> Mapping[str, importlib.metadata.EntryPoint]:
         """Entry points of other packages. One with the name of a part of this project is ignored."""
-        own = {*self.built_in, *self.referenced}
-        return {name: point for name, point in _entry_points(self.group).items() if name not in own}
+        project_names = {*self.built_in, *self.referenced}
+        return {name: point for name, point in _entry_points(self.group).items() if name not in project_names}
 
     def _installed_reference(self, name: str) -> str:
         point = self.installed().get(name)
@@ -119,7 +119,7 @@ class ExtensionPoint(Generic[D]):
 
 @functools.cache
 def _entry_points(group: str) -> Mapping[str, importlib.metadata.EntryPoint]:
-    return {found.name: found for found in importlib.metadata.entry_points(group=group)}
+    return {point.name: point for point in importlib.metadata.entry_points(group=group)}
 
 
 def forget_entry_points() -> None:
@@ -306,10 +306,10 @@ def token_of(catalog: CatalogSpec, environ: Mapping[str, str]) -> str | None:
     return token if token and token.isascii() and token.isprintable() else None
 
 
-def name_fault(found: CatalogDescriptor, name: EntryName) -> str:
+def name_fault(catalog: CatalogDescriptor, name: EntryName) -> str:
     """Why a catalog of this kind can't hold the name; empty when it can."""
-    bad = next((part for part in (name.database, name.table) if not re.fullmatch(found.names, part)), None)
-    return "" if bad is None else f"{bad!r} is not {found.names_are}"
+    bad = next((part for part in (name.database, name.table) if not re.fullmatch(catalog.names, part)), None)
+    return "" if bad is None else f"{bad!r} is not {catalog.names_are}"
 
 
 def template_fault(text: str, *, of_table: bool) -> str:
@@ -479,8 +479,8 @@ class DialectDescriptor:
 
 def is_among(column: str, names: Iterable[str]) -> bool:
     """Whether `DialectDescriptor.technical` names the column."""
-    found = column.lower()
-    return any(found.startswith(n[:-1].lower()) if n.endswith("*") else found == n.lower() for n in names)
+    lowered = column.lower()
+    return any(lowered.startswith(n[:-1].lower()) if n.endswith("*") else lowered == n.lower() for n in names)
 
 
 DIALECTS = ExtensionPoint(

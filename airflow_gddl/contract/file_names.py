@@ -223,8 +223,8 @@ class PathFormat:
 
     @staticmethod
     def _digits(match: re.Match[str]) -> str | None:
-        found = match.groupdict()
-        digits = found["year"] + "".join(found.get(part) or f"{least:02d}" for part, least in _LEAST.items())
+        groups = match.groupdict()
+        digits = groups["year"] + "".join(groups.get(part) or f"{least:02d}" for part, least in _LEAST.items())
         return digits.ljust(TIME_DIGITS, "0") if _is_date(digits[:8]) else None
 
     def floor(self, time: datetime) -> datetime:

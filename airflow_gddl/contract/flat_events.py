@@ -140,15 +140,15 @@ class FlatForm:
         Raises:
             FatalError: see `require`.
         """
-        found = {name: row[column] for name, column in columns.source.items()}
-        connector = found.get("connector") or _connector(columns)
+        fields = {name: row[column] for name, column in columns.source.items()}
+        connector = fields.get("connector") or _connector(columns)
         known = (tuple(row), str(connector))
         if known not in self._complete:
             self.require(columns, connector)
             self._complete.add(known)
-        if "table" not in found and found.get("snapshot") == "last_in_data_collection":
-            found["snapshot"] = "true"  # of which table it is the last row is not known
-        return {**found, "connector": connector}
+        if "table" not in fields and fields.get("snapshot") == "last_in_data_collection":
+            fields["snapshot"] = "true"  # of which table it is the last row is not known
+        return {**fields, "connector": connector}
 
     def require(self, columns: FlatColumns, connector: object) -> None:
         """

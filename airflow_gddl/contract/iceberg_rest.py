@@ -43,13 +43,13 @@ def login_of(name: str, environ: Mapping[str, str]) -> Mapping[str, str]:
         login, password, extra = _of_json(written) if written.startswith("{") else _of_uri(written)
     except (ValueError, TypeError, AttributeError):
         login, password, extra = "", "", {}
-    found = {k: str(v) for k, v in extra.items() if k in _PASSED or k.startswith(_PASSED_BEGINNINGS)}
+    properties = {k: str(v) for k, v in extra.items() if k in _PASSED or k.startswith(_PASSED_BEGINNINGS)}
     if password:
-        found |= {"credential": f"{login}:{password}"} if login else {"token": password}
-    if not found:
+        properties |= {"credential": f"{login}:{password}"} if login else {"token": password}
+    if not properties:
         what = f"the connection {name!r} is not set where the job runs, or holds no credentials"
         raise FatalError("CATALOG_CONNECTION_MISSING", what, remedy=f"set {variable}, or Airflow's connection {name}")
-    return found
+    return properties
 
 
 def _of_json(text: str) -> tuple[str, str, Mapping[str, Any]]:

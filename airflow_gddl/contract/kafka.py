@@ -43,15 +43,15 @@ def settings_of(spec: TableSpec, environ: Mapping[str, str]) -> dict[str, str]:
         FatalError: `SOURCE_CONNECTION_REFUSED`, `SOURCE_CONNECTION_MISSING`.
     """
     stated = {SERVERS: spec.options.get("bootstrap_servers"), REGISTRY: spec.options.get("schema_registry")}
-    own = {name: str(value) for name, value in stated.items() if value}
+    settings = {name: str(value) for name, value in stated.items() if value}
     name = spec.options.get("kafka_connection")
     if not name:
-        return own
+        return settings
     require_lent(str(name), environ)
-    found = _connection(str(name), environ)
-    if SERVERS not in {**own, **found}:
+    connection = _connection(str(name), environ)
+    if SERVERS not in {**settings, **connection}:
         raise _missing(str(name), f"states no {SERVERS}, and the row no bootstrap_servers")
-    return _without_login({**own, **found})
+    return _without_login({**settings, **connection})
 
 
 def _without_login(settings: dict[str, str]) -> dict[str, str]:

@@ -92,8 +92,8 @@ def is_kept(name: str, spec: TableSpec) -> bool:
 def mask_method(name: str, spec: TableSpec) -> MaskMethod | None:
     """The mask of a delivered column; for a before image its column's."""
     places = _places(tuple(spec.mask))
-    found = [places[alias] for alias in aliases(name, spec) if alias in places]
-    return tuple(spec.mask.values())[min(found)] if found else None
+    positions = [places[alias] for alias in aliases(name, spec) if alias in places]
+    return tuple(spec.mask.values())[min(positions)] if positions else None
 
 
 def aliases(name: str, spec: TableSpec) -> set[str]:
@@ -205,10 +205,12 @@ class TableNames:
         Raises:
             MetadataError: `TABLE_AMBIGUOUS`.
         """
-        found = self.candidates(name)
-        if len(found) > 1:
-            raise MetadataError("TABLE_AMBIGUOUS", ambiguous(name, found), where=name, remedy=ambiguous_remedy(found))
-        return next(iter(found.values()), None)
+        targets = self.candidates(name)
+        if len(targets) > 1:
+            raise MetadataError(
+                "TABLE_AMBIGUOUS", ambiguous(name, targets), where=name, remedy=ambiguous_remedy(targets)
+            )
+        return next(iter(targets.values()), None)
 
     def near(self, name: str) -> str | None:
         """The known name that is most similar; one that differs only in case comes first; null: none."""
@@ -216,8 +218,8 @@ class TableNames:
         if (same := self._folded.get(folded)) is not None:
             return same
         alike = (one for one in self._folded if one[:1] == folded[:1] and abs(len(one) - len(folded)) <= _NEAR_LENGTH)
-        found = difflib.get_close_matches(folded[:_COMPARED], itertools.islice(alike, _SEARCHED), n=1, cutoff=0.85)
-        return self._folded[found[0]] if found else None
+        matches = difflib.get_close_matches(folded[:_COMPARED], itertools.islice(alike, _SEARCHED), n=1, cutoff=0.85)
+        return self._folded[matches[0]] if matches else None
 
     @functools.cached_property
     def _folded(self) -> dict[str, str]:
@@ -239,16 +241,18 @@ class TableNames:
         More than one where its own source's table and another table's target have this name.
         """
         qualified = f"{source}:{name}"
-        if (own := self._qualified.get(qualified)) is None:
+        if (target := self._qualified.get(qualified)) is None:
             return self.candidates(name)
-        return {qualified: own} | ({name: name} if name in self._targets else {}) if own != name else {name: own}
+        return (
+            {qualified: target} | ({name: name} if name in self._targets else {}) if target != name else {name: target}
+        )
 
 
-def ambiguous(name: str, found: Iterable[str]) -> str:
-    names = sorted(found)
+def ambiguous(name: str, candidates: Iterable[str]) -> str:
+    names = sorted(candidates)
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return f"{name!r} may be {', '.join(names[:_SHOWN])}{more}"
 
 
-def ambiguous_remedy(found: Iterable[str]) -> str:
-    return f"write source:schema.table, e.g. {min(found)}, or the name of the lake's table"
+def ambiguous_remedy(candidates: Iterable[str]) -> str:
+    return f"write source:schema.table, e.g. {min(candidates)}, or the name of the lake's table"

@@ -87,11 +87,11 @@ def source_findings(sa: Any, connection: Any, slot: str, publication: str) -> It
     Args:
         sa: the module `sqlalchemy`; `connection`: an `sqlalchemy.Connection`.
     """
-    found = connection.execute(sa.text(_SERVER), {"slot": slot}).mappings().one()
-    if found["standby"]:
+    server = connection.execute(sa.text(_SERVER), {"slot": slot}).mappings().one()
+    if server["standby"]:
         yield Finding("the connection leads to a standby", "name the primary in the connection")
         return
-    yield from _of_server(found, slot)
+    yield from _of_server(server, slot)
     for schema, domain in connection.execute(sa.text(_DOMAINS)):
         what = f"{schema}.{domain} is a domain over an enum, which ends Debezium's engine whatever table has it"
         name = f"{_quoted(schema)}.{_quoted(domain)}"
@@ -110,20 +110,20 @@ def source_findings(sa: Any, connection: Any, slot: str, publication: str) -> It
         yield Finding(what, f"ALTER TABLE {_quoted(schema)}.{_quoted(table)} REPLICA IDENTITY FULL")
 
 
-def _of_server(found: Mapping[str, Any], slot: str) -> Iterator[Finding]:
-    if found["version"] < OLDEST:
-        yield Finding(f"the server is PostgreSQL {found['version'] // 10000}", "upgrade it to 14 or newer")
-    if found["wal_level"] != "logical":
+def _of_server(server: Mapping[str, Any], slot: str) -> Iterator[Finding]:
+    if server["version"] < OLDEST:
+        yield Finding(f"the server is PostgreSQL {server['version'] // 10000}", "upgrade it to 14 or newer")
+    if server["wal_level"] != "logical":
         statement = "ALTER SYSTEM SET wal_level = logical, then restart the server"
-        yield Finding(f"wal_level is {found['wal_level']}", f"{statement} (on RDS: rds.logical_replication = 1)")
-    if not found["may_replicate"]:
-        user = _quoted(found["name"])
+        yield Finding(f"wal_level is {server['wal_level']}", f"{statement} (on RDS: rds.logical_replication = 1)")
+    if not server["may_replicate"]:
+        user = _quoted(server["name"])
         statement = f"ALTER ROLE {user} REPLICATION (on RDS: GRANT rds_replication TO {user})"
         yield Finding(f"{user} may not replicate", statement)
-    if not found["slots_left"]:
+    if not server["slots_left"]:
         statement = "ALTER SYSTEM SET max_replication_slots = …, then restart; or drop slots that nothing reads"
         yield Finding("all replication slots of the server are taken", statement)
-    if found["status"] == "lost":
+    if server["status"] == "lost":
         what = f"the slot {slot} is lost: the database has removed changes that were not read"
         yield Finding(what, "gddl load --again, which makes it again; and a greater max_slot_wal_keep_size")
 
@@ -146,46 +146,50 @@ def published_table(sa: Any, connection: Any, publication: str, table: str) -> P
         FatalError: `SOURCE_TABLE_MISSING`.
     """
     schema, name = table.split(".", 1)
-    asked = {"name": publication, "schema": schema, "table": name}
-    there = connection.execute(sa.text(_TABLE), asked).mappings().first()
+    parameters = {"name": publication, "schema": schema, "table": name}
+    there = connection.execute(sa.text(_TABLE), parameters).mappings().first()
     if there is None:
         what, remedy = f"the source has no table {table}", "check connection and rights"
         raise FatalError("SOURCE_TABLE_MISSING", what, where=table, remedy=remedy)
     columns = connection.execute(sa.text(_COLUMNS), {"relation": there["relation"]}).mappings().all()
-    listed = connection.execute(sa.text(_PUBLISHED), asked).mappings().first()
+    listed = connection.execute(sa.text(_PUBLISHED), parameters).mappings().first()
     names = [column["attname"] for column in columns]
-    kept = _listed(sa, connection, asked) if listed is not None else ()
+    kept = _listed(sa, connection, parameters) if listed is not None else ()
     missing = [c["attname"] for c in columns if c["attgenerated"] or (kept and c["attname"] not in kept)]
     identity = None if there["relreplident"] == "f" else tuple(c["attname"] for c in columns if c["identifies"])
-    parts = (None if listed is None else listed["part"], _part_of_schema(sa, connection, asked))
+    parts = (None if listed is None else listed["part"], _part_of_schema(sa, connection, parameters))
     return PublishedTable(
         relation="/".join(str(part or "") for part in (there["relation"], *parts)),
         columns={c["attname"]: ColumnType(c["type"], c["modifier"]) for c in columns},
         missing=tuple(name for name in names if name in missing),
         identity=identity,
         primary=tuple(c["attname"] for c in columns if c["is_primary"]),
-        findings=tuple(_of_publication(sa, connection, asked, there, listed)),
+        findings=tuple(_of_publication(sa, connection, parameters, there, listed)),
     )
 
 
-def table_findings(spec: TableSpec, found: PublishedTable, publication: str) -> Iterator[Finding]:
+def table_findings(spec: TableSpec, published: PublishedTable, publication: str) -> Iterator[Finding]:
     """What the source lacks for this row."""
-    yield from found.findings
-    kept = [name for name in found.columns if is_kept(name, spec)]
-    if missing := [name for name in kept if name in found.missing]:
+    yield from published.findings
+    kept = [name for name in published.columns if is_kept(name, spec)]
+    if missing := [name for name in kept if name in published.missing]:
         what = f"columns of {spec.name_in_source} are not published: {', '.join(missing)}"
         statement = (
             f"exclude_columns: [{', '.join(missing)}] in the row, or ALTER PUBLICATION {publication} SET TABLE …"
         )
         yield Finding(what, statement)
-    if unlike := [name for name in kept if not found.columns[name].is_agreed]:
-        shown = ", ".join(f"{name} ({found.columns[name].name})" for name in unlike)
+    if unlike := [name for name in kept if not published.columns[name].is_agreed]:
+        shown = ", ".join(f"{name} ({published.columns[name].name})" for name in unlike)
         what = f"columns of {spec.name_in_source} have types that a load and the log give in different forms: {shown}"
         yield Finding(what, f"exclude_columns: [{', '.join(unlike)}] in the row")
-    if found.identity is not None and (loose := _unnamed(spec, found.columns, found.identity)):
+    if published.identity is not None and (loose := _unnamed(spec, published.columns, published.identity)):
         what = f"deletes in {spec.name_in_source} do not name the key {', '.join(loose)}"
         yield Finding(what, f"ALTER TABLE {_name_of(spec)} REPLICA IDENTITY FULL")
-    elif spec.keys and spec.before_image_prefix is None and (loose := _unnamed(spec, found.columns, found.primary)):
+    elif (
+        spec.keys
+        and spec.before_image_prefix is None
+        and (loose := _unnamed(spec, published.columns, published.primary))
+    ):
         what = (
             f"updates in {spec.name_in_source} that change {', '.join(loose)} leave the old row: it is no primary key"
         )
@@ -205,10 +209,10 @@ def shown(findings: Sequence[Finding]) -> tuple[str, str]:
 
 
 def _of_publication(
-    sa: Any, connection: Any, asked: Mapping[str, str], there: Mapping[str, Any], listed: Mapping[str, Any] | None
+    sa: Any, connection: Any, parameters: Mapping[str, str], there: Mapping[str, Any], listed: Mapping[str, Any] | None
 ) -> Iterator[Finding]:
-    table, publication = f"{_quoted(asked['schema'])}.{_quoted(asked['table'])}", asked["name"]
-    title = f"{asked['schema']}.{asked['table']}"
+    table, publication = f"{_quoted(parameters['schema'])}.{_quoted(parameters['table'])}", parameters["name"]
+    title = f"{parameters['schema']}.{parameters['table']}"
     if listed is None:
         if there["relkind"] == "p" and not there["via_root"]:
             statement = f"ALTER PUBLICATION {publication} SET (publish_via_partition_root = true)"
@@ -220,7 +224,7 @@ def _of_publication(
         return
     if there["relpersistence"] != "p":
         yield Finding(f"{title} is unlogged: its changes are in no log", f"ALTER TABLE {table} SET LOGGED")
-    if _has_details(connection) and _filter(sa, connection, asked):
+    if _has_details(connection) and _filter(sa, connection, parameters):
         statement = f"ALTER PUBLICATION {publication} SET TABLE …, without WHERE"
         yield Finding(f"publication {publication} leaves out rows of {title}", statement)
 
@@ -230,22 +234,22 @@ def _has_details(connection: Any) -> bool:
     return bool(connection.dialect.server_version_info >= (15,))
 
 
-def _filter(sa: Any, connection: Any, asked: Mapping[str, str]) -> bool:
+def _filter(sa: Any, connection: Any, parameters: Mapping[str, str]) -> bool:
     query = sa.text(_FILTERED)
-    return bool(connection.execute(query, asked).scalar())
+    return bool(connection.execute(query, parameters).scalar())
 
 
-def _part_of_schema(sa: Any, connection: Any, asked: Mapping[str, str]) -> str | None:
+def _part_of_schema(sa: Any, connection: Any, parameters: Mapping[str, str]) -> str | None:
     """Number of the publication's `TABLES IN SCHEMA`; null: the table is published by itself."""
-    return connection.execute(sa.text(_SCHEMA), asked).scalar() if _has_details(connection) else None
+    return connection.execute(sa.text(_SCHEMA), parameters).scalar() if _has_details(connection) else None
 
 
-def _listed(sa: Any, connection: Any, asked: Mapping[str, str]) -> tuple[str, ...]:
+def _listed(sa: Any, connection: Any, parameters: Mapping[str, str]) -> tuple[str, ...]:
     """Columns that are published; empty: all, and those that are generated are not."""
     if not _has_details(connection):
         return ()
     query = sa.text(_LISTED)
-    return tuple(connection.execute(query, asked).scalar() or ())
+    return tuple(connection.execute(query, parameters).scalar() or ())
 
 
 def _name_of(spec: TableSpec) -> str:

@@ -86,11 +86,11 @@ class Publication:
             raise FatalError("PUBLISHED_COLUMN_MISSING", what, remedy=remedy)
         named = lowered(self.columns)
         every = [name for name in self._plain(schema.columns) if name.lower() not in named]
-        found = [c for name in self.columns for c in (every if name == EVERY else [spelled[name.lower()]])]
-        if self.columns and not found:
+        published = [c for name in self.columns for c in (every if name == EVERY else [spelled[name.lower()]])]
+        if self.columns and not published:
             what = f"no column is left to publish: all {len(schema.columns)} are technical"
             raise FatalError("PUBLISHED_COLUMN_MISSING", what, remedy="name columns in `published`")
-        return tuple(found)
+        return tuple(published)
 
     def _plain(self, columns: Iterable[str]) -> list[str]:
         technical = _OURS | lowered(self.technical)
@@ -193,8 +193,8 @@ def by_path(path: str, reader: SqlReader) -> str:
     if reader == "duckdb":
         return f"delta_scan({_text(table_url(path))})"
     # Apache Spark supports only s3a; platforms with their own S3 client accept it, too.
-    found = f"s3a://{path.removeprefix('s3://')}" if reader == "spark" and path.startswith("s3://") else path
-    return f"delta.{quoted(found, reader)}"
+    location = f"s3a://{path.removeprefix('s3://')}" if reader == "spark" and path.startswith("s3://") else path
+    return f"delta.{quoted(location, reader)}"
 
 
 def query(table: PublishedTable, view: ViewName, reader: Reader, relation: str = "") -> str:

@@ -95,11 +95,11 @@ class ExpectationCount:
 
 def summed(first: Iterable[ExpectationCount], second: Iterable[ExpectationCount]) -> tuple[ExpectationCount, ...]:
     """Counts of both, by name."""
-    found = {one.name: one for one in first}
+    counts = {one.name: one for one in first}
     for one in second:
-        known = found.get(one.name, ExpectationCount(name=one.name, on=one.on))
-        found[one.name] = replace(one, checked=known.checked + one.checked, failed=known.failed + one.failed)
-    return tuple(found.values())
+        known = counts.get(one.name, ExpectationCount(name=one.name, on=one.on))
+        counts[one.name] = replace(one, checked=known.checked + one.checked, failed=known.failed + one.failed)
+    return tuple(counts.values())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -74,9 +74,9 @@ def announced(access: tuple[SourceAccess, ...], environ: Mapping[str, str]) -> M
     """The environment with these references; the same object where there are none."""
     if not access and ACCESS not in environ:
         return environ
-    own = dict(environ)
-    announce(access, own)
-    return own
+    extended = dict(environ)
+    announce(access, extended)
+    return extended
 
 
 def variables_for_tasks(environ: Mapping[str, str]) -> dict[str, str]:
@@ -113,8 +113,8 @@ def environ_of(access: SourceAccess, environ: Mapping[str, str]) -> dict[str, st
         FatalError: `SOURCE_ACCESS_MISSING`, without any content.
     """
     if access.role_arn is not None:
-        own = {ROLE: access.role_arn, EXTERNAL_ID: access.external_id or ""}
-        return {**environ, **{name: value for name, value in own.items() if value}}
+        variables = {ROLE: access.role_arn, EXTERNAL_ID: access.external_id or ""}
+        return {**environ, **{name: value for name, value in variables.items() if value}}
     conn_id = access.aws_conn_id or ""
     name = connection_variable(conn_id)
     text = environ.get(name, "").strip()
@@ -144,14 +144,14 @@ def _variables_of(text: str) -> dict[str, str] | None:
         extra = fields.get("extra") or {}
         extra = json.loads(extra) if isinstance(extra, str) else extra
         service = (extra.get("service_config") or {}).get("s3") or {}
-        found = {name: extra.get(field) for name, field in _KEYS.items()}
-        found["AWS_ENDPOINT_URL"] = service.get("endpoint_url") or found["AWS_ENDPOINT_URL"]
-        found["AWS_ACCESS_KEY_ID"] = fields.get("login") or extra.get("aws_access_key_id")
-        found["AWS_SECRET_ACCESS_KEY"] = fields.get("password") or extra.get("aws_secret_access_key")
-        found[EXTERNAL_ID] = (extra.get("assume_role_kwargs") or {}).get("ExternalId") or extra.get("external_id")
+        variables = {name: extra.get(field) for name, field in _KEYS.items()}
+        variables["AWS_ENDPOINT_URL"] = service.get("endpoint_url") or variables["AWS_ENDPOINT_URL"]
+        variables["AWS_ACCESS_KEY_ID"] = fields.get("login") or extra.get("aws_access_key_id")
+        variables["AWS_SECRET_ACCESS_KEY"] = fields.get("password") or extra.get("aws_secret_access_key")
+        variables[EXTERNAL_ID] = (extra.get("assume_role_kwargs") or {}).get("ExternalId") or extra.get("external_id")
     except (ValueError, AttributeError, TypeError):
         return None  # without a cause, which might show the content
-    return {name: str(value) for name, value in found.items() if value}
+    return {name: str(value) for name, value in variables.items() if value}
 
 
 def _of_uri(text: str) -> dict[str, Any]:

@@ -174,7 +174,7 @@ __all__ = [
 
 Action = Literal[
     "run", "plan", "verify", "explain", "errors_list", "errors_replay", "errors_dismiss", "maintain", "erase",
-    "sweep_release", "truncate_release", "load", "resync_rows", "move", "catalog_diff", "catalog_sync",
+    "sweep_release", "truncate_release", "initial_load", "resync_rows", "move", "catalog_diff", "catalog_sync",
 ]  # fmt: skip
 
 
@@ -212,7 +212,8 @@ class JobOptions:
     reload: bool = False
     """Load the tables again from the files that are there, and from nothing else."""
     confirmed: bool = False
-    """With `reload`: also where columns, rows or changes of the tables go. With `load`: also a table that is loaded."""
+    """With `reload`: also where columns, rows or changes of the tables go. With `initial_load`: also a table that is
+    loaded."""
     resync: bool = False
     """As `reload`, but the tables are only replaced if they equal the source."""
 
@@ -246,7 +247,7 @@ class JobOptions:
     differences: bool = False
     """`resync_rows`: the keys that the last comparisons with the source found different."""
     source_connection: str = ""
-    """`verify`, `load`, `resync_rows`: name of the source's connection, instead of the row's `verify_connection`."""
+    """`verify`, `initial_load`, `resync_rows`: the source's connection, instead of the row's `verify_connection`."""
     settle_seconds: float | None = None
     """`verify`: how long a change may take from the source to the replica; null: the row's freshness, or an hour."""
     since_seconds: float | None = None

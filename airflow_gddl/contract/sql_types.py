@@ -273,10 +273,10 @@ class _Reader:
 
     def _other(self, start: int) -> SqlType:
         self.at = start
-        found = self._match(self._OTHER)
-        if found is None or not found[0].strip():
+        match = self._match(self._OTHER)
+        if match is None or not match[0].strip():
             raise self._wrong("a type")
-        return UnsupportedType(" ".join(found[0].lower().split()))
+        return UnsupportedType(" ".join(match[0].lower().split()))
 
     def _ends_here(self) -> bool:
         tail = self._TAIL.match(self.text, self.at)
@@ -284,14 +284,14 @@ class _Reader:
         return at == len(self.text) or self.text[at] in ",>"
 
     def _past_blanks(self, at: int) -> int:
-        found = self._BLANKS.match(self.text, at)
-        return found.end() if found else at
+        blanks = self._BLANKS.match(self.text, at)
+        return blanks.end() if blanks else at
 
     def _match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        found = pattern.match(self.text, self.at)
-        if found is not None:
-            self.at = found.end()
-        return found
+        result = pattern.match(self.text, self.at)
+        if result is not None:
+            self.at = result.end()
+        return result
 
     def _take(self, mark: str) -> bool:
         at = self._past_blanks(self.at)

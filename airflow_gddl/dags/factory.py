@@ -25,7 +25,7 @@ from airflow_gddl.operators.jobs import (
     GddlTableOperator,
 )
 from airflow_gddl.plugins.timetables import cron_timetable
-from airflow_gddl.runtime.snapshot.snapshot import MetadataSnapshot
+from airflow_gddl.runtime.compiled.metadata import CompiledMetadata
 from airflow_gddl.sensors.tables import GddlTablesSensor, poll_times
 from airflow_gddl.topology.pipeline import CONTINUOUS_POOL, NO_OWNER, Pipeline, Timing, pool_of_instances
 from airflow_gddl.version_compat import deadline
@@ -235,13 +235,13 @@ class Customization:
             "retry_delay": timedelta(seconds=configuration.number("retry_delay_seconds")),
             "weight_rule": "absolute",
         }
-        found = {name: value for name, value in configured.items() if name not in self.default_args}
+        defaults = {name: value for name, value in configured.items() if name not in self.default_args}
         connection = configuration.text("notify_connection") or None
         if connection is not None:
             from airflow_gddl.notifications.webhook import GddlNotifier  # noqa: PLC0415 - imported when needed
 
-            found[_ON_FAILURE] = [*_listed(self.default_args.get(_ON_FAILURE)), GddlNotifier(connection=connection)]
-        return found
+            defaults[_ON_FAILURE] = [*_listed(self.default_args.get(_ON_FAILURE)), GddlNotifier(connection=connection)]
+        return defaults
 
     def complete(self, dag: DAG) -> DAG:
         if self.on_dag is not None:
@@ -288,23 +288,23 @@ def raise_problems(metadata_dir: str | Path | None = None, *, beside: str | Path
         FatalError: `CACHE_UNUSABLE`.
     """
     place = configuration.metadata_place(metadata_dir, beside)
-    text = problems_text(configuration.snapshot(place, parsing=True))
+    text = problems_text(configuration.compiled_metadata(place, parsing=True))
     if text:
         raise MetadataProblems(f"\n{text}")
 
 
-def problems_text(snapshot: MetadataSnapshot) -> str:
+def problems_text(compiled: CompiledMetadata) -> str:
     """Why the metadata is not as its author wants it, in lines; empty when it is."""
-    state, problems, unbuilt, taken = snapshot.state, snapshot.problems(), snapshot.unbuilt(), snapshot.taken()
+    state, problems, unbuilt, taken = compiled.state, compiled.problems(), compiled.unbuilt(), compiled.taken()
     lines = []
     if state.stale_since is not None:
-        serves = "the last good copy is used" if snapshot.pipelines() else "no table is scheduled"
+        serves = "the last good copy is used" if compiled.pipelines() else "no table is scheduled"
         lines += [f"The metadata can't be read since {state.stale_since}; {serves}:", f"  {state.why}"]
     if state.placement_why:
         lines += ["The DAGs that tables belong to can't be read; the last that were known are used:"]
         lines += [f"  {state.placement_why}"]
-    if snapshot.cache_trouble:
-        lines += ["The compiled metadata is in a temporary folder:", f"  {snapshot.cache_trouble}"]
+    if compiled.cache_trouble:
+        lines += ["The compiled metadata is in a temporary folder:", f"  {compiled.cache_trouble}"]
     lines += taken
     if problems:
         lines += [f"{_count(len(problems), 'problem')} in the metadata; every other row is scheduled:"]
@@ -353,37 +353,37 @@ def build_dags(  # noqa: PLR0913 - what a DAG file may say
         MetadataProblems: the metadata could never be read.
     """
     metadata = configuration.metadata_place(metadata_dir, beside)
-    snapshot = configuration.snapshot(metadata, parsing=True)
-    if snapshot.generation is None:  # no table was ever known: without an error, nothing would be seen in Airflow
-        raise MetadataProblems(f"\n{problems_text(snapshot)}")
+    compiled = configuration.compiled_metadata(metadata, parsing=True)
+    if compiled.generation is None:  # no table was ever known: without an error, nothing would be seen in Airflow
+        raise MetadataProblems(f"\n{problems_text(compiled)}")
     running = get_parsing_context().dag_id
     custom = Customization(default_args=default_args or {}, on_dag=on_dag, timezone=timezone, paused=paused)
     dags, unbuilt, shared = {}, [], Shared.read(metadata, custom)
-    for pipeline in _wanted(snapshot, running, select, exclude):
+    for pipeline in _wanted(compiled, running, select, exclude):
         try:
             dags[pipeline.dag_id] = build_dag(pipeline, shared)
         except Exception as error:  # noqa: BLE001 - an error in one pipeline must not affect the others
             _LOG.exception("%s can't be built", pipeline.dag_id)
             unbuilt.append(f"{pipeline.dag_id}: {type(error).__name__}: {error}"[:500])
     if running is None:
-        snapshot.note_unbuilt(tuple(unbuilt))
+        compiled.note_unbuilt(tuple(unbuilt))
     return dags
 
 
 def _wanted(
-    snapshot: MetadataSnapshot, running: str | None, select: Sequence[str], exclude: Sequence[str]
+    compiled: CompiledMetadata, running: str | None, select: Sequence[str], exclude: Sequence[str]
 ) -> Iterable[Pipeline]:
     """All pipelines that are selected, or in a worker the one whose DAG it runs."""
     if running is None:
-        directory = snapshot.directory() if select or exclude else None
+        directory = compiled.directory() if select or exclude else None
         if directory is None:
-            return snapshot.served()
+            return compiled.served()
         from airflow_gddl.topology.rows import selected  # noqa: PLC0415 - imported when needed
 
         chosen = {row.dag_id for row in selected(directory.rows, select)}
         chosen -= {row.dag_id for row in selected(directory.rows, exclude)} if exclude else set()
-        return [pipeline for pipeline in snapshot.served() if pipeline.dag_id in chosen]
-    entry = snapshot.entry(running)
+        return [pipeline for pipeline in compiled.served() if pipeline.dag_id in chosen]
+    entry = compiled.entry(running)
     return () if entry is None else (entry,)
 
 
@@ -470,11 +470,11 @@ def build_dag(pipeline: Pipeline, shared: Shared) -> DAG:
         **_deadline(late, shared.connection),
     ) as dag:
         # Passed to each task and not to the DAG: default_args of a DAG are serialized and validated again.
-        own: dict[str, Any] = {"pipeline": pipeline.dag_id, "priority_weight": pipeline.weight}
+        task_arguments: dict[str, Any] = {"pipeline": pipeline.dag_id, "priority_weight": pipeline.weight}
         if pipeline.owner != NO_OWNER or "owner" not in shared.custom.default_args:
-            own["owner"] = pipeline.owner
-        own["execution_timeout"] = longest
-        common = {**shared.each_task, **own}
+            task_arguments["owner"] = pipeline.owner
+        task_arguments["execution_timeout"] = longest
+        common = {**shared.each_task, **task_arguments}
         if is_continuous:
             loads = {**common, **shared.waits, **_again(), **workers(pipeline), "outlets": _assets(pipeline, shared)}
             GddlContinuousOperator(task_id="continuous_load", pool=CONTINUOUS_POOL, **loads)
@@ -497,8 +497,8 @@ def _deadline(late: int | None, connection: str | None) -> dict[str, Any]:
 
 def workers(pipeline: Pipeline) -> dict[str, Any]:
     """Arguments of a task that starts jobs: on which workers of Airflow it runs."""
-    found: dict[str, Any] = {} if pipeline.queue is None else {"queue": pipeline.queue}
-    return {**found, "executor_config": dict(pipeline.executor_config)} if pipeline.executor_config else found
+    arguments: dict[str, Any] = {} if pipeline.queue is None else {"queue": pipeline.queue}
+    return {**arguments, "executor_config": dict(pipeline.executor_config)} if pipeline.executor_config else arguments
 
 
 def _links(pipeline: Pipeline, shared: Shared) -> dict[str, str]:
@@ -526,9 +526,9 @@ def _loads(pipeline: Pipeline, shared: Shared, common: dict[str, Any]) -> None:
     landed = GddlTablesSensor(task_id="landed", pool=shared.sensor_pool, polls=shared.polls, **of_sensor)
     mapped = pipeline.view == "mapped"
     loads = {**common, **workers(pipeline), "pool": pipeline.pool, "outlets": _assets(pipeline, shared)}
-    own: dict[str, Any] = {"by_table": mapped, **shared.waits, **loads}
-    initial = GddlInitialLoadOperator(task_id="initial_load", **own)
-    increments = GddlIncrementalLoadOperator(task_id="incremental_load", **own)
+    load_arguments: dict[str, Any] = {"by_table": mapped, **shared.waits, **loads}
+    initial = GddlInitialLoadOperator(task_id="initial_load", **load_arguments)
+    increments = GddlIncrementalLoadOperator(task_id="incremental_load", **load_arguments)
     landed >> [initial, increments]
     if mapped:
         each = {**loads, "pool": pool_of_instances(pipeline.pool), "do_xcom_push": False}
@@ -594,10 +594,10 @@ class GddlTaskGroup(TaskGroup):
 
         super().__init__(group_id=group_id, **kwargs)
         place = configuration.metadata_place(metadata, beside)
-        snapshot = configuration.snapshot(place, parsing=True)
-        directory = snapshot.directory()
+        compiled = configuration.compiled_metadata(place, parsing=True)
+        directory = compiled.directory()
         if directory is None:
-            raise MetadataProblems(f"\n{problems_text(snapshot)}")
+            raise MetadataProblems(f"\n{problems_text(compiled)}")
         homes = loaded_by(requested(directory, tables, select, exclude), directory)
         parts: dict[str, list[str]] = {}
         for table, dag_id in homes.items():

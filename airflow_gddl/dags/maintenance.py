@@ -70,8 +70,8 @@ def build_upkeep_dags(
     if not wanted:
         return {}
     metadata = configuration.metadata_place(metadata_dir, beside)
-    snapshot = configuration.snapshot(metadata, parsing=True)
-    tiers = {pipeline.tier: pipeline for pipeline in snapshot.pipelines()}
+    compiled = configuration.compiled_metadata(metadata, parsing=True)
+    tiers = {pipeline.tier: pipeline for pipeline in compiled.pipelines()}
     if not tiers:
         return {}
     prefix = next(iter(tiers.values())).prefix
@@ -80,7 +80,7 @@ def build_upkeep_dags(
     other = {WATCH: _watch, RERUN: _rerun}
     made = [other[name](common) if name in other else _dag(name, common, tiers) for name in wanted]
     if running is None:
-        snapshot.note_upkeep(dag.dag_id for dag in made)
+        compiled.note_upkeep(dag.dag_id for dag in made)
     return {dag.dag_id: custom.complete(dag) for dag in made if running in (None, dag.dag_id)}
 
 
@@ -100,10 +100,10 @@ def _rerun(common: _Common) -> DAG:
     metadata = common.metadata
     page = _RERUN_PAGE.replace(RERUN, f"{common.prefix}{RERUN}")
     with _empty(common, RERUN, None, page, POLL) as dag:
-        found = GddlFindOperator(task_id="find", metadata=metadata, pool=configuration.text("sensor_pool"))
+        find_task = GddlFindOperator(task_id="find", metadata=metadata, pool=configuration.text("sensor_pool"))
         TriggerDagRunOperator.partial(
             task_id="rerun", pool=configuration.text("sensor_pool"), map_index_template="{{ task.trigger_dag_id }}"
-        ).expand_kwargs(found.output)
+        ).expand_kwargs(find_task.output)
     form = {name: field for name, field in params().items() if name != "all"}
     object.__setattr__(dag, "params", ParamsDict(form))
     return dag

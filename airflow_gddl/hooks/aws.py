@@ -92,14 +92,14 @@ def fetch_sources(access: tuple[SourceAccess, ...]) -> dict[str, str]:
     A connection that can't be read is left out, so that other sources are still read: a client that needs it raises
     `SOURCE_ACCESS_MISSING`.
     """
-    found: dict[str, str] = {}
-    announce(access, found)
+    variables: dict[str, str] = {}
+    announce(access, variables)
     for conn_id in sorted({one.aws_conn_id for one in access if one.aws_conn_id is not None}):
         try:
-            found[connection_variable(conn_id)] = connection_text(fetch(conn_id))
+            variables[connection_variable(conn_id)] = connection_text(fetch(conn_id))
         except MetadataError as error:
             _LOG.warning("%s", error)
-    return found
+    return variables
 
 
 def fetch_catalogs(names: Iterable[str]) -> dict[str, str]:
@@ -107,16 +107,16 @@ def fetch_catalogs(names: Iterable[str]) -> dict[str, str]:
 
     One that can't be read is left out: the job reports it of the tables that are registered there.
     """
-    found = {}
+    variables = {}
     for name in names:
         variable = f"AIRFLOW_CONN_{name.upper()}"
         if name in os.environ or variable in os.environ or not is_catalog_connection(name):
             continue
         try:
-            found[variable] = capabilities.connection(name).get_uri()
+            variables[variable] = capabilities.connection(name).get_uri()
         except Exception as error:  # noqa: BLE001 - backends raise any error
             _LOG.warning("no connection %s: %s", name, type(error).__name__)
-    return found
+    return variables
 
 
 def variables_of(connection: Any) -> dict[str, str]:
@@ -129,17 +129,17 @@ def variables_of(connection: Any) -> dict[str, str]:
     extra: Mapping[str, Any] = connection.extra_dejson
     service = (extra.get("service_config") or {}).get("s3") or {}
     endpoint = service.get("endpoint_url") or extra.get("endpoint_url")
-    found = {"AWS_ENDPOINT_URL": endpoint, "AWS_REGION": extra.get("region_name")}
+    variables = {"AWS_ENDPOINT_URL": endpoint, "AWS_REGION": extra.get("region_name")}
     if any(extra.get(name) for name in _ASSUMING):
-        found |= _assumed(str(connection.conn_id))
+        variables |= _assumed(str(connection.conn_id))
     else:
-        found["AWS_ACCESS_KEY_ID"] = connection.login or extra.get("aws_access_key_id")
-        found["AWS_SECRET_ACCESS_KEY"] = connection.password or extra.get("aws_secret_access_key")
-        found["AWS_SESSION_TOKEN"] = extra.get("aws_session_token")
-        if bool(found["AWS_ACCESS_KEY_ID"]) != bool(found["AWS_SECRET_ACCESS_KEY"]):
+        variables["AWS_ACCESS_KEY_ID"] = connection.login or extra.get("aws_access_key_id")
+        variables["AWS_SECRET_ACCESS_KEY"] = connection.password or extra.get("aws_secret_access_key")
+        variables["AWS_SESSION_TOKEN"] = extra.get("aws_session_token")
+        if bool(variables["AWS_ACCESS_KEY_ID"]) != bool(variables["AWS_SECRET_ACCESS_KEY"]):
             what = f"the connection {connection.conn_id!r} has one of access key and secret key"
             raise _wrong(what, "give both (login and password), or neither")
-    return {name: str(value) for name, value in found.items() if value}
+    return {name: str(value) for name, value in variables.items() if value}
 
 
 def require_credentials(connection: Any) -> None:
@@ -246,11 +246,11 @@ def _of_azure(kind: str, arguments: Mapping[str, Any], extra: Mapping[str, Any])
     workspace = extra.get("azure_resource_id")
 
     def headers() -> dict[str, str]:
-        found = {"Authorization": f"Bearer {credential.get_token(_AZURE_SCOPE).token}"}
+        header_values = {"Authorization": f"Bearer {credential.get_token(_AZURE_SCOPE).token}"}
         if workspace:  # the identity is no user of it
-            found["X-Databricks-Azure-SP-Management-Token"] = credential.get_token(_AZURE_MANAGEMENT).token
-            found["X-Databricks-Azure-Workspace-Resource-Id"] = workspace
-        return found
+            header_values["X-Databricks-Azure-SP-Management-Token"] = credential.get_token(_AZURE_MANAGEMENT).token
+            header_values["X-Databricks-Azure-Workspace-Resource-Id"] = workspace
+        return header_values
 
     strategy = importlib.import_module("databricks.sdk.credentials_provider").credentials_strategy
     return strategy("azure-identity", [])(lambda _config: headers)

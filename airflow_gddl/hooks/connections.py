@@ -98,15 +98,15 @@ class GddlWebhookHook(_BaseHook):  # type: ignore[misc] # the hook of Airflow ha
         """The URL.
 
         Raises:
-            ValueError: the connection has no usable URL.
+            FatalError: `NOTIFIER_CONNECTION_INVALID`.
         """
         return webhook.url_of(capabilities.connection(self.gddl_webhook_conn_id))
 
     def send(self, text: str) -> None:
         """
         Raises:
-            OSError: no response, or an error status.
-            ValueError: the connection has no usable URL.
+            RetriableError: `NOTIFIER_UNREACHABLE`: no response, or an error status.
+            FatalError: `NOTIFIER_CONNECTION_INVALID`.
         """
         webhook.post_json(self.get_conn(), {"text": text})
 
@@ -114,6 +114,6 @@ class GddlWebhookHook(_BaseHook):  # type: ignore[misc] # the hook of Airflow ha
         """Called by *Test* of the form: sends a message."""
         try:
             self.send(_TEST)
-        except (OSError, ValueError) as error:
+        except GddlError as error:
             return False, f"{type(error).__name__}: {error}"
         return True, "the message was sent"

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 
+from airflow_gddl.contract.connections import require_lent
 from airflow_gddl.contract.durations import seconds
-from airflow_gddl.contract.errors import SpecProblem
+from airflow_gddl.contract.errors import FatalError, SpecProblem
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec
 from airflow_gddl.metadata.folder import FILE
-from airflow_gddl.metadata.loading import Catalog
+from airflow_gddl.metadata.loading import LoadedMetadata
 from airflow_gddl.metadata.problems import Problem
 
 _STEP = re.compile(r"(?:^|,)[^,/]*/(\d+)")
@@ -24,25 +25,30 @@ _STARTS = 50
 """Starts of a schedule whose longest distance is taken."""
 
 
-def advise(catalog: Catalog) -> Iterator[Problem]:
-    """Warnings in the order: roots, settings, schedules, freshness, fields, masks; one for each schedule,
-    however many tables have it."""
-    yield from _roots(catalog)
-    yield from _tiers(catalog)
-    yield from _unused(catalog)
-    yield from _steps(catalog)
-    yield from _freshness(catalog)
-    yield from _without_effect(catalog)
-    yield from _masks(catalog)
+def advise(loaded: LoadedMetadata, environ: Mapping[str, str]) -> Iterator[Problem]:
+    """Warnings in the order: roots, settings, schedules, freshness, fields, masks, connections; one for a schedule or
+    connection, however many tables have it.
+
+    Args:
+        environ: of jobs, as far as it is that of this process.
+    """
+    yield from _roots(loaded)
+    yield from _tiers(loaded)
+    yield from _unused(loaded)
+    yield from _steps(loaded)
+    yield from _freshness(loaded)
+    yield from _without_effect(loaded)
+    yield from _masks(loaded)
+    yield from _connections(loaded, environ)
 
 
-def _roots(catalog: Catalog) -> Iterator[Problem]:
+def _roots(loaded: LoadedMetadata) -> Iterator[Problem]:
     """`ROOTS_NESTED`: a lake below a landing folder, or the other way round."""
-    lake = catalog.roots.lake.rstrip("/")
-    landings = {"landing": catalog.roots.landing} | {
+    lake = loaded.roots.lake.rstrip("/")
+    landings = {"landing": loaded.roots.landing} | {
         f"sources.{name}.landing": landing
-        for name, landing in catalog.landings.items()
-        if landing != catalog.roots.landing
+        for name, landing in loaded.landings.items()
+        if landing != loaded.roots.landing
     }
     for field, root in landings.items():
         landing = root.rstrip("/")
@@ -53,83 +59,95 @@ def _roots(catalog: Catalog) -> Iterator[Problem]:
                 yield _problem("ROOTS_NESTED", message, remedy, field=name, file=FILE)
 
 
-def _tiers(catalog: Catalog) -> Iterator[Problem]:
+def _tiers(loaded: LoadedMetadata) -> Iterator[Problem]:
     """`TIER_UNUSED`: a tier that no table has, with a name close to one that the package defines."""
-    used = {spec.size for spec in catalog.tables}
-    for name in sorted(catalog.tiers.keys() - used - DEFAULT_TIERS.keys()):
+    used = {spec.size for spec in loaded.tables}
+    for name in sorted(loaded.tiers.keys() - used - DEFAULT_TIERS.keys()):
         near = difflib.get_close_matches(name, DEFAULT_TIERS, n=1)
         if near or not used - DEFAULT_TIERS.keys():
             remedy = f"did you mean {near[0]}?" if near else f"write size: {name} in a row, or remove the tier"
             yield _problem("TIER_UNUSED", f"no table has the size {name!r}", remedy, field=f"tiers.{name}", file=FILE)
 
 
-def _unused(catalog: Catalog) -> Iterator[Problem]:
+def _unused(loaded: LoadedMetadata) -> Iterator[Problem]:
     """`SETTING_UNUSED`: a source or a catalog that no row names, such as a misspelt one."""
-    named = {name for spec in catalog.tables for name in (spec.source, *spec.shards)}
-    used = {"sources": named, "catalogs": {spec.catalog for spec in catalog.tables if spec.catalog is not None}}
-    for section, declared in (("sources", catalog.landings), ("catalogs", catalog.catalogs)):
-        for name in sorted(declared.keys() - used[section]) if catalog.tables and not catalog.problems else ():
+    named = {name for spec in loaded.tables for name in (spec.source, *spec.shards)}
+    used = {"sources": named, "catalogs": {spec.catalog for spec in loaded.tables if spec.catalog is not None}}
+    for section, declared in (("sources", loaded.landings), ("catalogs", loaded.catalogs)):
+        for name in sorted(declared.keys() - used[section]) if loaded.tables and not loaded.problems else ():
             near = difflib.get_close_matches(name, used[section] - declared.keys(), n=1)
             one = section.removesuffix("s")
             remedy = f"did you mean {near[0]}?" if near else f"write {one}: {name} in a row, or remove it"
             yield _problem("SETTING_UNUSED", f"no row has this {one}", remedy, field=f"{section}.{name}", file=FILE)
 
 
-def _without_effect(catalog: Catalog) -> Iterator[Problem]:
+def _without_effect(loaded: LoadedMetadata) -> Iterator[Problem]:
     """`FIELD_UNUSED`: a field that another one of the row would have to switch on."""
-    if specs := [spec for spec in catalog.tables if spec.track_history_except and not spec.history]:
+    if specs := [spec for spec in loaded.tables if spec.track_history_except and not spec.history]:
         message, remedy = "has no effect without history", "write history: true, or drop the field"
-        yield _of_rows(catalog, specs, SpecProblem("FIELD_UNUSED", ("track_history_except",), None, message, remedy))
+        yield _of_rows(loaded, specs, SpecProblem("FIELD_UNUSED", ("track_history_except",), None, message, remedy))
 
 
-def _steps(catalog: Catalog) -> Iterator[Problem]:
+def _steps(loaded: LoadedMetadata) -> Iterator[Problem]:
     """`CRON_STEP`: a step as long as its field's range, which fires once a range: `*/61` is hourly."""
-    for schedule, specs in _by_schedule(catalog.tables).items():
+    for schedule, specs in _by_schedule(loaded.tables).items():
         for text, (unit, limit) in zip(schedule.split(), _LIMITS, strict=False):
             if any(int(step) >= limit for step in _STEP.findall(text)):
                 message = (
                     f"{text!r} of {schedule!r} fires at its first {unit} alone: a step starts anew with each range"
                 )
                 remedy = f"write one {unit} instead, or another schedule"
-                yield _of_rows(catalog, specs, SpecProblem("CRON_STEP", ("schedule",), None, message, remedy))
+                yield _of_rows(loaded, specs, SpecProblem("CRON_STEP", ("schedule",), None, message, remedy))
 
 
-def _freshness(catalog: Catalog) -> Iterator[Problem]:
+def _freshness(loaded: LoadedMetadata) -> Iterator[Problem]:
     """`FRESHNESS_BELOW_SCHEDULE`: a table is allowed to lag less than the time between its runs."""
-    for spec in catalog.tables:
+    for spec in loaded.tables:
         if spec.trigger and spec.freshness and seconds(spec.freshness) < spec.look_seconds:
             message = f"polls are {spec.trigger} apart, more than freshness allows"
             remedy = f"raise freshness ({spec.freshness}), or poll the table more often"
             yield _of_rows(
-                catalog, [spec], SpecProblem("FRESHNESS_BELOW_SCHEDULE", ("freshness",), None, message, remedy)
+                loaded, [spec], SpecProblem("FRESHNESS_BELOW_SCHEDULE", ("freshness",), None, message, remedy)
             )
-    for schedule, specs in _by_schedule(catalog.tables).items():
+    for schedule, specs in _by_schedule(loaded.tables).items():
         distance = _longest_distance(schedule)
         late = [spec for spec in specs if spec.freshness and seconds(spec.freshness) < distance]
         if late:
             message = f"runs of {schedule!r} are up to {distance / 3600:.3g} hours apart, more than freshness allows"
             remedy = f"raise freshness ({late[0].freshness}), or run the table more often"
-            yield _of_rows(
-                catalog, late, SpecProblem("FRESHNESS_BELOW_SCHEDULE", ("freshness",), None, message, remedy)
-            )
+            yield _of_rows(loaded, late, SpecProblem("FRESHNESS_BELOW_SCHEDULE", ("freshness",), None, message, remedy))
 
 
-def _masks(catalog: Catalog) -> Iterator[Problem]:
+def _masks(loaded: LoadedMetadata) -> Iterator[Problem]:
     """`MASK_GUESSABLE` for each table with columns under `hash`."""
-    for spec in catalog.tables:
+    for spec in loaded.tables:
         if names := [column for column, method in spec.mask.items() if method == "hash"]:
             message = f"hash of {', '.join(map(repr, names))} can be guessed: 22,000 e-mail addresses take 0.04 s"
             remedy = "write hmac, and set GDDL_MASK_KEY where jobs run; see docs/security.md#personal-data"
-            yield _of_rows(catalog, [spec], SpecProblem("MASK_GUESSABLE", ("mask",), None, message, remedy))
+            yield _of_rows(loaded, [spec], SpecProblem("MASK_GUESSABLE", ("mask",), None, message, remedy))
+
+
+def _connections(loaded: LoadedMetadata, environ: Mapping[str, str]) -> Iterator[Problem]:
+    """`SOURCE_CONNECTION_REFUSED` for each connection that a job with this environment would refuse."""
+    named: dict[str, list[TableSpec]] = {}
+    for spec in loaded.tables:
+        if name := spec.options.get("verify_connection"):
+            named.setdefault(str(name), []).append(spec)
+    for name, specs in named.items():
+        try:
+            require_lent(name, environ)
+        except FatalError as error:
+            field = ("options", "verify_connection")
+            yield _of_rows(loaded, specs, SpecProblem(error.code, field, None, error.what, error.remedy))
 
 
 def _by_schedule(tables: Sequence[TableSpec]) -> dict[str, list[TableSpec]]:
     """Tables with a cron line or a preset of the calendar, by it."""
-    found: dict[str, list[TableSpec]] = {}
+    by_schedule: dict[str, list[TableSpec]] = {}
     for spec in tables:
         if isinstance(spec.cadence, str) and spec.cadence not in ("continuous", "@once"):
-            found.setdefault(spec.cadence, []).append(spec)
-    return found
+            by_schedule.setdefault(spec.cadence, []).append(spec)
+    return by_schedule
 
 
 def _longest_distance(schedule: str) -> float:
@@ -141,12 +159,12 @@ def _longest_distance(schedule: str) -> float:
     return max(later - earlier for earlier, later in pairwise(moments))
 
 
-def _of_rows(catalog: Catalog, specs: Sequence[TableSpec], problem: SpecProblem) -> Problem:
+def _of_rows(loaded: LoadedMetadata, specs: Sequence[TableSpec], problem: SpecProblem) -> Problem:
     """At the row of the first table; names the others that have it, too."""
     others = [spec.table for spec in specs[1:]]
     more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
     also = f" (also {', '.join(others[:_NAMED])}{more})" if others else ""
-    placed = catalog.placed(replace(problem, message=f"{problem.message}{also}"), specs[0].table)
+    placed = loaded.placed(replace(problem, message=f"{problem.message}{also}"), specs[0].table)
     return replace(placed, value="")
 
 

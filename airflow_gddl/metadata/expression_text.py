@@ -13,9 +13,9 @@ from datetime import date, datetime
 from itertools import pairwise
 from typing import Any, ClassVar
 
-from airflow_gddl.contract.checks import RESERVED_COLUMNS, named_columns
 from airflow_gddl.contract.errors import FieldPath, SpecProblem
 from airflow_gddl.contract.names import clean_name, is_kept, mask_method, renamed
+from airflow_gddl.contract.row_checks import RESERVED_COLUMNS, named_columns
 from airflow_gddl.contract.table_spec import COLUMN, FUNCTIONS, TableSpec, Term, lowered
 
 MAX_TEXT = 2_000
@@ -75,14 +75,14 @@ def _parsed(text: str) -> Term:
     try:
         tokens = _with_types(grammar.tokenize(text))
         _require_bounds(tokens)
-        found = grammar.parser().parse(tokens, text)
+        nodes = grammar.parser().parse(tokens, text)
     except TokenError:
         raise ExpressionError("a text or name in quotes that does not end, or an unknown character") from None
     except ParseError as error:
         raise _unexpected(error.errors[0]) from None
-    if len(found) != 1 or found[0] is None:
+    if len(nodes) != 1 or nodes[0] is None:
         raise ExpressionError("not one expression")
-    return _Reader(tokens=tuple(tokens)).term(found[0], 1)
+    return _Reader(tokens=tuple(tokens)).term(nodes[0], 1)
 
 
 def _unexpected(place: Mapping[str, Any]) -> ExpressionError:
@@ -94,13 +94,13 @@ def _unexpected(place: Mapping[str, Any]) -> ExpressionError:
 
 def _with_types(tokens: Sequence[Any]) -> list[Any]:
     """The tokens, with types where a text follows their name."""
-    kinds, found = type(tokens[0].token_type) if tokens else None, list(tokens)
+    kinds, typed = type(tokens[0].token_type) if tokens else None, list(tokens)
     for at, (token, after) in enumerate(pairwise(tokens)):
         word = token.text.upper()
         if token.token_type.name == "VAR" and word in _TYPES and after.token_type.name == "STRING":
             place = {name: getattr(token, name) for name in ("line", "col", "start", "end")}
-            found[at] = type(token)(getattr(kinds, word), token.text, **place)
-    return found
+            typed[at] = type(token)(getattr(kinds, word), token.text, **place)
+    return typed
 
 
 def _require_bounds(tokens: Sequence[Any]) -> None:
@@ -159,13 +159,13 @@ class _Reader:
         if kind in _BINARY:
             self._require_only(node, "this", "expression")
             operands = (self.term(node.this, depth + 1), self.term(node.expression, depth + 1))
-            found = self._binary(_BINARY[kind], operands)
-            return Term(op="not", args=(found,)) if node.args.get("negate") else found
+            result = self._binary(_BINARY[kind], operands)
+            return Term(op="not", args=(result,)) if node.args.get("negate") else result
         read = getattr(self, f"_{kind.lower()}", None)
         if read is None or kind not in _NODES:
             raise self._refused(node)
-        found = read(node, depth)
-        return Term(op="not", args=(found,)) if node.args.get("negate") else found
+        result = read(node, depth)
+        return Term(op="not", args=(result,)) if node.args.get("negate") else result
 
     def _binary(self, op: str, operands: tuple[Term, Term]) -> Term:
         if op == "regexp_like":
@@ -232,10 +232,10 @@ class _Reader:
 
     def _in(self, node: Any, depth: int) -> Term:
         self._require_only(node, "this", "expressions")
-        found = tuple(self.term(one, depth + 1) for one in (node.this, *node.expressions))
-        if len(found) < 2 or any(one.op in (COLUMN, "boolean") or one.args for one in found[1:]):
+        operands = tuple(self.term(one, depth + 1) for one in (node.this, *node.expressions))
+        if len(operands) < 2 or any(one.op in (COLUMN, "boolean") or one.args for one in operands[1:]):
             raise ExpressionError("a list of `in` that does not hold values alone", "write e.g. in ('DE', 'AT')")
-        return Term(op="in", args=found)
+        return Term(op="in", args=operands)
 
     def _cast(self, node: Any, depth: int) -> Term:
         """`date '2026-01-31'`, `timestamp '2026-01-31 12:00:00'`."""
@@ -426,7 +426,7 @@ def _conditions(spec: TableSpec) -> Iterator[tuple[FieldPath, str]]:
     """Expressions that are true or false."""
     if spec.where is not None:
         yield ("where",), spec.where
-    yield from ((("expect", name, "rule"), found.rule) for name, found in spec.expect.items())
+    yield from ((("expect", name, "rule"), expectation.rule) for name, expectation in spec.expect.items())
 
 
 def _problems(spec: TableSpec, path: FieldPath, text: str, *, condition: bool) -> Iterator[SpecProblem]:

@@ -491,12 +491,12 @@ def misplaced(names: list[str], known: Collection[str]) -> Iterator[tuple[str, s
     for name in names:
         if _looks_like_metadata(name) and (top := name.split("/", 1)[0]) not in known:
             tops.setdefault(top, []).append(name)
-    for top, found in tops.items():
-        is_folder = "/" in found[0]
+    for top, files in tops.items():
+        is_folder = "/" in files[0]
         near = difflib.get_close_matches(top, FOLDERS if is_folder else [one for one in known if "." in one], n=1)
         ask = f"did you mean {near[0]}{'/' * is_folder}?" if near else f"move it below {' or '.join(FOLDERS)}/, or away"
-        more = f" ({len(found)} such files in {top}/)" if len(found) > 1 else ""
-        yield found[0], f"{ask}{more}"
+        more = f" ({len(files)} such files in {top}/)" if len(files) > 1 else ""
+        yield files[0], f"{ask}{more}"
 
 
 def _looks_like_metadata(name: str) -> bool:

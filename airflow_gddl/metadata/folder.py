@@ -72,15 +72,15 @@ class LocalFolder:
         return os.path.normpath(self.path.absolute())
 
     def names(self, below: str) -> list[str]:
-        found = []
+        paths = []
         for place, folders, files in os.walk(self.path / below, onerror=_denied):
             inside = Path(place).relative_to(self.path)
             # Mounted ConfigMaps keep the files in hidden folders and link to them, so hidden ones would be duplicates.
             folders[:] = [name for name in folders if not _hidden([name])]
             odd = [name for name in folders if _is_odd(Path(place, name))]
-            found += [(inside / name).as_posix() for name in files if not _hidden([name])]
-            found += [f"{(inside / name).as_posix()}/" for name in odd if not _hidden([name])]
-        return sorted(map(_shown, found))
+            paths += [(inside / name).as_posix() for name in files if not _hidden([name])]
+            paths += [f"{(inside / name).as_posix()}/" for name in odd if not _hidden([name])]
+        return sorted(map(_shown, paths))
 
     def read(self, name: str) -> bytes:
         """Open a regular file in this folder; links to other folders, FIFOs and devices are refused."""
@@ -103,7 +103,7 @@ class LocalFolder:
     def _is_no_utf8(self, path: Path) -> bool:
         """Whether a file with undecodable name bytes is listed under this name."""
         there = path.parent.iterdir() if path.parent.is_dir() else iter(())
-        return any(found.name != path.name and _shown(found.name) == path.name for found in there)
+        return any(entry.name != path.name and _shown(entry.name) == path.name for entry in there)
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class StoreFolder:
     def names(self, below: str) -> list[str]:
         with reached(self.base):
             inside = join(self.base, below) if below else self.base
-            paths = [f"{below}/{found.name}".lstrip("/") for found in self.store.list(inside)]
+            paths = [f"{below}/{entry.name}".lstrip("/") for entry in self.store.list(inside)]
         return sorted(path for path in paths if not _hidden(path.split("/")))
 
     def read(self, name: str) -> bytes:
@@ -208,12 +208,12 @@ def read_ahead(folder: Folder) -> FolderInMemory:
         GddlError: a folder can't be listed, or the store does not answer.
     """
     listed = {below: folder.names(below) for below in FOLDERS}
-    names = [FILE, *(name for found in listed.values() for name in found if name.lower().endswith(ENDINGS))]
-    left, contents = deque(names), dict[str, bytes | Exception]()
+    names = [FILE, *(name for paths in listed.values() for name in paths if name.lower().endswith(ENDINGS))]
+    remaining, contents = deque(names), dict[str, bytes | Exception]()
 
     def work() -> None:
         with suppress(IndexError):
-            while name := left.popleft():
+            while name := remaining.popleft():
                 try:
                     contents[name] = folder.read(name)
                 except (OSError, GddlError) as error:
@@ -226,7 +226,7 @@ def read_ahead(folder: Folder) -> FolderInMemory:
         thread.start()
     for thread in threads:
         thread.join()
-    unanswered = (found for found in contents.values() if isinstance(found, RetriableError))
+    unanswered = (content for content in contents.values() if isinstance(content, RetriableError))
     if (error := next(unanswered, None)) is not None:
         raise error
     return FolderInMemory(folder, listed, contents)

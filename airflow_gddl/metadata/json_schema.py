@@ -124,16 +124,16 @@ def _settings() -> Schema:
 
 
 def _source_schema(definitions: Schema) -> Schema:
-    found = _defined(SOURCE, definitions)
+    schema = _defined(SOURCE, definitions)
     fields = definitions[SOURCE.name]["properties"]
     fields["defaults"] = {"$ref": "#/$defs/Defaults", "description": fields["defaults"]["description"]}
-    return found
+    return schema
 
 
 def _of_runners(checked: Callable[[RunnerDescriptor], CheckedSettings | None], definitions: Schema) -> Schema:
     """Of the runners that have such settings, by name."""
-    found = {name: checked(RUNNERS.get(name)) for name in RUNNERS.names() if not RUNNERS.is_removed(name)}
-    return {name: _defined(one.shape, definitions) for name, one in found.items() if one is not None}
+    shapes = {name: checked(RUNNERS.get(name)) for name in RUNNERS.names() if not RUNNERS.is_removed(name)}
+    return {name: _defined(one.shape, definitions) for name, one in shapes.items() if one is not None}
 
 
 def _defined(shape: FieldShape[Any], definitions: Schema) -> Schema:
@@ -144,9 +144,9 @@ def _defined(shape: FieldShape[Any], definitions: Schema) -> Schema:
 
 
 def _catalog(definitions: Schema) -> Schema:
-    found = _defined(CATALOG, definitions)
+    schema = _defined(CATALOG, definitions)
     definitions[CATALOG.name]["properties"]["kind"]["examples"] = list(CATALOGS.built_in)
-    return found
+    return schema
 
 
 def _keys() -> Schema:

@@ -108,8 +108,8 @@ class KeysEntry:
     def unused(self, near: str | None) -> Problem:
         """The warning that no row has this table; `near` is a similar name that one has."""
         remedy = f"did you mean {near}?" if near else "correct the name, add a row for the table, or remove the keys"
-        found = SpecProblem("KEYS_UNUSED", ("keys",), list(self.keys), "no row has this table", remedy)
-        return report(found, (self.layer,), self.table)
+        problem = SpecProblem("KEYS_UNUSED", ("keys",), list(self.keys), "no row has this table", remedy)
+        return report(problem, (self.layer,), self.table)
 
 
 @dataclass(frozen=True)
@@ -128,15 +128,15 @@ class Keys:
             table: what it is called in the lake and in its source; null where that isn't known.
         """
         names = () if table is None else (f"{table.source}:{table.name_in_source}", table.table)
-        found = (self.entries.get(name.lower()) for name in (*names, written) if isinstance(name, str))
-        return next((entry for entry in found if entry is not None), None)
+        candidates = (self.entries.get(name.lower()) for name in (*names, written) if isinstance(name, str))
+        return next((entry for entry in candidates if entry is not None), None)
 
     def for_tables(self, tables: Iterable[NamedTable]) -> Keys:
         """The same, with entries of a name that several tables have marked as such."""
         names, entries = TableNames(tables, fold=True), {}
         for name, entry in self.entries.items():
-            found = names.candidates(name)
-            entries[name] = replace(entry, tables=tuple(sorted(found))) if len(found) > 1 else entry
+            targets = names.candidates(name)
+            entries[name] = replace(entry, tables=tuple(sorted(targets))) if len(targets) > 1 else entry
         return replace(self, entries=entries)
 
 
@@ -157,7 +157,7 @@ def read_keys(folder: Folder) -> Keys:
     return Keys(entries, tuple(problems), files.passed_over(names, ENDINGS))
 
 
-def conflict(entry: KeysEntry, own: Any) -> SpecProblem | None:
+def conflict(entry: KeysEntry, row_keys: Any) -> SpecProblem | None:
     """Why a row can't use these keys, given its own keys (null: none)."""
     here = entry.layer.file
     if entry.tables:
@@ -168,9 +168,13 @@ def conflict(entry: KeysEntry, own: Any) -> SpecProblem | None:
     if entry.rival:
         message = f"{here} and {entry.rival} name different keys"
         return SpecProblem("KEYS_CONFLICT", ("keys",), list(entry.keys), message, remedy)
-    own = one_or_more(own)
-    if isinstance(own, list) and all(isinstance(key, str) for key in own) and set(own) != set(entry.keys):
-        return SpecProblem("KEYS_CONFLICT", ("keys",), own, f"differ from the keys that {here} names", remedy)
+    row_keys = one_or_more(row_keys)
+    if (
+        isinstance(row_keys, list)
+        and all(isinstance(key, str) for key in row_keys)
+        and set(row_keys) != set(entry.keys)
+    ):
+        return SpecProblem("KEYS_CONFLICT", ("keys",), row_keys, f"differ from the keys that {here} names", remedy)
     return None
 
 

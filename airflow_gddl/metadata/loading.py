@@ -42,11 +42,11 @@ def resolve(
 
 def _target(table: str, source: str, names: _Names, path: FieldPath) -> str | SpecProblem:
     """The target of a table that a row of `source` names, or what is wrong with the name."""
-    found = names.tables.candidates_within(table, source)
-    if len(found) == 1:
-        return next(iter(found.values()))
-    if found:
-        return SpecProblem("TABLE_AMBIGUOUS", path, table, ambiguous(table, found), ambiguous_remedy(found))
+    targets = names.tables.candidates_within(table, source)
+    if len(targets) == 1:
+        return next(iter(targets.values()))
+    if targets:
+        return SpecProblem("TABLE_AMBIGUOUS", path, table, ambiguous(table, targets), ambiguous_remedy(targets))
     if table in names.written:
         return table
     near = names.tables.near(table)
@@ -78,7 +78,7 @@ def cyclic(specs: Sequence[TableSpec]) -> dict[str, SpecProblem]:
 
 
 def _components(edges: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
-    """Strongly connected components (Tarjan's algorithm), iterative, since a chain may be as long as the catalog."""
+    """Strongly connected components (Tarjan's algorithm), iterative, since a chain may be of all tables."""
     number: dict[str, int] = {}
     low: dict[str, int] = {}
     open_: dict[str, None] = {}
@@ -120,7 +120,7 @@ _KNOWN = (FILE, *FOLDERS, "schema", "onboarding")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Catalog:
+class LoadedMetadata:
     """Content of the metadata.
 
     Attributes:
@@ -158,18 +158,18 @@ class Catalog:
     def placed(self, problem: SpecProblem, table: str) -> Problem:
         """A problem of a table at the place that set the value, where `rows` are kept."""
         row = self.rows.get(table)
-        return report(problem, (_NOWHERE,) if row is None else (row.own, *row.below), table)
+        return report(problem, (_NOWHERE,) if row is None else (row.layer, *row.below), table)
 
 
 _NOWHERE = Layer(file="", values={}, locate=lambda _: None)
 
 
-def load(metadata_dir: str | Path, environ: Mapping[str, str], *, keep_rows: bool = False) -> Catalog:
+def load(metadata_dir: str | Path, environ: Mapping[str, str], *, keep_rows: bool = False) -> LoadedMetadata:
     """Read a metadata folder: a local path, or an `s3://` URL.
 
     Args:
         environ: names that start with `GDDL_` override settings; `AWS_…` say how S3 is reached.
-        keep_rows: fill `Catalog.rows`.
+        keep_rows: fill `LoadedMetadata.rows`.
 
     Raises:
         MetadataError: `SETTINGS_INVALID`: `gddl.yaml` or a variable is invalid.
@@ -178,9 +178,9 @@ def load(metadata_dir: str | Path, environ: Mapping[str, str], *, keep_rows: boo
     return load_folder(open_folder(metadata_dir, environ), environ, keep_rows=keep_rows)
 
 
-def unread(folder: Folder, catalog: Catalog) -> Iterator[Problem]:
+def unread(folder: Folder, loaded: LoadedMetadata) -> Iterator[Problem]:
     """A warning for each file that looks like metadata but is not read."""
-    for name in catalog.unread_files:
+    for name in loaded.unread_files:
         yield _not_read(name, _UNREAD_REMEDY)
     for name, remedy in files.misplaced(folder.names(""), _KNOWN):
         yield _not_read(name, remedy)
@@ -191,7 +191,7 @@ def _not_read(name: str, remedy: str) -> Problem:
     return Problem(code="FILE_NOT_READ", message=message, remedy=remedy, file=show_name(name))
 
 
-def load_folder(folder: Folder, environ: Mapping[str, str], *, keep_rows: bool = False) -> Catalog:
+def load_folder(folder: Folder, environ: Mapping[str, str], *, keep_rows: bool = False) -> LoadedMetadata:
     """`load` for a folder that is open already."""
     settings = read_settings(folder, environ)
     files = tuple(table_files(folder, settings))
@@ -206,11 +206,11 @@ def load_folder(folder: Folder, environ: Mapping[str, str], *, keep_rows: bool =
     _add_catalog_problems(problems_beside, sound, settings.catalogs)
     row_problems += _dependencies_of_others(rows, sound, names)
     problems = (*keys.problems, *(p for file in files for p in file.problems), *row_problems)
-    problems += tuple(problem for found in problems_beside.values() for problem in found)
+    problems += tuple(problem for table_problems in problems_beside.values() for problem in table_problems)
     tables = (item.spec for table, item in sound.items() if table not in problems_beside)
     written = {name.lower() for name in names.written}
     written |= {name.lower() for one in identities for name in (one.table, f"{one.source}:{one.name_in_source}")}
-    return Catalog(
+    return LoadedMetadata(
         roots=settings.roots,
         runner=settings.runner,
         aws_conn_id=settings.aws_conn_id,
@@ -265,10 +265,10 @@ def _dependencies(sound: dict[str, NamedRow], names: _Names) -> dict[str, list[P
     problems: dict[str, list[Problem]] = {}
     for table, item in sound.items():
         if item.spec.depends_on:
-            found = _resolved(item.spec.depends_on, item.spec.source, names)
-            targets = tuple(one for one in found if isinstance(one, str))
+            dependencies = _resolved(item.spec.depends_on, item.spec.source, names)
+            targets = tuple(one for one in dependencies if isinstance(one, str))
             sound[table] = replace(item, spec=replace(item.spec, depends_on=targets))
-            if faults := [_placed(one, item.row) for one in found if not isinstance(one, str)]:
+            if faults := [_placed(one, item.row) for one in dependencies if not isinstance(one, str)]:
                 problems[table] = faults
     cycles = cyclic([item.spec for item in sound.values()])
     for table, item in sound.items():
@@ -283,21 +283,21 @@ def _resolve_foreign_keys(problems: dict[str, list[Problem]], sound: dict[str, N
     for table, item in sound.items():
         if item.spec.foreign_key:
             resolve = partial(_referenced, item.spec.source, names)
-            spec, found = resolved_keys(item.spec, specs, resolve)
+            spec, key_problems = resolved_keys(item.spec, specs, resolve)
             sound[table] = replace(item, spec=spec)
-            if found:
-                problems.setdefault(table, []).extend(_placed(problem, item.row) for problem in found)
+            if key_problems:
+                problems.setdefault(table, []).extend(_placed(problem, item.row) for problem in key_problems)
 
 
 def _resolve_heartbeats(problems: dict[str, list[Problem]], sound: dict[str, NamedRow], names: _Names) -> None:
     """Heartbeats of the valid rows get their targets; problems are added."""
     for table, item in sound.items():
         if item.spec.heartbeat is not None:
-            found = _target(item.spec.heartbeat, item.spec.source, names, ("heartbeat",))
-            if isinstance(found, SpecProblem):
-                problems.setdefault(table, []).append(_placed(found, item.row))
+            target = _target(item.spec.heartbeat, item.spec.source, names, ("heartbeat",))
+            if isinstance(target, SpecProblem):
+                problems.setdefault(table, []).append(_placed(target, item.row))
             else:
-                sound[table] = replace(item, spec=replace(item.spec, heartbeat=found))
+                sound[table] = replace(item, spec=replace(item.spec, heartbeat=target))
 
 
 def _referenced(source: str, names: _Names, table: str, path: FieldPath) -> str | SpecProblem:
@@ -323,8 +323,8 @@ def _dependencies_of_others(rows: Sequence[Row], sound: Mapping[str, NamedRow], 
     """
     known = {id(item.row) for item in sound.values()}
     for row in rows:
-        listed = one_or_more(row.own.values.get("depends_on"))
-        if id(row) in known or not isinstance(listed, list) or screen(row.own.values):
+        listed = one_or_more(row.layer.values.get("depends_on"))
+        if id(row) in known or not isinstance(listed, list) or screen(row.layer.values):
             continue
         if not all(isinstance(name, str) for name in listed):
             continue
@@ -335,4 +335,4 @@ def _dependencies_of_others(rows: Sequence[Row], sound: Mapping[str, NamedRow], 
 
 
 def _placed(problem: SpecProblem, row: Row) -> Problem:
-    return report(problem, (row.own, *row.below), row.shown)
+    return report(problem, (row.layer, *row.below), row.shown)

@@ -231,7 +231,7 @@ _FILE = re.compile(r"(?<![\w/.-])(?:tables|keys)/[^\s,;()]+\.(?:ya?ml|json|csv)\
 
 
 def _under(folder: str, text: str) -> str:
-    return _FILE.sub(lambda found: f"{folder.rstrip('/')}/{found[0]}", text)
+    return _FILE.sub(lambda match: f"{folder.rstrip('/')}/{match[0]}", text)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -317,13 +317,13 @@ def grouped(problems: Iterable[Problem]) -> list[tuple[Problem, str]]:
         key = (problem.code, problem.message, problem.remedy, problem.field, problem.value)
         alike.setdefault(key, []).append(problem)
     made = []
-    for found in alike.values():
-        tables = list(dict.fromkeys(problem.table for problem in found[1:] if problem.table is not None))
-        if len(tables) < MANY or len(tables) < len(found) - 1:  # few, or several in a row
-            made += [(problem, "") for problem in found]
+    for group in alike.values():
+        tables = list(dict.fromkeys(problem.table for problem in group[1:] if problem.table is not None))
+        if len(tables) < MANY or len(tables) < len(group) - 1:  # few, or several in a row
+            made += [(problem, "") for problem in group]
             continue
         names = ", ".join(tables[:_NAMED])
-        made.append((found[0], f"The same in {len(tables)} more rows: {names} and {len(tables) - _NAMED} others."))
+        made.append((group[0], f"The same in {len(tables)} more rows: {names} and {len(tables) - _NAMED} others."))
     return made
 
 

@@ -8,11 +8,11 @@ from functools import cached_property, partial
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from airflow_gddl.contract.checks import table_name_fault
 from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
 from airflow_gddl.contract.kafka import topic_of
 from airflow_gddl.contract.layout import SHARDS, LandingFolder
 from airflow_gddl.contract.names import TEMPLATE_REMEDY, rendered, template_fault
+from airflow_gddl.contract.row_checks import table_name_fault
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.contract.table_spec import SHARD_COLUMN
 from airflow_gddl.metadata import files
@@ -30,20 +30,20 @@ FIELDS = ("source", "defaults", "tables")
 
 @dataclass(frozen=True)
 class Row:
-    """A row as written: `own` values over `below`, the strongest first.
+    """A row as written: `layer` values over `below`, the strongest first.
 
     Attributes:
         landing: root of the source that `gddl.yaml` declares; null: the row's source is not declared.
     """
 
-    own: Layer
+    layer: Layer
     below: tuple[Layer, ...]
     landing: str | None = None
 
     @property
     def table(self) -> object:
         """The name as written, valid or not; null when there is none."""
-        return self.own.values.get("table")
+        return self.layer.values.get("table")
 
     @cached_property
     def identity(self) -> Identity | None:
@@ -65,7 +65,7 @@ class Row:
 
     def value(self, name: str) -> object:
         """A field of the row, or of its defaults."""
-        return next((layer.values[name] for layer in (self.own, *self.below) if name in layer.values), None)
+        return next((layer.values[name] for layer in (self.layer, *self.below) if name in layer.values), None)
 
 
 class Identity(NamedTuple):
@@ -106,11 +106,11 @@ def _csv(folder: Folder, name: str, settings: Settings) -> TableFile:
     below = (settings.defaults, _stem(name))
     rows, problems = [], []
     for row in files.read_csv(files.read_text(folder, name)):
-        own = Layer(file=name, values=written(row.values), locate=partial(_same, Position(row.line)))
+        layer = Layer(file=name, values=written(row.values), locate=partial(_same, Position(row.line)))
         if row.fault is None:
-            rows.append(_row(own, (), below, settings))
+            rows.append(_row(layer, (), below, settings))
         else:
-            problems.append(report(_refused(row.fault), (own,)))
+            problems.append(report(_refused(row.fault), (layer,)))
     return TableFile(tuple(rows), tuple(problems))
 
 
@@ -134,23 +134,23 @@ def _rows(document: Document, entries: list[Any], shared: Layer, settings: Setti
     rows, problems = [], []
     for i, entry in enumerate(entries):
         values = entry if isinstance(entry, dict) else {}
-        own = Layer(file=document.file, values=written(values), locate=partial(_inside, document, ("tables", i)))
+        layer = Layer(file=document.file, values=written(values), locate=partial(_inside, document, ("tables", i)))
         if isinstance(entry, dict):
-            rows.append(_row(own, (shared,), below, settings))
+            rows.append(_row(layer, (shared,), below, settings))
         elif isinstance(entry, Refused):
-            problems.append(report(_refused(entry), (own,)))
+            problems.append(report(_refused(entry), (layer,)))
         else:
             message, remedy = "a row must be a mapping of fields", "write e.g. - {table: shop.orders, keys: [id]}"
-            problems.append(report(SpecProblem("ROW_INVALID", (), entry, message, remedy), (own,)))
+            problems.append(report(SpecProblem("ROW_INVALID", (), entry, message, remedy), (layer,)))
     return TableFile(tuple(rows), tuple(problems))
 
 
-def _row(own: Layer, file: tuple[Layer, ...], below: tuple[Layer, ...], settings: Settings) -> Row:
+def _row(own_layer: Layer, file: tuple[Layer, ...], below: tuple[Layer, ...], settings: Settings) -> Row:
     """The row over its file's defaults, those of its source where that is declared, and those of the settings."""
-    row = Row(own, (*file, *below))
+    row = Row(own_layer, (*file, *below))
     name = row.value("source")
     source = settings.sources.get(name) if isinstance(name, str) else None
-    return row if source is None else Row(own, (*file, source.layer, *below), source.landing)
+    return row if source is None else Row(own_layer, (*file, source.layer, *below), source.landing)
 
 
 def _faults(values: Mapping[str, Any], settings: Settings) -> Iterator[SpecProblem]:
@@ -229,8 +229,8 @@ def resolved(spec: TableSpec, landing: str | None) -> TableSpec | SpecProblem:
     if fault := table_name_fault(target):
         message = f"{spec.source}:{spec.table} would be {target!r}: {fault}"
         return SpecProblem("TARGET_INVALID", ("target",), spec.target, message, TEMPLATE_REMEDY)
-    own = None if target == spec.table else spec.table
-    return replace(spec, table=target, target=None, source_table=own, landing=landing)
+    source_name = None if target == spec.table else spec.table
+    return replace(spec, table=target, target=None, source_table=source_name, landing=landing)
 
 
 @dataclass(frozen=True)
@@ -242,8 +242,8 @@ class NamedRow:
 
     @property
     def place(self) -> str:
-        position = self.row.own.locate(("table",))
-        return self.row.own.file if position is None else f"{self.row.own.file}:{position.line}"
+        position = self.row.layer.locate(("table",))
+        return self.row.layer.file if position is None else f"{self.row.layer.file}:{position.line}"
 
 
 @dataclass
@@ -368,21 +368,21 @@ def assess(
 ) -> TableSpec | tuple[Problem, ...]:
     """The spec a row makes, defaults filled in; else all its problems, each at the place that set the value."""
     entry = keys.of(row.table, row.identity)
-    layers = (row.own, *row.below) if entry is None else (row.own, entry.layer, *row.below)
-    found = screen(row.own.values) or _check(row, layers, entry, tiers)
-    if isinstance(found, TableSpec):
-        named = resolved(found, None if found.shards else row.landing)
-        found = with_shards(named, sources) if isinstance(named, TableSpec) else (named,)
-        if isinstance(found, TableSpec):
-            return with_expressions(found)
-    return tuple(report(problem, layers, row.shown) for problem in found[:MAX_PROBLEMS])
+    layers = (row.layer, *row.below) if entry is None else (row.layer, entry.layer, *row.below)
+    outcome = screen(row.layer.values) or _check(row, layers, entry, tiers)
+    if isinstance(outcome, TableSpec):
+        named = resolved(outcome, None if outcome.shards else row.landing)
+        outcome = with_shards(named, sources) if isinstance(named, TableSpec) else (named,)
+        if isinstance(outcome, TableSpec):
+            return with_expressions(outcome)
+    return tuple(report(problem, layers, row.shown) for problem in outcome[:MAX_PROBLEMS])
 
 
 def _check(
     row: Row, layers: tuple[Layer, ...], entry: KeysEntry | None, tiers: Collection[str]
 ) -> TableSpec | tuple[SpecProblem, ...]:
     values = merged(layers)
-    of_keys = conflict(entry, row.own.values.get("keys")) if entry is not None else None
+    of_keys = conflict(entry, row.layer.values.get("keys")) if entry is not None else None
     if entry is not None and values.get("keys") is None:
         values["keys"] = list(entry.keys)
     elif values.get("keys") is None:
@@ -409,11 +409,11 @@ def _of_sound_fields(values: Mapping[str, Any], problems: Collection[SpecProblem
     return built if isinstance(built, TableSpec) else None
 
 
-def _beside(found: Collection[SpecProblem], known: Collection[SpecProblem]) -> tuple[SpecProblem, ...]:
+def _beside(problems: Collection[SpecProblem], known: Collection[SpecProblem]) -> tuple[SpecProblem, ...]:
     """Problems of fields that have none yet; options are those of a dialect."""
     wrong = {problem.path[0] for problem in known if problem.path}
     wrong |= {"options"} if "dialect" in wrong else set()
-    return tuple(problem for problem in found if problem.path[0] not in wrong)
+    return tuple(problem for problem in problems if problem.path[0] not in wrong)
 
 
 def _with_lists(spec: TableSpec) -> TableSpec:

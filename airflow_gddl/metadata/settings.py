@@ -58,12 +58,12 @@ def compute_of_runner(descriptor: RunnerDescriptor) -> CheckedSettings | None:
 
 def written_runners(section: Mapping[str, Mapping[str, Any] | None]) -> dict[str, Mapping[str, Any]]:
     """Settings by runner."""
-    found: dict[str, Mapping[str, Any]] = {}
+    runners: dict[str, Mapping[str, Any]] = {}
     for name, value in section.items():
         descriptor = _known(name)
         checked = None if descriptor is None else settings_of_runner(descriptor)
-        found[name] = (value or {}) if checked is None else checked.shape.listed(value or {})
-    return found
+        runners[name] = (value or {}) if checked is None else checked.shape.listed(value or {})
+    return runners
 
 
 def check_runners(
@@ -457,10 +457,10 @@ class _Draft:
             sections = self.section("runners")
             self.take(*check_runners(runner, sections, tiers))
             if is_remote(runner) and roots.landing and roots.lake:
-                own = sections.get(runner) or {}
-                self.take(*check_remote(runner, own, {("landing",): roots.landing, ("lake",): roots.lake}))
+                settings = sections.get(runner) or {}
+                self.take(*check_remote(runner, settings, {("landing",): roots.landing, ("lake",): roots.lake}))
                 landings = {("sources", name, "landing"): source.landing for name, source in sources.items()}
-                self.take(*check_remote(runner, own, {p: r for p, r in landings.items() if r != roots.landing}))
+                self.take(*check_remote(runner, settings, {p: r for p, r in landings.items() if r != roots.landing}))
         connection = self.values.get("aws_conn_id")
         if connection is not None and not (isinstance(connection, str) and connection.strip()):
             remedy = "write e.g. aws_default, or leave it out"
@@ -481,9 +481,9 @@ class _Draft:
 
     def sources(self, tiers: Mapping[str, TierSpec], roots: Roots) -> dict[str, Source]:
         document = Layer(file=FILE, values={}, locate=self.document.locate)
-        found, problems = build_sources(self.section("sources"), tiers, (roots.landing, self.base), document)
+        built, problems = build_sources(self.section("sources"), tiers, (roots.landing, self.base), document)
         self.take(*problems)
-        for name, source in found.items():
+        for name, source in built.items():
             lake, root = f"{roots.lake}/", f"{source.landing}/"
             if source.access is not None and (root.startswith(lake) or lake.startswith(root)):
                 what = f"has credentials of its own, and its files mix with the lake ({roots.lake})"
@@ -492,7 +492,7 @@ class _Draft:
             elif source.landing and source.landing == roots.lake:
                 path, remedy = ("sources", name, "landing"), "give the tables a folder of their own"
                 self.take(SpecProblem("ROOT_INVALID", path, source.landing, "the same folder as lake", remedy))
-        return found
+        return built
 
     def dag_prefix(self) -> str:
         value = self.values.get("dag_prefix")

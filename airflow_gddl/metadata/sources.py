@@ -13,7 +13,6 @@ from urllib.parse import unquote, urlsplit
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.basics import STRICT
 from airflow_gddl.contract.capture import CaptureSpec
-from airflow_gddl.contract.checks import SOURCE_NAME
 from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
 from airflow_gddl.contract.extensions import (
     CATALOGS,
@@ -26,6 +25,7 @@ from airflow_gddl.contract.extensions import (
     template_fault,
 )
 from airflow_gddl.contract.iceberg_rest import is_catalog_connection
+from airflow_gddl.contract.row_checks import SOURCE_NAME
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.contract.spec import TableSpec, TierSpec
@@ -123,9 +123,9 @@ def build_catalogs(section: Mapping[str, Any]) -> tuple[dict[str, CatalogSpec], 
             problems.append(SpecProblem("FIELD_TYPE", path, values, "must be a mapping", "write e.g. {kind: glue}"))
             continue
         built = CATALOG.build(values, path)
-        found = built if isinstance(built, tuple) else tuple(_check(built, path))
-        problems += found
-        if isinstance(built, CatalogSpec) and not found:
+        faults = built if isinstance(built, tuple) else tuple(_check(built, path))
+        problems += faults
+        if isinstance(built, CatalogSpec) and not faults:
             catalogs[name] = built
     return catalogs, tuple(problems)
 
@@ -137,8 +137,10 @@ def _check(spec: CatalogSpec, path: tuple[str, ...]) -> Iterator[SpecProblem]:
         yield SpecProblem("FIELD_VALUE", (*path, "kind"), spec.kind, f"must be {allowed}", f"write one of {allowed}")
         return
     try:
-        found = CATALOGS.get(spec.kind)
-        options = None if found.options is None else options_of_kind(spec.kind).build(spec.options, (*path, "options"))
+        descriptor = CATALOGS.get(spec.kind)
+        options = (
+            None if descriptor.options is None else options_of_kind(spec.kind).build(spec.options, (*path, "options"))
+        )
     except FatalError as error:
         yield SpecProblem(error.code, (*path, "kind"), spec.kind, error.what, error.remedy)
         return
@@ -147,16 +149,16 @@ def _check(spec: CatalogSpec, path: tuple[str, ...]) -> Iterator[SpecProblem]:
     elif options is None and spec.options:
         message = f"kind {spec.kind} has none"
         yield SpecProblem("FIELD_VALUE", (*path, "options"), spec.options, message, "remove them")
-    yield from _of_kind(spec, found, path)
+    yield from _of_kind(spec, descriptor, path)
 
 
-def _of_kind(spec: CatalogSpec, found: CatalogDescriptor, path: tuple[str, ...]) -> Iterator[SpecProblem]:
-    for name in found.needed:
+def _of_kind(spec: CatalogSpec, descriptor: CatalogDescriptor, path: tuple[str, ...]) -> Iterator[SpecProblem]:
+    for name in descriptor.needed:
         if getattr(spec, name) is None:
             yield SpecProblem("FIELD_MISSING", (*path, name), None, f"kind {spec.kind} needs it", f"add {name}")
     owners = {name: kind for kind, other in reversed(list(CATALOGS.built_in.items())) for name in other.fields}
     for name, kind in owners.items():
-        if name not in found.fields and (value := getattr(spec, name)) is not None:
+        if name not in descriptor.fields and (value := getattr(spec, name)) is not None:
             message = f"belongs to kind {kind}"
             yield SpecProblem("FIELD_VALUE", (*path, name), value, message, f"remove it, or write kind: {kind}")
     for name in ("database", "table"):
@@ -169,15 +171,15 @@ def _of_kind(spec: CatalogSpec, found: CatalogDescriptor, path: tuple[str, ...])
             remedy = f"write e.g. {schemes[-1]}://host:port, without user and password"
             yield SpecProblem("FIELD_VALUE", (*path, name), value, f"not a URL of {' or '.join(schemes)}", remedy)
     yield from _limits(spec, path)
-    yield from _of_iceberg(spec, found, path)
+    yield from _of_iceberg(spec, descriptor, path)
 
 
-def _of_iceberg(spec: CatalogSpec, found: CatalogDescriptor, path: tuple[str, ...]) -> Iterator[SpecProblem]:
+def _of_iceberg(spec: CatalogSpec, descriptor: CatalogDescriptor, path: tuple[str, ...]) -> Iterator[SpecProblem]:
     if spec.connection is not None and not is_catalog_connection(spec.connection):
         message = "not a connection that metadata may name"
         remedy = f"call it e.g. {TOKEN_PREFIX.lower()}main, and write that name"
         yield SpecProblem("FIELD_VALUE", (*path, "connection"), "(not shown)", message, remedy)
-    if found.is_iceberg and (other := [kind for kind in spec.tables if kind not in ICEBERG_KINDS]):
+    if descriptor.is_iceberg and (other := [kind for kind in spec.tables if kind not in ICEBERG_KINDS]):
         message = "these have no Iceberg metadata"
         yield SpecProblem("FIELD_VALUE", (*path, "tables"), other, message, f"name some of {', '.join(ICEBERG_KINDS)}")
 
@@ -298,11 +300,11 @@ def build_sources(
     sources: dict[str, Source] = {}
     problems: list[SpecProblem] = []
     for name, entry in section.items():
-        found = _source(name, {} if entry is None else entry, tiers, places, layer)
-        if isinstance(found, Source):
-            sources[name] = found
+        outcome = _source(name, {} if entry is None else entry, tiers, places, layer)
+        if isinstance(outcome, Source):
+            sources[name] = outcome
         else:
-            problems += found
+            problems += outcome
     problems += _overlaps(sources, places[0])
     return sources, tuple(problems)
 
@@ -346,8 +348,8 @@ def _source(
         problems.append(access)
     if problems or isinstance(landing, SpecProblem) or isinstance(access, SpecProblem):
         return tuple(problems)
-    own = Layer(file=layer.file, values=values, locate=_locate(layer, path, locations))
-    return Source(landing=landing, layer=own, access=access)
+    source_layer = Layer(file=layer.file, values=values, locate=_locate(layer, path, locations))
+    return Source(landing=landing, layer=source_layer, access=access)
 
 
 def _access(name: str, spec: SourceSpec, landing: str) -> SourceAccess | SpecProblem | None:
@@ -418,8 +420,8 @@ def _landing(spec: SourceSpec, path: FieldPath, places: tuple[str, str]) -> str 
 
 def _place(path: FieldPath, locations: Mapping[FieldPath, FieldPath], inner: FieldPath) -> FieldPath:
     for length in range(len(inner), 0, -1):
-        if (found := locations.get(inner[:length])) is not None:
-            return (*path, *found, *inner[length:])
+        if (location := locations.get(inner[:length])) is not None:
+            return (*path, *location, *inner[length:])
     return (*path, "defaults", *inner)
 
 

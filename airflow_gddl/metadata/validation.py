@@ -19,11 +19,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_origin
 
 from airflow_gddl.contract import durations
-from airflow_gddl.contract.checks import DURATIONS, WAITS, Checks, check_table, check_values
 from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
 from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.names import is_kept, mask_method, renamed
+from airflow_gddl.contract.row_checks import DURATIONS, WAITS, Checks, check_table, check_values
 from airflow_gddl.contract.table_spec import (
     SHARD_COLUMN,
     Expectation,
@@ -91,7 +91,7 @@ def resolved_keys(
     Args:
         parents: valid rows by table in lower case. A foreign key to an invalid one, without `to_columns`, has none.
     """
-    found: dict[str, ForeignKey] = {}
+    foreign_keys: dict[str, ForeignKey] = {}
     problems: list[SpecProblem] = []
     for name, key in spec.foreign_key.items():
         path: FieldPath = ("foreign_key", name)
@@ -101,10 +101,10 @@ def resolved_keys(
             continue
         parent = parents.get(target.lower())
         keys = () if parent is None else tuple(column for column in parent.keys if column != SHARD_COLUMN)
-        found[name] = replace(key, to=target, to_columns=key.to_columns or keys)
+        foreign_keys[name] = replace(key, to=target, to_columns=key.to_columns or keys)
         if parent is not None:
-            problems += _pair_problems(spec, parent, path, found[name])
-    return replace(spec, foreign_key=found), problems
+            problems += _pair_problems(spec, parent, path, foreign_keys[name])
+    return replace(spec, foreign_key=foreign_keys), problems
 
 
 def _pair_problems(child: TableSpec, parent: TableSpec, path: FieldPath, key: ForeignKey) -> Iterator[SpecProblem]:
@@ -189,8 +189,8 @@ class FieldShape(Generic[T]):
         self.cls = cls
         self.name = cls.__name__
         self.resolved = frozenset(resolved)
-        own = (f.name for f in fields(cls))  # type: ignore[arg-type] # always a dataclass here
-        self.names = tuple(name for name in own if name not in self.resolved)
+        field_names = (f.name for f in fields(cls))  # type: ignore[arg-type] # always a dataclass here
+        self.names = tuple(name for name in field_names if name not in self.resolved)
 
     @functools.cached_property
     def adapter(self) -> TypeAdapter[T]:
@@ -206,15 +206,15 @@ class FieldShape(Generic[T]):
         """The instance, or what is wrong with the values, with `path` put before their own paths."""
         refused = sorted(self.resolved & values.keys())
         joined = sorted(name for name in self._lists & values.keys() if self._is_joined(values[name]))
-        found = [self._unknown((*path, name), values[name]) for name in refused]
-        found += [joined_names((*path, name), values[name]) for name in joined]
+        problems = [self._unknown((*path, name), values[name]) for name in refused]
+        problems += [joined_names((*path, name), values[name]) for name in joined]
         sound = {name: value for name, value in self.listed(values).items() if name not in refused}
         # JSON, not Python, mode: it takes lists for tuples though it is strict, and leaves plain values.
         text = json.dumps(sound | dict.fromkeys(joined, ()))
         built = self._decoded(text) or self._validated(text, path)
         if isinstance(built, tuple):
-            return (*found, *built)
-        return tuple(found) or built
+            return (*problems, *built)
+        return tuple(problems) or built
 
     def _decoded(self, text: str) -> T | None:
         """The instance as jobs read it; null where they would not, and of other packages' classes, which may have rules

@@ -39,28 +39,15 @@ class WebhookArguments:
     """Airflow connection whose host is the URL."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class MailArguments:
-    """Of `smtp`."""
-
-    __pydantic_config__ = STRICT
-
-    connection: str
-    """Airflow connection of the type `smtp`."""
-    to: tuple[str, ...]
-    """Addresses."""
-
-
 _MODULE = "airflow_gddl.notifications.webhook"
 WEBHOOK = NotifierDescriptor(notifier=f"{_MODULE}:GddlNotifier", arguments=WebhookArguments)
 TEAMS = NotifierDescriptor(notifier=f"{_MODULE}:TeamsNotifier", arguments=WebhookArguments)
 PAGERDUTY = NotifierDescriptor(notifier=f"{_MODULE}:PagerDutyNotifier", arguments=WebhookArguments)
-MAIL = NotifierDescriptor(notifier=f"{_MODULE}:MailNotifier", arguments=MailArguments)
 NOTIFIERS: ExtensionPoint[NotifierDescriptor] = ExtensionPoint(
     what="notifier",
     group="airflow_gddl.notifiers",
     descriptor=NotifierDescriptor,
-    built_in={"webhook": WEBHOOK, "slack": WEBHOOK, "teams": TEAMS, "pagerduty": PAGERDUTY, "smtp": MAIL},
+    built_in={"webhook": WEBHOOK, "slack": WEBHOOK, "teams": TEAMS, "pagerduty": PAGERDUTY},
     unknown_code="NOTIFIER_UNKNOWN",
     broken_code="NOTIFIER_BROKEN",
 )

@@ -1,11 +1,13 @@
-"""Notifiers of a webhook, Teams, PagerDuty and mail.
+"""Notifiers of a webhook, of Teams and of PagerDuty; others are those of Airflow's providers.
+
+No provider of Airflow posts to workflows of Teams, and that of PagerDuty has one incident for all alerts of a message,
+which nothing resolves.
 
 Each takes an Airflow connection, so that no secret is in the configuration. Texts of rows and files reach them as text.
 """
 
 from __future__ import annotations
 
-import html
 import json
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +18,6 @@ from airflow.sdk import BaseNotifier, Context
 
 from airflow_gddl import version_compat as capabilities
 from airflow_gddl.contract.errors import FatalError, RetriableError
-from airflow_gddl.contract.packages import needed_by
 
 _TIMEOUT = 15
 _LONGEST = 3000
@@ -189,34 +190,6 @@ class PagerDutyNotifier(GddlNotifier):
         for alert in given:
             if alert.change == "over":
                 yield {"event_action": "resolve", "dedup_key": _key(alert)}
-
-
-class MailNotifier(GddlNotifier):
-    """Sends mail by a connection of the type `smtp`; needs `apache-airflow-providers-smtp`.
-
-    Args:
-        connection: of the mail server; its `from_email` is the sender.
-        to: addresses.
-    """
-
-    def __init__(self, connection: str, to: tuple[str, ...], **kwargs: Any) -> None:
-        super().__init__(connection, **kwargs)
-        self.to = to
-
-    def send(self, context: Context, connection: Any) -> None:
-        """
-        Raises:
-            OSError: the server can't be reached, or refuses.
-            FatalError: `PACKAGE_MISSING`: the provider.
-        """
-        with needed_by("the notifier smtp", install="apache-airflow-providers-smtp"):
-            from airflow.providers.smtp.hooks.smtp import SmtpHook  # noqa: PLC0415 - optional
-
-        text = message_of(context, late=self.late)["text"]
-        first, *others = text.splitlines()
-        subject = f"airflow-gddl: {first[:150]}" + (f" and {len(others)} more" if others else "")
-        with SmtpHook(smtp_conn_id=connection.conn_id) as server:
-            server.send_email_smtp(to=list(self.to), subject=subject, html_content=f"<pre>{html.escape(text)}</pre>")
 
 
 def _incident(key: str, text: str, source: str, severity: str, page: str = "") -> dict[str, Any]:

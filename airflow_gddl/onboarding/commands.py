@@ -18,13 +18,13 @@ import typer
 from airflow_gddl.cli import context, options
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import CliContext
-from airflow_gddl.cli.explain import require_name
 from airflow_gddl.cli.options import absolute, check_names
 from airflow_gddl.cli.screen import Cell, Screen, count, counted
-from airflow_gddl.contract.checks import check_values
+from airflow_gddl.cli.verify import require_name
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.layout import LandingFolder, join
 from airflow_gddl.contract.packages import needed_by
+from airflow_gddl.contract.row_checks import check_values
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.source_access import SourceAccess, announced
 from airflow_gddl.contract.spec import TableSpec
@@ -114,8 +114,8 @@ def inspect(
     json: options.Json = False,
 ) -> None:
     """Check the CDC service's settings by its files, and name the setting to change; exit status 1 on a finding."""
-    found = carry_out_inspect(context.of(ctx), metadata, landing, frozenset(table or ()), as_json=json)
-    raise typer.Exit(context.FAILED if found else context.OK)
+    findings = carry_out_inspect(context.of(ctx), metadata, landing, frozenset(table or ()), as_json=json)
+    raise typer.Exit(context.FAILED if findings else context.OK)
 
 
 _STYLES = (("+++", "bold"), ("---", "bold"), ("@@", "cyan"), ("+", "green"), ("-", "red"))
@@ -138,7 +138,7 @@ def show_plan(screen: Screen, files: Sequence[FileChange], plan: OnboardingPlan)
     _show_notices(screen, plan.notices)
     merged = plan.merged
     parts = {"new": merged.rows, "dropped": plan.dropped, "values changed": merged.changes, "values kept": merged.kept}
-    screen.warn(", ".join(f"{count(len(found))} {what}" for what, found in parts.items()), "bold")
+    screen.warn(", ".join(f"{count(len(entries))} {what}" for what, entries in parts.items()), "bold")
 
 
 def diff(file: FileChange) -> Iterator[str]:
@@ -165,13 +165,13 @@ def _show_notices(screen: Screen, notices: Sequence[Notice]) -> None:
     by_code: dict[str, list[Notice]] = {}
     for notice in notices:
         by_code.setdefault(notice.code, []).append(notice)
-    for code, found in sorted(by_code.items()):
+    for code, group in sorted(by_code.items()):
         screen.warn(
-            f"[{code}] {counted(len(found), 'table')}{'. Remedy: ' if found[0].remedy else ''}{found[0].remedy}",
+            f"[{code}] {counted(len(group), 'table')}{'. Remedy: ' if group[0].remedy else ''}{group[0].remedy}",
             "yellow",
         )
-        rows = [[Cell(one.table), Cell(one.message)] for one in found[:_MOST]]
-        more = [["…", f"and {count(len(found) - _MOST)} more; --json lists all"]] if len(found) > _MOST else []
+        rows = [[Cell(one.table), Cell(one.message)] for one in group[:_MOST]]
+        more = [["…", f"and {count(len(group) - _MOST)} more; --json lists all"]] if len(group) > _MOST else []
         screen.table(("table", "what"), [*rows, *more], error=True)
 
 
@@ -259,10 +259,10 @@ def carry_out(cli: CliContext, given: OnboardingOptions) -> bool:
 
 
 def _show_steps(cli: CliContext, given: OnboardingOptions) -> None:
-    catalog = load(given.metadata, cli.environ)
-    mine = [table for table in catalog.tables if table.source == given.source and table.enabled]
+    loaded = load(given.metadata, cli.environ)
+    mine = [table for table in loaded.tables if table.source == given.source and table.enabled]
     if mine:
-        landing = catalog.landings.get(given.source, catalog.roots.landing)
+        landing = loaded.landings.get(given.source, loaded.roots.landing)
         for line in next_steps(mine, landing, given.metadata, from_database=bool(given.connection)):
             cli.screen.dictate(line)
 
@@ -330,19 +330,19 @@ def write_files(cli: CliContext, metadata: str, files: tuple[FileChange, ...]) -
 
 def records(files: tuple[FileChange, ...], plan: OnboardingPlan, *, written: bool) -> list[dict[str, Any]]:
     """What `--json` prints: rows, changes, what was kept, notices, files."""
-    found: list[dict[str, Any]] = []
+    documents: list[dict[str, Any]] = []
     for row in plan.merged.rows:
         one = row.proposal
-        found.append(
+        documents.append(
             {"kind": "new_table", "table": one.table, "keys": one.keys, "fields": one.fields, "evidence": one.evidence}
         )
     for change in plan.merged.changes:
         kind = "dropped_table" if change.table in plan.dropped and change.field == "enabled" else "change"
-        found.append(_record(kind, change))
-    found += [_record("kept", kept) for kept in plan.merged.kept]
-    found += [_record("notice", notice) for notice in plan.notices]
+        documents.append(_record(kind, change))
+    documents += [_record("kept", kept) for kept in plan.merged.kept]
+    documents += [_record("notice", notice) for notice in plan.notices]
     return [
-        *found,
+        *documents,
         *({"kind": "file", "file": f.name, "written": written, "diff": "".join(diff(f))} for f in files),
     ]
 
@@ -373,7 +373,7 @@ def carry_out_inspect(
 
     check_names(tables)
     places, access = _places(cli, metadata, root)
-    found: list[Finding] = []
+    all_findings: list[Finding] = []
     count = 0
     for place, specs in places.items():
         landing = Landing(place, announced(access, cli.environ))
@@ -389,8 +389,8 @@ def carry_out_inspect(
                 there, findings = inspection.debezium_findings(landing, table, spec)
                 count += there
                 judged.append(findings)
-        found += itertools.chain.from_iterable(judged)
-    for finding in found if as_json else ():
+        all_findings += itertools.chain.from_iterable(judged)
+    for finding in all_findings if as_json else ():
         cli.screen.record(finding)
     if not count:
         remedy = "check the root and --table; files lie in <landing>/<schema>/<table>/, named as DMS names them"
@@ -399,8 +399,8 @@ def carry_out_inspect(
             "INSPECT_NOTHING_FOUND", "no table has files of AWS DMS or Debezium there", where=where, remedy=remedy
         )
     if not as_json:
-        show(cli.screen, found, count)
-    return tuple(found)
+        show(cli.screen, all_findings, count)
+    return tuple(all_findings)
 
 
 def _places(
@@ -410,27 +410,27 @@ def _places(
 
     Also the credentials of roots that have their own.
     """
-    own = absolute(root) if root else ""
-    if own and not is_s3(metadata) and not Path(metadata).is_dir():
-        return {own: {}}, ()
-    catalog = load(metadata, cli.environ) if own else metadata_folder.read(cli, metadata)
-    places: dict[str, dict[str, TableSpec]] = {own: {}} if own else {catalog.roots.landing: {}}
-    if not own:
-        places |= {landing: {} for landing in catalog.landings.values()}
-    for spec in catalog.tables:
-        for folder in LandingFolder.all_of(catalog.roots, spec):
+    explicit_root = absolute(root) if root else ""
+    if explicit_root and not is_s3(metadata) and not Path(metadata).is_dir():
+        return {explicit_root: {}}, ()
+    loaded = load(metadata, cli.environ) if explicit_root else metadata_folder.read(cli, metadata)
+    places: dict[str, dict[str, TableSpec]] = {explicit_root: {}} if explicit_root else {loaded.roots.landing: {}}
+    if not explicit_root:
+        places |= {landing: {} for landing in loaded.landings.values()}
+    for spec in loaded.tables:
+        for folder in LandingFolder.all_of(loaded.roots, spec):
             if folder.root in places:
                 places[folder.root].setdefault(folder.table, spec)
-    return places, catalog.access
+    return places, loaded.access
 
 
-def show(screen: Screen, found: list[Finding], tables: int) -> None:
+def show(screen: Screen, findings: list[Finding], tables: int) -> None:
     """Findings by code: meaning and setting once, with the locations below."""
-    for code in dict.fromkeys(finding.code for finding in found):
-        mine = [finding for finding in found if finding.code == code]
+    for code in dict.fromkeys(finding.code for finding in findings):
+        mine = [finding for finding in findings if finding.code == code]
         screen.say(f"[{code}] {mine[0].message}", _FINDING_STYLES[mine[0].level])
         screen.say(f"  set: {mine[0].setting}")
         rows: list[list[Cell | str]] = [[one.table, one.file, Cell(one.evidence)] for one in mine]
         screen.table(("table", "file", "seen"), rows)
-    ends = f"{counted(len(found), 'finding')} in {counted(tables, 'table')}"
-    screen.say(ends if found else f"{counted(tables, 'table')}, no findings", "bold" if found else "green")
+    ends = f"{counted(len(findings), 'finding')} in {counted(tables, 'table')}"
+    screen.say(ends if findings else f"{counted(tables, 'table')}, no findings", "bold" if findings else "green")

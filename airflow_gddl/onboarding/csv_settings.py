@@ -20,17 +20,17 @@ def csv_settings(text: str, options: DmsOptions) -> Mapping[str, str]:
     Args:
         text: the beginning of the file, up to `SAMPLED_BYTES`.
     """
-    found = dict[str, str]()
+    contradictions = dict[str, str]()
     end = options.csv_row_delimiter
     if text and end not in text:
-        found["csv_row_delimiter"] = f"the file has no {end!r}, and ends in {text[-1]!r}"
-        return found
+        contradictions["csv_row_delimiter"] = f"the file has no {end!r}, and ends in {text[-1]!r}"
+        return contradictions
     lines = text.split(end)[:-1]
     if options.csv_quotes and (line := _badly_quoted(lines, options)) is not None:
-        found["csv_quotes"] = f"line {line} has a quotation mark inside a field that is not quoted"
+        contradictions["csv_quotes"] = f"line {line} has a quotation mark inside a field that is not quoted"
     if (word := _not_supplied(lines, options)) is not None:
-        found["csv_no_sup"] = f"updates have {word!r} in several columns of a row, and no other row has it"
-    return found
+        contradictions["csv_no_sup"] = f"updates have {word!r} in several columns of a row, and no other row has it"
+    return contradictions
 
 
 def _badly_quoted(lines: Iterable[str], options: DmsOptions) -> int | None:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_gddl.cli.source_database import SourceDatabase
-from airflow_gddl.contract.checks import table_name_fault
 from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.row_checks import table_name_fault
 from airflow_gddl.metadata.problems import looks_secret
 from airflow_gddl.onboarding.rules import Activity, DeclaredConstraints, KeyFact, Notice, SourceFacts, TableFacts
 
@@ -76,19 +76,21 @@ WHERE object_type = 'TABLE' AND object_schema = :schema
 
 def statistics(connection: Any, schema: str) -> Mapping[str, Statistics]:
     """By table; empty where this database's statistics are not known here."""
-    found = _KNOWN.get(connection.dialect.name)
-    return {} if found is None else found(connection, schema)
+    query = _KNOWN.get(connection.dialect.name)
+    return {} if query is None else query(connection, schema)
 
 
-def with_rows(connection: Any, schema: str, found: Mapping[str, Statistics]) -> dict[str, Statistics]:
+def with_rows(connection: Any, schema: str, statistics: Mapping[str, Statistics]) -> dict[str, Statistics]:
     """The same, by table, with rows counted where they are not known, few, and this user may read them."""
     unknown = [
-        name for name, one in found.items() if one.is_own and one.rows is None and (one.size_bytes or 0) <= MOST_COUNTED
+        name
+        for name, one in statistics.items()
+        if one.is_own and one.rows is None and (one.size_bytes or 0) <= MOST_COUNTED
     ]
     counts: dict[str, int] = {}
     for start in range(0, len(unknown), _COUNTED_TOGETHER):
         counts |= _counted(connection, schema, unknown[start : start + _COUNTED_TOGETHER])
-    return {name: replace(one, rows=counts.get(name, one.rows)) for name, one in found.items()}
+    return {name: replace(one, rows=counts.get(name, one.rows)) for name, one in statistics.items()}
 
 
 def _counted(connection: Any, schema: str, names: Sequence[str]) -> dict[str, int]:
@@ -190,23 +192,23 @@ class Database(SourceDatabase):
         """
         with self.connected() as (connection, inspector):
             wanted = self._schemas(inspector, schemas or frozenset(name.partition(".")[0] for name in names))
-            found = {schema: list(_tables(connection, inspector, schema)) for schema in wanted}
-        mine = [table for tables in found.values() for table in tables if not names or table.table in names]
+            tables_by_schema = {schema: list(_tables(connection, inspector, schema)) for schema in wanted}
+        mine = [table for tables in tables_by_schema.values() for table in tables if not names or table.table in names]
         return SourceFacts(
             origin="database",
             tables=tuple(table for table in mine if not table_name_fault(table.table)),
             notices=tuple(_unfit(mine)),
             schemas=schemas or None,
             names=names,
-            shown=frozenset(schema for schema, tables in found.items() if tables),
+            shown=frozenset(schema for schema, tables in tables_by_schema.items() if tables),
         )
 
-    def _schemas(self, inspector: Any, asked: frozenset[str]) -> list[str]:
+    def _schemas(self, inspector: Any, requested: frozenset[str]) -> list[str]:
         there = [name for name in inspector.get_schema_names() if name not in _SYSTEM and not name.startswith("pg_")]
-        if missing := sorted(asked - set(there)):
+        if missing := sorted(requested - set(there)):
             remedy = f"schemas that this connection may see: {', '.join(there[:20])}"
             raise MetadataError("ONBOARD_SCHEMA_MISSING", f"the source has no schema {missing[0]!r}", remedy=remedy)
-        return sorted(asked or there)
+        return sorted(requested or there)
 
 
 def _unfit(tables: Iterable[TableFacts]) -> Iterator[Notice]:
@@ -230,14 +232,18 @@ def _tables(connection: Any, inspector: Any, schema: str) -> Iterator[TableFacts
     known = with_rows(connection, schema, {place[1]: figures.get(place[1], Statistics()) for place in columns})
     for place in sorted(columns):
         name = place[1]
-        found = known[name]
-        if not found.is_own:
+        table_statistics = known[name]
+        if not table_statistics.is_own:
             continue
         unique = [
-            one for one in (*constraints.get(place, ()), *indexes.get(place, ())) if one.get("name") not in found.broken
+            one
+            for one in (*constraints.get(place, ()), *indexes.get(place, ()))
+            if one.get("name") not in table_statistics.broken
         ]
         primary = keys.get(place)
-        key = best_key(columns[place], None if primary and primary.get("name") in found.broken else primary, unique)
+        key = best_key(
+            columns[place], None if primary and primary.get("name") in table_statistics.broken else primary, unique
+        )
         declared = DeclaredConstraints(
             columns=columns[place], key=() if key is None else key.columns, unique=[u for u in unique if _is_whole(u)],
             foreign=foreign.get(place) or (), checks=checks.get(place) or (), default=default,
@@ -247,9 +253,9 @@ def _tables(connection: Any, inspector: Any, schema: str) -> Iterator[TableFacts
             columns={column["name"]: str(column["type"]) for column in columns[place]},
             key=key,
             evidence={"constraints": text} if (text := declared.comment()) else {},
-            rows=found.rows,
-            size_bytes=found.size_bytes,
-            activity=_activity(found),
+            rows=table_statistics.rows,
+            size_bytes=table_statistics.size_bytes,
+            activity=_activity(table_statistics),
             descriptions=descriptions(
                 comments.get(place, {}).get("text"), columns[place], references(default, foreign.get(place) or ())
             ),
@@ -284,12 +290,12 @@ def references(default: str, foreign: Iterable[Mapping[str, Any]]) -> dict[str, 
         default: schema of tables that the database names without one.
         foreign: as SQLAlchemy's inspector shows them.
     """
-    found: dict[str, list[str]] = {}
+    targets: dict[str, list[str]] = {}
     for key in foreign:
         table = f"{key.get('referred_schema') or default}.{key['referred_table']}"
-        for own, other in zip(key["constrained_columns"], key["referred_columns"], strict=False):
-            found.setdefault(own, []).append(f"{table}.{other}")
-    return {own: f"References {', '.join(sorted(set(names)))}" for own, names in found.items()}
+        for column, other in zip(key["constrained_columns"], key["referred_columns"], strict=False):
+            targets.setdefault(column, []).append(f"{table}.{other}")
+    return {column: f"References {', '.join(sorted(set(names)))}" for column, names in targets.items()}
 
 
 def descriptions(
@@ -303,11 +309,11 @@ def descriptions(
         columns: as SQLAlchemy's inspector shows them.
         referred: as `references`.
     """
-    found = {"description": _described(table, "")}
+    texts = {"description": _described(table, "")}
     for column in columns:
         if "." not in (name := column["name"]):
-            found[f"column_descriptions.{name}"] = _described(column.get("comment"), referred.get(name, ""))
-    return {path: text for path, text in found.items() if text and not looks_secret(text)}
+            texts[f"column_descriptions.{name}"] = _described(column.get("comment"), referred.get(name, ""))
+    return {path: text for path, text in texts.items() if text and not looks_secret(text)}
 
 
 def _described(comment: str | None, reference: str) -> str:
@@ -349,7 +355,7 @@ def _words(sort: str, index: Mapping[str, Any]) -> str:
     return f"{sort} {index['name']}" if index.get("name") else sort
 
 
-def _activity(found: Statistics) -> Activity | None:
-    if found.at is None or found.counter is None:
+def _activity(figures: Statistics) -> Activity | None:
+    if figures.at is None or figures.counter is None:
         return None
-    return Activity(counter=found.counter, changes=found.changes, since=found.since, until=found.at)
+    return Activity(counter=figures.counter, changes=figures.changes, since=figures.since, until=figures.at)

@@ -198,8 +198,8 @@ def inspect_folder(landing: Landing, folder: TableFolder, spec: TableSpec | None
             damaged[file.name] = f"{type(error).__name__}: {error}"[:200]
             continue
         for column, values in texts:
-            if pt.is_string(values.type) and column not in times and (found := _time(values)) is not None:
-                times[column] = InspectedFiles(file=file.name, value=found)
+            if pt.is_string(values.type) and column not in times and (time_value := _time(values)) is not None:
+                times[column] = InspectedFiles(file=file.name, value=time_value)
             lengths.setdefault(column, _Longest()).take(file.name, values)
     folder = replace(folder, unreadable={**folder.unreadable, **damaged})
     cut = {column: longest.seen for column, longest in lengths.items() if longest.is_cut}
@@ -216,10 +216,10 @@ def _csv_settings(landing: Landing, folder: TableFolder, spec: TableSpec | None)
     file = plain[-1]
     try:
         options = codec.decode(DmsOptions, {} if spec is None else dict(spec.options))
-        found = csv_settings(landing.beginning(folder.table, file, SAMPLED_BYTES), options)
+        contradictions = csv_settings(landing.beginning(folder.table, file, SAMPLED_BYTES), options)
     except (OSError, EOFError, ValueError, FatalError):
         return {}
-    return {name: InspectedFiles(file=file.name, value=f"{name}: {said}") for name, said in found.items()}
+    return {name: InspectedFiles(file=file.name, value=f"{name}: {said}") for name, said in contradictions.items()}
 
 
 def _sample(folder: TableFolder) -> Iterator[LandedName]:
@@ -259,8 +259,8 @@ class _Longest:
             self.length, self.file, self.hashes = longest, file, set()
         if self._is_suspect and longest == self.length:
             # Equal values in several files count once; full values of a fixed-width column are not truncated.
-            found = values.filter(pc.equal(lengths, longest)).unique().cast(pa.binary()).to_pylist()
-            self.hashes |= {hash(value) for value in found if value[-1:] not in (b" ", b"\0")}
+            longest_values = values.filter(pc.equal(lengths, longest)).unique().cast(pa.binary()).to_pylist()
+            self.hashes |= {hash(value) for value in longest_values if value[-1:] not in (b" ", b"\0")}
 
     @property
     def _is_suspect(self) -> bool:
@@ -286,15 +286,15 @@ def _updates_without_row(
     if spec is None or not spec.keys or not folder.of("load") or not few or folder.unreadable:
         return None
     known: set[tuple[Any, ...]] = set()
-    found: list[InspectedFiles] = []
+    inspected: list[InspectedFiles] = []
     spelled = {column.lower(): column for footer in folder.footers for column in footer.columns}
     operation, *keys = (spelled.get(name.lower(), name) for name in (service_columns(spec).op_column, *spec.keys))
     for file in files:
         for batch in landing.read(folder.table, [file], [*keys, operation]):
             if not set(keys) <= set(batch.schema.names):
                 return None
-            found += _follow(file, _keyed(batch, keys, operation), known)
-    return tuple(found)
+            inspected += _follow(file, _keyed(batch, keys, operation), known)
+    return tuple(inspected)
 
 
 def _keyed(batch: pa.Table, keys: Sequence[str], operation: str) -> Iterator[tuple[str, tuple[Any, ...]]]:
@@ -320,7 +320,7 @@ LEAST_GROUP_ROWS, LEAST_GROUP_BYTES = 5_000, 1024**2
 
 def judge(request: InspectionRequest) -> tuple[Finding, ...]:
     """All findings of a table, in the order of the rules."""
-    return tuple(found for rule in _RULES for found in rule(request))
+    return tuple(finding for rule in _RULES for finding in rule(request))
 
 
 def _order(request: InspectionRequest) -> Iterator[Finding]:
@@ -328,20 +328,22 @@ def _order(request: InspectionRequest) -> Iterator[Finding]:
     if not changes:
         return
     newest, table = changes[-1], request.folder.table
-    own = () if request.spec is None else request.spec.sequence_by
+    sequence_columns = () if request.spec is None else request.spec.sequence_by
     times = tuple(name for name in (service_columns(request.spec).timestamp_column, *COMMIT_TIMES) if name)
-    if own and not _lower(own) <= _lower(times):
-        missing = [name for name in own if name.lower() not in _lower(newest.columns)]
+    if sequence_columns and not _lower(sequence_columns) <= _lower(times):
+        missing = [name for name in sequence_columns if name.lower() not in _lower(newest.columns)]
         if missing:
             evidence = f"sequence_by names {missing[0]}, which the file lacks"
             yield NO_SEQUENCE.at(table, newest.file.name, evidence)
         return
-    if _lower(TOTAL_ORDER) & _lower(newest.columns) and not own:
+    if _lower(TOTAL_ORDER) & _lower(newest.columns) and not sequence_columns:
         return
-    found = [name for name in newest.columns if name.lower() in _lower(times)]
+    time_columns = [name for name in newest.columns if name.lower() in _lower(times)]
     columns = f"columns {', '.join(newest.columns)}"
-    if found:
-        yield ORDER_BY_COMMIT_TIME.at(table, newest.file.name, f"{found[0]}, and none of {', '.join(TOTAL_ORDER)}")
+    if time_columns:
+        yield ORDER_BY_COMMIT_TIME.at(
+            table, newest.file.name, f"{time_columns[0]}, and none of {', '.join(TOTAL_ORDER)}"
+        )
     else:
         yield NO_SEQUENCE.at(table, newest.file.name, columns[:300])
 
@@ -416,8 +418,8 @@ def _format(request: InspectionRequest) -> Iterator[Finding]:
     if plain:
         number = f"{len(plain)} file{'s' if len(plain) > 1 else ''}"
         yield NOT_PARQUET.at(request.folder.table, plain[0].name, number)
-    for found in request.csv.values():
-        yield CSV_SETTING.at(request.folder.table, found.file, found.value)
+    for setting in request.csv.values():
+        yield CSV_SETTING.at(request.folder.table, setting.file, setting.value)
     for name, why in request.folder.unreadable.items():
         yield FILE_UNREADABLE.at(request.folder.table, name, why)
 
@@ -449,11 +451,11 @@ def debezium_findings(landing: Landing, table: str, spec: TableSpec) -> tuple[bo
     """
     there = [file for file in landing.store.list(landing.folder(table)) if not is_temporary(file.name)]
     files = sorted((f for f in there if f.name.lower().endswith(_ENDINGS)), key=lambda f: f.modified, reverse=True)
-    found: dict[tuple[str, str], Finding] = {}
+    findings: dict[tuple[str, str], Finding] = {}
     for file in [file for file in files if file.size <= _MOST_EVENT_BYTES][:_SAMPLED_EVENT_FILES]:
         for finding in _of_file(landing, table, file.name, spec):
-            found.setdefault((finding.code, finding.message), finding)
-    return bool(files), tuple(found.values())
+            findings.setdefault((finding.code, finding.message), finding)
+    return bool(files), tuple(findings.values())
 
 
 def _of_file(landing: Landing, table: str, name: str, spec: TableSpec) -> Iterator[Finding]:
@@ -488,10 +490,10 @@ def _records(stream: BinaryIO, flat: FlatForm) -> Iterator[Any]:
             pq.ParquetFile(stream, coerce_int96_timestamp_unit="us").iter_batches(_SAMPLED_RECORDS, use_threads=False),
             None,
         )
-        found: Sequence[Any] = () if batch is None else batch.to_pylist()
+        records: Sequence[Any] = () if batch is None else batch.to_pylist()
     else:
-        found = list(_parsed(gzip.GzipFile(fileobj=stream) if head.startswith(GZIP_MAGIC) else stream))
-    for record in found:
+        records = list(_parsed(gzip.GzipFile(fileobj=stream) if head.startswith(GZIP_MAGIC) else stream))
+    for record in records:
         yield _bare(record, flat)
 
 

@@ -17,11 +17,11 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_gddl.contract.checks import table_name_fault
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.extensions import COMMIT_TIMES, DATE_DELIMITERS, DIALECTS, TOTAL_ORDER, LandedColumns
 from airflow_gddl.contract.file_names import FileFormat, FileKind, change_time, classify, is_temporary, moment
 from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.row_checks import table_name_fault
 from airflow_gddl.contract.spec import DEFAULT_TIERS
 from airflow_gddl.likely_keys import key_columns, key_rank
 from airflow_gddl.onboarding.rules import (
@@ -111,25 +111,25 @@ class Landing:
         Args:
             tables: only these; empty: all.
         """
-        found: dict[str, list[LandedName]] = {}
+        files_by_table: dict[str, list[LandedName]] = {}
         for table, file in self._named(tables):
-            found.setdefault(table, []).append(file)
+            files_by_table.setdefault(table, []).append(file)
         bare = [
             TableFolder(table=table, files=tuple(sorted(files, key=lambda file: (file.kind == "change", file.order))))
-            for table, files in sorted(found.items())
+            for table, files in sorted(files_by_table.items())
         ]
         with ThreadPoolExecutor(_THREADS) as pool:
             return tuple(pool.map(self._looked_into, bare))
 
     def _named(self, tables: frozenset[str]) -> Iterator[tuple[str, LandedName]]:
         if not tables:
-            for found in self.store.list(self.root):
-                schema, _, rest = found.name.partition("/")
+            for item in self.store.list(self.root):
+                schema, _, rest = item.name.partition("/")
                 name, _, below = rest.partition("/")
-                yield from _data_file(f"{schema}.{name}", below, found)
+                yield from _data_file(f"{schema}.{name}", below, item)
         for table in sorted(tables):
-            for found in self.store.list(self.folder(table)):
-                yield from _data_file(table, found.name, found)
+            for item in self.store.list(self.folder(table)):
+                yield from _data_file(table, item.name, item)
 
     def folder(self, table: str) -> str:
         """Landing folder of a table."""
@@ -196,11 +196,11 @@ class Landing:
                 continue
 
 
-def _data_file(table: str, below: str, found: StoredObject) -> Iterator[tuple[str, LandedName]]:
+def _data_file(table: str, below: str, item: StoredObject) -> Iterator[tuple[str, LandedName]]:
     known = None if not below or is_temporary(below) else classify(below)
     if known is not None:
         kind, form, order = known
-        file = LandedName(name=below, kind=kind, format=form, order=order, size=found.size, modified=found.modified)
+        file = LandedName(name=below, kind=kind, format=form, order=order, size=item.size, modified=item.modified)
         yield table, file
 
 
@@ -359,18 +359,18 @@ def _sequence(changes: Sequence[Footer], columns: Mapping[str, str]) -> str | No
     """A column named like a sequence that is never null; null where the dialect has a default."""
     if not changes or _has(columns, TOTAL_ORDER):
         return None
-    found = [name for name in columns if _SEQUENCE.search(name) and not before_prefix((name, name[3:]))]
-    sure = [name for name in found if all(footer.nulls.get(name) == 0 for footer in changes)]
+    candidates = [name for name in columns if _SEQUENCE.search(name) and not before_prefix((name, name[3:]))]
+    sure = [name for name in candidates if all(footer.nulls.get(name) == 0 for footer in changes)]
     return sure[0] if len(sure) == 1 else None
 
 
 def _partition(files: Sequence[LandedName]) -> dict[str, str]:
     """Date folders that begin with the year; other formats are ambiguous."""
     folders = {file.name.rpartition("/")[0] for file in files}
-    found = [_DATED.fullmatch(folder) for folder in folders]
-    if not found or not all(found):
+    dated = [_DATED.fullmatch(folder) for folder in folders]
+    if not dated or not all(dated):
         return {}
-    matches = [match for match in found if match is not None]
+    matches = [match for match in dated if match is not None]
     kinds = {(match["by"], bool(match["day"]), bool(match["hour"])) for match in matches}
     if len(kinds) != 1:
         return {}
@@ -399,7 +399,7 @@ def landing_rows(files: Sequence[LandedName], footers: Sequence[Footer]) -> int 
 
 def _activity(folder: TableFolder, now: float) -> Activity | None:
     changes = folder.of("change")
-    times = [found for file in changes if (found := moment(change_time(file.name) or "")) is not None]
+    times = [change_at for file in changes if (change_at := moment(change_time(file.name) or "")) is not None]
     if not times:
         return None
     since = min(times).replace(tzinfo=UTC).timestamp()
@@ -448,15 +448,15 @@ def _measured_key(landing: Landing, folder: TableFolder) -> KeyFact | None:
     parts = list(landing.read(folder.table, loads, columns))
     if sum(part.num_rows for part in parts) != rows:  # a file could not be read again
         return None
-    found = _unique(pa.concat_tables(parts, promote_options="permissive").select(columns))
-    if found is None:
+    key = _unique(pa.concat_tables(parts, promote_options="permissive").select(columns))
+    if key is None:
         return None
-    return KeyFact(columns=found, evidence=f"{MEASURED}: unique in all {rows:,} rows of the full load")
+    return KeyFact(columns=key, evidence=f"{MEASURED}: unique in all {rows:,} rows of the full load")
 
 
 def _unique(table: pa.Table) -> tuple[str, ...] | None:
     """The first unique combination of columns; a time column alone does not count."""
-    found = key_columns("", table)
-    if found is not None and len(found) == 1 and is_time(str(table.schema.field(found[0]).type)):
-        return _unique(table.drop_columns(list(found)))
-    return found
+    key = key_columns("", table)
+    if key is not None and len(key) == 1 and is_time(str(table.schema.field(key[0]).type)):
+        return _unique(table.drop_columns(list(key)))
+    return key

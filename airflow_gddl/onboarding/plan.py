@@ -13,7 +13,7 @@ from airflow_gddl.contract.extensions import TOTAL_ORDER
 from airflow_gddl.contract.s3 import is_s3, split
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.folder import Folder
-from airflow_gddl.metadata.loading import Catalog, load_folder
+from airflow_gddl.metadata.loading import LoadedMetadata, load_folder
 from airflow_gddl.metadata.problems import Problem, show_name
 from airflow_gddl.metadata.settings import Settings
 from airflow_gddl.onboarding.merging import Absent, Merged, NewRow, merge
@@ -43,8 +43,8 @@ class Overlay:
         return self.below.base
 
     def names(self, below: str) -> list[str]:
-        own = (name for name in self.files if name.startswith(f"{below}/"))
-        return sorted({*self.below.names(below), *own})
+        overlaid = (name for name in self.files if name.startswith(f"{below}/"))
+        return sorted({*self.below.names(below), *overlaid})
 
     def read(self, name: str) -> bytes:
         return self.files[name].encode() if name in self.files else self.below.read(name)
@@ -63,12 +63,14 @@ def make_plan(
     left_out: dict[str, Notice] = {}
     for _ in range(2):
         plan = _attempt(files, source, facts, Bounds.of(settings.tiers), left_out)
-        found = _new_problems(had, folder, plan, environ)
-        if not found:
+        new_problems = _new_problems(had, folder, plan, environ)
+        if not new_problems:
             return replace(plan, notices=(*plan.notices, *left_out.values()))
-        for table, problem in _touched(plan, found):
+        for table, problem in _touched(plan, new_problems):
             left_out.setdefault(table, _refusal(table, problem))
-    raise MetadataError("ONBOARD_REFUSED", f"the files would be invalid: {found[0]}", remedy=found[0].remedy)
+    raise MetadataError(
+        "ONBOARD_REFUSED", f"the files would be invalid: {new_problems[0]}", remedy=new_problems[0].remedy
+    )
 
 
 def _attempt(
@@ -83,20 +85,22 @@ def _attempt(
         elif table.table not in left_out:
             proposals[table.table] = propose(table, bounds, files.before.get(table.table))
         seen.setdefault(table.table.lower(), table.table)
-    gone, reported = _gone(files, facts, set(seen))
-    proposals |= gone
+    dropped_tables, reported = _gone(files, facts, set(seen))
+    proposals |= dropped_tables
     merged = _all(
         merge(files.before.get(name), files.present.get(name.lower()) or _new(files, proposal), proposal)
         for name, proposal in proposals.items()
     )
     notices += [
         *reported,
-        *_keyless({t: p for t, p in proposals.items() if t not in gone}, files),
+        *_keyless({t: p for t, p in proposals.items() if t not in dropped_tables}, files),
         *_rekeyed(merged),
         *_lost_keys(facts, files),
     ]
     changes = write_out(files, source, merged)
-    return OnboardingPlan(files=changes, merged=merged, dropped=_stopped(merged, gone), notices=tuple(notices))
+    return OnboardingPlan(
+        files=changes, merged=merged, dropped=_stopped(merged, dropped_tables), notices=tuple(notices)
+    )
 
 
 def _new(files: SourceFiles, proposal: Proposal) -> NewRow:
@@ -121,18 +125,22 @@ def _gone(files: SourceFiles, facts: SourceFacts, seen: set[str]) -> tuple[dict[
     """Proposed tables that no longer exist. A landing folder may be emptied while its table still exists."""
     lost = [t for t in files.before if t.lower() not in seen and t.lower() in files.present and facts.covers(t)]
     if facts.origin == "database":
-        gone = {table: dropped(files.before[table]) for table in lost if facts.shows(table)}
+        dropped_tables = {table: dropped(files.before[table]) for table in lost if facts.shows(table)}
         message = "no table of its schema is visible any more; its row is not changed"
         remedy = "check the rights of the connection; where the schema was dropped, write enabled: false"
         hidden = [table for table in lost if not facts.shows(table)]
-        return gone, [Notice(table=t, code="ONBOARD_SCHEMA_HIDDEN", message=message, remedy=remedy) for t in hidden]
+        return dropped_tables, [
+            Notice(table=t, code="ONBOARD_SCHEMA_HIDDEN", message=message, remedy=remedy) for t in hidden
+        ]
     message = "its landing folder has no files any more; its row is not changed"
     remedy = "where the source has dropped it, write enabled: false or remove the row"
     return {}, [Notice(table=table, code="ONBOARD_FOLDER_EMPTY", message=message, remedy=remedy) for table in lost]
 
 
-def _stopped(merged: Merged, gone: Mapping[str, Proposal]) -> tuple[str, ...]:
-    return tuple(change.table for change in merged.changes if change.table in gone and change.field == "enabled")
+def _stopped(merged: Merged, dropped_tables: Mapping[str, Proposal]) -> tuple[str, ...]:
+    return tuple(
+        change.table for change in merged.changes if change.table in dropped_tables and change.field == "enabled"
+    )
 
 
 def _keyless(proposals: Mapping[str, Proposal], files: SourceFiles) -> Iterable[Notice]:
@@ -174,7 +182,9 @@ def _all(merges: Iterable[Merged]) -> Merged:
     )
 
 
-def _new_problems(had: Catalog, folder: Folder, plan: OnboardingPlan, environ: Mapping[str, str]) -> list[Problem]:
+def _new_problems(
+    had: LoadedMetadata, folder: Folder, plan: OnboardingPlan, environ: Mapping[str, str]
+) -> list[Problem]:
     """New problems that the changes would cause."""
     if not plan.files:
         return []
@@ -183,11 +193,11 @@ def _new_problems(had: Catalog, folder: Folder, plan: OnboardingPlan, environ: M
     return [p for p in would.problems if (p.code, p.table, p.field, p.file) not in known]
 
 
-def _touched(plan: OnboardingPlan, found: Iterable[Problem]) -> Iterable[tuple[str, Problem]]:
+def _touched(plan: OnboardingPlan, problems: Iterable[Problem]) -> Iterable[tuple[str, Problem]]:
     """Tables of this plan with problems."""
     tables = {row.proposal.table for row in plan.merged.rows} | {change.table for change in plan.merged.changes}
     shown = {show_name(table): table for table in tables}
-    for problem in found:
+    for problem in problems:
         if problem.table in shown:
             yield shown[problem.table], problem
 

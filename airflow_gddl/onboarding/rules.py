@@ -125,8 +125,8 @@ class SourceFacts:
 
     def covers(self, table: str) -> bool:
         """Whether this table would be among `tables` if the source had it."""
-        asked = not self.names or table in self.names
-        return asked and (self.schemas is None or table.partition(".")[0] in self.schemas)
+        is_selected = not self.names or table in self.names
+        return is_selected and (self.schemas is None or table.partition(".")[0] in self.schemas)
 
 
 DAY = 86_400.0
@@ -223,12 +223,12 @@ def propose(facts: TableFacts, bounds: Bounds, before: Proposal | None = None) -
     return Proposal(table=facts.table, keys=keys, fields=fields, evidence=evidence, observed=observed)
 
 
-def kept_key(found: KeyFact | None, before: Proposal | None) -> KeyFact | None:
+def kept_key(proposed: KeyFact | None, before: Proposal | None) -> KeyFact | None:
     """A proposed key is not replaced by none, nor a declared key by a measured one."""
     if before is None or not before.keys:
-        return found
+        return proposed
     had = KeyFact(columns=before.keys, evidence=before.evidence.get("keys", ""))
-    return had if found is None or (found.is_measured and not had.is_measured) else found
+    return had if proposed is None or (proposed.is_measured and not had.is_measured) else proposed
 
 
 def _told_before(before: Proposal | None) -> dict[str, Any]:
@@ -338,15 +338,17 @@ class DeclaredConstraints:
     foreign: Sequence[Mapping[str, Any]] = ()
     checks: Sequence[Mapping[str, Any]] = ()
     default: str = ""
-    left: list[str] = field(default_factory=list)
+    untranslated: list[str] = field(default_factory=list)
     """Checks that are no expressions of a row; filled by `comment`."""
 
     def comment(self) -> str:
         """`constraints? unique: {...}, foreign_key: {...}, expect: {...}; left: CHECK ...`; empty without any."""
         sections = {"unique": self._unique(), "foreign_key": self._foreign(), "expect": self._expect()}
-        fields = [f"{name}: {{{', '.join(entries)}}}" for name, found in sections.items() if (entries := list(found))]
+        fields = [
+            f"{name}: {{{', '.join(entries)}}}" for name, section in sections.items() if (entries := list(section))
+        ]
         parts = [f"constraints? {', '.join(fields)}"] if fields else []
-        parts += [f"left: {', '.join(self.left)}"] if self.left else []
+        parts += [f"left: {', '.join(self.untranslated)}"] if self.untranslated else []
         text = _WHITE.sub(" ", "; ".join(parts))
         return "" if looks_secret(text) else text
 
@@ -387,13 +389,13 @@ class DeclaredConstraints:
             rule = f"coalesce({text}, true)" if nullable.intersection(tree.columns) else text
             parsed(rule)
         except ExpressionError:
-            self.left.append(otherwise)
+            self.untranslated.append(otherwise)
             return
         columns = set(tree.columns)
         if tree.is_condition and _is_same(tree) and columns and columns <= {c["name"] for c in self.columns}:
             yield f"{name}: {{rule: {json.dumps(rule, ensure_ascii=False)}, on: warn}}"
         else:
-            self.left.append(otherwise)
+            self.untranslated.append(otherwise)
 
     def _portable(self, text: str) -> str:
         """The condition without what PostgreSQL and MariaDB add as they store it, where that changes no value."""

@@ -90,13 +90,13 @@ def read_files(folder: Folder, settings: Settings, source: str) -> SourceFiles:
     )
 
 
-def _entries(keys: Keys, own: str, source: str, *, is_declared: bool) -> dict[str, KeysEntry]:
+def _entries(keys: Keys, own_file: str, source: str, *, is_declared: bool) -> dict[str, KeysEntry]:
     """Entries of the source's tables, by `schema.table` in lower case.
 
     Of a declared source, those without its name count in its own file alone: others may mean a table of another source.
     """
     prefix = f"{source.lower()}:"
-    short = {t: e for t, e in keys.entries.items() if ":" not in t and (not is_declared or e.layer.file == own)}
+    short = {t: e for t, e in keys.entries.items() if ":" not in t and (not is_declared or e.layer.file == own_file)}
     return short | {t.removeprefix(prefix): e for t, e in keys.entries.items() if t.startswith(prefix)}
 
 
@@ -126,9 +126,9 @@ def _document(folder: Folder, name: str, texts: Mapping[str, str]) -> Mapping[st
 
 def _check_source(values: Mapping[str, Any], name: str, source: str) -> None:
     defaults = values.get("defaults")
-    own = values.get("source") or (defaults.get("source") if isinstance(defaults, dict) else None)
-    if own not in (None, source):
-        raise _unusable(name, f"its rows are of the source {own!r:.70}")
+    row_source = values.get("source") or (defaults.get("source") if isinstance(defaults, dict) else None)
+    if row_source not in (None, source):
+        raise _unusable(name, f"its rows are of the source {row_source!r:.70}")
 
 
 def _unusable(name: str, why: str) -> MetadataError:
@@ -148,8 +148,10 @@ def _present(
     entry = entries.get(row["table"].lower())
     fields = {name: value for name, value in _flat(row).items() if name not in ("table", "keys")}
     if "keys" in row:
-        own = one_or_more(row["keys"])
-        return Present(fields=fields, keys=tuple(own) if isinstance(own, list) else (), keys_here=False, fixed=fixed)
+        own_keys = one_or_more(row["keys"])
+        return Present(
+            fields=fields, keys=tuple(own_keys) if isinstance(own_keys, list) else (), keys_here=False, fixed=fixed
+        )
     here = entry is None or entry.layer.file == keys_file
     return Present(fields=fields, keys=None if entry is None else entry.keys, keys_here=here, fixed=fixed)
 
@@ -163,16 +165,16 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: tuple(value) if isinstance(value, list) else value for name, value in flat.items()}
 
 
-def _elsewhere(folder: Folder, settings: Settings, own: str, source: str) -> dict[str, str]:
+def _elsewhere(folder: Folder, settings: Settings, own_file: str, source: str) -> dict[str, str]:
     """Tables of the source that other files have; of a source that is not declared, those of all such sources."""
-    found: dict[str, str] = {}
+    files_by_table: dict[str, str] = {}
     is_declared = source in settings.sources
     for file in table_files(folder, settings):
         for row in file.rows:
             is_same = (row.landing is None and not is_declared) or (row.identity and row.identity.source == source)
-            if row.own.file != own and isinstance(row.table, str) and is_same:
-                found[row.table.lower()] = row.own.file
-    return found
+            if row.layer.file != own_file and isinstance(row.table, str) and is_same:
+                files_by_table[row.table.lower()] = row.layer.file
+    return files_by_table
 
 
 _TABLES_HEAD = """\

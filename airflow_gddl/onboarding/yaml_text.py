@@ -17,7 +17,7 @@ import yaml
 from airflow_gddl.metadata import files
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.$-]*")
-# Text to the catalog, but not to every reader of YAML 1.1.
+# Text to us, but not to every reader of YAML 1.1.
 _WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
@@ -206,8 +206,8 @@ class YamlText:
 
     def _behind(self, end: int, what: re.Pattern[str] = _BEHIND) -> int:
         """Behind the comment on the line that a value ends on, or behind something else that may follow it."""
-        found = what.match(self.source, end)
-        return end if found is None else found.end()
+        hit = what.match(self.source, end)
+        return end if hit is None else hit.end()
 
     def _lines(self, start: int, end: int) -> tuple[int, int]:
         """The whole lines of a span."""

@@ -19,11 +19,11 @@ from airflow_gddl.reporting.results import add_events, explained, summary
 from airflow_gddl.runners.interface import JobOutcome
 from airflow_gddl.runners.remote import RemoteRunner
 from airflow_gddl.runners.this_machine import how_it_ended
+from airflow_gddl.runtime.landing.continuous_job import ContinuousJobMonitor
 from airflow_gddl.runtime.landing.hints import HintBook
-from airflow_gddl.runtime.landing.loading import Loading, Stage
-from airflow_gddl.runtime.landing.monitoring import ContinuousJobMonitor
+from airflow_gddl.runtime.landing.load_task import Loading, Stage
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, from_params
-from airflow_gddl.runtime.landing.work import Question, observe
+from airflow_gddl.runtime.landing.tables_with_work import Question, observe
 from airflow_gddl.topology.rows import in_order
 from airflow_gddl.triggers import utc_now
 from airflow_gddl.version_compat import AirflowException
@@ -51,12 +51,12 @@ def execute(
     begun = begun_of(context, resumed)
     try:
         document = document_of(operator.metadata, operator.pipeline)
-        asked = from_params(dict(context["params"]))
-        if document.pipeline.is_retired and begun is None and not asked.is_some:
+        form = from_params(dict(context["params"]))
+        if document.pipeline.is_retired and begun is None and not form.is_some:
             operator.log.info("the tables of %s are now loaded by other DAGs; no job is started", operator.pipeline)
             return summary([])
         execution = _Execution(operator, context, document, configuration.environ_of(document), begun)
-        return execution.load(asked) if asked.is_some else execution.keep()
+        return execution.load(form) if form.is_some else execution.keep()
     except GddlError as error:
         raise AirflowException(str(error)) from error
 
@@ -91,17 +91,17 @@ class _Execution(Task):
             runner.settle()
         return self._ended(monitor, outcome)
 
-    def load(self, asked: RunRequestForm) -> dict[str, Any]:
+    def load(self, form: RunRequestForm) -> dict[str, Any]:
         """Run the requested work in ordinary jobs."""
         run, max_tries = self.context["run_id"], self.context["ti"].max_tries
-        work = observe(self.document, Question(run=run, now=utc_now(), asked=asked), self.environ)
+        work = observe(self.document, Question(run=run, now=utc_now(), form=form), self.environ)
         book = HintBook(self.document.roots, self.operator.pipeline, environ=self.environ)
         results, reporter = [], self.reporter()
         for stage in _STAGES:
-            order = self.request(work, stage, stage)
-            loading = Loading(order, book, reporter, task=self.operator.task_id, environ=self.environ)
+            request = self.request(work, stage, stage)
+            loading = Loading(request, book, reporter, task=self.operator.task_id, environ=self.environ)
             if specs := loading.todo():
-                loading.load(self.runner(patient=True, tick=reporter.tick), specs, order.marks)
+                loading.load(self.runner(patient=True, tick=reporter.tick), specs, request.marks)
             self.operator.job_log = loading.log or self.operator.job_log
             results += loading.results
             if loading.stopped:

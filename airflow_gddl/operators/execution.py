@@ -29,10 +29,10 @@ from airflow_gddl.reporting.results import LoadedTables, Reporter, add_events, a
 from airflow_gddl.runners.descriptor import SubmissionContext
 from airflow_gddl.runners.interface import Runner, WaitPolicy
 from airflow_gddl.runners.remote import RemoteRunner, TaskKey, out_of_time
+from airflow_gddl.runtime.compiled.documents import PipelineDocument
 from airflow_gddl.runtime.landing.hints import HintBook
-from airflow_gddl.runtime.landing.loading import Loading, LoadRequest, Stage
-from airflow_gddl.runtime.landing.work import PipelineWork, Question, observe
-from airflow_gddl.runtime.snapshot.documents import PipelineDocument
+from airflow_gddl.runtime.landing.load_task import Loading, LoadRequest, Stage
+from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, Question, observe
 from airflow_gddl.triggers import ends_at, utc_now
 from airflow_gddl.version_compat import AirflowException, AirflowFailException, AirflowSkipException, AirflowTaskTimeout
 
@@ -74,10 +74,10 @@ def document_of(metadata: str, pipeline: str) -> PipelineDocument:
     Raises:
         MetadataError: `PIPELINE_UNKNOWN`.
     """
-    snapshot = configuration.snapshot(metadata)
-    document = snapshot.pipeline(pipeline)
+    compiled = configuration.compiled_metadata(metadata)
+    document = compiled.pipeline(pipeline)
     if document is None:
-        why = f": {snapshot.state.why}" if snapshot.state.why else ""
+        why = f": {compiled.state.why}" if compiled.state.why else ""
         remedy = "its tables may have moved to another pack, which loads them in its next run"
         what = f"the metadata has no pipeline {pipeline}{why}"
         raise MetadataError("PIPELINE_UNKNOWN", what, where=metadata, remedy=remedy)
@@ -212,9 +212,9 @@ class Load(Task):
         """Load the tables with work; return the state to keep if the task must be deferred."""
         specs = loading.todo()
         if specs:
-            loading.load(runner, specs, loading.order.marks)
+            loading.load(runner, specs, loading.request.marks)
         ready = not loading.stopped and loading.waiting is None
-        work = loading.order.work
+        work = loading.request.work
         is_last = self.stage == "increments" or not work.increments
         if work.held and is_last and ready:
             self._load_held(loading, runner)
@@ -222,9 +222,9 @@ class Load(Task):
 
     def _load_held(self, loading: Loading, runner: Runner) -> None:
         """Retry the tables that waited for others, which may be loaded by now."""
-        held = loading.order.work.held
-        since = dict.fromkeys(held, loading.order.work.looked_at)
-        question = Question(run=loading.order.run, now=utc_now(), since=since)
+        held = loading.request.work.held
+        since = dict.fromkeys(held, loading.request.work.looked_at)
+        question = Question(run=loading.request.run, now=utc_now(), since=since)
         now = observe(self.document, question, self.environ, configuration.following(self.environ))
         marks = {name: mark for name, mark in {**now.initial, **now.increments}.items() if name in held}
         for table in sorted(held.keys() - marks.keys()):
@@ -250,7 +250,7 @@ class _StageLoad(Load):
         shown = outcomes(loading, round_of(context, operator)) if operator.by_table else None
         if loading.failed and (shown is None or not (is_last_try(context) or is_final(loading.failed))):
             raise failure(loading.failed, len(loading.results))
-        if loading.results or loading.order.marks:
+        if loading.results or loading.request.marks:
             add_events(context, operator.pipeline, book.finish(self.stage, self.run_key, max_tries))
         elif not shown:
             raise AirflowSkipException(f"nothing for {operator.task_id}")

@@ -22,9 +22,9 @@ from airflow_gddl.reporting.results import Logger, explained, is_final, reason
 from airflow_gddl.runners.descriptor import RunnerSettings, SubmissionContext, make_runner
 from airflow_gddl.runners.interface import Runner, WaitPolicy
 from airflow_gddl.runners.remote import RemoteRunner
-from airflow_gddl.runtime.landing.loading import Loading
-from airflow_gddl.runtime.landing.work import PipelineWork, by_rows, differing_rows
-from airflow_gddl.runtime.snapshot.documents import PipelineDocument
+from airflow_gddl.runtime.compiled.documents import PipelineDocument
+from airflow_gddl.runtime.landing.load_task import Loading
+from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, by_rows, differing_rows
 from airflow_gddl.triggers import TIME_TO_END, GddlRunTrigger, Watch
 from airflow_gddl.version_compat import AirflowException, AirflowFailException
 
@@ -46,15 +46,15 @@ def agreed(
     """
     if not differing_rows(work, document.specs):
         return document, work
-    document = configuration.snapshot(metadata).renewed().pipeline(document.pipeline.dag_id) or document
-    found = differing_rows(work, document.specs)
-    if not found:
+    document = configuration.compiled_metadata(metadata).renewed().pipeline(document.pipeline.dag_id) or document
+    changed_rows = differing_rows(work, document.specs)
+    if not changed_rows:
         return document, work
     if document.metadata_at < work.metadata_at:
         remedy = "the task is retried; if that does not help, check how metadata changes reach this machine"
-        what = f"the metadata on this machine is older than the metadata that the sensor used: {_named(found)}"
+        what = f"the metadata on this machine is older than the metadata that the sensor used: {_named(changed_rows)}"
         raise RetriableError("METADATA_OUTDATED", what, where=metadata, remedy=remedy)
-    log.warning("the metadata changed after the sensor ran; the newer rows are used: %s", _named(found))
+    log.warning("the metadata changed after the sensor ran; the newer rows are used: %s", _named(changed_rows))
     return document, by_rows(work, document.specs)
 
 
@@ -113,7 +113,7 @@ def runner_of(
     settings = RunnerSettings(
         command=configuration.job_command(),
         environ=environ,
-        own=document.runner_settings,
+        declared=document.runner_settings,
         submission=submission,
         connections=FromAirflow(),
         tick=tick,
@@ -193,14 +193,14 @@ class TableOutcome:
     log: str | None = None
     of_round: Round = Round()
 
-    def is_new_to(self, try_number: int, own: Round) -> bool:
+    def is_new_to(self, try_number: int, instance_round: Round) -> bool:
         """Whether a mapped instance shows this outcome; otherwise it was cleared or retried, and loads its table.
 
         Args:
             try_number: of the instance.
-            own: round of the instance.
+            instance_round: round of the instance.
         """
-        return try_number == 1 or (self.of_round.cleared and own.number <= self.of_round.number)
+        return try_number == 1 or (self.of_round.cleared and instance_round.number <= self.of_round.number)
 
 
 def round_of(context: Context, operator: BaseOperator) -> Round:
@@ -227,7 +227,7 @@ def outcomes(loading: Loading, of_round: Round) -> list[dict[str, Any]]:
     Args:
         loading: done; tables of its work without a result were loaded by an earlier try.
     """
-    made = {table: TableOutcome(table=table, status="succeeded") for table in loading.order.marks}
+    made = {table: TableOutcome(table=table, status="succeeded") for table in loading.request.marks}
     made |= {result.table: _outcome(result, loading.log) for result in loading.results}
     return [_plain(made[table], of_round) for table in sorted(made)]
 

@@ -267,16 +267,16 @@ class GddlFindOperator(BaseOperator):
         from airflow_gddl.version_compat import AirflowFailException, is_paused  # noqa: PLC0415 - as above
 
         try:
-            found = requests_of(dict(context["params"]), configuration.snapshot(self.metadata).directory())
-            if paused := [dag_id for dag_id in found if is_paused(context.get("ti"), dag_id)]:
+            requests = requests_of(dict(context["params"]), configuration.compiled_metadata(self.metadata).directory())
+            if paused := [dag_id for dag_id in requests if is_paused(context.get("ti"), dag_id)]:
                 what = "the run of a paused DAG stays queued; nothing was triggered"
                 remedy = "unpause it, then clear this task"
                 raise FatalError("DAG_PAUSED", what, where=", ".join(paused), remedy=remedy)
         except GddlError as error:
             raise AirflowFailException(str(error)) from error
-        for dag_id, its_conf in found.items():
+        for dag_id, its_conf in requests.items():
             self.log.info("%s: %s", dag_id, ", ".join(its_conf["tables"]))
-        return [{"trigger_dag_id": dag_id, "conf": its_conf} for dag_id, its_conf in found.items()]
+        return [{"trigger_dag_id": dag_id, "conf": its_conf} for dag_id, its_conf in requests.items()]
 
 
 class GddlWatchOperator(BaseOperator):
@@ -303,7 +303,7 @@ class GddlWatchOperator(BaseOperator):
         from airflow_gddl.reporting.alerting import watch  # noqa: PLC0415 - imported when needed
         from airflow_gddl.version_compat import AirflowException  # noqa: PLC0415 - imported when needed
 
-        serving = configuration.snapshot(self.metadata)
+        serving = configuration.compiled_metadata(self.metadata)
         directory = serving.directory()
         if directory is None:
             raise AirflowException(f"the metadata can't be read: {serving.state.why}")

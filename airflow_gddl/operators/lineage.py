@@ -74,8 +74,8 @@ def lineage_of(loaded: LoadedTables | None, log: Logger) -> OperatorLineage[Any,
             log.warning("OpenLineage: %s lacks %d of its columns", table, result.columns_left_out)
     if bare:
         log.warning("OpenLineage: %d tables are sent without columns: %s", len(bare), ", ".join(bare))
-    if left := tables[MOST_TABLES:]:
-        log.warning("OpenLineage: %d of %d tables are not sent: %s", len(left), len(tables), ", ".join(left))
+    if omitted := tables[MOST_TABLES:]:
+        log.warning("OpenLineage: %d of %d tables are not sent: %s", len(omitted), len(tables), ", ".join(omitted))
     return lineage
 
 
@@ -124,8 +124,10 @@ def _inputs(result: JobResult, sources: Sequence[DatasetName]) -> list[Dataset]:
 def _quality_facets(result: JobResult) -> dict[str, Any]:
     """`dataQualityAssertions`: whether all rows of the run met each expectation."""
     made = data_quality_assertions_dataset
-    found = [made.Assertion(assertion=one.name, success=not one.failed) for one in result.expectations if one.checked]
-    return {"dataQualityAssertions": made.DataQualityAssertionsDatasetFacet(assertions=found)} if found else {}
+    outcomes = [
+        made.Assertion(assertion=one.name, success=not one.failed) for one in result.expectations if one.checked
+    ]
+    return {"dataQualityAssertions": made.DataQualityAssertionsDatasetFacet(assertions=outcomes)} if outcomes else {}
 
 
 def _written(spec: TableSpec, result: JobResult, layout: Layout) -> dict[str, int | None]:

@@ -23,8 +23,8 @@ from airflow_gddl.reporting.results import Reporter, airflow_errors, summary
 from airflow_gddl.runners.descriptor import SubmissionContext
 from airflow_gddl.runners.interface import Runner
 from airflow_gddl.runners.remote import RemoteRunner, TaskKey, out_of_time_result
+from airflow_gddl.runtime.compiled.documents import PipelineDocument
 from airflow_gddl.runtime.landing.run_request import invalid_request, loaded_by, refuse_unknown
-from airflow_gddl.runtime.snapshot.documents import PipelineDocument
 from airflow_gddl.runtime.state.documents import BY_HAND
 from airflow_gddl.runtime.state.recording import StateRecorder, recorded
 from airflow_gddl.stores import open_store, read_document
@@ -68,10 +68,10 @@ class ProgressFile:
 
     def read(self, cleared: int) -> Progress:
         """Progress of this run; empty where none is stored."""
-        found = read_document(open_store(self.environ), self._path, Progress)
-        if found is None or (found.run, found.cleared) != (self.key.run, cleared):
+        progress = read_document(open_store(self.environ), self._path, Progress)
+        if progress is None or (progress.run, progress.cleared) != (self.key.run, cleared):
             return Progress(run=self.key.run, cleared=cleared)
-        return found
+        return progress
 
     def write(self, progress: Progress) -> None:
         open_store(self.environ).write(self._path, to_json(progress).encode())
@@ -98,11 +98,11 @@ def execute(operator: GddlUpkeepOperator, context: Context, resumed: Mapping[str
     """
     begun = begun_of(context, resumed)
     with airflow_errors():
-        asked = _asked(operator, context["params"])
+        requested = _asked(operator, context["params"])
         _windows(context["params"])
     documents = list(_documents(operator))
     specs = {spec.table: spec for document in documents for spec in document.specs}
-    wanted = {name: spec for name, spec in sorted(specs.items()) if not asked or name in asked}
+    wanted = {name: spec for name, spec in sorted(specs.items()) if not requested or name in requested}
     if not wanted:
         raise AirflowSkipException(f"tier {operator.tier} has none of the tables")
     with airflow_errors():
@@ -116,15 +116,15 @@ def _asked(operator: GddlUpkeepOperator, params: Mapping[str, Any]) -> set[str]:
         MetadataError: `TABLE_AMBIGUOUS`; `REQUEST_INVALID`: another field, or a table that no DAG loads (`loaded_by`).
     """
     refuse_unknown(params, ("tables", *(_WINDOWS if operator.action == "verify" else ())))
-    asked = set(params.get("tables") or ())
-    directory = configuration.snapshot(operator.metadata).directory() if asked else None
-    return asked if directory is None else set(loaded_by(asked, directory))
+    tables = set(params.get("tables") or ())
+    directory = configuration.compiled_metadata(operator.metadata).directory() if tables else None
+    return tables if directory is None else set(loaded_by(tables, directory))
 
 
 def _documents(operator: GddlUpkeepOperator) -> Iterator[PipelineDocument]:
-    snapshot = configuration.snapshot(operator.metadata)
-    for pipeline in snapshot.pipelines():
-        document = snapshot.pipeline(pipeline.dag_id) if pipeline.tier == operator.tier else None
+    compiled = configuration.compiled_metadata(operator.metadata)
+    for pipeline in compiled.pipelines():
+        document = compiled.pipeline(pipeline.dag_id) if pipeline.tier == operator.tier else None
         if document is not None:
             yield document
 
@@ -150,12 +150,12 @@ class _Execution:
         ends = begun.ends if begun else ends_at(self.operator.execution_timeout)
         results: list[JobResult] = []
         while True:
-            left = [name for name in self.specs if name not in progress.done and name not in failed]
-            share = [name for name in (begun.tables if begun else left[:TABLES_PER_JOB]) if name in left]
+            remaining = [name for name in self.specs if name not in progress.done and name not in failed]
+            share = [name for name in (begun.tables if begun else remaining[:TABLES_PER_JOB]) if name in remaining]
             if not share:
                 break
             if begun is None and ends is not None and time.time() >= ends:
-                failed |= {name: out_of_time_result(name, "", self.operator.tier) for name in left}
+                failed |= {name: out_of_time_result(name, "", self.operator.tier) for name in remaining}
                 break
             done = self._job(share, progress.shares, begun or self._begun(share, ends, failed.values()))
             begun = None
@@ -202,8 +202,8 @@ class _Execution:
             if outcome.waiting is not None:
                 defer(operator, document, runner, outcome.waiting, replace(begun, since=runner.since or 0))
             runner.settle()
-        asked = [replace(result, action=operator.action, origin=origin) for result in outcome.results]
-        known = tuple(recorded(document.roots, result, time.time(), environ) for result in asked)
+        job_results = [replace(result, action=operator.action, origin=origin) for result in outcome.results]
+        known = tuple(recorded(document.roots, result, time.time(), environ) for result in job_results)
         # One object holds all verifications, so that a later one can end what an earlier one found.
         name = document.pipeline.dag_id if operator.action == "maintain" else BY_HAND
         StateRecorder(document.roots, name, document.pipeline.tables, environ=environ).take_maintenance(known)
@@ -244,13 +244,13 @@ def _short(result: JobResult) -> JobResult:
 def _connections(operator: GddlUpkeepOperator, specs: Sequence[TableSpec]) -> dict[str, str]:
     """Airflow's connections to the tables' sources as environment variables for the job; existing variables are
     kept."""
-    found = {}
+    variables = {}
     for name in sorted({str(spec.options.get("verify_connection") or "") for spec in specs} - {""}):
         variable = f"AIRFLOW_CONN_{name.upper()}"
         if name in os.environ or variable in os.environ or not is_lent(name, os.environ):
             continue
         try:
-            found[variable] = connection(name).get_uri()
+            variables[variable] = connection(name).get_uri()
         except Exception as error:  # noqa: BLE001 - backends raise any error; the job reports it
             operator.log.warning("no connection %s: %s", name, type(error).__name__)
-    return found
+    return variables

@@ -15,10 +15,10 @@ from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.operators.execution import Load, decided, document_of
 from airflow_gddl.operators.job_runs import TableOutcome, agreed, begun_of, failure, round_of
 from airflow_gddl.reporting.results import add_events, airflow_errors, summary
+from airflow_gddl.runtime.compiled.documents import PipelineDocument
 from airflow_gddl.runtime.landing.hints import HintBook
-from airflow_gddl.runtime.landing.loading import Stage
-from airflow_gddl.runtime.landing.work import of_table
-from airflow_gddl.runtime.snapshot.documents import PipelineDocument
+from airflow_gddl.runtime.landing.load_task import Stage
+from airflow_gddl.runtime.landing.tables_with_work import of_table
 from airflow_gddl.version_compat import AirflowFailException
 
 if TYPE_CHECKING:
@@ -71,13 +71,13 @@ def _row(document: PipelineDocument, table: str) -> TableSpec:
     Raises:
         MetadataError: `TABLE_UNKNOWN`.
     """
-    found = next((spec for spec in document.specs if spec.table == table), None)
-    if found is None:
+    row = next((spec for spec in document.specs if spec.table == table), None)
+    if row is None:
         what = f"{document.pipeline.dag_id} no longer loads {table}"
         raise MetadataError(
             "TABLE_UNKNOWN", what, remedy="trigger gddl_rerun with this table: another DAG may load it now"
         )
-    return found
+    return row
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from airflow_gddl.operators.jobs import ALIAS
 from airflow_gddl.reporting.results import add_events, airflow_errors, summary
 from airflow_gddl.runners.interface import Runner
 from airflow_gddl.runtime.landing.hints import HintBook
-from airflow_gddl.runtime.landing.loading import Stage
+from airflow_gddl.runtime.landing.load_task import Stage
 from airflow_gddl.runtime.landing.run_request import from_params, requested, requests_of
-from airflow_gddl.runtime.landing.work import PipelineWork, Question, observe
+from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, Question, observe
 from airflow_gddl.triggers import utc_now
 
 if TYPE_CHECKING:
@@ -55,17 +55,17 @@ def _run_key(operator: GddlLoadOperator, context: Context) -> str:
 
 def _decided(operator: GddlLoadOperator, context: Context) -> dict[str, PipelineWork]:
     """The work by the DAG that loads the tables otherwise."""
-    snapshot = configuration.snapshot(operator.metadata)
-    directory = snapshot.directory()
+    compiled = configuration.compiled_metadata(operator.metadata)
+    directory = compiled.directory()
     if directory is None:
-        why = snapshot.state.why or "it has no tables"
+        why = compiled.state.why or "it has no tables"
         raise RetriableError("METADATA_UNREADABLE", why, where=operator.metadata, remedy="see the import errors")
-    asked = {"tables": requested(directory, operator.tables, operator.select, operator.exclude)}
+    request = {"tables": requested(directory, operator.tables, operator.select, operator.exclude)}
     works = {}
-    for dag_id, conf in requests_of({**asked, "full_refresh": operator.full_refresh}, directory).items():
+    for dag_id, conf in requests_of({**request, "full_refresh": operator.full_refresh}, directory).items():
         document = document_of(operator.metadata, dag_id)
         environ = configuration.environ_of(document)
-        question = Question(run=_run_key(operator, context), now=utc_now(), asked=from_params(conf))
+        question = Question(run=_run_key(operator, context), now=utc_now(), form=from_params(conf))
         work = observe(document, question, environ, configuration.following(environ))
         marks = {**work.initial, **work.increments}
         first = operator.full_refresh
@@ -76,10 +76,10 @@ def _decided(operator: GddlLoadOperator, context: Context) -> dict[str, Pipeline
 
 def _kept(operator: GddlLoadOperator, context: Context) -> dict[str, PipelineWork]:
     ti = context["ti"]
-    found = ti.xcom_pull(task_ids=operator.task_id, key=_WORK, map_indexes=ti.map_index)
-    if not found:
+    stored = ti.xcom_pull(task_ids=operator.task_id, key=_WORK, map_indexes=ti.map_index)
+    if not stored:
         raise MetadataError("REQUEST_INVALID", "the work of this try was lost", remedy="clear the task")
-    return {dag_id: decode(PipelineWork, work) for dag_id, work in found.items()}
+    return {dag_id: decode(PipelineWork, work) for dag_id, work in stored.items()}
 
 
 def _load(
@@ -88,21 +88,21 @@ def _load(
     """One job after the other; a resumed try continues with the job that it waited for."""
     results: list[JobResult] = list(begun.failed if begun else ())
     books: list[tuple[HintBook, PipelineWork]] = []
-    own = begun
+    resumed = begun
     for dag_id, work in sorted(works.items()):
         operator.pipeline = dag_id
         document = document_of(operator.metadata, dag_id)
         environ = configuration.environ_of(document)
         book = HintBook(document.roots, dag_id, environ=environ)
         books.append((book, work))
-        if own is not None and not _is_of(own, work):  # done before the deferral
+        if resumed is not None and not _is_of(resumed, work):  # done before the deferral
             continue
         failed = tuple(result for result in results if result.status == "failed")
         stage: Stage = "initial" if work.initial else "increments"
-        loading = _TablesLoad(operator, context, document, environ, own, work, stage, failed).loaded(
-            book, own.tables if own else None
+        loading = _TablesLoad(operator, context, document, environ, resumed, work, stage, failed).loaded(
+            book, resumed.tables if resumed else None
         )
-        own = None
+        resumed = None
         results += loading.results
     return _ended(operator, context, results, books)
 

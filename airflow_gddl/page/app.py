@@ -30,9 +30,10 @@ from airflow_gddl.page import detail
 from airflow_gddl.page import responses as answers
 from airflow_gddl.page.detail import explained, in_replica
 from airflow_gddl.page.responses import Board, PageSource
-from airflow_gddl.runtime.state.board import BoardRow, Order, Span, TableQuery
-from airflow_gddl.runtime.state.judging import State
+from airflow_gddl.runtime.state.overview import Span
 from airflow_gddl.runtime.state.recording import Records, read_records
+from airflow_gddl.runtime.state.status_list import Order, TableQuery
+from airflow_gddl.runtime.state.table_status import State, TableStatus
 from airflow_gddl.stores import open_store
 
 QUARANTINE = "GDDL Quarantine"
@@ -49,12 +50,12 @@ def readable(user: Any, dag_ids: Iterable[str]) -> set[str]:
     teams = _teams(wanted)
     for dag_id in wanted:
         by_team.setdefault(teams.get(dag_id), set()).add(dag_id)
-    found: set[str] = set()
+    allowed: set[str] = set()
     for team, ids in by_team.items():
         # Only Airflow with teams knows the argument, and only it has any.
         of_team = {} if team is None else {"team_name": team}
-        found |= get_auth_manager().filter_authorized_dag_ids(dag_ids=ids, user=user, method="GET", **of_team)
-    return found
+        allowed |= get_auth_manager().filter_authorized_dag_ids(dag_ids=ids, user=user, method="GET", **of_team)
+    return allowed
 
 
 def may_read(user: Any, dag_id: str | None) -> bool:
@@ -104,8 +105,8 @@ def _teams(dag_ids: set[str]) -> dict[str, str | None]:
     lookup = getattr(DagModel, "get_dag_id_to_team_name_mapping", None)
     if lookup is None or not conf.getboolean("core", "multi_team", fallback=False):
         return {}
-    found: dict[str, str | None] = lookup(list(dag_ids))
-    return found
+    teams: dict[str, str | None] = lookup(list(dag_ids))
+    return teams
 
 
 SHOWN_BYTES = 1024 * 1024
@@ -143,7 +144,7 @@ class RecordCache:
     _kept: OrderedDict[tuple[str, str], tuple[float, Any, Records]] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def of(self, board: Board, roots: Roots, one: BoardRow, *, fresh: bool) -> Records:
+    def of(self, board: Board, roots: Roots, one: TableStatus, *, fresh: bool) -> Records:
         """Records of one table, from the cache if younger than 30 s.
 
         Args:
@@ -153,7 +154,7 @@ class RecordCache:
             GddlError: as `read_records`.
         """
         key = roots.lake, one.row.table
-        newest = one.record.last
+        newest = one.record.newest
         with self._lock:
             read_at, of_newest, records = self._kept.get(key, (0.0, None, None))
         if records is not None and not fresh and of_newest == newest and 0 <= board.now - read_at < _SECONDS:
@@ -247,20 +248,22 @@ def _add_answers(app: FastAPI, source: PageSource) -> None:
 
     # Plain functions, not coroutines: FastAPI runs them in threads, since the lake may be slow.
     @app.get("/api/v1/tables")
-    def tables(user: GetUserDep, asked: Annotated[ListQuery, Query()]) -> dict[str, Any]:
+    def tables(user: GetUserDep, list_query: Annotated[ListQuery, Query()]) -> dict[str, Any]:
         """A page of the tables that the user may see: `rows`, numbers by state, source, tier and owner, and
         `troubles` of the metadata.
         """
         board = source.board()
         everything = may_read(user, None)
         seen = _seen(board, user)
-        return answers.table_list(board, seen, asked.query(), asked.page, asked.size, all_problems=everything)
+        return answers.table_list(
+            board, seen, list_query.query(), list_query.page, list_query.size, all_problems=everything
+        )
 
     @app.get("/api/v1/overview")
-    def overview(user: GetUserDep, asked: Annotated[OverviewQuery, Query()]) -> dict[str, Any]:
+    def overview(user: GetUserDep, overview_query: Annotated[OverviewQuery, Query()]) -> dict[str, Any]:
         """Throughput, failures, lag and durations of these tables over a day or two weeks, and by source and owner."""
         board = source.board()
-        return answers.overview_of(board, _seen(board, user), asked.query(), asked.span)
+        return answers.overview_of(board, _seen(board, user), overview_query.query(), overview_query.span)
 
     @app.get("/api/v1/table")
     def table(user: GetUserDep, name: Name, *, fresh: bool = False) -> dict[str, Any]:
@@ -338,23 +341,23 @@ def _add_rows(app: FastAPI, source: PageSource) -> None:
 
     # The only POST: it changes nothing, but a key in a URL would be in the server's access log.
     @app.post("/api/v1/table/explain")
-    def explain(user: GetUserDep, asked: KeyQuery) -> dict[str, Any]:
+    def explain(user: GetUserDep, key_query: KeyQuery) -> dict[str, Any]:
         """What happened to one key: its changes in order, and the row; `refused` without the permission `GDDL
         Rows`.
         """
-        board, _, one = _found(source, user, asked.name)
+        board, _, one = _found(source, user, key_query.name)
         if not may_read_rows(user, one.row.dag_id, ROWS):
             return {"refused": True}
         quarantine = may_read_rows(user, one.row.dag_id, QUARANTINE)
-        return explained(board, one, source.pipeline(one.row), asked.key, quarantine=quarantine)
+        return explained(board, one, source.pipeline(one.row), key_query.key, quarantine=quarantine)
 
 
-def _seen(board: Board, user: Any) -> list[BoardRow]:
+def _seen(board: Board, user: Any) -> list[TableStatus]:
     """The tables that the user may see: those whose DAG they may read."""
-    dag_ids = {one.row.dag_id for one in board.standings if one.row.dag_id is not None}
+    dag_ids = {one.row.dag_id for one in board.statuses if one.row.dag_id is not None}
     allowed = readable(user, dag_ids)
-    homeless = any(one.row.dag_id is None for one in board.standings) and may_read(user, None)
-    return [one for one in board.standings if (homeless if one.row.dag_id is None else one.row.dag_id in allowed)]
+    homeless = any(one.row.dag_id is None for one in board.statuses) and may_read(user, None)
+    return [one for one in board.statuses if (homeless if one.row.dag_id is None else one.row.dag_id in allowed)]
 
 
 def _names(board: Board, user: Any) -> set[str]:
@@ -362,7 +365,7 @@ def _names(board: Board, user: Any) -> set[str]:
     return {one.row.table for one in _seen(board, user)}
 
 
-def _found(source: PageSource, user: Any, name: str) -> tuple[Board, Roots, BoardRow]:
+def _found(source: PageSource, user: Any, name: str) -> tuple[Board, Roots, TableStatus]:
     """The same response for unknown tables and those that the user may not see."""
     board = source.board()
     one = board.of(name) or _by_other_name(board, user, name)
@@ -371,7 +374,7 @@ def _found(source: PageSource, user: Any, name: str) -> tuple[Board, Roots, Boar
     return board, board.roots, one
 
 
-def _by_other_name(board: Board, user: Any, name: str) -> BoardRow | None:
+def _by_other_name(board: Board, user: Any, name: str) -> TableStatus | None:
     """The table by its name in the source, see `TableNames`, among those that the user may see."""
     try:
         target = TableNames(one.row for one in _seen(board, user)).find(name)

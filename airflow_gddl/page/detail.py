@@ -39,10 +39,10 @@ from airflow_gddl.page import responses as answers
 from airflow_gddl.page.responses import Board
 from airflow_gddl.runners.interface import ProgressEvent
 from airflow_gddl.runners.this_machine import JobProcess
+from airflow_gddl.runtime.compiled.documents import PipelineDocument
 from airflow_gddl.runtime.delta_tables import opened, unresolved
-from airflow_gddl.runtime.snapshot.documents import PipelineDocument
-from airflow_gddl.runtime.state.board import BoardRow
 from airflow_gddl.runtime.state.recording import Records
+from airflow_gddl.runtime.state.table_status import TableStatus
 from airflow_gddl.stores import Storage, open_store
 from airflow_gddl.stores.lake_files import RegistrationStore
 from airflow_gddl.topology.rows import TableRow
@@ -140,7 +140,7 @@ def newest_files(store: Storage, state: str, limit: int) -> dict[str, Any]:
         RetriableError: `STORAGE_BUSY`.
         ValueError: it is not as expected.
     """
-    commits = sorted(found.name for found in store.list(join(state, "commits")))
+    commits = sorted(item.name for item in store.list(join(state, "commits")))
     if not commits:
         return {"batch": 0, "files": []}
     try:
@@ -157,9 +157,9 @@ def newest_files(store: Storage, state: str, limit: int) -> dict[str, Any]:
 
 def _rows(text: str) -> list[dict[str, Any]]:
     data = json.loads(text)
-    found = [dict(zip(data["columns"], row, strict=True)) for row in data["rows"]]
+    records = [dict(zip(data["columns"], row, strict=True)) for row in data["rows"]]
     return [
-        {name: row.get(name, _USUAL[name]) if name in _USUAL else row[name] for name in _FILES_SHOWN} for row in found
+        {name: row.get(name, _USUAL[name]) if name in _USUAL else row[name] for name in _FILES_SHOWN} for row in records
     ]
 
 
@@ -268,28 +268,28 @@ def of_replica(
 _FILES, _SAMPLES = 100, 50
 
 
-def about(board: Board, one: BoardRow, names: Collection[str], read: Callable[[], Records]) -> dict[str, Any]:
+def about(board: Board, one: TableStatus, names: Collection[str], read: Callable[[], Records]) -> dict[str, Any]:
     """Its row of the list, and its runs; unreadable parts are named in `troubles`.
 
     Args:
         names: tables that the user may see.
         read: gives the records of its runs; may raise a GddlError.
     """
-    facts = one.record.facts
+    facts = one.record.runs
     troubles = answers.troubles_of(board, [one])
     try:
-        found = read()
+        records = read()
     except GddlError as error:
         troubles.append({"what": str(error), "since": None})
         runs = {"runs": [answers.run(fact) for fact in reversed(facts)], "schema_changes": [], "totals": None}
     else:
-        runs = answers.history(found.results, facts)
-        troubles += [{"what": f"the record {name} is damaged", "since": None} for name in found.damaged]
+        runs = answers.history(records.results, facts)
+        troubles += [{"what": f"the record {name} is damaged", "since": None} for name in records.damaged]
     return {"now": board.now, "table": answers.row(one, names), "troubles": troubles, **runs}
 
 
 def in_lake(
-    board: Board, roots: Roots, one: BoardRow, spec: TableSpec | None, catalog: CatalogSpec | None
+    board: Board, roots: Roots, one: TableStatus, spec: TableSpec | None, catalog: CatalogSpec | None
 ) -> dict[str, Any]:
     """Schema, versions, files and registration; each part, or its error.
 
@@ -319,7 +319,7 @@ def in_lake(
 
 
 def lineage_of(
-    board: Board, roots: Roots, one: BoardRow, spec: TableSpec | None, names: Collection[str]
+    board: Board, roots: Roots, one: TableStatus, spec: TableSpec | None, names: Collection[str]
 ) -> dict[str, Any]:
     """Where a table comes from and what the lake makes of it; Airflow knows its consumers.
 
@@ -349,7 +349,7 @@ def lineage_of(
         "after": [name for name in row.depends_on if name in names],
         "before": [
             other.row.table
-            for other in board.standings
+            for other in board.statuses
             if row.table in other.row.depends_on and other.row.table in names
         ],
     }
@@ -385,7 +385,7 @@ def _registered(spec: TableSpec | None, catalog: CatalogSpec | None, state: Regi
     }
 
 
-def in_quarantine(board: Board, roots: Roots, one: BoardRow, spec: TableSpec | None, code: str) -> dict[str, Any]:
+def in_quarantine(board: Board, roots: Roots, one: TableStatus, spec: TableSpec | None, code: str) -> dict[str, Any]:
     """Unresolved rows of the quarantine: `found` has `unresolved`, `codes`, `rows` and `limit`; or `error`, why not.
 
     Args:
@@ -395,14 +395,14 @@ def in_quarantine(board: Board, roots: Roots, one: BoardRow, spec: TableSpec | N
     hidden = HiddenColumns(spec)
 
     def read() -> dict[str, Any]:
-        found = quarantined(layout_of(roots, one).errors, code, _SAMPLES, board.environ)
-        rows = [shown_row(row, hidden) for row in found["rows"]]
-        return {**found, "unresolved": sum(found["codes"].values()), "rows": rows, "limit": _SAMPLES}
+        quarantine = quarantined(layout_of(roots, one).errors, code, _SAMPLES, board.environ)
+        rows = [shown_row(row, hidden) for row in quarantine["rows"]]
+        return {**quarantine, "unresolved": sum(quarantine["codes"].values()), "rows": rows, "limit": _SAMPLES}
 
     return part(read)
 
 
-def layout_of(roots: Roots, one: BoardRow) -> Layout:
+def layout_of(roots: Roots, one: TableStatus) -> Layout:
     """The table's paths."""
     # They depend only on the name.
     return Layout.of(roots, TableSpec(table=one.row.table, keys=()))
@@ -427,7 +427,7 @@ _REMEDY = "run the command gddl explain where it may start Spark and take its ti
 slots = threading.BoundedSemaphore(AT_ONCE)
 
 
-def in_replica(board: Board, roots: Roots, one: BoardRow, spec: TableSpec | None) -> dict[str, Any]:
+def in_replica(board: Board, roots: Roots, one: TableStatus, spec: TableSpec | None) -> dict[str, Any]:
     """`preview` as `found`; or `error`, why not.
 
     Args:
@@ -438,7 +438,7 @@ def in_replica(board: Board, roots: Roots, one: BoardRow, spec: TableSpec | None
 
 
 def explained(
-    board: Board, one: BoardRow, document: PipelineDocument | None, key: Mapping[str, str], *, quarantine: bool
+    board: Board, one: TableStatus, document: PipelineDocument | None, key: Mapping[str, str], *, quarantine: bool
 ) -> dict[str, Any]:
     """`shown_history` as `found`; or `error`, why not.
 
@@ -568,10 +568,10 @@ def shown_history(
     masked = any(hidden.hides(name) for name in keys)
     changes = [{**one, "moved_from": None, "moved_to": None} if masked else one for one in details["changes"]]
     held = [{**one, "values": shown_record(one["record"], hidden)} for one in details["replica"]]
-    found = details["quarantine"]
-    records = [{**one, "values": shown_record(one["record"], hidden)} for one in found["records"]]
+    quarantine_details = details["quarantine"]
+    records = [{**one, "values": shown_record(one["record"], hidden)} for one in quarantine_details["records"]]
     parts = {"changes": changes, "replica": [_without_record(one) for one in held]}
-    kept = {**found, "records": [_without_record(one) for one in records]} if quarantine else None
+    kept = {**quarantine_details, "records": [_without_record(one) for one in records]} if quarantine else None
     names = ("outcome", "verdict", "left_out", "tombstone", "generation", "swept", "may_be_stale", "erased_at",
              "changes_cut_before", "batch_unfinished")  # fmt: skip
     return {**{name: details.get(name) for name in names}, **parts, "quarantine": kept}

@@ -16,23 +16,13 @@ from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Roots, TableSpec
-from airflow_gddl.runtime.snapshot.documents import Directory, PipelineDocument
-from airflow_gddl.runtime.snapshot.snapshot import MetadataSnapshot
-from airflow_gddl.runtime.state.board import (
-    BoardRow,
-    LakeState,
-    Span,
-    StateReader,
-    TableQuery,
-    Trouble,
-    choices,
-    chosen,
-    facets,
-    overview,
-    standings,
-)
-from airflow_gddl.runtime.state.facts import RunFact, fact_of
-from airflow_gddl.runtime.state.judging import MOST_QUARANTINED
+from airflow_gddl.runtime.compiled.documents import Directory, PipelineDocument
+from airflow_gddl.runtime.compiled.metadata import CompiledMetadata
+from airflow_gddl.runtime.state.lake_state import LakeState, StateReader, Trouble, table_statuses
+from airflow_gddl.runtime.state.overview import Span, overview
+from airflow_gddl.runtime.state.status_list import TableQuery, choices, chosen, facets
+from airflow_gddl.runtime.state.table_runs import RunFact, fact_of
+from airflow_gddl.runtime.state.table_status import MOST_QUARANTINED, TableStatus
 from airflow_gddl.topology.rows import TableRow
 
 PATIENCE = 3.0
@@ -47,16 +37,16 @@ class Board:
         problems: of the metadata that belong to no table, a line each.
     """
 
-    standings: tuple[BoardRow, ...] = ()
+    statuses: tuple[TableStatus, ...] = ()
     problems: tuple[str, ...] = ()
     troubles: tuple[Trouble, ...] = ()
     roots: Roots | None = None
     now: float = 0.0
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
-    def of(self, table: str) -> BoardRow | None:
+    def of(self, table: str) -> TableStatus | None:
         """Finds only tables of the metadata."""
-        return next((one for one in self.standings if one.row.table == table), None)
+        return next((one for one in self.statuses if one.row.table == table), None)
 
 
 @dataclass
@@ -64,14 +54,14 @@ class PageSource:
     """Serves a board that is a few seconds old at most; thread-safe.
 
     Attributes:
-        snapshot: gives the metadata as it is now.
+        compiled: gives the metadata as it is now.
         environ_of: environment for S3 for the metadata's roots.
-        quarantine_rate: see `judging.Knowledge`.
+        quarantine_rate: see `table_status.Knowledge`.
         clock: seconds since the epoch.
         patience: seconds for which a board is reused.
     """
 
-    snapshot: Callable[[], MetadataSnapshot]
+    compiled: Callable[[], CompiledMetadata]
     environ_of: Callable[[Directory], Mapping[str, str]] = lambda _: os.environ
     quarantine_rate: Callable[[], float] = lambda: MOST_QUARANTINED
     clock: Callable[[], float] = time.time
@@ -104,7 +94,7 @@ class PageSource:
         if row.dag_id is None or row.problems:
             return None
         try:
-            return self.snapshot().pipeline(row.dag_id)
+            return self.compiled().pipeline(row.dag_id)
         except (GddlError, OSError):
             return None
 
@@ -119,7 +109,7 @@ class PageSource:
         except GddlError as error:
             known = LakeState(troubles=(Trouble(what=f"the lake can't be read: {error}", since=None),))
         return Board(
-            standings=tuple(standings(directory.rows, known, now, self.quarantine_rate())),
+            statuses=tuple(table_statuses(directory.rows, known, now, self.quarantine_rate())),
             problems=directory.problems,
             troubles=(*troubles, *known.troubles),
             roots=directory.roots,
@@ -138,7 +128,7 @@ class PageSource:
 
     def _known(self) -> tuple[Directory | None, tuple[Trouble, ...]]:
         try:
-            serving = self.snapshot()
+            serving = self.compiled()
         except (GddlError, OSError) as error:
             return self._directory[1], (Trouble(what=f"the metadata can't be read: {error}", since=None),)
         if self._directory[0] != serving.generation or self._directory[1] is None:
@@ -156,7 +146,7 @@ _KEPT = (
 
 
 def table_list(
-    board: Board, seen: Sequence[BoardRow], query: TableQuery, page: int, size: int, *, all_problems: bool
+    board: Board, seen: Sequence[TableStatus], query: TableQuery, page: int, size: int, *, all_problems: bool
 ) -> dict[str, Any]:
     """One page of the tables, and unreadable state.
 
@@ -166,34 +156,34 @@ def table_list(
         size: tables on a page.
         all_problems: whether the user may see problems of the metadata that belong to no table.
     """
-    found = chosen(seen, query)
+    matching = chosen(seen, query)
     names = frozenset(one.row.table for one in seen)
-    last = max(1, -(-len(found) // size))
+    last = max(1, -(-len(matching) // size))
     number = min(page, last)
     first = (number - 1) * size
     return {
         "now": board.now,
         "troubles": troubles_of(board, seen),
         "choices": choices(seen, query),
-        "broken": sum(one.state.state == "broken_row" for one in seen),
+        "broken": sum(one.state == "broken_row" for one in seen),
         "metadata_problems": list(board.problems) if all_problems else [],
         "facets": facets(seen),
         "tables": len(seen),
-        "matching": len(found),
+        "matching": len(matching),
         "page": number,
         "pages": last,
-        "rows": [row(one, names) for one in found[first : first + size]],
+        "rows": [row(one, names) for one in matching[first : first + size]],
     }
 
 
-def overview_of(board: Board, seen: Sequence[BoardRow], query: TableQuery, span: Span) -> dict[str, Any]:
+def overview_of(board: Board, seen: Sequence[TableStatus], query: TableQuery, span: Span) -> dict[str, Any]:
     """Figures of the tables that match the query, and how many these are; see `Overview`."""
-    found = chosen(seen, query)
-    made = overview(found, board.now, span)
+    matching = chosen(seen, query)
+    made = overview(matching, board.now, span)
     groups = {"source": made.sources, "owner": made.owners}
     return {
         "now": board.now,
-        "matching": len(found),
+        "matching": len(matching),
         "complete_since": made.complete_since,
         "periods": [{"start": start, **asdict(figures)} for start, figures in made.periods],
         "by": {
@@ -203,25 +193,25 @@ def overview_of(board: Board, seen: Sequence[BoardRow], query: TableQuery, span:
     }
 
 
-def troubles_of(board: Board, seen: Sequence[BoardRow]) -> list[dict[str, Any]]:
+def troubles_of(board: Board, seen: Sequence[TableStatus]) -> list[dict[str, Any]]:
     """Troubles that affect tables in `seen`."""
     pipelines = {one.row.dag_id for one in seen}
-    general = bool(seen) or not board.standings  # names of tables that the user may not see are hidden
+    general = bool(seen) or not board.statuses  # names of tables that the user may not see are hidden
     shown = [one for one in board.troubles if (general if one.pipeline is None else one.pipeline in pipelines)]
     return [{"what": one.what, "since": one.since} for one in shown]
 
 
-def row(one: BoardRow, names: Collection[str]) -> dict[str, Any]:
+def row(one: TableStatus, names: Collection[str]) -> dict[str, Any]:
     """One table, with its last runs, oldest first.
 
     Args:
         names: tables that may be named as those that it waits for.
     """
-    record, state, poll = one.record, one.state, one.poll
-    facts = record.facts
+    record, poll = one.record, one.poll
+    facts = record.runs
     shown = {name: getattr(one.row, name) for name in _OF_ROW}
-    shown |= {name: getattr(state, name) for name in _OF_STATE}
-    shown |= {"attention": list(state.attention), "problems": list(one.row.problems), "grace": one.row.grace}
+    shown |= {name: getattr(one, name) for name in _OF_STATE}
+    shown |= {"attention": list(one.attention), "problems": list(one.row.problems), "grace": one.row.grace}
     return {
         **shown,
         "dag_id": one.row.dag_id,
@@ -261,7 +251,7 @@ def history(results: Iterable[JobResult], facts: Iterable[RunFact]) -> dict[str,
         facts: digests of the last runs; they have Airflow's task ids, and include runs without a record.
     """
     known = {fact.key: fact for fact in facts}
-    found = [(result, fact_of(result, 0.0)) for result in results]
+    pairs = [(result, fact_of(result, 0.0)) for result in results]
     runs = [
         {
             **run(fact),
@@ -283,14 +273,14 @@ def history(results: Iterable[JobResult], facts: Iterable[RunFact]) -> dict[str,
                 for one in result.warnings
             ],
         }
-        for result, fact in found
+        for result, fact in pairs
     ]
-    kept = {fact.key for _, fact in found}
+    kept = {fact.key for _, fact in pairs}
     runs += [run(fact) for key, fact in known.items() if key not in kept]
     runs.sort(key=lambda one: one["started"], reverse=True)
     changes = [
         {"started": fact.started, "changes": list(result.schema_changes)}
-        for result, fact in found
+        for result, fact in pairs
         if result.schema_changes
     ]
     counted = ("files", "rows_read", "appended", "redelivered", "late_ignored", "quarantined")

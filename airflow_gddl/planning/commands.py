@@ -19,15 +19,15 @@ from airflow_gddl.contract.basics import AirflowView
 from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError
 from airflow_gddl.metadata.files import read_yaml
-from airflow_gddl.metadata.loading import Catalog
+from airflow_gddl.metadata.loading import LoadedMetadata
 from airflow_gddl.metadata.problems import DocumentError
 from airflow_gddl.planning import AIRFLOW, MWAA, Metadata, Plan, PlatformLimits, make_plan
 from airflow_gddl.planning.day import PoolUse
 from airflow_gddl.planning.metadata_diff import Deployment, compare, show_result
 from airflow_gddl.planning.prices import DAYS, Amount, Cost, Prices
 from airflow_gddl.planning.rules import Figure, mwaa_limits
-from airflow_gddl.runtime.state.board import StateReader
-from airflow_gddl.runtime.state.facts import TableRecord
+from airflow_gddl.runtime.state.lake_state import StateReader
+from airflow_gddl.runtime.state.table_runs import TableRecord
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _QUIET = "·"
@@ -257,13 +257,13 @@ def plan(  # noqa: PLR0913, PLR0917 - typer reads each option of the command fro
     """
     cli = context.of(ctx)
     made = _of_class(mwaa_class, workers, schedulers) if mwaa_class else AIRFLOW
-    own: dict[str, Any] = {"schedulers": schedulers, "triggers": triggers, "tasks": tasks, "emr_vcpus": emr_vcpus}
-    limits = replace(made, **{name: value for name, value in own.items() if value is not None})
+    overrides: dict[str, Any] = {"schedulers": schedulers, "triggers": triggers, "tasks": tasks, "emr_vcpus": emr_vcpus}
+    limits = replace(made, **{name: value for name, value in overrides.items() if value is not None})
     chosen = _day(day)
-    catalog = metadata_folder.read(cli, metadata)
-    metadata_folder.show_problems(cli, catalog.problems, metadata)
-    records = {} if no_records else _records(cli, catalog)
-    planned = _planned(cli, catalog, records, _given(seconds or (), catalog))
+    loaded = metadata_folder.read(cli, metadata)
+    metadata_folder.show_problems(cli, loaded.problems, metadata)
+    records = {} if no_records else _records(cli, loaded)
+    planned = _planned(cli, loaded, records, _given(seconds or (), loaded))
     today = cli.now().date()
     if not diff:
         _require_tables(planned)
@@ -271,14 +271,14 @@ def plan(  # noqa: PLR0913, PLR0917 - typer reads each option of the command fro
     shown = make_plan(planned, limits, today, chosen, price_list) if planned.pipelines else None
     if diff:
         before = _revision(cli, metadata, diff)
-        earlier = _of_catalog(planned, before)
+        earlier = _of_loaded(planned, before)
         on = date.fromisoformat(shown.day) if shown else chosen
         past = make_plan(earlier, limits, today, on, price_list) if earlier.pipelines else None
-        sides = Deployment(before, earlier.pipelines, past), Deployment(catalog, planned.pipelines, shown)
+        sides = Deployment(before, earlier.pipelines, past), Deployment(loaded, planned.pipelines, shown)
         show_result(cli.screen, compare(*sides, records or None, diff), json=json, markdown=markdown)
     elif shown is not None:
         _show(cli.screen, shown, json=json)
-    if catalog.problems:
+    if loaded.problems:
         raise typer.Exit(context.BAD_METADATA)
     if shown is not None and not shown.fits:
         raise typer.Exit(context.FAILED)
@@ -291,15 +291,15 @@ def _of_class(name: str, workers: int | None, schedulers: int | None) -> Platfor
 
 
 def _planned(
-    cli: CliContext, catalog: Catalog, records: Mapping[str, TableRecord], given: Mapping[str, float]
+    cli: CliContext, loaded: LoadedMetadata, records: Mapping[str, TableRecord], given: Mapping[str, float]
 ) -> Metadata:
     return Metadata(
-        before=metadata_folder.placed(cli, catalog),
-        dag_prefix=catalog.dag_prefix,
-        tables=catalog.tables,
-        tiers=catalog.tiers,
-        runner=catalog.runner,
-        settings=catalog.runners.get(catalog.runner) or {},
+        before=metadata_folder.placed(cli, loaded),
+        dag_prefix=loaded.dag_prefix,
+        tables=loaded.tables,
+        tiers=loaded.tiers,
+        runner=loaded.runner,
+        settings=loaded.runners.get(loaded.runner) or {},
         records=records,
         given=given,
     )
@@ -312,15 +312,15 @@ def _show(screen: Screen, shown: Plan, *, json: bool) -> None:
         show(screen, shown)
 
 
-def _of_catalog(made: Metadata, catalog: Catalog) -> Metadata:
-    """The same input of a plan, with the tables and settings of another catalog."""
+def _of_loaded(made: Metadata, loaded: LoadedMetadata) -> Metadata:
+    """The same input of a plan, with the tables and settings of other metadata."""
     return replace(
         made,
-        dag_prefix=catalog.dag_prefix,
-        tables=catalog.tables,
-        tiers=catalog.tiers,
-        runner=catalog.runner,
-        settings=catalog.runners.get(catalog.runner) or {},
+        dag_prefix=loaded.dag_prefix,
+        tables=loaded.tables,
+        tiers=loaded.tiers,
+        runner=loaded.runner,
+        settings=loaded.runners.get(loaded.runner) or {},
     )
 
 
@@ -329,7 +329,7 @@ def _require_tables(made: Metadata) -> None:
         raise MetadataError("NO_TABLES", "no enabled table in the metadata", remedy="add a row to tables/")
 
 
-def _revision(cli: CliContext, folder: str, revision: str) -> Catalog:
+def _revision(cli: CliContext, folder: str, revision: str) -> LoadedMetadata:
     """The metadata as they were.
 
     Raises:
@@ -345,11 +345,11 @@ def _revision(cli: CliContext, folder: str, revision: str) -> Catalog:
         raise FatalError("REVISION_UNREADABLE", what, remedy=remedy) from error
 
 
-def _records(cli: CliContext, catalog: Catalog) -> Mapping[str, TableRecord]:
+def _records(cli: CliContext, loaded: LoadedMetadata) -> Mapping[str, TableRecord]:
     """Past runs; none, with a warning, where the lake can't be read."""
     now = cli.now().timestamp()
     try:
-        known = StateReader(catalog.roots.lake, lambda: now, environ=cli.environ).read()
+        known = StateReader(loaded.roots.lake, lambda: now, environ=cli.environ).read()
     except GddlError as error:
         cli.screen.warn(f"no records of runs: {error}", "yellow")
         return {}
@@ -358,18 +358,18 @@ def _records(cli: CliContext, catalog: Catalog) -> Mapping[str, TableRecord]:
     return known.records
 
 
-def _given(seconds: Sequence[str], catalog: Catalog) -> dict[str, float]:
-    found = {}
+def _given(seconds: Sequence[str], loaded: LoadedMetadata) -> dict[str, float]:
+    by_tier = {}
     for text in seconds:
         tier, _, number = text.partition("=")
         try:
-            found[tier] = float(number)
+            by_tier[tier] = float(number)
         except ValueError:
             raise _wrong(f"--seconds {text!r} is not TIER=SECONDS", "write e.g. --seconds small=0.1") from None
-        if tier not in catalog.tiers or not 0 < found[tier] < 1e6:
-            names = ", ".join(catalog.tiers)
+        if tier not in loaded.tiers or not 0 < by_tier[tier] < 1e6:
+            names = ", ".join(loaded.tiers)
             raise _wrong(f"--seconds {text!r} names no tier, or no time", f"tiers are {names}")
-    return found
+    return by_tier
 
 
 def _day(text: str) -> date | None:

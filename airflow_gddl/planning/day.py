@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 from airflow_gddl.contract.result import TableTasks
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.runners.descriptor import RUNNERS
-from airflow_gddl.runtime.state.facts import TableRecord
+from airflow_gddl.runtime.state.table_runs import TableRecord
 from airflow_gddl.topology.pipeline import Pipeline
 from airflow_gddl.topology.pipelines import NOWHERE, Arrangement, Placed, arrange
 from airflow_gddl.topology.placement import homes
@@ -77,7 +77,9 @@ def recorded_seconds(tables: Iterable[TableSpec], records: Mapping[str, TableRec
         newest = record.newest if record else None
         if newest is not None and newest.status == "succeeded":
             by_tier[table.size].append(newest.seconds)
-    return {tier: statistics.median(found) for tier, found in by_tier.items() if len(found) >= LEAST_RECORDS}
+    return {
+        tier: statistics.median(durations) for tier, durations in by_tier.items() if len(durations) >= LEAST_RECORDS
+    }
 
 
 def with_seconds(pace: ExpectedDuration, seconds: float | None, basis: Literal["records", "given"]) -> ExpectedDuration:
@@ -106,16 +108,16 @@ class SlotRequest(NamedTuple):
     runs: int = 1
 
 
-def serve(asked: Sequence[SlotRequest], slots: int, patience: float = math.inf) -> ServedPool:
+def serve(requests: Sequence[SlotRequest], slots: int, patience: float = math.inf) -> ServedPool:
     """The pool at the end of one day, nothing left over from the day before.
 
     Args:
-        asked: sorted.
+        requests: sorted.
         slots: from 1 up.
         patience: stop as soon as a run waited longer than so many seconds.
     """
     pool = ServedPool(slots)
-    for start, together in itertools.groupby(asked, key=operator.itemgetter(0)):
+    for start, together in itertools.groupby(requests, key=operator.itemgetter(0)):
         pool.go_on(start)
         if pool.longest_wait > patience:
             return pool
@@ -160,14 +162,16 @@ class ServedPool:
                 self.longest_wait, self.waits = now - start, dag_id
 
 
-def busy_seconds(asked: Sequence[SlotRequest]) -> float:
+def busy_seconds(requests: Sequence[SlotRequest]) -> float:
     """All runs' seconds together."""
-    return sum(run.seconds * run.runs for run in asked)
+    return sum(run.seconds * run.runs for run in requests)
 
 
-def demand_of(asked: Sequence[SlotRequest]) -> int:
+def demand_of(requests: Sequence[SlotRequest]) -> int:
     """Maximum number of concurrent runs if none waited. Ends go before starts of the same moment."""
-    moments = sorted([(run.start, run.runs) for run in asked] + [(run.start + run.seconds, -run.runs) for run in asked])
+    moments = sorted(
+        [(run.start, run.runs) for run in requests] + [(run.start + run.seconds, -run.runs) for run in requests]
+    )
     now = most = 0
     for _, step in moments:
         now += step
@@ -175,17 +179,17 @@ def demand_of(asked: Sequence[SlotRequest]) -> int:
     return most
 
 
-def slots_needed(asked: Sequence[SlotRequest], patience: float, few: int, enough: int) -> int:
+def slots_needed(requests: Sequence[SlotRequest], patience: float, few: int, enough: int) -> int:
     """Approximately the fewest slots with which no run waits longer than `patience` seconds, at most a tenth more.
 
     Args:
         few: known to be too few.
         enough: known to be enough.
     """
-    few = max(few, math.ceil(busy_seconds(asked) / (DAY_SECONDS + patience)) - 1)
+    few = max(few, math.ceil(busy_seconds(requests) / (DAY_SECONDS + patience)) - 1)
     while few + 1 < enough and enough > 1.1 * few:
         middle = (few + enough) // 2
-        if serve(asked, middle, patience).longest_wait <= patience:
+        if serve(requests, middle, patience).longest_wait <= patience:
             enough = middle
         else:
             few = middle
@@ -221,21 +225,21 @@ class PoolUse:
         return min(self.demand, self.slots)
 
 
-def pool_use(pool: str, slots: int, asked: Sequence[SlotRequest]) -> PoolUse:
+def pool_use(pool: str, slots: int, requests: Sequence[SlotRequest]) -> PoolUse:
     """
     Args:
-        asked: sorted.
+        requests: sorted.
     """
-    served, demand = serve(asked, slots), demand_of(asked)
+    served, demand = serve(requests, slots), demand_of(requests)
     short = served.longest_wait > PATIENCE
     return PoolUse(
         pool=pool,
         slots=slots,
         demand=demand,
-        busy=round(busy_seconds(asked) / (slots * DAY_SECONDS), 4),
+        busy=round(busy_seconds(requests) / (slots * DAY_SECONDS), 4),
         longest_wait=round(served.longest_wait, 1),
         waits=served.waits,
-        needed=slots_needed(asked, PATIENCE, slots, demand) if short else slots,
+        needed=slots_needed(requests, PATIENCE, slots, demand) if short else slots,
     )
 
 
@@ -305,10 +309,10 @@ class Day:
     @cached_property
     def tiers_by_pool(self) -> Mapping[str, frozenset[str]]:
         """Tiers may share a pool."""
-        found: defaultdict[str, set[str]] = defaultdict(set)
+        by_pool: defaultdict[str, set[str]] = defaultdict(set)
         for pipeline in self.metadata.pipelines:
-            found[pipeline.pool].add(pipeline.tier)
-        return {pool: frozenset(tiers) for pool, tiers in found.items()}
+            by_pool[pipeline.pool].add(pipeline.tier)
+        return {pool: frozenset(tiers) for pool, tiers in by_pool.items()}
 
     @cached_property
     def continuous(self) -> tuple[Pipeline, ...]:
@@ -342,18 +346,18 @@ def day_of(metadata: Metadata, day: date) -> Day:
         seconds = paces[pipeline.tier].run_seconds(len(pipeline.tables))
         minutes = starts.of.get(pipeline.dag_id, ())
         alike[pipeline.pool, minutes, -pipeline.weight, seconds].append(pipeline.dag_id)
-    asked: defaultdict[str, list[SlotRequest]] = defaultdict(list)
+    requests: defaultdict[str, list[SlotRequest]] = defaultdict(list)
     for (pool, minutes, rank, seconds), dags in alike.items():
-        asked[pool] += [SlotRequest(60.0 * minute, rank, min(dags), seconds, len(dags)) for minute in minutes]
-    uses = tuple(pool_use(pool, slots[pool], sorted(asked[pool])) for pool in sorted(slots))
+        requests[pool] += [SlotRequest(60.0 * minute, rank, min(dags), seconds, len(dags)) for minute in minutes]
+    uses = tuple(pool_use(pool, slots[pool], sorted(requests[pool])) for pool in sorted(slots))
     return Day(metadata=metadata, starts=starts, paces=paces, pools=uses)
 
 
 def _paces(metadata: Metadata) -> dict[str, ExpectedDuration]:
     recorded = recorded_seconds(metadata.tables, metadata.records)
-    runner, found = RUNNERS.get(metadata.runner), {}
+    runner, paces = RUNNERS.get(metadata.runner), {}
     for name in {pipeline.tier for pipeline in metadata.pipelines}:
         start = runner.start_seconds(metadata.runner_settings, name)
         pace = benchmark_pace(metadata.tiers[name], start, cluster=runner.cluster)
-        found[name] = with_seconds(with_seconds(pace, recorded.get(name), "records"), metadata.given.get(name), "given")
-    return found
+        paces[name] = with_seconds(with_seconds(pace, recorded.get(name), "records"), metadata.given.get(name), "given")
+    return paces

@@ -11,10 +11,10 @@ from airflow_gddl.cli.screen import Cell, Screen, counted, number_columns, safe
 from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import lowered
-from airflow_gddl.metadata.loading import Catalog
+from airflow_gddl.metadata.loading import LoadedMetadata
 from airflow_gddl.metadata.problems import Problem, show
 from airflow_gddl.planning.plan import Plan
-from airflow_gddl.runtime.state.facts import TableRecord
+from airflow_gddl.runtime.state.table_runs import TableRecord
 from airflow_gddl.topology.pipeline import Pipeline
 
 Kind = Literal["new", "removed", "renamed", "changed", "invalid"]
@@ -87,7 +87,7 @@ class Deployment:
         plan: null where no table is enabled.
     """
 
-    catalog: Catalog
+    loaded: LoadedMetadata
     pipelines: Sequence[Pipeline]
     plan: Plan | None
 
@@ -104,15 +104,15 @@ def compare(
     Args:
         records: past runs by table; null: not known which tables are loaded, and then all of them may be.
     """
-    problems = {_identity(problem) for problem in before.catalog.problems}
-    left = {_identity(problem) for problem in after.catalog.problems}
+    problems = {_identity(problem) for problem in before.loaded.problems}
+    remaining = {_identity(problem) for problem in after.loaded.problems}
     return MetadataDiff(
         revision=revision,
-        settings=tuple(_settings(before.catalog, after.catalog)),
+        settings=tuple(_settings(before.loaded, after.loaded)),
         tables=tuple(sorted(_tables(before, after, records), key=lambda one: one.table)),
         cost=_cost(before.plan, after.plan),
-        problems=tuple(one for one in after.catalog.problems if _identity(one) not in problems),
-        solved=len(problems - left),
+        problems=tuple(one for one in after.loaded.problems if _identity(one) not in problems),
+        solved=len(problems - remaining),
     )
 
 
@@ -121,8 +121,8 @@ def _identity(problem: Problem) -> tuple[object, ...]:
 
 
 def _tables(before: Deployment, after: Deployment, records: Mapping[str, TableRecord] | None) -> Iterator[TableChange]:
-    old, new = ({spec.qualified_name: spec for spec in side.catalog.tables} for side in (before, after))
-    bad = {problem.table for problem in after.catalog.problems}
+    old, new = ({spec.qualified_name: spec for spec in side.loaded.tables} for side in (before, after))
+    bad = {problem.table for problem in after.loaded.problems}
     dags = before.dags, after.dags
     for name in {**old, **new}:
         was, now = old.get(name), new.get(name)
@@ -241,7 +241,7 @@ def _lower(names: Sequence[str]) -> list[str]:
     return [name.lower() for name in names]
 
 
-def _settings(before: Catalog, after: Catalog) -> Iterator[Change]:
+def _settings(before: LoadedMetadata, after: LoadedMetadata) -> Iterator[Change]:
     """Settings that differ, those of tiers by field."""
     for name in ("landing", "lake"):
         if getattr(before.roots, name) != getattr(after.roots, name):
@@ -290,12 +290,12 @@ _MOST_IN_COMMENT = 100
 """Tables that a comment names: GitHub takes 65,536 characters."""
 
 
-def show_diff(screen: Screen, found: MetadataDiff) -> None:
+def show_diff(screen: Screen, diff: MetadataDiff) -> None:
     """Show what an edit does to what is deployed."""
-    screen.say(_headline(found), "bold")
-    for setting in found.settings:
+    screen.say(_headline(diff), "bold")
+    for setting in diff.settings:
         screen.spans([Cell(f"  gddl.yaml {setting.name}  ", "cyan"), Cell(_arrow(setting))])
-    for one in found.tables:
+    for one in diff.tables:
         screen.say("")
         screen.spans([Cell(one.table, "bold"), Cell(f"  {one.kind}", _KINDS[one.kind])])
         for changed in one.fields:
@@ -304,7 +304,7 @@ def show_diff(screen: Screen, found: MetadataDiff) -> None:
             screen.say(f"  {effect}")
         for command in one.commands:
             screen.spans([Cell("  run  ", "bold yellow"), Cell(command), Cell(_of_rows(one), "dim")])
-    rows = [[_COST[name], *map(_number, pair), _by(*pair)] for name, pair in found.cost.items()]
+    rows = [[_COST[name], *map(_number, pair), _by(*pair)] for name, pair in diff.cost.items()]
     screen.say("")
     screen.table(("", *number_columns("before", "after", "change")), rows)
 
@@ -312,38 +312,38 @@ def show_diff(screen: Screen, found: MetadataDiff) -> None:
 _KINDS = {"new": "green", "removed": "red", "invalid": "bold red", "renamed": "yellow", "changed": "yellow"}
 
 
-def as_markdown(found: MetadataDiff) -> str:
+def as_markdown(diff: MetadataDiff) -> str:
     """The same as a comment on a pull request."""
-    lines = [f"### gddl plan: {_headline(found)}", ""]
-    if found.settings:
+    lines = [f"### gddl plan: {_headline(diff)}", ""]
+    if diff.settings:
         lines += ["| setting | before | after |", "|---|---|---|"]
-        lines += [f"| {_code(one.name)} | {_code(one.before)} | {_code(one.after)} |" for one in found.settings] + [""]
-    if found.tables:
+        lines += [f"| {_code(one.name)} | {_code(one.before)} | {_code(one.after)} |" for one in diff.settings] + [""]
+    if diff.tables:
         lines += ["| table | | fields | what happens |", "|---|---|---|---|"]
-        lines += [_line(one) for one in found.tables[:_MOST_IN_COMMENT]]
-        if (more := len(found.tables) - _MOST_IN_COMMENT) > 0:
-            lines.append(f"| and {counted(more, 'table')} more | | | see `gddl plan --diff {found.revision}` |")
+        lines += [_line(one) for one in diff.tables[:_MOST_IN_COMMENT]]
+        if (more := len(diff.tables) - _MOST_IN_COMMENT) > 0:
+            lines.append(f"| and {counted(more, 'table')} more | | | see `gddl plan --diff {diff.revision}` |")
         lines.append("")
-    if found.commands:
-        commands = found.commands[:_MOST_IN_COMMENT]
+    if diff.commands:
+        commands = diff.commands[:_MOST_IN_COMMENT]
         lines += ["Run after the edit is deployed:", "```sh", *commands, "```", ""]
     lines += ["| | before | after | change |", "|---|---:|---:|---:|"]
-    for name, (before, after) in found.cost.items():
+    for name, (before, after) in diff.cost.items():
         lines.append(f"| {_COST[name]} | {_number(before)} | {_number(after)} | {_by(before, after)} |")
-    if found.problems:
-        lines += ["", f"**{counted(len(found.problems), 'new problem')} in the metadata**", ""]
-        lines += [f"- {_code(problem.place)} `{problem.code}` {_code(problem.text)}" for problem in found.problems[:20]]
+    if diff.problems:
+        lines += ["", f"**{counted(len(diff.problems), 'new problem')} in the metadata**", ""]
+        lines += [f"- {_code(problem.place)} `{problem.code}` {_code(problem.text)}" for problem in diff.problems[:20]]
     return "\n".join(lines)
 
 
-def _headline(found: MetadataDiff) -> str:
-    kinds = Counter(one.kind for one in found.tables)
+def _headline(difference: MetadataDiff) -> str:
+    kinds = Counter(one.kind for one in difference.tables)
     parts = [f"{number:,} {kind}" for kind, number in kinds.items()]
-    if commands := len([one for one in found.tables if one.commands]):
+    if commands := len([one for one in difference.tables if one.commands]):
         parts.append(f"{commands:,} to repair or move")
-    if found.settings:
-        parts.append(counted(len(found.settings), "setting"))
-    return f"changes since {found.revision}: {', '.join(parts) or 'none'}"
+    if difference.settings:
+        parts.append(counted(len(difference.settings), "setting"))
+    return f"changes since {difference.revision}: {', '.join(parts) or 'none'}"
 
 
 def _line(one: TableChange) -> str:
@@ -374,10 +374,10 @@ def _code(text: str) -> str:
     return f"`{safe(text).replace('`', chr(39)).replace('|', chr(92) + '|')}`" if text else ""
 
 
-def show_result(screen: Screen, found: MetadataDiff, *, json: bool, markdown: bool) -> None:
+def show_result(screen: Screen, diff: MetadataDiff, *, json: bool, markdown: bool) -> None:
     if json:
-        screen.record(found)
+        screen.record(diff)
     elif markdown:
-        screen.dictate(as_markdown(found))
+        screen.dictate(as_markdown(diff))
     else:
-        show_diff(screen, found)
+        show_diff(screen, diff)

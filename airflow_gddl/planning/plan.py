@@ -66,17 +66,17 @@ def _of_emr(day: Day, limits: PlatformLimits) -> list[Figure]:
 
 def vcpus_of(day: Day, tier: str) -> int:
     """Of one job run on EMR Serverless: its driver and as many executors as it may have."""
-    spec, own = day.metadata.tiers[tier], day.metadata.runner_settings.tier(tier)
-    return spec.cores * (1 + max(spec.workers, own.max_executors or 0))
+    spec, tier_settings = day.metadata.tiers[tier], day.metadata.runner_settings.tier(tier)
+    return spec.cores * (1 + max(spec.workers, tier_settings.max_executors or 0))
 
 
 def _databricks(_day: Day, _limits: PlatformLimits, figures: Mapping[str, Figure]) -> Iterator[Advice]:
-    for name, found in figures.items():
-        if name.startswith("databricks_") and not found.fits:
+    for name, figure in figures.items():
+        if name.startswith("databricks_") and not figure.fits:
             yield advice(
                 code="DATABRICKS_OVER_LIMIT",
                 level="limit",
-                message=f"{found.text}: {found.planned:,.0f}, where a workspace takes {found.limit:,.0f}",
+                message=f"{figure.text}: {figure.planned:,.0f}, where a workspace takes {figure.limit:,.0f}",
                 change="fewer DAGs (tiers.<tier>.tables_per_job above 1), a schedule that is less often, or a second"
                 " workspace",
             )
@@ -98,8 +98,8 @@ def _queued(day: Day, _limits: PlatformLimits, _figures: Mapping[str, Figure]) -
 
 
 def _emr(day: Day, limits: PlatformLimits, figures: Mapping[str, Figure]) -> Iterator[Advice]:
-    found = figures.get("emr_vcpus")
-    if found is None or found.fits:
+    figure = figures.get("emr_vcpus")
+    if figure is None or figure.fits:
         return
     parts = []
     for pool in day.pools:
@@ -110,9 +110,9 @@ def _emr(day: Day, limits: PlatformLimits, figures: Mapping[str, Figure]) -> Ite
     yield advice(
         code="EMR_OVER_QUOTA",
         level="limit",
-        message=f"job runs ask for {found.planned:,.0f} vCPUs at once ({', '.join(parts)}); the account has"
+        message=f"job runs ask for {figure.planned:,.0f} vCPUs at once ({', '.join(parts)}); the account has"
         f" {limits.emr_vcpus:,}",
-        change=f"a quota of {found.planned:,.0f} vCPUs (--emr-vcpus), or fewer tiers.<tier>.slots, cores or workers",
+        change=f"a quota of {figure.planned:,.0f} vCPUs (--emr-vcpus), or fewer tiers.<tier>.slots, cores or workers",
     )
 
 
@@ -207,7 +207,7 @@ def make_plan(
         chosen: the day to show; null: the busiest from `today` on, see `starts.busiest_day`.
 
     Raises:
-        MetadataError: `RUNNER_UNKNOWN`, `RUNNER_SETTINGS_INVALID`: what the catalog would have refused.
+        MetadataError: `RUNNER_UNKNOWN`, `RUNNER_SETTINGS_INVALID`: what the metadata would have refused.
     """
     day = day_of(metadata, chosen or busiest_day(metadata.pipelines, today))
     reference = RUNNERS.get(metadata.runner).capacity
@@ -240,21 +240,21 @@ def _advise(
 ) -> tuple[Advice, ...]:
     """All advice; exceeded limits first, else in the order of the rules."""
     by_name = {figure.name: figure for figure in figures}
-    found = [advice for rule in (*AIRFLOW_RULES, *of_runner, *ROW_RULES) for advice in rule(day, limits, by_name)]
-    return tuple(sorted(found, key=lambda advice: advice.level != "limit"))
+    all_advice = [advice for rule in (*AIRFLOW_RULES, *of_runner, *ROW_RULES) for advice in rule(day, limits, by_name)]
+    return tuple(sorted(all_advice, key=lambda advice: advice.level != "limit"))
 
 
 def _tier_cost(day: Day, tier: str) -> TierCost:
-    own = [pipeline for pipeline in day.metadata.pipelines if pipeline.tier == tier]
+    members = [pipeline for pipeline in day.metadata.pipelines if pipeline.tier == tier]
     pace = day.paces[tier]
     return TierCost(
         tier=tier,
         tasks=day.metadata.tiers[tier].tasks,
-        tables=sum(len(pipeline.tables) for pipeline in own),
-        dags=len(own),
-        views=_views(own),
-        runs=sum(len(day.starts.of.get(pipeline.dag_id, ())) for pipeline in own),
-        run_seconds=round(max(day.seconds_of(pipeline) for pipeline in own), 1),
+        tables=sum(len(pipeline.tables) for pipeline in members),
+        dags=len(members),
+        views=_views(members),
+        runs=sum(len(day.starts.of.get(pipeline.dag_id, ())) for pipeline in members),
+        run_seconds=round(max(day.seconds_of(pipeline) for pipeline in members), 1),
         table_seconds=pace.table_seconds,
         basis=pace.basis,
     )
@@ -268,7 +268,7 @@ def _views(pipelines: Iterable[Pipeline]) -> dict[AirflowView, int]:
 
 
 def _peaks(day: Day) -> tuple[Peak, ...]:
-    ordered = sorted(enumerate(day.starts.per_minute), key=lambda found: (-found[1], found[0]))
+    ordered = sorted(enumerate(day.starts.per_minute), key=lambda pair: (-pair[1], pair[0]))
     return tuple(
         Peak(minute=clock(minute), runs=runs, schedules=dict(day.schedules_at(minute).most_common()))
         for minute, runs in ordered[:_PEAKS]

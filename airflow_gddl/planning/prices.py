@@ -14,7 +14,7 @@ from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.spec import size_bytes
 from airflow_gddl.planning.day import DAY_SECONDS, Day
 from airflow_gddl.runners.descriptor import RUNNERS
-from airflow_gddl.runtime.state.facts import TableRecord
+from airflow_gddl.runtime.state.table_runs import TableRecord
 from airflow_gddl.topology.pipeline import Pipeline
 
 DAYS = 30
@@ -30,7 +30,7 @@ class Requests(NamedTuple):
     writes: float
 
 
-REQUESTS_OF_A_BATCH = Requests(lists=21, reads=57, writes=12)
+REQUESTS_OF_A_BATCH = Requests(lists=5, reads=20, writes=10)
 """Of one small table that has a change file, its ledger and its results (`tests/s3/test_requests.py`)."""
 
 
@@ -74,12 +74,12 @@ class Prices:
             FatalError: `SPEC_INVALID`.
             ValueError: an amount that is no price.
         """
-        found = decode(cls, data)
+        prices = decode(cls, data)
         for item in fields(cls):
-            value = getattr(found, item.name)
+            value = getattr(prices, item.name)
             if item.name != "currency" and not 0 <= value < math.inf:
                 raise ValueError(f"{item.name}: {value} is no price")
-        return found
+        return prices
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +130,7 @@ def cost_of(day: Day, prices: Prices, today: date) -> Cost:
     """
     metadata = day.metadata
     now = datetime.combine(today, time.max, UTC).timestamp()
-    known = {name: found for name, record in metadata.records.items() if (found := _recorded(record, now))}
+    known = {name: recording for name, record in metadata.records.items() if (recording := _recorded(record, now))}
     tables = {name: amount for one in metadata.pipelines for name, amount in _tables(day, one, prices, known)}
     tiers: defaultdict[str, Amount] = defaultdict(lambda: ZERO)
     owners: defaultdict[str, Amount] = defaultdict(lambda: ZERO)
@@ -177,8 +177,8 @@ def _tables(
     runs = {name: min(known[name].runs, polls) if name in known else float(polls) for name in pipeline.tables}
     together = max(runs.values(), default=0.0)
     for name in pipeline.tables:
-        own = (known[name].seconds if name in known else pace.table_seconds) / pace.at_once * runs[name]
-        seconds = own + together * pace.start_seconds / len(pipeline.tables)
+        own_seconds = (known[name].seconds if name in known else pace.table_seconds) / pace.at_once * runs[name]
+        seconds = own_seconds + together * pace.start_seconds / len(pipeline.tables)
         if is_continuous:
             seconds = DAY_SECONDS / len(pipeline.tables)
         elif together:

@@ -219,26 +219,26 @@ _SCATTERED = 10
 
 
 def _dags(day: Day, limits: PlatformLimits, figures: Mapping[str, Figure]) -> Iterator[Advice]:
-    found = figures["dags"]
-    fitting = smallest_class(int(found.planned))
-    if not found.fits:
+    figure = figures["dags"]
+    fitting = smallest_class(int(figure.planned))
+    if not figure.fits:
         singles = Counter(pipeline.tier for pipeline in day.metadata.pipelines if pipeline.kind == "table")
         tier, many = singles.most_common(1)[0] if singles else ("", 0)
-        own = f"; or tiers.{tier}.tables_per_job above 1: {many:,} tables have a DAG each" if tier else ""
+        alternative = f"; or tiers.{tier}.tables_per_job above 1: {many:,} tables have a DAG each" if tier else ""
         instead = f"--mwaa-class {fitting}" if fitting else "a second environment, with half of the sources"
-        message = f"{found.planned:,.0f} DAGs, and {limits.name} is documented for {found.limit:,.0f}"
+        message = f"{figure.planned:,.0f} DAGs, and {limits.name} is documented for {figure.limit:,.0f}"
         yield advice(
             code="DAGS_OVER_CLASS",
             level="limit",
             message=message,
-            change=instead + own,
+            change=instead + alternative,
             tables=(p.tables[0] for p in day.metadata.pipelines if p.kind == "table" and p.tier == tier),
         )
     elif limits.name in MWAA and fitting != limits.name:
         yield advice(
             code="CLASS_LARGER_THAN_NEEDED",
             level="advice",
-            message=f"{found.planned:,.0f} DAGs fit into {fitting} as documented; look at workers and starts before",
+            message=f"{figure.planned:,.0f} DAGs fit into {fitting} as documented; look at workers and starts before",
             change=f"--mwaa-class {fitting}",
         )
 
@@ -267,10 +267,10 @@ def _packs(day: Day, _limits: PlatformLimits, _figures: Mapping[str, Figure]) ->
 
 
 def _starts(day: Day, limits: PlatformLimits, figures: Mapping[str, Figure]) -> Iterator[Advice]:
-    found = figures["starts"]
-    if found.fits:
+    figure = figures["starts"]
+    if figure.fits:
         return
-    minute = day.starts.per_minute.index(int(found.planned))
+    minute = day.starts.per_minute.index(int(figure.planned))
     schedule, many = day.schedules_at(minute).most_common(1)[0]
     tables = [
         table
@@ -278,12 +278,12 @@ def _starts(day: Day, limits: PlatformLimits, figures: Mapping[str, Figure]) -> 
         for table in pipeline.tables
         if str(day.metadata.rows[table].schedule) == schedule
     ]
-    crowded = sum(number > (found.limit or 0) for number in day.starts.per_minute)
+    crowded = sum(number > (figure.limit or 0) for number in day.starts.per_minute)
     yield advice(
         code="STARTS_CROWDED",
         level="advice",
-        message=f"{found.planned:,.0f} runs start at {clock(minute)}, and {crowded:,} of the"
-        f" day's minutes have more than the {found.limit:,.0f} that {limits.schedulers} schedulers handle in a loop",
+        message=f"{figure.planned:,.0f} runs start at {clock(minute)}, and {crowded:,} of the"
+        f" day's minutes have more than the {figure.limit:,.0f} that {limits.schedulers} schedulers handle in a loop",
         change=f"schedule {schedule!r} of {many:,} runs: {_spread(schedule)}",
         tables=tables,
     )
@@ -312,9 +312,9 @@ def _pools(day: Day, _limits: PlatformLimits, _figures: Mapping[str, Figure]) ->
 
 
 def _triggers(day: Day, limits: PlatformLimits, figures: Mapping[str, Figure]) -> Iterator[Advice]:
-    found = figures["triggers"]
-    if not found.fits:
-        triggerers = math.ceil(found.planned / 1000)
+    figure = figures["triggers"]
+    if not figure.fits:
+        triggerers = math.ceil(figure.planned / 1000)
         # Where jobs run on workers, continuous jobs hold worker slots and no trigger.
         holding = day.continuous if RUNNERS.get(day.metadata.runner).remote else ()
         share = f", {len(holding):,} of them for `continuous` pipelines" if holding else ""
@@ -322,8 +322,8 @@ def _triggers(day: Day, limits: PlatformLimits, figures: Mapping[str, Figure]) -
         yield advice(
             code="TRIGGERS_OVER_CAPACITY",
             level="limit",
-            message=f"{found.planned:,.0f} triggers at once{share}; the triggerers of {limits.name} serve"
-            f" {found.limit:,.0f}",
+            message=f"{figure.planned:,.0f} triggers at once{share}; the triggerers of {limits.name} serve"
+            f" {figure.limit:,.0f}",
             change=f"{triggerers} triggerers (--triggers {1000 * triggerers}), or {instead}",
             tables=(table for pipeline in holding for table in pipeline.tables),
         )
@@ -370,8 +370,8 @@ def _overruns(day: Day, _limits: PlatformLimits, _figures: Mapping[str, Figure])
         share = day.seconds_of(pipeline) / (60 * gaps(pipeline.timing.cron, day.starts.day)[0])
         if share > 1:
             late[pipeline.tier].append((share, pipeline.dag_id, pipeline))
-    for tier, found in sorted(late.items()):
-        share, _, pipeline = max(found, key=itemgetter(0, 1))
+    for tier, overruns in sorted(late.items()):
+        share, _, pipeline = max(overruns, key=itemgetter(0, 1))
         spec = day.metadata.tiers[tier]
         fewer = max(1, math.floor(len(pipeline.tables) / share))
         many = len(pipeline.tables)
@@ -383,7 +383,7 @@ def _overruns(day: Day, _limits: PlatformLimits, _figures: Mapping[str, Figure])
             f" {many:,} tables have new files, but the next one is due earlier: runs are skipped",
             change=f"schedule {day.metadata.rows[pipeline.tables[0]].schedule!r}: less often{packs},"
             f" tiers.{tier}.cores, or a larger size",
-            tables=(table for *_, one in found for table in one.tables),
+            tables=(table for *_, one in overruns for table in one.tables),
         )
 
 

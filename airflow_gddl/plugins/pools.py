@@ -41,7 +41,7 @@ class PageApp:
     def _quarantine_rate() -> float:
         """The default where the setting is no number, which the sensors report."""
         from airflow_gddl import configuration  # noqa: PLC0415 - imported when needed
-        from airflow_gddl.runtime.state.judging import MOST_QUARANTINED  # noqa: PLC0415 - see the class
+        from airflow_gddl.runtime.state.table_status import MOST_QUARANTINED  # noqa: PLC0415 - see the class
 
         try:
             return configuration.number("alert_quarantine_rate")
@@ -55,7 +55,9 @@ class PageApp:
         app, responses = (importlib.import_module(f"{PAGE}.{name}") for name in ("app", "responses"))
         place = configuration.own_metadata_place()
         return app.build_app(
-            responses.PageSource(lambda: configuration.snapshot(place), configuration.environ_of, self._quarantine_rate)
+            responses.PageSource(
+                lambda: configuration.compiled_metadata(place), configuration.environ_of, self._quarantine_rate
+            )
         )
 
 
@@ -143,7 +145,9 @@ def create_missing_pools() -> list[str]:
     from airflow_gddl import configuration  # noqa: PLC0415 - imported when needed
     from airflow_gddl.topology.pipelines import pools  # noqa: PLC0415 - imported when needed
 
-    wanted = pools(pipeline for folder in _folders() for pipeline in configuration.snapshot(folder).pipelines())
+    wanted = pools(
+        pipeline for folder in _folders() for pipeline in configuration.compiled_metadata(folder).pipelines()
+    )
     with create_session() as session:
         existing = {pool.pool for pool in Pool.get_pools(session=session)}
     missing = sorted(wanted.keys() - existing - {Pool.DEFAULT_POOL_NAME})
@@ -176,7 +180,7 @@ def keep_placements() -> None:
     from airflow_gddl import configuration  # noqa: PLC0415 - imported when needed
 
     for folder in _folders():
-        configuration.snapshot(folder).keep_placement()
+        configuration.compiled_metadata(folder).keep_placement()
 
 
 def _folders() -> tuple[str, ...]:

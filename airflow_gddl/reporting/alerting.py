@@ -20,7 +20,7 @@ from airflow_gddl.contract.spec import Roots
 from airflow_gddl.links import table_page
 from airflow_gddl.notifications import make_notifier
 from airflow_gddl.reporting.results import Logger
-from airflow_gddl.runtime.snapshot.documents import Directory, PipelineDocument
+from airflow_gddl.runtime.compiled.documents import Directory, PipelineDocument
 from airflow_gddl.runtime.state.alerts import (
     LATENESS,
     METADATA,
@@ -35,8 +35,8 @@ from airflow_gddl.runtime.state.alerts import (
     of_removed,
     without_load,
 )
-from airflow_gddl.runtime.state.board import LakeState, StateReader, read_pipeline, standings
 from airflow_gddl.runtime.state.documents import BY_HAND, RunsDocument
+from airflow_gddl.runtime.state.lake_state import LakeState, StateReader, read_pipeline, table_statuses
 from airflow_gddl.runtime.state.recording import StateRecorder, read_records, records_of
 from airflow_gddl.topology.rows import TableRow, row_of
 from airflow_gddl.version_compat import gauge
@@ -90,8 +90,8 @@ def _tell(
     known = read_pipeline(lake, (dag_id, BY_HAND, *document.heartbeats), environ)
     limits = _limits()
     rows = [row_of(spec, document.pipeline) for spec in document.specs]
-    found = standings(rows, known, time.time(), limits.quarantine_rate)
-    fresh = _explained(alerts(found, known.notified_by.get(dag_id, {}), limits), document.roots, environ)
+    statuses = table_statuses(rows, known, time.time(), limits.quarantine_rate)
+    fresh = _explained(alerts(statuses, known.notified_by.get(dag_id, {}), limits), document.roots, environ)
     if fresh:
         _notify(context, wanted, fresh)
         _remember(document.roots, dag_id, fresh, environ)
@@ -131,12 +131,14 @@ def _with_files(warning: RunWarning) -> str:
     return f"{warning.message} ({', '.join(named)})" if named else warning.message
 
 
-def watch(context: Context, directory: Directory, own: str, log: Logger, environ: Mapping[str, str]) -> list[Alert]:
+def watch(
+    context: Context, directory: Directory, of_no_pipeline: str, log: Logger, environ: Mapping[str, str]
+) -> list[Alert]:
     """Send alerts for problems of tables, invalid rows and the metadata that began or ended without a load, and those
     that a load could not send; return those sent.
 
     Args:
-        own: name of the state's object for what no pipeline loads: invalid rows, and the metadata.
+        of_no_pipeline: name of the state's object for what no pipeline loads: invalid rows, and the metadata.
 
     Raises:
         RetriableError: the lake can't be read. Errors of notifiers pass through; then nothing counts as sent.
@@ -155,21 +157,23 @@ def watch(context: Context, directory: Directory, own: str, log: Logger, environ
     known = _with_new(directory.roots, due, known, environ)
     limits, now = _limits(), time.time()
     rows = [row for row in directory.rows if row.dag_id is not None or row.problems]
-    found = standings(rows, known, now, limits.quarantine_rate)
-    notified = {**known.notified_by.get(own, {}), **moved.notified}
-    fresh = [*without_load(found, notified, limits, now), *of_metadata(directory.problems, notified)]
+    statuses = table_statuses(rows, known, now, limits.quarantine_rate)
+    notified = {**known.notified_by.get(of_no_pipeline, {}), **moved.notified}
+    fresh = [*without_load(statuses, notified, limits, now), *of_metadata(directory.problems, notified)]
     fresh = _explained(fresh, directory.roots, environ)
     tables = {row.table for row in directory.rows}
-    gone = of_removed({name: known.notified_by.get(name, {}) for name in {own, *homes.values()}}, tables)
-    homes |= {alert.table: pipeline for pipeline, alert in gone}
-    fresh += [alert for _, alert in gone]
+    removed_alerts = of_removed(
+        {name: known.notified_by.get(name, {}) for name in {of_no_pipeline, *homes.values()}}, tables
+    )
+    homes |= {alert.table: pipeline for pipeline, alert in removed_alerts}
+    fresh += [alert for _, alert in removed_alerts]
     late = [alert for alert in fresh if alert.code in LATENESS]
     for alert in sorted(late, key=lambda alert: alert.change == "began")[:_GAUGED]:  # one may follow the other
         gauge("gddl.late", int(alert.change == "began"), {"table": alert.table})
     if fresh:
         _notify(context, notifiers(), fresh)
-        for name in sorted({homes.get(alert.table, own) for alert in fresh}):
-            of_it = [alert for alert in fresh if homes.get(alert.table, own) == name]
+        for name in sorted({homes.get(alert.table, of_no_pipeline) for alert in fresh}):
+            of_it = [alert for alert in fresh if homes.get(alert.table, of_no_pipeline) == name]
             _remember(directory.roots, name, of_it, environ)
     return fresh
 
@@ -178,16 +182,16 @@ def _follow(roots: Roots, moved: Moves, environ: Mapping[str, str]) -> None:
     """Move a table's sent alerts to its new pipeline before the old one drops them."""
     for dag_id, taken in sorted(moved.taken.items()):
         StateRecorder(roots, dag_id, tuple(taken), environ=environ).change(partial(_with, taken))
-    for dag_id, gone in sorted(moved.left.items()):
-        StateRecorder(roots, dag_id, (), environ=environ).change(partial(_without, gone))
+    for dag_id, strays in sorted(moved.strays.items()):
+        StateRecorder(roots, dag_id, (), environ=environ).change(partial(_without, strays))
 
 
 def _with(taken: Notified, before: RunsDocument) -> RunsDocument:
     return replace(before, notified={**taken, **before.notified})
 
 
-def _without(gone: Collection[str], before: RunsDocument) -> RunsDocument:
-    return replace(before, notified={table: codes for table, codes in before.notified.items() if table not in gone})
+def _without(removed: Collection[str], before: RunsDocument) -> RunsDocument:
+    return replace(before, notified={table: codes for table, codes in before.notified.items() if table not in removed})
 
 
 def _with_lost(

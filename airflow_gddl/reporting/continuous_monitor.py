@@ -13,10 +13,10 @@ from airflow_gddl.contract.spec import DesiredState
 from airflow_gddl.reporting.alerting import notify
 from airflow_gddl.reporting.results import Logger, Reporter
 from airflow_gddl.runners.remote import ResultReader
+from airflow_gddl.runtime.compiled.documents import PipelineDocument
+from airflow_gddl.runtime.landing.continuous_job import ContinuousJobMonitor, DesiredStateKeeper
 from airflow_gddl.runtime.landing.hints import HintBook
-from airflow_gddl.runtime.landing.loading import ProgressListener
-from airflow_gddl.runtime.landing.monitoring import ContinuousJobMonitor, DesiredStateKeeper
-from airflow_gddl.runtime.snapshot.documents import PipelineDocument
+from airflow_gddl.runtime.landing.load_task import ProgressListener
 from airflow_gddl.runtime.state.recording import StateRecorder
 from airflow_gddl.stores import open_store
 
@@ -64,10 +64,10 @@ def monitor_of(
 
 def current_desired_state(kept: MonitoredPipeline) -> DesiredState | None:
     """The desired state by the metadata; without tables when the pipeline is gone, retired or no longer continuous."""
-    snapshot = configuration.snapshot(kept.metadata)
-    if snapshot.generation is None:
+    compiled = configuration.compiled_metadata(kept.metadata)
+    if compiled.generation is None:
         return None
-    document = snapshot.pipeline(kept.pipeline)
+    document = compiled.pipeline(kept.pipeline)
     if document is None or document.pipeline.timing.kind != "continuous" or document.pipeline.is_retired:
         return DesiredState(tables=())
     return desired_state(document)
@@ -78,7 +78,7 @@ def alert_of(kept: MonitoredPipeline, context: Context, log: Logger, environ: Ma
 
     def alert() -> None:
         try:
-            document = configuration.snapshot(kept.metadata).pipeline(kept.pipeline)
+            document = configuration.compiled_metadata(kept.metadata).pipeline(kept.pipeline)
         except GddlError as error:
             log.warning("alerts could not be sent: %s", error)
             return
@@ -123,7 +123,7 @@ class RemoteJobMonitor:
     def _opened(self) -> tuple[ContinuousJobMonitor, ResultReader] | None:
         """Null if this machine lacks the pipeline; then new rows wait for the next job."""
         kept = self.kept
-        document = configuration.snapshot(kept.metadata).pipeline(kept.pipeline)
+        document = configuration.compiled_metadata(kept.metadata).pipeline(kept.pipeline)
         if document is None:
             return None
         reporter = Reporter(self.log, {spec.table: spec for spec in document.specs})

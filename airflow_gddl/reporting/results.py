@@ -26,7 +26,7 @@ from airflow_gddl.runners.interface import ProgressEvent
 from airflow_gddl.runners.this_machine import Heartbeat
 from airflow_gddl.runtime.landing import hints
 from airflow_gddl.runtime.landing.hints import Hints
-from airflow_gddl.runtime.state.facts import seconds_of
+from airflow_gddl.runtime.state.table_runs import seconds_of
 from airflow_gddl.stores import open_store
 from airflow_gddl.version_compat import AirflowException, AirflowFailException, gauge
 
@@ -66,7 +66,7 @@ def announce(context: Context, metadata: str, dag_id: str) -> None:
     Raises:
         RetriableError: `STORAGE_BUSY`, or `STATE_CONTENDED`.
     """
-    document = configuration.snapshot(metadata).pipeline(dag_id)
+    document = configuration.compiled_metadata(metadata).pipeline(dag_id)
     if document is None:
         return
     pending: dict[str, Mapping[str, Any]] = {}
@@ -255,8 +255,8 @@ def explained(failed: Sequence[JobResult], total: int, *, final: bool = False) -
     others = "the others succeeded, and " if len(failed) < total else ""
     lines = [f"{len(failed)} of {total} tables failed; {others}{then}:"]
     lines += [f"- {', '.join(tables)}: {why}" for why, tables in reasons[:SHOWN]]
-    if left := [table for _, tables in reasons[SHOWN:] for table in tables]:
-        lines.append(f"- also {', '.join(left)}")
+    if unshown := [table for _, tables in reasons[SHOWN:] for table in tables]:
+        lines.append(f"- also {', '.join(unshown)}")
     return "\n".join(lines)
 
 

@@ -23,13 +23,13 @@ Probe = Callable[[], str]
 """A check: returns its finding, raises a `GddlError` or `ProbeSkippedError`."""
 
 
-def settings_of(runner: str, cls: type[T], own: Mapping[str, Any]) -> T:
+def settings_of(runner: str, cls: type[T], declared: Mapping[str, Any]) -> T:
     """
     Raises:
         MetadataError: `RUNNER_SETTINGS_INVALID`.
     """
     try:
-        return decode(cls, dict(own))
+        return decode(cls, dict(declared))
     except FatalError as error:
         where = f"gddl.yaml, runners.{runner}{error.where.removeprefix(cls.__name__)}"
         remedy = f"correct `runners: {{{runner}: …}}`; docs/metadata.md has every field"
@@ -42,12 +42,12 @@ class RunnerCheck:
 
     Attributes:
         name: the runner's.
-        own: its settings as written.
+        declared: its settings as written.
         tiers: of enabled tables.
     """
 
     name: str
-    own: Mapping[str, Any]
+    declared: Mapping[str, Any]
     tiers: tuple[TierSpec, ...]
     environ: Mapping[str, str]
 
@@ -99,13 +99,13 @@ class RunnerDescriptor:
         """Jobs run on a platform, not below the calling process."""
         return bool(self.platform)
 
-    def decoded(self, name: str, own: Mapping[str, Any]) -> Any:
+    def decoded(self, name: str, declared: Mapping[str, Any]) -> Any:
         """Settings as written as an instance of `settings`; null: the runner has none.
 
         Raises:
             MetadataError: `RUNNER_SETTINGS_INVALID`.
         """
-        return None if self.settings is None else settings_of(name, self.settings, own)
+        return None if self.settings is None else settings_of(name, self.settings, declared)
 
 
 LOCAL = RunnerDescriptor(
@@ -131,12 +131,12 @@ RUNNERS: ExtensionPoint[RunnerDescriptor] = ExtensionPoint(
 )
 
 
-def check_remote(runner: str, own: Mapping[str, Any], roots: Mapping[FieldPath, str]) -> Iterator[SpecProblem]:
+def check_remote(runner: str, declared: Mapping[str, Any], roots: Mapping[FieldPath, str]) -> Iterator[SpecProblem]:
     """`RUNNER_NEEDS_S3` for each root that jobs on a platform can't use.
 
     Args:
         runner: one whose jobs run on a platform.
-        own: its settings; with `local_roots: true` it takes folders, but none that its `check_root` refuses.
+        declared: its settings; with `local_roots: true` it takes folders, but none that its `check_root` refuses.
         roots: by the field that names them.
 
     Raises:
@@ -146,7 +146,7 @@ def check_remote(runner: str, own: Mapping[str, Any], roots: Mapping[FieldPath, 
     for path, root in roots.items():
         refused = tuple(descriptor.check_root(path, root))
         yield from refused
-        if not refused and not is_s3(root) and not own.get("local_roots"):
+        if not refused and not is_s3(root) and not declared.get("local_roots"):
             what = f"runner {runner} needs it in an object store"
             name = ".".join(map(str, path))
             yield SpecProblem("RUNNER_NEEDS_S3", path, root, what, f"set {name} to s3://bucket/prefix")
@@ -173,14 +173,14 @@ class RunnerSettings:
     Attributes:
         command: program and first arguments of the embedded job.
         environ: environment of the caller.
-        own: settings under `runners` in `gddl.yaml` for this runner.
+        declared: settings under `runners` in `gddl.yaml` for this runner.
         submission: null where jobs run on this machine only.
         tick: called periodically while a job runs on this machine, in the caller's thread.
     """
 
     command: tuple[str, ...]
     environ: Mapping[str, str]
-    own: Mapping[str, Any] = field(default_factory=dict)
+    declared: Mapping[str, Any] = field(default_factory=dict)
     submission: SubmissionContext | None = None
     connections: Connections = field(default_factory=FromEnvironment)
     tick: Callable[[], None] = nothing
@@ -200,10 +200,10 @@ def make_runner(name: str, settings: RunnerSettings) -> Runner:
     submission = settings.submission
     if submission is None:
         raise LookupError(f"runner {name} needs a submission context")
-    _check_roots(name, settings.own, submission.roots)
+    _check_roots(name, settings.declared, submission.roots)
     store = open_store(settings.environ)
     return RemoteRunner(
-        open=lambda: make_platform(name, settings.own, settings.environ, settings.connections),
+        open=lambda: make_platform(name, settings.declared, settings.environ, settings.connections),
         store=store,
         attempts=Attempts(store, submission.roots.lake, submission.task),
         patient=submission.patient,
@@ -211,14 +211,16 @@ def make_runner(name: str, settings: RunnerSettings) -> Runner:
     )
 
 
-def _check_roots(name: str, own: Mapping[str, Any], roots: Roots) -> None:
+def _check_roots(name: str, settings: Mapping[str, Any], roots: Roots) -> None:
     """Checked again, since a task may name another runner than `gddl.yaml`."""
-    for problem in check_remote(name, own, {("landing",): roots.landing, ("lake",): roots.lake}):
+    for problem in check_remote(name, settings, {("landing",): roots.landing, ("lake",): roots.lake}):
         what = f"{problem.field} {problem.value!r}: {problem.message}"
         raise MetadataError(problem.code, what, where="gddl.yaml", remedy=problem.remedy)
 
 
-def make_platform(name: str, own: Mapping[str, Any], environ: Mapping[str, str], connections: Connections) -> Platform:
+def make_platform(
+    name: str, declared: Mapping[str, Any], environ: Mapping[str, str], connections: Connections
+) -> Platform:
     """
     Raises:
         MetadataError: `RUNNER_UNKNOWN`, `RUNNER_SETTINGS_INVALID`.
@@ -231,4 +233,4 @@ def make_platform(name: str, own: Mapping[str, Any], environ: Mapping[str, str],
     module, _, attribute = descriptor.platform.partition(":")
     with needed_by(f"runner {name}", install=descriptor.install):
         make: Callable[..., Platform] = getattr(importlib.import_module(module), attribute)
-    return make(own, environ, connections)
+    return make(declared, environ, connections)

@@ -98,7 +98,7 @@ class Attempts:
         self._folder = join(submissions_folder(lake, key.pipeline), key.digest)
 
     def all(self) -> list[Attempt]:
-        names = sorted(found.name for found in self._store.list(self._folder))
+        names = sorted(item.name for item in self._store.list(self._folder))
         parts = [name.removesuffix(".json").split("-") for name in names if name.endswith(".json")]
         numbers: dict[int, set[str]] = {}
         for number, part in (p for p in parts if len(p) == 2 and p[0].isdigit()):
@@ -216,11 +216,11 @@ def _last(store: Storage, mark: str) -> float:
 def _older(store: Storage, folder: str, before: float) -> list[list[str]]:
     """Paths of the objects of each task that has no younger one."""
     tasks: dict[str, list[StoredObject]] = {}
-    for found in store.list(folder):
-        digest, slash, _ = found.name.partition("/")
+    for stored in store.list(folder):
+        digest, slash, _ = stored.name.partition("/")
         if slash:
-            tasks.setdefault(digest, []).append(found)
-    ages = {digest: max(item.modified for item in found) for digest, found in tasks.items()}
+            tasks.setdefault(digest, []).append(stored)
+    ages = {digest: max(item.modified for item in objects) for digest, objects in tasks.items()}
     old = sorted((digest for digest, age in ages.items() if age < before), key=lambda digest: ages[digest])
     return [sorted(item.path for item in tasks[digest]) for digest in old[:MOST]]
 
@@ -237,7 +237,7 @@ def _forget(store: Storage, lake: str, records: list[str]) -> None:
 def _forget_job(store: Storage, lake: str, path: str) -> None:
     submission = read_document(store, path, Submission)
     if submission is not None:
-        store.delete(*(found.path for found in store.list(results_folder(lake, submission.run_id))))
+        store.delete(*(item.path for item in store.list(results_folder(lake, submission.run_id))))
         store.delete(spec_path(lake, submission.run_id))
 
 
@@ -254,11 +254,11 @@ class ResultReader:
 
     def new(self) -> Iterator[JobResult]:
         """Results written since the last poll; objects that are not a JobResult are skipped."""
-        for found in sorted(self._store.list(self._folder), key=lambda found: found.name):
-            if (found.name, found.etag) in self._seen or not found.name.endswith(".json"):
+        for item in sorted(self._store.list(self._folder), key=lambda item: item.name):
+            if (item.name, item.etag) in self._seen or not item.name.endswith(".json"):
                 continue
-            self._seen.add((found.name, found.etag))
-            result = read_document(self._store, found.path, JobResult)
+            self._seen.add((item.name, item.etag))
+            result = read_document(self._store, item.path, JobResult)
             if result is not None:
                 yield result
 
@@ -274,10 +274,10 @@ def out_of_time(tier: str, limit: timedelta | None = None) -> ErrorInfo:
     Args:
         limit: null: not named.
     """
-    own = f"run_timeout of the tier {tier}{f', {limit}' if limit else ''}"
+    setting = f"run_timeout of the tier {tier}{f', {limit}' if limit else ''}"
     message = (
         "[RUN_TIMEOUT] the task reached its time limit before this table was done; nothing is lost, the next try "
-        f"resumes where it stopped. Remedy: a load's limit is {own}: raise it, or give the table another size"
+        f"resumes where it stopped. Remedy: a load's limit is {setting}: raise it, or give the table another size"
     )
     return ErrorInfo(code="RUN_TIMEOUT", message=message)
 
@@ -426,7 +426,7 @@ class RemoteRunner:
 
         Once a day, old submissions are removed.
         """
-        for attempt in self.own():
+        for attempt in self.attempts_of_try():
             if not attempt.ended:
                 self.attempts.end(attempt)
         forget_old(self.store, self.attempts.lake, self.attempts.key.pipeline, self.now())
@@ -436,7 +436,7 @@ class RemoteRunner:
         if self._running is not None:
             cancel(self.platform, self.attempts, self._running)
 
-    def own(self) -> list[Attempt]:
+    def attempts_of_try(self) -> list[Attempt]:
         """Attempts of this try."""
         attempts = self.attempts.all()
         if self.since is None:
@@ -487,19 +487,19 @@ class _Passage:
     failed: dict[str, JobResult] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.left: dict[str, TableSpec] = {table.table: table for table in self.spec.tables}
+        self.unfinished: dict[str, TableSpec] = {table.table: table for table in self.spec.tables}
 
     def go(self) -> WaitPolicy | None:
         """Run until every table has a result; return the run to wait for if the runner is not patient."""
         followed = 0
         while True:
-            own = self.runner.own()
-            known = [attempt for attempt in own if attempt.number > followed]
-            if not known and not self.left:
+            attempts = self.runner.attempts_of_try()
+            known = [attempt for attempt in attempts if attempt.number > followed]
+            if not known and not self.unfinished:
                 return None
-            if not known and any(attempt.timed_out and not attempt.stopped for attempt in own):
-                left = list(self.left.values())
-                self._report(out_of_time_result(spec.table, self.spec.run_id, spec.size) for spec in left)
+            if not known and any(attempt.timed_out and not attempt.stopped for attempt in attempts):
+                unfinished = list(self.unfinished.values())
+                self._report(out_of_time_result(spec.table, self.spec.run_id, spec.size) for spec in unfinished)
                 return None
             attempt = known[0] if known else self._begun(max(followed, self.runner.since or 0) + 1)
             waiting = self._follow(attempt)
@@ -511,16 +511,16 @@ class _Passage:
         """Report tables without a result as cancelled."""
         what = f"the run was stopped by {signal.Signals(number).name}; the next run resumes where it stopped"
         info = ErrorInfo(code="JOB_CANCELLED", message=what)
-        for table in list(self.left):
+        for table in list(self.unfinished):
             self._report([JobResult(table=table, status="failed", run_id=self.spec.run_id, error=info)])
 
     def _begun(self, number: int) -> Attempt:
-        tables = tuple(self.left.values())
+        tables = tuple(self.unfinished.values())
         # A unique name: two jobs of one task never share results.
         job = replace(self.spec, run_id=f"{self.spec.run_id}-{number}", tables=tables)
         path = spec_path(job.roots.lake, job.run_id)
         self.runner.store.create(path, to_document(job).encode())
-        submission = Submission(run_id=job.run_id, size=tables[0].size, tables=tuple(self.left))
+        submission = Submission(run_id=job.run_id, size=tables[0].size, tables=tuple(self.unfinished))
         return self.runner.attempts.begin(number, submission)
 
     def _follow(self, attempt: Attempt) -> WaitPolicy | None:
@@ -539,11 +539,11 @@ class _Passage:
         self._report(result for result in given.values() if result.status != "failed" or not attempt.stopped)
         is_continuous = self.spec.options.continuous is not None
         if not attempt.stopped and not (is_continuous and run_status.state == "succeeded"):
-            names = [table for table in attempt.submission.tables if table in self.left]
+            names = [table for table in attempt.submission.tables if table in self.unfinished]
             self._report(unanswered(table, attempt, run_status, run.handle) for table in names)
             self.died = is_continuous
         if is_continuous:
-            self.left.clear()  # it has ended: the next run or try starts a new job with all tables
+            self.unfinished.clear()  # it has ended: the next run or try starts a new job with all tables
         return None
 
     def _watch(self, run: WaitPolicy, attempt: Attempt, results: ResultReader) -> RunStatus:
@@ -581,7 +581,7 @@ class _Passage:
 
     def _report(self, results: Iterable[JobResult]) -> None:
         for result in results:
-            if self.left.pop(result.table, None) is not None:
+            if self.unfinished.pop(result.table, None) is not None:
                 self.results.append(result)
                 self.listener.on_result(result)
 

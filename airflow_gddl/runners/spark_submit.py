@@ -164,16 +164,16 @@ def size_of(spec: JobSpec, settings: SparkSubmitSettings) -> Size:
 
 
 def _of_tier(tier: TierSpec, settings: SparkSubmitSettings) -> Size:
-    own = decode(SparkSubmitCompute, dict(tier.compute.get(NAME, {})))
-    cores = own.cores or tier.cores
+    tier_compute = decode(SparkSubmitCompute, dict(tier.compute.get(NAME, {})))
+    cores = tier_compute.cores or tier.cores
     size = Size(
         cores=cores,
-        memory=own.memory or tier.memory,
-        workers=own.workers or tier.workers,
-        driver_memory=own.driver_memory or settings.driver_memory,
+        memory=tier_compute.memory or tier.memory,
+        workers=tier_compute.workers or tier.workers,
+        driver_memory=tier_compute.driver_memory or settings.driver_memory,
     )
-    if own.memory_overhead is not None:
-        return replace(size, overhead=size_bytes(own.memory_overhead))
+    if tier_compute.memory_overhead is not None:
+        return replace(size, overhead=size_bytes(tier_compute.memory_overhead))
     # A table in one task is processed by Python, outside the heap; one task for each core.
     return replace(size, overhead=cores * size_bytes(tier.task_memory)) if tier.in_one_task else size
 
@@ -185,9 +185,9 @@ def arguments(spec: JobSpec, settings: SparkSubmitSettings, code: Sequence[str])
         code: archives of Python modules for the executors.
     """
     size = size_of(spec, settings)
-    found = ["--master", settings.master, "--deploy-mode", "client", "--name", f"gddl-{spec.run_id}"]
-    found += ["--driver-memory", size.driver_memory, "--executor-cores", str(size.cores)]
-    found += ["--executor-memory", size.memory]
+    command_line = ["--master", settings.master, "--deploy-mode", "client", "--name", f"gddl-{spec.run_id}"]
+    command_line += ["--driver-memory", size.driver_memory, "--executor-cores", str(size.cores)]
+    command_line += ["--executor-memory", size.memory]
     lists: Mapping[str, Sequence[str]] = {
         "--jars": settings.jars,
         "--packages": settings.packages,
@@ -195,10 +195,10 @@ def arguments(spec: JobSpec, settings: SparkSubmitSettings, code: Sequence[str])
         "--archives": [f"{settings.archive}#{ENVIRONMENT}"] if settings.archive else [],
     }
     for option, values in lists.items():
-        found += [option, ",".join(values)] if values else []
+        command_line += [option, ",".join(values)] if values else []
     for name, value in {**_conf_of(size, settings.master), **settings.conf, **NO_SUBSTITUTION}.items():
-        found += ["--conf", f"{name}={_text(value)}"]
-    return found
+        command_line += ["--conf", f"{name}={_text(value)}"]
+    return command_line
 
 
 def _conf_of(size: Size, master: str) -> dict[str, str | int | bool]:
@@ -248,7 +248,7 @@ class SparkSubmitRunner:
 
     def _environ(self, submitted: Sequence[str]) -> dict[str, str]:
         settings = self.settings
-        own = {
+        variables = {
             "GDDL_SPARK_MASTER": settings.master,
             "GDDL_SPARK_DELTA": settings.delta,
             "GDDL_SPARK_START_TIMEOUT": settings.start_timeout,
@@ -256,10 +256,10 @@ class SparkSubmitRunner:
         }
         python = settings.python or (f"./{ENVIRONMENT}/bin/python" if settings.archive else None)
         if python is not None:
-            own["PYSPARK_PYTHON"] = python
+            variables["PYSPARK_PYTHON"] = python
         if settings.spark_home is not None:
-            own |= _of_home(Path(settings.spark_home), self.driver.environ)
-        return {**self.driver.environ, **own}
+            variables |= _of_home(Path(settings.spark_home), self.driver.environ)
+        return {**self.driver.environ, **variables}
 
 
 def _of_home(home: Path, environ: Mapping[str, str]) -> dict[str, str]:
@@ -296,9 +296,9 @@ def check_master(master: str) -> None:
 
 def make(settings: RunnerSettings) -> SparkSubmitRunner:
     """See `RunnerDescriptor.runner`."""
-    own = settings_of(NAME, SparkSubmitSettings, settings.own)
+    spark_settings = settings_of(NAME, SparkSubmitSettings, settings.declared)
     driver = JobProcess(command=settings.command, environ=settings.environ, tick=settings.tick)
-    return SparkSubmitRunner(settings=own, driver=driver)
+    return SparkSubmitRunner(settings=spark_settings, driver=driver)
 
 
 RUNNER = RunnerDescriptor(

@@ -147,7 +147,7 @@ def _put(folder: str, log: Path, environ: Mapping[str, str]) -> None:
     bucket, key = split(join(folder, log.name))
     obstore.put(client(bucket, environ, quick=True), key, log)  # in parts: it may be large
     store = open_store(environ)
-    store.delete(*expired({found.path: found.modified for found in store.list(folder)}, time.time()))
+    store.delete(*expired({item.path: item.modified for item in store.list(folder)}, time.time()))
 
 
 class JobLog:
@@ -262,9 +262,9 @@ class JobProcess:
         return reader.results[spec.tables[0].table]
 
     def _child(self, spec: JobSpec, folder: Path) -> Child:
-        order = Path(folder, "spec.json")
-        order.write_text(to_document(spec), encoding="utf-8")
-        command = [*self.command, "--spec", str(order), "--progress", "--parent", str(os.getpid())]
+        path = Path(folder, "spec.json")
+        path.write_text(to_document(spec), encoding="utf-8")
+        command = [*self.command, "--spec", str(path), "--progress", "--parent", str(os.getpid())]
         return Child(command, self.environ, self.grace_seconds, self.tick)
 
     def _place(self, reader: _Reader, log: str) -> str:
@@ -402,10 +402,10 @@ def _find(environ: Mapping[str, str]) -> Path:
         if not java.is_file():
             raise FatalError("JAVA_MISSING", f"JAVA_HOME is {home!r}, which holds no bin/java", remedy=_REMEDY)
         return java
-    found = shutil.which("java", path=environ.get("PATH", ""))
-    if found is None:
+    executable = shutil.which("java", path=environ.get("PATH", ""))
+    if executable is None:
         raise FatalError("JAVA_MISSING", "there is no `java` on PATH, and JAVA_HOME is not set", remedy=_REMEDY)
-    return Path(found)
+    return Path(executable)
 
 
 class LocalRunner(JobProcess):
@@ -444,12 +444,12 @@ def job_packages() -> str:
         FatalError: `PACKAGE_MISSING`, or as `check_packages`.
     """
     versions = {name: installed_version(name) for name in JOB_PACKAGES}
-    missing = [name for name, found in versions.items() if found is None]
+    missing = [name for name, version in versions.items() if version is None]
     if missing:
         raise package_missing("a job on this machine", *missing, install="airflow-gddl[spark]")
-    found = {name: str(version) for name, version in versions.items()}
-    check_packages(found["pyspark"], found["delta-spark"])
-    return ", ".join(f"{name} {version}" for name, version in found.items())
+    installed = {name: str(version) for name, version in versions.items()}
+    check_packages(installed["pyspark"], installed["delta-spark"])
+    return ", ".join(f"{name} {version}" for name, version in installed.items())
 
 
 def _java(given: RunnerCheck) -> str:

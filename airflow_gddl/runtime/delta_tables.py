@@ -75,8 +75,8 @@ def opened(path: str, environ: Mapping[str, str]) -> Iterator[Any]:
         with needed_by("reading Delta tables", install="airflow-gddl[spark]"):
             deltalake = importlib.import_module("deltalake")
             options = open_store(environ).options_of(path)
-            found = deltalake.DeltaTable.is_deltatable(table_url(path), storage_options=options)
-            yield deltalake.DeltaTable(table_url(path), storage_options=options) if found else None
+            exists = deltalake.DeltaTable.is_deltatable(table_url(path), storage_options=options)
+            yield deltalake.DeltaTable(table_url(path), storage_options=options) if exists else None
     except GddlError:
         raise
     except Exception as error:  # the package raises errors of its dependencies; the page must still load

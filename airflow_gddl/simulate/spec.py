@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from airflow_gddl.contract.checks import table_name_fault
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.extensions import DateDelimiter, DatePartition
+from airflow_gddl.contract.row_checks import table_name_fault
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -209,8 +209,8 @@ def _unequal_rows(left: pa.Array, right: pa.Array) -> list[int]:
     same = pc.if_else(pc.and_(left.is_null(), right.is_null()), True, pc.equal(left, right).fill_null(False))
     if pt.is_floating(left.type):
         same = pc.or_(same, pc.and_(pc.is_nan(left), pc.is_nan(right)).fill_null(False))
-    found: list[int] = pc.indices_nonzero(pc.invert(same)).to_pylist()
-    return found
+    positions: list[int] = pc.indices_nonzero(pc.invert(same)).to_pylist()
+    return positions
 
 
 @dataclass(frozen=True)

@@ -181,9 +181,9 @@ class KeyMaker:
 def _varied(schema: pa.Schema, keys: tuple[str, ...], tricky: bool) -> str | None:
     ordered = (pt.is_string, pt.is_integer) if tricky else (pt.is_integer, pt.is_string)
     for fits in (*ordered, pt.is_timestamp, pt.is_date, pt.is_decimal):
-        found = [key for key in reversed(keys) if fits(schema.field(key).type)]
-        if found:
-            return found[0]
+        candidates = [key for key in reversed(keys) if fits(schema.field(key).type)]
+        if candidates:
+            return candidates[0]
     return None
 
 
@@ -244,8 +244,8 @@ class Values:
 
     def varying(self, columns: Sequence[SimulatedColumn]) -> list[SimulatedColumn]:
         """Columns that an update may change: without made-up values those of more than one value, if there are any."""
-        found = [c for c in columns if self.made_up > 0 or c.name not in self.pool or self._varies(c.name)]
-        return found or list(columns)
+        candidates = [c for c in columns if self.made_up > 0 or c.name not in self.pool or self._varies(c.name)]
+        return candidates or list(columns)
 
     def _varies(self, name: str) -> bool:
         values = self.pool[name]

@@ -29,8 +29,8 @@ class RegistrationStore:
     def get(self, spec: TableSpec) -> RegistrationState:
         """The stored state; empty where the row has no catalog, or there is no document, or a damaged one."""
         path = registration_path(self.lake, spec)
-        found = None if path is None else read_document(self.storage, path, RegistrationState)
-        return found or RegistrationState()
+        state = None if path is None else read_document(self.storage, path, RegistrationState)
+        return state or RegistrationState()
 
     def put(self, spec: TableSpec, state: RegistrationState) -> None:
         """Store the state; without a catalog in the row there is none to store."""
@@ -53,9 +53,9 @@ _AT_ONCE = 16
 
 def names(store: Storage, place: str) -> tuple[list[str], list[str]]:
     """Loose records and archives, newest first; names begin with their time."""
-    found = sorted((found.name for found in store.list(place) if not found.is_unfinished), reverse=True)
-    loose = [name for name in found if "/" not in name and name.endswith(".json")]
-    return loose, [name for name in found if name.startswith(f"{ARCHIVE}/") and name.endswith(".jsonl")]
+    listed = sorted((item.name for item in store.list(place) if not item.is_unfinished), reverse=True)
+    loose = [name for name in listed if "/" not in name and name.endswith(".json")]
+    return loose, [name for name in listed if name.startswith(f"{ARCHIVE}/") and name.endswith(".jsonl")]
 
 
 def compact(store: Storage, place: str) -> int:
@@ -87,7 +87,7 @@ def _records(store: Storage, place: str, names: Sequence[str]) -> Iterator[bytes
 
 def _tags(store: Storage, place: str, names: Sequence[str]) -> dict[str, str]:
     wanted = set(names)
-    return {found.name: found.etag for found in store.list(place) if found.name in wanted}
+    return {item.name: item.etag for item in store.list(place) if item.name in wanted}
 
 
 def _stem(name: str) -> str:

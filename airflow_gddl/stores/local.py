@@ -54,11 +54,11 @@ def bare(path: str) -> str:
     Raises:
         FatalError: `STORAGE_UNUSABLE`: it is not absolute.
     """
-    found = path.removeprefix(_FILE)
-    if not found.startswith("/"):
+    location = path.removeprefix(_FILE)
+    if not location.startswith("/"):
         what, remedy = f"{path!r} is neither absolute nor s3://", "use /folder, file:///folder or s3://bucket/prefix"
         raise FatalError("STORAGE_UNUSABLE", what, remedy=remedy)
-    return found.rstrip("/") or "/"
+    return location.rstrip("/") or "/"
 
 
 def list(folder: str, after: str, within: str | None) -> Iterator[StoredObject]:  # noqa: A001 - as `Storage` calls it
@@ -194,8 +194,8 @@ def _status(of: Path | os.DirEntry[str]) -> os.stat_result | None:
 
 def folders(folder: str) -> Sequence[str]:
     """See `Storage.folders`."""
-    found = _sorted_entries(bare(folder), "")
-    return [name.rstrip("/") for name, _ in found if name.endswith("/") and is_utf8(name)]
+    entries = _sorted_entries(bare(folder), "")
+    return [name.rstrip("/") for name, _ in entries if name.endswith("/") and is_utf8(name)]
 
 
 def exists(folder: str) -> bool:

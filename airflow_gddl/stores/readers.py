@@ -235,11 +235,11 @@ class Inflating(io.RawIOBase):
         return count
 
     def readall(self) -> bytes:
-        found = io.BytesIO()
+        buffer = io.BytesIO()
         while part := self._stream.read(_CHUNK):
             self._require_bounded()
-            found.write(part)
-        return found.getvalue()
+            buffer.write(part)
+        return buffer.getvalue()
 
     def _require_bounded(self) -> None:
         if self._stream.tell() > self._most:
@@ -292,12 +292,12 @@ def chunks_of(stream: BinaryIO, columns: int) -> list[list[Chunk]]:
     stream.seek(max(end - length, 0))
     try:
         groups = _Compact(stream.read(length)).struct().get(4, ())
-        found = [[_chunk(chunk) for chunk in group[1]] for group in groups]
+        chunks = [[_chunk(chunk) for chunk in group[1]] for group in groups]
     except (KeyError, IndexError, TypeError, AttributeError) as error:
         raise ValueError(f"its footer is damaged: {error!r}") from error
-    if any(len(group) != columns for group in found):
+    if any(len(group) != columns for group in chunks):
         raise ValueError("row groups of its footer have other columns than its schema")
-    return found
+    return chunks
 
 
 def _chunk(stored: Mapping[int, Any]) -> Chunk:
@@ -317,13 +317,13 @@ class _Compact:
         self._data, self._at = data, 0
 
     def struct(self, depth: int = 0) -> dict[int, Any]:
-        found: dict[int, Any] = {}
+        fields: dict[int, Any] = {}
         number = 0
         while head := self._byte():
             number = number + (head >> 4) if head >> 4 else self._integer()
             kind = head & 15
-            found[number] = kind == 1 if kind in (1, 2) else self._value(kind, depth)
-        return found
+            fields[number] = kind == 1 if kind in (1, 2) else self._value(kind, depth)
+        return fields
 
     def _value(self, kind: int, depth: int) -> Any:
         if depth > _DEEPEST:
@@ -349,32 +349,32 @@ class _Compact:
             yield self._value(head & 15, depth + 1)
 
     def _byte(self) -> int:
-        found = self._data[self._at]
+        byte = self._data[self._at]
         self._at += 1
-        return found
+        return byte
 
     def _bytes(self, count: int) -> bytes:
-        found = self._data[self._at : self._at + count]
-        if len(found) != count:
+        piece = self._data[self._at : self._at + count]
+        if len(piece) != count:
             raise ValueError("its footer ends too early")
         self._at += count
-        return found
+        return piece
 
     def _varint(self) -> int:
-        found = shift = 0
+        value = shift = 0
         while True:
             byte = self._byte()
-            found |= (byte & 127) << shift
+            value |= (byte & 127) << shift
             if byte < 128:
-                return found
+                return value
             shift += 7
             if shift >= _LONGEST_VARINT:
                 raise ValueError("its footer has a number of too many digits")
 
     def _integer(self) -> int:
         """Zigzag."""
-        found = self._varint()
-        return (found >> 1) ^ -(found & 1)
+        number = self._varint()
+        return (number >> 1) ^ -(number & 1)
 
 
 _FIXED: Mapping[int, int] = {1: 1, 2: 1, 3: 1, 7: 8, 13: 16}

@@ -14,7 +14,7 @@ from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
 
 import obstore
-from obstore.exceptions import AlreadyExistsError, PreconditionError
+from obstore.exceptions import AlreadyExistsError, GenericError, NotSupportedError, PreconditionError
 from obstore.store import S3Store
 
 from airflow_gddl.contract.errors import FatalError, RetriableError
@@ -85,13 +85,13 @@ def _credentials(environ: Mapping[str, str]) -> Callable[[], S3Credential] | Non
     if not (environ.get("AWS_ACCESS_KEY_ID") and environ.get("AWS_SECRET_ACCESS_KEY")):
         name = profile_of(environ)
         return None if name is None else _of_profile(name)
-    found: S3Credential = {
+    credential: S3Credential = {
         "access_key_id": environ["AWS_ACCESS_KEY_ID"],
         "secret_access_key": environ["AWS_SECRET_ACCESS_KEY"],
         "token": environ.get("AWS_SESSION_TOKEN") or None,
         "expires_at": None,
     }
-    return lambda: found
+    return lambda: credential
 
 
 def _of_role(environ: Mapping[str, str]) -> Callable[[], S3Credential]:
@@ -107,11 +107,11 @@ def _of_role(environ: Mapping[str, str]) -> Callable[[], S3Credential]:
         from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - as above
         from obstore.auth.boto3 import StsCredentialProvider  # noqa: PLC0415 - needs boto3
     keys = {name.lower(): environ[name] for name in _KEYS if environ.get(name)}
-    own: dict[str, Any] = {"ExternalId": environ[EXTERNAL_ID]} if environ.get(EXTERNAL_ID) else {}
+    role_options: dict[str, Any] = {"ExternalId": environ[EXTERNAL_ID]} if environ.get(EXTERNAL_ID) else {}
     try:
         profile = None if keys else environ.get("AWS_PROFILE") or None
         session = boto3.Session(**keys, profile_name=profile, region_name=S3Settings.of(environ).region or "us-east-1")
-        assumed = StsCredentialProvider(session, RoleArn=role, RoleSessionName="airflow-gddl", **own)
+        assumed = StsCredentialProvider(session, RoleArn=role, RoleSessionName="airflow-gddl", **role_options)
         first = [_renewed_early(assumed())]
     except (BotoCoreError, ClientError) as error:
         code = error.response.get("Error", {}).get("Code", "") if isinstance(error, ClientError) else ""
@@ -123,10 +123,10 @@ def _of_role(environ: Mapping[str, str]) -> Callable[[], S3Credential]:
     return lambda: first.pop() if first else _renewed_early(assumed())
 
 
-def _renewed_early(found: S3Credential) -> S3Credential:
+def _renewed_early(credential: S3Credential) -> S3Credential:
     """obstore asks again only when they have expired, and takes no UTC but Python's own."""
-    expires = found["expires_at"]
-    return {**found, "expires_at": None if expires is None else expires.astimezone(UTC) - _EARLY}
+    expires = credential["expires_at"]
+    return {**credential, "expires_at": None if expires is None else expires.astimezone(UTC) - _EARLY}
 
 
 def _of_profile(name: str) -> Callable[[], S3Credential] | None:
@@ -202,16 +202,25 @@ class Buckets:
             yield path.rstrip("/").rpartition("/")[2]
 
     def read(self, url: str) -> tuple[bytes, str]:
-        found = obstore.get(*self._at(url))
-        return bytes(found.bytes()), found.meta["e_tag"] or ""
+        response = obstore.get(*self._at(url))
+        return bytes(response.bytes()), response.meta["e_tag"] or ""
 
     def stream(self, url: str) -> Iterator[bytes]:
         for part in obstore.get(*self._at(url)).stream():
             yield bytes(part)
 
     def open(self, url: str) -> BinaryIO:
+        """One request, which reads the end of the object, or all of a small one: what readers of Parquet begin with."""
         store, key = self._at(url)
-        return StoreReader(url, _Ranges(store, key, obstore.head(store, key)["size"]), _READ_AHEAD)
+        try:
+            response = obstore.get(store, key, options={"range": {"suffix": _READ_AHEAD}})
+            size, end = response.meta["size"], bytes(response.bytes())
+        except (GenericError, NotSupportedError) as error:
+            if "range" not in str(error).lower():
+                raise
+            # An empty object has no end, and some stores don't know such ranges.
+            size, end = obstore.head(store, key)["size"], b""
+        return StoreReader(url, _Ranges(store, key, size, end), _READ_AHEAD)
 
     def write(self, url: str, data: bytes) -> None:
         self._put(url, data, "overwrite")
@@ -235,8 +244,8 @@ class Buckets:
 
     def delete(self, urls: Sequence[str]) -> None:
         """Deletes 1000 objects of a bucket with each request."""
-        for _, found in itertools.groupby(sorted(urls), lambda url: split(url)[0]):
-            same = list(found)
+        for _, group in itertools.groupby(sorted(urls), lambda url: split(url)[0]):
+            same = list(group)
             store, key = self._at(same[0])
             obstore.delete(store, key if len(same) == 1 else [split(url)[1] for url in same])
 
@@ -246,11 +255,16 @@ def _stored(folder: str, name: str, meta: ObjectMeta) -> StoredObject:
 
 
 class _Ranges(io.RawIOBase):
-    """Reads by ranged requests; the buffer above it joins small ones."""
+    """Reads by ranged requests; the buffer above it joins small ones.
 
-    def __init__(self, store: S3Store, key: str, size: int) -> None:
+    Args:
+        end: the object's last bytes, which need no request.
+    """
+
+    def __init__(self, store: S3Store, key: str, size: int, end: bytes = b"") -> None:
         super().__init__()
         self._store, self._key, self._size, self._position = store, key, size, 0
+        self._end, self._end_at = end, size - len(end)
 
     def readable(self) -> bool:
         return True
@@ -269,13 +283,19 @@ class _Ranges(io.RawIOBase):
     def readall(self) -> bytes:
         # RawIOBase's implementation would send a request for each 8 KiB.
         rest = bytearray(max(0, self._size - self._position))
-        return bytes(rest[: self.readinto(memoryview(rest))])
+        done = 0
+        while done < len(rest) and (count := self.readinto(memoryview(rest)[done:])):
+            done += count
+        return bytes(rest[:done])
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # callers pass a memoryview; the stub's Buffer has no len before 3.12
         end = min(self._position + len(buffer), self._size)
         if end <= self._position:
             return 0
-        data = obstore.get_range(self._store, self._key, start=self._position, end=end)
+        if self._position >= self._end_at:
+            data: Any = self._end[self._position - self._end_at : end - self._end_at]
+        else:  # up to the end that is there already
+            data = obstore.get_range(self._store, self._key, start=self._position, end=min(end, self._end_at))
         buffer[: len(data)] = data
         self._position += len(data)
         return len(data)

@@ -92,8 +92,8 @@ class Storage:
     def folders(self, folder: str) -> tuple[str, ...]:
         """Names of the folders right below a folder, sorted, hidden ones left out; none for a missing folder."""
         with translated(folder):
-            found = tuple(self._of(folder).folders(folder))
-        return tuple(sorted(name for name in found if not name.startswith((".", "_"))))
+            names = tuple(self._of(folder).folders(folder))
+        return tuple(sorted(name for name in names if not name.startswith((".", "_"))))
 
     def read(self, path: str, most: int | None = None) -> bytes:
         """
@@ -184,21 +184,21 @@ class Storage:
                 if len(paths) > 1:
                     raise
 
-    def fingerprint(self, found: HasEtag) -> str:
+    def fingerprint(self, file: HasEtag) -> str:
         """Fingerprint of the content: `md5:<ETag>` where S3's ETag is a digest, else `blake2b:<hex>` of the bytes.
 
         Raises:
             FileNotFoundError: it has vanished.
         """
-        if is_s3(found.path) and _DIGEST.fullmatch(found.etag):
-            return f"md5:{found.etag}"
+        if is_s3(file.path) and _DIGEST.fullmatch(file.etag):
+            return f"md5:{file.etag}"
         digest = hashlib.blake2b(digest_size=32)
-        with translated(found.path):
-            for part in self._of(found.path).stream(found.path):
+        with translated(file.path):
+            for part in self._of(file.path).stream(file.path):
                 digest.update(part)
         return f"{_OF_BYTES}{digest.hexdigest()}"
 
-    def fingerprint_as_listed(self, found: HasEtag) -> str:
+    def fingerprint_as_listed(self, file: HasEtag) -> str:
         """`fingerprint` of exactly the version that was listed.
 
         Without this check a file that grows after its listing would get the fingerprint of its later content, and what
@@ -207,20 +207,20 @@ class Storage:
         Raises:
             FileNotFoundError: it has vanished, or was written again since it was listed.
         """
-        fingerprint = self.fingerprint(found)
-        if not self.is_as_listed(found, fingerprint):
-            raise FileNotFoundError(errno.ENOENT, "written again since it was listed", found.path)
+        fingerprint = self.fingerprint(file)
+        if not self.is_as_listed(file, fingerprint):
+            raise FileNotFoundError(errno.ENOENT, "written again since it was listed", file.path)
         return fingerprint
 
-    def is_as_listed(self, found: HasEtag, fingerprint: str) -> bool:
+    def is_as_listed(self, file: HasEtag, fingerprint: str) -> bool:
         """Whether a file of this fingerprint was neither removed nor written again since it was listed.
 
         Not asked of stores whose tags are digests of whole objects: what was read under a tag has its content.
         """
         if not fingerprint.startswith(_OF_BYTES):
             return True
-        now = self.stat(found.path)
-        return now is not None and now.etag == found.etag
+        now = self.stat(file.path)
+        return now is not None and now.etag == file.etag
 
     def options_of(self, path: str) -> dict[str, str] | None:
         """What `deltalake` takes as `storage_options` for a table of this path; null for local ones."""

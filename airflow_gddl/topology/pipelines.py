@@ -139,8 +139,8 @@ def tags_of(tables: Sequence[TableSpec], tier: str, priority: Priority) -> tuple
     alone = len(tables) == 1
     owners = [f"owner:{table.owner}" for table in tables if table.owner]
     labels = [label_of(key, value) for table in tables for key, value in table.tags.items()]
-    own = ("gddl", tables[0].source, tier, f"priority:{priority}")
-    chosen = (*own, *_most(owners, _MOST_OWNER_TAGS), *(labels if alone else _most(labels, _MOST_LABELS)))
+    pipeline_tags = ("gddl", tables[0].source, tier, f"priority:{priority}")
+    chosen = (*pipeline_tags, *_most(owners, _MOST_OWNER_TAGS), *(labels if alone else _most(labels, _MOST_LABELS)))
     return tuple(sorted({tag[:_LONGEST_TAG] for tag in chosen}))
 
 
@@ -203,8 +203,10 @@ def arrange(
     served = _SERVED_SECONDS + 2 * max((durations.seconds(tier.run_timeout) for tier in tiers.values()), default=0)
     now = retired(before.placement, now, by_name.keys(), before.at, served)
     made = (_pipeline(name, pack, by_name, tiers, prefix) for name, pack in {**now.packs, **single}.items())
-    gone = (_retired(_pipeline(name, one.pack, by_name, tiers, prefix)) for name, one in now.retired.items())
-    return Arrangement(pipelines=_by_id(made), retired=_by_id(gone), placement=now)
+    retired_pipelines = (
+        _retired(_pipeline(name, one.pack, by_name, tiers, prefix)) for name, one in now.retired.items()
+    )
+    return Arrangement(pipelines=_by_id(made), retired=_by_id(retired_pipelines), placement=now)
 
 
 def _by_id(made: Iterable[Pipeline]) -> tuple[Pipeline, ...]:
@@ -227,13 +229,13 @@ def _single(table: TableSpec) -> Pack:
 
 
 def _groups(tables: Sequence[TableSpec], tiers: Mapping[str, TierSpec]) -> list[Group]:
-    found: defaultdict[tuple[Base, str], list[TableSpec]] = defaultdict(list)
+    groups: defaultdict[tuple[Base, str], list[TableSpec]] = defaultdict(list)
     usual = default_view(len(tables))
     for table in tables:
         owner = table.owner or None if tiers[table.size].split_by_owner else None
         schedule = slug(table.cadence)
-        found[Base(table.source, table.size, owner, schedule == CONTINUOUS), schedule].append(table)
-    return [_group(base, schedule, members, tiers[base.tier], usual) for (base, schedule), members in found.items()]
+        groups[Base(table.source, table.size, owner, schedule == CONTINUOUS), schedule].append(table)
+    return [_group(base, schedule, members, tiers[base.tier], usual) for (base, schedule), members in groups.items()]
 
 
 def _group(base: Base, schedule: str, members: Sequence[TableSpec], tier: TierSpec, usual: AirflowView) -> Group:
@@ -246,10 +248,10 @@ def _pipeline(
     name: str, pack: Pack, by_name: Mapping[str, TableSpec], tiers: Mapping[str, TierSpec], prefix: str
 ) -> Pipeline:
     """Of the pack's tables that are enabled; there is one at least. Its tier may be gone if it is retired."""
-    own = [by_name[name] for name in pack.tables if name in by_name]
-    tier = tiers.get(pack.tier) or tiers[own[0].size]
-    priority = max((table.priority for table in own), key=lambda priority: WEIGHTS[priority])
-    like = next((table.cadence for table in own if slug(table.cadence) == pack.schedule), None)
+    members = [by_name[name] for name in pack.tables if name in by_name]
+    tier = tiers.get(pack.tier) or tiers[members[0].size]
+    priority = max((table.priority for table in members), key=lambda priority: WEIGHTS[priority])
+    like = next((table.cadence for table in members if slug(table.cadence) == pack.schedule), None)
     return Pipeline(
         dag_id=f"{prefix}{name}",
         kind="table" if pack.view == "table" else "pack",
@@ -258,13 +260,13 @@ def _pipeline(
         tier=pack.tier,
         priority=priority,
         timing=timing(CONTINUOUS if pack.schedule == CONTINUOUS else like, name),
-        pool=tier.pool or f"{prefix}gddl_{pack.tier if pack.tier in tiers else own[0].size}",
+        pool=tier.pool or f"{prefix}gddl_{pack.tier if pack.tier in tiers else members[0].size}",
         slots=tier.slots,
         weight=WEIGHTS[priority],
-        owner=owner_of(own),
-        tags=tags_of(own, pack.tier, priority),
-        tables=tuple(table.table for table in own),
-        freshness=_tightest(own),
+        owner=owner_of(members),
+        tags=tags_of(members, pack.tier, priority),
+        tables=tuple(table.table for table in members),
+        freshness=_tightest(members),
         run_timeout=durations.seconds(tier.run_timeout),
         prefix=prefix,
         queue=tier.queue,

@@ -143,7 +143,7 @@ def _kept(by_kind: Mapping[_Kind, Group], before: Placement) -> dict[str, Pack]:
     for name in sorted(schedules):
         schedule = _schedule(known[name].schedule, schedules[name].values())
         limit = by_kind[known[name].base, schedule].limit
-        staying = sorted(table for table, own in schedules[name].items() if own == schedule)
+        staying = sorted(table for table, table_schedule in schedules[name].items() if table_schedule == schedule)
         kept[name] = replace(known[name], schedule=schedule, tables=tuple(staying[:limit]))
     return kept
 
@@ -164,32 +164,35 @@ def _homes(before: Placement) -> dict[str, list[str]]:
     return homes
 
 
-def _schedule(own: str, wanted: Iterable[str]) -> str:
+def _schedule(current: str, wanted: Iterable[str]) -> str:
     counts = Counter(wanted)
-    return own if own in counts else min(counts, key=lambda schedule: (-counts[schedule], schedule))
+    return current if current in counts else min(counts, key=lambda schedule: (-counts[schedule], schedule))
 
 
 def _homeless(by_kind: Mapping[_Kind, Group], kept: Mapping[str, Pack]) -> dict[_Kind, list[str]]:
     placed = {table for pack in kept.values() for table in pack.tables}
-    found = {kind: sorted(set(group.tables) - placed) for kind, group in by_kind.items()}
-    return {kind: tables for kind, tables in found.items() if tables}
+    unplaced = {kind: sorted(set(group.tables) - placed) for kind, group in by_kind.items()}
+    return {kind: tables for kind, tables in unplaced.items() if tables}
 
 
 def _filled(made: Mapping[str, Pack], group: Group, tables: list[str], names: _UnusedIds) -> dict[str, Pack]:
     """Fill tables into packs of their group with free places, then into new packs of about equal size."""
-    found: dict[str, Pack] = {}
-    own = (name for name, pack in made.items() if (pack.base, pack.schedule) == (group.base, group.schedule))
-    left = list(tables)
-    for name in sorted(own, key=_natural):
-        taken, left = left[: group.limit - len(made[name].tables)], left[group.limit - len(made[name].tables) :]
+    packs: dict[str, Pack] = {}
+    pack_names = (name for name, pack in made.items() if (pack.base, pack.schedule) == (group.base, group.schedule))
+    remaining = list(tables)
+    for name in sorted(pack_names, key=_natural):
+        taken, remaining = (
+            remaining[: group.limit - len(made[name].tables)],
+            remaining[group.limit - len(made[name].tables) :],
+        )
         if taken:
-            found[name] = replace(made[name], tables=tuple(sorted((*made[name].tables, *taken))))
-    for part in _parts(left, group.limit):
+            packs[name] = replace(made[name], tables=tuple(sorted((*made[name].tables, *taken))))
+    for part in _parts(remaining, group.limit):
         source, tier, owner, _ = group.base
-        found[names.new(group.base)] = Pack(
+        packs[names.new(group.base)] = Pack(
             source=source, tier=tier, owner=owner, schedule=group.schedule, tables=tuple(part)
         )
-    return found
+    return packs
 
 
 def _parts(tables: Sequence[str], limit: int) -> Iterator[Sequence[str]]:
@@ -231,13 +234,13 @@ def retired(before: Placement, now: Placement, enabled: Collection[str], at: flo
         seconds: how long an id is kept after its last table moved.
     """
     serving = {*now.packs, *now.single}
-    gone = {name: RetiredPack(pack=pack, until=at + seconds) for name, pack in _all(before).items()}
-    found = {
+    previous = {name: RetiredPack(pack=pack, until=at + seconds) for name, pack in _all(before).items()}
+    retired_packs = {
         name: one
-        for name, one in sorted({**gone, **before.retired}.items())
+        for name, one in sorted({**previous, **before.retired}.items())
         if name not in serving and one.until > at and any(table in enabled for table in one.pack.tables)
     }
-    return replace(now, retired=found)
+    return replace(now, retired=retired_packs)
 
 
 def _all(before: Placement) -> dict[str, Pack]:

@@ -18,10 +18,10 @@ from itertools import pairwise
 
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.basics import Priority
-from airflow_gddl.contract.checks import table_name_fault
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.names import TableNames
 from airflow_gddl.contract.published import EVERY, Publication
+from airflow_gddl.contract.row_checks import table_name_fault
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.problems import Problem
 from airflow_gddl.topology.pipeline import Pipeline, Timing
@@ -134,7 +134,7 @@ def _broken(specs: Iterable[TableSpec], problems: Iterable[Problem]) -> list[Tab
         # An invalid table name maps to no folder.
         if table is not None and table.lower() not in sound and not table_name_fault(table):
             lines.setdefault(table, []).append(str(problem))
-    return [TableRow(table=table, problems=tuple(found)) for table, found in lines.items()]
+    return [TableRow(table=table, problems=tuple(messages)) for table, messages in lines.items()]
 
 
 _RANK: dict[Priority, int] = {"critical": 0, "high": 1, "normal": 2, "low": 3}
@@ -154,13 +154,13 @@ def select(tables: Sequence[TableSpec], names: Sequence[str], bad: Sequence[str]
     if not names:
         return in_order([table for table in tables if table.enabled])
     known, named = {table.table: table for table in tables}, TableNames(tables)
-    found = {name: named.find(name) for name in names}
-    for name, target in found.items():
+    targets = {name: named.find(name) for name in names}
+    for name, target in targets.items():
         if target is None and name in bad:
             raise MetadataError("TABLE_ROW_BAD", f"the row of {name!r} is invalid", remedy="see `gddl validate`")
         if target is None:
             raise MetadataError("TABLE_UNKNOWN", f"no row has the table {name!r}", remedy=_hint(name, list(known)))
-    return in_order([known[target] for target in dict.fromkeys(found.values()) if target is not None])
+    return in_order([known[target] for target in dict.fromkeys(targets.values()) if target is not None])
 
 
 def in_order(tables: Sequence[TableSpec]) -> tuple[TableSpec, ...]:
@@ -182,8 +182,8 @@ def _hint(name: str, known: Sequence[str]) -> str:
     by_folded = {table.casefold(): table for table in known}
     near = difflib.get_close_matches(name.casefold(), list(by_folded), n=3, cutoff=0.6)
     same_name = [table for table in known if table.split(".", 1)[1].casefold() == name.casefold()]
-    found = list(dict.fromkeys([*same_name, *(by_folded[folded] for folded in near)]))[:3]
-    return f"did you mean {' or '.join(found)}?" if found else "`gddl status` lists the tables"
+    suggestions = list(dict.fromkeys([*same_name, *(by_folded[folded] for folded in near)]))[:3]
+    return f"did you mean {' or '.join(suggestions)}?" if suggestions else "`gddl status` lists the tables"
 
 
 MINUTES = 1440
@@ -314,6 +314,6 @@ def _parsed(selector: str) -> list[tuple[str, str]]:
 def _matches(row: TableRow, parts: Iterable[tuple[str, str]]) -> bool:
     values = {"table": (row.table,), "owner": (row.owner or "",), "source": (row.source,), "tier": (row.tier,)}
     return all(
-        any(fnmatch.fnmatchcase(found, value) for found in (row.tags if method == "tag" else values[method]))
+        any(fnmatch.fnmatchcase(candidate, value) for candidate in (row.tags if method == "tag" else values[method]))
         for method, value in parts
     )

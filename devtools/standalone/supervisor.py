@@ -165,12 +165,12 @@ _FOREIGN = ("AIRFLOW_", "AIRFLOW__", "GDDL_")
 
 
 @dataclass(frozen=True, kw_only=True)
-class StartOrder:
+class StartRequest:
     """What to run.
 
     Attributes:
         environ: of the caller; settings of Airflow and of this package are removed, but for `OF_THE_MACHINE`.
-        own: variables for the parts, on top.
+        variables: variables for the parts, on top.
         ready_seconds: how long starting may take.
         parts: what is started once the database is there.
     """
@@ -178,7 +178,7 @@ class StartOrder:
     home: Home
     settings: HomeSettings
     environ: Mapping[str, str]
-    own: Mapping[str, str]
+    variables: Mapping[str, str]
     ready_seconds: float = 300.0
     parts: tuple[PartSpec, ...] = PARTS
 
@@ -193,11 +193,11 @@ class Standalone:
         mark: what its processes have in their environment, see `processes`.
     """
 
-    def __init__(self, order: StartOrder) -> None:
-        self.order = order
-        self.rest = Rest(order.settings.url)
+    def __init__(self, request: StartRequest) -> None:
+        self.request = request
+        self.rest = Rest(request.settings.url)
         self.parts: dict[str, Part] = {}
-        self.mark = f"{os.getpid()}:{order.home.root}"
+        self.mark = f"{os.getpid()}:{request.home.root}"
 
     def __enter__(self) -> Self:
         return self
@@ -213,7 +213,7 @@ class Standalone:
         """
         for mark in marks():
             pid, _, home = mark.partition(":")
-            if home != str(self.order.home.root):
+            if home != str(self.request.home.root):
                 continue
             if psutil.pid_exists(int(pid)):
                 remedy = f"end it (process {pid}), or name another folder"
@@ -222,8 +222,8 @@ class Standalone:
 
     def begin(self) -> None:
         """Write the home, and start to create the database."""
-        self.order.home.write(self.order.settings)
-        self.parts = {MIGRATION.name: Part(MIGRATION, self.environ, self.order.home.logs)}
+        self.request.home.write(self.request.settings)
+        self.parts = {MIGRATION.name: Part(MIGRATION, self.environ, self.request.home.logs)}
 
     def start(self) -> None:
         """Wait for the database, then start the parts.
@@ -236,7 +236,7 @@ class Standalone:
         del self.parts[MIGRATION.name]
         if migration.exit_status:
             raise _died(migration)
-        self.parts = {spec.name: Part(spec, self.environ, self.order.home.logs) for spec in self.order.parts}
+        self.parts = {spec.name: Part(spec, self.environ, self.request.home.logs) for spec in self.request.parts}
 
     def wait_ready(self) -> None:
         """Return when every part is healthy.
@@ -263,12 +263,12 @@ class Standalone:
         Raises:
             FatalError: `PART_DIED`; `STANDALONE_SLOW` after so many seconds.
         """
-        limit = self.order.ready_seconds if seconds is None else seconds
+        limit = self.request.ready_seconds if seconds is None else seconds
         deadline = time.monotonic() + limit
         while not _passed(done):
             self.check()
             if time.monotonic() > deadline:
-                remedy = f"see the logs in {self.order.home.logs}; a busy machine may just need more time"
+                remedy = f"see the logs in {self.request.home.logs}; a busy machine may just need more time"
                 raise FatalError("STANDALONE_SLOW", f"waited {limit:g} s for {what}", remedy=remedy)
             time.sleep(pause)
 
@@ -290,7 +290,7 @@ class Standalone:
     @property
     def environ(self) -> dict[str, str]:
         """Environment of the parts; also of a command line that is to speak to them."""
-        given = self.order.environ.items()
+        given = self.request.environ.items()
         kept = {name: value for name, value in given if name in OF_THE_MACHINE or not name.startswith(_FOREIGN)}
         silent = ",".join(filter(None, (kept.get("NO_PROXY", ""), "127.0.0.1", "localhost")))
         return {
@@ -301,8 +301,8 @@ class Standalone:
             "SCARF_ANALYTICS": "false",
             # Airflow's processes give themselves titles; but for this, in the place of their environment with the mark.
             "SPT_NOENV": "1",
-            "AIRFLOW_HOME": str(self.order.home.root),
-            **self.order.own,
+            "AIRFLOW_HOME": str(self.request.home.root),
+            **self.request.variables,
             MARK: self.mark,
         }
 

@@ -64,10 +64,10 @@ class Search:
         holding: list[PlannedFile] = []
         unread: list[str] = []
         for file in self._files():
-            found = self._holds(file)
-            if found is None:
+            holds = self._holds(file)
+            if holds is None:
                 unread.append(file.path)
-            elif found:
+            elif holds:
                 holding.append(file)
         return tuple(holding), tuple(unread)
 
@@ -76,12 +76,12 @@ class Search:
             yield from self.exports
             return
         root = self.context.layout.landing.rstrip("/")
-        for found in self.context.storage.list(root, within=landing_root(root)):
-            names = self.context.dialect.classify(found.name)
-            if names is not None and not found.refused:
+        for file in self.context.storage.list(root, within=landing_root(root)):
+            names = self.context.dialect.classify(file.name)
+            if names is not None and not file.refused:
                 yield PlannedFile(
-                    path=found.path, kind=names[0], format=names[1], size=found.size, etag=found.etag,
-                    modified=found.modified_at, fingerprint="", generation=1,
+                    path=file.path, kind=names[0], format=names[1], size=file.size, etag=file.etag,
+                    modified=file.modified_at, fingerprint="", generation=1,
                 )  # fmt: skip
 
     def _holds(self, file: PlannedFile) -> bool | None:
@@ -107,17 +107,17 @@ class Search:
     def _columns(self, probed: Probed, values: Any, prefix: str) -> list[list[Any]] | None:
         """Values of the key's columns; a missing before image means that this part did not change."""
         names = [landed_name(name) for name, _ in probed.columns]
-        found = []
+        columns = []
         for key in self.key:
-            own, before = match(names, key), match(names, before_image_name(prefix, key))
-            if own is None or (prefix and all(match(names, before_image_name(prefix, k)) is None for k in self.key)):
+            after, before = match(names, key), match(names, before_image_name(prefix, key))
+            if after is None or (prefix and all(match(names, before_image_name(prefix, k)) is None for k in self.key)):
                 return None
-            mine = values[names.index(own)].to_pylist()
+            mine = values[names.index(after)].to_pylist()
             if prefix and before is not None:
                 old = values[names.index(before)].to_pylist()
                 mine = [a if b is None else b for a, b in zip(mine, old, strict=True)]
-            found.append(mine)
-        return found
+            columns.append(mine)
+        return columns
 
     def _is_key(self, row: tuple[Any, ...]) -> bool:
         wanted = self.key.items()
@@ -181,6 +181,7 @@ class _Erasing:
                         by=run.job.options.asked_by, run_id=run.job.run_id)  # fmt: skip
         known = self._bounded(register.read(key_hash) or first, files, asked_at)
         self.claim.check()
+        run.ledger().write_delta_logs({})
         register.write(known)
         run.report("remembered")
         removed = dict(known.removed)
@@ -248,10 +249,10 @@ class _Erasing:
         """Whether a record was changed, or was removed meanwhile."""
         storage, roots = self.run.runtime.storage, self.run.job.roots
         answer = f"/{result_name(self.run.spec.table)}"
-        found = [f.path for f in storage.list(Layout.of(roots, self.run.spec).runs)]
-        found += [f.path for f in storage.list(join(roots.lake, STATE, "results")) if f.path.endswith(answer)]
+        paths = [f.path for f in storage.list(Layout.of(roots, self.run.spec).runs)]
+        paths += [f.path for f in storage.list(join(roots.lake, STATE, "results")) if f.path.endswith(answer)]
         changed = False
-        for path in found:
+        for path in paths:
             try:
                 text = storage.read(path).decode(errors="replace")
             except FileNotFoundError:  # archived since it was listed
@@ -270,8 +271,8 @@ class _Erasing:
             record = json.loads(line)
         except ValueError:
             return line, False
-        left = self._left_of(record)
-        return (line, False) if left == record else (json.dumps(left), True)
+        kept = self._left_of(record)
+        return (line, False) if kept == record else (json.dumps(kept), True)
 
     def _left_of(self, value: Any) -> Any:
         """Samples of warnings are texts; keys that differ and rows of the quarantine are texts within objects."""
@@ -292,8 +293,8 @@ class _Erasing:
         reader_of(self.run.spec).withdraw(self.run)
         storage, state = self.run.runtime.storage, Layout.of(self.run.job.roots, self.run.spec).state
         for folder in ("refresh", "unwrapped"):
-            for found in list(storage.list(f"{state}/{folder}")):
-                storage.delete(found.path)
+            for file in list(storage.list(f"{state}/{folder}")):
+                storage.delete(file.path)
         for name in (DIFFERENCES, WINDOW_DIFFERENCES, ORPHANS):
             storage.delete(f"{state}/{name}")
 

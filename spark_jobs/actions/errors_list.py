@@ -17,7 +17,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     context, options = run.context(), run.job.options
     details: dict[str, Any] = {"unresolved": 0, "codes": [], "rows": []}
     if context.engine.exists(context.layout.errors):
-        found = context.engine.unresolved(context, options.limit, options.codes)
-        rows = [{"key": key_of_record(row["record"], run.spec.keys), **row} for row in found.rows]
-        details = {"unresolved": found.count, "codes": found.codes, "rows": rows}
+        unresolved = context.engine.unresolved(context, options.limit, options.codes)
+        rows = [{"key": key_of_record(row["record"], run.spec.keys), **row} for row in unresolved.rows]
+        details = {"unresolved": unresolved.count, "codes": unresolved.codes, "rows": rows}
     return run.result(totals, status="succeeded", quarantined=details["unresolved"], details=details)

@@ -108,10 +108,15 @@ def _plain(change: dict[str, Any]) -> dict[str, Any]:
 def _quarantined(context: TableContext, wanted: WantedKey) -> dict[str, Any]:
     """Unresolved records of the key, how many rows were searched of how many, and the number of unread files."""
     exists = context.engine.exists(context.layout.errors)
-    left = context.engine.unresolved(context, _SEARCHED) if exists else Unresolved(0, [], [])
-    found = [{name: row[name] for name in _SHOWN} for row in left.rows if _is_of(row, wanted)]
+    unresolved = context.engine.unresolved(context, _SEARCHED) if exists else Unresolved(0, [], [])
+    records = [{name: row[name] for name in _SHOWN} for row in unresolved.rows if _is_of(row, wanted)]
     unread = context.engine.in_quarantine(context)[1] if exists else 0
-    return {"records": found, "searched": len(left.rows), "unresolved": left.count, "unread_files": unread}
+    return {
+        "records": records,
+        "searched": len(unresolved.rows),
+        "unresolved": unresolved.count,
+        "unread_files": unread,
+    }
 
 
 def _may_be_stale(records: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> bool:

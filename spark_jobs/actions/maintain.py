@@ -17,12 +17,12 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from airflow_gddl.contract.checks import LEAST_VACUUM_SECONDS
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import ICEBERG_KINDS
 from airflow_gddl.contract.layout import Layout, join
 from airflow_gddl.contract.result import JobResult, RunWarning
+from airflow_gddl.contract.row_checks import LEAST_VACUUM_SECONDS
 from airflow_gddl.contract.s3 import is_s3, split
 from airflow_gddl.contract.table_spec import LandingRetention
 from airflow_gddl.stores import Storage, StoredObject
@@ -34,9 +34,9 @@ from spark_jobs.features import features_of
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.cut_changes import note_cut
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.plan.discover import tombstones_since
 from spark_jobs.plan.identity import has_same_identity, vacuum_hours
 from spark_jobs.plan.planned_batch import FileEntry, TableState, has_few_rows
+from spark_jobs.plan.waiting_files import tombstones_since
 from spark_jobs.rules.step_results import Compacted
 from spark_jobs.tables.engine import Maintenance, TableContext
 from spark_jobs.tables.iceberg_metadata import withdraw
@@ -79,25 +79,25 @@ def clean_landing(run: TableRun, ledger: Ledger, now: datetime, *, dry_run: bool
     before = now - timedelta(seconds=seconds(retention.after))
     known = ledger.all_entries()
     old = [
-        (found, known[found.path])
-        for found in run.runtime.storage.list(run.place.root, "", run.place.bounds)
-        if found.path in known and _is_ingested(found, known[found.path]) and _modified(found) < before
+        (file, known[file.path])
+        for file in run.runtime.storage.list(run.place.root, "", run.place.bounds)
+        if file.path in known and _is_ingested(file, known[file.path]) and _modified(file) < before
     ]
     newest = max((row.modified for row in known.values()), default="")
-    chosen = [(found, row) for found, row in old if _is_superseded(row, ledger.state) and row.modified < newest]
-    quarantined = [found.path for found, row in chosen if row.quarantined]
-    valid = [(found, row) for found, row in chosen if not row.quarantined]
+    chosen = [(file, row) for file, row in old if _is_superseded(row, ledger.state) and row.modified < newest]
+    quarantined = [file.path for file, row in chosen if row.quarantined]
+    valid = [(file, row) for file, row in chosen if not row.quarantined]
     if dry_run:
         return CleanedFiles(removed=len(valid), kept=len(quarantined), sample=tuple(quarantined[:_SAMPLE]))
     taken: set[str] = set(_moved(run, retention, valid)) if retention.action == "move" else set()
     kept = [*quarantined, *sorted(taken)]
-    doomed = [found for found, _ in valid if found.path not in taken]
+    doomed = [file for file, _ in valid if file.path not in taken]
     for start in range(0, len(doomed), _DELETED_AT_ONCE):
         run.go_on()
         chunk = doomed[start : start + _DELETED_AT_ONCE]
         rewritten = _rewritten(run, chunk)
         kept += sorted(rewritten)
-        run.runtime.storage.delete(*(found.path for found in chunk if found.path not in rewritten))
+        run.runtime.storage.delete(*(file.path for file in chunk if file.path not in rewritten))
     removed = len(quarantined) + len(valid) - len(kept)
     return CleanedFiles(removed=removed, kept=len(kept), sample=tuple(kept[:_SAMPLE]))
 
@@ -107,18 +107,18 @@ def _rewritten(run: TableRun, files: Sequence[StoredObject]) -> set[str]:
 
     What a file holds now was not ingested. It is asked right before the deletion, for copies may have taken long.
     """
-    known, last, found = {file.path: file.etag for file in files}, files[-1].path, set()
+    known, last, rewritten = {file.path: file.etag for file in files}, files[-1].path, set()
     for now in run.runtime.storage.list(run.place.root, files[0].name[:-1], run.place.bounds):
         if known.get(now.path, now.etag) != now.etag:
-            found.add(now.path)
+            rewritten.add(now.path)
         if now.path == last:
             break
-    return found
+    return rewritten
 
 
-def _is_ingested(found: StoredObject, row: FileEntry) -> bool:
+def _is_ingested(file: StoredObject, row: FileEntry) -> bool:
     """Whether this version of the file was ingested; a newer one waits for its batch."""
-    return not found.refused and row.state == "committed" and row.etag == found.etag
+    return not file.refused and row.state == "committed" and row.etag == file.etag
 
 
 def _is_superseded(row: FileEntry, state: TableState) -> bool:
@@ -129,18 +129,18 @@ def _is_superseded(row: FileEntry, state: TableState) -> bool:
 def _moved(run: TableRun, retention: LandingRetention, files: list[tuple[StoredObject, FileEntry]]) -> Iterator[str]:
     """Copy each file; yields paths whose place is taken by another file, and those that were written again."""
     storage = run.runtime.storage
-    for found, row in files:
+    for file, row in files:
         run.go_on()
-        target = target_of(run, retention, found.path, row.generation)
+        target = target_of(run, retention, file.path, row.generation)
         there = storage.stat(target)
         if there is None:
-            storage.copy(found.path, target)
-            if (now := storage.stat(found.path)) is None or now.etag != found.etag:
+            storage.copy(file.path, target)
+            if (now := storage.stat(file.path)) is None or now.etag != file.etag:
                 storage.delete(target)  # it may be a part of what is being written
-                yield found.path
+                yield file.path
             run.report("copied")
-        elif there.size != found.size or storage.fingerprint(there) != storage.fingerprint(found):
-            yield found.path
+        elif there.size != file.size or storage.fingerprint(there) != storage.fingerprint(file):
+            yield file.path
 
 
 def target_of(run: TableRun, retention: LandingRetention, path: str, generation: int) -> str:
@@ -217,37 +217,37 @@ def cut_log(
     if last is None:
         return CutLog()
     standing = [f for f in _checkpoints(files) if _version(f) > last]
-    if not any(_modified(found) < now - _SETTLED for found in standing):
+    if not any(_modified(file) < now - _SETTLED for file in standing):
         if not standing and not dry_run:
             maintenance.checkpoint(path)
         return CutLog()
-    doomed = [found for found in files if _last_version(found) <= last]
-    for found in doomed if not dry_run else ():
-        storage.delete(found.path)
+    doomed = [file for file in files if _last_version(file) <= last]
+    for file in doomed if not dry_run else ():
+        storage.delete(file.path)
     return CutLog(removed=len(doomed))
 
 
-def _version(found: StoredObject) -> int:
-    return int(found.name[:20])
+def _version(file: StoredObject) -> int:
+    return int(file.name[:20])
 
 
-def _last_version(found: StoredObject) -> int:
-    joined = _JOINED.fullmatch(found.name)
-    return int(joined[1]) if joined else _version(found)
+def _last_version(file: StoredObject) -> int:
+    joined = _JOINED.fullmatch(file.name)
+    return int(joined[1]) if joined else _version(file)
 
 
-def _modified(found: StoredObject) -> datetime:
-    return datetime.fromtimestamp(found.modified, UTC)
+def _modified(file: StoredObject) -> datetime:
+    return datetime.fromtimestamp(file.modified, UTC)
 
 
 def _checkpoints(files: Sequence[StoredObject]) -> list[StoredObject]:
     """One file of each complete checkpoint."""
     parts: dict[tuple[int, str], list[StoredObject]] = defaultdict(list)
-    for found in files:
-        match = _CHECKPOINT.fullmatch(found.name)
+    for file in files:
+        match = _CHECKPOINT.fullmatch(file.name)
         if match:
-            parts[_version(found), match[2] or ""].append(found)
-    return [found[-1] for (_, total), found in parts.items() if len(found) == int(total or 1)]
+            parts[_version(file), match[2] or ""].append(file)
+    return [group[-1] for (_, total), group in parts.items() if len(group) == int(total or 1)]
 
 
 RUNS_KEPT, RUN_DAYS = 50, 90
@@ -301,7 +301,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
 
 def _warnings(kept: MaintenanceResult) -> Iterator[RunWarning]:
     if kept.logs_kept:
-        names = [f"{table}: {name}" for table, found in kept.logs_kept.items() for name in found]
+        names = [f"{table}: {name}" for table, unknown in kept.logs_kept.items() for name in unknown]
         message = "the log has files of unknown kinds: nothing of it was removed, and its "
         message += "statistics may still show erased keys"
         yield RunWarning(code="LOG_FILES_UNKNOWN", message=message, count=len(names), sample=tuple(names[:5]))
@@ -418,14 +418,14 @@ class _Maintenance:
         """Remove leftovers of interrupted runs in the state folder, and superseded ledger files."""
         needed, unfinished = ledger.needed(), ledger.plan()
         working = ("parts/", "refresh/", "rows/", "staged/", "unwrapped/") if unfinished is None else ()
-        gone = []
-        for found in self.run.runtime.storage.list(state):
-            name = found.name
-            old = now - datetime.fromtimestamp(found.modified, UTC) > _LEFTOVER
+        paths = []
+        for file in self.run.runtime.storage.list(state):
+            name = file.name
+            old = now - datetime.fromtimestamp(file.modified, UTC) > _LEFTOVER
             superseded = name.startswith(("commits/", "recent/", "archive/")) and name not in needed
             if name.startswith(working) or (superseded and old):
-                gone.append(found.path)
-        return self._delete(gone)
+                paths.append(file.path)
+        return self._delete(paths)
 
     def _old_runs(self, now: datetime) -> int:
         runs = Layout.of(self.run.job.roots, self.run.spec).runs

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from airflow_gddl.contract.checks import table_name_fault
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.layout import STATE, Layout, join
 from airflow_gddl.contract.published import RegistrationState
 from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.row_checks import table_name_fault
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores.lake_files import RegistrationStore
 from spark_jobs.batch.runtime import iso
@@ -118,7 +118,7 @@ class _Move:
         if unfinished is None or unfinished.old == self.new.table:
             for name, folder in _folders(new):
                 # Failed runs after an earlier change of the target have left records.
-                if name != "runs" and any(not found.name.startswith(_LEFT) for found in storage.list(folder)):
+                if name != "runs" and any(not file.name.startswith(_LEFT) for file in storage.list(folder)):
                     remedy = "name another one, or remove what is there"
                     raise FatalError("TARGET_TAKEN", f"{folder} is not empty", remedy=remedy)
 
@@ -128,14 +128,16 @@ class _Move:
         new = dict(_folders(self._layout(self.new)))
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="move") as pool:
             for name, folder in _folders(self._layout(self.old)):
-                there = {found.name: found.size for found in storage.list(new[name])}
-                wanted = {found.name: found.size for found in storage.list(folder) if not found.name.startswith(_LEFT)}
+                there = {stored.name: stored.size for stored in storage.list(new[name])}
+                wanted = {
+                    stored.name: stored.size for stored in storage.list(folder) if not stored.name.startswith(_LEFT)
+                }
                 for step in _in_order([file for file in wanted if file not in there]):
                     pairs = [(join(folder, file), join(new[name], file)) for file in step]
                     count += len(list(pool.map(self._copy, pairs)))
                 count += len(there.keys() & wanted.keys())
                 self.run.report(f"copied {name}", rows=len(wanted))
-                self._require_equal(name, wanted, {found.name: found.size for found in storage.list(new[name])})
+                self._require_equal(name, wanted, {stored.name: stored.size for stored in storage.list(new[name])})
         return count
 
     def _copy(self, paths: tuple[str, str]) -> None:
@@ -187,11 +189,11 @@ class _Move:
         # Differences of snapshots that were not loaded are made again for the new table.
         captured = (layout.landing,) if self.old.mode == "snapshots" else ()
         for folder in (*(folder for _, folder in _folders(layout)), streams, *captured):
-            found = [file for file in storage.list(folder) if not file.name.startswith(_LEFT)]
+            files = [file for file in storage.list(folder) if not file.name.startswith(_LEFT)]
             # Logs first: a Delta table without its log is none, one without its data is broken.
-            logs = [file.path for file in found if "_delta_log/" in file.name]
+            logs = [file.path for file in files if "_delta_log/" in file.name]
             storage.delete(*reversed(logs))
-            storage.delete(*(file.path for file in found if "_delta_log/" not in file.name))
+            storage.delete(*(file.path for file in files if "_delta_log/" not in file.name))
 
 
 def _incomplete(what: str) -> RetriableError:

@@ -8,13 +8,13 @@ from typing import Any
 from airflow_gddl.contract.capture import capture_of
 from airflow_gddl.contract.kafka import topic_of
 from airflow_gddl.contract.result import JobResult
-from spark_jobs.actions.refresh import rebuild_batches, refresh_batches
+from spark_jobs.actions.reload import rebuild_batches, reload_batches
 from spark_jobs.batch.pending import batches_ahead, wants_source_load
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
-from spark_jobs.plan.discover import Discovery
 from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.planned_batch import BatchPlan
+from spark_jobs.plan.waiting_files import Discovery
 
 
 def act(run: TableRun, totals: RunTotals) -> JobResult:
@@ -25,8 +25,8 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     batches = [batch for one, _ in planned for batch in one]
     details = {
         "batches": batches,
-        "missing": [path for _, found in planned for path in found.missing],
-        "folder_missing": any(found.folder_missing for _, found in planned),
+        "missing": [path for _, discovery in planned for path in discovery.missing],
+        "folder_missing": any(discovery.folder_missing for _, discovery in planned),
         "reads_first": _read_first(run),
     }
     return run.result(totals, status="succeeded" if batches else "skipped", details=details)
@@ -48,17 +48,17 @@ def _refresh(run: TableRun, totals: RunTotals) -> tuple[list[dict[str, Any]], Di
     from_files = options.reload or options.resync or not known
     begun_from_files = pending is not None and pending.mode == "refresh" and pending.source == "files"
     reads_files = from_files or begun_from_files
-    batches, found = refresh_batches(run, totals) if reads_files else rebuild_batches(run)
-    return [_described(plan, resumed=resumed) for plan, resumed in batches], found
+    batches, discovery = reload_batches(run, totals) if reads_files else rebuild_batches(run)
+    return [_described(plan, resumed=resumed) for plan, resumed in batches], discovery
 
 
 def _planned(run: TableRun) -> tuple[list[dict[str, Any]], Discovery]:
     """The batches of a table, or of one of its sources, and what was found besides."""
     ledger = run.ledger()
-    found = run.discover(ledger)
+    discovery = run.discover(ledger)
     require_same_identity(run.spec, ledger.state)
-    ahead = batches_ahead(run, ledger.plan(), ledger.state, found)
-    return [_described(replace(plan, shard=run.shard), resumed=resumed) for plan, resumed in ahead], found
+    ahead = batches_ahead(run, ledger.plan(), ledger.state, discovery)
+    return [_described(replace(plan, shard=run.shard), resumed=resumed) for plan, resumed in ahead], discovery
 
 
 def _described(plan: BatchPlan, *, resumed: bool) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult, MainCounts
 from airflow_gddl.contract.table_spec import lowered
-from spark_jobs.actions.refresh import new_plan, refresh_table
+from spark_jobs.actions.reload import new_plan, reload_table
 from spark_jobs.batch.commit import has_unresolved
 from spark_jobs.batch.own_tables import has_all_changes, versions_of
 from spark_jobs.batch.pending import PendingWork, drop
@@ -24,12 +24,12 @@ from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.pipeline import process_pending
 from spark_jobs.plan.applied_settings import settings_of
-from spark_jobs.plan.discover import Recorded
 from spark_jobs.plan.identity import reselected_columns
 from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, TableState
 from spark_jobs.plan.sequence import greater, log_began_of
 from spark_jobs.plan.sharding import LOAD_AGAIN
 from spark_jobs.plan.source_snapshots import floors_of
+from spark_jobs.plan.waiting_files import Recorded
 from spark_jobs.rules.rewrite import Rewrite, plan_rewrite
 from spark_jobs.tables.delta_log import REWRITE, version_of
 from spark_jobs.tables.engine import RebuildRequest, TableContext
@@ -59,7 +59,7 @@ def rebuild_table(run: TableRun, outcome: RunTotals) -> JobResult:
             _load_waiting(run, claim, outcome)
             run.report("done", outcome.batches, outcome.rows_read)
             return run.result(outcome, details={"rebuild": details})
-    return refresh_table(run, outcome)
+    return reload_table(run, outcome)
 
 
 def _rebuild_shards(run: TableRun, outcome: RunTotals) -> JobResult:
@@ -142,12 +142,12 @@ class _Rebuild:
             ledger.write_plan(plan)
         run.report("plan", plan.number)
         state = self._rewritten(plan, how)
-        order = RebuildRequest(
+        request = RebuildRequest(
             live=self.context, shadow=None, plan=plan, table_schema=how.schema,
             generation_low_watermarks=state.generation_floor, swept=state.swept,
             reselected=bool(reselected_columns(run.spec, ledger.state)),
         )  # fmt: skip
-        done = self.context.engine.rebuild(order).swap(lambda step: run.report(step, plan.number))
+        done = self.context.engine.rebuild(request).swap(lambda step: run.report(step, plan.number))
         self._commit(plan, replace(state, rows=done.rows))
         outcome.batches += 1
         outcome.main = MainCounts(inserted=done.rows, rows=done.rows)
@@ -172,9 +172,9 @@ class _Rebuild:
         rekeyed = lowered(self.run.spec.keys) != lowered(self.ledger.state.keys or ())
         if not (how.is_needed or rekeyed):
             return
-        found = self.context.engine.refused_values(self.context, how)
-        if found:
-            shown = ", ".join(f"{count} of {column} ({code})" for (code, column), count in found.items())
+        refused = self.context.engine.refused_values(self.context, how)
+        if refused:
+            shown = ", ".join(f"{count} of {column} ({code})" for (code, column), count in refused.items())
             table = self.run.spec.table
             raise FatalError(
                 "REBUILD_REFUSED",

@@ -28,7 +28,7 @@ from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.contract.spec import InitialLoad
 from airflow_gddl.contract.sql_types import DecimalType, SqlType, StructType, parse_type
 from airflow_gddl.contract.table_spec import SHARD_COLUMN, lowered
-from spark_jobs.actions.load import Conditions, RowRate, Source, greater_key, log_position
+from spark_jobs.actions.source_rows import Conditions, RowRate, SourceRows, greater_key, log_position
 from spark_jobs.actions.source_values import SourceColumn, in_one_schema, values_of
 from spark_jobs.batch import notices
 from spark_jobs.batch.own_tables import require_replica
@@ -63,7 +63,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     """Load what has landed, read the chosen rows from the source, and load these.
 
     Raises:
-        FatalError: `RESYNC_ROWS_REFUSED`, `RESYNC_KEY_INVALID`; as `Source.of`, and `run_table`.
+        FatalError: `RESYNC_ROWS_REFUSED`, `RESYNC_KEY_INVALID`; as `SourceRows.of`, and `run_table`.
     """
     _require_possible(run)
     one = _of_one_source(run)
@@ -130,16 +130,16 @@ class SequencePlace:
 
     Attributes:
         placed: column of files to the value that all rows have there; empty where the rows' own values order them.
-        own: sequence columns of the source.
+        source_columns: sequence columns of the source.
         types: Arrow type of each of `placed`.
     """
 
     placed: Mapping[str, Any]
-    own: tuple[str, ...]
+    source_columns: tuple[str, ...]
     types: Mapping[str, pa.DataType]
 
     @classmethod
-    def of(cls, run: TableRun, schema: TableSchema, state: TableState, source: Source) -> SequencePlace:
+    def of(cls, run: TableRun, schema: TableSchema, state: TableState, source: SourceRows) -> SequencePlace:
         """
         Raises:
             FatalError: `RESYNC_ROWS_REFUSED`: no change was ingested yet, or the order's columns are known of neither
@@ -150,26 +150,26 @@ class SequencePlace:
             what = "no change was ingested yet, so that nothing tells where its rows come in the order of changes"
             raise _refused(run, what, f"gddl load --again --table {run.spec.table}")
         here = lowered(renamed(column.name, run.spec) for column in source.columns)
-        own = tuple(name for name in schema.sequence if name.lower() in here)
+        own_columns = tuple(name for name in schema.sequence if name.lower() in here)
         times = lowered(run.dialect.commit_times)
         added = lowered(run.dialect.total_order) | times
         is_placed = run.spec.dialect == "dms" or lowered(schema.sequence) <= added
         by_time = type(run.dialect).times is Dialect.times
-        if not (is_placed if not own else by_time and len(own) == len(schema.sequence)):
+        if not (is_placed if not own_columns else by_time and len(own_columns) == len(schema.sequence)):
             what = f"its changes are ordered by {', '.join(schema.sequence)}, which gives rows of the source no place"
             raise _refused(run, what, "gddl resync without --key compares and replaces the whole table")
         kind = parse_type(schema.sequence_type)
         value = read_json(json.loads(state.max_sequence, parse_float=Decimal), kind)
         parts = [f.type for f in kind.fields] if isinstance(kind, StructType) else [kind]
         values = list(value.values()) if isinstance(value, dict) else [value]
-        placed = {} if own else dict(zip(schema.sequence, values, strict=True))
-        types = {} if own else dict(zip(schema.sequence, map(arrow_type, parts), strict=True))
+        placed = {} if own_columns else dict(zip(schema.sequence, values, strict=True))
+        types = {} if own_columns else dict(zip(schema.sequence, map(arrow_type, parts), strict=True))
         stored = lowered(schema.columns)
         time = next((name for name in run.dialect.commit_times if name.lower() in stored), None)
         if time is not None and time not in placed and state.max_commit_ts is not None:
             placed[time] = datetime.fromisoformat(state.max_commit_ts)
             types[time] = pa.timestamp("us", "UTC")
-        return cls(placed, own, types)
+        return cls(placed, own_columns, types)
 
 
 def _of_source(schema: TableSchema) -> TableSchema:
@@ -190,7 +190,7 @@ class _Resync:
     run: TableRun
     context: TableContext
     schema: TableSchema
-    source: Source
+    source: SourceRows
     columns: Columns
     place: SequencePlace
     last: datetime
@@ -213,9 +213,9 @@ class _Resync:
         context = run.context()
         require_replica(context, ledger.state)
         schema = _of_source(context.stored_schema(ledger.state))
-        source = Source.of(run, run.spec.initial_load or InitialLoad())
-        with opened(source.url, *source.table.split(".", 1)) as found:
-            columns = Columns.of(found, schema)
+        source = SourceRows.of(run, run.spec.initial_load or InitialLoad())
+        with opened(source.url, *source.table.split(".", 1)) as source_table:
+            columns = Columns.of(source_table, schema)
         place = SequencePlace.of(run, schema, ledger.state, source)
         newest = moment(change_time(ledger.state.cursor or "") or "")
         last = datetime.min.replace(tzinfo=UTC) if newest is None else newest.replace(tzinfo=UTC)
@@ -230,8 +230,8 @@ class _Resync:
             self._by_key(self._different())
         else:
             self._by_range(self._bound(options.from_key, "--from"), self._bound(options.to_key, "--to"))
-        with opened(self.source.url, *self.source.table.split(".", 1)) as found:
-            self.after = log_position(found.connection)
+        with opened(self.source.url, *self.source.table.split(".", 1)) as source_table:
+            self.after = log_position(source_table.connection)
 
     def counts(self) -> dict[str, Any]:
         return {
@@ -242,11 +242,11 @@ class _Resync:
     def waiting(self) -> tuple[RunWarning, ...]:
         """`RESYNC_WAITS` where files are not loaded yet, such as behind a truncate that is held."""
         known = self.run.ledger().all_entries() if self.files else {}
-        left = [path for path in self.files if path not in known]
-        if not left:
+        paths = [path for path in self.files if path not in known]
+        if not paths:
             return ()
         message = "files with rows of the source wait for a later run, behind others"
-        return (RunWarning(code="RESYNC_WAITS", message=message, count=len(left), sample=tuple(left[:5])),)
+        return (RunWarning(code="RESYNC_WAITS", message=message, count=len(paths), sample=tuple(paths[:5])),)
 
     # Keys that the user names
 
@@ -255,21 +255,21 @@ class _Resync:
         return {column.name: column.type for column in self.schema.data if column.name in self.schema.keys}
 
     def _key(self, named: Mapping[str, str]) -> Key:
-        found = self._named(named)
-        if set(found) != set(self.schema.keys):
-            raise self._misnamed(found, "name the whole key: ", self.schema.keys, "--key")
-        return tuple(found[name] for name in self.schema.keys)
+        values = self._named(named)
+        if set(values) != set(self.schema.keys):
+            raise self._misnamed(values, "name the whole key: ", self.schema.keys, "--key")
+        return tuple(values[name] for name in self.schema.keys)
 
     def _bound(self, named: Mapping[str, str], option: str) -> Key:
         """Values of the first key columns; empty: no bound."""
-        found = self._named(named)
-        names = self.schema.keys[: len(found)]
-        if set(found) != set(names):
-            raise self._misnamed(found, "name the first columns of the key, or all: ", self.schema.keys, option)
-        return tuple(found[name] for name in names)
+        values = self._named(named)
+        names = self.schema.keys[: len(values)]
+        if set(values) != set(names):
+            raise self._misnamed(values, "name the first columns of the key, or all: ", self.schema.keys, option)
+        return tuple(values[name] for name in names)
 
-    def _misnamed(self, found: Mapping[str, Any], remedy: str, names: Sequence[str], option: str) -> FatalError:
-        what = f"the key of {self.run.spec.table} is {', '.join(self.schema.keys)}, not {', '.join(found)}"
+    def _misnamed(self, values: Mapping[str, Any], remedy: str, names: Sequence[str], option: str) -> FatalError:
+        what = f"the key of {self.run.spec.table} is {', '.join(self.schema.keys)}, not {', '.join(values)}"
         shown = " ".join(f"{option} {name}=…" for name in names)
         return FatalError("RESYNC_KEY_INVALID", what, where=self.run.spec.table, remedy=remedy + shown)
 
@@ -279,7 +279,7 @@ class _Resync:
         Raises:
             FatalError: `RESYNC_KEY_INVALID`; its message shows no value, which may be personal.
         """
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for given, text in named.items():
             alone = self.schema.keys[0] if not given and len(self.schema.keys) == 1 else None
             name = alone or self.schema.spelled(renamed(given, self.run.spec)) or given
@@ -290,8 +290,8 @@ class _Resync:
             if fitted is None:
                 what = f"the value for {name} is none of its type, {kind}, that can be named"
                 raise FatalError("RESYNC_KEY_INVALID", what, where=self.run.spec.table, remedy=how_written(name, kind))
-            found[name] = _value(fitted, kind)
-        return found
+            values[name] = _value(fitted, kind)
+        return values
 
     def _texts(self, key: Sequence[Any]) -> KeyTexts:
         return self.columns.key(key)
@@ -318,30 +318,30 @@ class _Resync:
         marks = {mark for name in (DIFFERENCES, WINDOW_DIFFERENCES) for mark in read_differences(storage, root, name)}
         if not marks:
             return {}
-        found: dict[KeyTexts, Key] = {}
+        keys: dict[KeyTexts, Key] = {}
         for key in self._lake_keys():
             if mark_of(texts := self._texts(key)) in marks:
-                found[texts] = key
+                keys[texts] = key
         names = self.columns.source[: self.columns.keys]
         with opened(self.source.url, *self.source.table.split(".", 1)) as table:
             for row in table.rows(names, names[0], (None, None)):
                 if mark_of(texts := self._texts(row)) in marks:
-                    found[texts] = tuple(row)
-        return found
+                    keys[texts] = tuple(row)
+        return keys
 
     def _known(self, keys: Mapping[KeyTexts, Key]) -> dict[KeyTexts, Mapping[str, Any]]:
         """Keys of the lake to the values of their sequence columns, where the rows' own values order them."""
-        if not self.place.own:
+        if not self.place.source_columns:
             return {texts: {} for texts in keys}
-        found: dict[KeyTexts, Mapping[str, Any]] = {}
+        sequences: dict[KeyTexts, Mapping[str, Any]] = {}
         kinds = [self._kinds[name] for name in self.schema.keys]
         for *row, gddl in self._lake_rows((*self.schema.keys, GDDL)):
             texts = self._texts([_bare(value, kind) for value, kind in zip(row, kinds, strict=True)])
             if texts in keys:
                 value = gddl["sequence"]
                 values = list(value.values()) if isinstance(value, dict) else [value]
-                found[texts] = dict(zip(self.schema.sequence, values, strict=True))
-        return found
+                sequences[texts] = dict(zip(self.schema.sequence, values, strict=True))
+        return sequences
 
     # What is read of the source
 
@@ -415,9 +415,11 @@ class _Resync:
         self.absent += len(keys)
         names = [self._in_files(name) for name in self.columns.source[: self.columns.keys]]
         values = dict(zip(names, zip(*(keys[texts] for texts in chosen), strict=True), strict=True)) if chosen else {}
-        own = {self._own_in_files(name): [known[texts][name] for texts in chosen] for name in self.place.own}
+        sequences = {
+            self._own_in_files(name): [known[texts][name] for texts in chosen] for name in self.place.source_columns
+        }
         columns = [
-            pa.array((own | values).get(f.name, [None] * len(chosen)), f.type) for f in self.source.schema
+            pa.array((sequences | values).get(f.name, [None] * len(chosen)), f.type) for f in self.source.schema
         ]  # fmt: skip
         self._keep(pa.table(columns, schema=self.source.schema), "D", self.place.placed)
 
@@ -435,16 +437,16 @@ class _Resync:
         if not table.num_rows:
             return
         kinds = {landed_name(column.name).lower(): column.type for column in self.schema.data}
-        found: dict[str, Any] = {self.run.dialect.op_column: pa.repeat(op, table.num_rows)}
+        columns: dict[str, Any] = {self.run.dialect.op_column: pa.repeat(op, table.num_rows)}
         for name, value in placed.items():
             one = pa.array([value], self.place.types[name])
             if str(kinds.get(name.lower())) == "string" and pa.types.is_timestamp(one.type):
                 one = pa.array([value.astimezone(UTC).isoformat(" ")])
-            found[name] = pa.repeat(one[0], table.num_rows)
-        found |= {name: table.column(name) for name in table.column_names}
+            columns[name] = pa.repeat(one[0], table.num_rows)
+        columns |= {name: table.column(name) for name in table.column_names}
         content = io.BytesIO()
         fields = {field.name: field for field in table.schema}
-        whole = pa.table(found)
+        whole = pa.table(columns)
         whole = whole.cast(pa.schema([fields.get(field.name, field) for field in whole.schema]))
         pq.write_table(whole.replace_schema_metadata({RESYNCED.encode(): b"1"}), content, compression="zstd")
         runtime = self.run.runtime
@@ -481,10 +483,10 @@ def _bare(value: Any, kind: SqlType) -> Any:
     """A value of the replica as `_value` gives it: times may come as text."""
     if str(kind) not in ("timestamp", "timestamp_ntz", "date"):
         return value
-    found = datetime.fromisoformat(value) if isinstance(value, str) else value
+    instant = datetime.fromisoformat(value) if isinstance(value, str) else value
     if str(kind) == "timestamp":
-        return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
-    return found
+        return instant if instant.tzinfo is not None else instant.replace(tzinfo=UTC)
+    return instant
 
 
 def _is_between(key: Key, low: Key, high: Key) -> bool:

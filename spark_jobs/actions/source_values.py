@@ -21,8 +21,8 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.sql_types import parse_type
 from spark_jobs.dialects.probe import STATED
 from spark_jobs.dialects.protocol import sql_type
+from spark_jobs.plan.schema_evolution import STRING
 from spark_jobs.rules.convert import fit
-from spark_jobs.rules.delivered_columns import STRING
 
 PLAIN: dict[str, pa.DataType] = {
     "boolean": pa.bool_(), "single": pa.float32(), "double": pa.float64(), "date": pa.date32(), "text": pa.string(),
@@ -93,8 +93,8 @@ class SourceColumn:
 
 
 def _typed(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    found = fit(texts, STRING, parse_type(sql_type(kind)))
-    return texts if found.misfit is not None else found.values
+    fitted = fit(texts, STRING, parse_type(sql_type(kind)))
+    return texts if fitted.misfit is not None else fitted.values
 
 
 def _text(value: Any) -> str:
@@ -104,11 +104,11 @@ def _text(value: Any) -> str:
     return value.isoformat() if isinstance(value, date) else str(value)
 
 
-def values_of(found: pa.Array | pa.ChunkedArray, column: SourceColumn) -> list[Any]:
+def values_of(delivered: pa.Array | pa.ChunkedArray, column: SourceColumn) -> list[Any]:
     """Values of a column of a batch; null for those that are not of its type."""
-    is_typed = found.type == column.type
+    is_typed = delivered.type == column.type
     values: list[Any] = (
-        found if is_typed else fit(found, STRING, parse_type(sql_type(column.type))).values
+        delivered if is_typed else fit(delivered, STRING, parse_type(sql_type(column.type))).values
     ).to_pylist()
     return values
 

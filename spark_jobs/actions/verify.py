@@ -49,11 +49,11 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
         url_of(connection, run.runtime.environ)  # a table that is not loaded yet must not hide a wrong name
     if run.job.options.since_seconds is not None:
         return _by_windows(run, totals)
-    found, unfinished = _judged_by_shard(run, totals)
-    if not found:
+    verdicts, unfinished = _judged_by_shard(run, totals)
+    if not verdicts:
         totals.warn([notices.not_loaded(run.spec.table)])
         return run.result(totals)
-    verdict, source = together([one for one, _ in found], run.job.options.limit), found[0][1]
+    verdict, source = together([one for one, _ in verdicts], run.job.options.limit), verdicts[0][1]
     if source is not None and source.unsettled:
         totals.warn([_unsettled(source)])
     equal = verdict.equal and (source is None or not source.different)
@@ -77,7 +77,7 @@ def _judged_by_shard(
     run: TableRun, totals: RunTotals
 ) -> tuple[list[tuple[Verdict, SourceVerdict | None]], FatalError | None]:
     """The verdicts on a table, or on its sources, and the error of the first of these with an unfinished batch."""
-    found, unfinished = [], None
+    verdicts, unfinished = [], None
     for one in run.shard_runs() or (run,):
         try:
             judged = _judged(one, totals)
@@ -86,12 +86,12 @@ def _judged_by_shard(
                 raise
             unfinished = unfinished or error
             continue
-        found += [] if judged is None else [judged]
-    if unfinished is not None and not found:
+        verdicts += [] if judged is None else [judged]
+    if unfinished is not None and not verdicts:
         raise unfinished
     former = {one.shard: one.own_state().rows for one in run.former_shards}
     totals.warn(notices.of_former_shards(former, "were not compared"))
-    return found, unfinished
+    return verdicts, unfinished
 
 
 def _judged(run: TableRun, totals: RunTotals) -> tuple[Verdict, SourceVerdict | None] | None:
@@ -147,19 +147,19 @@ def _by_windows(run: TableRun, totals: RunTotals) -> JobResult:
         totals.warn([notices.not_loaded(run.spec.table)])
         return run.result(totals)
     now = run.runtime.clock()
-    found = _against_source_by_windows(run, now)
-    if found is None:
+    window_verdict = _against_source_by_windows(run, now)
+    if window_verdict is None:
         totals.warn([_not_by_windows(run)])
         windows = tuple(grid_of(run.job.options, now).windows())
-        found = WindowVerdict(column="", since=windows[0].start, windows=windows, looked_at=iso(now))
+        window_verdict = WindowVerdict(column="", since=windows[0].start, windows=windows, looked_at=iso(now))
     entries = (entry for ledger in ledgers for entry in ledger.all_entries().values())
     spans = [(e.min_commit_ts, e.max_commit_ts) for e in entries if e.min_commit_ts and e.max_commit_ts]
-    grid = grid_of(run.job.options, datetime.fromisoformat(found.looked_at))
-    found = replace(found, windows=tuple(with_files(found.windows, grid, spans)))
-    wrong = [window for window in found.windows if window.is_wrong]
-    totals.complete_until = found.proven_until
-    verdict = "different" if wrong else "equal" if found.column else "not compared"
-    result = run.result(totals, status="succeeded", details={"verdict": verdict, WINDOWS: asdict(found)})
+    grid = grid_of(run.job.options, datetime.fromisoformat(window_verdict.looked_at))
+    window_verdict = replace(window_verdict, windows=tuple(with_files(window_verdict.windows, grid, spans)))
+    wrong = [window for window in window_verdict.windows if window.is_wrong]
+    totals.complete_until = window_verdict.proven_until
+    verdict = "different" if wrong else "equal" if window_verdict.column else "not compared"
+    result = run.result(totals, status="succeeded", details={"verdict": verdict, WINDOWS: asdict(window_verdict)})
     return replace(result, status="failed", error=error_info(_wrong_windows(run.spec, wrong))) if wrong else result
 
 

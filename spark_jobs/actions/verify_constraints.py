@@ -72,11 +72,11 @@ def check_constraints(run: TableRun) -> tuple[ConstraintFinding, ...]:
         return ()
     context = run.context()
     checks = _Checks(run, context, read_orphans(context.storage, context.layout.state), iso(run.runtime.clock()))
-    found = [checks.unique(name, columns) for name, columns in run.spec.unique.items()]
-    found += [checks.foreign_key(name, key) for name, key in run.spec.foreign_key.items()]
+    findings = [checks.unique(name, columns) for name, columns in run.spec.unique.items()]
+    findings += [checks.foreign_key(name, key) for name, key in run.spec.foreign_key.items()]
     if checks.before or any(checks.seen.values()):
         write_orphans(context.storage, context.layout.state, checks.seen)
-    return tuple(found)
+    return tuple(findings)
 
 
 @dataclass(frozen=True)
@@ -98,31 +98,31 @@ class _Checks:
         return self.run.spec
 
     def unique(self, name: str, columns: tuple[str, ...]) -> ConstraintFinding:
-        own = self._within_source(columns)
-        finding = ConstraintFinding(name=f"unique.{name}", columns=own)
+        own_columns = self._within_source(columns)
+        finding = ConstraintFinding(name=f"unique.{name}", columns=own_columns)
         try:
-            found = self.context.engine.violations(self.context, own, None, self.run.job.options.limit)
+            violations = self.context.engine.violations(self.context, own_columns, None, self.run.job.options.limit)
         except FatalError as error:
             return _refused(finding, error)
-        keys = tuple({"key": text, "rows": rows, "settled": True} for text, rows in found.values)
-        return replace(finding, rows=found.rows, failed=found.failed, keys=keys)
+        keys = tuple({"key": text, "rows": rows, "settled": True} for text, rows in violations.values)
+        return replace(finding, rows=violations.rows, failed=violations.failed, keys=keys)
 
     def foreign_key(self, name: str, key: ForeignKey) -> ConstraintFinding:
         finding = ConstraintFinding(
             name=f"foreign_key.{name}", columns=key.columns, to=key.to, to_columns=key.to_columns
         )
         try:
-            reference, own = self._reference(key)
-            found = self.context.engine.violations(self.context, own, reference, MOST_VALUES)
+            reference, own_columns = self._reference(key)
+            violations = self.context.engine.violations(self.context, own_columns, reference, MOST_VALUES)
         except FatalError as error:
             self.seen[finding.name] = self.before.get(finding.name, {})
             return _refused(finding, error)
-        settled = self._settled(finding.name, [text for text, _ in found.values])
-        failed = sum(rows for text, rows in found.values if text in settled)
-        chosen = sorted(found.values, key=lambda one: (one[0] not in settled, one))[: self.run.job.options.limit]
+        settled = self._settled(finding.name, [text for text, _ in violations.values])
+        failed = sum(rows for text, rows in violations.values if text in settled)
+        chosen = sorted(violations.values, key=lambda one: (one[0] not in settled, one))[: self.run.job.options.limit]
         keys = tuple({"key": text, "rows": rows, "settled": text in settled} for text, rows in chosen)
-        return replace(finding, columns=own, to_columns=reference.columns, rows=found.rows, failed=failed,
-                       unsettled=found.failed - failed, keys=keys)  # fmt: skip
+        return replace(finding, columns=own_columns, to_columns=reference.columns, rows=violations.rows, failed=failed,
+                       unsettled=violations.failed - failed, keys=keys)  # fmt: skip
 
     def _reference(self, key: ForeignKey) -> tuple[Reference, tuple[str, ...]]:
         """The other table, and the columns here; of sources that both tables have, values are found in the same.
@@ -135,9 +135,9 @@ class _Checks:
             raise not_checked(f"{key.to} is not loaded yet", f"run {key.to}, then verify again")
         if len(key.to_columns) != len(key.columns):
             raise not_checked(f"the row of {key.to} has an error, so its keys are not known", "correct that row")
-        own = self._within_source(key.columns)
-        if own != key.columns and SHARD_COLUMN in {c.name for c in self.context.engine.columns(path)}:
-            return Reference(path=path, columns=(SHARD_COLUMN, *key.to_columns)), own
+        own_columns = self._within_source(key.columns)
+        if own_columns != key.columns and SHARD_COLUMN in {c.name for c in self.context.engine.columns(path)}:
+            return Reference(path=path, columns=(SHARD_COLUMN, *key.to_columns)), own_columns
         return Reference(path=path, columns=key.to_columns), key.columns
 
     def _within_source(self, columns: tuple[str, ...]) -> tuple[str, ...]:
@@ -169,8 +169,8 @@ def broken(findings: Sequence[ConstraintFinding]) -> FatalError | None:
     if failed := [one.message for one in findings if one.failed]:
         remedy = "see details.constraints for values; `gddl explain` shows how a row came"
         return FatalError("VERIFY_VIOLATED", "; ".join(failed), remedy=remedy)
-    if left := [one for one in findings if one.not_checked]:
-        what = "; ".join(f"{one.name}: {one.not_checked}" for one in left)
+    if unchecked := [one for one in findings if one.not_checked]:
+        what = "; ".join(f"{one.name}: {one.not_checked}" for one in unchecked)
         return FatalError("CONSTRAINT_NOT_CHECKED", what, remedy="verify again, or remove the constraint from the row")
     return None
 

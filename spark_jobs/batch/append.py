@@ -9,7 +9,7 @@ from spark_jobs.batch.read import ReadBatch
 from spark_jobs.batch.session import TableSession
 from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.plan.applied_settings import settings_of
+from spark_jobs.plan.applied_settings import is_changed
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.sequence import is_after
 from spark_jobs.plan.source_snapshots import generation_after
@@ -59,7 +59,7 @@ def append(table: TableSession, delivered: ReadBatch) -> AppendedBatch:
     decided = with_decision(plan, decoded.schema, state)
     if decided != plan:
         table.ledger.write_plan(decided)
-    if batch.resumed or state.keys is None or schema_changes(decoded, state) or _is_changed(table):
+    if batch.resumed or state.keys is None or schema_changes(decoded, state) or is_changed(table.spec, state.applied):
         work.tables.ensure_tables()
     if plan.source == "files":
         work.quarantine(delivered.bad_files, _known_files(table, plan))
@@ -88,14 +88,9 @@ def put_aside(table: TableSession, delivered: ReadBatch) -> AppendedBatch:
 def resume(table: TableSession, batch: Batch) -> AppendedBatch:
     """Resume from the change table a batch that had appended its changes before its files changed."""
     work = table.engine.resume_from_changes(table.context, batch.plan, table.state)
-    if _is_changed(table):
+    if is_changed(table.spec, table.state.applied):
         work.tables.ensure_tables()
     return AppendedBatch(batch=batch, work=work)
-
-
-def _is_changed(table: TableSession) -> bool:
-    """Whether the tables must be reconciled with the metadata row."""
-    return table.state.applied != settings_of(table.spec)
 
 
 def _known_files(table: TableSession, plan: BatchPlan) -> list[str]:

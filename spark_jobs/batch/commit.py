@@ -8,15 +8,15 @@ from airflow_gddl.stores import Storage
 from spark_jobs.batch import notices
 from spark_jobs.batch.append import AppendedBatch
 from spark_jobs.batch.merge import MergedBatch
-from spark_jobs.batch.own_tables import versions_of
+from spark_jobs.batch.own_tables import remember, versions_of
 from spark_jobs.batch.refusals import forms_after
 from spark_jobs.batch.session import TableSession
 from spark_jobs.batch.source_log import files_before_log_began, log_time
 from spark_jobs.batch.totals import columns_of
 from spark_jobs.plan.applied_settings import settings_of
-from spark_jobs.plan.discover import state_after
 from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, FileEntry, PlannedFile, TableState
 from spark_jobs.plan.sequence import greater, log_began_of
+from spark_jobs.plan.waiting_files import state_after
 from spark_jobs.rules.errors_table import MISFIT_CODE
 from spark_jobs.rules.figures import DecodedBatch
 from spark_jobs.tables.engine import TableContext
@@ -43,6 +43,7 @@ def commit(table: TableSession, merged: MergedBatch) -> CommittedBatch:
     table.run.report("commit", number)
     table.claim.check()
     made = commit_of(table, merged)
+    remember(table.context, table.ledger)
     table.ledger.commit(made)
     table.run.report("committed", number)
     _count(table, merged, made)
@@ -137,7 +138,7 @@ def _state_of(table: TableSession, done: AppendedBatch, *, swept: bool) -> Table
     decoded_batch, spec, state, plan = done.decoded_batch, table.spec, table.state, done.batch.plan
     plan = plan if done.opens else replace(plan, generation=max(state.generation, 1))
     times = table.context.dialect.times
-    after = state_after(plan, state, landing=table.layout.landing, left=table.discovery, times=times)
+    after = state_after(plan, state, landing=table.layout.landing, remaining=table.discovery, times=times)
     if swept:
         after = replace(after, swept=plan.generation)
     if decoded_batch is None:

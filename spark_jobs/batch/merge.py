@@ -14,10 +14,10 @@ from spark_jobs.batch.runtime import iso
 from spark_jobs.batch.session import TableSession
 from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.plan.applied_settings import history_begins, settings_of
-from spark_jobs.plan.discover import SweepRule, generation_low_watermarks_of, held_sweep, tombstones_since
+from spark_jobs.plan.applied_settings import history_begins, is_changed
 from spark_jobs.plan.planned_batch import BatchPlan, HeldSweep, TableState
 from spark_jobs.plan.sequence import is_after
+from spark_jobs.plan.waiting_files import SweepRule, generation_low_watermarks_of, held_sweep, tombstones_since
 from spark_jobs.rules.figures import Figures
 from spark_jobs.tables.engine import AppendedWork, MergeWork, TableContext, TableWork
 
@@ -151,7 +151,7 @@ def sweep_alone(context: TableContext, plan: BatchPlan, state: TableState, *, sw
     Args:
         sweeps: remove rows of older generations; else tables are only reconciled with the row.
     """
-    changed = state.applied != settings_of(context.spec)
+    changed = is_changed(context.spec, state.applied)
     if not context.engine.exists(context.layout.replica) or not (sweeps or changed):
         return Swept(done=sweeps)
     work = context.engine.table_work(context, plan, context.stored_schema(state))

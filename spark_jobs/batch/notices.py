@@ -13,11 +13,11 @@ from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import SubMicrosecondPolicy, TableSpec
 from spark_jobs.dialects.protocol import Dialect, Unreadable
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.plan.discover import Discovery, Inference, SweepState, is_due_by_time, snapshot_of
 from spark_jobs.plan.planned_batch import BatchPlan, TableState, Truncate
 from spark_jobs.plan.sharding import refreshed
+from spark_jobs.plan.waiting_files import Discovery, Inference, SweepState, is_due_by_time, snapshot_of
 from spark_jobs.rules.evaluate import FAILED_CODE, Tally
-from spark_jobs.rules.sweep import are_applied, unknown_truncates
+from spark_jobs.rules.truncates import are_applied, unknown_truncates
 
 SAMPLE = 5
 _EXPORT = re.compile(r"/[^/]*\.(parquet|csv)(\.gz)?$", re.IGNORECASE)
@@ -25,38 +25,38 @@ _EXPORT = re.compile(r"/[^/]*\.(parquet|csv)(\.gz)?$", re.IGNORECASE)
 UNFINISHED_CODE = "BATCH_UNFINISHED"
 
 
-def of_discovery(found: Discovery, landing: str, dialect: Dialect) -> tuple[RunWarning, ...]:
+def of_discovery(discovery: Discovery, landing: str, dialect: Dialect) -> tuple[RunWarning, ...]:
     """Warnings about a missing or large folder, ignored or rewritten files, and times of full loads.
 
     A missing folder is none where the row says what it means, and the landing root is there.
     """
     warnings: list[RunWarning] = []
-    if found.root_missing:
+    if discovery.root_missing:
         message = f"the landing root {landing_root(landing)} is missing; nothing was changed"
         warnings.append(RunWarning(code="FOLDER_MISSING", message=message))
-    elif found.folder_missing and dialect.options.missing_folder == "report":
-        warnings.append(of_missing_folder(landing, found.folders_there))
-    if found.ignored:
+    elif discovery.folder_missing and dialect.options.missing_folder == "report":
+        warnings.append(of_missing_folder(landing, discovery.folders_there))
+    if discovery.ignored:
         message = f"files with names that {dialect.title} doesn't give were left alone"
-        if dialect.spec.dialect == "dms" and any(_EXPORT.search(path) for path in found.ignored_sample):
+        if dialect.spec.dialect == "dms" and any(_EXPORT.search(path) for path in discovery.ignored_sample):
             message += "; if each folder is an export of the whole table, write mode: snapshots"
         warnings.append(
-            RunWarning(code="FILES_IGNORED", message=message, count=found.ignored, sample=found.ignored_sample)
+            RunWarning(code="FILES_IGNORED", message=message, count=discovery.ignored, sample=discovery.ignored_sample)
         )
-    if found.refused:
+    if discovery.refused:
         message = "files that must not be read were left alone: links that leave the landing root, names not in UTF-8"
         warnings.append(
-            RunWarning(code="FILES_REFUSED", message=message, count=found.refused, sample=found.refused_sample)
+            RunWarning(code="FILES_REFUSED", message=message, count=discovery.refused, sample=discovery.refused_sample)
         )
-    if found.listed >= LARGE_FOLDER:
+    if discovery.listed >= LARGE_FOLDER:
         message = (
             "a listing has this many objects; set landing_retention, so that old files are removed, and a shorter "
             "options.lookback if runs list as many each time"
         )
-        warnings.append(RunWarning(code="FOLDER_LARGE", message=message, count=found.listed))
+        warnings.append(RunWarning(code="FOLDER_LARGE", message=message, count=discovery.listed))
     message = "change files were written again: their later version counts, rows that it lacks stay"
-    corrected = [file.path for file in found.waiting if file.corrects]
-    return (*warnings, *_of_paths("FILE_REWRITTEN", message, corrected), *of_generations(found.inference))
+    corrected = [file.path for file in discovery.waiting if file.corrects]
+    return (*warnings, *_of_paths("FILE_REWRITTEN", message, corrected), *of_generations(discovery.inference))
 
 
 def _of_paths(code: str, message: str, paths: Sequence[str]) -> tuple[RunWarning, ...]:
@@ -119,7 +119,7 @@ def require_known_generations(inference: Inference, table: str) -> None:
         )
 
 
-def of_sweep(standing: SweepState, state: TableState, found: Discovery) -> tuple[RunWarning, ...]:
+def of_sweep(standing: SweepState, state: TableState, discovery: Discovery) -> tuple[RunWarning, ...]:
     """Warning about rows of an older full load in the replica in addition to those of the newest."""
     if standing == "held" and state.held is not None:
         message = (
@@ -130,7 +130,7 @@ def of_sweep(standing: SweepState, state: TableState, found: Discovery) -> tuple
     if standing != "pending":
         return ()
     run = snapshot_of(state)
-    if run is not None and is_due_by_time(state, standing) and not found.unreadable_changes:
+    if run is not None and is_due_by_time(state, standing) and not discovery.unreadable_changes:
         message = (
             f"the snapshot at {run.position} of the source's log has ended, but rows of it in other partitions of the "
             "topic may follow: rows from before it stay until sweep_after has passed"
@@ -142,43 +142,43 @@ def of_sweep(standing: SweepState, state: TableState, found: Discovery) -> tuple
             "until they have. If it was broken off, let the connector take a new one; if all of it is there, "
             "`gddl sweep release` removes the rows that it lacks"
         )
-        return (RunWarning(code="SNAPSHOT_INCOMPLETE", message=message, sample=found.unreadable_changes[:SAMPLE]),)
+        return (RunWarning(code="SNAPSHOT_INCOMPLETE", message=message, sample=discovery.unreadable_changes[:SAMPLE]),)
     message = "load files were not written again with the others; their rows stay until they are, or sweep_after passed"
-    older = found.older_loads or found.unreadable_loads or found.unsettled
+    older = discovery.older_loads or discovery.unreadable_loads or discovery.unsettled
     return (RunWarning(code="SWEEP_PENDING", message=message, count=len(older), sample=tuple(older[:SAMPLE])),)
 
 
-def of_held_truncate(found: Discovery, spec: TableSpec) -> tuple[RunWarning, ...]:
+def of_held_truncate(discovery: Discovery, spec: TableSpec) -> tuple[RunWarning, ...]:
     """Warning about files that wait for a user, since the first of them has a truncate; or for the table to be made."""
-    if not found.held:
+    if not discovery.held:
         return ()
-    path, table = found.held[0].path, spec.table
+    path, table = discovery.held[0].path, spec.table
     message = (
         f"{path} has a truncate of the source's table; it and all files after it wait: `gddl truncate "
         f"release --table {table}` deletes the rows before the truncate, `truncate: report` in the row keeps them"
     )
     if spec.truncate != "hold":
         message = f"{path} has a truncate and no row: it waits for a file with rows, of which the table is made"
-    sample = tuple(file.path for file in found.held[:SAMPLE])
-    return (RunWarning(code="TRUNCATE_HELD", message=message, count=len(found.held), sample=sample),)
+    sample = tuple(file.path for file in discovery.held[:SAMPLE])
+    return (RunWarning(code="TRUNCATE_HELD", message=message, count=len(discovery.held), sample=sample),)
 
 
 def of_truncates(
     spec: TableSpec, plan: BatchPlan, truncates: Sequence[Truncate], state: TableState
 ) -> tuple[RunWarning, ...]:
     """Warning about truncates of a batch: rows before them are deleted, or stay under `report`."""
-    found = unknown_truncates(state.truncates, truncates)
-    if not found:
+    unknown = unknown_truncates(state.truncates, truncates)
+    if not unknown:
         return ()
-    sample = tuple(f"{one.sequence} in {one.source_file}" for one in found[:SAMPLE])
+    sample = tuple(f"{one.sequence} in {one.source_file}" for one in unknown[:SAMPLE])
     if are_applied(spec, released=plan.releases):
         message = "the source's table was truncated: rows before the truncate were deleted"
-        return (RunWarning(code="TRUNCATE_APPLIED", message=message, count=len(found), sample=sample),)
+        return (RunWarning(code="TRUNCATE_APPLIED", message=message, count=len(unknown), sample=sample),)
     message = (
         "the source's table was truncated, and the row says truncate: report: rows from before it stay, until a reload "
         "from files removes them"
     )
-    return (RunWarning(code="TRUNCATE_IGNORED", message=message, count=len(found), sample=sample),)
+    return (RunWarning(code="TRUNCATE_IGNORED", message=message, count=len(unknown), sample=sample),)
 
 
 def of_former_target(before: str, target: str) -> tuple[RunWarning, ...]:
@@ -278,14 +278,14 @@ def of_files(bad: Sequence[Unreadable]) -> tuple[RunWarning, ...]:
     vanished = [u.file.path for u in bad if u.code == "FILE_VANISHED"]
     unreadable = [u.file.path for u in bad if u.code != "FILE_VANISHED"]
     kept = "files could not be read; they are in quarantine, and are read again when they change, or by a replay"
-    gone = "files were removed after the listing; they are loaded if they are delivered again"
-    return (*_of_paths("FILE_UNREADABLE", kept, unreadable), *_of_paths("FILE_VANISHED", gone, vanished))
+    removal_message = "files were removed after the listing; they are loaded if they are delivered again"
+    return (*_of_paths("FILE_UNREADABLE", kept, unreadable), *_of_paths("FILE_VANISHED", removal_message, vanished))
 
 
-def of_unread_loads(found: Discovery) -> tuple[RunWarning, ...]:
+def of_unread_loads(discovery: Discovery) -> tuple[RunWarning, ...]:
     """Warning about load files that a replay of the quarantine leaves."""
     what = "load files that could not be read begin a full load, which only `gddl reload --from-files` carries out"
-    return _of_paths("FILE_UNREADABLE", what, found.unreadable_loads)
+    return _of_paths("FILE_UNREADABLE", what, discovery.unreadable_loads)
 
 
 def require_first_load(table: str, ledger: Ledger) -> None:

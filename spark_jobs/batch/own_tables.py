@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from typing import Any
+
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import RunWarning
@@ -12,6 +15,7 @@ from spark_jobs.plan.planned_batch import ForeignCommit, TableState
 from spark_jobs.plan.sharding import refreshed
 from spark_jobs.tables.delta_log import APPEND, MERGE, DeltaCommits, is_later, version_of
 from spark_jobs.tables.engine import Engine, TableContext
+from spark_jobs.tables.replayed_log import ReplayedLog
 
 REPLACED = "REPLACED"
 """In place of an operation: the log lacks the commits since, as an older copy's does."""
@@ -28,35 +32,72 @@ _TABLES = ("changes", "replica", "history", "tombstones")
 
 def versions_of(engine: Engine, layout: Layout) -> dict[str, int]:
     """What `TableState.delta_versions` holds after a batch."""
-    found = {name: engine.version(getattr(layout, name)) for name in _TABLES}
-    return {name: version for name, version in found.items() if version is not None}
+    versions = {name: engine.version(getattr(layout, name)) for name in _TABLES}
+    return {name: version for name, version in versions.items() if version is not None}
 
 
-def foreign_commits(spec: TableSpec, storage: Storage, layout: Layout, ledger: Ledger) -> tuple[ForeignCommit, ...]:
+def remember(context: TableContext, ledger: Ledger) -> None:
+    """Keep what this run knows of the tables' logs for the next one, see `recall`.
+
+    Not of a table with several sources, of which an erasure would have to forget what each knows.
+    """
+    if context.spec.shard:
+        return
+    logs = {name: context.engine.known_log(getattr(context.layout, name)) for name in _TABLES}
+    stored = {name: log.to_json() for name, log in logs.items() if log is not None}
+    known: dict[str, Any] = {name: log for name, log in stored.items() if log is not None}
+    if known and not context.engine.exists(context.layout.errors):
+        known["errors"] = None
+    ledger.write_delta_logs(known)
+
+
+def recall(context: TableContext, ledger: Ledger) -> None:
+    """Let the engine know what the last batch knew of the tables' logs."""
+    versions = ledger.state.delta_versions
+    if context.spec.shard or not versions or ledger.plan() is not None:
+        return
+    logs = ledger.delta_logs()
+    for name in (*_TABLES, "errors"):
+        is_absent = name in logs and logs[name] is None if name == "errors" else name not in versions
+        if is_absent:
+            context.engine.recall(getattr(context.layout, name), None)
+    for name, stored in logs.items():
+        with suppress(KeyError, TypeError, AttributeError):  # a copy of another release
+            log = ReplayedLog.of_json(stored)
+            if log.version == versions.get(name):
+                context.engine.recall(getattr(context.layout, name), log)
+
+
+def foreign_commits(
+    spec: TableSpec, storage: Storage, layout: Layout, ledger: Ledger, engine: Engine | None = None
+) -> tuple[ForeignCommit, ...]:
     """Commits of others that changed data: those that the ledger knows, and new ones.
+
+    Args:
+        engine: that goes on to work with the logs as they are read here.
 
     Raises:
         FatalError: `TABLES_MISSING`; `LEDGER_BEHIND`.
     """
     state, log = ledger.state, DeltaCommits(storage)
-    found, known = list(state.foreign), _newest_plan(ledger)
+    foreign, known = list(state.foreign), _newest_plan(ledger)
     for name, version in state.delta_versions.items():
         path = getattr(layout, name)
-        commits = log.since(path, version)
+        commits = log.since(path, version) if engine is None else engine.commits_since(path, version)
         if commits is None:
             if not log.exists(path):
                 raise _missing_table(spec, name, path)
             now = log.version(path)
-            found += [] if now is None else [ForeignCommit(table=name, version=now, operation=REPLACED)]
+            foreign += [] if now is None else [ForeignCommit(table=name, version=now, operation=REPLACED)]
             continue
         if any(is_later(commit.transactions, spec.shard or "", known) for commit in commits):
             raise _behind(spec, name, path, layout.state)
-        found += [
+        foreign += [
             ForeignCommit(table=name, version=commit.version, operation=commit.operation)
             for commit in commits
             if commit.changes_data and not commit.ours
         ]
-    return tuple(dict.fromkeys(found))[-_KEPT:]
+    return tuple(dict.fromkeys(foreign))[-_KEPT:]
 
 
 def has_all_changes(spec: TableSpec, storage: Storage, layout: Layout, ledger: Ledger) -> bool:
@@ -111,8 +152,8 @@ def require_own_tables(context: TableContext, ledger: Ledger) -> tuple[ForeignCo
             changes.
     """
     state = ledger.state
+    commits = foreign_commits(context.spec, context.storage, context.layout, ledger, context.engine)
     require_replica(context, state)
-    commits = foreign_commits(context.spec, context.storage, context.layout, ledger)
     if context.spec.shard:
         _require_newest_of_shard(context, ledger)
     for name in dict.fromkeys(commit.table for commit in commits if commit not in state.foreign):

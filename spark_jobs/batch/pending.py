@@ -15,7 +15,9 @@ from spark_jobs.batch.session import TableSession
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.plan.discover import (
+from spark_jobs.plan.identity import require_same_identity
+from spark_jobs.plan.planned_batch import BatchPlan, PlannedFile, TableState
+from spark_jobs.plan.waiting_files import (
     RELEASED,
     Discovery,
     SweepRule,
@@ -24,11 +26,9 @@ from spark_jobs.plan.discover import (
     sweep_state,
     with_sweep,
 )
-from spark_jobs.plan.discover import (
+from spark_jobs.plan.waiting_files import (
     next_batch as plan_files,
 )
-from spark_jobs.plan.identity import require_same_identity
-from spark_jobs.plan.planned_batch import BatchPlan, PlannedFile, TableState
 from spark_jobs.rules.errors_table import MISFIT_CODE
 from spark_jobs.tables.delta_log import APPEND, version_of
 from spark_jobs.tables.engine import TableContext
@@ -85,24 +85,24 @@ def _misfits(table: TableSession) -> Batch | None:
 
 
 def _planned(table: TableSession, dropped: BatchPlan | None, *, replayed: bool) -> BatchPlan | None:
-    run, found, state = table.run, table.discovery, table.state
+    run, discovery, state = table.run, table.discovery, table.state
     now = moment(run, table.ledger, dropped)
     without_files = BatchPlan(
         number=state.batch + 1, mode="incremental", planned_at=iso(now), generation=state.generation, files=()
     )
     if replays(run):
         plan = None if state.keys is None else replace(without_files, source="quarantine", codes=run.job.options.codes)
-        return plan_files(found.waiting, limits=run.limits, state=state, now=now) if replayed else plan
-    if is_emptied(run, found, table.ledger):
+        return plan_files(discovery.waiting, limits=run.limits, state=state, now=now) if replayed else plan
+    if is_emptied(run, discovery, table.ledger):
         return replace(without_files, generation=state.generation + 1, sweep=True, released=True)
-    if sweep_of(run, found, state) == "due":
+    if sweep_of(run, discovery, state) == "due":
         # It removes the rows that the newest full load lacks.
         return replace(without_files, sweep=True, released=releases(run))
     if releases(run):
         return None
-    waiting, released = to_release(found, state) if releases_truncates(run) else (found.waiting, False)
+    waiting, released = to_release(discovery, state) if releases_truncates(run) else (discovery.waiting, False)
     plan = plan_files(waiting, limits=run.limits, state=state, now=now)
-    plan = None if plan is None else replace(with_sweep(plan, found, SweepRule.of(run.spec)), releases=released)
+    plan = None if plan is None else replace(with_sweep(plan, discovery, SweepRule.of(run.spec)), releases=released)
     return replace(plan, sweep=False) if plan is not None and plan.sweep and run.is_loading else plan
 
 
@@ -132,7 +132,7 @@ def add_unread(table: TableSession) -> None:
 
 
 def batches_ahead(
-    run: TableRun, pending: BatchPlan | None, state: TableState, found: Discovery
+    run: TableRun, pending: BatchPlan | None, state: TableState, discovery: Discovery
 ) -> Iterator[tuple[BatchPlan, bool]]:
     """Batches that a run would make of what was found, each with whether it is resumed; writes nothing.
 
@@ -141,9 +141,9 @@ def batches_ahead(
         state: before these batches.
     """
     now = run.runtime.clock()
-    while (plan := pending or plan_files(found.waiting, limits=run.limits, state=state, now=now)) is not None:
+    while (plan := pending or plan_files(discovery.waiting, limits=run.limits, state=state, now=now)) is not None:
         yield plan, pending is not None
-        pending, found = None, found.without(plan)
+        pending, discovery = None, discovery.without(plan)
         state = replace(state, batch=plan.number, generation=plan.generation)
 
 
@@ -162,29 +162,29 @@ def releases_truncates(run: TableRun) -> bool:
     return run.job.options.action == "truncate_release"
 
 
-def to_release(found: Discovery, state: TableState) -> tuple[tuple[PlannedFile, ...], bool]:
+def to_release(discovery: Discovery, state: TableState) -> tuple[tuple[PlannedFile, ...], bool]:
     """Files up to the one whose truncates a user releases, and whether a batch of them does.
 
     Where the ledger knows no such file, the first load waits for the release.
     """
     held = state.held_truncate
     if state.batch == 0 or held is None:
-        return found.waiting, state.batch == 0
-    at = next((at for at, file in enumerate(found.waiting, start=1) if file.path == held.path), 0)
-    return (found.waiting[:at], True) if at else (found.waiting, False)
+        return discovery.waiting, state.batch == 0
+    at = next((at for at, file in enumerate(discovery.waiting, start=1) if file.path == held.path), 0)
+    return (discovery.waiting[:at], True) if at else (discovery.waiting, False)
 
 
-def without_held(run: TableRun, found: Discovery, state: TableState) -> Discovery:
+def without_held(run: TableRun, discovery: Discovery, state: TableState) -> Discovery:
     """What waits, without files that a truncate holds: these wait for a user."""
     if run.spec.truncate != "hold" or releases_truncates(run):
-        return found
-    return found.held_by(state.held_truncate)
+        return discovery
+    return discovery.held_by(state.held_truncate)
 
 
-def sweep_of(run: TableRun, found: Discovery, state: TableState) -> SweepState:
+def sweep_of(run: TableRun, discovery: Discovery, state: TableState) -> SweepState:
     """State of the newest generation's sweep; a user's release makes it due."""
     rule = RELEASED if releases(run) else SweepRule.of(run.spec)
-    standing = sweep_state(state, found, rule, run.runtime.clock())
+    standing = sweep_state(state, discovery, rule, run.runtime.clock())
     return "pending" if standing == "due" and not rule.released and run.is_loading else standing
 
 
@@ -196,21 +196,21 @@ def moment(run: TableRun, ledger: Ledger, dropped: BatchPlan | None = None) -> d
     return max([run.runtime.clock(), *floor])
 
 
-def is_emptied(run: TableRun, found: Discovery, ledger: Ledger) -> bool:
+def is_emptied(run: TableRun, discovery: Discovery, ledger: Ledger) -> bool:
     """Whether the folder is missing, the row empties the table then, and no batch has done so yet.
 
     A landing root that is missing says nothing of its tables.
     """
-    is_empty = found.folder_missing and not found.root_missing and run.dialect.options.missing_folder == "empty"
+    is_empty = discovery.folder_missing and not discovery.root_missing and run.dialect.options.missing_folder == "empty"
     if not (is_empty and ledger.state.batch):
         return False
     generation = ledger.state.generation
     return any(row.generation == generation for row in ledger.all_entries().values())
 
 
-def files_changed(plan: BatchPlan, found: Discovery) -> bool:
+def files_changed(plan: BatchPlan, discovery: Discovery) -> bool:
     """Whether a file of a started batch has changed since it was planned."""
-    now = {file.path: file.fingerprint for file in found.waiting}
+    now = {file.path: file.fingerprint for file in discovery.waiting}
     return any(now.get(file.path) != file.fingerprint for file in plan.files)
 
 
@@ -269,48 +269,48 @@ def find_pending(run: TableRun, totals: RunTotals) -> PendingWork | None:
     ledger = run.ledger()
     run.report("discover")
     pending = ledger.plan() is not None  # its late files must be found again
-    found = run.discover(ledger, brief=not pending)
-    found = found if pending else without_held(run, found, ledger.state)
-    totals.not_listed = found.not_listed
+    discovery = run.discover(ledger, brief=not pending)
+    discovery = discovery if pending else without_held(run, discovery, ledger.state)
+    totals.not_listed = discovery.not_listed
     totals.mode = "initial" if ledger.state.batch == 0 else "incremental"
     totals.max_commit_ts = ledger.state.max_commit_ts
     totals.version = ledger.state.delta_versions.get("replica")
     # Also without new files: a row that stored rows do not follow is never reported as up to date.
     require_same_identity(run.spec, ledger.state)
-    due = is_emptied(run, found, ledger) or sweep_of(run, found, ledger.state) == "due"
-    asked = replays(run) or ledger.awaits_replay or wants_source_load(run, ledger)
-    if not (found.waiting or pending or due or asked or waits_for_files(run, found)):
-        if found.root_missing and source_room(run.spec) is None:  # a job makes the folder of a source that it reads
+    due = is_emptied(run, discovery, ledger) or sweep_of(run, discovery, ledger.state) == "due"
+    requested = replays(run) or ledger.awaits_replay or wants_source_load(run, ledger)
+    if not (discovery.waiting or pending or due or requested or waits_for_files(run, discovery)):
+        if discovery.root_missing and source_room(run.spec) is None:  # a job makes the folder of a source that it reads
             raise notices.missing_root(run.spec.table, run.layout.landing)
-        totals.warn(notices.of_discovery(found, run.layout.landing, run.dialect))
-        report_left(run, ledger, found, totals)
+        totals.warn(notices.of_discovery(discovery, run.layout.landing, run.dialect))
+        report_left(run, ledger, discovery, totals)
         if run.job.options.full_listing:  # requested by a user
             commits = foreign_commits(run.spec, run.runtime.storage, run.layout, ledger)
             totals.warn(warnings_of(commits))
         notices.require_first_load(run.spec.table, ledger)
         return None
-    return PendingWork(state=ledger.state, discovery=found)
+    return PendingWork(state=ledger.state, discovery=discovery)
 
 
 def wants_source_load(run: TableRun, ledger: Ledger) -> bool:
     """Whether the row asks for a full load from the source database, and the table has none yet."""
     if run.spec.initial_load is None or run.job.options.action != "run" or ledger.state.batch > 0:
         return False
-    found = run.source_load
-    return found is None or found.ended is None
+    load = run.source_load
+    return load is None or load.ended is None
 
 
-def waits_for_files(run: TableRun, found: Discovery) -> bool:
+def waits_for_files(run: TableRun, discovery: Discovery) -> bool:
     """Whether a run waits for files that may still be written; a continuous job lists them again."""
-    return bool(found.unsettled) and run.job.options.continuous is None
+    return bool(discovery.unsettled) and run.job.options.continuous is None
 
 
-def report_left(run: TableRun, ledger: Ledger, found: Discovery, totals: RunTotals) -> None:
+def report_left(run: TableRun, ledger: Ledger, discovery: Discovery, totals: RunTotals) -> None:
     """What a run leaves to a later one: files that may still be written, rows that a reload may yet bring again."""
-    standing = sweep_of(run, found, ledger.state)
-    totals.warn((*notices.of_unsettled(found.unsettled), *notices.of_sweep(standing, ledger.state, found)))
-    totals.warn(notices.of_held_truncate(found, run.spec))
-    totals.revisit = totals.revisit or bool(found.unsettled) or is_due_by_time(ledger.state, standing)
+    standing = sweep_of(run, discovery, ledger.state)
+    totals.warn((*notices.of_unsettled(discovery.unsettled), *notices.of_sweep(standing, ledger.state, discovery)))
+    totals.warn(notices.of_held_truncate(discovery, run.spec))
+    totals.revisit = totals.revisit or bool(discovery.unsettled) or is_due_by_time(ledger.state, standing)
 
 
 def has_tables(run: TableRun, context: TableContext, state: TableState) -> bool:

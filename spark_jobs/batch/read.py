@@ -15,7 +15,7 @@ from spark_jobs.dialects.protocol import KEYS_UNKNOWN, Unreadable
 from spark_jobs.plan.planned_batch import BatchPlan, HeldTruncate, TableState
 from spark_jobs.plan.sharding import require_same_order
 from spark_jobs.rules.figures import DecodedBatch, Figures
-from spark_jobs.rules.sweep import unknown_truncates
+from spark_jobs.rules.truncates import unknown_truncates
 from spark_jobs.tables.delta_log import APPEND, version_of
 from spark_jobs.tables.engine import BatchWork, TableContext
 
@@ -119,10 +119,10 @@ def loads_that_hold(context: TableContext, plan: BatchPlan, bad_files: Sequence[
 
 def held_truncate(spec: TableSpec, plan: BatchPlan, figures: Figures, state: TableState) -> HeldTruncate | None:
     """The first file of a batch with a truncate that waits for a user's release; null: none does."""
-    found = unknown_truncates(state.truncates, figures.truncates)
-    if spec.truncate != "hold" or plan.releases or not found:
+    unknown = unknown_truncates(state.truncates, figures.truncates)
+    if spec.truncate != "hold" or plan.releases or not unknown:
         return None
-    of_file = {one.source_file: one for one in reversed(found)}
+    of_file = {one.source_file: one for one in reversed(unknown)}
     first = next(file for file in plan.files if file.path in of_file)
     one = of_file[first.path]
     return HeldTruncate(

@@ -7,14 +7,8 @@ from collections.abc import Mapping
 from airflow_gddl.contract.errors import FatalError
 from spark_jobs.batch.source_log import require_one_log
 from spark_jobs.dialects.protocol import Dialect
-from spark_jobs.plan.planned_batch import (
-    TableState,
-)
-from spark_jobs.plan.sequence import (
-    require_one_form,
-    require_one_width,
-    widths_of,
-)
+from spark_jobs.plan.planned_batch import TableState
+from spark_jobs.plan.sequence import require_one_form, require_one_width, widths_of
 from spark_jobs.plan.sharding import refreshed
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.evaluate import require_within_limits
@@ -64,8 +58,8 @@ def _require_ordered_text(dialect: Dialect, decoded_batch: DecodedBatch, state: 
     widths = {c: w for c, w in figures.widths.items() if c not in behind or c not in dialect.total_order}
     require_one_width(widths, widths_of(state.max_sequence, table_schema.sequence), examples, remedy)
     known = known_forms(state, table_schema)
-    for column, found in figures.forms.items():
-        require_one_form(column, found, known.get(column, ()), _remedy_of_forms(column, again))
+    for column, forms in figures.forms.items():
+        require_one_form(column, forms, known.get(column, ()), _remedy_of_forms(column, again))
 
 
 def _remedy_of_forms(column: str, again: str) -> str:

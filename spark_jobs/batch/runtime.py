@@ -19,13 +19,14 @@ from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores import scratch as scratch_folders
-from spark_jobs.batch.totals import Declined, TableOutcome
+from spark_jobs.batch.totals import TaskOutcome
 from spark_jobs.discovery import (
     DeepListings,
     FileStreamSource,
 )
 from spark_jobs.spark.session_settings import SessionSettings, is_on_a_cluster
 from spark_jobs.tables.engine import Engine
+from spark_jobs.tables.places import TaskBounds, usual_bounds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -210,7 +211,7 @@ def utc_now() -> datetime:
 class Spread(Protocol):
     """Works on many small tables at once, each in a task of its own."""
 
-    def run(self, job: JobSpec, specs: Sequence[TableSpec]) -> Iterator[TableOutcome | Declined]:
+    def run(self, job: JobSpec, specs: Sequence[TableSpec]) -> Iterator[TaskOutcome]:
         """Each table's outcome as soon as it is durable; `Declined` for tables that one task can't take."""
         ...
 
@@ -224,6 +225,7 @@ class Runtime:
         spread: spreads tables in one task each; null: they run in this process.
         files: the stream that gives tables over many tasks their new files; null: their folders are listed.
         engine: of every table, regardless of its tier; null: the tier's.
+        bounds_of: by the name of a table over many tasks, what is worked on in the driver.
         deep_listings: recent deep listings of a continuous job.
         follow: called with a table's name between its batches, so that what points to its versions follows.
         stopped_by: name of the signal that asked the job to end; empty: none did. Tables end before their next step.
@@ -236,6 +238,7 @@ class Runtime:
     spread: Spread | None = None
     files: FileStreamSource | None = None
     engine: Engine | None = None
+    bounds_of: Callable[[str], TaskBounds] = usual_bounds
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     deep_listings: DeepListings = field(default_factory=DeepListings)
     follow: Callable[[str], None] = silent

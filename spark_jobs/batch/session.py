@@ -12,8 +12,8 @@ from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.plan.discover import Discovery
 from spark_jobs.plan.planned_batch import ForeignCommit, TableState
+from spark_jobs.plan.waiting_files import Discovery
 from spark_jobs.tables.engine import Engine, TableContext
 
 

@@ -51,15 +51,15 @@ def log_time(figures: Figures, state: TableState) -> str | None:
     return max((t for t in (newest, *(f.max_commit_ts for f in ends)) if t is not None), default=None)
 
 
-def _restarted(spec: TableSpec, path: str, found: LogRestart) -> FatalError:
+def _restarted(spec: TableSpec, path: str, restart: LogRestart) -> FatalError:
     again = refreshed(spec, "run a rebuild")
     return FatalError(
         "SOURCE_LOG_RESTARTED",
-        f"{spec.table}: changes committed from {found.since} on are at {found.place} in the source's log, before "
-        f"{found.known}, which was committed by {found.newest}: the log was reset; nothing was written",
+        f"{spec.table}: changes committed from {restart.since} on are at {restart.place} in the source's log, before "
+        f"{restart.known}, which was committed by {restart.newest}: the log was reset; nothing was written",
         where=path,
-        remedy=f"set options.log_began to the time of the reset, {found.since} at the latest, e.g. "
-        f'["{found.since}"], and run again; where changes were ingested meanwhile, {again} to put them in order',
+        remedy=f"set options.log_began to the time of the reset, {restart.since} at the latest, e.g. "
+        f'["{restart.since}"], and run again; where changes were ingested meanwhile, {again} to put them in order',
     )
 
 

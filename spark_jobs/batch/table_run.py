@@ -32,9 +32,9 @@ from spark_jobs.discovery import (
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.ledger.load_progress import LoadProgress, read_progress
-from spark_jobs.plan.discover import CERTAIN, BatchLimits, Discovery
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.sharding import require_same_kind
+from spark_jobs.plan.waiting_files import CERTAIN, BatchLimits, Discovery
 from spark_jobs.tables.delta_log import DeltaCommits
 from spark_jobs.tables.engine import Engine, TableContext
 
@@ -46,11 +46,11 @@ if TYPE_CHECKING:
 from spark_jobs.batch.runtime import Runtime, Step, cancelled
 
 
-def make_engine(runtime: Runtime, work: int | None = None, *, in_one_task: bool) -> Engine:
+def make_engine(runtime: Runtime, table: str, work: int | None = None, *, in_one_task: bool) -> Engine:
     """The runtime's engine of all tables, if it has one; `work` as `SparkSource.for_table`."""
     if runtime.engine is not None:
         return runtime.engine
-    return _delta_rs(runtime) if in_one_task else _spark(runtime, work)
+    return _delta_rs(runtime) if in_one_task else _spark(runtime, table, work)
 
 
 def _delta_rs(runtime: Runtime) -> Engine:
@@ -60,11 +60,12 @@ def _delta_rs(runtime: Runtime) -> Engine:
     return OneTaskEngine(Tables(runtime.storage, runtime.clock))
 
 
-def _spark(runtime: Runtime, work: int | None) -> Engine:
+def _spark(runtime: Runtime, table: str, work: int | None) -> Engine:
     from spark_jobs.tables.many_tasks import ManyTasksEngine  # noqa: PLC0415 - see above
-    from spark_jobs.tables.merged_tables import SparkTables  # noqa: PLC0415 - see above
+    from spark_jobs.tables.spark_merge import SparkTables  # noqa: PLC0415 - see above
 
-    return ManyTasksEngine(SparkTables(runtime.spark.for_table(work), DeltaCommits(runtime.storage)))
+    session, log = runtime.spark.for_table(work), DeltaCommits(runtime.storage)
+    return ManyTasksEngine(SparkTables(session, log, bounds=runtime.bounds_of(table)))
 
 
 _COMMITTED = ("committed", "done")
@@ -112,9 +113,9 @@ class TableRun:
     @property
     def dialect_after_load(self) -> Dialect:
         """The dialect, which knows what the newest load has read where rows have no keys to tell."""
-        if self.spec.keys or not self.dialect.names_transactions or (found := self.source_load) is None:
+        if self.spec.keys or not self.dialect.names_transactions or (load := self.source_load) is None:
             return self.dialect
-        return replace(self.dialect, loaded=found.seen, is_loading=found.ended is None)
+        return replace(self.dialect, loaded=load.seen, is_loading=load.ended is None)
 
     @cached_property
     def layout(self) -> Layout:
@@ -133,9 +134,7 @@ class TableRun:
         if not self.in_one_task and self.runtime.engine is None and not self.runtime.spark.is_started:
             self.report(STARTING_SPARK)
         tier = self.job.tiers[self.spec.size]
-        engine = (
-            self._own_engine if self._has_own_engine else make_engine(self.runtime, work, in_one_task=self.in_one_task)
-        )
+        engine = self._own_engine if self._has_own_engine else self._new_engine(work)
         return TableContext(
             dialect=self.dialect_after_load,
             # Iceberg readers take data files as they are: no deletion vectors, no widened types.
@@ -152,7 +151,10 @@ class TableRun:
 
     @cached_property
     def _own_engine(self) -> Engine:
-        return make_engine(self.runtime, in_one_task=True)
+        return self._new_engine()
+
+    def _new_engine(self, work: int | None = None) -> Engine:
+        return make_engine(self.runtime, self.spec.table, work, in_one_task=self.in_one_task)
 
     def ledger(self) -> Ledger:
         """The ledger as it is now: opened once, then looked at again.
@@ -161,7 +163,7 @@ class TableRun:
             FatalError: `SHARDS_CHANGED`; as `Ledger.open`.
         """
         if "_ledger" in self.__dict__:
-            self._ledger.look_again()
+            self._ledger.look_again(self.__dict__.pop("_listed", None))
         ledger = self._ledger
         if not self.shard and bool(self.spec.shards) != ledger.has_shards:
             require_same_kind(self.spec, ledger.state, has_shards=ledger.has_shards)
@@ -228,17 +230,19 @@ class TableRun:
             return discover_notified(place, ledger, self.runtime.clock(), self.notified)
         options, now = self.job.options, self.runtime.clock()
         if not brief or options.continuous is None or options.full_listing:
-            found = discover(place, ledger, now, full=options.full_listing)
-            if found.inference == CERTAIN or self.source_load is None:
-                return found
+            discovery = discover(place, ledger, now, full=options.full_listing)
+            if discovery.inference == CERTAIN or self.source_load is None:
+                return discovery
             # Changes from before a load by `gddl load` are captured for it.
             return discover(replace(place, generations="one"), ledger, now, full=options.full_listing)
         deep_listings = self.runtime.deep_listings
         back = deep_listings.reach(place.root, now)
-        found = discover(place, ledger, now, back=back)
+        discovery = discover(place, ledger, now, back=back)
         if back is None:
-            deep_listings.record(place.root, found, ledger.state.cursor, now, self.runtime.clock(), self.dialect.times)
-        return found
+            deep_listings.record(
+                place.root, discovery, ledger.state.cursor, now, self.runtime.clock(), self.dialect.times
+            )
+        return discovery
 
     def discover_unread(self, ledger: Ledger) -> Discovery:
         """Files to read again, of which a user replays the quarantine."""
@@ -259,14 +263,24 @@ class TableRun:
     @property
     def is_loading(self) -> bool:
         """Whether more files of a load from the source database will come. Raises as `source_load`."""
-        found = self.source_load
-        return found is not None and found.ended is None
+        load = self.source_load
+        return load is not None and load.ended is None
 
     def claim(self) -> Claim:
         """The table's: its Delta tables have one writer, whichever shard is processed."""
         options = self.job.options
         state = Layout.of(self.job.roots, self.spec).state if self.shard else self.layout.state
-        return Claim.acquire(self.runtime.storage, state, self.job.run_id, self.runtime.clock, options.wait_seconds)
+        known = self._ledger.names if "_ledger" in self.__dict__ and not self.shard else None
+        claim = Claim.acquire(
+            self.runtime.storage, state, self.job.run_id, self.runtime.clock, options.wait_seconds, known
+        )
+        if known is not None:  # nobody else writes the ledger from here on
+            self.reuse_listing(claim.listed)
+        return claim
+
+    def reuse_listing(self, names: frozenset[str]) -> None:
+        """Let the next `ledger` take these names below its root for a listing: they were listed just now."""
+        self.__dict__["_listed"] = names
 
     def report(self, step: str, batch: int = 0, rows: int = 0) -> None:
         """

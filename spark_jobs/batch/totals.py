@@ -20,8 +20,8 @@ from airflow_gddl.contract.result import (
     summed,
 )
 from airflow_gddl.contract.spec import TableSpec
-from spark_jobs.plan.discover import NotListed
 from spark_jobs.plan.table_schema import select_columns
+from spark_jobs.plan.waiting_files import NotListed
 from spark_jobs.rules.batch_schema import BatchSchema
 from spark_jobs.tables.table_definition import replica_columns
 
@@ -79,11 +79,11 @@ class RunTotals:
 
     def tally(self, spec: TableSpec, tallies: Mapping[str, tuple[int, int]]) -> None:
         """Count rows by expectation: those that were checked, and those that failed."""
-        found = [
+        counts = [
             ExpectationCount(name=name, on=spec.expect[name].on, checked=checked, failed=failed)
             for name, (checked, failed) in tallies.items()
         ]
-        self.expectations = summed(self.expectations, found)
+        self.expectations = summed(self.expectations, counts)
 
     def warn(self, warnings: Iterable[RunWarning]) -> None:
         """Add warnings; those of one code become one, counts added."""
@@ -145,6 +145,10 @@ class Declined:
     spec: TableSpec
     reason: str
     totals: RunTotals = field(default_factory=RunTotals)
+
+
+TaskOutcome = TableOutcome | Declined
+"""What a task answers for a table."""
 
 
 def is_busy(result: JobResult) -> bool:

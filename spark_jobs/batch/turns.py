@@ -141,14 +141,14 @@ def require_supported(run: TableRun) -> None:
             f"{spec.table} has shards, but not a landing root for each, or not {SHARD_COLUMN} as its first key column"
         )
         raise FatalError("SPEC_INVALID", what, remedy="let gddl make the order from the metadata")
-    asked = {
+    requests = {
         "gddl move": options.action == "move",
         "a resync": options.resync or options.differences,
         "a reload": options.reload,
         "a comparison with the source": bool(options.source_connection) and options.action != "resync_rows",
         "a continuous job": options.continuous is not None,
     }
-    if run.spec.shards and (names := [name for name, is_asked in asked.items() if is_asked]):
+    if run.spec.shards and (names := [name for name, is_asked in requests.items() if is_asked]):
         what = f"{run.spec.table} has several sources: {names[0]} is not built for such tables; nothing was done"
         remedy = "to load it again, give the row a new target; see docs/sources.md, section Load a sharded table again"
         raise FatalError("SHARDS_UNSUPPORTED", what, remedy=remedy)
@@ -199,10 +199,10 @@ def left_in_quarantine(run: TableRun) -> tuple[RunWarning, ...]:
     context, names = run.context(), {one.shard for one in run.former_shards}
     if not context.engine.exists(context.layout.errors):
         return ()
-    found = context.engine.unresolved(context, _COUNTED)
-    left = Counter(shard for row in found.rows if (shard := str(row["batch_id"]).rpartition("/")[0]) in names)
-    oldest = "" if found.count == len(found.rows) else f" (among the {_COUNTED} oldest)"
-    return notices.of_former_shards(left, f"stay in quarantine, until their source is named again{oldest}")
+    unresolved = context.engine.unresolved(context, _COUNTED)
+    counts = Counter(shard for row in unresolved.rows if (shard := str(row["batch_id"]).rpartition("/")[0]) in names)
+    oldest = "" if unresolved.count == len(unresolved.rows) else f" (among the {_COUNTED} oldest)"
+    return notices.of_former_shards(counts, f"stay in quarantine, until their source is named again{oldest}")
 
 
 def _together(table: str, first: GddlError, faults: Mapping[str, Exception]) -> tuple[str, str, str]:

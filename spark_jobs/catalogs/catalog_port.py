@@ -148,13 +148,13 @@ class CatalogChange:
     """
     Attributes:
         differences: attributes to alter.
-        left: differences that this catalog can't alter.
+        unaltered: differences that this catalog can't alter.
         code, message: why the entry differs and is not altered; empty: it matches, or will.
     """
 
     action: Action = "none"
     differences: tuple[Deviation, ...] = ()
-    left: tuple[Deviation, ...] = ()
+    unaltered: tuple[Deviation, ...] = ()
     code: str = ""
     message: str = ""
 
@@ -184,40 +184,40 @@ def plan(
     if registered.location != wanted.location and "location" not in alters:
         message = f"it points to {registered.location}, and this catalog can't change that; drop it there, then "
         return CatalogChange(action="report", code="CATALOG_NAME_TAKEN", message=f"{message}gddl catalog sync")
-    found = differences(wanted, registered)
-    do = tuple(one for one in found if one.aspect in alters)
-    left = tuple(one for one in found if one.aspect not in alters)
-    return CatalogChange(action="alter" if do else "none", differences=do, left=left)
+    deviations = differences(wanted, registered)
+    do = tuple(one for one in deviations if one.aspect in alters)
+    unaltered = tuple(one for one in deviations if one.aspect not in alters)
+    return CatalogChange(action="alter" if do else "none", differences=do, unaltered=unaltered)
 
 
 def differences(wanted: Entry, registered: Entry) -> tuple[Deviation, ...]:
     """All differences, except comments and properties that only the registered entry has."""
-    found = []
+    deviations = []
     if wanted.location != registered.location:
-        found.append(Deviation(aspect="location", name="", registered=registered.location, wanted=wanted.location))
+        deviations.append(Deviation(aspect="location", name="", registered=registered.location, wanted=wanted.location))
     if wanted.comment and wanted.comment != registered.comment:
-        found.append(Deviation(aspect="comment", name="", registered=registered.comment, wanted=wanted.comment))
-    found += _columns(wanted, registered)
+        deviations.append(Deviation(aspect="comment", name="", registered=registered.comment, wanted=wanted.comment))
+    deviations += _columns(wanted, registered)
     for name, value in wanted.properties.items():
         if (held := registered.properties.get(name, "")) != value:
-            found.append(Deviation(aspect="properties", name=name, registered=held, wanted=value))
-    return tuple(found)
+            deviations.append(Deviation(aspect="properties", name=name, registered=held, wanted=value))
+    return tuple(deviations)
 
 
 def _columns(wanted: Entry, registered: Entry) -> list[Deviation]:
-    found = []
+    deviations = []
     for name, (kind, comment) in wanted.columns.items():
         held_kind, held_comment = registered.columns.get(name, ("", ""))
         if held_kind != kind:
-            found.append(Deviation(aspect="columns", name=name, registered=held_kind, wanted=kind))
+            deviations.append(Deviation(aspect="columns", name=name, registered=held_kind, wanted=kind))
         elif comment and held_comment != comment:
-            found.append(Deviation(aspect="columns", name=name, registered=held_comment, wanted=comment))
-    gone = [name for name in registered.columns if name not in wanted.columns]
-    found += [Deviation(aspect="columns", name=name, registered=registered.columns[name][0]) for name in gone]
-    if not found and list(wanted.columns) != list(registered.columns):
+            deviations.append(Deviation(aspect="columns", name=name, registered=held_comment, wanted=comment))
+    dropped = [name for name in registered.columns if name not in wanted.columns]
+    deviations += [Deviation(aspect="columns", name=name, registered=registered.columns[name][0]) for name in dropped]
+    if not deviations and list(wanted.columns) != list(registered.columns):
         order = ", ".join(registered.columns), ", ".join(wanted.columns)
-        found.append(Deviation(aspect="columns", name="(order)", registered=order[0], wanted=order[1]))
-    return found
+        deviations.append(Deviation(aspect="columns", name="(order)", registered=order[0], wanted=order[1]))
+    return deviations
 
 
 def session_settings(job: JobSpec) -> dict[str, str]:
@@ -235,13 +235,13 @@ def session_settings(job: JobSpec) -> dict[str, str]:
 
 
 def hive_settings(catalog: CatalogSpec) -> dict[str, str]:
-    found = {
+    settings = {
         "spark.sql.catalogImplementation": "hive",
         "spark.hadoop.hive.metastore.client.socket.timeout": f"{durations.seconds(catalog.timeout)}s",
         "spark.hadoop.hive.metastore.connect.retries": "1",
         "spark.hadoop.hive.metastore.failure.retries": "0",
     }
-    return found if catalog.uri is None else {**found, "spark.hadoop.hive.metastore.uris": catalog.uri}
+    return settings if catalog.uri is None else {**settings, "spark.hadoop.hive.metastore.uris": catalog.uri}
 
 
 T = TypeVar("T")
@@ -271,9 +271,9 @@ def open_catalog(spec: CatalogSpec, around: CatalogContext) -> CatalogPort:
     Raises:
         CatalogError: a package or a token is missing, or nothing brings a catalog of this kind.
     """
-    found = descriptor_of(spec)
+    descriptor = descriptor_of(spec)
     with refused():
-        opened: OpenCatalog = CATALOGS.load(found.port)
+        opened: OpenCatalog = CATALOGS.load(descriptor.port)
     return opened(spec, around)
 
 

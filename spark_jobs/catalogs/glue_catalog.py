@@ -62,17 +62,17 @@ class GlueCatalog:
         )
 
     def read(self, name: EntryName) -> Entry | None:
-        found = self._get(name)
-        if found is None:
+        table = self._get(name)
+        if table is None:
             return None
-        storage = found.get("StorageDescriptor") or {}
-        parameters = dict(found.get("Parameters") or {})
+        storage = table.get("StorageDescriptor") or {}
+        parameters = dict(table.get("Parameters") or {})
         kind = parameters.get("spark.sql.sources.provider") or parameters.get("table_type") or "none"
         columns = {c["Name"]: (c.get("Type", ""), c.get("Comment", "")) for c in storage.get("Columns") or ()}
         return Entry(
             location=same_place(storage.get("Location") or ""),
             columns=columns,
-            comment=found.get("Description") or "",
+            comment=table.get("Description") or "",
             properties=parameters,
             problem="" if kind.lower() == "delta" else f"it is no Delta table (provider {kind})",
         )
@@ -85,8 +85,8 @@ class GlueCatalog:
             self._client.create_table(DatabaseName=registration.name.database, TableInput=made, **self._at)
 
     def alter(self, registration: Registration) -> None:
-        found = self._get(registration.name) or {}
-        made = _table_input(registration, found)
+        table = self._get(registration.name) or {}
+        made = _table_input(registration, table)
         with translated():
             # Archived versions count against a quota.
             self._client.update_table(
@@ -96,10 +96,10 @@ class GlueCatalog:
     def _get(self, name: EntryName) -> dict[str, Any] | None:
         with translated():
             try:
-                found = self._client.get_table(DatabaseName=name.database, Name=name.table, **self._at)
+                response = self._client.get_table(DatabaseName=name.database, Name=name.table, **self._at)
             except self._client.exceptions.EntityNotFoundException:
                 return None
-            return dict(found["Table"])
+            return dict(response["Table"])
 
     def _require_database(self, name: str) -> None:
         if name in self._databases:
@@ -117,19 +117,19 @@ def glue_catalog(spec: CatalogSpec, _around: CatalogContext) -> CatalogPort:
     return GlueCatalog(spec)
 
 
-def _table_input(registration: Registration, found: Mapping[str, Any]) -> dict[str, Any]:
+def _table_input(registration: Registration, table: Mapping[str, Any]) -> dict[str, Any]:
     """Glue's `TableInput`: this project's fields, and the other fields of an existing entry."""
-    entry, storage = registration.entry, dict(found.get("StorageDescriptor") or {})
+    entry, storage = registration.entry, dict(table.get("StorageDescriptor") or {})
     held = {c["Name"]: c for c in storage.get("Columns") or ()}
     location = registration.info.location
     serde = dict(storage.get("SerdeInfo") or {"SerializationLibrary": _SERDE})
     serde["Parameters"] = {"serialization.format": "1", **serde.get("Parameters", {}), "path": location}
-    comment = entry.comment or found.get("Description") or ""
+    comment = entry.comment or table.get("Description") or ""
     return {
-        **{name: found[name] for name in _KEPT if found.get(name) is not None},
+        **{name: table[name] for name in _KEPT if table.get(name) is not None},
         "Name": registration.name.table,
         "TableType": "EXTERNAL_TABLE",
-        "Parameters": {**(found.get("Parameters") or {}), **entry.properties},
+        "Parameters": {**(table.get("Parameters") or {}), **entry.properties},
         "StorageDescriptor": {
             **_FORMAT,
             **storage,

@@ -54,16 +54,16 @@ class HiveCatalog:
 
     def read(self, name: EntryName) -> Entry | None:
         with _translated():
-            found = self._found(name)
-            if found is None:
+            table = self._found(name)
+            if table is None:
                 return None
-            provider = _text(found.provider()) or "hive"
-            schema = json.loads(found.schema().json())["fields"]
+            provider = _text(table.provider()) or "hive"
+            schema = json.loads(table.schema().json())["fields"]
             return Entry(
-                location=same_place(_text(found.storage().locationUri())),
+                location=same_place(_text(table.storage().locationUri())),
                 columns={f["name"]: (hive_type(f["type"]), f["metadata"].get("comment", "")) for f in schema},
-                comment=_text(found.comment()),
-                properties=_mapping(found.properties()),
+                comment=_text(table.comment()),
+                properties=_mapping(table.properties()),
                 problem="" if provider.lower() == "delta" else f"it is no Delta table (provider {provider})",
             )
 
@@ -81,12 +81,12 @@ class HiveCatalog:
     def alter(self, registration: Registration) -> None:
         """Alters the entry only: statements such as `ALTER TABLE` would write to the Delta table."""
         with _translated():
-            found = self._found(registration.name)
-            if found is None:
+            table = self._found(registration.name)
+            if table is None:
                 raise CatalogError("CATALOG_REFUSED", f"{registration.name} was dropped while it was registered")
-            held = json.loads(found.schema().json())["fields"]
+            held = json.loads(table.schema().json())["fields"]
             schema = self._jvm.org.apache.spark.sql.types.DataType.fromJson(_schema(registration.info.columns, held))
-            self._external.alterTable(_with(self._jvm, found, registration))
+            self._external.alterTable(_with(self._jvm, table, registration))
             self._external.alterTableDataSchema(registration.name.database, registration.name.table, schema)
 
     def _of_its_own(self, database: str) -> str:
@@ -154,8 +154,8 @@ def _text(option: Any) -> str:
     return str(option.get()) if option.isDefined() and option.get() is not None else ""
 
 
-def _mapping(found: Any) -> dict[str, str]:
-    pairs, result = found.iterator(), {}
+def _mapping(properties: Any) -> dict[str, str]:
+    pairs, result = properties.iterator(), {}
     while pairs.hasNext():
         pair = pairs.next()
         result[str(pair._1())] = str(pair._2())  # noqa: SLF001 - Scala's names

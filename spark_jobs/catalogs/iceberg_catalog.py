@@ -85,15 +85,17 @@ class IcebergCatalog:
         with _translated(), self._guard():
             held = self._catalog.load_table((name.database, name.table))
             wanted = parsed(versions.read(versions.newest()))
-            own = {k: v for k, v in registration.entry.properties.items() if k not in registration.info.properties}
-            requirements, updates = changes(held.metadata, wanted, own)
+            properties = {
+                k: v for k, v in registration.entry.properties.items() if k not in registration.info.properties
+            }
+            requirements, updates = changes(held.metadata, wanted, properties)
             if updates:
                 self._catalog.commit_table(held, requirements, updates)
 
     def _is_listed(self, name: EntryName) -> bool:
         errors = importlib.import_module("pyiceberg.exceptions")
         try:
-            return any(found[-1] == name.table for found in self._catalog.list_tables((name.database,)))
+            return any(listed[-1] == name.table for listed in self._catalog.list_tables((name.database,)))
         except errors.NoSuchNamespaceError:
             return False
 
@@ -120,44 +122,44 @@ def changes(held: Any, wanted: Any, properties: Mapping[str, str]) -> tuple[tupl
         update.AssertTableUUID(uuid=held.table_uuid),
         update.AssertRefSnapshotId(ref=_MAIN, snapshot_id=held.current_snapshot_id),
     )
-    found: list[Any] = []
+    updates: list[Any] = []
     if held.location != wanted.location:
-        found.append(update.SetLocationUpdate(location=wanted.location))
-    schema_id = _set_schema(held, wanted, update, found)
-    _set_spec(held, wanted, update, found)
+        updates.append(update.SetLocationUpdate(location=wanted.location))
+    schema_id = _set_schema(held, wanted, update, updates)
+    _set_spec(held, wanted, update, updates)
     known = {k: v for k, v in {**wanted.properties, **properties}.items() if held.properties.get(k) != v}
     if known:
-        found.append(update.SetPropertiesUpdate(updates=known))
-    _set_snapshot(held, wanted, schema_id, found)
-    return requirements, tuple(found)
+        updates.append(update.SetPropertiesUpdate(updates=known))
+    _set_snapshot(held, wanted, schema_id, updates)
+    return requirements, tuple(updates)
 
 
-def _set_schema(held: Any, wanted: Any, update: Any, found: list[Any]) -> int:
+def _set_schema(held: Any, wanted: Any, update: Any, updates: list[Any]) -> int:
     """Also returns the number of the schema in the catalog."""
     schema = wanted.schema()
     known = next((one.schema_id for one in held.schemas if one == schema), None)
     number = max(one.schema_id for one in held.schemas) + 1 if known is None else known
     if known is None:
-        found.append(update.AddSchemaUpdate(schema_=schema.model_copy(update={"schema_id": number})))
+        updates.append(update.AddSchemaUpdate(schema_=schema.model_copy(update={"schema_id": number})))
     if number != held.current_schema_id:
-        found.append(update.SetCurrentSchemaUpdate(schema_id=-1 if known is None else number))
+        updates.append(update.SetCurrentSchemaUpdate(schema_id=-1 if known is None else number))
     return int(number)
 
 
-def _set_spec(held: Any, wanted: Any, update: Any, found: list[Any]) -> None:
+def _set_spec(held: Any, wanted: Any, update: Any, updates: list[Any]) -> None:
     """Manifests name specs by our numbers."""
     numbers = {spec.spec_id: spec for spec in held.partition_specs}
     for spec in wanted.partition_specs:
         if spec.spec_id not in numbers:
-            found.append(update.AddPartitionSpecUpdate(spec=spec))
+            updates.append(update.AddPartitionSpecUpdate(spec=spec))
         elif spec.spec_id == wanted.default_spec_id and numbers[spec.spec_id] != spec:
             message = "another writer partitioned the table; drop the entry there, then gddl catalog sync"
             raise CatalogError("CATALOG_REFUSED", message)
     if held.default_spec_id != wanted.default_spec_id:
-        found.append(update.SetDefaultSpecUpdate(spec_id=wanted.default_spec_id))
+        updates.append(update.SetDefaultSpecUpdate(spec_id=wanted.default_spec_id))
 
 
-def _set_snapshot(held: Any, wanted: Any, schema_id: int, found: list[Any]) -> None:
+def _set_snapshot(held: Any, wanted: Any, schema_id: int, updates: list[Any]) -> None:
     """Set the branch `main` to our snapshot; it alone remains, since older ones name files that a vacuum removes."""
     update, snapshot = importlib.import_module("pyiceberg.table.update"), wanted.current_snapshot()
     if snapshot.snapshot_id == held.current_snapshot_id:
@@ -165,10 +167,10 @@ def _set_snapshot(held: Any, wanted: Any, schema_id: int, found: list[Any]) -> N
     if held.snapshot_by_id(snapshot.snapshot_id) is None:
         number = max(snapshot.sequence_number, held.last_sequence_number + 1)
         changed = {"sequence_number": number, "schema_id": schema_id, "parent_snapshot_id": held.current_snapshot_id}
-        found.append(update.AddSnapshotUpdate(snapshot=snapshot.model_copy(update=changed)))
-    found.append(update.SetSnapshotRefUpdate(ref_name=_MAIN, type="branch", snapshot_id=snapshot.snapshot_id))
+        updates.append(update.AddSnapshotUpdate(snapshot=snapshot.model_copy(update=changed)))
+    updates.append(update.SetSnapshotRefUpdate(ref_name=_MAIN, type="branch", snapshot_id=snapshot.snapshot_id))
     if old := [one.snapshot_id for one in held.snapshots if one.snapshot_id != snapshot.snapshot_id]:
-        found.append(update.RemoveSnapshotsUpdate(snapshot_ids=old))
+        updates.append(update.RemoveSnapshotsUpdate(snapshot_ids=old))
 
 
 def iceberg_rest_catalog(spec: CatalogSpec, around: CatalogContext) -> CatalogPort:

@@ -110,12 +110,12 @@ class RowCatalog:
     before: RegistrationState
 
     def check_all(
-        self, found: Iterable[KindInfo], *, restore: bool = False, act: bool = True
+        self, tables: Iterable[KindInfo], *, restore: bool = False, act: bool = True
     ) -> tuple[list[TableCheck], CatalogProblem | None]:
         """Correct the entries of these tables; also returns the first problem."""
         checks: list[TableCheck] = []
         try:
-            for kind, info in found:
+            for kind, info in tables:
                 checks.append(self.check(kind, info, restore=restore, act=act))
         except CatalogError as error:
             return checks, CatalogProblem(code=error.code, message=error.message)
@@ -152,8 +152,8 @@ class RowCatalog:
     ) -> TableCheck:
         known = self.before.tables.get(kind)
         known = known if known is not None and known.name == str(wanted.name) else None
-        found = digest(codec.to_json(wanted.entry))
-        done = RegisteredTable(location=wanted.entry.location, digest=found, name=str(wanted.name))
+        entry_digest = digest(codec.to_json(wanted.entry))
+        done = RegisteredTable(location=wanted.entry.location, digest=entry_digest, name=str(wanted.name))
         if is_trusted and known == done:
             return TableCheck(kind=kind, name=str(wanted.name), change=CatalogChange(), registered=done)
         there = port.read(wanted.name)
@@ -172,13 +172,13 @@ class RowCatalog:
         Raises:
             CatalogError: as `CatalogAccess.call`.
         """
-        found = []
+        checks = []
         for name, location in self.before.former.items():
             there = self._registered(EntryName(*name.split(".", 1)))
             if there is not None and (there.is_dangling or there.location == location):
                 change = CatalogChange(action="report", code="CATALOG_ENTRY_LEFT", message=LEFT)
-                found.append(TableCheck(kind="former", name=name, change=change))
-        return found
+                checks.append(TableCheck(kind="former", name=name, change=change))
+        return checks
 
     def _registered(self, name: EntryName) -> Entry | None:
         return self.access.call(lambda port: port.read(name))
@@ -191,8 +191,8 @@ def tables_of(storage: Storage, job: JobSpec, spec: TableSpec) -> list[KindInfo]
     if is_iceberg(catalog):
         of_iceberg = ((kind, _iceberg_info(storage, layout.iceberg_of(kind))) for kind in kinds if spec.iceberg)
         return [(kind, info) for kind, info in of_iceberg if info is not None]
-    found = ((kind, read_info(storage, getattr(layout, kind))) for kind in kinds)
-    return [(kind, info) for kind, info in found if info is not None]
+    infos = ((kind, read_info(storage, getattr(layout, kind))) for kind in kinds)
+    return [(kind, info) for kind, info in infos if info is not None]
 
 
 def _iceberg_info(storage: Storage, folder: str) -> DeltaTableInfo | None:
@@ -202,8 +202,8 @@ def _iceberg_info(storage: Storage, folder: str) -> DeltaTableInfo | None:
 
 def version_of(tables: Iterable[KindInfo]) -> int | None:
     """Version of the replica that its Iceberg metadata is of."""
-    found = next((info.properties.get(DELTA_VERSION) for kind, info in tables if kind == "replica"), None)
-    return int(found) if found else None
+    version = next((info.properties.get(DELTA_VERSION) for kind, info in tables if kind == "replica"), None)
+    return int(version) if version else None
 
 
 def is_iceberg(catalog: CatalogSpec | None) -> bool:
@@ -237,10 +237,10 @@ def in_same_catalog(before: RegistrationState, signature: str) -> RegistrationSt
 
 def properties_of(spec: TableSpec, kind: TableKind) -> Mapping[str, str]:
     """Properties of the entry that identify the row."""
-    own = {"gddl.table": spec.table, "gddl.kind": kind}
-    own |= {"gddl.keys": ",".join(spec.keys)} if spec.keys else {}
-    own |= {"gddl.owner": spec.owner} if spec.owner else {}
-    return own | {f"gddl.tag.{name}": value for name, value in sorted(spec.tags.items())}
+    properties = {"gddl.table": spec.table, "gddl.kind": kind}
+    properties |= {"gddl.keys": ",".join(spec.keys)} if spec.keys else {}
+    properties |= {"gddl.owner": spec.owner} if spec.owner else {}
+    return properties | {f"gddl.tag.{name}": value for name, value in sorted(spec.tags.items())}
 
 
 def digest(text: str) -> str:
@@ -276,9 +276,9 @@ class Settled:
             return (RunWarning(code="CATALOG_REGISTERED", message="the catalog has the table's current state"),)
         if former := sorted(set(self.state.former) - set(self.before.former)):
             return (RunWarning(code="CATALOG_ENTRY_LEFT", message=LEFT, count=len(former), sample=tuple(former)),)
-        left = [one for check in self.checks for one in check.change.left]
-        if left:
-            names = tuple(dict.fromkeys(f"{one.aspect} {one.name}".strip() for one in left))
+        unaltered = [one for check in self.checks for one in check.change.unaltered]
+        if unaltered:
+            names = tuple(dict.fromkeys(f"{one.aspect} {one.name}".strip() for one in unaltered))
             message = "the catalog can't alter this of an entry; readers take it from the Delta log"
             return (RunWarning(code="CATALOG_CHANGE_UNSUPPORTED", message=message, count=len(names), sample=names[:5]),)
         return ()
@@ -332,14 +332,14 @@ class Registrar:
         row, tables = self.row(job, spec, in_same_catalog(before, signature)), tables_of(self.storage, job, spec)
         if is_iceberg(catalog):
             version = version_of(tables)
-        checks, found = row.check_all(tables)
-        state = _state_after(row.before, checks, found, signature, version)
+        checks, problem = row.check_all(tables)
+        state = _state_after(row.before, checks, problem, signature, version)
         if state != before:
             state = self._dated(state)
             store.put(spec, state)
         self._known[spec.table] = state
-        if found is not None:
-            _LOG.warning("%s could not be registered: %s %s", spec.table, found.code, found.message)
+        if problem is not None:
+            _LOG.warning("%s could not be registered: %s %s", spec.table, problem.code, problem.message)
         return Settled(state=state, before=before, checks=tuple(checks))
 
     def follow(self, job: JobSpec, spec: TableSpec) -> None:
@@ -370,10 +370,14 @@ class Registrar:
         version = version_of(tables) if is_iceberg(catalog) else before.version
         state = self._dated(_state_after(row.before, checks, problem, signature, version))
         if problem is None:
-            left = replace(row, before=state if act else row.before).check_former()
-            state = replace(state, former={check.name: state.former[check.name] for check in left})
-            checks += left
-            problem = CatalogProblem(code="CATALOG_ENTRY_LEFT", message=f"{left[0].name}: {LEFT}") if left else None
+            former_checks = replace(row, before=state if act else row.before).check_former()
+            state = replace(state, former={check.name: state.former[check.name] for check in former_checks})
+            checks += former_checks
+            problem = (
+                CatalogProblem(code="CATALOG_ENTRY_LEFT", message=f"{former_checks[0].name}: {LEFT}")
+                if former_checks
+                else None
+            )
         if act:
             store.put(spec, state)
         return checks, problem

@@ -44,15 +44,15 @@ class UnityCatalog:
         return Entry(location=place, columns=columns, comment=info.comment, properties=properties)
 
     def read(self, name: EntryName) -> Entry | None:
-        found = self._http.ask("GET", f"/tables/{self._full(name.database, name.table)}", missing=True)
-        if found is None:
+        table = self._http.ask("GET", f"/tables/{self._full(name.database, name.table)}", missing=True)
+        if table is None:
             return None
-        kind = f"{found.get('table_type', '')} {found.get('data_source_format', '')}"
+        kind = f"{table.get('table_type', '')} {table.get('data_source_format', '')}"
         return Entry(
-            location=same_place(found.get("storage_location") or ""),
-            columns={c["name"]: (c.get("type_text") or "", c.get("comment") or "") for c in found.get("columns") or ()},
-            comment=found.get("comment") or "",
-            properties=found.get("properties") or {},
+            location=same_place(table.get("storage_location") or ""),
+            columns={c["name"]: (c.get("type_text") or "", c.get("comment") or "") for c in table.get("columns") or ()},
+            comment=table.get("comment") or "",
+            properties=table.get("properties") or {},
             problem="" if kind == "EXTERNAL DELTA" else f"it is no external Delta table ({kind.strip() or 'unknown'})",
         )
 
@@ -75,9 +75,9 @@ class UnityCatalog:
     def alter(self, registration: Registration) -> None:
         name, entry = registration.name, registration.entry
         path = f"/tables/{self._full(name.database, name.table)}"
-        found = self._http.ask("GET", path) or {}
+        table = self._http.ask("GET", path) or {}
         # The server replaces all properties: unnamed ones would be removed.
-        changed: dict[str, Any] = {"properties": {**(found.get("properties") or {}), **entry.properties}}
+        changed: dict[str, Any] = {"properties": {**(table.get("properties") or {}), **entry.properties}}
         changed |= {"comment": entry.comment} if entry.comment else {}
         self._http.ask("PATCH", path, changed)
 
@@ -130,13 +130,13 @@ class _Http:
         if status >= 300:
             raise _refusal(status, text)
         try:
-            found = json.loads(text or "{}")
+            answer = json.loads(text or "{}")
         except ValueError:
-            found = None
-        if not isinstance(found, dict):
+            answer = None
+        if not isinstance(answer, dict):
             message = f"{self._where} returned a response that is no JSON"
             raise CatalogError("CATALOG_UNREACHABLE", message, is_down=True)
-        return found
+        return answer
 
     def _sent(self, method: str, path: str, body: str | None) -> tuple[int, str]:
         try:

@@ -22,17 +22,16 @@ from airflow_gddl.contract.source_access import announce
 from airflow_gddl.contract.spec import DesiredState, JobSpec, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import Runtime, Spread
-from spark_jobs.batch.totals import Declined, TableOutcome, is_busy
+from spark_jobs.batch.totals import Declined, TableOutcome, TaskOutcome, is_busy
 from spark_jobs.continuous.schedule import BATCHES_A_TURN, Schedule
 from spark_jobs.continuous.streams import FileStream, open_streams
 from spark_jobs.job.job_faults import translated
-from spark_jobs.job.job_tables import Show, SpreadByTier, by_spread, by_tasks, threads_of, unreachable
+from spark_jobs.job.job_tables import Show, by_tasks, threads_of, unreachable
 from spark_jobs.job.run_results import RegistrationQueue
 from spark_jobs.job.spread_local import LocalSpread, Task, processes_of
 from spark_jobs.job.stop import Stop
 from spark_jobs.job.table_job import not_started, on_spark, run_guarded
 
-Found = TableOutcome | Declined
 _ROUNDS = 8
 
 
@@ -51,7 +50,7 @@ class Executor(Protocol):
         """Start these tables; none of them is running."""
         ...
 
-    def finished(self, within: float) -> list[Found]:
+    def finished(self, within: float) -> list[TaskOutcome]:
         """Outcomes of finished tables; waits at most so many seconds, and only if it `waits`."""
         ...
 
@@ -67,7 +66,7 @@ class Executor(Protocol):
 class SparkExecutor(Executor, Protocol):
     """An executor that also accepts tables of other executors."""
 
-    def hand_over(self, spec: TableSpec, run: Callable[[], Found]) -> None:
+    def hand_over(self, spec: TableSpec, run: Callable[[], TaskOutcome]) -> None:
         """Run this for one table."""
         ...
 
@@ -87,17 +86,19 @@ class Processes:
         return self._pool.is_busy
 
     def start(self, specs: Sequence[TableSpec]) -> None:
-        self._pool.left.extend(Task((spec,)) for spec in specs)
+        self._pool.waiting.extend(Task((spec,)) for spec in specs)
 
-    def finished(self, within: float) -> list[Found]:
+    def finished(self, within: float) -> list[TaskOutcome]:
         if not self.is_busy:
             return []
-        return [found for _, answer in self._pool.answers(within) for found in answer if not isinstance(found, int)]
+        return [
+            outcome for _, answer in self._pool.answers(within) for outcome in answer if not isinstance(outcome, int)
+        ]
 
     def drop(self) -> list[str]:
-        left = [spec.table for task in self._pool.left for spec in task.specs]
-        self._pool.left.clear()
-        return left
+        tables = [spec.table for task in self._pool.waiting for spec in task.specs]
+        self._pool.waiting.clear()
+        return tables
 
     def close(self) -> None:
         self._pool.close()
@@ -111,9 +112,11 @@ class Threads:
         wake: called when one is done.
     """
 
-    def __init__(self, job: JobSpec, run: Callable[[TableSpec], Found], at_once: int, wake: Callable[[], None]) -> None:
+    def __init__(
+        self, job: JobSpec, run: Callable[[TableSpec], TaskOutcome], at_once: int, wake: Callable[[], None]
+    ) -> None:
         self._job, self._run, self._wake = job, run, wake
-        self._done: queue.SimpleQueue[Found] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[TaskOutcome] = queue.SimpleQueue()
         self._pool = ThreadPoolExecutor(at_once, thread_name_prefix="table")
         self._open: dict[Future[None], str] = {}
         self.waits = False
@@ -126,45 +129,42 @@ class Threads:
         for spec in specs:
             self.hand_over(spec, partial(self._run, spec))
 
-    def hand_over(self, spec: TableSpec, run: Callable[[], Found]) -> None:
+    def hand_over(self, spec: TableSpec, run: Callable[[], TaskOutcome]) -> None:
         """See `SparkExecutor`."""
         self._open[self._pool.submit(self._one, spec, run)] = spec.table
 
-    def finished(self, within: float) -> list[Found]:  # noqa: ARG002 - see the protocol: the loop is woken
+    def finished(self, within: float) -> list[TaskOutcome]:  # noqa: ARG002 - see the protocol: the loop is woken
         # Finished ones first: their outcomes are available without waiting.
         self._open = {future: table for future, table in self._open.items() if not future.done()}
-        found = []
+        outcomes = []
         while not self._done.empty():
-            found.append(self._done.get())
-        return found
+            outcomes.append(self._done.get())
+        return outcomes
 
     def drop(self) -> list[str]:
-        left = [table for future, table in self._open.items() if future.cancel()]
+        tables = [table for future, table in self._open.items() if future.cancel()]
         self._open = {future: table for future, table in self._open.items() if not future.cancelled()}
-        return left
+        return tables
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _one(self, spec: TableSpec, run: Callable[[], Found]) -> None:
+    def _one(self, spec: TableSpec, run: Callable[[], TaskOutcome]) -> None:
         try:
-            found = run()
+            outcome = run()
         except Exception as error:  # noqa: BLE001 - a table without an outcome would never be run again
-            found = not_started(self._job, spec, translated(error))
-        self._done.put(found)
+            outcome = not_started(self._job, spec, translated(error))
+        self._done.put(outcome)
         self._wake()
 
 
 def light_executor(job: JobSpec, runtime: Runtime, specs: Sequence[TableSpec], wake: Callable[[], None]) -> Executor:
-    """For tables in one task each: Spark tasks; processes where all their tiers say so.
+    """For tables in one task each: processes of this machine, or Spark tasks.
 
     Args:
         specs: those there are now; others of their tiers may come.
     """
     spread = runtime.spread
-    if isinstance(spread, SpreadByTier):
-        in_tasks, _ = by_spread(job, specs)
-        spread = spread.tasks if in_tasks else spread.processes
     if isinstance(spread, LocalSpread):
         return Processes(spread, job, specs)
     if spread is None:
@@ -172,9 +172,9 @@ def light_executor(job: JobSpec, runtime: Runtime, specs: Sequence[TableSpec], w
     return Threads(job, partial(_spread_one, spread, job), _ROUNDS, wake)
 
 
-def _spread_one(spread: Spread, job: JobSpec, spec: TableSpec) -> Found:
-    (found,) = list(spread.run(job, [spec]))  # runs the generator's clean-up
-    return found
+def _spread_one(spread: Spread, job: JobSpec, spec: TableSpec) -> TaskOutcome:
+    (outcome,) = list(spread.run(job, [spec]))  # runs the generator's clean-up
+    return outcome
 
 
 def heavy_executor(job: JobSpec, runtime: Runtime, wake: Callable[[], None]) -> Threads:
@@ -216,11 +216,11 @@ class ExecutorPools:
         before, self.job = self.job, job
         if _shape(before) == _shape(job):
             return []
-        left = self.drop()
+        tables = self.drop()
         self._before = self._all
         self._open()
         self._dismiss()
-        return left
+        return tables
 
     @property
     def is_busy(self) -> bool:
@@ -239,12 +239,12 @@ class ExecutorPools:
 
     def finished(self, within: float) -> list[TableOutcome]:
         """See `Executor.finished`; tables that one task declines are passed on and not returned."""
-        found = [one for executor in self._all for one in executor.finished(within)]
+        outcomes = [one for executor in self._all for one in executor.finished(within)]
         self._dismiss()
-        for one in found:
+        for one in outcomes:
             if isinstance(one, Declined):
                 self._heavy.hand_over(one.spec, partial(on_spark, self.job, one, self.runtime))
-        return [one for one in found if not isinstance(one, Declined)]
+        return [one for one in outcomes if not isinstance(one, Declined)]
 
     def drop(self) -> list[str]:
         """See `Executor.drop`."""
@@ -302,16 +302,16 @@ class DesiredStateReader:
             return False
         self._next = self.now() + POLL_SECONDS
         try:
-            found = {item.name: item for item in self.storage.list(folder)}
-            if stop_name(self.job.run_id) in found:
+            files = {item.name: item for item in self.storage.list(folder)}
+            if stop_name(self.job.run_id) in files:
                 self.stop.ask("the word to stop")
-            if DESIRED not in found or found[DESIRED].etag == self._read:
+            if DESIRED not in files or files[DESIRED].etag == self._read:
                 return False
-            wanted = codec.from_json(DesiredState, self.storage.read(found[DESIRED].path).decode())
+            wanted = codec.from_json(DesiredState, self.storage.read(files[DESIRED].path).decode())
         except (GddlError, FileNotFoundError, UnicodeDecodeError) as error:
             _LOG.warning("the desired state can't be read, the previous one stays valid: %s", error)
             return False
-        self._read = found[DESIRED].etag
+        self._read = files[DESIRED].etag
         before, self.job = (
             self.job,
             replace(self.job, tables=wanted.tables, tiers=wanted.tiers, catalogs=wanted.catalogs, access=wanted.access),
@@ -432,7 +432,7 @@ class Loop:
         self.schedule.keep(self.job.tables, self.now())
         self.stream.follow(self.job.tables)
         self.stop.listen_again()
-        self.outcomes = {name: found for name, found in self.outcomes.items() if self.schedule.keeps(name)}
+        self.outcomes = {name: outcome for name, outcome in self.outcomes.items() if self.schedule.keeps(name)}
 
     def _changed(self, job: JobSpec) -> None:
         """Switch to changed rows or tiers; running tables continue and delay no others."""

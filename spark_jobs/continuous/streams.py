@@ -118,8 +118,8 @@ class SparkFiles:
         elif self._left_out and self._now() >= self._again:
             self._retry_left_out()
         with self._changed:
-            found, self._news = self._news, set()
-        return found
+            tables, self._news = self._news, set()
+        return tables
 
     def taken(self, table: str) -> None:
         with self._changed:
@@ -233,13 +233,13 @@ class SparkFiles:
         """The tables of these files; all tables if Spark names a file in an unexpected way."""
         names = {spec.name_in_source: spec.table for spec in self._specs}
         place = self._landing.rpartition("://")[2]
-        found, strange = set(), False
+        tables, strange = set(), False
         for row in rows:
             parts = row["path"].partition(f"{place}/")[2].split("/")
             table = names.get(".".join(parts[:2]))
             strange = strange or table is None
-            found |= {table} if table is not None else set()
-        return set(names.values()) if strange else found
+            tables |= {table} if table is not None else set()
+        return set(names.values()) if strange else tables
 
 
 def _folder_of(spec: TableSpec) -> str:
@@ -270,17 +270,17 @@ def unlisted(session: SparkSession, source: FileStreamSource, patterns: Mapping[
     from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - comes with pyspark
     from pyspark.errors import PySparkException  # noqa: PLC0415 - heavy
 
-    found = {}
+    faults = {}
     for name, pattern in patterns.items():
         reader = session.read.format(source.format).option("recursiveFileLookup", "true")
         try:
             reader.schema(source.schema or "path string").load(pattern)  # lists, and opens no file
         except PySparkException as error:
             if error.getCondition() != _MISSING_FOLDER:
-                found[name] = _first_line(error)
+                faults[name] = _first_line(error)
         except Py4JJavaError as error:
-            found[name] = _first_line(error)
-    return found
+            faults[name] = _first_line(error)
+    return faults
 
 
 def _first_line(error: Exception) -> str:
@@ -361,16 +361,16 @@ class ListedFiles:
         try:
             settling = Settling(after=settle_of(folder.spec, folder.root, self._environ))
             place = LandingLocation(storage=self._storage, landing=folder.root, dialect=dialect_of(folder.spec))
-            found = list(glance(place, folder.newest, now))
-            new = [file for file in found if folder.seen.get(file.path) != file.etag]
+            files = list(glance(place, folder.newest, now))
+            new = [file for file in files if folder.seen.get(file.path) != file.etag]
             young = {file.path for file in settling.young(new, now)}
             if not young or settling.after < GLANCE_BACK:  # else later polls would leave young files out
-                settled = [file for file in found if file.path not in young]
+                settled = [file for file in files if file.path not in young]
                 folder.newest = next_glance(place, settled, folder.newest, now)
         except (GddlError, ValueError) as error:  # the table's run raises it again, and reports it
             _LOG.info("%s could not be listed: %s", folder.root, error)
             return True
-        folder.seen = {file.path: file.etag for file in found if file.path not in young}
+        folder.seen = {file.path: file.etag for file in files if file.path not in young}
         return len(new) > len(young)
 
 
@@ -420,7 +420,7 @@ class _Cluster:
     again: float = 0.0
     partitions: dict[str, int] = field(default_factory=dict)
     ends: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    asked: Future[Collection[str]] | None = None
+    answer: Future[Collection[str]] | None = None
 
     def changed(self, now: float) -> list[str]:
         """Tables whose topics have grown since the last question; all where the brokers don't answer."""
@@ -430,14 +430,14 @@ class _Cluster:
         try:
             if now >= self.again:
                 self.partitions, self.again = {}, now + ANYWAY_SECONDS
-            for topic in topics.keys() - {name for name, found in self.partitions.items() if found}:
+            for topic in topics.keys() - {name for name, partitions in self.partitions.items() if partitions}:
                 self.partitions[topic] = self.log.partitions(topic)
-            found = self.log.ends({topic: self.partitions[topic] for topic in topics})
+            newest = self.log.ends({topic: self.partitions[topic] for topic in topics})
         except GddlError as error:  # a table's run raises it again, and reports it
             _LOG.info("topics could not be polled: %s", error)
             return [spec.table for spec in self.specs]
-        changed = [t for topic, ends in found.items() if ends and ends != self.ends.get(topic) for t in topics[topic]]
-        self.ends = found
+        changed = [t for topic, ends in newest.items() if ends and ends != self.ends.get(topic) for t in topics[topic]]
+        self.ends = newest
         return changed
 
 
@@ -478,21 +478,21 @@ class TopicStream:
         self._wrong = tuple(wrong)
 
     def news(self) -> Collection[str]:
-        found, self._wrong = list(self._wrong), ()
+        tables, self._wrong = list(self._wrong), ()
         for cluster in self._clusters.values():
-            if cluster.asked is not None and cluster.asked.done():
-                found += cluster.asked.result()
-                cluster.asked = None
-            if cluster.asked is None and cluster.specs and cluster.next <= self._now():
+            if cluster.answer is not None and cluster.answer.done():
+                tables += cluster.answer.result()
+                cluster.answer = None
+            if cluster.answer is None and cluster.specs and cluster.next <= self._now():
                 cluster.next = self._now() + min(spec.look_seconds for spec in cluster.specs)
-                cluster.asked = self._threads.submit(self._ask, cluster)
-        return found
+                cluster.answer = self._threads.submit(self._ask, cluster)
+        return tables
 
     def _ask(self, cluster: _Cluster) -> Collection[str]:
-        found = cluster.changed(self._now())
-        if found:
+        tables = cluster.changed(self._now())
+        if tables:
             self._wake()
-        return found
+        return tables
 
     def taken(self, table: str) -> None:
         """Nothing to do: a reported table is retried by the schedule until it succeeds."""

@@ -47,9 +47,9 @@ class DmsDialect(Dialect):
 
     def classify(self, relative_path: str) -> Names | None:
         """Files of an hour that a clock goes through twice have no order by their names: their modification decides."""
-        found = classify(relative_path)
-        hour = self._repeated(relative_path) if found is not None and found[0] == "change" else None
-        return found if found is None or hour is None else (*found[:2], (hour,))
+        names = classify(relative_path)
+        hour = self._repeated(relative_path) if names is not None and names[0] == "change" else None
+        return names if names is None or hour is None else (*names[:2], (hour,))
 
     def file_order(self, path: str) -> str | None:
         """By the time in the name; files of an hour that a clock goes through twice share one place."""
@@ -66,22 +66,22 @@ class DmsDialect(Dialect):
         """Where the row names a list of its own, the word for a column that is not logged is a text like any other."""
         has_own = self.spec.columns_to_update not in (None, CARRIED)
         options = replace(self.options, csv_no_sup=None) if has_own else self.options
-        found = probe(storage, file, options, self.bounds)
-        self._require_free(found)
-        return replace(found, prepared=self.spec.mode == "snapshots" and is_of_snapshot(file.path))
+        probed = probe(storage, file, options, self.bounds)
+        self._require_free(probed)
+        return replace(probed, prepared=self.spec.mode == "snapshots" and is_of_snapshot(file.path))
 
-    def _require_free(self, found: Probed) -> None:
+    def _require_free(self, probed: Probed) -> None:
         """Refuse a column of the source that would be read as the list of columns that an update carries.
 
         Raises:
             FatalError: `COLUMN_NAME_RESERVED`.
         """
-        if found.csv_carried is None and self.spec.columns_to_update == CARRIED:
-            names = [renamed(name, self.spec) if self.spec.rename else name for name, _ in found.columns]
-            if (own := match(names, CARRIED)) is not None:
-                what = f"{self.spec.table}: files have a column {own!r}, a name that this dialect uses itself"
+        if probed.csv_carried is None and self.spec.columns_to_update == CARRIED:
+            names = [renamed(name, self.spec) if self.spec.rename else name for name, _ in probed.columns]
+            if (column := match(names, CARRIED)) is not None:
+                what = f"{self.spec.table}: files have a column {column!r}, a name that this dialect uses itself"
                 remedy = f"give it another name: `rename: {{{CARRIED}: carried}}` in the row"
-                raise FatalError("COLUMN_NAME_RESERVED", what, where=found.file.path, remedy=remedy)
+                raise FatalError("COLUMN_NAME_RESERVED", what, where=probed.file.path, remedy=remedy)
 
     @property
     def carried(self) -> str:

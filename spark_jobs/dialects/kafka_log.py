@@ -86,9 +86,9 @@ class KafkaLog:
     """A cluster, by the settings of its client; connections are kept until it is closed."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
-        own = client_settings(settings)
-        self.servers = own.get(SERVERS, "")
-        self._settings = {**_DEFAULTS, **own}
+        given = client_settings(settings)
+        self.servers = given.get(SERVERS, "")
+        self._settings = {**_DEFAULTS, **given}
         self._said: Any = None
 
     @cached_property
@@ -147,40 +147,40 @@ class KafkaLog:
         return 0 if described is None else len(described.partitions)
 
     def _described(self, topic: str) -> Any:
-        asked = self._kafka.TopicCollection([topic])
+        topics = self._kafka.TopicCollection([topic])
         try:
-            return self._answer(self._admin.describe_topics(asked, request_timeout=_ANSWER_SECONDS)[topic], topic)
+            return self._answer(self._admin.describe_topics(topics, request_timeout=_ANSWER_SECONDS)[topic], topic)
         except self._kafka.KafkaException as error:
             if error.args[0].name() == "UNKNOWN_TOPIC_OR_PART":
                 return None
             raise self.fault(error.args[0], topic) from error
 
     def _offsets(self, partitions: Mapping[str, int], spec: Any) -> dict[str, tuple[int, ...]]:
-        asked = {
+        requested = {
             self._kafka.TopicPartition(topic, n): spec for topic, count in partitions.items() for n in range(count)
         }
-        if not asked:
+        if not requested:
             return dict.fromkeys(partitions, ())
         level, topics = self._kafka.IsolationLevel.READ_COMMITTED, ", ".join(list(partitions)[:5])
         try:
-            futures = self._admin.list_offsets(asked, isolation_level=level, request_timeout=_ANSWER_SECONDS)
-            found = {(part.topic, part.partition): self._answer(one, topics) for part, one in futures.items()}
+            futures = self._admin.list_offsets(requested, isolation_level=level, request_timeout=_ANSWER_SECONDS)
+            results = {(part.topic, part.partition): self._answer(one, topics) for part, one in futures.items()}
         except self._kafka.KafkaException as error:
             raise self.fault(error.args[0], topics) from error
-        return {topic: tuple(found[topic, n].offset for n in range(count)) for topic, count in partitions.items()}
+        return {topic: tuple(results[topic, n].offset for n in range(count)) for topic, count in partitions.items()}
 
     def _answer(self, future: Any, topic: str) -> Any:
         """The result; a refused connection is known before its time is over."""
         while True:
             try:
-                found = future.result(0.2)
+                answer = future.result(0.2)
             except TimeoutError:
                 self._admin.poll(0)
                 if self._said is not None and self._said.name() in _REFUSED:
                     raise self.fault(self._said, topic) from None
             else:
                 self._said = None  # whatever it was, it has passed
-                return found
+                return answer
 
     def fault(self, error: Any, topic: str) -> GddlError:
         """The error of a client's, with why it can't connect, where that is known."""
@@ -208,9 +208,9 @@ class KafkaLog:
         try:
             while at < end:
                 first = consumer.poll(1.0)  # `consume` waits for as many as it is asked for
-                found = [] if first is None else [first, *consumer.consume(_AT_ONCE, timeout=0)]
-                since = time.monotonic() if found else since
-                for one in found:
+                batch = [] if first is None else [first, *consumer.consume(_AT_ONCE, timeout=0)]
+                since = time.monotonic() if batch else since
+                for one in batch:
                     if (one.topic(), one.partition()) not in ((topic, partition), (None, -1)):
                         continue  # of what was assigned before
                     if (error := one.error()) is not None:
@@ -254,11 +254,11 @@ _KEPT = threading.local()
 
 def kafka_log(settings: Mapping[str, str]) -> KafkaLog:
     """The cluster of these settings: a thread keeps its connections from one table, or one turn, to the next."""
-    known: tuple[Mapping[str, str], KafkaLog] | None = getattr(_KEPT, "found", None)
+    known: tuple[Mapping[str, str], KafkaLog] | None = getattr(_KEPT, "log", None)
     if known is None or known[0] != settings:
         if known is not None:
             known[1].close()
-        known = _KEPT.found = (dict(settings), KafkaLog(settings))
+        known = _KEPT.log = (dict(settings), KafkaLog(settings))
     return known[1]
 
 
@@ -311,14 +311,14 @@ class SchemaRegistry:
             request.add_unredirected_header("Authorization", f"Basic {base64.b64encode(self.user.encode()).decode()}")
         try:
             with urllib.request.urlopen(request, timeout=_REGISTRY_SECONDS) as answer:  # noqa: S310 - as above
-                found = json.load(answer)
+                document = json.load(answer)
         except urllib.error.HTTPError as error:
             raise self._refused(error.code, number) from error
         except (OSError, ValueError, http.client.HTTPException) as error:
             raise self._unreachable(str(error)) from error
-        if not isinstance(found, dict) or not isinstance(found.get("schema"), str):
+        if not isinstance(document, dict) or not isinstance(document.get("schema"), str):
             raise self._unreachable("its answer has no schema")
-        return found
+        return document
 
     def _refused(self, status: int, number: int) -> FatalError | RetriableError:
         if status in (401, 403):
@@ -340,12 +340,12 @@ class SchemaRegistry:
 
 @functools.lru_cache(maxsize=_MOST_SCHEMAS)
 def _schema(registry: SchemaRegistry, number: int) -> RegisteredSchema:
-    found = registry.fetch(number)
-    kind = str(found.get("schemaType") or "AVRO")
-    if found.get("references"):
+    answer = registry.fetch(number)
+    kind = str(answer.get("schemaType") or "AVRO")
+    if answer.get("references"):
         what, remedy = (
             f"schema {number} refers to others, which is not supported",
             "let a sink connector write the files",
         )
         raise FatalError("TOPIC_UNREADABLE", what, where=registry.url, remedy=remedy)
-    return RegisteredSchema(kind, json.loads(found["schema"]) if kind == "AVRO" else None)
+    return RegisteredSchema(kind, json.loads(answer["schema"]) if kind == "AVRO" else None)

@@ -42,7 +42,7 @@ def probe_all(
     storage: InputOpener,
     files: Iterable[PlannedFile],
     dialect: Dialect,
-    keep: Callable[[Probed], Probed] = lambda found: found,
+    keep: Callable[[Probed], Probed] = lambda probed: probed,
 ) -> tuple[tuple[Probed, ...], tuple[Unreadable, ...]]:
     """Probe every file; a bad file never stops the others.
 
@@ -59,11 +59,11 @@ def probe_all(
 
     files = list(files)
     if len(files) == 1:  # threads would only slow down the usual batch of a small table
-        found = [one(files[0])]
+        outcomes = [one(files[0])]
     else:
         with ThreadPoolExecutor(_THREADS) as pool:
-            found = list(pool.map(one, files))
-    return tuple(p for p in found if isinstance(p, Probed)), tuple(u for u in found if isinstance(u, Unreadable))
+            outcomes = list(pool.map(one, files))
+    return tuple(p for p in outcomes if isinstance(p, Probed)), tuple(u for u in outcomes if isinstance(u, Unreadable))
 
 
 @contextmanager
@@ -147,7 +147,7 @@ def require_bounded(stream: BinaryIO, file: PlannedFile, bounds: ReadBounds, foo
         for leaf, chunk in zip(leaves, group, strict=True)
     ]
     size = sum(c.values * _WIDTHS.get(leaf.physical_type, _WIDEST) + c.inflated for _, leaf, c in chunks)
-    texts = [found for found in chunks if found[1].physical_type == "BYTE_ARRAY" and found[2].has_dictionary]
+    texts = [entry for entry in chunks if entry[1].physical_type == "BYTE_ARRAY" and entry[2].has_dictionary]
     if size <= most < size + sum(c.values * c.inflated for _, _, c in texts):
         source = pq.ParquetFile(
             stream,
@@ -181,13 +181,13 @@ def _longest(source: pq.ParquetFile, group: int, column: str) -> int:
 
 def _text_bytes(source: pq.ParquetFile, group: int, column: str, most: int) -> int:
     """Bytes of a column's texts, counted up to `most`; only the places of their values are read."""
-    found = 0
+    total = 0
     for batch in source.iter_batches(row_groups=[group], columns=[column], use_threads=False):
         for text in (text for values in batch for text in _texts(values)):
-            found += pc.sum(pc.binary_length(text.dictionary).take(text.indices).cast(pa.int64())).as_py() or 0
-        if found > most:
+            total += pc.sum(pc.binary_length(text.dictionary).take(text.indices).cast(pa.int64())).as_py() or 0
+        if total > most:
             break
-    return found
+    return total
 
 
 def _texts(values: pa.Array) -> Iterator[pa.DictionaryArray]:

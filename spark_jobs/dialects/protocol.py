@@ -25,11 +25,11 @@ from airflow_gddl.contract.file_names import Names, is_temporary, timed_order
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec, TierSpec
 from airflow_gddl.contract.sql_types import MAX_PRECISION, parse_type, quoted
 from airflow_gddl.contract.table_spec import lowered
-from spark_jobs.plan.discover import BY_NAME, FileTimes
 from spark_jobs.plan.loaded_transactions import LoadedTransactions
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.plan.source_snapshots import KnownSnapshots, SnapshotMarks
 from spark_jobs.plan.types import convertible
+from spark_jobs.plan.waiting_files import BY_NAME, FileTimes
 
 _SCALARS: dict[pa.DataType, str] = {
     pa.bool_(): "boolean", pa.int8(): "tinyint", pa.int16(): "smallint", pa.int32(): "int", pa.int64(): "bigint",
@@ -197,10 +197,10 @@ class Unreadable:
 
 def groups(files: Iterable[Probed]) -> list[tuple[Probed, ...]]:
     """Files by signature, groups in the order of their first file."""
-    found: dict[tuple[object, ...], list[Probed]] = {}
+    by_signature: dict[tuple[object, ...], list[Probed]] = {}
     for file in files:
-        found.setdefault(file.signature, []).append(file)
-    return [tuple(group) for group in found.values()]
+        by_signature.setdefault(file.signature, []).append(file)
+    return [tuple(group) for group in by_signature.values()]
 
 
 def carried_list(names: Iterable[str], lacks: Mapping[str, Sequence[bool]], row: int) -> str | None:
@@ -392,14 +392,14 @@ def dialect_of(spec: TableSpec, tier: TierSpec | None = None) -> Dialect:
         FatalError: `DIALECT_UNKNOWN`, `DIALECT_BROKEN`; `SPEC_INVALID` for options that the dialect does not have, or
             whose values it refuses.
     """
-    found = DIALECTS.get(spec.dialect)
-    options = codec.decode(DIALECTS.load(found.options), dict(spec.options))
-    for problem in () if found.check is None else DIALECTS.load(found.check)(spec.options):
+    descriptor = DIALECTS.get(spec.dialect)
+    options = codec.decode(DIALECTS.load(descriptor.options), dict(spec.options))
+    for problem in () if descriptor.check is None else DIALECTS.load(descriptor.check)(spec.options):
         raise FatalError("SPEC_INVALID", problem.message, where=f"{spec.table}, {problem.field}", remedy=problem.remedy)
     tier = tier or TierSpec()
     bounds = ReadBounds(most=tier.inflated_bytes, ratio=tier.max_inflation)
-    dialect = cast("type[Dialect]", DIALECTS.load(found.reading))(spec, options, bounds)
-    _require_technical(spec.dialect, dialect, found.technical)
+    dialect = cast("type[Dialect]", DIALECTS.load(descriptor.reading))(spec, options, bounds)
+    _require_technical(spec.dialect, dialect, descriptor.technical)
     if spec.keys and spec.columns_to_update is None:
         dialect = replace(dialect, spec=replace(spec, columns_to_update=dialect.carried))
     return dialect
@@ -408,8 +408,8 @@ def dialect_of(spec: TableSpec, tier: TierSpec | None = None) -> Dialect:
 def _require_technical(name: str, dialect: Dialect, technical: Sequence[str]) -> None:
     """Refuse a dialect that adds columns which the Airflow side would take for the source's, and publish."""
     added = (*dialect.total_order, *filter(None, [dialect.carried, dialect.number]))
-    if left := [column for column in added if not is_among(column, technical)]:
-        what = f"the dialect {name!r} adds {', '.join(left)}, which `technical` of its descriptor lacks"
+    if unlisted := [column for column in added if not is_among(column, technical)]:
+        what = f"the dialect {name!r} adds {', '.join(unlisted)}, which `technical` of its descriptor lacks"
         raise FatalError("DIALECT_BROKEN", what, remedy="correct or reinstall the package that brings it")
 
 
@@ -494,10 +494,10 @@ def declared_types(columns: Mapping[str, str], dialect: Dialect) -> dict[str, st
     prefix = dialect.spec.before_image_prefix
     images = {} if prefix is None else {(prefix + name).lower(): kind for name, kind in declared.items()}
     known = images | declared
-    found = {name: known[name.lower()] for name in columns if name.lower() in known}
+    kinds = {name: known[name.lower()] for name in columns if name.lower() in known}
     texts = lowered(declared_texts(dialect)) | lowered(images)
     return {
-        name: kind for name, kind in found.items()
+        name: kind for name, kind in kinds.items()
         if columns[name] == "string" or (name.lower() in texts and _is_text_of(columns[name], kind))
     }  # fmt: skip
 

@@ -12,35 +12,14 @@ from typing import TYPE_CHECKING, cast
 from airflow_gddl.contract.errors import FatalError
 
 if TYPE_CHECKING:
-    from airflow_gddl.contract.result import RunWarning
     from airflow_gddl.contract.spec import TableSpec
-    from spark_jobs.batch.commit import CommittedBatch
-    from spark_jobs.batch.table_run import TableRun
+    from spark_jobs.batch.feature import Feature
 
 FEATURES: Mapping[str, Callable[[TableSpec], bool]] = {
     "apply_exceptions": lambda spec: spec.name_in_source.lower().endswith(".awsdms_apply_exceptions"),
     "iceberg": lambda spec: spec.iceberg,
 }
 """By name, whether a row uses it; in the order in which they are called."""
-
-
-class Feature:
-    """What a feature does at these points; this one: nothing."""
-
-    def after_commit(self, done: CommittedBatch) -> None:
-        """After a batch is in the ledger."""
-
-    def at_end(self, run: TableRun) -> tuple[RunWarning, ...]:  # noqa: ARG002 - for features that do
-        """At the end of an action that wrote the tables."""
-        return ()
-
-    def has_work(self, run: TableRun) -> bool:  # noqa: ARG002 - for features that do
-        """For a poll: whether an idle table needs a run all the same."""
-        return False
-
-    def clean(self, run: TableRun) -> int:  # noqa: ARG002 - for features that do
-        """In maintenance: remove files that nobody needs any more; returns their number."""
-        return 0
 
 
 def features_of(spec: TableSpec) -> tuple[Feature, ...]:

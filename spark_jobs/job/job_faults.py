@@ -89,8 +89,8 @@ def translated(error: BaseException) -> GddlError:
     first = _first_line(text)[:800]
     if (full := disk_full(text, "", Exception(first))) is not None:
         return full
-    if _OF_S3.search(text) and (found := s3_error(text, "")) is not None:
-        return found
+    if _OF_S3.search(text) and (failure := s3_error(text, "")) is not None:
+        return failure
     for fault in _FAULTS:
         if any(sign in text for sign in fault.signs):
             return fault.family(fault.code, first, remedy=fault.remedy)

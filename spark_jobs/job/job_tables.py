@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -18,36 +18,7 @@ from spark_jobs.batch.runtime import Runtime
 from spark_jobs.batch.totals import Declined, TableOutcome
 from spark_jobs.catalogs.registrar import Registrar
 from spark_jobs.job.run_results import RegistrationQueue, registrar_of
-from spark_jobs.job.spread_local import LocalSpread
-from spark_jobs.job.spread_spark import SparkSpread
 from spark_jobs.job.table_job import not_started, on_spark, run_guarded
-
-
-@dataclass(frozen=True)
-class SpreadByTier:
-    """See `Spread`.
-
-    Attributes:
-        tasks: tables of tiers with `tasks: one`.
-        processes: tables of tiers with `tasks: processes`; they need no Java.
-    """
-
-    tasks: SparkSpread
-    processes: LocalSpread
-
-    def run(self, job: JobSpec, specs: Sequence[TableSpec]) -> Iterator[TableOutcome | Declined]:
-        in_tasks, in_processes = by_spread(job, specs)
-        if in_processes:
-            yield from self.processes.run(job, in_processes)
-        if in_tasks:
-            yield from self.tasks.run(job, in_tasks)
-
-
-def by_spread(job: JobSpec, specs: Sequence[TableSpec]) -> tuple[list[TableSpec], list[TableSpec]]:
-    """Tables for Spark tasks, and tables for processes."""
-    in_tasks = [spec for spec in specs if not job.tiers[spec.size].in_processes]
-    return in_tasks, [spec for spec in specs if job.tiers[spec.size].in_processes]
-
 
 CATALOG_ACTIONS = ("catalog_diff", "catalog_sync")
 _AT_ONCE = 4
@@ -103,23 +74,23 @@ def run_job(job: JobSpec, runtime: Runtime, show: Show) -> list[TableOutcome]:
         compared = compare_all(replace(job, tables=tuple(reached)), runtime, show)
         done.by_table |= {outcome.result.table: outcome for outcome in compared}
         return done.all()
-    left: list[TableSpec | Declined] = list(reached)
+    remaining: list[TableSpec | Declined] = list(reached)
     if runtime.spread is not None and reached:
         light, heavy = by_tasks(job, reached)
-        left = [*heavy]
-        for found in runtime.spread.run(job, light):
-            if isinstance(found, Declined):
-                left.append(found)
+        remaining = [*heavy]
+        for answer in runtime.spread.run(job, light):
+            if isinstance(answer, Declined):
+                remaining.append(answer)
             else:
-                done.add(found)
+                done.add(answer)
 
     def one(item: TableSpec | Declined) -> None:
         done.add(on_spark(job, item, runtime) if isinstance(item, Declined) else run_guarded(job, item, runtime))
 
-    if left:
-        specs = [item.spec if isinstance(item, Declined) else item for item in left]
+    if remaining:
+        specs = [item.spec if isinstance(item, Declined) else item for item in remaining]
         with ThreadPoolExecutor(threads_of(job, specs), thread_name_prefix="table") as pool:
-            list(pool.map(one, left))
+            list(pool.map(one, remaining))
     return done.all()
 
 
@@ -159,17 +130,23 @@ def unreachable(job: JobSpec, storage: Storage) -> dict[str, GddlError]:
 
     A root that may not be listed as a whole is accepted: its folders may be.
     """
-    found = {root: fault for root in places_of(job) if is_s3(root) and (fault := _fault(root, storage)) is not None}
-    if not found:
+    if len(job.tables) == 1:
+        return {}  # its run finds the same
+    root_faults = {
+        root: fault for root in places_of(job) if is_s3(root) and (fault := _fault(root, storage)) is not None
+    }
+    if not root_faults:
         return {}
-    of_lake = found.get(job.roots.lake)
-    faults = {spec.table: of_lake or _of_folders(LandingFolder.all_of(job.roots, spec), found) for spec in job.tables}
+    of_lake = root_faults.get(job.roots.lake)
+    faults = {
+        spec.table: of_lake or _of_folders(LandingFolder.all_of(job.roots, spec), root_faults) for spec in job.tables
+    }
     return {table: fault for table, fault in faults.items() if fault is not None}
 
 
-def _of_folders(folders: Sequence[LandingFolder], found: Mapping[str, GddlError]) -> GddlError | None:
+def _of_folders(folders: Sequence[LandingFolder], root_faults: Mapping[str, GddlError]) -> GddlError | None:
     """Null where one of a table's sources can be reached: the run says of each other why it can't."""
-    faults = [found.get(folder.root) for folder in folders]
+    faults = [root_faults.get(folder.root) for folder in folders]
     return None if None in faults else faults[0]
 
 

@@ -112,15 +112,15 @@ def bounded(points: Iterable[Point], known: Sequence[str], most: int) -> list[Po
     Counters of `other` add up; of its gauges the highest, as the most critical, is used.
     """
     named = dict.fromkeys(known)
-    found: list[Point] = []
+    relabelled: list[Point] = []
     for point in points:
         table = dict(point.labels).get("table", "")
         if table not in named and len(named) < most:
             named[table] = None
-        own = table in named
-        labels = tuple((k, v if own or k != "table" else OTHER) for k, v in point.labels)
-        found.append(Point(point.metric, labels, point.value))
-    return merged(found)
+        is_named = table in named
+        labels = tuple((k, v if is_named or k != "table" else OTHER) for k, v in point.labels)
+        relabelled.append(Point(point.metric, labels, point.value))
+    return merged(relabelled)
 
 
 def merged(points: Iterable[Point]) -> list[Point]:

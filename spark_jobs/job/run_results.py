@@ -23,7 +23,7 @@ from airflow_gddl.contract.layout import (
     results_folder,
 )
 from airflow_gddl.contract.result import JobResult, RunWarning
-from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
+from airflow_gddl.contract.spec import JobSpec, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import Runtime
 from spark_jobs.batch.totals import TableOutcome
@@ -104,9 +104,9 @@ def for_record(result: JobResult) -> JobResult:
     return replace(result, details=shown)
 
 
-def in_order(storage: Storage, roots: Roots, spec: TableSpec, result: JobResult, now: datetime) -> JobResult:
+def in_order(storage: Storage, layout: Layout, result: JobResult, now: datetime) -> JobResult:
     """The result, begun after every run on record: of those that begin in the future a clock was set back since."""
-    later = [found.name for found in storage.list(Layout.of(roots, spec).runs, f"{now:{RECORD_TIME}}")]
+    later = [record.name for record in storage.list(layout.runs, f"{now:{RECORD_TIME}}")]
     times = [name.partition("-")[0] for name in later if "/" not in name and name.endswith(".json")]
     if not times:
         return result
@@ -115,11 +115,11 @@ def in_order(storage: Storage, roots: Roots, spec: TableSpec, result: JobResult,
     return replace(result, started_at=max(begun, result.started_at))
 
 
-def write_record(storage: Storage, roots: Roots, spec: TableSpec, result: JobResult) -> None:
+def write_record(storage: Storage, layout: Layout, result: JobResult) -> None:
     """Store what is kept of the result as the record of its run."""
     record = for_record(result)
     name = record_name(datetime.fromisoformat(record.started_at), record.run_id, record.action)
-    storage.write(join(Layout.of(roots, spec).runs, name), codec.to_json(record).encode())
+    storage.write(join(layout.runs, name), codec.to_json(record).encode())
 
 
 _AT_ONCE = 4
@@ -197,7 +197,7 @@ class RegistrationQueue:
             return outcome
         warned = _with(outcome, warnings)
         if is_recorded(warned.result):
-            write_record(self._storage, job.roots, spec, warned.result)
+            write_record(self._storage, Layout.of(job.roots, spec), warned.result)
         return warned
 
 

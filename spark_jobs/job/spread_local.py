@@ -21,7 +21,7 @@ from airflow_gddl.contract.spec import JobSpec, TableSpec, size_bytes
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import Observer, Runtime, Step, cancelled, silent
 from spark_jobs.batch.table_run import TableRun
-from spark_jobs.batch.totals import Declined, TableOutcome
+from spark_jobs.batch.totals import Declined, TableOutcome, TaskOutcome
 from spark_jobs.job.job_logging import set_up_logging
 from spark_jobs.job.stop import NEEDS_MEMORY, died_twice, failed, refused, resident_bytes, too_late
 from spark_jobs.job.table_job import attempt, poll_table, totals_of
@@ -42,7 +42,7 @@ class Task:
 
 READY = "ready"
 """Sent once, when the process is ready."""
-Answer = list[TableOutcome | Declined | int]
+Answer = list[TaskOutcome | int]
 """One for each table of the task: an outcome, or what it has to do (`poll_table`) for one that polls."""
 
 
@@ -64,7 +64,7 @@ class NoSpark:
         return None
 
 
-def serve(orders: Connection, job: JobSpec) -> None:
+def serve(connection: Connection, job: JobSpec) -> None:
     """Run tasks until the other end closes; `job`: without its tables."""
     announce(job.access, os.environ)
     leave_pandas_out()
@@ -72,24 +72,24 @@ def serve(orders: Connection, job: JobSpec) -> None:
     stop = _End()
     if job.options.continuous is None:
         signal.signal(signal.SIGTERM, stop)
-    orders.send(READY)
-    observe = set_up_logging(job.run_id, os.environ)(orders.send)
+    connection.send(READY)
+    observe = set_up_logging(job.run_id, os.environ)(connection.send)
     runtime = Runtime(storage=Storage(), spark=NoSpark(), observe=observe, stopped_by=lambda: stop.signal)
     while True:
         try:
-            task: Task = orders.recv()
+            task: Task = connection.recv()
         except (EOFError, OSError):
             return
         stop.works = True
-        orders.send(answer(task, job, runtime))
+        connection.send(answer(task, job, runtime))
         stop.works = False
         if stop.signal:
             return
 
 
-def run_process(target: Callable[[Connection, JobSpec], None], orders: Connection, job: JobSpec) -> NoReturn:
+def run_process(target: Callable[[Connection, JobSpec], None], connection: Connection, job: JobSpec) -> NoReturn:
     """Run `serve`, or what takes its place, and end this process."""
-    target(orders, job)
+    target(connection, job)
     exit_process(0)
 
 
@@ -141,7 +141,7 @@ class LocalSpread:
         """Processes for these tables and any others of their tiers; the caller closes the pool."""
         return Pool(replace(job, tables=()), frozenset(spec.size for spec in specs), processes_of(job, specs), self)
 
-    def run(self, job: JobSpec, specs: Sequence[TableSpec]) -> Iterator[TableOutcome | Declined]:
+    def run(self, job: JobSpec, specs: Sequence[TableSpec]) -> Iterator[TaskOutcome]:
         """Each table's outcome as soon as it is done; `Declined` for tables that the engine can't process."""
         if not specs:
             return
@@ -152,7 +152,7 @@ class LocalSpread:
                 yield from _idle_tables(pool, specs, costs)
             waiting = sorted((s for s in specs if s.table in costs), key=lambda s: -costs[s.table])
             for _, answer in pool.run_tasks([Task((spec,)) for spec in waiting]):
-                yield from (found for found in answer if not isinstance(found, int))
+                yield from (outcome for outcome in answer if not isinstance(outcome, int))
         finally:
             pool.close()
 
@@ -162,12 +162,12 @@ def _idle_tables(pool: Pool, specs: Sequence[TableSpec], costs: dict[str, int]) 
     size = max(1, min(_TABLES_PER_CHECK, len(specs) // (4 * pool.most)))
     chunks = [Task(tuple(specs[i : i + size]), polls=True) for i in range(0, len(specs), size)]
     for task, answer in pool.run_tasks(chunks):
-        for spec, found in zip(task.specs, answer, strict=False):  # empty if its worker died: run all its tables
-            if isinstance(found, int):
-                costs[spec.table] = found
-            elif isinstance(found, TableOutcome):
+        for spec, result in zip(task.specs, answer, strict=False):  # empty if its worker died: run all its tables
+            if isinstance(result, int):
+                costs[spec.table] = result
+            elif isinstance(result, TableOutcome):
                 del costs[spec.table]
-                yield found
+                yield result
 
 
 def processes_of(job: JobSpec, specs: Sequence[TableSpec]) -> int:
@@ -186,7 +186,7 @@ class _Worker:
     """
 
     process: BaseProcess
-    orders: Connection
+    connection: Connection
     task: Task | None = None
     deadline: float | None = None
     own_bytes: int | None = None
@@ -202,7 +202,7 @@ class Pool:
         job: without its tables.
         sizes: tiers of its tables.
         most: processes at once.
-        left: tasks that wait for a process.
+        waiting: tasks that wait for a process.
     """
 
     job: JobSpec
@@ -210,12 +210,12 @@ class Pool:
     most: int
     spread: LocalSpread
     staff: list[_Worker] = field(default_factory=list)
-    left: deque[Task] = field(default_factory=deque)
+    waiting: deque[Task] = field(default_factory=deque)
     _again: set[int] = field(default_factory=set)
 
     @property
     def is_busy(self) -> bool:
-        return bool(self.left) or any(worker.task for worker in self.staff)
+        return bool(self.waiting) or any(worker.task for worker in self.staff)
 
     def memory(self, specs: Iterable[TableSpec]) -> int:
         """Bytes that each of these tables may take; without tables, the maximum of the job's tiers."""
@@ -224,7 +224,7 @@ class Pool:
 
     def run_tasks(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Answer]]:
         """Run tasks in order; yields answers as they arrive. A task whose worker dies is retried once."""
-        self.left.extend(tasks)
+        self.waiting.extend(tasks)
         while self.is_busy:
             yield from self.answers(_WATCH_SECONDS)
 
@@ -238,7 +238,7 @@ class Pool:
                 continue
             if answer is _DIED and id(task) not in self._again:
                 self._again.add(id(task))
-                self.left.appendleft(task)
+                self.waiting.appendleft(task)
                 continue
             self._again.discard(id(task))
             yield task, self._given_up(task, worker) if answer is _DIED else answer
@@ -250,8 +250,8 @@ class Pool:
         for worker in [w for w in self.staff if w.task is not None and not w.is_stopped]:
             worker.is_stopped = True
             worker.process.terminate()
-        while self.left:
-            task = self.left.popleft()
+        while self.waiting:
+            task = self.waiting.popleft()
             specs = () if task.polls else task.specs
             yield task, [refused(self.job, spec, cancelled(signal)) for spec in specs]
 
@@ -260,15 +260,15 @@ class Pool:
             spent = worker.tables >= _TABLES_PER_WORKER or self._is_hungry(worker, 0.5)
             if spent or not worker.process.is_alive():
                 self._end(worker)
-        while self.left:
+        while self.waiting:
             idle = next((w for w in self.staff if w.task is None), None)
             if idle is None and len(self.staff) >= self.most:
                 return
             worker = idle or self._start()
-            task = self.left.popleft()
+            task = self.waiting.popleft()
             worker.task, worker.tables = task, worker.tables + len(task.specs)
             worker.deadline = self._deadline(task) + (_START_SECONDS if worker.own_bytes is None else 0)
-            worker.orders.send(task)
+            worker.connection.send(task)
 
     def _deadline(self, task: Task | None) -> float:
         limits = [seconds(self.job.tiers[s.size].task_timeout) for s in task.specs] if task else []
@@ -289,9 +289,9 @@ class Pool:
         busy = [w for w in self.staff if w.task is not None]
         now = time.monotonic()
         first = min((w.deadline for w in busy if w.deadline is not None), default=now)
-        said = wait([w.orders for w in busy], max(0.0, min(first - now, within)))
+        said = wait([w.connection for w in busy], max(0.0, min(first - now, within)))
         late = [w for w in busy if w.deadline is not None and w.deadline <= time.monotonic()]
-        return [w for w in busy if w.orders in said or w in late or self._is_hungry(w)]
+        return [w for w in busy if w.connection in said or w in late or self._is_hungry(w)]
 
     def _is_hungry(self, worker: _Worker, share: float = 1.0) -> bool:
         """Whether it holds more than the memory of a table."""
@@ -302,21 +302,21 @@ class Pool:
 
     def _receive(self, worker: _Worker) -> Answer | None:
         """The answer to its task, `_DIED`, or null for a step; out of time or memory it is killed."""
-        if worker.orders.poll():
+        if worker.connection.poll():
             try:
-                found = worker.orders.recv()
+                message = worker.connection.recv()
             except (EOFError, OSError):
                 self._end(worker)
                 return _DIED
-            if found == READY:
+            if message == READY:
                 worker.own_bytes = resident_bytes(worker.process.pid or 0)
                 worker.deadline = self._deadline(worker.task)
                 return None
-            if isinstance(found, Step):
-                self.spread.observe(found)
+            if isinstance(message, Step):
+                self.spread.observe(message)
                 return None
             worker.task = worker.deadline = None
-            answer: Answer = found
+            answer: Answer = message
             return answer
         specs = () if worker.task is None or worker.task.polls else worker.task.specs
         hungry = self._is_hungry(worker)
@@ -334,7 +334,7 @@ class Pool:
 
     def _end(self, worker: _Worker) -> None:
         self.staff.remove(worker)
-        worker.orders.close()
+        worker.connection.close()
         if worker.task is not None:
             worker.process.kill()
         worker.process.join()

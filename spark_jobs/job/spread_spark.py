@@ -31,7 +31,7 @@ from airflow_gddl.contract.spec import JobSpec, TableSpec, size_bytes
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import Observer, Runtime, SparkSource, Step, cancelled, print_step, silent, spark_gone
 from spark_jobs.batch.table_run import TableRun
-from spark_jobs.batch.totals import Declined, RunTotals, TableOutcome
+from spark_jobs.batch.totals import Declined, RunTotals, TableOutcome, TaskOutcome
 from spark_jobs.discovery import DeepListings
 from spark_jobs.job.job_faults import translated
 from spark_jobs.job.run_results import is_recorded, write_record
@@ -42,7 +42,6 @@ from spark_jobs.ledger.claim import TTL_SECONDS
 from spark_jobs.spark.cluster_check import check_executors, is_this_python
 from spark_jobs.spark.tasks import map_in_arrow
 
-Found = TableOutcome | Declined
 _STARTED = ".begun-"
 
 
@@ -56,12 +55,12 @@ class TaskResult:
     totals: RunTotals | None = None
 
     @classmethod
-    def of(cls, found: Found) -> TaskResult:
-        if isinstance(found, Declined):
-            return cls(table=found.spec.table, reason=found.reason, totals=found.totals)
-        return cls(table=found.result.table, outcome=found)
+    def of(cls, outcome: TaskOutcome) -> TaskResult:
+        if isinstance(outcome, Declined):
+            return cls(table=outcome.spec.table, reason=outcome.reason, totals=outcome.totals)
+        return cls(table=outcome.result.table, outcome=outcome)
 
-    def found(self, spec: TableSpec) -> Found:
+    def as_outcome(self, spec: TableSpec) -> TaskOutcome:
         """
         Args:
             spec: of this table.
@@ -69,8 +68,8 @@ class TaskResult:
         return self.outcome or Declined(spec, self.reason, self.totals or RunTotals())
 
 
-def to_bytes(found: Found) -> bytes:
-    return codec.to_json(TaskResult.of(found)).encode()
+def to_bytes(outcome: TaskOutcome) -> bytes:
+    return codec.to_json(TaskResult.of(outcome)).encode()
 
 
 def from_bytes(data: bytes) -> TaskResult:
@@ -92,11 +91,11 @@ class TaskResultStore:
     def of(cls, job: JobSpec, storage: Storage) -> TaskResultStore:
         return cls(storage, join(job.roots.lake, STATE, "jobs", job.run_id))
 
-    def put(self, found: Found) -> None:
-        result = TaskResult.of(found)
+    def put(self, outcome: TaskOutcome) -> None:
+        result = TaskResult.of(outcome)
         self.storage.write(self._path(result.table), codec.to_json(result).encode())
 
-    def get(self, spec: TableSpec) -> Found | None:
+    def get(self, spec: TableSpec) -> TaskOutcome | None:
         """Null where there is no valid result of this table."""
         try:
             result = from_bytes(self.storage.read(self._path(spec.table)))
@@ -106,7 +105,7 @@ class TaskResultStore:
             if error.code != "SPEC_INVALID":
                 raise
             return None
-        return result.found(spec) if result.table == spec.table else None
+        return result.as_outcome(spec) if result.table == spec.table else None
 
     def begin(self, spec: TableSpec, number: int) -> None:
         """Record that a task starts the table, with its process; `tries` counts these records."""
@@ -116,14 +115,14 @@ class TaskResultStore:
         """Number of tasks that started the table and left no result."""
         return next(n for n in count() if not self.storage.exists(self._note(spec, n + 1)))
 
-    def all(self, specs: Iterable[TableSpec]) -> list[Found]:
+    def all(self, specs: Iterable[TableSpec]) -> list[TaskOutcome]:
         """Existing results of these tables; after a transient error of the store they are read later."""
         try:
             there = {item.path for item in self.storage.list(self.folder)}
-            found = [self.get(spec) for spec in specs if self._path(spec.table) in there]
+            results = [self.get(spec) for spec in specs if self._path(spec.table) in there]
         except GddlError:
             return []
-        return [result for result in found if result is not None]
+        return [result for result in results if result is not None]
 
     def clear(self, specs: Iterable[TableSpec]) -> None:
         """Delete what tasks wrote for these tables, none of which is running; others of a continuous job may be."""
@@ -136,10 +135,10 @@ class TaskResultStore:
 
     def _written(self, specs: Iterable[TableSpec]) -> dict[str, list[str]]:
         """Paths of what tasks wrote, by the names of the tables' results."""
-        found: dict[str, list[str]] = {result_name(spec.table): [] for spec in specs}
+        paths: dict[str, list[str]] = {result_name(spec.table): [] for spec in specs}
         for item in self.storage.list(self.folder):
-            found.get(_result_name(item.path), []).append(item.path)
-        return found
+            paths.get(_result_name(item.path), []).append(item.path)
+        return paths
 
     def _note(self, spec: TableSpec, number: int) -> str:
         return f"{self._path(spec.table)}{_STARTED}{number}"
@@ -188,7 +187,7 @@ class SparkSpread:
     observe: Observer = silent
     """Called when Spark starts."""
 
-    def run(self, job: JobSpec, specs: Sequence[TableSpec]) -> Iterator[Found]:
+    def run(self, job: JobSpec, specs: Sequence[TableSpec]) -> Iterator[TaskOutcome]:
         """Each table's outcome as soon as the driver sees it; `Declined` for tables that the engine can't process."""
         bare = replace(job, tables=())
         runtime = Runtime(storage=self.storage, spark=NoSpark())
@@ -213,7 +212,7 @@ class SparkSpread:
         if waiting:
             yield from self._spread(bare, waiting, costs)
 
-    def _polled(self, run: TableRun) -> Found | int:
+    def _polled(self, run: TableRun) -> TaskOutcome | int:
         """The outcome of a table that needs no task, since it is idle or only read; else its work (`poll_table`)."""
         options = run.job.options
         if self.stopped_by():
@@ -226,7 +225,7 @@ class SparkSpread:
         if signal := self.stopped_by():
             raise cancelled(signal)
 
-    def _spread(self, job: JobSpec, specs: Sequence[TableSpec], costs: dict[str, int]) -> Iterator[Found]:
+    def _spread(self, job: JobSpec, specs: Sequence[TableSpec], costs: dict[str, int]) -> Iterator[TaskOutcome]:
         """Run Spark jobs until every table has its outcome: one, or more if tasks died."""
         results = TaskResultStore.of(job, self.storage)
         try:
@@ -238,44 +237,44 @@ class SparkSpread:
         except GddlError as error:
             yield from (refused(job, spec, error) for spec in specs)
             return
-        left = {spec.table: spec for spec in specs}
+        remaining = {spec.table: spec for spec in specs}
         fault, in_vain = None, 0
-        while left and in_vain < _ROUNDS:
-            before = len(left)
-            fault = yield from self._round(job, _Round(session, results, left, costs))
+        while remaining and in_vain < _ROUNDS:
+            before = len(remaining)
+            fault = yield from self._round(job, _Round(session, results, remaining, costs))
             if fault is None:
                 break
             if signal := self.stopped_by():
                 fault = cancelled(signal)
                 break
-            in_vain = in_vain + 1 if len(left) == before else 0
-            results.forget_single_starts(left.values())
-        yield from (refused(job, spec, fault or _unknown()) for spec in left.values())
+            in_vain = in_vain + 1 if len(remaining) == before else 0
+            results.forget_single_starts(remaining.values())
+        yield from (refused(job, spec, fault or _unknown()) for spec in remaining.values())
         try:
             results.clear(specs)
         except GddlError as error:  # every result has been given
             _LOG.warning("results of tasks could not be removed: %s", error)
 
-    def _round(self, job: JobSpec, work: _Round) -> Generator[Found, None, GddlError | None]:
+    def _round(self, job: JobSpec, work: _Round) -> Generator[TaskOutcome, None, GddlError | None]:
         """Run one Spark job over the remaining tables; returns the error that ended it early, or None."""
         lost = self.spark.losses()
-        shares = _dealt(list(work.left.values()), work.costs, _slots(work.session))
+        shares = _dealt(list(work.unanswered.values()), work.costs, _slots(work.session))
         with ThreadPoolExecutor(1, thread_name_prefix="spread") as pool:
             running = pool.submit(_run_tasks, work.session, job, shares, steps=self.steps)
             pause = _POLL_SECONDS
             while wait([running], pause).not_done:
                 started = time.monotonic()
-                known = work.results.all(work.left.values())
+                known = work.results.all(work.unanswered.values())
                 pause = min(_LONGEST_PAUSE, max(_POLL_SECONDS, _LISTING_SHARE * (time.monotonic() - started)))
-                yield from _taken(known, work.left)
+                yield from _taken(known, work.unanswered)
         fault = running.exception()
-        found = running.result() if fault is None else work.results.all(work.left.values())
-        yield from _taken(found, work.left)
+        outcomes = running.result() if fault is None else work.results.all(work.unanswered.values())
+        yield from _taken(outcomes, work.unanswered)
         if fault is None:
             return None
         if self.spark.losses() > lost:
-            yield from (refused(job, spec, spark_gone()) for spec in work.left.values())
-            work.left.clear()
+            yield from (refused(job, spec, spark_gone()) for spec in work.unanswered.values())
+            work.unanswered.clear()
         return translated(cast("Exception", fault))
 
 
@@ -284,12 +283,12 @@ class _Round:
     """A Spark job over tables.
 
     Attributes:
-        left: tables without an outcome so far.
+        unanswered: tables without an outcome so far.
     """
 
     session: SparkSession
     results: TaskResultStore
-    left: dict[str, TableSpec]
+    unanswered: dict[str, TableSpec]
     costs: dict[str, int]
 
 
@@ -298,23 +297,23 @@ def _unknown() -> RetriableError:
     return RetriableError("WORKER_DIED", what, remedy="see the job's log, and run again")
 
 
-def _taken(found: Sequence[Found], left: dict[str, TableSpec]) -> Iterator[Found]:
+def _taken(outcomes: Sequence[TaskOutcome], remaining: dict[str, TableSpec]) -> Iterator[TaskOutcome]:
     """Outcomes that were not yielded yet."""
-    for item in found:
-        if left.pop(item.spec.table if isinstance(item, Declined) else item.result.table, None) is not None:
+    for item in outcomes:
+        if remaining.pop(item.spec.table if isinstance(item, Declined) else item.result.table, None) is not None:
             yield item
 
 
 def _slots(session: SparkSession) -> int:
     """Tasks that can run at once, as far as the session reports it; 4 where it doesn't (Spark Connect)."""
     # The requested number: executors may still be starting.
-    asked = [int(session.conf.get("spark.cores.max", "0") or 0)]
+    requested = [int(session.conf.get("spark.cores.max", "0") or 0)]
     executors, cores = session.conf.get("spark.executor.instances", "0"), session.conf.get("spark.executor.cores", "1")
-    asked.append(int(executors or 0) * int(cores or 1))
+    requested.append(int(executors or 0) * int(cores or 1))
     try:
-        return max(1, int(session.sparkContext.defaultParallelism), *asked)
+        return max(1, int(session.sparkContext.defaultParallelism), *requested)
     except Exception:  # noqa: BLE001 - Connect raises various errors for missing methods
-        return max(4, *asked)
+        return max(4, *requested)
 
 
 @dataclass(frozen=True)
@@ -339,13 +338,15 @@ def _dealt(specs: Sequence[TableSpec], costs: dict[str, int], slots: int) -> lis
     return [_Share(tuple(share)) for share in bins]
 
 
-def _run_tasks(session: SparkSession, job: JobSpec, shares: Sequence[_Share], *, steps: bool = False) -> list[Found]:
+def _run_tasks(
+    session: SparkSession, job: JobSpec, shares: Sequence[_Share], *, steps: bool = False
+) -> list[TaskOutcome]:
     """One row per task: the index of its share. A task gets all shares, which take few bytes, and decodes its own."""
     dealt = [zlib.compress(codec.to_json(share).encode()) for share in shares]
     numbers = session.range(0, len(shares), 1, len(shares))
-    rows = map_in_arrow(numbers, _task(job, dealt, steps=steps), "found binary").collect()
+    rows = map_in_arrow(numbers, _task(job, dealt, steps=steps), "result binary").collect()
     specs = {spec.table: spec for share in shares for spec in share.tables}
-    return [found.found(specs[found.table]) for found in (from_bytes(bytes(row["found"])) for row in rows)]
+    return [result.as_outcome(specs[result.table]) for result in (from_bytes(bytes(row["result"])) for row in rows)]
 
 
 def _task(
@@ -356,12 +357,12 @@ def _task(
         for batch in batches:
             for slot in batch.column("id").to_pylist():
                 for spec in codec.from_json(_Share, zlib.decompress(dealt[slot]).decode()).tables:
-                    yield pa.RecordBatch.from_pydict({"found": [to_bytes(once(job, spec, observe))]})
+                    yield pa.RecordBatch.from_pydict({"result": [to_bytes(once(job, spec, observe))]})
 
     return work
 
 
-def once(job: JobSpec, spec: TableSpec, observe: Observer = silent) -> Found:
+def once(job: JobSpec, spec: TableSpec, observe: Observer = silent) -> TaskOutcome:
     """Run a table in a task, unless another task of this job has run it or is running it; then return its result."""
     storage = Storage()
     results, tier = TaskResultStore.of(job, storage), job.tiers[spec.size]
@@ -375,25 +376,25 @@ def once(job: JobSpec, spec: TableSpec, observe: Observer = silent) -> Found:
             return known
         totals = totals_of(job)
         with _watched(run, totals, results):
-            found: Found = failed(job, spec, died_twice(spec)) if tries >= _TRIES else attempt(run, totals)
-        mine: Any = isinstance(found, TableOutcome) and found.result.error
+            outcome: TaskOutcome = failed(job, spec, died_twice(spec)) if tries >= _TRIES else attempt(run, totals)
+        mine: Any = isinstance(outcome, TableOutcome) and outcome.result.error
         if not mine or mine.code != _BUSY or repr(job.run_id) not in mine.message:
             # A task of this job that held the claim meanwhile has stored its result.
             known = results.get(spec)
             if known is None:
-                _store(results, found)
-            return known or found
+                _store(results, outcome)
+            return known or outcome
         # A task of this job holds the table: it stores its result, or is dead and its claim expires.
         deadline = deadline or time.monotonic() + 2 * TTL_SECONDS + seconds(tier.task_timeout)
         if time.monotonic() > deadline:
-            return found
+            return outcome
         time.sleep(_POLL_SECONDS)
 
 
-def _store(results: TaskResultStore, found: Found) -> None:
+def _store(results: TaskResultStore, outcome: TaskOutcome) -> None:
     """The task returns the result anyway: a second try would find the files loaded, and report nothing of them."""
     try:
-        results.put(found)
+        results.put(outcome)
     except (GddlError, OSError) as error:
         _LOG.warning("a result could not be stored: %s", error)
 
@@ -411,7 +412,7 @@ def _watched(run: TableRun, totals: RunTotals, results: TaskResultStore) -> Watc
         outcome = failed(job, spec, too_late(spec), run.result(totals))
         results.put(outcome)
         if is_recorded(outcome.result):
-            write_record(run.runtime.storage, job.roots, spec, outcome.result)
+            write_record(run.runtime.storage, run.layout, outcome.result)
 
     return Watchdog(
         seconds=seconds(tier.task_timeout),

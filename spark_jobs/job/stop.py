@@ -64,14 +64,14 @@ class Stop:
         """
         self._numbers = numbers or self._numbers
 
-        def asked(number: int, _frame: FrameType | None) -> None:
+        def on_signal(number: int, _frame: FrameType | None) -> None:
             if self.is_asked:
                 signal.signal(number, signal.SIG_DFL)
                 os.kill(os.getpid(), number)
             self.ask(signal.Signals(number).name)
 
         for number in self._numbers:
-            signal.signal(number, asked)
+            signal.signal(number, on_signal)
 
     def listen_again(self) -> None:
         """Install the handlers again: Spark's start replaces that of SIGINT. No effect without `listen`."""

@@ -20,12 +20,12 @@ from airflow_gddl.contract.source_access import of_tables
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.actions import action
 from spark_jobs.actions.rebuild_run import rebuild_table
-from spark_jobs.actions.refresh import refresh_table
+from spark_jobs.actions.reload import reload_table
 from spark_jobs.batch import notices
 from spark_jobs.batch.pending import wants_source_load
 from spark_jobs.batch.runtime import Runtime, cancelled, iso, spark_gone
 from spark_jobs.batch.table_run import TableRun
-from spark_jobs.batch.totals import Declined, RunTotals, TableOutcome, is_busy
+from spark_jobs.batch.totals import Declined, RunTotals, TableOutcome, TaskOutcome, is_busy
 from spark_jobs.batch.turns import require_supported
 from spark_jobs.discovery import FileStreamSource, NotifiedFile, drain
 from spark_jobs.features import features_of
@@ -42,17 +42,17 @@ from spark_jobs.tables.places import DeclinedError
 def takes_stream(run: TableRun, state: TableState) -> bool:
     """Whether a stream may provide the files of this run; a run that needs the whole folder lists it."""
     options = run.job.options
-    asked = (
+    needs_listing = (
         options.action != "run"
         or options.repairs
         or options.full_listing
         or options.max_batches is not None
         or options.continuous is not None  # a continuous job has its own file discovery
     )
-    asked = asked or bool(run.spec.shards)  # each source has a folder of its own
+    needs_listing = needs_listing or bool(run.spec.shards)  # each source has a folder of its own
     return (
         not run.in_one_task
-        and not asked
+        and not needs_listing
         and state.batch > 0
         and not is_listing_due(state.listed_in_full_at, run.runtime.clock())
     )
@@ -109,7 +109,7 @@ def on_spark(job: JobSpec, declined: Declined, runtime: Runtime) -> TableOutcome
     return cast("TableOutcome", attempt(run, declined.totals))  # Spark declines nothing
 
 
-def attempt(run: TableRun, totals: RunTotals) -> TableOutcome | Declined:
+def attempt(run: TableRun, totals: RunTotals) -> TaskOutcome:
     """Run the action; nothing is raised."""
     totals.started_at, lost = iso(run.runtime.clock()), run.runtime.spark.losses()
     try:
@@ -164,13 +164,13 @@ def poll_table(run: TableRun) -> TableOutcome | int:
     try:
         if reader_of(run.spec).has_work(run, totals):
             return 0
-        found = idle_result(run, totals)
+        result = idle_result(run, totals)
         behind = any(feature.has_work(run) for feature in features_of(run.spec))
     except Exception:  # noqa: BLE001 - the next run raises it again, and reports it
         return 0
-    if isinstance(found, int):
-        return found
-    return 0 if behind else TableOutcome(found)
+    if isinstance(result, int):
+        return result
+    return 0 if behind else TableOutcome(result)
 
 
 def _failed(run: TableRun, totals: RunTotals, error: Exception) -> tuple[JobResult, bool]:
@@ -196,9 +196,9 @@ def _cause(error: Exception, run: TableRun, lost: int) -> Exception:
         return stopped
     if isinstance(error, GddlError) or run.runtime.spark.losses() == lost:
         return error
-    gone = spark_gone()
-    gone.__cause__ = error
-    return gone
+    loss = spark_gone()
+    loss.__cause__ = error
+    return loss
 
 
 def _lacks_memory(error: BaseException) -> bool:
@@ -225,22 +225,23 @@ def _loaded(run: TableRun, totals: RunTotals) -> JobResult:
     options, begun = run.job.options, any(plan.mode == "refresh" for plan in plans)
     if options.repairs or begun:
         of_files = options.reload or options.resync
-        return refresh_table(run, totals) if of_files else rebuild_table(run, totals)
+        return reload_table(run, totals) if of_files else rebuild_table(run, totals)
     if wants_source_load(run, ledger):
-        action("load")(run, totals)
+        action("initial_load")(run, totals)
     source = run.runtime.files
     read_by_spark = not of_tables(run.job.access, [run.spec])  # whose clients have the credentials of the job alone
     if source is not None and not plans and read_by_spark and takes_stream(run, ledger.state):
         return run_streamed(run, source, totals)
+    if not run.spec.shards:
+        run.reuse_listing(ledger.names)
     return run_table(run, totals)
 
 
 def _recorded(run: TableRun, result: JobResult) -> JobResult:
     """Store the result as the table's newest run. Tables don't depend on it, so a failure is only logged."""
-    runtime, roots = run.runtime, run.job.roots
     try:
-        result = in_order(runtime.storage, roots, run.spec, result, runtime.clock())
-        write_record(runtime.storage, roots, run.spec, result)
+        result = in_order(run.runtime.storage, run.layout, result, run.runtime.clock())
+        write_record(run.runtime.storage, run.layout, result)
     except (GddlError, ValueError) as error:
         _LOG.warning("the run of %s could not be recorded: %s", run.spec.table, error)
     return result

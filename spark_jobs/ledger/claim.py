@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -97,6 +97,7 @@ _FURTHEST_AHEAD = timedelta(days=1)
 _POLL_SECONDS = 0.5
 RELEASE_RETRY_SECONDS = 1.0
 _DIGITS = 20
+_FOLDER = "claims"
 _NAME = re.compile(r"([0-9]+)\.json")
 _LAST = 10**_DIGITS - 1
 _LOG = logging.getLogger(__name__)
@@ -154,36 +155,53 @@ class ClaimDocument:
 class Claim:
     """A held claim; a context manager that releases it. Made by `acquire`."""
 
-    def __init__(self, claims: _Claims, number: int, document: ClaimDocument) -> None:
+    def __init__(self, claims: _Claims, number: int, document: ClaimDocument, listed: frozenset[str]) -> None:
+        """
+        Args:
+            listed: see `listed`.
+        """
         self._claims, self._number, self._document = claims, number, document
+        self.listed = listed
+        """Names below the table's state folder when the claim was confirmed; claims among them."""
         self._write = threading.Lock()
         self._stop = threading.Event()
         self._heart = threading.Thread(target=self._beat, name=f"claim-{document.run_id}", daemon=True)
         self._heart.start()
 
     @classmethod
-    def acquire(cls, storage: Storage, root: str, run_id: str, clock: Clock, wait_seconds: float = 0.0) -> Claim:
+    def acquire(
+        cls,
+        storage: Storage,
+        root: str,
+        run_id: str,
+        clock: Clock,
+        wait_seconds: float = 0.0,
+        listed: Iterable[str] | None = None,
+    ) -> Claim:
         """Claim the table whose state folder is `root`.
 
         Args:
             clock: aware times; compared with other holders' clocks.
             wait_seconds: seconds to wait for an active holder; 0: don't wait.
+            listed: names below `root` as they were listed just now; null: they are listed.
 
         Raises:
             RetriableError: `TABLE_BUSY`, naming the holder.
             FatalError: `CLAIM_DAMAGED`, naming the file.
         """
-        claims = _Claims(storage, join(root, "claims"), clock)
+        claims = _Claims(storage, root, clock)
         me = ProcessIdentity.current()
         deadline, silence = time.monotonic() + wait_seconds, _Silence()
         while True:
-            number, holder = claims.highest()
+            number, holder = claims.highest(listed)
+            listed = None
             silence.note(number, holder, clock())
             if holder is None or holder.is_void(clock(), me) or silence.is_over:
                 mine = claims.document(run_id, me)
                 try:
-                    if claims.take(number + 1, mine):
-                        return cls(claims, number + 1, mine)
+                    there = claims.take(number + 1, mine)
+                    if there is not None:
+                        return cls(claims, number + 1, mine, there)
                 except GddlError:  # the claim may be there all the same
                     _in_background(partial(claims.withdraw, number + 1, mine))
                     raise
@@ -200,9 +218,9 @@ class Claim:
         Raises:
             RetriableError: `CLAIM_LOST` when another run has taken over.
         """
-        newer = self._claims.numbers(after=self._number)
-        if newer:
-            what = f"run {self._document.run_id!r} lost the table to claim {max(newer)}, being silent for too long"
+        if not self._claims.is_highest(self._number, self._document.token):
+            newer = max(self._claims.numbers(), default=self._number)
+            what = f"run {self._document.run_id!r} lost the table to claim {newer}, being silent for too long"
             raise RetriableError("CLAIM_LOST", what, where=self._claims.folder, remedy="run again; nothing is lost")
 
     def release(self) -> None:
@@ -233,7 +251,8 @@ class Claim:
                     return
                 self._document = replace(self._document, renewed_at=self._claims.now())
                 try:
-                    self._claims.write(self._number, self._document)
+                    if not self._claims.renew(self._number, self._document):
+                        return  # the next `check` says so
                 except GddlError as problem:  # the next renewal comes before the claim expires
                     _LOG.warning("claim not renewed: %s", problem)
 
@@ -256,11 +275,19 @@ class _Silence:
 
 @dataclass(frozen=True)
 class _Claims:
-    """The numbered claims of a table."""
+    """The numbered claims of a table, below its state folder.
+
+    A claim removes those before it, oldest first, and no renewal brings one back: so the claim of a number is the
+    highest where the next number is free and its own is still there, asked in this order.
+    """
 
     storage: Storage
-    folder: str
+    root: str
     clock: Clock
+
+    @property
+    def folder(self) -> str:
+        return join(self.root, _FOLDER)
 
     def now(self) -> str:
         return self.clock().astimezone(UTC).isoformat(timespec="microseconds")
@@ -271,36 +298,62 @@ class _Claims:
     def path(self, number: int) -> str:
         return join(self.folder, f"{number:020d}.json")
 
-    def numbers(self, after: int = 0) -> list[int]:
-        found = self.storage.list(self.folder, self.path(after).rpartition("/")[2] if after else "")
-        return [number for item in found if (number := _number_of(item.path)) is not None]
+    def numbers(self) -> list[int]:
+        return _numbers_in(self.folder, (item.name for item in self.storage.list(self.folder)))
 
-    def highest(self) -> tuple[int, ClaimDocument | None]:
-        """Number and document of the holder; 0 and None when there is none."""
+    def highest(self, listed: Iterable[str] | None = None) -> tuple[int, ClaimDocument | None]:
+        """Number and document of the holder; 0 and None when there is none.
+
+        Args:
+            listed: see `Claim.acquire`.
+        """
+        numbers = self.numbers() if listed is None else _numbers_in(self.folder, _claims_of(listed))
         while True:
-            number = max(self.numbers(), default=0)
+            number = max(numbers, default=0)
             if number == 0:
                 return 0, None
             try:
                 data = self.storage.read(self.path(number))
             except FileNotFoundError:  # removed by its successor meanwhile
+                numbers = self.numbers()
                 continue
             return number, self._decode(number, data)
 
-    def take(self, number: int, document: ClaimDocument) -> bool:
-        """Claim `number` and remove superseded claims; False when another run was faster."""
+    def take(self, number: int, document: ClaimDocument) -> frozenset[str] | None:
+        """Claim `number` and remove superseded claims; None when another run was faster.
+
+        Returns:
+            names below the state folder.
+        """
         path = self.path(number)
         if not self.storage.create_once(path, codec.to_document(document).encode()):
-            return False
+            return None
         # The number may have been used and cleaned up while we read the listing: then a higher one holds.
-        numbers = self.numbers()
+        there = frozenset(item.name for item in self.storage.list(self.root))
+        numbers = _numbers_in(self.folder, _claims_of(there))
         if max(numbers, default=number) > number:
             self.storage.delete(path)
-            return False
-        for old in numbers:
+            return None
+        for old in sorted(numbers):
             if old < number:
                 self.storage.delete(self.path(old))
-        return True
+        return there
+
+    def is_highest(self, number: int, token: str) -> bool:
+        """Whether this claim, of this token, holds."""
+        if read_if_there(self.storage, self.path(number + 1)) is not None:
+            return False
+        data = read_if_there(self.storage, self.path(number))
+        return data is not None and self._decode(number, data).token == token
+
+    def renew(self, number: int, document: ClaimDocument) -> bool:
+        """Renew a claim; False where it is gone: nothing is written then."""
+        try:
+            data, tag = self.storage.read_tagged(self.path(number))
+        except FileNotFoundError:
+            return False
+        is_ours = self._decode(number, data).token == document.token
+        return is_ours and self.storage.swap(self.path(number), codec.to_document(document).encode(), tag)
 
     def withdraw(self, number: int, document: ClaimDocument) -> None:
         """Release a claim that was asked for, if the store has it."""
@@ -334,18 +387,26 @@ def _in_background(release: Callable[[], None]) -> None:
     threading.Thread(target=work, name="claim-release", daemon=True).start()
 
 
-def _number_of(path: str) -> int | None:
-    """Null for other files.
+def _claims_of(listed: Iterable[str]) -> Iterator[str]:
+    """Names of claims among those below a state folder."""
+    return (name.removeprefix(f"{_FOLDER}/") for name in listed if name.startswith(f"{_FOLDER}/"))
+
+
+def _numbers_in(folder: str, names: Iterable[str]) -> list[int]:
+    """Numbers of claims by their names; other files are passed over.
 
     Raises:
         FatalError: `CLAIM_DAMAGED` for a number that no run gives, or that none can follow.
     """
-    match = _NAME.fullmatch(path.rpartition("/")[2])
-    if match is None:
-        return None
-    if len(match[1]) != _DIGITS or int(match[1]) == _LAST:
-        raise _damaged(path, f"no run makes a claim of number {match[1]}")
-    return int(match[1])
+    numbers = []
+    for name in names:
+        match = _NAME.fullmatch(name.rpartition("/")[2])
+        if match is None:
+            continue
+        if len(match[1]) != _DIGITS or int(match[1]) == _LAST:
+            raise _damaged(join(folder, name), f"no run makes a claim of number {match[1]}")
+        numbers.append(int(match[1]))
+    return numbers
 
 
 def _damaged(path: str, what: str) -> FatalError:

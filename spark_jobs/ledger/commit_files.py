@@ -137,8 +137,8 @@ def unseal(path: str, data: bytes, *, lines: int) -> list[str]:
         FatalError: `LEDGER_DAMAGED`.
     """
     first, _, text = data.partition(b"\n")
-    found = text.count(b"\n") + 1
-    if first != f'{{"blake2b":"{digest(text)}"}}'.encode() or found != lines:
+    line_count = text.count(b"\n") + 1
+    if first != f'{{"blake2b":"{digest(text)}"}}'.encode() or line_count != lines:
         raise damaged(path, "the digest in its first line doesn't match its content")
     return text.decode(errors="surrogateescape").split("\n")
 

@@ -32,9 +32,9 @@ def earlier_names(storage: Storage, register: str, table: str, hashes: Collectio
     """
     root, schema, name = register.rstrip("/").rsplit("/", 2)
     state = root.rpartition("/")[0]
-    found = dict.fromkeys(_recorded(storage, join(state, "runs", schema, name), hashes))
+    names = dict.fromkeys(_recorded(storage, join(state, "runs", schema, name), hashes))
     moves = tuple(_moves(storage, join(state, "ledger")))
-    known = [table, *found]
+    known = [table, *names]
     for now in known:  # grows: a table may have been moved several times
         known += [old for old, new in moves if new == now and old not in known]
     return tuple(dict.fromkeys(known[1:]))
@@ -42,19 +42,19 @@ def earlier_names(storage: Storage, register: str, table: str, hashes: Collectio
 
 def _moves(storage: Storage, ledgers: str) -> Iterator[tuple[str, str]]:
     """Old and new name of all moves whose note is there; a name that another table was moved to has none."""
-    for found in storage.list(ledgers):
-        if found.name.endswith(f"/{NOTE}"):
-            note = read_note(storage, found.path.removesuffix(f"/{NOTE}"))
+    for file in storage.list(ledgers):
+        if file.name.endswith(f"/{NOTE}"):
+            note = read_note(storage, file.path.removesuffix(f"/{NOTE}"))
             if note is not None:
                 yield note.old, note.new
 
 
 def _recorded(storage: Storage, runs: str, hashes: Collection[str]) -> Iterator[str]:
     """Names in records of the erasures, loose and archived: `details` keep the name of their time."""
-    for found in storage.list(runs):
-        if not found.path.endswith((".erase.json", ".jsonl")):
+    for file in storage.list(runs):
+        if not file.path.endswith((".erase.json", ".jsonl")):
             continue
-        data = read_if_there(storage, found.path)
+        data = read_if_there(storage, file.path)
         for line in (data or b"").split(b"\n"):
             if b'"erase"' not in line:
                 continue
@@ -65,10 +65,10 @@ def _recorded(storage: Storage, runs: str, hashes: Collection[str]) -> Iterator[
 
 def _details(line: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(line)["details"]
+        details = json.loads(line)["details"]
     except (ValueError, KeyError, TypeError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return details if isinstance(details, dict) else {}
 
 
 _SALT_BYTES = 32
@@ -155,18 +155,18 @@ class ErasureRegister:
         Raises:
             FatalError: `ERASED_BY_OTHER_KEYS`: both have erasures, by different keys.
         """
-        hashes, own = former.hashes(), self.hashes()
+        hashes, own_hashes = former.hashes(), self.hashes()
         if not hashes:
             return
-        stated, there = former._stated(), self._stated() if own else {}
+        stated, there = former._stated(), self._stated() if own_hashes else {}
         if _KEYS in there and there[_KEYS] != stated.get(_KEYS, there[_KEYS]):
             raise self._by_others(there[_KEYS], stated[_KEYS])
-        names = [*former._names(stated, hashes), *(self._names(there, own) if own - hashes else ())]
+        names = [*former._names(stated, hashes), *(self._names(there, own_hashes) if own_hashes - hashes else ())]
         self._state({**stated, **there, _NAMES: list(dict.fromkeys(names))})
         for key_hash in sorted(hashes):
-            found, mine = former.read(key_hash), self.read(key_hash) if key_hash in own else None
-            if found is not None and (mine is None or mine.bound.until < found.bound.until):
-                self.write(replace(found, table=self.spec.table))
+            erasure, mine = former.read(key_hash), self.read(key_hash) if key_hash in own_hashes else None
+            if erasure is not None and (mine is None or mine.bound.until < erasure.bound.until):
+                self.write(replace(erasure, table=self.spec.table))
 
     def _names(self, stated: Mapping[str, Any], hashes: frozenset[str]) -> tuple[str, ...]:
         """Names that the hashes were made with; new ones are made with the first."""
@@ -177,14 +177,14 @@ class ErasureRegister:
         return tuple(dict.fromkeys((self.spec.table, self.spec.name_in_source, *earlier)))
 
     def _bound(self, key_hash: str) -> Bound:
-        found = self.read(key_hash)
-        if found is None:
+        erasure = self.read(key_hash)
+        if erasure is None:
             raise RetriableError("LEDGER_CONFLICT", f"an erasure of {self.spec.table} was removed", remedy="run again")
-        return found.bound
+        return erasure.bound
 
     def hashes(self) -> frozenset[str]:
         """Hashes of the erased keys; needs no salt."""
-        names = [found.path.rpartition("/")[2] for found in self.storage.list(self.root)]
+        names = [file.path.rpartition("/")[2] for file in self.storage.list(self.root)]
         return frozenset(name.removesuffix(".json") for name in names if name.endswith(".json"))
 
     def salted(self) -> ErasedKeys:
@@ -253,10 +253,10 @@ class ErasureRegister:
     def _require_first(self) -> None:
         """While other tables have erasures, a new salt would hide the loss of theirs and admit erased keys."""
         folder = self._salt_path.rpartition("/")[0]
-        for found in self.storage.list(folder):
-            name = found.path.rpartition("/")[2]
+        for file in self.storage.list(folder):
+            name = file.path.rpartition("/")[2]
             if name.endswith(".json") and name != _KEYED_BY:
-                raise self._salt_gone(found.name.rpartition("/")[0].replace("/", "."))
+                raise self._salt_gone(file.name.rpartition("/")[0].replace("/", "."))
 
     def _salt_gone(self, table: str) -> FatalError:
         return FatalError(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import Any
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import GddlError, RetriableError
@@ -30,9 +32,9 @@ from spark_jobs.ledger.commit_files import (
     unseal,
 )
 from spark_jobs.ledger.move_note import require_not_moved
-from spark_jobs.plan.discover import BY_NAME, FileAging, FileTimes
 from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, FileEntry, TableState
 from spark_jobs.plan.sharding import beside_others
+from spark_jobs.plan.waiting_files import BY_NAME, FileAging, FileTimes
 
 RECENT, ARCHIVE = "recent", "archive"
 _LARGEST_MERGE = 100_000
@@ -118,7 +120,7 @@ def names_of(snapshot: LedgerSnapshot) -> set[str]:
 COMMITS_PER_SNAPSHOT = 20
 _ROWS_BEHIND_SNAPSHOT = 500
 _COMMIT = re.compile(r"commits/(\d{20})\.json")
-_PLAN, _SEEN = "plan.json", "seen.json"
+_PLAN, _SEEN, _LOGS = "plan.json", "seen.json", "logs.json"
 
 
 def _newest_commit(names: Iterable[str]) -> str | None:
@@ -127,6 +129,8 @@ def _newest_commit(names: Iterable[str]) -> str | None:
 
 class Ledger:
     """One table's ledger as of its opening, updated by its own commits.
+
+    `state` is as of the newest commit, or of a later full listing or erasure.
 
     One writer at a time holds the claim; if two write nevertheless, one gets `LEDGER_CONFLICT`.
 
@@ -143,7 +147,7 @@ class Ledger:
         self._newest: CommitFile | None = None
         self._seen = ListedVersion()
         self._others: Sequence[TableState] = ()
-        self._state = TableState()
+        self.state = TableState()
 
     @classmethod
     def open(cls, storage: Storage, root: str, others: Sequence[TableState] = ()) -> Ledger:
@@ -160,16 +164,25 @@ class Ledger:
         ledger.look_again()
         return ledger
 
-    def look_again(self) -> None:
-        """Read what others have written since; raises as `open`."""
-        names = {found.name for found in self._storage.list(self._root)}
+    @property
+    def names(self) -> frozenset[str]:
+        """Names below the ledger's root, as listed last."""
+        return frozenset(self._names)
+
+    def look_again(self, listed: Iterable[str] | None = None) -> None:
+        """Read what others have written since; raises as `open`.
+
+        Args:
+            listed: names below the ledger's root, as listed just now; null: they are listed.
+        """
+        names = {file.name for file in self._storage.list(self._root)} if listed is None else set(listed)
         require_not_moved(self._storage, self._root, names)
         newest = _newest_commit(names)
         if newest != _newest_commit(self._names):
             self._newest, self._rows = self._read_commit(newest), None
         self._names = names
         self._seen = self._read_seen()
-        self._state = self._merged_state()
+        self.state = self._merged_state()
 
     @property
     def has_shards(self) -> bool:
@@ -182,19 +195,14 @@ class Ledger:
         return frozenset(name.split("/")[1] for name in self._names if name.startswith(f"{SHARDS}/"))
 
     @property
-    def state(self) -> TableState:
-        """As of the newest commit, or of a later full listing or erasure."""
-        return self._state
-
-    @property
     def unlocked(self) -> int:
         """`TableState.unlocked` of all sources of the table."""
-        return self._state.unlocked + sum(other.unlocked for other in self._others)
+        return self.state.unlocked + sum(other.unlocked for other in self._others)
 
     @property
     def awaits_replay(self) -> bool:
         """Whether a column became text since values of this source that did not fit were last replayed."""
-        return self._state.keys is not None and self.unlocked > self._state.replayed
+        return self.state.keys is not None and self.unlocked > self.state.replayed
 
     def _merged_state(self) -> TableState:
         state = TableState() if self._newest is None else self._newest.head.state
@@ -299,14 +307,36 @@ class Ledger:
 
     def note_dismissed(self, paths: frozenset[str]) -> None:
         """Store, without a batch, that no user expects these load files any more, unless they change."""
-        gone = {path: row.fingerprint for path, row in self.entries().items() if path in paths & self.unread_loads}
-        if gone:
+        fingerprints = {
+            path: row.fingerprint for path, row in self.entries().items() if path in paths & self.unread_loads
+        }
+        if fingerprints:
             seen = self._stored_seen()
-            self._write_seen(replace(seen, dismissed={**seen.dismissed, **gone}))
+            self._write_seen(replace(seen, dismissed={**seen.dismissed, **fingerprints}))
 
     def note_rows(self, rows: int) -> None:
         """Store, without a batch, the replica's current number of rows."""
         self._write_seen(replace(self._stored_seen(), rows=rows, rows_at=self.state.batch))
+
+    def delta_logs(self) -> Mapping[str, Any]:
+        """What the last batch knew of the Delta logs of its tables, by the table's name; empty: nothing.
+
+        A copy that saves reading them: whoever uses it compares it with the log.
+        """
+        data = read_if_there(self._storage, join(self._root, _LOGS)) if _LOGS in self._names else None
+        with suppress(ValueError):
+            stored = json.loads(data or b"{}")
+            return stored if isinstance(stored, dict) else {}
+        return {}
+
+    def write_delta_logs(self, logs: Mapping[str, Any]) -> None:
+        """Store what `delta_logs` returns; without any, forget what is stored: it has bounds of values."""
+        if logs:
+            self._storage.write(join(self._root, _LOGS), json.dumps(logs, separators=(",", ":")).encode())
+            self._names.add(_LOGS)
+        elif _LOGS in self._names:
+            self._storage.delete(join(self._root, _LOGS))
+            self._names.discard(_LOGS)
 
     def commit(self, commit: BatchCommit) -> None:
         """Commit the batch, as its last write.
@@ -366,7 +396,7 @@ class Ledger:
             raise self._conflict(f"another run has committed batch {head.number}")
         self._names.add(name)
         self._newest = newest
-        self._state = self._merged_state()
+        self.state = self._merged_state()
 
     def _clean_up(self, before: LedgerSnapshot, after: LedgerSnapshot) -> None:
         needed = names_of(before) | names_of(after)
@@ -394,10 +424,10 @@ class Ledger:
         data = read_if_there(self._storage, path)
         if data is None:
             raise self._conflict(f"{newest} was deleted while this ledger was opened")
-        found = decode_commit(path, data)
-        if f"commits/{found.head.number:020d}.json" != newest:
-            raise damaged(path, f"it holds batch {found.head.number}")
-        return found
+        commit = decode_commit(path, data)
+        if f"commits/{commit.head.number:020d}.json" != newest:
+            raise damaged(path, f"it holds batch {commit.head.number}")
+        return commit
 
     def _read_seen(self) -> ListedVersion:
         return self._stored_seen() if _SEEN in self._names else ListedVersion()
@@ -413,7 +443,7 @@ class Ledger:
 
     def _write_seen(self, seen: ListedVersion) -> None:
         self._seen = seen
-        self._state = self._merged_state()
+        self.state = self._merged_state()
         self._storage.write(join(self._root, _SEEN), seal([codec.to_document(seen)]))
         self._names.add(_SEEN)
 

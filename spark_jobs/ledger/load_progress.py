@@ -24,7 +24,7 @@ class LoadedRange:
     """A range of keys, which is one file.
 
     Attributes:
-        after, to: keys as `_key_text` writes them: exclusive and inclusive; null: open.
+        after, to: keys as `source_rows.key_text` writes them: exclusive and inclusive; null: open.
         rows: that the file has; null: it is not written yet.
     """
 

@@ -71,13 +71,13 @@ class TargetRecords:
             return ""
         before = ""
         for path in self._placements:
-            found = self._read(path)
-            if found is not None and found.target == self.spec.table:
+            record = self._read(path)
+            if record is not None and record.target == self.spec.table:
                 return ""
-            if found is not None and self._is_loaded(found.target):
+            if record is not None and self._is_loaded(record.target):
                 if not self.spec.shards:
-                    raise self._changed(found.target)
-                before = found.target
+                    raise self._changed(record.target)
+                before = record.target
         self._require_new()
         if keep:
             if before:  # its landing files are read again, and erased keys with them
@@ -118,10 +118,10 @@ class TargetRecords:
 
     def _is_same(self, owner: TargetRecord) -> bool:
         """Either name may be empty: the source was undeclared before, or is now. Rows with shards may change it."""
-        own = self._own
-        if owner.table != own.table:
+        declared = self._own
+        if owner.table != declared.table:
             return False
-        if owner.source == own.source or _UNDECLARED in (owner.source, own.source):
+        if owner.source == declared.source or _UNDECLARED in (owner.source, declared.source):
             return True
         return not self._ledger(owner.target).shards.isdisjoint(self.spec.shards)
 

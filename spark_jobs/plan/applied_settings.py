@@ -49,11 +49,11 @@ class KnownSchemas:
     @property
     def earlier(self) -> dict[ChangeSettings, tuple[int, ...]]:
         """Settings that are not those of the row now, to the schemas of changes that came under them."""
-        found: dict[ChangeSettings, tuple[int, ...]] = {}
+        by_settings: dict[ChangeSettings, tuple[int, ...]] = {}
         for at, settings in enumerate(self.settings[1:]):
             if settings != self.now:
-                found[settings] = (*found.get(settings, ()), at)
-        return found
+                by_settings[settings] = (*by_settings.get(settings, ()), at)
+        return by_settings
 
     def with_groups(self, groups: Sequence[dict[str, str]]) -> tuple[tuple[int, ...], KnownSchemas]:
         """Index of the schema of each group of files, given the columns that these carry; new ones at the end."""
@@ -69,12 +69,12 @@ class KnownSchemas:
         return dict(schema) | {f"{name}={getattr(self.now, name)}": str(VOID) for name in names}
 
     def _of(self, schema: Mapping[str, str]) -> ChangeSettings:
-        found: dict[str, Any] = {f.name: getattr(self.usual, f.name) for f in fields(self.usual)}
+        values: dict[str, Any] = {f.name: getattr(self.usual, f.name) for f in fields(self.usual)}
         for mark in filter(is_mark, schema):
             name, _, value = mark.partition("=")
-            if name in found:
-                found[name] = {"True": True, "False": False, "None": None}.get(value, value)
-        return ChangeSettings(**found)
+            if name in values:
+                values[name] = {"True": True, "False": False, "None": None}.get(value, value)
+        return ChangeSettings(**values)
 
 
 def columns_of(settings: Sequence[ChangeSettings]) -> tuple[str, ...]:
@@ -121,6 +121,11 @@ def settings_of(spec: TableSpec) -> AppliedSettings:
     return AppliedSettings(untracked=untracked_of(spec), where=filter_of(spec), derive=derived_of(spec), **named)
 
 
+def is_changed(spec: TableSpec, applied: AppliedSettings | None) -> bool:
+    """Whether tables must be reconciled with the row; null: they were never made."""
+    return applied != settings_of(spec)
+
+
 def filter_of(spec: TableSpec) -> str | None:
     """The row filter in the form in which equal ones are equal; null: there is none."""
     return None if spec.where is None else expression_of(spec, spec.where)
@@ -141,8 +146,8 @@ def untracked_of(spec: TableSpec) -> tuple[str, ...]:
 
     Not those of its dialect: they never open any, and whether a row has them depends on who reads it.
     """
-    own = DIALECTS.get(spec.dialect).technical
-    controls = (name for name in columns_of([change_settings(spec)]) if not is_among(name, own))
+    dialect_columns = DIALECTS.get(spec.dialect).technical
+    controls = (name for name in columns_of([change_settings(spec)]) if not is_among(name, dialect_columns))
     return tuple(sorted(lowered((*spec.track_history_except, *controls))))
 
 

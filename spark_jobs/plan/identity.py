@@ -68,15 +68,15 @@ def reselected_columns(spec: TableSpec, state: TableState) -> dict[str, str]:
     names = tuple(dict.fromkeys(name for schema in state.schemas for name in schema if not is_mark(name)))
     earlier = replace(spec, columns=before.columns, exclude_columns=before.exclude_columns, mask=before.mask)
     was, now = (select_columns(names, row, stored=True) for row in (earlier, spec))
-    found = {name: "columns" for name in was.kept if name not in now.kept}
+    reselected = {name: "columns" for name in was.kept if name not in now.kept}
     if spec.schema_evolution.new_column == "rescue":  # which may hold values of columns that no table has
         known = lowered(names)
-        found |= {
+        reselected |= {
             n: "columns" for n in spec.exclude_columns if n.lower() not in known and n not in before.exclude_columns
         }
-        found |= {n: "mask" for n, m in spec.mask.items() if n.lower() not in known and before.mask.get(n) != m}
+        reselected |= {n: "mask" for n, m in spec.mask.items() if n.lower() not in known and before.mask.get(n) != m}
     rekeyed = keyed_otherwise(spec, state)
-    return found | {
+    return reselected | {
         n: "mask" for n in was.kept if n in now.kept
         and (was.masks.get(n) != now.masks.get(n) or (rekeyed and now.masks.get(n) == "hmac"))
     }  # fmt: skip
@@ -183,18 +183,18 @@ def vacuum_hours(spec: TableSpec) -> int:
     return max(seconds(spec.vacuum_retention) // 3600, own_hours(spec.table_properties, spec.table))
 
 
-def own_hours(properties: Mapping[str, str], where: str) -> int:
+def own_hours(properties: Mapping[str, str | None], where: str) -> int:
     """Whole hours, rounded up, for which Delta is configured to keep removed files; 0 when it is not.
 
     Raises:
         FatalError: `RETENTION_UNREADABLE`; what can't be read might ask for longer than anything else does.
     """
-    asked = {key.lower(): value for key, value in properties.items()}.get(DELETED_FILES.lower())
-    if asked is None:
+    setting = {key.lower(): value for key, value in properties.items()}.get(DELETED_FILES.lower())
+    if setting is None:
         return 0
-    text = asked.strip().lower().removeprefix("interval").strip().replace("'", "")
+    text = setting.strip().lower().removeprefix("interval").strip().replace("'", "")
     if not text or len(text) > _LONGEST or _PART.sub("", text).strip():
-        what = f"{DELETED_FILES} is {asked!r}, which is no length of time that can be read"
+        what = f"{DELETED_FILES} is {setting!r}, which is no length of time that can be read"
         raise FatalError("RETENTION_UNREADABLE", what, where=where, remedy="write it as e.g. interval 30 days")
     kept = sum(int(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
     return -int(-kept // 3600)

@@ -15,7 +15,7 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.names import landed_name
 from airflow_gddl.contract.sql_types import VOID, ScalarType, SqlType, quote, unsupported_part, without_void
 from airflow_gddl.contract.table_spec import SchemaEvolution, SchemaGate
-from spark_jobs.plan.table_schema import Column, IncomingSchema, LandedColumn, LandedGroup, Schema, land
+from spark_jobs.plan.table_schema import Column, LandedColumn, LandedGroup, Schema
 from spark_jobs.plan.types import (
     NOTHING,
     Addition,
@@ -55,8 +55,8 @@ def evolve(
             new = name not in old or _is_held(live, column)
             widen = new or policy.type_change in ("widen", "text")
             merged = merge(target[name].type, column.type, Allowed(add=new or policy.new_column == "add", widen=widen))
-            asked = name not in fixed and (policy.type_change == "text" or name in texts or _is_text(live, name))
-            if merged is None and asked and _may_become_text(target[name].type, column.type):
+            as_text = name not in fixed and (policy.type_change == "text" or name in texts or _is_text(live, name))
+            if merged is None and as_text and _may_become_text(target[name].type, column.type):
                 merged = STRING
             target[name] = Column(target[name].name, merged or target[name].type)
         elif _is_taken(table, column, policy, live):
@@ -91,14 +91,14 @@ def _is_taken(table: Schema | None, column: LandedColumn, policy: SchemaEvolutio
 
 def added(table: Schema, target: Schema) -> list[Addition]:
     """Columns and nested fields that the target has beyond the table, in the target's order."""
-    found: list[Addition] = []
+    additions: list[Addition] = []
     for column in target.columns:
         before = table.column(column.name)
         if before is None:
-            found.append(Addition((column.name,), column.type))
+            additions.append(Addition((column.name,), column.type))
         else:
-            found += extra_fields(before.type, column.type, (column.name,))
-    return found
+            additions += extra_fields(before.type, column.type, (column.name,))
+    return additions
 
 
 def widened(table: Schema, target: Schema) -> list[Widening]:
@@ -126,7 +126,7 @@ class FieldDifference:
     """
 
     policy: Policy
-    group: IncomingSchema
+    group: LandedGroup
     path: Path
     table: SqlType | None
     incoming: SqlType | None
@@ -144,7 +144,7 @@ def refusal(table: Schema | None, differences: tuple[FieldDifference, ...]) -> F
     # What differs first: a short form of the message cuts the listings of all columns.
     blocks = [f"differing fields of {label}:\n{lines}" for label, lines in of_groups]
     blocks.append(_block("schema of the table", table.columns if table else None))
-    blocks += [_block(f"schema of {group.label}", group.columns) for group in groups]
+    blocks += [_block(f"schema of {group.label}", tuple(c.source for c in group.columns)) for group in groups]
     policies = dict.fromkeys(d.policy for d in differences)
     if not policies.keys() <= _REMEDIES.keys():
         return FatalError(
@@ -187,9 +187,9 @@ def require_keys(target: Schema, groups: tuple[LandedGroup, ...], keys: Mapping[
         FatalError: `KEY_COLUMN_MISSING`.
     """
     for name, key in keys.items():
-        lacking = [group.incoming for group in groups if group.column(name) is None or target.column(name) is None]
+        lacking = [group for group in groups if group.column(name) is None or target.column(name) is None]
         if lacking:
-            has = ", ".join(quote(column.name) for column in lacking[0].columns) or "none"
+            has = ", ".join(quote(column.source.name) for column in lacking[0].columns) or "none"
             raise FatalError(
                 "KEY_COLUMN_MISSING",
                 f"key column {key!r} is missing, or holds nothing but nulls; columns of the file: {has}",
@@ -208,7 +208,7 @@ def require_supported(table: Schema | None, target: Schema, groups: tuple[Landed
         known = table.column(column.name) if table else None
         part = unsupported_part(column.type)
         if part is not None and known != column:
-            labels = [g.incoming.label for g in groups if (c := g.column(column.name)) and unsupported_part(c.type)]
+            labels = [g.label for g in groups if (c := g.column(column.name)) and unsupported_part(c.type)]
             raise FatalError(
                 "COLUMN_TYPE_UNSUPPORTED",
                 f"column {column} cannot be added: no table holds the type {part}",
@@ -283,9 +283,9 @@ def require_compatible(table: Schema | None, groups: tuple[LandedGroup, ...], ga
     """
     differences: list[FieldDifference] = []
     for group in groups:
-        if not group.incoming.only_deletes:
+        if not group.only_deletes:
             lacking = [name for name in gate.require if _lacks(group, name)]
-            differences += [FieldDifference("require", group.incoming, (n,), _type_in(table, n), None) for n in lacking]
+            differences += [FieldDifference("require", group, (n,), _type_in(table, n), None) for n in lacking]
         if gate.compatible == "backward" and table is not None:
             differences += _incompatible(table, group)
     if gate.compatible == "backward" and table is not None:
@@ -297,7 +297,7 @@ def require_compatible(table: Schema | None, groups: tuple[LandedGroup, ...], ga
 def _lacks(group: LandedGroup, name: str) -> bool:
     """Whether a group has no such column, or nothing but nulls in it; values that updates did not send are no nulls."""
     column = group.column(landed_name(name))
-    return column is None or (column.type == VOID and column.source.name not in group.incoming.unavailable)
+    return column is None or (column.type == VOID and column.source.name not in group.unavailable)
 
 
 def _type_in(table: Schema | None, name: str) -> SqlType | None:
@@ -309,29 +309,29 @@ def _incompatible(table: Schema, group: LandedGroup) -> list[FieldDifference]:
     """Columns whose values the table's type does not hold; nested fields may be added."""
     pairs = [(known, column) for column in group.columns if (known := table.column(column.name)) is not None]
     return [
-        FieldDifference("compatible", group.incoming, (known.name,), known.type, column.type)
+        FieldDifference("compatible", group, (known.name,), known.type, column.type)
         for known, column in pairs
         if merge(known.type, column.type, Allowed(add=True, widen=False)) is None
     ]
 
 
 def _new_fields(target: Schema, group: LandedGroup) -> list[FieldDifference]:
-    found: list[FieldDifference] = []
+    differences: list[FieldDifference] = []
     for column in group.columns:
         known = target.column(column.name)
         kind = without_void(column.type)
         if known is None and kind is not None:
-            found.append(FieldDifference("new_column", group.incoming, (column.name,), None, kind))
+            differences.append(FieldDifference("new_column", group, (column.name,), None, kind))
         elif known is not None:
             extras = extra_fields(known.type, column.type, (known.name,))
-            found += [FieldDifference("new_column", group.incoming, extra.path, None, extra.type) for extra in extras]
-    return found
+            differences += [FieldDifference("new_column", group, extra.path, None, extra.type) for extra in extras]
+    return differences
 
 
 def _misfits(target: Schema, group: LandedGroup) -> list[FieldDifference]:
     pairs = [(known, column) for column in group.columns if (known := target.column(column.name)) is not None]
     return [
-        FieldDifference("type_change", group.incoming, (known.name,), known.type, column.type)
+        FieldDifference("type_change", group, (known.name,), known.type, column.type)
         for known, column in pairs
         if merge(known.type, column.type, NOTHING) is None
     ]
@@ -343,25 +343,25 @@ def _dropped(target: Schema, groups: tuple[LandedGroup, ...]) -> list[FieldDiffe
     A file from before a column was added lacks it too; looking at the batch from its end, rather than at the table as
     it was, gives the same answer when the batch is repeated after the column was added.
     """
-    found: list[FieldDifference] = []
-    gone: list[set[Path]] = []
-    for group in reversed([group for group in groups if not group.incoming.only_deletes]):
+    differences: list[FieldDifference] = []
+    missing_paths: list[set[Path]] = []
+    for group in reversed([group for group in groups if not group.only_deletes]):
         missing = _missing(target, group)
-        gone.append({_folded(path) for path in missing})
-        lost = [path for path in missing if all(_covers(later, _folded(path)) for later in gone)]
-        found[:0] = [FieldDifference("dropped_column", group.incoming, path, missing[path], None) for path in lost]
-    return found
+        missing_paths.append({_folded(path) for path in missing})
+        lost = [path for path in missing if all(_covers(later, _folded(path)) for later in missing_paths)]
+        differences[:0] = [FieldDifference("dropped_column", group, path, missing[path], None) for path in lost]
+    return differences
 
 
 def _missing(target: Schema, group: LandedGroup) -> dict[Path, SqlType]:
     """Columns and nested fields of the target that a group lacks, outermost only, with their types in the table."""
     missing: dict[Path, SqlType] = {}
     for column in target.columns:
-        found = group.column(column.name)
-        if found is None:
+        delivered = group.column(column.name)
+        if delivered is None:
             missing[(column.name,)] = column.type
         else:
-            missing |= {m.path: m.type for m in extra_fields(found.type, column.type, (column.name,))}
+            missing |= {m.path: m.type for m in extra_fields(delivered.type, column.type, (column.name,))}
     return missing
 
 
@@ -463,13 +463,13 @@ class SchemaPlan:
     Attributes:
         target: the delivered columns of the table after evolution: its own in their order, then new ones as they came.
         additions, widenings: what must change in the table; empty when it is created by this batch.
-        groups: by `schema_id`.
+        groups: in the order given.
     """
 
     target: Schema
     additions: tuple[Addition, ...]
     widenings: tuple[Widening, ...]
-    groups: Mapping[int, GroupPlan]
+    groups: tuple[GroupPlan, ...]
 
     @property
     def changes(self) -> tuple[str, ...]:
@@ -478,24 +478,22 @@ class SchemaPlan:
         return (*added, *(f"widened {w.name} {w.before} -> {w.after}" for w in self.widenings))
 
 
-def plan_schema(table: Schema | None, incoming: tuple[IncomingSchema, ...], rules: SchemaRules) -> SchemaPlan:
+def plan_schema(table: Schema | None, groups: tuple[LandedGroup, ...], rules: SchemaRules) -> SchemaPlan:
     """Decide by policy what the groups of a batch, in the order of their files, do to a table.
 
     Args:
         table: its delivered columns now (without `_gddl` and `_rescued_data`); null when it doesn't exist. Then it is
             created with the columns of all groups, regardless of `new_column` unless `rules.live` says what is new.
-        incoming: one for each distinct schema of the batch.
+        groups: one for each distinct schema of the batch.
 
     A new column whose type differs between groups gets the type that holds all of them, where Delta's list leads to
     one, else that of the first group. A column of a complex type fits wholly or not at all.
 
     Raises:
         FatalError: `SCHEMA_REFUSED` where a policy is `fail`; `KEY_COLUMN_MISSING`; `PARTITION_COLUMN_MISSING`;
-            `CLUSTER_COLUMN_MISSING`; `PARTITION_TYPE_UNSUPPORTED`; `COLUMN_NAMES_COLLIDE`;
-            `COLUMN_NAME_RESERVED`; `SCHEMA_INCOMPATIBLE`; `COLUMN_TYPE_UNSUPPORTED` for a column to be added whose
-            type no table can hold.
+            `CLUSTER_COLUMN_MISSING`; `PARTITION_TYPE_UNSUPPORTED`; `SCHEMA_INCOMPATIBLE`; `COLUMN_TYPE_UNSUPPORTED` for
+            a column to be added whose type no table can hold.
     """
-    groups = tuple(land(group) for group in incoming)
     keys = {landed_name(key).lower(): key for key in rules.required}
     fixed, texts = ({landed_name(name).lower() for name in names} for names in (rules.partitions, rules.texts))
     target = evolve(table, groups, rules.evolution, texts, fixed, rules.live)
@@ -509,7 +507,7 @@ def plan_schema(table: Schema | None, incoming: tuple[IncomingSchema, ...], rule
         target=target,
         additions=() if table is None else tuple(added(table, target)),
         widenings=() if table is None else tuple(widened(table, target)),
-        groups={g.incoming.schema_id: _plan_group(g, target, rules.evolution, set(keys)) for g in groups},
+        groups=tuple(_plan_group(g, target, rules.evolution, set(keys)) for g in groups),
     )
 
 
@@ -528,7 +526,7 @@ def _plan_group(group: LandedGroup, target: Schema, policy: SchemaEvolution, key
 
 def _empties(group: LandedGroup, policy: SchemaEvolution) -> bool:
     """Whether columns that a group lacks are null in its changes; else updates keep what is stored."""
-    return policy.dropped_column == "null" and not group.incoming.only_deletes
+    return policy.dropped_column == "null" and not group.only_deletes
 
 
 def _action(group: LandedGroup, target: Column, policy: SchemaEvolution, is_key: bool) -> ColumnAction:

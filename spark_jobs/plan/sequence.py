@@ -133,23 +133,23 @@ def fit_together(forms: Collection[str]) -> bool:
     return known or kinds in ({"digits", "hex"}, {"digits", "decimal"})
 
 
-def require_one_form(column: str, found: Forms, known: Collection[str], remedy: str) -> None:
+def require_one_form(column: str, forms: Forms, known: Collection[str], remedy: str) -> None:
     """Refuse text whose order is not known: a newer change could be lost in silence.
 
     Args:
-        found: forms of the batch's texts.
+        forms: forms of the batch's texts.
         known: those of earlier batches.
 
     Raises:
         FatalError: `SEQUENCE_FORM`.
     """
-    if not found or fit_together({*found, *known}):
+    if not forms or fit_together({*forms, *known}):
         return
-    shown = ", ".join(f"{text!r} in {file}" for text, file in list(found.values())[:_EXAMPLES])
+    shown = ", ".join(f"{text!r} in {file}" for text, file in list(forms.values())[:_EXAMPLES])
     before = f"; of earlier changes: {', '.join(form or 'unknown' for form in sorted(known))}" if known else ""
     raise FatalError(
         "SEQUENCE_FORM",
-        f"{column}: sequences are text of forms ({', '.join(form or 'unknown' for form in found)}{before}) in which "
+        f"{column}: sequences are text of forms ({', '.join(form or 'unknown' for form in forms)}{before}) in which "
         f"the order of values is not known, e.g. {shown}; nothing was written",
         remedy=remedy,
     )
@@ -180,8 +180,8 @@ def require_one_width(widths: Widths, known: Mapping[str, int], examples: Mappin
     Raises:
         FatalError: `SEQUENCE_WIDTH`.
     """
-    for column, found in widths.items():
-        lengths = {*found, *((known[column],) if column in known else ())}
+    for column, batch_widths in widths.items():
+        lengths = {*batch_widths, *((known[column],) if column in known else ())}
         if len(lengths) > 1:
             shown = ", ".join(dict.fromkeys(_of_file(text, examples) for text in _shortest_and_longest(examples)))
             raise FatalError(

@@ -57,11 +57,11 @@ def _ordered(states: Sequence[TableState]) -> TableState | None:
 
 
 def _newest(states: Sequence[TableState]) -> dict[str, int]:
-    found: dict[str, int] = {}
+    versions: dict[str, int] = {}
     for state in states:
         for name, version in state.delta_versions.items():
-            found[name] = max(version, found.get(name, version))
-    return found
+            versions[name] = max(version, versions.get(name, version))
+    return versions
 
 
 def require_same_order(

@@ -205,16 +205,16 @@ def _continued(known: KnownSnapshots, run: SnapshotRun, part: SnapshotPart, plan
 
 def _together(parts: Iterable[SnapshotPart]) -> Sequence[SnapshotPart]:
     """Parts of each snapshot as one, in the order of the log."""
-    found: dict[str, SnapshotPart] = {}
+    by_position: dict[str, SnapshotPart] = {}
     for part in parts:
-        other = found.get(part.position, part)
-        found[part.position] = SnapshotPart(
+        other = by_position.get(part.position, part)
+        by_position[part.position] = SnapshotPart(
             position=part.position,
             since=min(filter(None, (part.since, other.since)), default=None),
             finished=_named(other.finished, part.finished),
             whole=part.whole or other.whole,
         )
-    return [found[position] for position in sorted(found)]
+    return [by_position[position] for position in sorted(by_position)]
 
 
 def _named(known: Sequence[str], more: Iterable[str]) -> tuple[str, ...]:

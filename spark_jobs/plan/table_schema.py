@@ -69,24 +69,6 @@ class Schema:
 
 
 @dataclass(frozen=True)
-class IncomingSchema:
-    """The delivered data columns of one group of files, as the files name them, less technical and de-selected ones.
-
-    Attributes:
-        schema_id: the group's identity inside the batch.
-        label: path of one of its files, for messages.
-        only_deletes: its rows carry nothing but keys, so a column that it lacks is no schema change.
-        unavailable: names of columns without a value, since updates did not send theirs.
-    """
-
-    schema_id: int
-    label: str
-    columns: tuple[Column, ...]
-    only_deletes: bool = False
-    unavailable: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class LandedColumn:
     """A file's column and what it lands as; `name` and the names inside `type` follow the rule."""
 
@@ -97,10 +79,18 @@ class LandedColumn:
 
 @dataclass(frozen=True)
 class LandedGroup:
-    """A group of files under landed names; columns in the file's order."""
+    """Delivered columns of one group of files under landed names, in the files' order: its data columns, or its images.
 
-    incoming: IncomingSchema
+    Attributes:
+        label: path of one of its files, for messages.
+        only_deletes: its rows carry nothing but keys, so a column that it lacks is no schema change.
+        unavailable: names in the files of columns without a value, since updates did not send theirs.
+    """
+
+    label: str
     columns: tuple[LandedColumn, ...]
+    only_deletes: bool = False
+    unavailable: tuple[str, ...] = ()
 
     def column(self, name: str) -> LandedColumn | None:
         """The column that lands under that name, case-insensitive; null when there is none."""
@@ -111,15 +101,17 @@ class LandedGroup:
         return {column.name.lower(): column for column in self.columns}
 
 
-def land(group: IncomingSchema) -> LandedGroup:
-    """Apply the rule to one group of files.
+def land(
+    label: str, columns: Iterable[Column], *, only_deletes: bool = False, unavailable: tuple[str, ...] = ()
+) -> LandedGroup:
+    """Apply the rule of names to the columns of one group of files; see `LandedGroup`.
 
     Raises:
         FatalError: `COLUMN_NAMES_COLLIDE`; `COLUMN_NAME_RESERVED` when that comes from step 2, or a name is empty.
     """
-    columns = tuple(_land_column(column, group.label) for column in group.columns)
-    require_distinct([(c.source.name, c.name) for c in columns], group.label)
-    return LandedGroup(group, columns)
+    landed = tuple(_land_column(column, label) for column in columns)
+    require_distinct([(c.source.name, c.name) for c in landed], label)
+    return LandedGroup(label, landed, only_deletes, unavailable)
 
 
 def _land_column(column: Column, label: str) -> LandedColumn:
@@ -193,8 +185,8 @@ def select_columns(names: Iterable[str], spec: TableSpec, *, stored: bool = Fals
             where="mask",
             remedy="mask it with 'hmac' or 'hash', or choose other keys",
         )
-    found = [(name, delivered_name(name) if stored else name) for name in names]
-    kept = [(name, delivered) for name, delivered in found if is_kept(delivered, spec)]
+    pairs = [(name, delivered_name(name) if stored else name) for name in names]
+    kept = [(name, delivered) for name, delivered in pairs if is_kept(delivered, spec)]
     masks = {name: method for name, delivered in kept if (method := mask_method(delivered, spec)) is not None}
     return ColumnSelection(kept=tuple(name for name, _ in kept), masks=masks)
 
@@ -209,12 +201,12 @@ def unknown_columns(groups: Iterable[Iterable[str]], spec: TableSpec) -> tuple[R
 
     A warning each (`COLUMN_NOT_FOUND`), for a misspelt exclusion or mask lets through what it was meant to hold back.
     """
-    found = {alias for names in groups for name in names for alias in aliases(name, spec)}
+    known = {alias for names in groups for name in names for alias in aliases(name, spec)}
     fields = {"columns": spec.columns or (), "exclude_columns": spec.exclude_columns, "mask": tuple(spec.mask)}
     return tuple(
         warning
         for setting, listed in fields.items()
-        for warning in _not_found(setting, _beyond(listed, found), "no file of this batch has")
+        for warning in _not_found(setting, _beyond(listed, known), "no file of this batch has")
     )
 
 
@@ -224,14 +216,14 @@ _LACKING = {
 }
 
 
-def controls_of(spec: TableSpec, own: str | None) -> dict[str, str]:
+def controls_of(spec: TableSpec, dialect_list: str | None) -> dict[str, str]:
     """Fields of the row that say how changes are applied, to the columns of change files that they name.
 
     Args:
-        own: the list that the dialect itself makes.
+        dialect_list: the list that the dialect itself makes.
     """
     named = {field: getattr(spec, field) for field in _LACKING}
-    return {field: name for field, name in named.items() if name not in (None, own)}
+    return {field: name for field, name in named.items() if name not in (None, dialect_list)}
 
 
 def lacks(names: Iterable[str], column: str) -> bool:
@@ -253,7 +245,7 @@ def without_controls(
         FatalError: `CONTROL_COLUMN_MISSING`: neither the table nor any of these files has it, so that the row means
             another one.
     """
-    found = []
+    run_warnings = []
     for setting, column in controls.items():
         lacking = [path for path, names in changes if lacks(names, column)]
         if not lacking:
@@ -265,12 +257,12 @@ def without_controls(
         message = (
             f"{setting} names the column {column!r}, which change files lack, e.g. {lacking[0]}: {_LACKING[setting]}"
         )
-        found.append(RunWarning(code="COLUMN_NOT_FOUND", message=message, count=1, sample=(column,)))
-    return tuple(found)
+        run_warnings.append(RunWarning(code="COLUMN_NOT_FOUND", message=message, count=1, sample=(column,)))
+    return tuple(run_warnings)
 
 
-def _beyond(listed: Iterable[str], found: Collection[str]) -> list[str]:
-    return [name for name in listed if clean_name(name).lower() not in found]
+def _beyond(listed: Iterable[str], known: Collection[str]) -> list[str]:
+    return [name for name in listed if clean_name(name).lower() not in known]
 
 
 def unknown_described(columns: Iterable[str], descriptions: Iterable[str]) -> tuple[RunWarning, ...]:
@@ -422,8 +414,8 @@ class TableSchema:
     @property
     def forcing(self) -> tuple[str, ...]:
         """Columns that say which changes are forced."""
-        found = (self.spelled(settings.force_update) for settings in self.settings)
-        return tuple(dict.fromkeys(name for name in found if name is not None))
+        names = (self.spelled(settings.force_update) for settings in self.settings)
+        return tuple(dict.fromkeys(name for name in names if name is not None))
 
     def under(self, settings: ChangeSettings) -> TableSchema:
         """The schema of a row that has these settings and never had others."""
@@ -434,8 +426,8 @@ class TableSchema:
         if name is None:
             return None
         names, without_case = self._spellings
-        found = (form if form in names else without_case.get(form.lower()) for form in (name, landed_name(name)))
-        return next((n for n in found if n is not None), None)
+        forms = (form if form in names else without_case.get(form.lower()) for form in (name, landed_name(name)))
+        return next((n for n in forms if n is not None), None)
 
     def derived_from(self, column: str) -> tuple[str, ...]:
         """Columns from which one is computed; none for any other."""
@@ -446,8 +438,8 @@ class TableSchema:
     @cached_property
     def computed(self) -> Mapping[str, tuple[str, ...]]:
         """Computed columns, with those that they are computed from: an update may carry, or have images of, some."""
-        found = {name: self.derived_from(name) for name in map(self.spelled, self.spec.derive) if name is not None}
-        return {name: sources for name, sources in found.items() if sources}
+        by_column = {name: self.derived_from(name) for name in map(self.spelled, self.spec.derive) if name is not None}
+        return {name: sources for name, sources in by_column.items() if sources}
 
     @cached_property
     def images_without_case(self) -> Mapping[str, str]:

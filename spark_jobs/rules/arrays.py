@@ -30,7 +30,7 @@ from airflow_gddl.contract.sql_types import (
     StructType,
 )
 from spark_jobs.dialects.protocol import is_nanos
-from spark_jobs.plan.table_schema import Column
+from spark_jobs.plan.table_schema import Column, Schema
 
 _ARROW: Mapping[str, pa.DataType] = {
     "void": pa.null(),
@@ -97,19 +97,14 @@ def sql_type(kind: Any) -> SqlType:
 
 
 @dataclass(frozen=True)
-class DeltaSchema:
-    """Columns of a Delta table in order.
+class DeltaSchema(Schema):
+    """Columns of a Delta table in order, as its log and Arrow have them.
 
     Attributes:
         metadata: column to what else the log says of it, such as comments.
     """
 
-    columns: tuple[Column, ...]
     metadata: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(c.name for c in self.columns)
 
     @functools.cached_property
     def types(self) -> Mapping[str, SqlType]:
@@ -238,8 +233,8 @@ def has_nan(values: pa.Array | pa.ChunkedArray) -> bool:
 def texts(values: pa.Array) -> pa.Array:
     """Times of day as `03:04:05.25`, decimals of more than 38 digits as all their digits, others as Arrow does."""
     if pt.is_time(values.type):
-        found = pc.replace_substring_regex(values.cast(pa.string()), r"\.0+$", "")
-        return pc.replace_substring_regex(found, r"(\.[0-9]*[1-9])0+$", r"\1")
+        trimmed = pc.replace_substring_regex(values.cast(pa.string()), r"\.0+$", "")
+        return pc.replace_substring_regex(trimmed, r"(\.[0-9]*[1-9])0+$", r"\1")
     if pt.is_decimal(values.type):
         return pa.array([None if v is None else format(v, "f") for v in values.to_pylist()], pa.string())
     return values.cast(pa.string())
@@ -252,11 +247,11 @@ def _recast_nested(values: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _recast_struct(values: pa.StructArray, target: pa.StructType) -> pa.Array:
-    found = {clean_name(f.name).lower(): i for i, f in enumerate(values.type)}
+    places = {clean_name(f.name).lower(): i for i, f in enumerate(values.type)}
     parts = values.flatten()
     columns = []
     for wanted in target:
-        at = found.get(wanted.name.lower())
+        at = places.get(wanted.name.lower())
         columns.append(pa.nulls(len(values), wanted.type) if at is None else recast(parts[at], wanted.type))
     mask = values.is_null() if values.null_count else None
     return pa.StructArray.from_arrays(columns, fields=list(target), mask=mask)
@@ -308,17 +303,17 @@ def by_name(rows: pa.Table, schema: pa.Schema, lacking: Callable[[str], pa.Chunk
         if at < 0 and lacking is None:
             columns.append(pa.nulls(rows.num_rows, wanted.type))
             continue
-        found = lacking(wanted.name) if at < 0 and lacking is not None else rows.column(at)
-        columns.append(found if found.type == wanted.type else recast(flat(found), wanted.type))
+        values = lacking(wanted.name) if at < 0 and lacking is not None else rows.column(at)
+        columns.append(values if values.type == wanted.type else recast(flat(values), wanted.type))
     return pa.Table.from_arrays(columns, schema=schema)
 
 
 def with_values(rows: pa.Table, values: Mapping[str, pa.Array]) -> pa.Table:
     """The rows with other values in these of their columns."""
     fields, columns = list(rows.schema), list(rows.columns)
-    for name, found in values.items():
+    for name, column in values.items():
         at = rows.schema.get_field_index(name)
-        fields[at], columns[at] = pa.field(name, found.type), found
+        fields[at], columns[at] = pa.field(name, column.type), column
     return pa.Table.from_arrays(columns, schema=pa.schema(fields, metadata=rows.schema.metadata))
 
 
@@ -361,14 +356,14 @@ def row_codes(columns: Iterable[pa.Array | pa.ChunkedArray], count: int) -> np.n
     """Rows that are equal in all columns have equal codes, from 0 to at most `count` - 1."""
     total, size, plain = np.zeros(count, np.int64), 1, True
     for column in columns:
-        found = codes(column)
-        most = int(found.max(initial=0)) + 1
+        column_codes = codes(column)
+        most = int(column_codes.max(initial=0)) + 1
         if most == 1:
             continue
         if size * most >= _MOST:
             total, size = _dense(total)
         plain = size == 1
-        total, size = total * most + found, size * most
+        total, size = total * most + column_codes, size * most
     return total if plain else _dense(total)[0]
 
 
@@ -421,9 +416,9 @@ def ranks(columns: Sequence[pa.Array], count: int) -> np.ndarray:
         rises[1:] = False
     for column in columns:
         rises[1:] |= _differs_from_last(column.take(pa.array(at)))
-    found = np.empty(count, np.int64)
-    found[at] = np.cumsum(rises)
-    return found
+    places = np.empty(count, np.int64)
+    places[at] = np.cumsum(rises)
+    return places
 
 
 def _differs_from_last(values: pa.Array) -> np.ndarray:
@@ -435,12 +430,12 @@ def _differs_from_last(values: pa.Array) -> np.ndarray:
 
 def compare_rows(first: Sequence[pa.Array], second: Sequence[pa.Array]) -> np.ndarray:
     """For each pair of rows -1, 0 or 1, as the first is lower, equal or higher by the columns, left to right."""
-    found = np.zeros(len(first[0]), np.int8)
+    signs = np.zeros(len(first[0]), np.int8)
     for a, b in zip(first, second, strict=True):
         higher, lower = (np.asarray(pc.fill_null(part, False)) for part in (pc.greater(a, b), pc.less(a, b)))
         there = (np.asarray(part.is_valid()).astype(np.int8) for part in (a, b))
-        found = np.where(found == 0, np.where(higher, 1, np.where(lower, -1, next(there) - next(there))), found)
-    return found
+        signs = np.where(signs == 0, np.where(higher, 1, np.where(lower, -1, next(there) - next(there))), signs)
+    return signs
 
 
 def changes(values: np.ndarray) -> np.ndarray:
@@ -459,9 +454,9 @@ def numbered(values: np.ndarray, at: np.ndarray, counted: np.ndarray | None = No
     """
     counts = np.ones(len(at), dtype=bool) if counted is None else counted[at]
     before = np.cumsum(counts) - counts
-    found = np.empty(len(at), np.int64)
-    found[at] = before - np.maximum.accumulate(np.where(changes(values[at]), before, 0))
-    return found
+    places = np.empty(len(at), np.int64)
+    places[at] = before - np.maximum.accumulate(np.where(changes(values[at]), before, 0))
+    return places
 
 
 def _ordered_floats(values: pa.Array) -> pa.Array:
@@ -479,8 +474,8 @@ def sample_of(rows: pa.Table, keys: pa.Schema) -> pa.Table:
     """Keys of a few of the rows, evenly spaced, each with `WEIGHT`."""
     count = min(_SAMPLE, rows.num_rows)
     at = np.linspace(0, rows.num_rows - 1, count).astype(np.int64)
-    found = by_name(rows.take(pa.array(at)), keys)
-    return found.append_column(WEIGHT, pa.repeat(rows.num_rows / max(1, count), count))
+    sample = by_name(rows.take(pa.array(at)), keys)
+    return sample.append_column(WEIGHT, pa.repeat(rows.num_rows / max(1, count), count))
 
 
 def cuts_of(samples: Sequence[pa.Table], keys: pa.Schema, ranges: int) -> pa.Table:

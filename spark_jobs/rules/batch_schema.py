@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.names import is_before_image, landed_name
+from airflow_gddl.contract.names import landed_name
 from airflow_gddl.contract.result import RunWarning
-from airflow_gddl.contract.spec import MaskMethod, TableSpec
+from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import (
     VOID,
     ArrayType,
@@ -19,47 +19,33 @@ from airflow_gddl.contract.sql_types import (
     parts,
     without_void,
 )
-from airflow_gddl.contract.table_spec import HASHED, SchemaEvolution
+from airflow_gddl.contract.table_spec import SchemaEvolution
 from spark_jobs.dialects.protocol import (
     Dialect,
     SortOrder,
     applied_columns,
     declared_texts,
-    declared_types,
     match,
     resolve_sequence,
     sequence_type,
 )
 from spark_jobs.plan.applied_settings import ChangeSettings, KnownSchemas, change_settings, columns_of
 from spark_jobs.plan.planned_batch import TableState
-from spark_jobs.plan.schema_evolution import LATER, SchemaPlan, SchemaRules, plan_schema
+from spark_jobs.plan.schema_evolution import LATER, STRING, SchemaPlan, SchemaRules, plan_schema
 from spark_jobs.plan.source_snapshots import KnownSnapshots, openings_of
 from spark_jobs.plan.table_schema import (
     Column,
-    IncomingSchema,
+    LandedGroup,
     Schema,
     TableSchema,
-    select_columns,
+    land,
     unknown_columns,
     unknown_described,
 )
 from spark_jobs.plan.types import lossless, widened_number
-from spark_jobs.rules.delivered_columns import STRING, GroupDecoding
+from spark_jobs.rules.file_groups import FileGroup
 
 _BEFORE_IMAGES = SchemaEvolution(new_column="add", type_change="widen", dropped_column="null")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Landed:
-    """A group of files with equal columns; `stated`, `prepared`, `unavailable`: see `Probed`."""
-
-    kind: str
-    columns: tuple[tuple[str, str], ...]
-    label: str
-    only_deletes: bool
-    stated: tuple[tuple[str, str], ...] = ()
-    prepared: bool = False
-    unavailable: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +63,7 @@ class BatchSchema:
     """
 
     table_schema: TableSchema
-    groups: tuple[GroupDecoding, ...]
+    groups: tuple[FileGroup, ...]
     plan: SchemaPlan
     before: SchemaPlan
     schemas: tuple[dict[str, str], ...]
@@ -101,7 +87,9 @@ class Stored:
     live: Schema | None = None
 
 
-def order_of_table(dialect: Dialect, groups: Sequence[Landed], state: TableState) -> tuple[tuple[str, ...], str, bool]:
+def order_of_table(
+    dialect: Dialect, groups: Sequence[FileGroup], state: TableState
+) -> tuple[tuple[str, ...], str, bool]:
     """Sequence columns, type of `_gddl.sequence`, and whether the order is total.
 
     What the ledger knows stays once changes have come, for comparing sequences of two types would be no order (rule 14
@@ -117,26 +105,26 @@ def order_of_table(dialect: Dialect, groups: Sequence[Landed], state: TableState
     settled = state.max_sequence is not None or not changes
     if (settled or state.keeps_order) and state.sequence_by and not spec.sequence_by:
         times = {t.lower() for t in dialect.commit_times}
-        found: SortOrder | None = SortOrder(state.sequence_by, state.sequence_by[0].lower() not in times)
+        order: SortOrder | None = SortOrder(state.sequence_by, state.sequence_by[0].lower() not in times)
     else:
-        found = resolve_sequence(dialect, changes, loads)
-    if found is None:
+        order = resolve_sequence(dialect, changes, loads)
+    if order is None:
         return (), state.sequence_type or "string", True
-    stored = _stored_types(state.sequence_type, found.columns) if settled or state.keeps_order else ()
+    stored = _stored_types(state.sequence_type, order.columns) if settled or state.keeps_order else ()
     if settled and state.sequence_type is not None and not stored:
-        return found.columns, state.sequence_type, found.total
+        return order.columns, state.sequence_type, order.total
     ordered = [*(g for g in groups if g.kind == "change"), *(g for g in groups if g.kind == "load")]
     types = []
-    for at, column in enumerate(found.columns):
+    for at, column in enumerate(order.columns):
         kind = stored[at] if settled and stored else sequence_type(column, _types_of(column, ordered), dialect)
         for other in _types_of(column, [g for g in groups if g.kind == "change"]):
             kind = _wider(kind, sequence_type(column, (other,), dialect)) if other != "void" else kind
         types.append(kind if settled or not stored else _beside(stored[at], kind))
-    _require_order(dialect, found.columns, types)
+    _require_order(dialect, order.columns, types)
     if len(types) == 1:
-        return found.columns, types[0], found.total
-    fields = ",".join(f"`{c}`:{t}" for c, t in zip(_stored_names(state, found.columns), types, strict=True))
-    return found.columns, f"struct<{fields}>", found.total
+        return order.columns, types[0], order.total
+    fields = ",".join(f"`{c}`:{t}" for c, t in zip(_stored_names(state, order.columns), types, strict=True))
+    return order.columns, f"struct<{fields}>", order.total
 
 
 def _has_no_order(kind: SqlType) -> bool:
@@ -180,20 +168,20 @@ def _require_order(dialect: Dialect, columns: tuple[str, ...], types: Sequence[s
 
 def _ordered_text(dialect: Dialect, sequence: tuple[str, ...]) -> tuple[str, ...]:
     """Columns that the service itself adds to order changes have a form of their own, of one width."""
-    own = {name.lower() for name in dialect.total_order}
-    return tuple(name for name in sequence if name.lower() not in own)
+    service_columns = {name.lower() for name in dialect.total_order}
+    return tuple(name for name in sequence if name.lower() not in service_columns)
 
 
-def _types_of(column: str, groups: Sequence[Landed]) -> list[str]:
-    found = []
+def _types_of(column: str, groups: Sequence[FileGroup]) -> list[str]:
+    kinds = []
     for group in groups:
         came = match([n for n, _ in group.columns], column)
         if came is not None:
-            found.append(dict(group.columns)[came])
-    return found
+            kinds.append(dict(group.columns)[came])
+    return kinds
 
 
-def plan_batch(dialect: Dialect, groups: Sequence[Landed], stored: Stored, state: TableState) -> BatchSchema:
+def plan_batch(dialect: Dialect, groups: Sequence[FileGroup], stored: Stored, state: TableState) -> BatchSchema:
     """Decide the shape of the table after this batch and the way of every group's columns into it.
 
     Raises:
@@ -203,15 +191,13 @@ def plan_batch(dialect: Dialect, groups: Sequence[Landed], stored: Stored, state
     sequence, kind, total = order_of_table(dialect, groups, state)
     known = _known_schemas(dialect, state)
     technical, ordered_text = _technical(dialect, sequence), _ordered_text(dialect, sequence)
-    delivered = [_Delivered.of(dialect, group) for group in groups]
-    numbered = list(enumerate(zip(groups, delivered, strict=True)))
-    data, before = _incoming(dialect, numbered, technical, stored.data)
-    new_technical = _new_technical(stored.data, technical, delivered)
+    data, before = _landed(dialect, groups, technical, stored.data)
+    new_technical = _new_technical(stored.data, technical, groups)
     live = _with_named(stored.live, data, (*spec.keys, *sequence, *technical))
-    rules, of_images = _schema_rules(dialect, live)
-    plan = plan_schema(_with_columns(stored.data, new_technical), tuple(data), rules)
-    images = plan_schema(stored.before, tuple(before), of_images)
-    ids, known = known.with_groups([plan.groups[i].schema for i in range(len(groups))])
+    rules, rules_of_images = _schema_rules(dialect, live)
+    plan = plan_schema(_with_columns(stored.data, new_technical), data, rules)
+    images = plan_schema(stored.before, before, rules_of_images)
+    ids, known = known.with_groups([group.schema for group in plan.groups])
     table_schema = TableSchema(
         spec=spec,
         keys=tuple(_spelled(plan.target, key) for key in spec.keys),
@@ -231,26 +217,26 @@ def plan_batch(dialect: Dialect, groups: Sequence[Landed], stored: Stored, state
         openings=openings_of(state.snapshots), swept=max(state.swept, 1), truncates=state.truncates,
     )  # fmt: skip
     applied = applied_columns(dialect, sequence)
-    shaped = tuple(
-        GroupDecoding(raw=g.columns, stated=g.stated, kind=g.kind, dialect=dialect, plan=plan.groups[i], masks=d.masks,
-                      before=images.groups[i], schema_id=ids[i], withheld=d.withheld(applied)) for i, (g, d) in numbered
-    )  # fmt: skip
+    planned = tuple(
+        replace(group, plan=of_data, before=of_images, schema_id=schema_id, withheld=_withheld(group, applied))
+        for group, of_data, of_images, schema_id in zip(groups, plan.groups, images.groups, ids, strict=True)
+    )
     return BatchSchema(
-        table_schema=table_schema, groups=shaped, plan=plan, before=images,
+        table_schema=table_schema, groups=planned, plan=plan, before=images,
         schemas=known.schemas, snapshots=state.snapshots,
-        warnings=(*_of_columns(spec, delivered, plan, first=state.keys is None),
+        warnings=(*_of_columns(spec, groups, plan, first=state.keys is None),
                   *(() if total else _order_not_total(groups, sequence[0]))),
         new_technical=new_technical,
     )  # fmt: skip
 
 
-def _with_named(live: Schema | None, groups: Sequence[IncomingSchema], names: Sequence[str]) -> Schema | None:
+def _with_named(live: Schema | None, groups: Sequence[LandedGroup], names: Sequence[str]) -> Schema | None:
     """The live columns and, as they come, those that the row or the service names: they are no news of the source."""
     if live is None:
         return None
     wanted = {landed_name(name).lower() for name in names}
-    come = {landed_name(c.name).lower(): c for group in groups for c in group.columns}
-    new = [Column(landed_name(c.name), c.type) for name, c in come.items() if name in wanted and not live.column(name)]
+    come = {c.name.lower(): Column(c.name, c.type) for group in groups for c in group.columns}
+    new = [column for name, column in come.items() if name in wanted and not live.column(name)]
     return Schema((*live.columns, *new))
 
 
@@ -276,21 +262,27 @@ def _schema_rules(dialect: Dialect, live: Schema | None) -> tuple[SchemaRules, S
     return data, SchemaRules(evolution=evolution, texts=images)
 
 
-def _incoming(
-    dialect: Dialect, numbered: Sequence[tuple[int, tuple[Landed, _Delivered]]], technical: tuple[str, ...],
-    table: Schema | None,
-) -> tuple[list[IncomingSchema], list[IncomingSchema]]:  # fmt: skip
+def _landed(
+    dialect: Dialect, groups: Sequence[FileGroup], technical: tuple[str, ...], table: Schema | None
+) -> tuple[tuple[LandedGroup, ...], tuple[LandedGroup, ...]]:
     """Data columns and before images of each group."""
-    come = (column for _, (_, delivered) in numbered for column in delivered.data)
+    come = (column for group in groups for column in group.data)
     known = _technical_columns(dialect, technical, [*(() if table is None else table.columns), *come])
-    data = [
-        IncomingSchema(i, g.label, _with_absent(d.data, known), g.only_deletes, g.unavailable) for i, (g, d) in numbered
-    ]
-    return data, [IncomingSchema(i, g.label, d.before, True) for i, (g, d) in numbered]
+    data = tuple(
+        land(g.label, _with_absent(g.data, known), only_deletes=g.only_deletes, unavailable=g.unavailable)
+        for g in groups
+    )
+    return data, tuple(land(g.label, g.images, only_deletes=True) for g in groups)
+
+
+def _withheld(group: FileGroup, applied: frozenset[str]) -> frozenset[str]:
+    """Columns that `exclude_columns` or `columns` leaves out, without those needed to apply rows."""
+    left_out = set(group.selectable).difference(group.selection.kept)
+    return frozenset(name for name in left_out if name.lower() not in applied)
 
 
 def _of_columns(
-    spec: TableSpec, delivered: Sequence[_Delivered], plan: SchemaPlan, *, first: bool
+    spec: TableSpec, groups: Sequence[FileGroup], plan: SchemaPlan, *, first: bool
 ) -> tuple[RunWarning, ...]:
     """Warnings about columns that the row names and that are not there, and about texts that are converted.
 
@@ -298,7 +290,7 @@ def _of_columns(
         FatalError: `PROTECTED_COLUMN_MISSING`: a first load would store in clear what a misspelt mask means. Columns
             that are excluded may be left out at the source, too.
     """
-    names = [[name for name, _ in each.selectable] for each in delivered]
+    names = [group.selectable for group in groups]
     given = unknown_columns(names, spec)
     if first and (protected := unknown_columns(names, replace(spec, columns=None, exclude_columns=()))):
         what = f"{spec.table}: {'; '.join(warning.message for warning in protected)}"
@@ -310,12 +302,7 @@ def _of_columns(
 
 def _texts_converted(plan: SchemaPlan) -> tuple[RunWarning, ...]:
     """A warning where files deliver text for a column of another type that the row does not declare."""
-    fits = [
-        action
-        for group in plan.groups.values()
-        for action in group.actions
-        if action.how == "fit" and action.convertible
-    ]
+    fits = [action for group in plan.groups for action in group.actions if action.how == "fit" and action.convertible]
     columns = {one.target.name: str(one.target.type) for one in fits if one.source_type == STRING}
     if not columns:
         return ()
@@ -324,48 +311,11 @@ def _texts_converted(plan: SchemaPlan) -> tuple[RunWarning, ...]:
     return (RunWarning(code="TEXT_CONVERTED", message=message, count=len(columns), sample=tuple(columns)),)
 
 
-def _order_not_total(groups: Sequence[Landed], column: str) -> tuple[RunWarning, ...]:
+def _order_not_total(groups: Sequence[FileGroup], column: str) -> tuple[RunWarning, ...]:
     message = f"changes are ordered by {column}, a commit time that several changes can share; "
     message += "name a total order in `sequence_by`"
     changes = any(group.kind == "change" for group in groups)
     return (RunWarning(code="ORDER_NOT_TOTAL", message=message),) if changes else ()
-
-
-def delivered_type(name: str, kind: str, declared: Mapping[str, str], masks: Mapping[str, MaskMethod]) -> SqlType:
-    """The type of a file's column after declarations and masks."""
-    hashed = masks.get(name) in HASHED and kind != "void"
-    return STRING if hashed else parse_type(declared.get(name, kind))
-
-
-@dataclass(frozen=True)
-class _Delivered:
-    """A group's columns by part: data and before images with the types they have after declarations and masks."""
-
-    data: tuple[Column, ...]
-    before: tuple[Column, ...]
-    masks: Mapping[str, MaskMethod]
-    selectable: tuple[tuple[str, str], ...]
-
-    @classmethod
-    def of(cls, dialect: Dialect, group: Landed) -> _Delivered:
-        spec = dialect.spec
-        op = match([n for n, _ in group.columns], dialect.op_column)
-        selectable = tuple((n, t) for n, t in group.columns if n != op)
-        chosen = select_columns([n for n, _ in selectable], spec)
-        declared = dict(group.stated) | declared_types(dict(selectable), dialect)
-        columns = []
-        for name, kind in selectable:
-            if name in chosen.kept:
-                columns.append(Column(name, delivered_type(name, kind, declared, chosen.masks)))
-        prefix = spec.before_image_prefix
-        images = tuple(c for c in columns if is_before_image(c.name, prefix))
-        data = tuple(c for c in columns if not is_before_image(c.name, prefix))
-        return cls(data, images, chosen.masks, selectable)
-
-    def withheld(self, applied: frozenset[str]) -> frozenset[str]:
-        """Columns that `exclude_columns` or `columns` leaves out, without those needed to apply rows."""
-        kept = {column.name for column in (*self.data, *self.before)}
-        return frozenset(name for name, _ in self.selectable if name not in kept and name.lower() not in applied)
 
 
 def _technical(dialect: Dialect, sequence: tuple[str, ...]) -> tuple[str, ...]:
@@ -399,20 +349,18 @@ def _with_absent(columns: tuple[Column, ...], technical: Mapping[str, str]) -> t
     return (*columns, *(Column(name, VOID) for key, name in technical.items() if key not in have))
 
 
-def _new_technical(
-    table: Schema | None, technical: tuple[str, ...], groups: Sequence[_Delivered]
-) -> tuple[Column, ...]:
+def _new_technical(table: Schema | None, technical: tuple[str, ...], groups: Sequence[FileGroup]) -> tuple[Column, ...]:
     """Technical columns that are new to the table: no policy of the source's schema concerns them."""
     if table is None:
         return ()
     wanted = {t.lower() for t in technical}
     known = {c.name.lower() for c in table.columns}
-    found: dict[str, Column] = {}
+    new_columns: dict[str, Column] = {}
     for column in (c for g in groups for c in g.data):
         name, kind = column.name.lower(), without_void(column.type)
         if name in wanted and name not in known and kind is not None:
-            found.setdefault(name, Column(landed_name(column.name), kind))
-    return tuple(found.values())
+            new_columns.setdefault(name, Column(landed_name(column.name), kind))
+    return tuple(new_columns.values())
 
 
 def _with_columns(table: Schema | None, added: tuple[Column, ...]) -> Schema | None:
@@ -420,13 +368,13 @@ def _with_columns(table: Schema | None, added: tuple[Column, ...]) -> Schema | N
 
 
 def _spelled(target: Schema, key: str) -> str:
-    found = target.column(landed_name(key))
-    if found is None:
+    column = target.column(landed_name(key))
+    if column is None:
         raise FatalError("KEY_COLUMN_MISSING", f"key column {key!r} is not among {', '.join(target.names)}")
-    if any(isinstance(part, MapType) for part in parts(found.type)):  # equal maps differ by the order of their entries
-        what = f"key column {key!r} is a {found.type}, and maps can't be compared"
+    if any(isinstance(part, MapType) for part in parts(column.type)):  # equal maps differ by the order of their entries
+        what = f"key column {key!r} is a {column.type}, and maps can't be compared"
         raise FatalError("KEY_TYPE", what, where="keys", remedy="declare it as string or as a struct in options.types")
-    return found.name
+    return column.name
 
 
 def _before_of_key(spec: TableSpec, target: Schema, images: Schema) -> dict[str, str]:
@@ -452,10 +400,10 @@ def _lacking(
         {name.lower() for name in (*schema, *columns_of([settings]))}
         for schema, settings in zip(known.schemas, known.settings[1:], strict=True)
     ]
-    found = {}
+    lacking = {}
     for column in target.columns:
         needed = sources_of(dialect.spec, column.name)
         without = tuple(i for i, names in enumerate(carried) if not (needed <= names or LATER in names))
         if without and column.name.lower() not in always:
-            found[column.name] = without
-    return found
+            lacking[column.name] = without
+    return lacking

@@ -25,13 +25,13 @@ from spark_jobs.rules.errors_table import entries
 
 def by_settings(rows: pa.Table, schema: TableSchema, rule: Callable[[pa.Table, TableSchema], np.ndarray]) -> np.ndarray:
     """A mask of rows by a rule that asks the row's settings: of each change by those under which it came."""
-    found = rule(rows, schema)
+    mask = rule(rows, schema)
     stored = flat(pc.struct_field(rows.column(GDDL), "schema"))
     for settings, ids in schema.earlier.items():
         where = came_by(stored, ids)
         if where.any():
-            found[where] = rule(rows.filter(pa.array(where)), schema.under(settings))
-    return found
+            mask[where] = rule(rows.filter(pa.array(where)), schema.under(settings))
+    return mask
 
 
 def came_by(ids: pa.Array, schema_ids: tuple[int, ...]) -> np.ndarray:
@@ -49,21 +49,21 @@ def carried(rows: pa.Table, schema: TableSchema, column: str) -> np.ndarray:
 
 
 def _carried(rows: pa.Table, schema: TableSchema, column: str) -> np.ndarray:
-    found = np.ones(rows.num_rows, dtype=bool)
+    mask = np.ones(rows.num_rows, dtype=bool)
     if column == RESCUED:
-        return found
+        return mask
     if sources := schema.derived_from(column):
         for source in sources:
-            found &= _carried(rows, schema, source)
-        return found
+            mask &= _carried(rows, schema, source)
+        return mask
     if column in schema.lacking:
         lacking = pa.array(schema.lacking[column], pa.int32())
-        found &= ~np.asarray(pc.is_in(flat(pc.struct_field(rows.column(GDDL), "schema")), value_set=lacking))
+        mask &= ~np.asarray(pc.is_in(flat(pc.struct_field(rows.column(GDDL), "schema")), value_set=lacking))
     if not schema.is_technical(column):
-        found &= _lists(rows, schema, column)
+        mask &= _lists(rows, schema, column)
     if schema.spec.ignore_null_updates:
-        found &= np.asarray(flat(rows.column(column)).is_valid()) | _rescued(rows, schema, column)
-    return found
+        mask &= np.asarray(flat(rows.column(column)).is_valid()) | _rescued(rows, schema, column)
+    return mask
 
 
 def lists(rows: pa.Table, schema: TableSchema, column: str) -> np.ndarray:
@@ -112,8 +112,10 @@ def completed(changes: pa.Table, schema: TableSchema, moved: np.ndarray) -> pa.T
     for column in (c for c in schema.columns if c not in (*schema.keys, RESCUED)):
         without = moved & ~carried(changes, schema, column)
         if without.any():
-            own, image = flat(changes.column(column)), before_image(changes, schema, column)
-            values[column] = chosen(without, pa.nulls(len(own), own.type) if image is None else image.values, own)
+            delivered, image = flat(changes.column(column)), before_image(changes, schema, column)
+            values[column] = chosen(
+                without, pa.nulls(len(delivered), delivered.type) if image is None else image.values, delivered
+            )
     return with_values(changes, values)
 
 
@@ -126,8 +128,8 @@ def incomplete(changes: pa.Table, schema: TableSchema, moved: np.ndarray) -> np.
     result = np.zeros(changes.num_rows, dtype=bool)
     if not schema.partial or not moved.any():
         return result
-    own = {*schema.keys, RESCUED, *schema.computed}  # computed columns follow theirs
-    columns = [c for c in schema.columns if c not in own and not schema.is_technical(c)]
+    excluded = {*schema.keys, RESCUED, *schema.computed}  # computed columns follow theirs
+    columns = [c for c in schema.columns if c not in excluded and not schema.is_technical(c)]
     images = {column: before_image(changes, schema, column) for column in columns}
     nothing = np.zeros(changes.num_rows, dtype=bool)
     whole = nothing.copy()
@@ -150,8 +152,8 @@ def before_image(changes: pa.Table, schema: TableSchema, column: str) -> Fitted 
     Images are stored in types of their own: they widen regardless of the schema's policies.
     """
     prefix = schema.spec.before_image_prefix
-    found = None if prefix is None else schema.images_without_case.get(before_image_name(prefix, column).lower())
-    name = schema.before_of_key.get(column, found)
+    image_name = None if prefix is None else schema.images_without_case.get(before_image_name(prefix, column).lower())
+    name = schema.before_of_key.get(column, image_name)
     if name is None or changes.schema.get_field_index(name) < 0:
         return None
     image, kind = flat(changes.column(name)), changes.schema.field(column).type

@@ -38,8 +38,8 @@ def stored_lists(lists: pa.Array, columns: Sequence[str], schema: TableSchema) -
         return pa.array(of_arrays, lists.type)
     encoded = pc.dictionary_encode(lists.cast(pa.string()), null_encoding="encode")
     texts = encoded.dictionary.to_pylist()
-    found = [None if text is None else ",".join(dict.fromkeys(names.of_text(text))) for text in texts]
-    return pa.array(found, pa.string()).take(encoded.indices).cast(lists.type)
+    stored_texts = [None if text is None else ",".join(dict.fromkeys(names.of_text(text))) for text in texts]
+    return pa.array(stored_texts, pa.string()).take(encoded.indices).cast(lists.type)
 
 
 def listed(lists: pa.Array, column: str) -> np.ndarray:
@@ -62,8 +62,8 @@ def _are(lists: pa.Array, test: Callable[[str | None], bool]) -> np.ndarray:
     if pt.is_list(lists.type) or pt.is_large_list(lists.type):
         lists = pa.array([None if names is None else ",".join(map(str, names)) for names in lists.to_pylist()])
     encoded = pc.dictionary_encode(lists.cast(pa.string()), null_encoding="encode")
-    found = [test(text) for text in encoded.dictionary.to_pylist()]
-    return np.array(found, dtype=bool)[np.asarray(encoded.indices)] if found else np.zeros(len(lists), dtype=bool)
+    results = [test(text) for text in encoded.dictionary.to_pylist()]
+    return np.array(results, dtype=bool)[np.asarray(encoded.indices)] if results else np.zeros(len(lists), dtype=bool)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -81,8 +81,10 @@ class _ListedNames:
 
     @classmethod
     def of(cls, columns: Sequence[str], schema: TableSchema) -> _ListedNames:
-        rename, own = schema.spec.rename, set(columns)
-        given = [(column, column) for column in columns] + [(old, new) for old, new in rename.items() if new in own]
+        rename, row_names = schema.spec.rename, set(columns)
+        given = [(column, column) for column in columns] + [
+            (old, new) for old, new in rename.items() if new in row_names
+        ]
         return cls(
             {
                 form.lower(): _stored(column, schema)
@@ -101,8 +103,8 @@ class _ListedNames:
             return [self.stored(name) for name in names]
         bare = text.strip(_BLANKS)
         readings = [bare[1:-1], bare] if bare.startswith("[") and bare.endswith("]") else [bare]
-        found = [self._between_commas(reading) for reading in readings]
-        return min(found, key=lambda each: each[1])[0]
+        parsed = [self._between_commas(reading) for reading in readings]
+        return min(parsed, key=lambda each: each[1])[0]
 
     def _between_commas(self, text: str) -> tuple[list[str], int]:
         """Names, and how many of them are no column of the file as they are."""
@@ -134,7 +136,7 @@ def _json_names(text: str) -> list[str] | None:
     if not text.lstrip(_BLANKS).startswith("["):
         return None
     try:
-        found = json.loads(text)
+        names = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, list) and all(isinstance(name, str) for name in found) else None
+    return names if isinstance(names, list) and all(isinstance(name, str) for name in names) else None

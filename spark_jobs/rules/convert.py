@@ -1,10 +1,7 @@
-"""Columns into the table's types: without loss, misfits distinguished (design, rule 11); masks."""
+"""Columns into the table's types: without loss, misfits distinguished (design, rule 11)."""
 
 from __future__ import annotations
 
-import functools
-import hashlib
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -15,8 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from airflow_gddl.contract.connections import MASK_KEY, MASK_KEY_FILE, digest, mask_key
-from airflow_gddl.contract.spec import MaskMethod, SubMicrosecondPolicy
+from airflow_gddl.contract.spec import SubMicrosecondPolicy
 from airflow_gddl.contract.sql_types import DecimalType, ScalarType, SqlType, is_complex
 from spark_jobs.rules.arrays import arrow_type, flat, with_values
 from spark_jobs.rules.texts import (
@@ -60,11 +56,11 @@ def _to_decimal(value: Any, source: SqlType, target: DecimalType) -> Decimal | N
     if isinstance(value, float):
         if not np.isfinite(value):
             return None
-        found = rounded(Decimal(real_text(value, single=False)), target)
-        back = None if found is None else _as_real(found, single=str(source) == "float")
-        return found if back == value else None
-    found = rounded(Decimal(value), target)
-    return found if found == value else None
+        number = rounded(Decimal(real_text(value, single=False)), target)
+        back = None if number is None else _as_real(number, single=str(source) == "float")
+        return number if back == value else None
+    number = rounded(Decimal(value), target)
+    return number if number == value else None
 
 
 def _to_whole(value: Any, bits: int) -> int | None:
@@ -74,13 +70,13 @@ def _to_whole(value: Any, bits: int) -> int | None:
 
 
 def _to_real(value: Any, source: SqlType, *, single: bool) -> float | None:
-    found = _as_real(value, single=single)
+    number = _as_real(value, single=single)
     if isinstance(value, float):
-        return found if found == value or (np.isnan(found) and np.isnan(value)) else None
+        return number if number == value or (np.isnan(number) and np.isnan(value)) else None
     if isinstance(source, DecimalType):
-        back = rounded(Decimal(real_text(found, single=False)), source) if np.isfinite(found) else None
-        return found if back == value else None
-    return found if np.isfinite(found) and int(found) == value and abs(found) < 2**63 else None
+        back = rounded(Decimal(real_text(number, single=False)), source) if np.isfinite(number) else None
+        return number if back == value else None
+    return number if np.isfinite(number) and int(number) == value and abs(number) < 2**63 else None
 
 
 def _as_real(value: Any, *, single: bool) -> float:
@@ -121,8 +117,8 @@ class Fitted:
 
 def mask_of(values: pa.Array) -> Mask:
     """From booleans without nulls."""
-    found = np.asarray(values.to_numpy(zero_copy_only=False), dtype=bool)
-    return found if found.any() else None
+    mask = np.asarray(values.to_numpy(zero_copy_only=False), dtype=bool)
+    return mask if mask.any() else None
 
 
 def either(first: Mask, second: Mask) -> Mask:
@@ -179,8 +175,8 @@ def _plain_form(target: SqlType) -> str | None:
     return _PLAIN_DECIMAL if isinstance(target, DecimalType) else _PLAIN.get(str(target))
 
 
-def _all(found: pa.Array) -> bool:
-    return pc.all(found).as_py() is not False
+def _all(flags: pa.Array) -> bool:
+    return pc.all(flags).as_py() is not False
 
 
 def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -214,17 +210,17 @@ def _settled(cut: pa.Array, past: pa.Array, up: pa.Array, policy: SubMicrosecond
 
 def _days(values: pa.Array) -> Fitted:
     """Midnights as days."""
-    found = values.cast(pa.date32(), safe=False)
-    exact = pc.equal(found.cast(pa.timestamp("us")).cast(pa.int64()), values.cast(pa.int64()))
-    converted = pc.if_else(exact, found, pa.scalar(None, pa.date32()))
+    days = values.cast(pa.date32(), safe=False)
+    exact = pc.equal(days.cast(pa.timestamp("us")).cast(pa.int64()), values.cast(pa.int64()))
+    converted = pc.if_else(exact, days, pa.scalar(None, pa.date32()))
     return Fitted(converted, _lost(values, converted))
 
 
 def to_micros(values: pa.Array, past: pa.Array, policy: SubMicrosecondPolicy) -> Fitted:
     """Timestamps in microseconds, those with a part of one by policy; `past`: their nanoseconds past it."""
     finer = pc.fill_null(pc.greater(past, 0), False)
-    found = _settled(values, finer, pc.fill_null(pc.greater_equal(past, 500), False), policy)
-    return Fitted(found, _lost(values, found), mask_of(pc.and_(finer, found.is_valid())))
+    micros = _settled(values, finer, pc.fill_null(pc.greater_equal(past, 500), False), policy)
+    return Fitted(micros, _lost(values, micros), mask_of(pc.and_(finer, micros.is_valid())))
 
 
 def within_years(values: pa.Array) -> Fitted:
@@ -247,8 +243,8 @@ def each(values: pa.Array, convert: Callable[[Any], Any], kind: pa.DataType) -> 
     """Apply a function to each non-null value; called once per distinct value where many are equal."""
     coded = values.dictionary_encode() if _can_be_coded(values.type) else None
     if coded is not None and len(coded.dictionary) <= _MOST_DISTINCT * len(values):
-        found = pa.array([convert(v) for v in coded.dictionary.to_pylist()], kind)
-        return found.take(coded.indices)
+        converted = pa.array([convert(v) for v in coded.dictionary.to_pylist()], kind)
+        return converted.take(coded.indices)
     return pa.array([None if v is None else convert(v) for v in values.to_pylist()], kind)
 
 
@@ -283,37 +279,3 @@ def with_texts(rows: pa.Table, stored: Mapping[str, SqlType], wanted: Mapping[st
 
 def _is_time(kind: SqlType) -> bool:
     return isinstance(kind, ScalarType) and kind.name in ("date", *_TIMES)
-
-
-def masked(values: pa.Array, source: SqlType, method: MaskMethod) -> pa.Array:
-    """`hash`: the hexadecimal SHA-256 of the value's text, of bytes as they are; `hmac`: with the key; null stays null.
-
-    Raises:
-        FatalError: `MASK_KEY_MISSING`.
-    """
-    if method == "null":
-        return pa.nulls(len(values), arrow_type(source))
-    if pt.is_string(values.type):
-        values = values.cast(pa.binary())  # as delivered, even if not UTF-8
-    return each(values, lambda value: hashed(_bytes(value, source), method), pa.string())
-
-
-def _bytes(value: Any, source: SqlType) -> bytes:
-    return value if isinstance(value, bytes) else as_text(value, source).encode()
-
-
-def hashed(data: bytes, method: MaskMethod | None) -> str:
-    """What a hashed column holds instead of a value.
-
-    Raises:
-        FatalError: `MASK_KEY_MISSING`.
-    """
-    if method == "hmac":
-        return digest(_key(os.environ.get(MASK_KEY, ""), os.environ.get(MASK_KEY_FILE, "")), data)
-    return hashlib.sha256(data).hexdigest()
-
-
-@functools.lru_cache(maxsize=1)
-def _key(text: str, path: str) -> bytes:
-    """A file is read once: jobs and tasks live shorter than keys."""
-    return mask_key({MASK_KEY: text, MASK_KEY_FILE: path})

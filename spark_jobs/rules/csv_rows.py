@@ -93,8 +93,8 @@ def _read(data: bytes, width: int, form: DmsOptions) -> tuple[pa.Table, pa.Array
         quoted_strings_can_be_null=False,
     )
     table = pcsv.read_csv(pa.BufferReader(data), read_options=read, parse_options=parse, convert_options=convert)
-    found, lines = (table, None) if not broken else _with_broken(table.columns, broken, form)
-    return _with_breaks(found, breaks), lines and _map(lines, pa.string(), lambda text: restored(text, breaks))
+    rows, lines = (table, None) if not broken else _with_broken(table.columns, broken, form)
+    return _with_breaks(rows, breaks), lines and _map(lines, pa.string(), lambda text: restored(text, breaks))
 
 
 def _with_breaks(table: pa.Table, breaks: Mapping[str, str]) -> pa.Table:
@@ -153,8 +153,8 @@ def _with_broken(
 
 
 def _fields(text: str, width: int, form: DmsOptions) -> list[str | None]:
-    found = next(reader([text], form), [])
-    values: list[str | None] = [None if v in ("", form.csv_null) else v for v in found[:width]]
+    fields = next(reader([text], form), [])
+    values: list[str | None] = [None if v in ("", form.csv_null) else v for v in fields[:width]]
     return values + [None] * (width - len(values))
 
 
@@ -163,12 +163,12 @@ def with_carried(table: pa.Table, form: DmsOptions, carried: str) -> pa.Table:
 
     `csv_no_sup` in an update or delete stands for a column that the source has not logged; it is null then.
     """
-    found = match(table.column_names, form.op_column)
-    if found is None:
+    op_name = match(table.column_names, form.op_column)
+    if op_name is None:
         return table.append_column(carried, pa.nulls(table.num_rows, pa.string()))
-    op = pc.utf8_upper(pc.utf8_trim(pc.fill_null(table.column(found), ""), BLANKS))
+    op = pc.utf8_upper(pc.utf8_trim(pc.fill_null(table.column(op_name), ""), BLANKS))
     partial = np.asarray(pc.is_in(op, value_set=pa.array(["U", "D"])))
-    names = [name for name in table.column_names if name != found]
+    names = [name for name in table.column_names if name != op_name]
     lacks = {name: partial & _is(table.column(name), form.csv_no_sup or "") for name in names}
     columns = {name: pc.if_else(pa.array(~lacks[name]), table.column(name), pa.scalar(None, pa.string()))
                if lacks[name].any() else table.column(name) for name in names}  # fmt: skip

@@ -19,6 +19,7 @@ from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import DecimalType, ScalarType, SqlType, StructType, parse_type, unsupported_part
 from spark_jobs.dialects.protocol import LOADED, TRUNCATE, match
 from spark_jobs.plan.planned_batch import BatchPlan, Truncate
+from spark_jobs.plan.schema_evolution import STRING
 from spark_jobs.plan.sequence import Forms
 from spark_jobs.plan.sharding import refreshed
 from spark_jobs.plan.table_schema import GDDL, TableSchema, withholds
@@ -26,10 +27,11 @@ from spark_jobs.rules.arrays import arrow_type, flat, in_one_form, is_text, reca
 from spark_jobs.rules.carried import before_image, incomplete
 from spark_jobs.rules.column_lists import name_none, stored_lists
 from spark_jobs.rules.convert import Fitted, Mask, but, either, fit, mask_of
-from spark_jobs.rules.delivered_columns import STRING, DeliveredColumns, GroupDecoding, RowProblem
+from spark_jobs.rules.delivered_columns import DeliveredColumns, RowProblem
 from spark_jobs.rules.delta_values import unfit_texts
 from spark_jobs.rules.errors_table import BYTES, MISFIT_CODE, NANOS, record_ddl
 from spark_jobs.rules.evaluate import CheckedRows, Tally, checked, outside_filter, tree_of
+from spark_jobs.rules.file_groups import FileGroup
 from spark_jobs.rules.order import gddl_fields, generations, moved_rows, with_gddl
 from spark_jobs.rules.positions import replayed_position, with_marks, with_runs
 from spark_jobs.rules.read import RawGroup
@@ -50,10 +52,10 @@ class Record:
 
 def records(columns: DeliveredColumns, bad: Sequence[int]) -> tuple[Record, ...]:
     """The records of rows by their numbers."""
-    found: dict[int, Record] = {}
+    by_row: dict[int, Record] = {}
     for unread, rows in _by_unread(columns, bad).items():
-        found |= dict(zip(rows, _alike(columns, rows, unread), strict=True))
-    return tuple(found[row] for row in bad)
+        by_row |= dict(zip(rows, _alike(columns, rows, unread), strict=True))
+    return tuple(by_row[row] for row in bad)
 
 
 def _by_unread(columns: DeliveredColumns, bad: Sequence[int]) -> dict[frozenset[str], list[int]]:
@@ -71,7 +73,7 @@ def _alike(columns: DeliveredColumns, rows: Sequence[int], unread: frozenset[str
     at = pa.array(rows, pa.int64())
     kept = [(name, kind) for name, kind in how.types.items() if name not in how.withheld]
     shown = [(name, *_shown(columns, name, kind, at, unread)) for name, kind in kept]
-    ddl = record_ddl(how.raw, how.masks, group.past, unread, how.withheld)
+    ddl = record_ddl(how.columns, how.masks, group.past, unread, how.withheld)
     texts = rows_json(shown, nulls=True)
     if group.malformed is not None:
         lines = group.malformed.take(at).to_pylist()
@@ -135,10 +137,10 @@ def replayed(rows: Sequence[Mapping[str, Any]]) -> list[ReplayGroup]:
     Args:
         rows: with `id`, `batch_id`, `record`, `record_schema`, `code`, `kind`, `source_file`, `generation`.
     """
-    found: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for row in rows:
-        found.setdefault((row["kind"], row["record_schema"]), []).append(row)
-    return [_replayed(kind, ddl, found[kind, ddl]) for kind, ddl in sorted(found)]
+        groups.setdefault((row["kind"], row["record_schema"]), []).append(row)
+    return [_replayed(kind, ddl, groups[kind, ddl]) for kind, ddl in sorted(groups)]
 
 
 def _replayed(kind: str, ddl: str, rows: Sequence[Mapping[str, Any]]) -> ReplayGroup:
@@ -147,8 +149,8 @@ def _replayed(kind: str, ddl: str, rows: Sequence[Mapping[str, Any]]) -> ReplayG
     columns, invalid, past = {}, {}, {}
     for column in fields:
         if column.is_nanos:
-            found = _micros_and_past([t.get(column.name) for t in texts], parse_type(column.kind))
-            columns[column.name], past[column.name] = found
+            times = _micros_and_past([t.get(column.name) for t in texts], parse_type(column.kind))
+            columns[column.name], past[column.name] = times
             continue
         kept = parse_type(column.stored)
         values = pa.array([read_json(t.get(column.name), kept) for t in texts], arrow_type(kept))
@@ -200,14 +202,14 @@ class RecordColumn:
 
 def record_columns(ddl: str) -> list[RecordColumn]:
     """The columns that a record's DDL reports."""
-    found = []
+    columns = []
     for name, rest in split_ddl(ddl):
         stored, _, comment = rest.partition(" COMMENT '")
         comment = comment.rstrip("'")
         nanos, as_bytes = comment.startswith(NANOS), comment.startswith(BYTES)
         kind = comment.removeprefix(NANOS).removeprefix(BYTES) if nanos or as_bytes else stored
-        found.append(RecordColumn(name=name, kind=kind, stored=stored, is_nanos=nanos, is_bytes=as_bytes))
-    return found
+        columns.append(RecordColumn(name=name, kind=kind, stored=stored, is_nanos=nanos, is_bytes=as_bytes))
+    return columns
 
 
 def split_ddl(ddl: str) -> list[tuple[str, str]]:
@@ -224,12 +226,12 @@ def split_ddl(ddl: str) -> list[tuple[str, str]]:
         else:
             depth += (char in "<(") - (char in ">)")
     parts.append(ddl[start:].strip())
-    found = []
+    columns = []
     for part in filter(None, parts):
         end = re.match(r"`((?:[^`]|``)+)` ", part)
         if end is not None:  # `record_ddl` quotes every name
-            found.append((end[1].replace("``", "`"), part[end.end() :]))
-    return found
+            columns.append((end[1].replace("``", "`"), part[end.end() :]))
+    return columns
 
 
 _OPERATIONS = ("I", "U", "D")
@@ -270,14 +272,14 @@ class DecodedGroup:
     truncating: Mask = None
     truncates: tuple[Truncate, ...] = ()
 
-    def without(self, gone: np.ndarray) -> DecodedGroup:
+    def without(self, dropped: np.ndarray) -> DecodedGroup:
         """The group without some rows, good or bad."""
-        numbers = np.cumsum(~gone) - 1
-        left = [(int(numbers[row]), p, r) for row, p, r in zip(self.bad, self.problems, self.records, strict=True)
-                if not gone[row]]  # fmt: skip
+        numbers = np.cumsum(~dropped) - 1
+        remaining = [(int(numbers[row]), p, r) for row, p, r in zip(self.bad, self.problems, self.records, strict=True)
+                if not dropped[row]]  # fmt: skip
         return replace(
-            self, rows=self.rows.filter(pa.array(~gone)), bad=tuple(row for row, _, _ in left),
-            problems=tuple(p for _, p, _ in left), records=tuple(r for _, _, r in left),
+            self, rows=self.rows.filter(pa.array(~dropped)), bad=tuple(row for row, _, _ in remaining),
+            problems=tuple(p for _, p, _ in remaining), records=tuple(r for _, _, r in remaining),
         )  # fmt: skip
 
     @property
@@ -301,7 +303,7 @@ class Stamp:
         return cls(plan.batch_id, plan.planned_at)
 
 
-def decode(group: RawGroup, how: GroupDecoding, table_schema: TableSchema, stamp: Stamp) -> DecodedGroup:
+def decode(group: RawGroup, how: FileGroup, table_schema: TableSchema, stamp: Stamp) -> DecodedGroup:
     """Each row for itself, so that a group may be decoded in any parts; runs of rows (`positions`) are of a part."""
     return _Decoder(group, how, table_schema, stamp).decode()
 
@@ -309,7 +311,7 @@ def decode(group: RawGroup, how: GroupDecoding, table_schema: TableSchema, stamp
 @dataclass(frozen=True)
 class _Decoder:
     group: RawGroup
-    how: GroupDecoding
+    how: FileGroup
     table_schema: TableSchema
     stamp: Stamp
 
@@ -341,7 +343,7 @@ class _Decoder:
         outside = self._outside(rows, op, problems, exempt)
         expected = self._expected(rows, problems, either(outside, exempt))
         problems += expected.problems
-        bad, found = _first_of([p for p in problems if p.where is not None], self.group.rows)
+        bad, first_problems = _first_of([p for p in problems if p.where is not None], self.group.rows)
         rows = self._marked(rows, bad)
         truncating = None if truncating is None else truncating & self._sound(problems)
         partly = incomplete(rows, self.table_schema, moved_rows(rows, self.table_schema))
@@ -349,7 +351,7 @@ class _Decoder:
             kind=self.how.kind,
             rows=rows,
             bad=bad,
-            problems=found,
+            problems=first_problems,
             records=records(self._columns, bad),
             reduced=planned.reduced + before.reduced + self.group.reduced,
             rescued=_set_in_good(rescued, bad),
@@ -428,18 +430,18 @@ class _Decoder:
 
     def _sound(self, problems: Sequence[RowProblem]) -> np.ndarray:
         """Rows without a problem."""
-        found = np.ones(self.group.rows, dtype=bool)
+        sound = np.ones(self.group.rows, dtype=bool)
         for problem in problems:
             if problem.where is not None:
-                found &= ~problem.where
-        return found
+                sound &= ~problem.where
+        return sound
 
     def _op(self) -> pa.Array:
-        found = match(self.how.names, self.how.dialect.op_column)
-        if found is None:
+        column = match(self.how.names, self.how.dialect.op_column)
+        if column is None:
             delivered = self._columns.nulls(STRING)
         else:
-            delivered = pc.utf8_upper(pc.utf8_trim(_text(self.group.columns[found], self.how.types[found]), BLANKS))
+            delivered = pc.utf8_upper(pc.utf8_trim(_text(self.group.columns[column], self.how.types[column]), BLANKS))
         if self.how.kind == "load":
             usual = pc.is_in(pc.fill_null(delivered, ""), value_set=pa.array(["", "I", "R"]))
             return pc.if_else(usual, "R", delivered)
@@ -538,12 +540,12 @@ class _Decoder:
         return pa.StructArray.from_arrays([p.values for p in parts], fields=list(kind)), misfit
 
     def _sequence_part(self, column: str, target: SqlType) -> Fitted:
-        found = match(self.how.names, column)
-        if found is None or str(self.how.types[found]) == "void":
+        name = match(self.how.names, column)
+        if name is None or str(self.how.types[name]) == "void":
             return Fitted(self._columns.nulls(target))
         if target == STRING:
-            return sequence_text(self._text(found), column, self.table_schema)
-        raw, source = self._columns.raw(found), self.how.types[found]
+            return sequence_text(self._text(name), column, self.table_schema)
+        raw, source = self._columns.raw(name), self.how.types[name]
         value = _without_blanks(raw.values) if source == STRING else raw.values
         fitted = Fitted(value) if source == target else self._columns.fitted(value, source, target)
         if source != STRING and fitted.misfit is not None:
@@ -553,18 +555,18 @@ class _Decoder:
             self._refuse_digits(column, reduced)
         return fitted
 
-    def _text(self, found: str) -> pa.Array:
+    def _text(self, column: str) -> pa.Array:
         """A file's column as text, times with all of their digits."""
-        if found in self.group.past:
-            return nano_text(self.group.columns[found], self.group.past[found])
-        value, source = self._columns.raw(found).values, self.how.types[found]
+        if column in self.group.past:
+            return nano_text(self.group.columns[column], self.group.past[column])
+        value, source = self._columns.raw(column).values, self.how.types[column]
         return _without_blanks(value) if source == STRING else self._columns.fitted(value, source, STRING).values
 
     def _ordered_texts(self) -> dict[str, pa.Array]:
         """Sequence columns that are kept as text, as they came."""
         columns = (c for c in self.table_schema.text_sequence if c in self.table_schema.ordered_text)
-        found = {column: match(self.how.names, column) for column in columns}
-        return {c: self._text(f) for c, f in found.items() if f is not None and str(self.how.types[f]) != "void"}
+        delivered = {column: match(self.how.names, column) for column in columns}
+        return {c: self._text(f) for c, f in delivered.items() if f is not None and str(self.how.types[f]) != "void"}
 
     def _forms(self, values: pa.Array, bad: Sequence[int]) -> Forms:
         """Form to the least text of it in a good row, and its file."""
@@ -572,8 +574,8 @@ class _Decoder:
         text, file = values.take(pa.array(kept)), self.group.source.take(pa.array(kept))
         rows = pa.table([forms(text), text, file], names=["form", "text", "file"])
         least = rows.filter(rows.column("form").is_valid()).group_by("form", use_threads=False)
-        found = least.aggregate([("text", "min"), ("file", "min")]).to_pylist()
-        return {row["form"]: (row["text_min"], row["file_min"]) for row in found}
+        examples = least.aggregate([("text", "min"), ("file", "min")]).to_pylist()
+        return {row["form"]: (row["text_min"], row["file_min"]) for row in examples}
 
     def _refuse_digits(self, column: str, reduced: np.ndarray) -> None:
         """Two changes within a microsecond would lose their order.
@@ -650,9 +652,9 @@ class _Decoder:
     def _commit_ts(self) -> pa.Array:
         target = ScalarType("timestamp")
         for candidate in self.how.dialect.commit_times:
-            found = match(self.how.names, candidate)
-            if found is not None:
-                value, kind = self._columns.raw(found).values, self.how.types[found]
+            column = match(self.how.names, candidate)
+            if column is not None:
+                value, kind = self._columns.raw(column).values, self.how.types[column]
                 if str(kind) in ("void", "date", "timestamp", "timestamp_ntz"):
                     return recast(value, arrow_type(target))
                 return self._columns.fitted(value, kind, target).values

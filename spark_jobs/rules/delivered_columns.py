@@ -2,110 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.names import before_image_name, landed_name
-from airflow_gddl.contract.spec import MaskMethod, SubMicrosecondPolicy
 from airflow_gddl.contract.sql_types import (
-    ScalarType,
     SqlType,
     parse_type,
 )
-from airflow_gddl.contract.table_spec import lowered
-from spark_jobs.dialects.protocol import (
-    Dialect,
-    declared_types,
-    match,
-)
-from spark_jobs.plan.schema_evolution import ColumnAction, GroupPlan
+from spark_jobs.plan.schema_evolution import STRING, ColumnAction
 from spark_jobs.plan.sharding import refreshed
 from spark_jobs.rules.arrays import arrow_type, is_text, recast
-from spark_jobs.rules.convert import Fitted, Mask, but, either, fit, mask_of, masked, to_micros, within_years
+from spark_jobs.rules.convert import Fitted, Mask, but, either, fit, mask_of, to_micros, within_years
 from spark_jobs.rules.errors_table import MISFIT_CODE
+from spark_jobs.rules.file_groups import FileGroup
+from spark_jobs.rules.masks import masked
 from spark_jobs.rules.read import RawGroup
 from spark_jobs.rules.texts import finer_text, json_writer, rows_json
 
-STRING = ScalarType("string")
-
-
 _NOTHING: tuple[tuple[str, pa.Array, SqlType], ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class GroupDecoding:
-    """Everything that turns the raw rows of one group into changes; see `batch_schema.plan_batch`.
-
-    Attributes:
-        raw: (name, SQL type) of the file's columns.
-        stated: see `Probed.stated`.
-        kind: `load` or `change`.
-        plan: how delivered columns reach the table; `before` the same for before images.
-        masks: file column to method; applied before anything is written, quarantine included.
-        schema_id: index into the ledger's schemas.
-        withheld: columns of the file that no table may hold, the errors table included.
-    """
-
-    raw: tuple[tuple[str, str], ...]
-    stated: tuple[tuple[str, str], ...]
-    kind: str
-    plan: GroupPlan
-    before: GroupPlan
-    schema_id: int
-    dialect: Dialect
-    masks: Mapping[str, MaskMethod]
-    withheld: frozenset[str]
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        return tuple(n for n, _ in self.raw)
-
-    @cached_property
-    def types(self) -> Mapping[str, SqlType]:
-        return {n: parse_type(kind) for n, kind in self.raw}
-
-    @property
-    def sub_microseconds(self) -> SubMicrosecondPolicy:
-        return self.dialect.spec.sub_microseconds
-
-    @cached_property
-    def used(self) -> frozenset[str]:
-        """Columns of the file that reach a table or order its changes."""
-        actions = (*self.plan.actions, *self.before.actions)
-        return frozenset({a.source for a in actions if a.source is not None} | {*self.plan.rescued} | self.needed)
-
-    @cached_property
-    def needed(self) -> frozenset[str]:
-        """Columns of the file that a delete can't do without: key, operation, sequence."""
-        spec = self.dialect.spec
-        keys = {landed_name(key).lower() for key in spec.keys}
-        sources = {a.source for a in self.plan.actions if a.target.name.lower() in keys}
-        order = spec.sequence_by or self.dialect.total_order
-        technical = {match(self.names, name) for name in (self.dialect.op_column, *order)}
-        return frozenset(name for name in sources | technical if name is not None)
-
-    @cached_property
-    def exact(self) -> frozenset[str]:
-        """Columns of the table, in lower case, whose values identify rows: keys and their images before."""
-        prefix = self.dialect.spec.before_image_prefix
-        keys = [landed_name(key) for key in self.dialect.spec.keys]
-        images = [] if prefix is None else [before_image_name(prefix, key) for key in keys]
-        return lowered([*keys, *images])
-
-    @cached_property
-    def declared(self) -> Mapping[str, str]:
-        return dict(self.stated) | declared_types(dict(self.raw), self.dialect)
-
-    def rescues_text(self, action: ColumnAction) -> bool:
-        """Whether texts that are no values of the type that the file's schema states are rescued."""
-        column = action.source
-        stated = column in dict(self.stated) and column not in declared_types(dict(self.raw), self.dialect)
-        return stated and action.misfit == "rescue" and column not in self.masks
 
 
 @dataclass(frozen=True)
@@ -137,35 +55,35 @@ class DeliveredColumns:
     """The columns of one group."""
 
     group: RawGroup
-    how: GroupDecoding
+    how: FileGroup
 
     def nulls(self, kind: SqlType) -> pa.Array:
         return pa.nulls(self.group.rows, arrow_type(kind))
 
     def raw(self, column: str) -> Fitted:
         """A file's column as delivered, times in microseconds; those outside the years 1 to 9999 are misfits."""
-        found = within_years(self.group.columns[column])
+        fitted = within_years(self.group.columns[column])
         if column not in self.group.past:
-            return found
-        whole = to_micros(found.values, self.group.past[column], self.how.sub_microseconds)
-        return Fitted(whole.values, either(found.misfit, whole.misfit), whole.reduced)
+            return fitted
+        whole = to_micros(fitted.values, self.group.past[column], self.how.sub_microseconds)
+        return Fitted(whole.values, either(fitted.misfit, whole.misfit), whole.reduced)
 
     def delivered(self, column: str) -> tuple[Fitted, SqlType]:
         """A file's column after declared types and masks: value, misfit, type."""
-        found, kind = self.raw(column), self.how.types[column]
+        result, kind = self.raw(column), self.how.types[column]
         again = self.group.already_masked and column in self.how.masks
         if column in self.how.declared and not again:
             target = parse_type(self.how.declared[column])
             if target == STRING and column in self.group.past:
-                found, kind = self._with_all_digits(column, kind), STRING
-            found, kind = self.fitted(found.values, kind, target) if kind != target else found, target
+                result, kind = self._with_all_digits(column, kind), STRING
+            result, kind = self.fitted(result.values, kind, target) if kind != target else result, target
         method = self.how.masks.get(column)
         if method is None or self.group.already_masked:
-            return found, kind
-        values = masked(found.values, kind, method)
+            return result, kind
+        values = masked(result.values, kind, method)
         if method == "null":
-            return Fitted(values, found.misfit), kind
-        return Fitted(self._with_masked_bytes(column, values), found.misfit), STRING
+            return Fitted(values, result.misfit), kind
+        return Fitted(self._with_masked_bytes(column, values), result.misfit), STRING
 
     def _with_all_digits(self, column: str, kind: SqlType) -> Fitted:
         """Times with digits past the microsecond as text, which has room for them."""
@@ -201,48 +119,48 @@ class DeliveredColumns:
         return problems
 
     def values(self, deletes: Mask) -> PlannedColumns:
-        found = self.planned(self.how.plan.actions, deletes)
-        rescued = list(found.rescued)
+        columns = self.planned(self.how.plan.actions, deletes)
+        rescued = list(columns.rescued)
         for column in self.how.plan.rescued:
             values, kind = self.delivered(column)
             rescued.append((column, values.values, kind))
-        return replace(found, rescued=tuple(rescued))
+        return replace(columns, rescued=tuple(rescued))
 
     def planned(self, actions: Sequence[ColumnAction], deletes: Mask) -> PlannedColumns:
         """
         Raises:
             FatalError: `KEY_TYPE`: times of a key have digits past the microsecond.
         """
-        found = [self._planned(action, deletes) for action in actions]
-        for action, part in zip(actions, found, strict=True):
+        parts = [self._planned(action, deletes) for action in actions]
+        for action, part in zip(actions, parts, strict=True):
             if part.reduced and action.target.name.lower() in self.how.exact:
                 raise self._inexact(action.target.name, part.reduced)
         return PlannedColumns(
-            values=tuple(v for part in found for v in part.values),
-            problems=tuple(p for part in found for p in part.problems),
-            rescued=tuple(r for part in found for r in part.rescued),
-            reduced=sum(part.reduced for part in found),
+            values=tuple(v for part in parts for v in part.values),
+            problems=tuple(p for part in parts for p in part.problems),
+            rescued=tuple(r for part in parts for r in part.rescued),
+            reduced=sum(part.reduced for part in parts),
         )
 
     def _planned(self, action: ColumnAction, deletes: Mask) -> PlannedColumns:
         target, source = action.target.type, action.source
         if source is None or source not in self.how.types or action.source_type is None:
             return PlannedColumns(values=(self.nulls(target),))
-        found, kind = self.delivered(source)
-        where, texts = but(found.misfit, deletes), _NOTHING
+        original, kind = self.delivered(source)
+        where, texts = but(original.misfit, deletes), _NOTHING
         if where is not None and self.how.rescues_text(action):
-            where, texts = None, ((source, _only(self.raw(source).values, found.misfit), STRING),)
+            where, texts = None, ((source, _only(self.raw(source).values, original.misfit), STRING),)
         declared = RowProblem(where, MISFIT_CODE, source, "the value doesn't fit its type")
         if action.how != "fit":
-            rescued = ((source, found.values, kind),) if action.keep_original else texts
-            values = recast(found.values, arrow_type(target))
+            rescued = ((source, original.values, kind),) if action.keep_original else texts
+            values = recast(original.values, arrow_type(target))
             return PlannedColumns(
-                values=(values,), problems=(declared,), rescued=rescued, reduced=_count(found.reduced)
+                values=(values,), problems=(declared,), rescued=rescued, reduced=_count(original.reduced)
             )
-        converted = self._fit(action, found.values, kind)
-        reduced = _count(either(found.reduced, converted.reduced))
+        converted = self._fit(action, original.values, kind)
+        reduced = _count(either(original.reduced, converted.reduced))
         if action.misfit == "rescue":
-            rescued = (*texts, (source, _only(found.values, converted.misfit), kind))
+            rescued = (*texts, (source, _only(original.values, converted.misfit), kind))
             return PlannedColumns(values=(converted.values,), problems=(declared,), rescued=rescued, reduced=reduced)
         reason = f"a value of type {kind} doesn't fit {target}"
         misfit = RowProblem(but(converted.misfit, deletes), MISFIT_CODE, source, reason)

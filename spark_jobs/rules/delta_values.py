@@ -43,7 +43,7 @@ def folder(partition: PartitionText) -> str:
 
 
 def _escape(text: str) -> str:
-    return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", text)
+    return _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", text)
 
 
 def split(rows: pa.Table, columns: Sequence[str]) -> Iterator[tuple[PartitionText, pa.Table]]:
@@ -56,8 +56,8 @@ def split(rows: pa.Table, columns: Sequence[str]) -> Iterator[tuple[PartitionTex
     for code in np.unique(codes):
         at = np.flatnonzero(codes == code)
         first = rows.slice(int(at[0]), 1)
-        found = tuple((name, value_text(first.column(name)[0].as_py())) for name in columns)
-        yield found, rest.take(pa.array(at))
+        partition = tuple((name, value_text(first.column(name)[0].as_py())) for name in columns)
+        yield partition, rest.take(pa.array(at))
 
 
 def with_values(rows: pa.Table, values: Mapping[str, Any], schema: pa.Schema) -> pa.Table:
@@ -94,11 +94,11 @@ def row_changes(before: pa.Table, after: pa.Table, keys: Sequence[str]) -> pa.Ta
         keys: columns that identify a row; a row with the same key on both sides is an update. Empty: no updates.
     """
     old, new = table_codes((before, after), after.column_names)
-    gone, come = before.take(pa.array(_surplus(old, new))), after.take(pa.array(_surplus(new, old)))
-    kept_key, same_key = _with_common_keys(gone, come, keys)
+    removed, come = before.take(pa.array(_surplus(old, new))), after.take(pa.array(_surplus(new, old)))
+    kept_key, same_key = _with_common_keys(removed, come, keys)
     return pa.concat_tables(
         [
-            _typed(gone, np.where(kept_key, "update_preimage", "delete")),
+            _typed(removed, np.where(kept_key, "update_preimage", "delete")),
             _typed(come, np.where(same_key, "update_postimage", "insert")),
         ]
     )
@@ -116,11 +116,11 @@ def _surplus(mine: np.ndarray, theirs: np.ndarray) -> np.ndarray:
     return np.sort(order[rank >= others[ranked]])
 
 
-def _with_common_keys(gone: pa.Table, come: pa.Table, keys: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+def _with_common_keys(removed: pa.Table, come: pa.Table, keys: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """Which rows of each side have a key that the other side has too."""
     if not keys:
-        return np.zeros(gone.num_rows, bool), np.zeros(come.num_rows, bool)
-    old, new = table_codes((gone, come), keys)
+        return np.zeros(removed.num_rows, bool), np.zeros(come.num_rows, bool)
+    old, new = table_codes((removed, come), keys)
     return np.isin(old, new), np.isin(new, old)
 
 

@@ -28,8 +28,8 @@ from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.plan.sequence import have_one_type, is_after
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import flat, is_text, sortable, sorted_rows, with_values
-from spark_jobs.rules.convert import hashed as masked_text
 from spark_jobs.rules.decode import DecodedGroup
+from spark_jobs.rules.masks import hashed as masked_text
 from spark_jobs.rules.order import gddl_fields, old_key_columns, old_keys, with_gddl
 from spark_jobs.rules.texts import BITS, WIDE, as_text, json_writer
 
@@ -128,7 +128,7 @@ class ErasedKeys:
         if not self.hashes or len(whole) != len(texts):
             return None
         made = (self._hash(table, whole) for table in (self.table, *self.former))
-        return next((found for found in made if found in self.hashes), None)
+        return next((key_hash for key_hash in made if key_hash in self.hashes), None)
 
     def is_kept_out(self, key_hash: str, commit_ts: datetime | None, sequence: str | None, source: str) -> bool:
         """Whether a row of an erased key is within its bound.
@@ -200,8 +200,8 @@ def _plain(value: Decimal) -> str:
 
 
 def _moment(value: Any) -> datetime:
-    found = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
-    return found.astimezone(UTC).replace(tzinfo=None) if found.tzinfo is not None else found
+    moment = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
+    return moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo is not None else moment
 
 
 Holds = Callable[[int, Sequence[str | None]], bool]
@@ -219,11 +219,11 @@ def without_erased(group: DecodedGroup, table_schema: TableSchema, erased: Erase
     bad[list(group.bad)] = True
     matches = ErasedMatches.of(group.rows, table_schema, _of_erased(group.rows, table_schema, erased))
     turned = matches.turned & ~bad
-    gone = (matches.own & ~turned) | (matches.old & bad)  # a bad one's record would hold the before image
-    if not (gone | matches.old | turned).any():
+    erased_rows = (matches.current & ~turned) | (matches.old & bad)  # a bad one's record would hold the before image
+    if not (erased_rows | matches.old | turned).any():
         return group, 0
     rows = emptied(as_deletes(group.rows, table_schema, turned), table_schema, matches.old | turned)
-    return replace(group, rows=rows).without(gone), int(gone.sum())
+    return replace(group, rows=rows).without(erased_rows), int(erased_rows.sum())
 
 
 def _of_erased(rows: pa.Table, table_schema: TableSchema, erased: ErasedKeys) -> Holds:
@@ -231,12 +231,12 @@ def _of_erased(rows: pa.Table, table_schema: TableSchema, erased: ErasedKeys) ->
     gddl, write = rows.column(GDDL), json_writer(parse_type(table_schema.sequence_type))
 
     def holds(row: int, key: Sequence[str | None]) -> bool:
-        found = erased.held(key)
-        if found is None:
+        key_hash = erased.held(key)
+        if key_hash is None:
             return False
         facts = gddl[row].as_py()
         sequence = None if facts["sequence"] is None else write(facts["sequence"])
-        return erased.is_kept_out(found, facts["commit_ts"], sequence, facts["source_file"])
+        return erased.is_kept_out(key_hash, facts["commit_ts"], sequence, facts["source_file"])
 
     return holds
 
@@ -245,7 +245,7 @@ def _of_erased(rows: pa.Table, table_schema: TableSchema, erased: ErasedKeys) ->
 class ErasedMatches:
     """Which changes are of a key, were of it before, and moved a row to it from another key."""
 
-    own: np.ndarray
+    current: np.ndarray
     old: np.ndarray
     turned: np.ndarray
     others: tuple[tuple[str, ...], ...]
@@ -253,17 +253,17 @@ class ErasedMatches:
     @classmethod
     def of(cls, rows: pa.Table, table_schema: TableSchema, holds: Holds) -> ErasedMatches:
         texts = key_texts(rows, table_schema)
-        own = np.array([holds(row, key) for row, key in enumerate(texts)], dtype=bool)
+        current = np.array([holds(row, key) for row, key in enumerate(texts)], dtype=bool)
         nothing = np.zeros(rows.num_rows, dtype=bool)
         if not table_schema.before_of_key:
-            return cls(own=own, old=nothing, turned=nothing, others=())
+            return cls(current=current, old=nothing, turned=nothing, others=())
         olds = key_texts(rows, table_schema, old=True)
         old = np.array([holds(row, key) for row, key in enumerate(olds)], dtype=bool)
         ops = pc.struct_field(rows.column(GDDL), "op").to_pylist()
         moved = np.array([op == "U" and a != b for op, a, b in zip(ops, texts, olds, strict=True)], dtype=bool)
-        turned = own & ~old & moved
+        turned = current & ~old & moved
         others = dict.fromkeys(tuple(map(str, olds[row])) for row in np.flatnonzero(turned))
-        return cls(own=own, old=old, turned=turned, others=tuple(others))
+        return cls(current=current, old=old, turned=turned, others=tuple(others))
 
 
 def as_deletes(rows: pa.Table, table_schema: TableSchema, where: np.ndarray) -> pa.Table:
@@ -287,12 +287,12 @@ def emptied(rows: pa.Table, table_schema: TableSchema, where: np.ndarray) -> pa.
 
 def with_images(rows: pa.Table, table_schema: TableSchema) -> np.ndarray:
     """Rows with any before image."""
-    found = np.zeros(rows.num_rows, dtype=bool)
+    mask = np.zeros(rows.num_rows, dtype=bool)
     there = set(rows.column_names)
     for column in table_schema.before:
         if column.name in there:
-            found |= np.asarray(flat(rows.column(column.name)).is_valid())
-    return found
+            mask |= np.asarray(flat(rows.column(column.name)).is_valid())
+    return mask
 
 
 def key_texts(rows: pa.Table, table_schema: TableSchema, *, old: bool = False) -> list[tuple[str | None, ...]]:
@@ -324,9 +324,9 @@ def with_key(rows: pa.Table, schema: TableSchema, key: tuple[str, ...]) -> pa.Ta
         key: its parts as `erased_keys.key_text` writes them, in the order of `schema.keys`.
     """
     rows = _candidates(rows, schema, key)
-    own = key_texts(rows, schema)
-    old = key_texts(rows, schema, old=True) if schema.before_of_key else own
-    return rows.filter(pa.array([key in pair for pair in zip(own, old, strict=True)], pa.bool_()))
+    current = key_texts(rows, schema)
+    old = key_texts(rows, schema, old=True) if schema.before_of_key else current
+    return rows.filter(pa.array([key in pair for pair in zip(current, old, strict=True)], pa.bool_()))
 
 
 def _candidates(rows: pa.Table, schema: TableSchema, key: tuple[str, ...]) -> pa.Table:
@@ -398,12 +398,12 @@ class WantedKey:
         """Whether a record of the quarantine, JSON text, is of this key, now or by its before image."""
         row = _values_of(record, Decimal)
         prefix = self.before_image_prefix
-        own, old = [], []
+        current, old = [], []
         for column, kind in self.kinds.items():
             value, image = row.get(column.lower()), row.get(before_image_name(prefix, column).lower())
-            own.append(key_text(value, kind))
+            current.append(key_text(value, kind))
             old.append(key_text(value if image is None else image, kind))
-        return self.stored in {tuple(own), tuple(old)}
+        return self.stored in {tuple(current), tuple(old)}
 
 
 def key_of_record(record: str | None, keys: Sequence[str]) -> dict[str, Any] | None:

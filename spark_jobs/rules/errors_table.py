@@ -98,12 +98,12 @@ def entries(text: str | None) -> dict[str, Entry]:
     }
 
 
-def text_of(found: Entries) -> str | None:
+def text_of(entries_of_row: Entries) -> str | None:
     """Null where there is no entry."""
-    if not found:
+    if not entries_of_row:
         return None
-    parts = [_member(each.name, each.value) for each in found.values()]
-    files = {each.name: each.file for each in found.values() if each.file is not None}
+    parts = [_member(each.name, each.value) for each in entries_of_row.values()]
+    files = {each.name: each.file for each in entries_of_row.values() if each.file is not None}
     if len(set(files.values())) > 1:
         parts.append(_member(FILE_PATH, "{" + ",".join(_member(*each) for each in files.items()) + "}"))
     elif files:
@@ -115,13 +115,13 @@ def without_files(texts: pa.Array) -> pa.Array:
     """The texts without the files that the values are from, which differ where a change is delivered again."""
     if texts.null_count == len(texts):
         return texts
-    found = [{name: replace(entry, file=None) for name, entry in entries(text).items()} for text in texts.to_pylist()]
-    return pa.array(map(text_of, found), pa.string())
+    rows = [{name: replace(entry, file=None) for name, entry in entries(text).items()} for text in texts.to_pylist()]
+    return pa.array(map(text_of, rows), pa.string())
 
 
-def overlaid(kept: Entries, own: Entries) -> dict[str, Entry]:
+def overlaid(kept: Entries, delivered: Entries) -> dict[str, Entry]:
     """Entries that stay, and behind them those of a change, which replace them."""
-    return {**{column: entry for column, entry in kept.items() if column not in own}, **own}
+    return {**{column: entry for column, entry in kept.items() if column not in delivered}, **delivered}
 
 
 def _members(text: str) -> Iterator[tuple[str, str]]:

@@ -26,13 +26,14 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.names import landed_name, mask_method, renamed
 from airflow_gddl.contract.sql_types import VOID, ScalarType, SqlType, parse_type
 from airflow_gddl.contract.table_spec import ARITHMETIC, COLUMN, COMPARISONS, LITERALS, Expectation, TableSpec, Term
-from spark_jobs.dialects.protocol import Dialect, declared_types, sql_type
+from spark_jobs.dialects.protocol import declared_types, sql_type
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import arrow_type, flat, is_text
-from spark_jobs.rules.batch_schema import Landed
 from spark_jobs.rules.carried import carried
-from spark_jobs.rules.convert import fit, masked
-from spark_jobs.rules.delivered_columns import DeliveredColumns, GroupDecoding, RowProblem
+from spark_jobs.rules.convert import fit
+from spark_jobs.rules.delivered_columns import DeliveredColumns, RowProblem
+from spark_jobs.rules.file_groups import FileGroup
+from spark_jobs.rules.masks import masked
 from spark_jobs.rules.read import RawGroup
 
 _STRING, _DATE, _TIME = ScalarType("string"), ScalarType("date"), ScalarType("timestamp")
@@ -52,7 +53,7 @@ def tree_of(spec: TableSpec, text: str) -> Term:
     """
     if text not in spec.expressions:
         what = f"the specification lacks the tree of the expression {text!r:.80}"
-        raise FatalError("SPEC_INVALID", what, where=spec.table, remedy="build the spec with the catalog")
+        raise FatalError("SPEC_INVALID", what, where=spec.table, remedy="build the spec from the metadata")
     return spec.expressions[text]
 
 
@@ -78,10 +79,10 @@ class Columns:
             FatalError: `EXPRESSION_COLUMN_UNKNOWN`, `EXPRESSION_TYPE`, `EXPRESSION_INVALID`.
         """
         try:
-            found = self._value(term)
+            value = self._value(term)
         except pa.ArrowException as error:  # not a fault of a file
             raise self._mistyped(str(error)[:200]) from None
-        return pa.repeat(found, self.rows) if isinstance(found, pa.Scalar) else found
+        return pa.repeat(value, self.rows) if isinstance(value, pa.Scalar) else value
 
     def condition(self, term: Term) -> pa.Array:
         """Whether the expression holds, for each row; null where that is not known.
@@ -89,10 +90,10 @@ class Columns:
         Raises:
             FatalError: as `evaluate`.
         """
-        found = self.evaluate(term)
-        if not pt.is_boolean(found.type):
-            raise self._mistyped(f"a condition has to be true or false, and {term} is {_kind(found)}")
-        return found
+        values = self.evaluate(term)
+        if not pt.is_boolean(values.type):
+            raise self._mistyped(f"a condition has to be true or false, and {term} is {_kind(values)}")
+        return values
 
     def _value(self, term: Term) -> Any:
         if term.op == COLUMN:
@@ -104,12 +105,12 @@ class Columns:
             return self._compared(term.op, *args)
         if term.op in ARITHMETIC or term.op == "mod":
             return self._calculated(term.op, *args)
-        found = _OPERATIONS.get(term.op)
-        if found is None:
+        operation = _OPERATIONS.get(term.op)
+        if operation is None:
             what = f"the operation {term.op!r} is not known here"
             raise FatalError("EXPRESSION_INVALID", what, where=self.where,
                              remedy="install the airflow-gddl that wrote the specification here, too")  # fmt: skip
-        return found(self, *args)
+        return operation(self, *args)
 
     def _column(self, name: str) -> pa.Array:
         spelled = self.spelled(name)
@@ -155,12 +156,12 @@ class Columns:
         return left, right
 
     def _moment(self, text: pa.Scalar, kind: pa.DataType) -> pa.Scalar:
-        found = fit(pa.array([text.as_py()], pa.string()), _STRING, _DATE if pt.is_date(kind) else _TIME).values
-        if not found[0].is_valid and pt.is_date(kind):
-            found = fit(pa.array([text.as_py()], pa.string()), _STRING, _TIME).values
-        if not found[0].is_valid:
+        moment = fit(pa.array([text.as_py()], pa.string()), _STRING, _DATE if pt.is_date(kind) else _TIME).values
+        if not moment[0].is_valid and pt.is_date(kind):
+            moment = fit(pa.array([text.as_py()], pa.string()), _STRING, _TIME).values
+        if not moment[0].is_valid:
             raise self._mistyped(f"{text.as_py()[:40]!r} is no {'date' if pt.is_date(kind) else 'time'}")
-        return found[0]
+        return moment[0]
 
     def _calculated(self, op: str, left: Any, right: Any) -> Any:
         if not (_is_number(left) and _is_number(right)):
@@ -306,21 +307,21 @@ def _rest(left: Any, right: Any) -> Any:
 
 def _all(combine: Callable[[Any, Any], Any], what: str) -> Callable[..., Any]:
     def combined(columns: Columns, first: Any, *others: Any) -> Any:
-        found = columns.boolean(first, what)
+        result = columns.boolean(first, what)
         for other in others:
-            found = combine(found, columns.boolean(other, what))
-        return found
+            result = combine(result, columns.boolean(other, what))
+        return result
 
     return combined
 
 
 def _in(columns: Columns, value: Any, *wanted: Any) -> Any:
-    found: Any = None
+    result: Any = None
     for one in wanted:
         left, right = columns.alike(value, one)
         equal = pc.equal(left, right)
-        found = equal if found is None else pc.or_kleene(found, equal)
-    return found
+        result = equal if result is None else pc.or_kleene(result, equal)
+    return result
 
 
 def _between(columns: Columns, value: Any, low: Any, high: Any) -> Any:
@@ -333,8 +334,8 @@ def _like(columns: Columns, value: Any, pattern: pa.Scalar) -> Any:
 
 
 def _regexp_like(columns: Columns, value: Any, pattern: pa.Scalar) -> Any:
-    found = columns.text(value, "regexp_like")
-    return columns.pattern(lambda text: pc.match_substring_regex(found, text), pattern.as_py())
+    texts = columns.text(value, "regexp_like")
+    return columns.pattern(lambda text: pc.match_substring_regex(texts, text), pattern.as_py())
 
 
 def _part(name: str) -> Callable[..., Any]:
@@ -348,10 +349,10 @@ def _hour(columns: Columns, value: Any) -> Any:
 
 
 def _coalesce(columns: Columns, first: Any, *others: Any) -> Any:
-    found = first
+    result = first
     for other in others:
-        found = pc.coalesce(*columns.alike(found, other))
-    return found
+        result = pc.coalesce(*columns.alike(result, other))
+    return result
 
 
 def _nullif(columns: Columns, value: Any, other: Any) -> Any:
@@ -367,8 +368,8 @@ def _concat(columns: Columns, *parts: Any) -> Any:
 def _text_of(columns: Columns, value: Any) -> pa.Array:
     if _is_other(value):
         raise columns._mistyped(f"concat takes text, numbers and times, not {_kind(value)}")  # noqa: SLF001 - see above
-    found = fit(_array(value), parse_type(sql_type(value.type)), _STRING).values
-    return found[0] if isinstance(value, pa.Scalar) else found
+    texts = fit(_array(value), parse_type(sql_type(value.type)), _STRING).values
+    return texts[0] if isinstance(value, pa.Scalar) else texts
 
 
 def _length(columns: Columns, value: Any) -> Any:
@@ -441,9 +442,9 @@ def of_table(rows: pa.Table, spelled: Callable[[str], str | None], where: str) -
     return Columns(values, rows.num_rows, spelled, where)
 
 
-def holds(found: pa.Array) -> np.ndarray:
+def holds(condition: pa.Array) -> np.ndarray:
     """Where a condition is true."""
-    return np.asarray(pc.fill_null(found, False).to_numpy(zero_copy_only=False), dtype=bool)
+    return np.asarray(pc.fill_null(condition, False).to_numpy(zero_copy_only=False), dtype=bool)
 
 
 FAILED_CODE = "EXPECTATION_FAILED"
@@ -522,21 +523,21 @@ def checked(rows: pa.Table, schema: TableSchema, sound: np.ndarray, *, replayed:
 
 def _carries(rows: pa.Table, schema: TableSchema, tree: Term) -> np.ndarray:
     """Whether each update carries all columns of an expression."""
-    found = np.ones(rows.num_rows, dtype=bool)
+    mask = np.ones(rows.num_rows, dtype=bool)
     for name in tree.columns if schema.partial else ():
         spelled = schema.spelled(name)
         if spelled is not None:
-            found &= carried(rows, schema, spelled)
-    return found
+            mask &= carried(rows, schema, spelled)
+    return mask
 
 
 def added(parts: list[Mapping[str, Tally]]) -> dict[str, Tally]:
     """Tallies of parts as those of the whole."""
-    found: dict[str, Tally] = {}
+    tallies: dict[str, Tally] = {}
     for name, (count, failed) in (item for part in parts for item in part.items()):
-        known = found.get(name, (0, 0))
-        found[name] = (known[0] + count, known[1] + failed)
-    return found
+        known = tallies.get(name, (0, 0))
+        tallies[name] = (known[0] + count, known[1] + failed)
+    return tallies
 
 
 def require_within_limits(spec: TableSpec, tallies: Mapping[str, Tally]) -> None:
@@ -565,7 +566,7 @@ def _limit(expectation: Expectation) -> str:
 _REAL = pa.float64()
 
 
-def landed_as_named(group: Landed, dialect: Dialect, *, replayed: bool) -> Landed:
+def landed_as_named(group: FileGroup, *, replayed: bool) -> FileGroup:
     """A group of files as if each had the columns under their names in the row, and the computed ones.
 
     Args:
@@ -574,10 +575,10 @@ def landed_as_named(group: Landed, dialect: Dialect, *, replayed: bool) -> Lande
     Raises:
         FatalError: `RENAME_COLLIDES`, `DERIVED_COLUMN_TAKEN`; as `Columns.evaluate`.
     """
-    spec = dialect.spec
+    spec = group.dialect.spec
     if group.prepared or not (spec.rename or spec.derive):
         return group
-    names = _renamed([name for name, _ in group.columns], spec, group.label)
+    names = _renamed(group.names, spec, group.label)
     stated = tuple((names.get(name, name), kind) for name, kind in group.stated)
     columns = [(names[name], kind) for name, kind in group.columns]
     taken = {landed_name(name).lower() for name, _ in columns}
@@ -588,14 +589,14 @@ def landed_as_named(group: Landed, dialect: Dialect, *, replayed: bool) -> Lande
     computed = {name.lower() for name in spec.derive}
     columns = [(name, kind) for name, kind in columns if name.lower() not in computed]
     kinds = {**dict(columns), **dict(stated)}
-    kinds |= declared_types(dict(columns), dialect)
+    kinds |= declared_types(dict(columns), group.dialect)
     typed = {name: parse_type(kinds[name]) for name, _ in columns}
     columns += [(name, kind) for name in spec.derive if (kind := _type_of(name, typed, spec)) is not None]
     unavailable = tuple(names[name] for name in group.unavailable)
     return replace(group, columns=tuple(columns), stated=stated, unavailable=unavailable)
 
 
-def raw_as_named(raw: RawGroup, how: GroupDecoding) -> RawGroup:
+def raw_as_named(raw: RawGroup, how: FileGroup) -> RawGroup:
     """The rows of a group with these columns."""
     spec = how.dialect.spec
     if raw.prepared or not (spec.rename or spec.derive):
@@ -628,10 +629,10 @@ def derived_type(name: str, types: Mapping[str, SqlType], spec: TableSpec) -> Sq
 
 def derived_values(name: str, columns: Mapping[str, pa.Array], rows: int, kind: SqlType, spec: TableSpec) -> pa.Array:
     """The values of a computed column; what its type can't hold is null."""
-    found = _of_columns(name, columns, rows, spec).evaluate(tree_of(spec, spec.derive[name]))
-    found = _storable(found)
+    computed = _of_columns(name, columns, rows, spec).evaluate(tree_of(spec, spec.derive[name]))
+    computed = _storable(computed)
     target = arrow_type(kind)
-    return found if found.type == target else fit(found, parse_type(sql_type(found.type)), kind).values
+    return computed if computed.type == target else fit(computed, parse_type(sql_type(computed.type)), kind).values
 
 
 def recomputed(column: str, values: Mapping[str, pa.Array], rows: int, schema: TableSchema) -> pa.Array:
@@ -652,14 +653,14 @@ def recomputed(column: str, values: Mapping[str, pa.Array], rows: int, schema: T
 
 def _renamed(names: Iterable[str], spec: TableSpec, label: str) -> dict[str, str]:
     """Each name to the one that the row gives it; before images follow their columns."""
-    found = {name: renamed(name, spec) for name in names}
+    new_names = {name: renamed(name, spec) for name in names}
     taken: dict[str, str] = {}
-    for name, after in found.items():
+    for name, after in new_names.items():
         other = taken.setdefault(landed_name(after).lower(), name)
-        if other != name and (found[other] != other or after != name):
+        if other != name and (new_names[other] != other or after != name):
             what = f"{spec.table}: {other!r} and {name!r} would both be the column {after!r}"
             raise FatalError("RENAME_COLLIDES", what, where=label, remedy="correct `rename` in the row")
-    return found
+    return new_names
 
 
 def _type_of(name: str, types: Mapping[str, SqlType], spec: TableSpec) -> str | None:
@@ -673,8 +674,8 @@ def _type_of(name: str, types: Mapping[str, SqlType], spec: TableSpec) -> str | 
 def _sources_of(name: str, types: Mapping[str, SqlType], spec: TableSpec) -> dict[str, SqlType] | None:
     """The columns of a computed one with their types; null: one is missing."""
     known = {landed_name(column).lower(): column for column in types}
-    found = [known.get(landed_name(source).lower()) for source in tree_of(spec, spec.derive[name]).columns]
-    return None if None in found else {column: types[column] for column in found if column is not None}
+    sources = [known.get(landed_name(source).lower()) for source in tree_of(spec, spec.derive[name]).columns]
+    return None if None in sources else {column: types[column] for column in sources if column is not None}
 
 
 _GUESSES = tuple(map(parse_type, ("string", "bigint", "double", "boolean", "timestamp", "date")))
@@ -717,14 +718,14 @@ def _storable(values: pa.Array) -> pa.Array:
     return values
 
 
-def _computed(name: str, delivered: DeliveredColumns, how: GroupDecoding) -> pa.Array:
+def _computed(name: str, delivered: DeliveredColumns, how: FileGroup) -> pa.Array:
     spec, kind, rows = how.dialect.spec, how.types[name], delivered.group.rows
     if kind == VOID:
         return delivered.nulls(kind)
-    found = {column: delivered.delivered(column) for column in _sources_of(name, how.types, spec) or ()}
-    typed = _without_voids(name, {column: of for column, (_, of) in found.items()}, spec) or {}
+    inputs = {column: delivered.delivered(column) for column in _sources_of(name, how.types, spec) or ()}
+    typed = _without_voids(name, {column: of for column, (_, of) in inputs.items()}, spec) or {}
     values = {
         column: delivered.nulls(typed[column]) if of == VOID and column in typed else fitted.values
-        for column, (fitted, of) in found.items()
+        for column, (fitted, of) in inputs.items()
     }
     return derived_values(name, values, rows, kind, spec)

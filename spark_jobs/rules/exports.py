@@ -17,20 +17,18 @@ import pyarrow.compute as pc
 
 from airflow_gddl.contract.errors import FatalError, QuarantinableError
 from airflow_gddl.contract.names import landed_name, renamed
-from airflow_gddl.contract.sql_types import SqlType
 from spark_jobs.dialects.protocol import Dialect, Probed, declared_texts
-from spark_jobs.plan.schema_evolution import ColumnAction, GroupPlan, SchemaRules, plan_schema
-from spark_jobs.plan.table_schema import Column, IncomingSchema, Schema, require_distinct, select_columns
+from spark_jobs.plan.schema_evolution import ColumnAction, SchemaRules, plan_schema
+from spark_jobs.plan.table_schema import Column, LandedGroup, Schema, land, require_distinct
 from spark_jobs.rules.arrays import in_one_form, texts
-from spark_jobs.rules.batch_schema import Landed, delivered_type
 from spark_jobs.rules.convert import but, either
-from spark_jobs.rules.delivered_columns import DeliveredColumns, GroupDecoding
+from spark_jobs.rules.delivered_columns import DeliveredColumns
 from spark_jobs.rules.evaluate import landed_as_named, raw_as_named
+from spark_jobs.rules.file_groups import FileGroup
 from spark_jobs.rules.read import FileRows, grouped
 
 HELD_CODE = "SNAPSHOT_HELD"
 _KEY, _NO_VALUE = "\0key ", "\0no value "
-_NOTHING = GroupPlan(actions=())
 
 
 def column_id(name: str) -> str:
@@ -62,8 +60,8 @@ def deletable(keys: pa.Table) -> pa.Table:
     for name in keys.column_names:
         values = keys.column(name)
         sound &= np.asarray(values.is_null() if name in without else values.is_valid())
-    left = keys.filter(pa.array(sound)).drop_columns(without)
-    return left.rename_columns([name.removeprefix(_KEY) for name in left.column_names])
+    remaining = keys.filter(pa.array(sound)).drop_columns(without)
+    return remaining.rename_columns([name.removeprefix(_KEY) for name in remaining.column_names])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,12 +70,10 @@ class Export:
 
     Attributes:
         how: turns its rows into columns as the load does; the plan of these is that of the keys alone.
-        kept: names of columns that reach the lake.
     """
 
     probed: Probed
-    how: GroupDecoding
-    kept: tuple[str, ...]
+    how: FileGroup
 
     @classmethod
     def of(cls, probed: Probed, dialect: Dialect) -> Export:
@@ -85,21 +81,19 @@ class Export:
         Raises:
             QuarantinableError: `SNAPSHOT_HELD`: its columns can't be named as the row says, or a key is missing.
         """
-        like = Landed(kind="change", columns=probed.columns, label=probed.file.path, only_deletes=False,
-                      stated=probed.stated)  # fmt: skip
+        how = FileGroup(
+            kind="export", columns=probed.columns, label=probed.file.path, dialect=dialect, stated=probed.stated
+        )
         with _held_for(probed.file.path):
-            _require_distinct(like)
-            like = landed_as_named(like, dialect, replayed=False)
-            _require_distinct(like)
-        chosen = select_columns([name for name, _ in like.columns], dialect.spec)
-        how = GroupDecoding(raw=like.columns, stated=like.stated, kind="change", plan=_NOTHING, before=_NOTHING,
-                            schema_id=0, dialect=dialect, masks=chosen.masks, withheld=frozenset())  # fmt: skip
-        found = cls(probed=probed, how=how, kept=chosen.kept)
-        if missing := [key for key in dialect.spec.keys if column_id(key) not in found.names]:
+            _require_distinct(how)
+            how = landed_as_named(how, replayed=False)
+            _require_distinct(how)
+        export = cls(probed=probed, how=how)
+        if missing := [key for key in dialect.spec.keys if column_id(key) not in export.names]:
             raise QuarantinableError(
-                HELD_CODE, f"it has no key column {missing[0]}; it has {', '.join(found.how.names[:10])}"
+                HELD_CODE, f"it has no key column {missing[0]}; it has {', '.join(export.how.names[:10])}"
             )
-        return found
+        return export
 
     @cached_property
     def names(self) -> Mapping[str, str]:
@@ -107,15 +101,16 @@ class Export:
         return {column_id(name): name for name in self.how.names}
 
     @property
+    def kept(self) -> tuple[str, ...]:
+        """Names of columns that reach the lake."""
+        return self.how.selection.kept
+
+    @property
     def left_out(self) -> tuple[str, ...]:
         """Names of columns that do not reach the lake."""
         return tuple(name for name in self.how.names if name not in self.kept)
 
-    def kind_of(self, name: str) -> SqlType:
-        """The type of a column after declarations and masks."""
-        return delivered_type(name, str(self.how.types[name]), self.how.declared, self.how.masks)
-
-    def rows(self, found: FileRows) -> pa.Table:
+    def rows(self, file_rows: FileRows) -> pa.Table:
         """Columns that reach the lake by `column_id`, masked or as delivered, and `key_columns`.
 
         Raises:
@@ -123,9 +118,9 @@ class Export:
         """
         path = self.probed.file.path
         with _held_for(path):
-            raw = raw_as_named(grouped([self.probed], {path: found}, {path: 0}), self.how)
+            raw = raw_as_named(grouped([self.probed], {path: file_rows}, {path: 0}), self.how)
         columns, spec = DeliveredColumns(raw, self.how), self.how.dialect.spec
-        given = {renamed(n, spec): c for (n, _), c in zip(self.probed.columns, found.columns, strict=True)}
+        given = {renamed(n, spec): c for (n, _), c in zip(self.probed.columns, file_rows.columns, strict=True)}
         made = {}
         for name in self.kept:
             is_masked = name in self.how.masks
@@ -133,7 +128,7 @@ class Export:
                 columns.delivered(name)[0].values if is_masked else given.get(name, raw.columns[name])
             )
         # Keys that are null in every file have no type.
-        made |= dict.fromkeys(key_columns(spec.keys), pa.nulls(found.rows))
+        made |= dict.fromkeys(key_columns(spec.keys), pa.nulls(file_rows.rows))
         for action in self.how.plan.actions:
             made |= _key_of(columns, action)
         return pa.table(made)
@@ -154,20 +149,19 @@ def with_key_types(exports: Sequence[Export], stored: Schema | None) -> list[Exp
     spec = exports[0].how.dialect.spec
     ids = [column_id(key) for key in spec.keys]
     table = None if stored is None else Schema(tuple(c for c in stored.columns if column_id(c.name) in ids))
-    incoming = [
-        IncomingSchema(
-            number, one.probed.file.path, tuple(Column(one.names[i], one.kind_of(one.names[i])) for i in ids), True
-        )
-        for number, one in enumerate(exports)
-    ]
     # What `fail` refuses is refused by the load.
     policy = spec.schema_evolution
     policy = replace(policy, new_column="add", dropped_column="keep",
                      type_change="rescue" if policy.type_change == "fail" else policy.type_change)  # fmt: skip
     rules = SchemaRules(evolution=policy, partitions=(), texts=declared_texts(exports[0].how.dialect))
-    with _held_for(", ".join(one.label for one in incoming[:5])):
-        plan = plan_schema(table, tuple(incoming), rules)
-    return [replace(one, how=replace(one.how, plan=plan.groups[number])) for number, one in enumerate(exports)]
+    with _held_for(", ".join(one.how.label for one in exports[:5])):
+        plan = plan_schema(table, tuple(_landed_keys(one, ids) for one in exports), rules)
+    return [replace(one, how=replace(one.how, plan=of_keys)) for one, of_keys in zip(exports, plan.groups, strict=True)]
+
+
+def _landed_keys(export: Export, ids: Sequence[str]) -> LandedGroup:
+    names = [export.names[one] for one in ids]
+    return land(export.how.label, [Column(name, export.how.type_of(name)) for name in names], only_deletes=True)
 
 
 @contextmanager
@@ -183,8 +177,8 @@ def _held_for(where: str) -> Iterator[None]:
         raise QuarantinableError(HELD_CODE, error.what, where=where) from error
 
 
-def _require_distinct(like: Landed) -> None:
-    require_distinct([(name, landed_name(name)) for name, _ in like.columns], like.label)
+def _require_distinct(group: FileGroup) -> None:
+    require_distinct([(name, landed_name(name)) for name in group.names], group.label)
 
 
 def _key_of(columns: DeliveredColumns, action: ColumnAction) -> dict[str, pa.Array]:

@@ -212,19 +212,19 @@ class PartFigures:
 
     @classmethod
     def from_json(cls, text: str) -> PartFigures:
-        found = json.loads(text)
-        files = {path: FileFigures(**figures) for path, figures in found.pop("files").items()}
-        widths = {column: (least, most) for column, (least, most) in found.pop("widths").items()}
-        bad = found.pop("first_bad")
-        restarts = {path: LogRestart(**restart) for path, restart in found.pop("restarts").items()}
+        document = json.loads(text)
+        files = {path: FileFigures(**figures) for path, figures in document.pop("files").items()}
+        widths = {column: (least, most) for column, (least, most) in document.pop("widths").items()}
+        bad = document.pop("first_bad")
+        restarts = {path: LogRestart(**restart) for path, restart in document.pop("restarts").items()}
         first = None if bad is None else BadRow(**bad)
         texts = {
-            column: {f: (text, file) for f, (text, file) in by.items()} for column, by in found.pop("forms").items()
+            column: {f: (text, file) for f, (text, file) in by.items()} for column, by in document.pop("forms").items()
         }
-        tallies = {name: (count, failed) for name, (count, failed) in found.pop("tallies").items()}
-        truncates = tuple(Truncate(**one) for one in found.pop("truncates"))
+        tallies = {name: (count, failed) for name, (count, failed) in document.pop("tallies").items()}
+        truncates = tuple(Truncate(**one) for one in document.pop("truncates"))
         return cls(
-            **found, files=files, widths=widths, first_bad=first, restarts=restarts, forms=texts, tallies=tallies,
+            **document, files=files, widths=widths, first_bad=first, restarts=restarts, forms=texts, tallies=tallies,
             truncates=truncates,
         )  # fmt: skip
 
@@ -242,7 +242,7 @@ def measure(group: DecodedGroup, table_schema: TableSchema, *, erased: int = 0) 
     positions = change and table_schema.log_positions
     restarts = {path: _restart(mine) for path, mine, _ in by_file} if positions else {}
     lengths = {column: _lengths(good, column) for column in (table_schema.text_sequence if change else ())}
-    widths = {column: found for column, found in lengths.items() if found is not None}
+    widths = {column: span for column, span in lengths.items() if span is not None}
     low, high = _range(good, table_schema)
     loads = good.num_rows if kind == "load" else 0
     return PartFigures(files=files, low=low, high=high, widths=widths, loads=loads,
@@ -250,7 +250,7 @@ def measure(group: DecodedGroup, table_schema: TableSchema, *, erased: int = 0) 
                        erased=erased, filtered=group.filtered, first_bad=_first_bad(group), tallies=group.tallies,
                        truncates=group.truncates,
                        forms=group.forms or (_stored_forms(good, table_schema) if change else {}),
-                       restarts={path: found for path, found in restarts.items() if found is not None})  # fmt: skip
+                       restarts={path: one for path, one in restarts.items() if one is not None})  # fmt: skip
 
 
 def _first_bad(group: DecodedGroup) -> BadRow | None:
@@ -287,7 +287,7 @@ def combined(parts: Iterable[PartFigures], table_schema: TableSchema) -> PartFig
         erased=sum(p.erased for p in parts),
         filtered=sum(p.filtered for p in parts),
         first_bad=min((p.first_bad for p in parts if p.first_bad is not None), default=None),
-        restarts={path: found for p in reversed(parts) for path, found in p.restarts.items()},
+        restarts={path: restart for p in reversed(parts) for path, restart in p.restarts.items()},
         forms={column: _least_of_each(parts, column) for column in table_schema.text_sequence},
         tallies=added([p.tallies for p in parts]),
         truncates=tuple(one for p in parts for one in p.truncates),
@@ -323,10 +323,10 @@ def figures_of(whole: PartFigures, table_schema: TableSchema, distinct_ones: tup
 
 
 def _least_of_each(parts: Sequence[PartFigures], column: str) -> Forms:
-    found: dict[str, tuple[str, str]] = {}
+    least: dict[str, tuple[str, str]] = {}
     for form, example in (pair for part in parts for pair in part.forms.get(column, {}).items()):
-        found[form] = min(found.get(form, example), example)
-    return dict(sorted(found.items()))
+        least[form] = min(least.get(form, example), example)
+    return dict(sorted(least.items()))
 
 
 def distinct(good: pa.Table, table_schema: TableSchema) -> tuple[int, int]:
@@ -408,13 +408,13 @@ def _restart(good: pa.Table) -> LogRestart | None:
 
 def _stored_forms(good: pa.Table, table_schema: TableSchema) -> dict[str, Forms]:
     """Of a batch that resumes from the change table, whose texts are in their normal form."""
-    found: dict[str, Forms] = {}
+    by_column: dict[str, Forms] = {}
     for column in table_schema.text_sequence:
         if column in table_schema.ordered_text:
             texts = flat(_part_of(good, column))
             named = pc.unique(forms(texts)).drop_null().to_pylist()
-            found[column] = dict.fromkeys(named, ("", ""))
-    return found
+            by_column[column] = dict.fromkeys(named, ("", ""))
+    return by_column
 
 
 def _part_of(good: pa.Table, column: str) -> pa.ChunkedArray:

@@ -75,65 +75,65 @@ def net_changes(happened: pa.Table, schema: TableSchema, *, partial: bool) -> pa
         among the events; and `COLUMNS_BEFORE_DELETE`: the columns of a deleted row are those
         of the row that was deleted.
     """
-    found = ordered(happened, schema)
-    columns = _partial_rows(with_rescued(found, schema), schema) if partial else _whole_rows(found, schema)
-    return pa.table(columns | _spans(found, schema))
+    events = ordered(happened, schema)
+    columns = _partial_rows(with_rescued(events, schema), schema) if partial else _whole_rows(events, schema)
+    return pa.table(columns | _spans(events, schema))
 
 
-def _whole_rows(found: OrderedEvents, schema: TableSchema) -> dict[str, pa.Array]:
-    last = pa.array(found.at[found.ends])
-    return {name: flat(found.rows.column(name)).take(last) for name in (*schema.columns, GDDL)}
+def _whole_rows(events: OrderedEvents, schema: TableSchema) -> dict[str, pa.Array]:
+    last = pa.array(events.at[events.ends])
+    return {name: flat(events.rows.column(name)).take(last) for name in (*schema.columns, GDDL)}
 
 
-def _spans(found: OrderedEvents, schema: TableSchema) -> dict[str, pa.Array]:
-    starts, ends = found.starts, found.ends
-    first = np.where(found.moved[starts], "M", found.op[starts])
+def _spans(events: OrderedEvents, schema: TableSchema) -> dict[str, pa.Array]:
+    starts, ends = events.starts, events.ends
+    first = np.where(events.moved[starts], "M", events.op[starts])
     if schema.truncates and len(starts):
-        cut = deleted_by(found.rows, schema.truncates, schema)[found.at]
+        cut = deleted_by(events.rows, schema.truncates, schema)[events.at]
         first = np.where(np.logical_or.reduceat(cut, starts), "T", first)
     columns = {FIRST: pa.array(first, pa.string())}
     if schema.before_of_key:
-        columns[MOVE_DELETED] = _moves_deleted(found)
+        columns[MOVE_DELETED] = _moves_deleted(events)
     if refolds(schema):
-        some = np.logical_or.reduceat(found.forced, starts) if len(starts) else found.forced
+        some = np.logical_or.reduceat(events.forced, starts) if len(starts) else events.forced
         columns |= {
-            FORCED: pa.array(found.forced[ends]), HAS_FORCED: pa.array(some),
-            LOWEST: flat(found.rows.column(GDDL)).take(pa.array(found.at[starts])),
-            LOWEST_FORCED: pa.array(found.forced[starts]),
+            FORCED: pa.array(events.forced[ends]), HAS_FORCED: pa.array(some),
+            LOWEST: flat(events.rows.column(GDDL)).take(pa.array(events.at[starts])),
+            LOWEST_FORCED: pa.array(events.forced[starts]),
         }  # fmt: skip
     return columns
 
 
-def _moves_deleted(found: OrderedEvents) -> pa.Array:
-    deletes, starts = found.op == "D", found.starts
-    lost, onto = found.moved.copy(), np.zeros(len(found.at), dtype=bool)
-    lost[:-1] &= deletes[1:] & ~found.begins[1:]
+def _moves_deleted(events: OrderedEvents) -> pa.Array:
+    deletes, starts = events.op == "D", events.starts
+    lost, onto = events.moved.copy(), np.zeros(len(events.at), dtype=bool)
+    lost[:-1] &= deletes[1:] & ~events.begins[1:]
     lost[-1:] = False
-    onto[1:] = ~deletes[:-1] & ~found.begins[1:]
+    onto[1:] = ~deletes[:-1] & ~events.begins[1:]
     in_batch = np.logical_or.reduceat(lost & onto, starts) if len(starts) else lost
     stored = lost[starts]
     return pa.array(np.select([in_batch, stored], [ONTO_BATCH, ONTO_STORED], ""), pa.string())
 
 
-def _partial_rows(found: OrderedEvents, schema: TableSchema) -> dict[str, pa.Array]:
-    starts, ends = found.starts, found.ends
-    opens, segment_starts = segments(found)
+def _partial_rows(events: OrderedEvents, schema: TableSchema) -> dict[str, pa.Array]:
+    starts, ends = events.starts, events.ends
+    opens, segment_starts = segments(events)
     last = np.repeat(segment_starts[ends], ends - starts + 1)  # where the last segment of the event's key began
-    counted = (np.arange(len(found.at)) >= last) & (found.op != "D")
-    columns = {key: flat(found.rows.column(key)).take(pa.array(found.at[ends])) for key in (*schema.keys, GDDL)}
-    numbers, latest = np.arange(len(found.at)), {}
+    counted = (np.arange(len(events.at)) >= last) & (events.op != "D")
+    columns = {key: flat(events.rows.column(key)).take(pa.array(events.at[ends])) for key in (*schema.keys, GDDL)}
+    numbers, latest = np.arange(len(events.at)), {}
     for name, flag in carried_names(schema).items():
-        held = np.where(counted & carries(found, schema, name), numbers, -1)
+        held = np.where(counted & carries(events, schema, name), numbers, -1)
         latest[name] = greatest = np.maximum.reduceat(held, starts) if len(starts) else held
-        columns[name] = picked(found, name, greatest)
+        columns[name] = picked(events, name, greatest)
         columns[flag] = pa.array(greatest >= 0)
         if name == RESCUED:
-            unknown = counted & _replaces_unknown(found, schema)
+            unknown = counted & _replaces_unknown(events, schema)
             columns[flag] = pa.array(np.logical_or.reduceat(unknown, starts) if len(starts) else unknown)
     columns |= _computed(columns, latest, schema)
     first = segment_starts[ends]
     columns[REPLACES_ROW] = pa.array(opens[first])
-    again = opens & ~found.whole & (found.op == "U") & ~found.moved
+    again = opens & ~events.whole & (events.op == "U") & ~events.moved
     columns[BEGINS_AGAIN] = pa.array(again[first])
     columns[COLUMNS_BEFORE_DELETE] = pa.array(np.logical_or.reduceat(counted, starts) if len(starts) else counted)
     return columns
@@ -147,15 +147,15 @@ def _computed(
     Args:
         latest: of each column the last event that carries it; -1: none.
     """
-    found, names = {}, carried_names(schema)
+    results, names = {}, carried_names(schema)
     for name, sources in schema.computed.items():
         needed = [source for source in sources if source in latest]
         stale = np.logical_or.reduce([latest[source] > latest[name] for source in needed] or [latest[name] < -1])
         if stale.any():
             every = np.logical_and.reduce([latest[source] >= 0 for source in needed])
-            found[name] = with_computed(columns, name, stale, schema)
-            found[names[name]] = pa.array(np.where(stale, every, latest[name] >= 0))
-    return found
+            results[name] = with_computed(columns, name, stale, schema)
+            results[names[name]] = pa.array(np.where(stale, every, latest[name] >= 0))
+    return results
 
 
 def with_computed(columns: Mapping[str, pa.Array], name: str, where: np.ndarray, schema: TableSchema) -> pa.Array:
@@ -163,44 +163,44 @@ def with_computed(columns: Mapping[str, pa.Array], name: str, where: np.ndarray,
     at = pa.array(np.flatnonzero(where))
     sources = {source: flat(columns[source]).take(at) for source in schema.computed[name]}
     again = recomputed(name, sources, len(at), schema)
-    own = flat(columns[name])
-    return chosen(where, again.take(pa.array(np.cumsum(where) - 1, mask=~where)), own)
+    values = flat(columns[name])
+    return chosen(where, again.take(pa.array(np.cumsum(where) - 1, mask=~where)), values)
 
 
-def picked(found: OrderedEvents, name: str, events: np.ndarray) -> pa.Array:
+def picked(ordered: OrderedEvents, name: str, events: np.ndarray) -> pa.Array:
     """A column's values at these events; -1: null."""
     nothing = events < 0
-    at = found.at[np.where(nothing, 0, events)] if len(found.at) else events
-    return flat(found.rows.column(name)).take(pa.array(at, pa.int64(), mask=nothing))
+    at = ordered.at[np.where(nothing, 0, events)] if len(ordered.at) else events
+    return flat(ordered.rows.column(name)).take(pa.array(at, pa.int64(), mask=nothing))
 
 
-def segments(found: OrderedEvents) -> tuple[np.ndarray, np.ndarray]:
+def segments(ordered: OrderedEvents) -> tuple[np.ndarray, np.ndarray]:
     """Whether each event opens a segment of its key, and the event at which its segment began.
 
     A whole row opens one (a full-load row; of changes an insert), and so does what follows a delete, but another
     delete. Each generation starts from nothing, too.
     """
-    after_delete = np.zeros(len(found.at), dtype=bool)
-    after_delete[1:] = (found.op[:-1] == "D") & ~found.begins[1:]
-    opens = found.whole | ((found.op != "D") & after_delete)
-    generation = np.asarray(gddl_fields(found.rows)["generation"])[found.at]
-    begins = opens | found.begins | changes(generation)
-    return opens, np.maximum.accumulate(np.where(begins, np.arange(len(found.at)), 0))
+    after_delete = np.zeros(len(ordered.at), dtype=bool)
+    after_delete[1:] = (ordered.op[:-1] == "D") & ~ordered.begins[1:]
+    opens = ordered.whole | ((ordered.op != "D") & after_delete)
+    generation = np.asarray(gddl_fields(ordered.rows)["generation"])[ordered.at]
+    begins = opens | ordered.begins | changes(generation)
+    return opens, np.maximum.accumulate(np.where(begins, np.arange(len(ordered.at)), 0))
 
 
-def held_after(found: OrderedEvents, schema: TableSchema) -> dict[str, np.ndarray]:
+def held_after(ordered: OrderedEvents, schema: TableSchema) -> dict[str, np.ndarray]:
     """For each column the event whose value the row of the key holds after each event; -1: null."""
-    numbers = np.arange(len(found.at))
-    segment_starts = segments(found)[1]
+    numbers = np.arange(len(ordered.at))
+    segment_starts = segments(ordered)[1]
     held = dict.fromkeys(schema.keys, numbers)
     for name in (column for column in schema.columns if column not in schema.keys):
-        latest = np.where(carries(found, schema, name) & (found.op != "D"), numbers, -1)
+        latest = np.where(carries(ordered, schema, name) & (ordered.op != "D"), numbers, -1)
         latest = np.maximum.accumulate(latest) if len(numbers) else latest
         held[name] = np.where(latest >= segment_starts, latest, -1)
     return held
 
 
-def computed_after(found: OrderedEvents, held: Mapping[str, np.ndarray], schema: TableSchema) -> dict[str, pa.Array]:
+def computed_after(ordered: OrderedEvents, held: Mapping[str, np.ndarray], schema: TableSchema) -> dict[str, pa.Array]:
     """Computed columns of which some state has a column from a later event than their own.
 
     Args:
@@ -211,53 +211,53 @@ def computed_after(found: OrderedEvents, held: Mapping[str, np.ndarray], schema:
         later = [held[source] > held[name] for source in sources if source not in schema.keys]
         stale = np.logical_or.reduce(later or [np.zeros(len(held[name]), dtype=bool)])
         if stale.any():
-            columns = {each: picked(found, each, held[each]) for each in (name, *sources)}
+            columns = {each: picked(ordered, each, held[each]) for each in (name, *sources)}
             again[name] = with_computed(columns, name, stale, schema)
     return again
 
 
-def carries(found: OrderedEvents, schema: TableSchema, column: str) -> np.ndarray:
+def carries(ordered: OrderedEvents, schema: TableSchema, column: str) -> np.ndarray:
     """Whether each event carries a column; whole rows carry all, a moved row what `events` has found for it."""
-    own = carried(found.rows, schema, column)[found.at]
-    if found.moved.any():
-        own |= found.moved & np.asarray(flat(found.rows.column(column)).is_valid())[found.at]
-    result: np.ndarray = own | found.whole
+    mask = carried(ordered.rows, schema, column)[ordered.at]
+    if ordered.moved.any():
+        mask |= ordered.moved & np.asarray(flat(ordered.rows.column(column)).is_valid())[ordered.at]
+    result: np.ndarray = mask | ordered.whole
     return result
 
 
-def with_rescued(found: OrderedEvents, schema: TableSchema) -> OrderedEvents:
+def with_rescued(ordered: OrderedEvents, schema: TableSchema) -> OrderedEvents:
     """The events with what is rescued of the row after them in the rescued column, from its segment on.
 
     A change replaces what is rescued of columns that it carries, and of others adds nothing.
     """
-    if not schema.rescues or not len(found.at):
-        return found
-    texts = flat(found.rows.column(RESCUED)).to_pylist()
-    has = np.array([text is not None for text in texts], dtype=bool)[found.at]
-    concerned = np.logical_or.reduceat(has, found.starts)[np.cumsum(found.begins) - 1]
-    begins = segments(found)[1] == np.arange(len(found.at))
-    flags = _RescuedFlags(found, schema)
+    if not schema.rescues or not len(ordered.at):
+        return ordered
+    texts = flat(ordered.rows.column(RESCUED)).to_pylist()
+    has = np.array([text is not None for text in texts], dtype=bool)[ordered.at]
+    concerned = np.logical_or.reduceat(has, ordered.starts)[np.cumsum(ordered.begins) - 1]
+    begins = segments(ordered)[1] == np.arange(len(ordered.at))
+    flags = _RescuedFlags(ordered, schema)
     state: dict[str, Entry] = {}
     for number in np.flatnonzero(concerned).tolist():
         if begins[number]:
             state = {}
-        if found.op[number] != "D":
-            delivered = entries(texts[found.at[number]])
-            own = {column: entry for column, entry in delivered.items() if flags.takes(column, number)}
+        if ordered.op[number] != "D":
+            delivered = entries(texts[ordered.at[number]])
+            taken = {column: entry for column, entry in delivered.items() if flags.takes(column, number)}
             kept = {column: entry for column, entry in state.items() if not flags.replaces(column, number)}
-            state = overlaid(kept, own)
-            texts[found.at[number]] = text_of(state)
-    at = found.rows.schema.get_field_index(RESCUED)
-    return replace(found, rows=found.rows.set_column(at, RESCUED, pa.array(texts, pa.string())))
+            state = overlaid(kept, taken)
+            texts[ordered.at[number]] = text_of(state)
+    at = ordered.rows.schema.get_field_index(RESCUED)
+    return replace(ordered, rows=ordered.rows.set_column(at, RESCUED, pa.array(texts, pa.string())))
 
 
 class _RescuedFlags:
     """Which events take and replace rescued values, by columns in lower case, whether or not the table has them."""
 
-    def __init__(self, found: OrderedEvents, schema: TableSchema) -> None:
-        self._found, self._schema = found, schema
+    def __init__(self, ordered: OrderedEvents, schema: TableSchema) -> None:
+        self._ordered, self._schema = ordered, schema
         self._columns = {name.lower(): name for name in schema.columns}
-        self._unknown = _replaces_unknown(found, schema)
+        self._unknown = _replaces_unknown(ordered, schema)
         self._known: dict[str, np.ndarray] = {}
         self._listed: dict[str, np.ndarray] = {}
 
@@ -265,19 +265,19 @@ class _RescuedFlags:
         if column not in self._columns:
             return bool(self._unknown[event])
         if column not in self._known:
-            self._known[column] = carries(self._found, self._schema, self._columns[column])
+            self._known[column] = carries(self._ordered, self._schema, self._columns[column])
         return bool(self._known[column][event])
 
     def takes(self, column: str, event: int) -> bool:
-        if column in self._columns or self._found.op[event] != "U":
+        if column in self._columns or self._ordered.op[event] != "U":
             return self.replaces(column, event)
         if column not in self._listed:
-            self._listed[column] = lists(self._found.rows, self._schema, column)[self._found.at]
+            self._listed[column] = lists(self._ordered.rows, self._schema, column)[self._ordered.at]
         return bool(self._listed[column][event])
 
 
-def _replaces_unknown(found: OrderedEvents, schema: TableSchema) -> np.ndarray:
-    result: np.ndarray = replaces_unknown(found.rows, schema)[found.at] | found.whole
+def _replaces_unknown(events: OrderedEvents, schema: TableSchema) -> np.ndarray:
+    result: np.ndarray = replaces_unknown(events.rows, schema)[events.at] | events.whole
     return result
 
 
@@ -358,9 +358,9 @@ def rebuilt_rows(happened: pa.Table, schema: TableSchema, swept: int) -> pa.Tabl
         return rows.filter(pc.not_equal(gddl_fields(rows)["op"], "D")).select([*schema.columns, GDDL])
     rows = newest_state(happened, schema, 0)
     gddl = gddl_fields(rows)
-    gone = pc.or_(pc.equal(gddl["op"], "D"), pc.less(gddl["generation"], swept))
+    dead = pc.or_(pc.equal(gddl["op"], "D"), pc.less(gddl["generation"], swept))
     had, rows = _with_last_columns(rows, happened, schema)
-    return with_gddl(rows, deleted=gone).filter(had)
+    return with_gddl(rows, deleted=dead).filter(had)
 
 
 def _with_last_columns(rows: pa.Table, happened: pa.Table, schema: TableSchema) -> tuple[pa.Array, pa.Table]:
@@ -372,9 +372,9 @@ def _with_last_columns(rows: pa.Table, happened: pa.Table, schema: TableSchema) 
             break
         net = net_changes(happened.filter(pc.equal(generation, older)), schema, partial=True)
         net = net.filter(net.column(COLUMNS_BEFORE_DELETE))
-        mine, found = table_codes((rows, net), schema.keys)
-        place = np.full(int(max(mine.max(initial=0), found.max(initial=0))) + 1, -1)
-        place[found] = np.arange(net.num_rows)
+        mine, theirs = table_codes((rows, net), schema.keys)
+        place = np.full(int(max(mine.max(initial=0), theirs.max(initial=0))) + 1, -1)
+        place[theirs] = np.arange(net.num_rows)
         at = np.where(np.asarray(had), -1, place[mine])
         rows, had = _columns_from(rows, net, at, schema), pc.or_(had, pa.array(at >= 0))
     return had, rows
@@ -415,8 +415,8 @@ def are_superseded(
     """
     vanished = pc.less(pc.struct_field(rows.column(GDDL), "generation"), swept)
     if schema.keys:
-        left = pc.invert(are_changes(rows, needed))
-        vanished = pc.or_(vanished, left) if schema.spec.delete == "hard" else left
+        unneeded = pc.invert(are_changes(rows, needed))
+        vanished = pc.or_(vanished, unneeded) if schema.spec.delete == "hard" else unneeded
     return pc.and_(applied_before(rows, before), vanished)
 
 
@@ -450,17 +450,17 @@ def events_that_matter(happened: pa.Table, schema: TableSchema) -> pa.Table:
     Args:
         happened: see `order.events`; all events of each key.
     """
-    found = ordered(happened, schema)
-    if not len(found.at):
+    events = ordered(happened, schema)
+    if not len(events.at):
         return happened
-    starts, ends = found.starts, found.ends
-    last = _last_segments(found) if schema.partial else ends
-    return happened.take(pa.array(found.at[np.arange(len(found.at)) >= np.repeat(last, ends - starts + 1)]))
+    starts, ends = events.starts, events.ends
+    last = _last_segments(events) if schema.partial else ends
+    return happened.take(pa.array(events.at[np.arange(len(events.at)) >= np.repeat(last, ends - starts + 1)]))
 
 
-def _last_segments(found: OrderedEvents) -> np.ndarray:
+def _last_segments(events: OrderedEvents) -> np.ndarray:
     """The first event of each key's last segment, or the delete before it."""
-    last = segments(found)[1][found.ends]
-    after_delete = (last > found.starts) & (found.op[np.maximum(last - 1, 0)] == "D")
+    last = segments(events)[1][events.ends]
+    after_delete = (last > events.starts) & (events.op[np.maximum(last - 1, 0)] == "D")
     result: np.ndarray = last - after_delete
     return result

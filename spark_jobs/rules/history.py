@@ -40,8 +40,8 @@ def versions(happened: pa.Table, schema: TableSchema, watermarks: Sequence[str |
         watermarks: highest sequence ingested before each generation, JSON text.
         swept: rows of generations before this one have vanished.
     """
-    found = ordered(happened, schema)
-    timeline = _timeline(with_rescued(found, schema) if schema.partial else found, schema, watermarks, swept)
+    events = ordered(happened, schema)
+    timeline = _timeline(with_rescued(events, schema) if schema.partial else events, schema, watermarks, swept)
     return _runs(timeline, schema)
 
 
@@ -82,13 +82,13 @@ class _Timeline:
     """States of keys one after the other; arrays have an entry for each.
 
     Attributes:
-        event: number of the event in `found`; -1: the key ended because a later generation lacks it.
+        event: number of the event in `ordered`; -1: the key ended because a later generation lacks it.
         key: number of the key; `dead`: there is no row.
         generation: in which the key has this state.
         sequence: row in `sequences`; `rank` compares them.
     """
 
-    found: OrderedEvents
+    ordered: OrderedEvents
     event: np.ndarray
     key: np.ndarray
     dead: np.ndarray
@@ -104,31 +104,31 @@ class _Timeline:
         return replace(self, **parts)
 
 
-def _timeline(found: OrderedEvents, schema: TableSchema, watermarks: Sequence[str | None], swept: int) -> _Timeline:
+def _timeline(events: OrderedEvents, schema: TableSchema, watermarks: Sequence[str | None], swept: int) -> _Timeline:
     """States in order, one for each key, generation and effective sequence: the last at it."""
-    count = len(found.at)
+    count = len(events.at)
     kind = parse_type(schema.sequence_type)
     values = [None if w is None else read_json(json.loads(w, parse_float=Decimal), kind) for w in watermarks]
-    gddl = gddl_fields(found.rows)
+    gddl = gddl_fields(events.rows)
     lows = pa.array([None, *values], arrow_type(kind))
-    own = gddl["sequence"].cast(lows.type)
-    rank = ranks(sortable(pa.concat_arrays([own, lows])), len(own) + len(lows))
+    event_sequences = gddl["sequence"].cast(lows.type)
+    rank = ranks(sortable(pa.concat_arrays([event_sequences, lows])), len(event_sequences) + len(lows))
     later = pa.array([before_changes(kind) if value is None else value for value in values[1:]], lows.type)
-    sequences = pa.concat_arrays([own, lows[:2], later])
-    low_at = found.rows.num_rows + np.arange(len(lows))  # of generation n at n
-    generation = np.asarray(gddl["generation"])[found.at].astype(np.int64)
+    sequences = pa.concat_arrays([event_sequences, lows[:2], later])
+    low_at = events.rows.num_rows + np.arange(len(lows))  # of generation n at n
+    generation = np.asarray(gddl["generation"])[events.at].astype(np.int64)
     low = low_at[np.minimum(generation, len(watermarks))]
-    sequence = np.where(rank[found.at] > rank[low], found.at, low)
-    key = np.cumsum(found.begins)
+    sequence = np.where(rank[events.at] > rank[low], events.at, low)
+    key = np.cumsum(events.begins)
     ended_key, ended_generation = _endings(key, generation, len(watermarks), swept)
     nothing = np.full(len(ended_key), -1)
     event = np.concatenate([np.arange(count), nothing])
     sequence = np.concatenate([sequence, low_at[ended_generation]])
     key = np.concatenate([key, ended_key])
-    dead = np.concatenate([found.op == "D", np.ones(len(ended_key), dtype=bool)])
+    dead = np.concatenate([events.op == "D", np.ones(len(ended_key), dtype=bool)])
     generation = np.concatenate([generation, ended_generation])
     order = np.lexsort((event, generation, key))
-    whole = _Timeline(found=found, event=event, key=key, dead=dead, generation=generation, sequence=sequence,
+    whole = _Timeline(ordered=events, event=event, key=key, dead=dead, generation=generation, sequence=sequence,
                       sequences=sequences, rank=rank[sequence]).where(order)  # fmt: skip
     last = np.ones(len(order), dtype=bool)
     last[:-1] = (changes(whole.key) | changes(whole.generation) | changes(whole.rank))[1:]
@@ -156,9 +156,9 @@ def _runs(line: _Timeline, schema: TableSchema) -> pa.Table:
     begins = changes(line.key)
     differs = begins | changes(line.dead)
     alive = ~line.dead & ~begins
-    computed = computed_after(line.found, held, schema)
+    computed = computed_after(line.ordered, held, schema)
     for name in tracked_columns(schema):
-        values = computed[name] if name in computed else picked(line.found, name, held[name])
+        values = computed[name] if name in computed else picked(line.ordered, name, held[name])
         differs |= alive & changes(codes(values))
     starts = np.flatnonzero(differs)
     ends = np.append(starts[1:], len(line.key)) - 1 if len(starts) else starts
@@ -167,10 +167,10 @@ def _runs(line: _Timeline, schema: TableSchema) -> pa.Table:
     live = ~line.dead[starts]
     starts, ends, following, has_next = starts[live], ends[live], following[live], has_next[live]
     columns = {
-        name: computed[name].take(pa.array(ends)) if name in computed else picked(line.found, name, held[name][ends])
+        name: computed[name].take(pa.array(ends)) if name in computed else picked(line.ordered, name, held[name][ends])
         for name in schema.columns
     }
-    columns[GDDL] = flat(line.found.rows.column(GDDL)).take(pa.array(line.found.at[line.event[ends]], pa.int64()))
+    columns[GDDL] = flat(line.ordered.rows.column(GDDL)).take(pa.array(line.ordered.at[line.event[ends]], pa.int64()))
     columns[START] = line.sequences.take(pa.array(line.sequence[starts], pa.int64()))
     columns[END] = line.sequences.take(pa.array(line.sequence[following], pa.int64(), mask=~has_next))
     columns[START_GENERATION] = pa.array(line.generation[starts], pa.int32())
@@ -185,7 +185,7 @@ def _held(line: _Timeline, schema: TableSchema) -> dict[str, np.ndarray]:
     nothing = line.event < 0
     return {
         name: np.where(nothing, -1, held[line.event] if len(held) else -1)
-        for name, held in held_after(line.found, schema).items()
+        for name, held in held_after(line.ordered, schema).items()
     }
 
 
@@ -201,8 +201,8 @@ def differences(derived: pa.Table, stored: pa.Table, schema: TableSchema) -> tup
 def actions(derived: pa.Table, stored: pa.Table, schema: TableSchema) -> pa.Table:
     """What makes stored versions the derived ones, by key and `IDENTITY`: versions with `ACTION` `put` or `delete`."""
     missing, extra = differences(derived, stored, schema)
-    gone = by_name(stored.take(pa.array(extra)), missing.schema)
-    new, old = table_codes((missing, gone), (*schema.keys, *IDENTITY))
-    gone = gone.filter(pa.array(~np.isin(old, new)))
-    action = pa.array(["put"] * missing.num_rows + ["delete"] * gone.num_rows, pa.string())
-    return pa.concat_tables([missing, gone]).append_column(ACTION, action)
+    removed = by_name(stored.take(pa.array(extra)), missing.schema)
+    new, old = table_codes((missing, removed), (*schema.keys, *IDENTITY))
+    removed = removed.filter(pa.array(~np.isin(old, new)))
+    action = pa.array(["put"] * missing.num_rows + ["delete"] * removed.num_rows, pa.string())
+    return pa.concat_tables([missing, removed]).append_column(ACTION, action)

@@ -36,7 +36,7 @@ from spark_jobs.rules.fold import (
 )
 from spark_jobs.rules.order import forced_rows, gddl_fields, orders_of, sample_keys, with_gddl
 from spark_jobs.rules.stored_columns import stored_schema
-from spark_jobs.rules.sweep import by_earlier_truncates
+from spark_jobs.rules.truncates import by_earlier_truncates
 
 ACTION, AT, LATE, IGNORED, UNKNOWN_KEY, MOVE_LOST = (
     f"{GDDL}__{n}" for n in ("action", "at", "late", "ignored", "unknown_key", "move_lost")
@@ -108,7 +108,7 @@ def overlaid(decided: pa.Table, replica: pa.Table, schema: TableSchema, *, parti
 
 def _computed(decided: pa.Table, values: Mapping[str, pa.Array], schema: TableSchema) -> dict[str, pa.Array]:
     """Computed columns of rows that have some of the columns that they need from their changes, and others stored."""
-    found, names = {}, carried_names(schema)
+    results, names = {}, carried_names(schema)
     rows = {key: decided.column(key) for key in schema.keys} | dict(values)
     for name, sources in schema.computed.items():
         some = np.zeros(decided.num_rows, dtype=bool)
@@ -116,8 +116,8 @@ def _computed(decided: pa.Table, values: Mapping[str, pa.Array], schema: TableSc
             some |= _flags(decided, names[source])
         mixed = some & ~_flags(decided, names[name])
         if mixed.any():
-            found[name] = with_computed(rows, name, mixed, schema)
-    return found
+            results[name] = with_computed(rows, name, mixed, schema)
+    return results
 
 
 class _Meeting:
@@ -148,13 +148,13 @@ class _Meeting:
 
     def _orders(self, stored: StoredState) -> list[list[pa.Array]]:
         """Orders of net changes, stored rows, tombstones, and where they are there the lowest events."""
-        own, deletes = self.net.column_names, stored.tombstones
+        columns, deletes = self.net.column_names, stored.tombstones
         parts = [
             (gddl_fields(self.net), _flags(self.net, FORCED)),
             (gddl_fields(self.replica), forced_rows(stored.replica, self.schema)),
             (gddl_fields(self.tombstones), _flags(self.tombstones if deletes is None else deletes, FORCED)),
         ]
-        if LOWEST in own and refolds(self.schema):
+        if LOWEST in columns and refolds(self.schema):
             lowest = self.net.select([LOWEST]).rename_columns([GDDL])
             parts.append((gddl_fields(lowest), _flags(self.net, LOWEST_FORCED)))
         return orders_of(parts, self.schema)
@@ -174,18 +174,18 @@ class _Meeting:
         self, first: tuple[list[pa.Array], np.ndarray | None], second: tuple[list[pa.Array], np.ndarray | None]
     ) -> np.ndarray:
         """Whether the first is lower (-1), equal or higher (1) in order; 1 where one of them isn't there."""
-        found = np.ones(len(self.op), np.int8)
+        signs = np.ones(len(self.op), np.int8)
         there = np.ones(len(self.op), dtype=bool)
         for _, at in (first, second):
             there &= True if at is None else at >= 0
         if not there.any():
-            return found
+            return signs
         sides = []
         for columns, at in (first, second):
             rows = pa.array(np.flatnonzero(there) if at is None else at[there])
             sides.append([column.take(rows) for column in columns])
-        found[there] = compare_rows(*sides)
-        return found
+        signs[there] = compare_rows(*sides)
+        return signs
 
     @property
     def beaten(self) -> np.ndarray:
@@ -198,7 +198,7 @@ class _Meeting:
         return self.schema.spec.delete == "soft"
 
     @property
-    def gone(self) -> np.ndarray:
+    def deleted(self) -> np.ndarray:
         """The row is deleted after it.
 
         Under soft deletes a beaten change becomes the deleted row that it would be; so does one of a swept generation.
@@ -221,20 +221,20 @@ class _Meeting:
         if self.refolded or not refolds(self.schema):
             return np.zeros(len(self.op), dtype=bool)
         forced = _flags(self.net, HAS_FORCED)
-        found: np.ndarray = (forced | self._overtaken if self.schema.partial else forced) & ~self._vanished
-        return found
+        mask: np.ndarray = (forced | self._overtaken if self.schema.partial else forced) & ~self._vanished
+        return mask
 
     def actions(self) -> pa.Array:
-        matched, gone, newer = self.matched, self.gone, self.newer
+        matched, deleted, newer = self.matched, self.deleted, self.newer
         if self.soft:
-            puts = ~matched & (~gone | self.columns_before_delete)
-            found = np.select([matched & newer, puts], ["update", "insert"], "")
+            puts = ~matched & (~deleted | self.columns_before_delete)
+            chosen = np.select([matched & newer, puts], ["update", "insert"], "")
         else:
             live = ~self.beaten
-            choices = [live & matched & newer & gone, live & matched & newer, live & ~matched & ~gone]
-            found = np.select(choices, ["delete", "update", "insert"], "")
-            found = np.where(self._vanished, "", found)
-        return pa.array(found, pa.string(), mask=found == "")
+            choices = [live & matched & newer & deleted, live & matched & newer, live & ~matched & ~deleted]
+            chosen = np.select(choices, ["delete", "update", "insert"], "")
+            chosen = np.where(self._vanished, "", chosen)
+        return pa.array(chosen, pa.string(), mask=chosen == "")
 
     def ignored(self) -> np.ndarray:
         """What is known of the key is of a later generation or sequence; see `Applied.late`."""
@@ -255,27 +255,27 @@ class _Meeting:
 
     def _begins_with_a_part(self) -> np.ndarray:
         """The row begins with an update that lacks columns, after a delete or a change outside the filter."""
-        found = np.zeros(len(self.op), dtype=bool)
+        lacking = np.zeros(len(self.op), dtype=bool)
         if not self.partial or self.refolded:
-            return found
+            return lacking
         for name, flag in carried_names(self.schema).items():
-            found |= ~_flags(self.net, flag) if name != RESCUED else False
+            lacking |= ~_flags(self.net, flag) if name != RESCUED else False
         deleted, before = self.dead & ~self.matched & ~self.beaten, gddl_fields(self.replica)
         if "deleted" in before and self.replica.num_rows:
             deleted |= self.matched & self.newer & _mask(before["deleted"])[self.at]
         first = np.asarray(pc.equal(self.net.column(FIRST), UNSEEN[0]))
         begins = (deleted & first) | _flags(self.net, BEGINS_AGAIN)
-        result: np.ndarray = found & begins & (self.op == "U") & ~self._vanished
+        result: np.ndarray = lacking & begins & (self.op == "U") & ~self._vanished
         return result
 
     def move_lost(self) -> np.ndarray:
         if MOVE_DELETED not in self.net.column_names:
             return np.zeros(len(self.op), dtype=bool)
-        found = np.asarray(flat(self.net.column(MOVE_DELETED)).to_numpy(zero_copy_only=False), dtype=object)
+        kinds = np.asarray(flat(self.net.column(MOVE_DELETED)).to_numpy(zero_copy_only=False), dtype=object)
         live, gddl = self.matched.copy(), gddl_fields(self.replica)
         if "deleted" in gddl and self.replica.num_rows:
             live &= ~_mask(gddl["deleted"])[self.at]
-        result: np.ndarray = (found == ONTO_BATCH) | ((found == ONTO_STORED) & live)
+        result: np.ndarray = (kinds == ONTO_BATCH) | ((kinds == ONTO_STORED) & live)
         return result
 
     def rows(self) -> pa.Table:
@@ -288,18 +288,18 @@ class _Meeting:
             deletes = flat(self.tombstones.column(GDDL)).take(pa.array(np.where(self.beaten, self.dead_at, 0)))
             chosen = pc.if_else(beaten, deletes, flat(rows.column(GDDL)))
             rows = rows.set_column(rows.schema.get_field_index(GDDL), GDDL, chosen)
-        return with_gddl(rows, deleted=pa.array(self.gone))
+        return with_gddl(rows, deleted=pa.array(self.deleted))
 
     def replaced(self) -> dict[str, pa.Array]:
         """Columns whose stored value the change replaces; of a new row all."""
         before = gddl_fields(self.replica)
-        generation, own = np.asarray(before["generation"]), np.asarray(gddl_fields(self.net)["generation"])
+        generation, new_generation = np.asarray(before["generation"]), np.asarray(gddl_fields(self.net)["generation"])
         outlived = self.matched.copy()
         if len(generation):
-            outlived &= generation[self.at] < own
+            outlived &= generation[self.at] < new_generation
             if "deleted" in before:
                 outlived |= self.matched & _mask(before["deleted"])[self.at] & ~self._vanished
-        starts_anew = (_flags(self.net, REPLACES_ROW) | outlived) & (~self.gone | self.columns_before_delete)
+        starts_anew = (_flags(self.net, REPLACES_ROW) | outlived) & (~self.deleted | self.columns_before_delete)
         every = ~self.matched | starts_anew
         return {flag: pa.array(every | _flags(self.net, flag)) for flag in carried_names(self.schema).values()}
 
@@ -315,8 +315,8 @@ class _Meeting:
         if RESCUED not in self.replica.column_names:
             return rows
         carried = {name.lower(): _mask(flags[flag]) for name, flag in names.items() if name != RESCUED}
-        own, stored = (flat(t.column(RESCUED)) for t in (rows, self.replica))
-        texts = own.to_pylist()
+        delivered, stored = (flat(t.column(RESCUED)) for t in (rows, self.replica))
+        texts = delivered.to_pylist()
         every = np.logical_and.reduce([*carried.values(), unknown])
         for row in np.flatnonzero(self.matched & ~every):
             before = errors_table.entries(stored[int(self.at[row])].as_py())
@@ -364,8 +364,10 @@ class Outcome:
 
     @property
     def counts(self) -> MainCounts:
-        found = {action: int(pc.sum(pc.equal(self.rows.column(ACTION), action)).as_py() or 0) for action in _ACTIONS}
-        return MainCounts(inserted=found["insert"], updated=found["update"], deleted=found["delete"])
+        by_action = {
+            action: int(pc.sum(pc.equal(self.rows.column(ACTION), action)).as_py() or 0) for action in _ACTIONS
+        }
+        return MainCounts(inserted=by_action["insert"], updated=by_action["update"], deleted=by_action["delete"])
 
 
 def outcome_of(
@@ -406,12 +408,12 @@ def folded_again(happened: pa.Table, replica: pa.Table, schema: TableSchema) -> 
         happened: see `refolded`.
         replica: whole rows.
     """
-    found = _replacing(refolded(happened, replica, schema), StoredState(replica=replica), schema)
+    folded = _replacing(refolded(happened, replica, schema), StoredState(replica=replica), schema)
     names = [*schema.columns, GDDL]
-    before = replica.take(flat(found.column(AT)))
-    before = pa.table({name: flat(before.column(name)).cast(found.schema.field(name).type) for name in names})
-    mine, theirs = table_codes((found, before), names)
-    return found.select([*names, ACTION, AT]).filter(pa.array(mine != theirs))
+    before = replica.take(flat(folded.column(AT)))
+    before = pa.table({name: flat(before.column(name)).cast(folded.schema.field(name).type) for name in names})
+    mine, theirs = table_codes((folded, before), names)
+    return folded.select([*names, ACTION, AT]).filter(pa.array(mine != theirs))
 
 
 def replaced(rows: pa.Table, at: np.ndarray, outcome: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -424,13 +426,13 @@ def replaced(rows: pa.Table, at: np.ndarray, outcome: pa.Table, schema: pa.Schem
     """
     kept = np.ones(rows.num_rows, dtype=bool)
     kept[at] = False
-    left = rows.filter(pa.array(kept))
+    remaining = rows.filter(pa.array(kept))
     chosen = pc.equal(outcome.column(ACTION), "update")
     updates = outcome.filter(chosen)
     if not updates.num_rows:
-        return left
+        return remaining
     before = rows.take(pa.array(at[np.asarray(chosen)]))
-    return pa.concat_tables([left, by_name(updates, schema, before.column)])
+    return pa.concat_tables([remaining, by_name(updates, schema, before.column)])
 
 
 def _acting(decided: pa.Table, where: np.ndarray) -> pa.Table:

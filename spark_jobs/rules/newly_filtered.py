@@ -47,19 +47,19 @@ def at_both_keys(changes: pa.Table, schema: TableSchema) -> pa.Table:
     moved = moved_rows(changes, schema)
     parts = [at_own_key(changes, schema)]
     if moved.any():
-        parts.append(_placed(changes, old_keys(changes, schema), own=False).filter(pa.array(moved)))
+        parts.append(_placed(changes, old_keys(changes, schema), is_own_key=False).filter(pa.array(moved)))
     return pa.concat_tables(parts)
 
 
 def at_own_key(changes: pa.Table, schema: TableSchema) -> pa.Table:
     """Changes with `places`, each once."""
-    return _placed(changes, {key: changes.column(key) for key in schema.keys}, own=True)
+    return _placed(changes, {key: changes.column(key) for key in schema.keys}, is_own_key=True)
 
 
-def _placed(changes: pa.Table, keys: dict[str, pa.Array | pa.ChunkedArray], *, own: bool) -> pa.Table:
+def _placed(changes: pa.Table, keys: dict[str, pa.Array | pa.ChunkedArray], *, is_own_key: bool) -> pa.Table:
     for key, values in keys.items():
         changes = changes.append_column(_place(key), values)
-    return changes.append_column(_OWN, pa.repeat(own, changes.num_rows))
+    return changes.append_column(_OWN, pa.repeat(is_own_key, changes.num_rows))
 
 
 def newly_filtered(placed: pa.Table, schema: TableSchema) -> tuple[pa.Table, int]:
@@ -70,12 +70,12 @@ def newly_filtered(placed: pa.Table, schema: TableSchema) -> tuple[pa.Table, int
     Args:
         placed: see `at_both_keys`; all changes of each key that is among them.
     """
-    own = placed.column(_OWN)
-    left, others = placed.filter(own), placed.filter(pc.invert(own))
+    is_own = placed.column(_OWN)
+    own_changes, others = placed.filter(is_own), placed.filter(pc.invert(is_own))
     if others.num_rows:  # both keys may be of this part
-        others = others.filter(pc.invert(are_changes(others, changes_in(left))))
+        others = others.filter(pc.invert(are_changes(others, changes_in(own_changes))))
     names = [*schema.change_columns, GDDL]
-    rows, count = pa.concat_tables([left.select(names), others.select(names)]), left.num_rows
+    rows, count = pa.concat_tables([own_changes.select(names), others.select(names)]), own_changes.num_rows
     counting = np.asarray(pc.not_equal(gddl_fields(rows)["generation"], ARCHIVED))
     states = _States.of(rows, np.flatnonzero(counting), schema)
     rows = states.completed(rows)
@@ -94,7 +94,7 @@ def _row_by_row(rows: pa.Table, schema: TableSchema) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _States:
-    """The rows of keys after their events; arrays have an entry for each event, in the order of `found`.
+    """The rows of keys after their events; arrays have an entry for each event, in the order of `ordered`.
 
     Attributes:
         number: of the change that the event is; -1: none, it follows from one.
@@ -102,7 +102,7 @@ class _States:
     """
 
     schema: TableSchema
-    found: OrderedEvents
+    ordered: OrderedEvents
     held: dict[str, np.ndarray]
     number: np.ndarray
     count: int
@@ -113,25 +113,25 @@ class _States:
         Args:
             counting: numbers of the changes that are not archived.
         """
-        found = with_rescued(ordered(events(rows, schema), schema), schema)
-        number = np.full(found.rows.num_rows, -1)
+        ordered_events = with_rescued(ordered(events(rows, schema), schema), schema)
+        number = np.full(ordered_events.rows.num_rows, -1)
         number[: len(counting)] = counting  # `events` has these first, in this order
-        return cls(schema, found, held_after(found, schema), number[found.at], rows.num_rows)
+        return cls(schema, ordered_events, held_after(ordered_events, schema), number[ordered_events.at], rows.num_rows)
 
     @cached_property
     def rows(self) -> pa.Table:
-        values = {name: picked(self.found, name, held) for name, held in self.held.items()}
-        return pa.table(values | computed_after(self.found, self.held, self.schema))
+        values = {name: picked(self.ordered, name, held) for name, held in self.held.items()}
+        return pa.table(values | computed_after(self.ordered, self.held, self.schema))
 
     @cached_property
     def undecided(self) -> np.ndarray:
         """Updates after which a column of the filter is not known: nothing of the key has carried it."""
-        found = np.zeros(len(self.found.at), dtype=bool)
+        unknown = np.zeros(len(self.ordered.at), dtype=bool)
         tree = tree_of(self.schema.spec, self.schema.spec.where or "")
         for name in (spelled for spelled in map(self.schema.spelled, tree.columns) if spelled is not None):
             for column in self.schema.derived_from(name) or (name,):
-                found |= self.held[column] < 0
-        result: np.ndarray = found & (self.found.op != "D")
+                unknown |= self.held[column] < 0
+        result: np.ndarray = unknown & (self.ordered.op != "D")
         return result
 
     @cached_property
@@ -139,28 +139,28 @@ class _States:
         spec = self.schema.spec
         columns = of_table(self.rows, self.schema.spelled, f"{spec.table}, where")
         inside = holds(columns.condition(tree_of(spec, spec.where or "")))
-        result: np.ndarray = (self.found.op != "D") & ~self.undecided & ~inside
+        result: np.ndarray = (self.ordered.op != "D") & ~self.undecided & ~inside
         return result
 
     @property
     def entering(self) -> np.ndarray:
         """Updates of a part of the row that bring it into the filter. A moved row starts from its before images."""
-        found, whole = self.found, np.ones(len(self.found.at), dtype=bool)
+        whole = np.ones(len(self.ordered.at), dtype=bool)
         for name in self.schema.columns:
             if name not in self.schema.keys:
-                whole &= carries(found, self.schema, name)
-        after_outside = np.zeros(len(found.at), dtype=bool)
+                whole &= carries(self.ordered, self.schema, name)
+        after_outside = np.zeros(len(self.ordered.at), dtype=bool)
         after_outside[1:] = self.outside[:-1]
-        generation = np.asarray(gddl_fields(found.rows)["generation"])[found.at]
-        after_outside &= ~found.begins & ~differs(generation)
-        result: np.ndarray = after_outside & (found.op == "U") & ~found.moved & ~whole & ~self.outside
+        generation = np.asarray(gddl_fields(self.ordered.rows)["generation"])[self.ordered.at]
+        after_outside &= ~self.ordered.begins & ~differs(generation)
+        result: np.ndarray = after_outside & (self.ordered.op == "U") & ~self.ordered.moved & ~whole & ~self.outside
         return result
 
     def of_changes(self, events: np.ndarray) -> np.ndarray:
         """A mask of events as one of changes."""
-        found = np.zeros(self.count, dtype=bool)
-        found[self.number[events & (self.number >= 0)]] = True
-        return found
+        mask = np.zeros(self.count, dtype=bool)
+        mask[self.number[events & (self.number >= 0)]] = True
+        return mask
 
     def completed(self, rows: pa.Table) -> pa.Table:
         """Changes, with those that are `entering` as inserts of the row after them."""

@@ -19,11 +19,11 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from airflow_gddl.contract.sql_types import ScalarType, SqlType, StructType, parse_type
-from spark_jobs.plan.discover import RecordedFile
 from spark_jobs.plan.planned_batch import Truncate, number_of
 from spark_jobs.plan.sequence import EPOCH
 from spark_jobs.plan.source_snapshots import SnapshotRun
 from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.plan.waiting_files import RecordedFile
 from spark_jobs.rules.arrays import (
     changes,
     codes,
@@ -63,6 +63,11 @@ def with_gddl(rows: pa.Table, **changed: pa.Array) -> pa.Table:
     return rows.set_column(at, GDDL, pa.StructArray.from_arrays(list(parts.values()), fields=fields))
 
 
+def is_of_batch(rows: pa.Table, batch_id: str) -> pa.ChunkedArray:
+    """Mask of rows that a batch wrote."""
+    return pc.equal(pc.struct_field(rows.column(GDDL), "batch_id"), batch_id)
+
+
 def for_both_keys(changes: pa.Table, schema: TableSchema) -> pa.Table:
     """Rows for `as_events`: where keys can change, each is assigned to both of its keys. Each change by itself."""
     return events(changes, schema) if schema.before_of_key else changes
@@ -93,25 +98,25 @@ def that_count(changes: pa.Table) -> pa.Table:
     return changes.filter(pc.invert(archived)) if pc.any(archived).as_py() else changes
 
 
-def generations(own: pa.Array, sequence: pa.Array, times: pa.Array, openings: Sequence[SnapshotRun]) -> pa.Array:
+def generations(of_files: pa.Array, sequence: pa.Array, times: pa.Array, openings: Sequence[SnapshotRun]) -> pa.Array:
     """The generations of changes in a log in which snapshots have opened some.
 
     A change belongs to the generation of the last snapshot before it in the log. The first transaction after a snapshot
     of PostgreSQL has places without a commit before them, which may precede the snapshot: its time decides.
 
     Args:
-        own: generations of their files; `sequence`: places in the log; `times`: commit times.
+        of_files: generations of their files; `sequence`: places in the log; `times`: commit times.
         openings: oldest first.
     """
-    found = own
+    result = of_files
     before = [_is_before(sequence, times, run) for run in openings]
     for run, earlier in zip(openings, before, strict=True):
-        follows = pc.and_(pc.equal(found, run.generation - 1), pc.invert(earlier))
-        found = pc.if_else(follows, pa.scalar(run.generation, pa.int32()), found)
+        follows = pc.and_(pc.equal(result, run.generation - 1), pc.invert(earlier))
+        result = pc.if_else(follows, pa.scalar(run.generation, pa.int32()), result)
     for run, earlier in zip(reversed(openings), reversed(before), strict=True):
-        precedes = pc.and_(pc.equal(found, run.generation), earlier)
-        found = pc.if_else(precedes, pa.scalar(run.generation - 1, pa.int32()), found)
-    return found
+        precedes = pc.and_(pc.equal(result, run.generation), earlier)
+        result = pc.if_else(precedes, pa.scalar(run.generation - 1, pa.int32()), result)
+    return result
 
 
 def _is_before(sequence: pa.Array, times: pa.Array, run: SnapshotRun) -> pa.Array:
@@ -184,13 +189,13 @@ def _truncates_passed(forced: pa.Table, schema: TableSchema) -> np.ndarray:
 
     The change is applied nevertheless, at the sequence of that truncate. -1: there is none.
     """
-    own, stones = gddl_fields(forced), truncates_gddl(forced.schema.field(GDDL).type, schema)
+    gddl, stones = gddl_fields(forced), truncates_gddl(forced.schema.field(GDDL).type, schema)
     count, names = forced.num_rows, ("generation", "batch_id", "position")
-    rank = ranks([pa.concat_arrays([own[name], stones.field(name)]) for name in names], count + len(stones))
+    rank = ranks([pa.concat_arrays([gddl[name], stones.field(name)]) for name in names], count + len(stones))
     arrived = np.argsort(rank[count:], kind="stable")
     place = np.searchsorted(rank[count:][arrived], rank[:count], side="left")
     last = np.concatenate([[-1], np.maximum.accumulate(arrived)])[place]  # truncates are sorted as the order is
-    same = np.asarray(own["generation"]) == np.asarray(stones.field("generation"))[last]
+    same = np.asarray(gddl["generation"]) == np.asarray(stones.field("generation"))[last]
     following, equal = _following(forced, schema)
     result: np.ndarray = np.where((last >= 0) & same & (last >= following + equal), last, -1)
     return result
@@ -199,7 +204,7 @@ def _truncates_passed(forced: pa.Table, schema: TableSchema) -> np.ndarray:
 def truncates_gddl(kind: pa.StructType, schema: TableSchema) -> pa.StructArray:
     """`_gddl` of the deletes that truncates are, in a type that the tables have."""
     sequence = parse_type(schema.sequence_type)
-    found = [
+    structs = [
         {
             "sequence": read_json(json.loads(one.sequence, parse_float=Decimal), sequence), "op": "D",
             "commit_ts": None if one.commit_ts is None else datetime.fromisoformat(one.commit_ts),
@@ -209,7 +214,7 @@ def truncates_gddl(kind: pa.StructType, schema: TableSchema) -> pa.StructArray:
         }
         for one in schema.truncates
     ]  # fmt: skip
-    return pa.array([{field.name: one[field.name] for field in kind} for one in found], kind)
+    return pa.array([{field.name: one[field.name] for field in kind} for one in structs], kind)
 
 
 def _following(rows: pa.Table, schema: TableSchema) -> tuple[np.ndarray, np.ndarray]:
@@ -217,11 +222,11 @@ def _following(rows: pa.Table, schema: TableSchema) -> tuple[np.ndarray, np.ndar
 
     A row after all has the number of truncates.
     """
-    own = gddl_fields(rows)
+    gddl = gddl_fields(rows)
     count, known = rows.num_rows, len(schema.truncates)
     stones = truncates_gddl(rows.schema.field(GDDL).type, schema)
     sides = (
-        [own["generation"], *sortable(own["sequence"])],
+        [gddl["generation"], *sortable(gddl["sequence"])],
         [stones.field("generation"), *sortable(stones.field("sequence"))],
     )
     rank = ranks([pa.concat_arrays(parts) for parts in zip(*sides, strict=True)], count + known)
@@ -253,11 +258,11 @@ def truncates_after(rows: pa.Table, schema: TableSchema) -> np.ndarray:
 
 def old_keys(changes: pa.Table, schema: TableSchema) -> dict[str, pa.Array]:
     """Key columns before each change: the before image where there is one."""
-    found = {}
+    columns = {}
     for key in schema.keys:
-        own, before = flat(changes.column(key)), before_image(changes, schema, key)
-        found[key] = own if before is None else pc.coalesce(before.values, own)
-    return found
+        current, before = flat(changes.column(key)), before_image(changes, schema, key)
+        columns[key] = current if before is None else pc.coalesce(before.values, current)
+    return columns
 
 
 def moved_rows(changes: pa.Table, schema: TableSchema) -> np.ndarray:
@@ -342,10 +347,10 @@ def order_parts(
 
 def _deletes_win(gddl: dict[str, pa.Array], schema: TableSchema) -> np.ndarray:
     """Which changes came under `tie_break: delete_wins`; one under `last_arrival` wins a tie with them."""
-    found = np.full(len(gddl["op"]), schema.spec.tie_break == "delete_wins")
+    mask = np.full(len(gddl["op"]), schema.spec.tie_break == "delete_wins")
     for settings, ids in schema.earlier.items():
-        found[came_by(gddl["schema"], ids)] = settings.tie_break == "delete_wins"
-    return found
+        mask[came_by(gddl["schema"], ids)] = settings.tie_break == "delete_wins"
+    return mask
 
 
 def file_places(paths: pa.Array, schema: TableSchema) -> np.ndarray:
@@ -353,8 +358,8 @@ def file_places(paths: pa.Array, schema: TableSchema) -> np.ndarray:
     encoded = pc.dictionary_encode(paths, null_encoding="encode")
     orders = [None if path is None else schema.file_order(path) for path in encoded.dictionary.to_pylist()]
     places = {order: at for at, order in enumerate(sorted({o for o in orders if o is not None}), start=1)}
-    found = np.array([0 if order is None else places[order] for order in orders], np.int64)
-    result: np.ndarray = found[np.asarray(encoded.indices)]
+    file_ranks = np.array([0 if order is None else places[order] for order in orders], np.int64)
+    result: np.ndarray = file_ranks[np.asarray(encoded.indices)]
     return result
 
 
@@ -430,19 +435,19 @@ def _sorted(happened: pa.Table, schema: TableSchema, key: np.ndarray, forced: np
     gddl = {name: part.take(pa.array(rows)) for name, part in gddl_fields(happened).items()}
     lasts = _ends_in_delete(gddl, schema, key[rows], forced[rows])
     columns = order_columns(gddl, schema, forced=forced[rows], ends_in_delete=lasts)
-    found = rows[sorted_rows([pa.array(key[rows]), *columns])]
-    return np.concatenate([np.flatnonzero(~several), found])
+    in_order = rows[sorted_rows([pa.array(key[rows]), *columns])]
+    return np.concatenate([np.flatnonzero(~several), in_order])
 
 
-def deciding_parts(found: OrderedEvents, schema: TableSchema) -> list[str]:
+def deciding_parts(ordered_events: OrderedEvents, schema: TableSchema) -> list[str]:
     """For each event the part of `order_parts` by which it is above the one before it; empty for a key's first."""
-    gddl = {name: part.take(pa.array(found.at)) for name, part in gddl_fields(found.rows).items()}
-    lasts = _ends_in_delete(gddl, schema, np.cumsum(found.begins), found.forced)
-    parts = order_parts(gddl, schema, forced=found.forced, ends_in_delete=lasts)
-    decided = np.full(len(found.at), "", dtype=object)
+    gddl = {name: part.take(pa.array(ordered_events.at)) for name, part in gddl_fields(ordered_events.rows).items()}
+    lasts = _ends_in_delete(gddl, schema, np.cumsum(ordered_events.begins), ordered_events.forced)
+    parts = order_parts(gddl, schema, forced=ordered_events.forced, ends_in_delete=lasts)
+    decided = np.full(len(ordered_events.at), "", dtype=object)
     for name, columns in parts.items():
         for column in columns:
-            decided[(decided == "") & differs(codes(column)) & ~found.begins] = name
+            decided[(decided == "") & differs(codes(column)) & ~ordered_events.begins] = name
     return [str(name) for name in decided]
 
 
@@ -492,8 +497,8 @@ def orders_of(parts: Sequence[tuple[dict[str, pa.Array], np.ndarray]], schema: T
         *(["schema"] if schema.earlier else []),
     ]
     gddl = {name: pa.concat_arrays([fields[name] for fields, _ in parts]) for name in names}
-    columns = order_columns(gddl, schema, forced=np.concatenate([found for _, found in parts]))
-    ends = np.cumsum([len(found) for _, found in parts]).tolist()
+    columns = order_columns(gddl, schema, forced=np.concatenate([flags for _, flags in parts]))
+    ends = np.cumsum([len(flags) for _, flags in parts]).tolist()
     return [[c.slice(end - len(f), len(f)) for c in columns] for end, (_, f) in zip(ends, parts, strict=True)]
 
 

@@ -92,18 +92,18 @@ def readings(gddl: dict[str, pa.Array]) -> tuple[pa.Array, pa.Array]:
     replayed = are_replayed(gddl)
     if not replayed.any():
         return gddl["batch_id"], gddl["position"]
-    own, batches = np.asarray(gddl["position"]), gddl["batch_id"]
+    places, batches = np.asarray(gddl["position"]), gddl["batch_id"]
     mine, others = np.flatnonzero(replayed), np.flatnonzero(~replayed)
-    read = map(_reading_batch, batches.take(pa.array(mine)).to_pylist(), own[mine].tolist())
-    found = pc.replace_with_mask(batches, pa.array(replayed), pa.array(list(read), pa.string()))
-    sides = [[part.take(pa.array(at)) for part in (gddl["source_file"], found)] for at in (mine, others)]
+    read = map(_reading_batch, batches.take(pa.array(mine)).to_pylist(), places[mine].tolist())
+    batch_ids = pc.replace_with_mask(batches, pa.array(replayed), pa.array(list(read), pa.string()))
+    sides = [[part.take(pa.array(at)) for part in (gddl["source_file"], batch_ids)] for at in (mine, others)]
     wanted, known = shared_codes(sides, [len(mine), len(others)])
-    files = np.full(len(own) + 1, _LAST)
-    bits = np.where(own[mine] & _OF_REFRESH, ROW_MASK, _IN_FILE)
-    files[known] = own[others]
-    positions = own.copy()
-    positions[mine] = (files[wanted] & ~bits) + (own[mine] & bits)
-    return found, pa.array(positions, pa.int64())
+    files = np.full(len(places) + 1, _LAST)
+    bits = np.where(places[mine] & _OF_REFRESH, ROW_MASK, _IN_FILE)
+    files[known] = places[others]
+    positions = places.copy()
+    positions[mine] = (files[wanted] & ~bits) + (places[mine] & bits)
+    return batch_ids, pa.array(positions, pa.int64())
 
 
 def _reading_batch(batch_id: str, position: int) -> str:

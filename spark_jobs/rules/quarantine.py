@@ -127,8 +127,8 @@ def to_replay(rows: pa.Table, planned_at: str, codes: Collection[str]) -> list[R
     """
     now = datetime.fromisoformat(planned_at)
     chosen = (row for row in rows.to_pylist() if not codes or row["code"] in codes)
-    found = [row for row in chosen if row["record"] is not None and row["resolved_at"] in (None, now)]
-    return replayed(found)
+    replayable = [row for row in chosen if row["record"] is not None and row["resolved_at"] in (None, now)]
+    return replayed(replayable)
 
 
 @dataclass(frozen=True)
@@ -149,8 +149,12 @@ class Unresolved:
 
 def unresolved(rows: pa.Table, codes: Collection[str] = ()) -> pa.Table:
     """Rows that are in quarantine, of these codes (empty: all)."""
-    left = rows.filter(rows.column("resolved_at").is_null())
-    return left.filter(pc.is_in(left.column("code"), value_set=pa.array(codes, pa.string()))) if codes else left
+    remaining = rows.filter(rows.column("resolved_at").is_null())
+    return (
+        remaining.filter(pc.is_in(remaining.column("code"), value_set=pa.array(codes, pa.string())))
+        if codes
+        else remaining
+    )
 
 
 def by_file(rows: pa.Table) -> pa.Table:
@@ -166,17 +170,17 @@ def by_code(counted: Iterable[pa.Table]) -> list[Mapping[str, Any]]:
     Args:
         counted: results of `by_file`, of any parts of the rows.
     """
-    found: dict[str, dict[str, Any]] = {}
+    codes: dict[str, dict[str, Any]] = {}
     files: dict[str, set[str]] = {}
     for one in (row for part in counted for row in part.to_pylist()):
         first, last = utc_text(one["first"]), utc_text(one["last"])
-        code = found.setdefault(one["code"], {"code": one["code"], "rows": 0, "files": 0, "first": first, "last": last})
+        code = codes.setdefault(one["code"], {"code": one["code"], "rows": 0, "files": 0, "first": first, "last": last})
         files.setdefault(one["code"], set()).add(one["source_file"])
         code["rows"] += one["rows"]
         code["first"], code["last"] = min(code["first"], first), max(code["last"], last)
-    for name, code in found.items():
+    for name, code in codes.items():
         code["files"] = len(files[name])
-    return sorted(found.values(), key=lambda code: (-code["rows"], code["code"]))
+    return sorted(codes.values(), key=lambda code: (-code["rows"], code["code"]))
 
 
 def oldest(rows: pa.Table, limit: int) -> pa.Table:
@@ -186,5 +190,5 @@ def oldest(rows: pa.Table, limit: int) -> pa.Table:
 
 def shown(rows: pa.Table) -> list[Mapping[str, Any]]:
     """Rows in quarantine as `Engine.unresolved` returns them."""
-    found = rows.drop_columns(["record_schema", "resolved_at"]).to_pylist()
-    return [{**row, "occurred_at": utc_text(row["occurred_at"])} for row in found]
+    entries = rows.drop_columns(["record_schema", "resolved_at"]).to_pylist()
+    return [{**row, "occurred_at": utc_text(row["occurred_at"])} for row in entries]

@@ -47,18 +47,18 @@ def invalid_rows(values: pa.Array) -> Mask:
     """Rows with text, also inside a complex value, that is not UTF-8."""
     if not _has_text(values.type) or _is_valid(values):
         return None
-    found = np.zeros(len(values), dtype=bool)
+    mask = np.zeros(len(values), dtype=bool)
     parts = [(0, len(values))]
     while parts:
         start, count = parts.pop()
         if _is_valid(pa.concat_arrays([values.slice(start, count)])):
             continue
         if count == 1:
-            found[start] = True
+            mask[start] = True
         else:
             half = count // 2
             parts += [(start, half), (start + half, count - half)]
-    return found
+    return mask
 
 
 def _is_valid(values: pa.Array) -> bool:
@@ -239,14 +239,14 @@ def _csv(text: bytes, probed: Probed, form: DmsOptions) -> FileRows:
     return FileRows(tuple(flat(c) for c in table.columns), table.num_rows, malformed)
 
 
-def grouped(files: Sequence[Probed], found: Mapping[str, FileRows], ordinals: Mapping[str, int]) -> RawGroup:
+def grouped(files: Sequence[Probed], rows_by_path: Mapping[str, FileRows], ordinals: Mapping[str, int]) -> RawGroup:
     """The rows of one group, file by file.
 
     Args:
-        found: by ledger path.
+        rows_by_path: by ledger path.
         ordinals: ledger path to place of the file in the batch.
     """
-    parts = [found[f.file.path] for f in files]
+    parts = [rows_by_path[f.file.path] for f in files]
     first = files[0]
     counts = [p.rows for p in parts]
     positions = [

@@ -106,18 +106,18 @@ def _deliveries(
         return row_codes([pa.array(file), pa.array(runs)], count)
     key = row_codes([*(rows.column(name) for name in schema.keys)], count)
     at = sorted_rows([pa.array(file), pa.array(key), gddl["position"]])
-    found = np.empty(count, np.int64)
-    found[at] = np.cumsum(changes(file[at]) | changes(key[at]) | changes(group[at]))
-    return found
+    deliveries = np.empty(count, np.int64)
+    deliveries[at] = np.cumsum(changes(file[at]) | changes(key[at]) | changes(group[at]))
+    return deliveries
 
 
 def _doubled(same: np.ndarray, delivery: np.ndarray, positions: pa.Array, schema: TableSchema) -> np.ndarray:
     """Changes of a key that equal the one before them in their delivery, where a service may send one twice."""
-    found = np.zeros(len(same), dtype=bool)
+    mask = np.zeros(len(same), dtype=bool)
     if schema.one_change and schema.keys:
         at = sorted_rows([pa.array(delivery), positions])
-        found[at] = ~(changes(delivery[at]) | changes(same[at]))
-    return found
+        mask[at] = ~(changes(delivery[at]) | changes(same[at]))
+    return mask
 
 
 def _number_in_delivery(same: np.ndarray, delivery: np.ndarray, positions: pa.Array, doubled: np.ndarray) -> np.ndarray:
@@ -185,28 +185,28 @@ def _of_group(lists: _Lists, deliveries: Sequence[Sequence[int]], kept: np.ndarr
     before: set[str] = set()
     files = lists.gddl["source_file"]
     for members in deliveries:
-        own, file = [int(lists.same[row]) for row in members], files[members[0]].as_py()
+        contents, file = [int(lists.same[row]) for row in members], files[members[0]].as_py()
         may_return = lists.schema.shared_places or file in before
         fresh = [row >= len(kept) or bool(kept[row]) for row in members]
-        whole = not may_return or (_ends_with(chain, own) and not any(fresh))
-        for row, content, is_fresh in zip(members, own, fresh, strict=True):
+        whole = not may_return or (_ends_with(chain, contents) and not any(fresh))
+        for row, content, is_fresh in zip(members, contents, fresh, strict=True):
             if is_fresh or (not whole and content in chain and chain[-1] != content):
                 chain.append(content)
                 yield from () if is_fresh else (row,)
         before.add(file)
 
 
-def _ends_with(chain: Sequence[int], own: Sequence[int]) -> bool:
+def _ends_with(chain: Sequence[int], tail: Sequence[int]) -> bool:
     """Whether a list is the end of another; equal changes in a row count as one."""
-    last, mine = ([content for content, _ in itertools.groupby(part)] for part in (chain, own))
+    last, mine = ([content for content, _ in itertools.groupby(part)] for part in (chain, tail))
     return last[-len(mine) :] == mine
 
 
 def _resynced(paths: pa.Array) -> np.ndarray:
     """Which changes are rows that a resync has read: what they say is new, also where it was said before."""
     encoded = pc.dictionary_encode(paths, null_encoding="encode")
-    found = np.array([path is not None and is_resynced(path) for path in encoded.dictionary.to_pylist()], dtype=bool)
-    result: np.ndarray = found[np.asarray(encoded.indices)]
+    flags = np.array([path is not None and is_resynced(path) for path in encoded.dictionary.to_pylist()], dtype=bool)
+    result: np.ndarray = flags[np.asarray(encoded.indices)]
     return result
 
 
@@ -241,9 +241,9 @@ def _are_numbered(rows: pa.Table, schema: TableSchema) -> np.ndarray:
     return np.asarray(flat(rows.column(number)).is_valid())
 
 
-def skipped(rows: pa.Table, found: pa.Table, schema: TableSchema) -> int:
+def skipped(rows: pa.Table, fresh: pa.Table, schema: TableSchema) -> int:
     """Number of doubtful changes that are taken for re-deliveries, see `Doubts.of`."""
-    return int(doubtful(rows, schema).sum() - doubtful(found, schema).sum())
+    return int(doubtful(rows, schema).sum() - doubtful(fresh, schema).sum())
 
 
 @dataclass(frozen=True)
@@ -260,13 +260,13 @@ class Doubts:
     sample: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, rows: pa.Table, found: pa.Table, schema: TableSchema) -> Doubts:
+    def of(cls, rows: pa.Table, fresh: pa.Table, schema: TableSchema) -> Doubts:
         """
         Args:
-            rows: of a batch; `found`: what `new_changes` has found among them.
+            rows: of a batch; `fresh`: what `new_changes` has found among them.
         """
-        tied = found.filter(flat(found.column(TIED)))
-        return cls(tied.num_rows, skipped(rows, found, schema), sample_keys(tied, schema))
+        tied = fresh.filter(flat(fresh.column(TIED)))
+        return cls(tied.num_rows, skipped(rows, fresh, schema), sample_keys(tied, schema))
 
     def warnings(self, schema: TableSchema) -> tuple[RunWarning, ...]:
         """`SEQUENCE_TIE`, of rows without keys `EQUAL_ROWS_UNDECIDED`."""

@@ -23,17 +23,18 @@ from spark_jobs.dialects.protocol import Dialect, declared_texts, sequence_type
 from spark_jobs.plan.applied_settings import derived_of, filter_of
 from spark_jobs.plan.identity import keyed_otherwise, other_prefix, renamed_columns, reselected_columns
 from spark_jobs.plan.planned_batch import TableState
+from spark_jobs.plan.schema_evolution import STRING
 from spark_jobs.plan.sequence import log_began_of
 from spark_jobs.plan.table_schema import GDDL, RESCUED, Column, ColumnSelection, Schema, TableSchema, select_columns
 from spark_jobs.plan.types import NOTHING, merge
 from spark_jobs.rules.arrays import arrow_type, flat, recast
 from spark_jobs.rules.batch_schema import Stored, plan_batch
-from spark_jobs.rules.convert import Mask, but, fit, hashed, mask_of, masked
+from spark_jobs.rules.convert import Mask, but, fit, mask_of
 from spark_jobs.rules.decode import DecodedGroup, stored_sequence
-from spark_jobs.rules.delivered_columns import STRING
 from spark_jobs.rules.erasure import emptied
 from spark_jobs.rules.errors_table import MISFIT_CODE
 from spark_jobs.rules.evaluate import UNDECIDED_CODE, derived_type, holds, outside_filter, recomputed
+from spark_jobs.rules.masks import hashed, masked
 from spark_jobs.rules.order import gddl_fields, moved_rows, old_keys, with_gddl
 from spark_jobs.rules.stored_columns import change_columns
 from spark_jobs.rules.texts import forms
@@ -232,18 +233,18 @@ def _order(dialect: Dialect, columns: Sequence[Column], state: TableState) -> Ta
     spec, began = dialect.spec, log_began_of(dialect.spec)
     names = spec.sequence_by or state.sequence_by or ()
     types = {c.name.lower(): str(c.type) for c in columns}
-    found = replace(state, log_began=began, keys=spec.keys)
+    new_state = replace(state, log_began=began, keys=spec.keys)
     same, have = lowered(names) == lowered(state.sequence_by or ()), _have(names, types)
     if not names or (same and not have and began == state.log_began):
-        return found
+        return new_state
     if not have:
         what = f"{spec.table}: the change table lacks a column of the sequence [{', '.join(names)}]"
         raise needs_files(spec, what, "restore sequence_by and options.log_began")
     if same and state.sequence_type is not None and not _is_declared(names, dialect):
-        return found
+        return new_state
     kinds = [sequence_type(c, [types[landed_name(c).lower()]], dialect) for c in names]
     kind = kinds[0] if len(kinds) == 1 else _struct(names, kinds)
-    return replace(found, sequence_by=tuple(names), sequence_type=kind)
+    return replace(new_state, sequence_by=tuple(names), sequence_type=kind)
 
 
 def _order_of(state: TableState) -> tuple[object, ...]:
@@ -271,8 +272,8 @@ def rewritten(rows: pa.Table, how: Rewrite) -> pa.Table:
 def refused_values(rows: pa.Table, how: Rewrite) -> pa.Table:
     """Values that a rebuild would lose, by problem and column: `PROBLEM`, `COLUMN`, `COUNT`."""
     rows = _kept(rows, how)
-    found = [(code, name, int(where.sum())) for code, name, where in _rewritten(rows, how)[1] if where is not None]
-    codes, names, counts = zip(*found, strict=True) if found else ((), (), ())
+    refused = [(code, name, int(where.sum())) for code, name, where in _rewritten(rows, how)[1] if where is not None]
+    codes, names, counts = zip(*refused, strict=True) if refused else ((), (), ())
     return pa.table({PROBLEM: pa.array(codes, pa.string()), COLUMN: pa.array(names, pa.string()),
                      COUNT: pa.array(counts, pa.int64())})  # fmt: skip
 
@@ -307,13 +308,13 @@ def _rewritten(rows: pa.Table, how: Rewrite) -> tuple[pa.Table, list[Problem]]:
     if RESCUED in columns and how.withheld:
         columns[RESCUED] = _without_withheld(columns[RESCUED], how.withheld)
     gddl, unordered = _gddl(source, how)
-    found = pa.table({**columns, GDDL: gddl})
+    result = pa.table({**columns, GDDL: gddl})
     if how.filters and not how.filters_states:
-        outside, undecided = outside_filter(found, how.schema, np.ones(rows.num_rows, dtype=bool))
+        outside, undecided = outside_filter(result, how.schema, np.ones(rows.num_rows, dtype=bool))
         problems.append((UNDECIDED_CODE, "where", undecided.where))
-        found, leaving = as_left(found, how.schema, outside)
-        found = found.filter(pa.array(~(outside & ~leaving)))
-    return found, [*problems, *unordered]
+        result, leaving = as_left(result, how.schema, outside)
+        result = result.filter(pa.array(~(outside & ~leaving)))
+    return result, [*problems, *unordered]
 
 
 def _column(values: pa.Array, old: Column, new: Column, how: Rewrite) -> tuple[pa.Array, Mask]:
@@ -374,22 +375,26 @@ def _sequence(rows: pa.Table, how: Rewrite) -> tuple[pa.Array, list[Problem]]:
 
 def _without_withheld(texts: pa.Array, withheld: Mapping[str, MaskMethod | None]) -> pa.Array:
     """Rescued values without those of excluded columns; masked ones hashed, or left out under `null`."""
-    found = [None if text is None else _masked_object(text, withheld) for text in texts.to_pylist()]
-    return pa.array(found, pa.string())
+    objects = [None if text is None else _masked_object(text, withheld) for text in texts.to_pylist()]
+    return pa.array(objects, pa.string())
 
 
 def _masked_object(text: str, withheld: Mapping[str, MaskMethod | None]) -> str | None:
     """A JSON object; every other member keeps its text, since numbers would lose digits otherwise."""
-    left: list[str] = []
+    members: list[str] = []
     for name, value in _members(text):
         known = clean_name(name).lower()
         if known not in withheld:
-            left.append(f"{json.dumps(name, ensure_ascii=False)}:{value}")
+            members.append(f"{json.dumps(name, ensure_ascii=False)}:{value}")
         elif (method := withheld[known]) in HASHED:
-            found = json.loads(value)
-            plain = found if isinstance(found, str) else value
-            left.append(f'{json.dumps(name, ensure_ascii=False)}:"{hashed(plain.encode(), method)}"')
-    return None if not [part for part in left if not part.startswith('"_file_path":')] else "{" + ",".join(left) + "}"
+            decoded = json.loads(value)
+            plain = decoded if isinstance(decoded, str) else value
+            members.append(f'{json.dumps(name, ensure_ascii=False)}:"{hashed(plain.encode(), method)}"')
+    return (
+        None
+        if not [part for part in members if not part.startswith('"_file_path":')]
+        else "{" + ",".join(members) + "}"
+    )
 
 
 def _members(text: str) -> Iterator[tuple[str, str]]:
@@ -408,8 +413,8 @@ def _members(text: str) -> Iterator[tuple[str, str]]:
 def count_of(tables: Sequence[pa.Table]) -> dict[tuple[str, str], int]:
     """`refused_values` of several parts together: (problem, column) to its number of values."""
     rows = pa.concat_tables(tables).group_by([PROBLEM, COLUMN]).aggregate([(COUNT, "sum")]) if tables else None
-    found = [] if rows is None else rows.to_pylist()
-    return {(row[PROBLEM], row[COLUMN]): row[f"{COUNT}_sum"] for row in found if row[f"{COUNT}_sum"]}
+    counts = [] if rows is None else rows.to_pylist()
+    return {(row[PROBLEM], row[COLUMN]): row[f"{COUNT}_sum"] for row in counts if row[f"{COUNT}_sum"]}
 
 
 def within_filter(group: DecodedGroup, schema: TableSchema) -> DecodedGroup:
@@ -417,8 +422,8 @@ def within_filter(group: DecodedGroup, schema: TableSchema) -> DecodedGroup:
     if group.outside is None:
         return group
     rows, leaving = as_left(group.rows, schema, group.outside)
-    gone = group.outside & ~leaving
-    return replace(replace(group, rows=rows).without(gone), outside=None, filtered=int(gone.sum()))
+    dropped = group.outside & ~leaving
+    return replace(replace(group, rows=rows).without(dropped), outside=None, filtered=int(dropped.sum()))
 
 
 def as_left(rows: pa.Table, schema: TableSchema, outside: np.ndarray) -> tuple[pa.Table, np.ndarray]:

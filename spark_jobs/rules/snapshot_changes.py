@@ -87,8 +87,8 @@ def differences(
         _require_columns(before, snapshot, "it lacks column", "the row says dropped_column: fail")
         if after is not None:
             _require_columns(snapshot, after, "the one after it lacks its column", "the row says dropped_column: fail")
-    own = _Pair.of(before, snapshot, by)
-    changes = own.changes(own.changed())
+    pair = _Pair.of(before, snapshot, by)
+    changes = pair.changes(pair.changed())
     if after is None:
         return changes, replace(
             changes, deleted=changes.deleted.slice(0, 0), ops=changes.ops.slice(0, 0), rows=changes.rows.slice(0, 0),
@@ -148,20 +148,20 @@ class _Pair:
         if self.all_differ:
             return np.unique(np.concatenate([self.old_keys, self.new_keys]))
         old, new = table_codes([self.old, self.new], self.new.column_names)
-        gone, come = ~np.isin(old, new), ~np.isin(new, old)
-        return np.unique(np.concatenate([self.old_keys[gone], self.new_keys[come]]))
+        removed, come = ~np.isin(old, new), ~np.isin(new, old)
+        return np.unique(np.concatenate([self.old_keys[removed], self.new_keys[come]]))
 
     def changes(self, keys: np.ndarray) -> SnapshotChanges:
         """Changes that bring the rows of these keys from the first to the second."""
         here = np.flatnonzero(np.isin(self.new_keys, keys))
         known = np.isin(self.new_keys[here], self.old_keys)
         lost, first = np.unique(self.old_keys, return_index=True)
-        gone = first[np.isin(lost, keys) & ~np.isin(lost, self.new_keys)]
+        removed = first[np.isin(lost, keys) & ~np.isin(lost, self.new_keys)]
         return SnapshotChanges(
-            deleted=deletable(self.old.select(self.keys).take(pa.array(gone))),
+            deleted=deletable(self.old.select(self.keys).take(pa.array(removed))),
             ops=pa.array(np.where(known, "U", "I").tolist(), pa.string()),
             rows=self.whole.select(data_of(self.whole)).take(pa.array(here)),
-            deletes=len(gone), keys_before=len(lost),
+            deletes=len(removed), keys_before=len(lost),
         )  # fmt: skip
 
 

@@ -6,16 +6,8 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from airflow_gddl.contract.sql_types import (
-    ScalarType,
-    parse_type,
-)
-from spark_jobs.plan.table_schema import (
-    GDDL,
-    RESCUED,
-    Column,
-    TableSchema,
-)
+from airflow_gddl.contract.sql_types import ScalarType, parse_type
+from spark_jobs.plan.table_schema import GDDL, RESCUED, Column, TableSchema
 from spark_jobs.rules.arrays import DeltaSchema
 
 
@@ -37,6 +29,12 @@ def change_columns(table_schema: TableSchema) -> tuple[Column, ...]:
 def change_schema(table_schema: TableSchema) -> pa.Schema:
     """`change_columns` in Arrow."""
     return DeltaSchema(change_columns(table_schema)).arrow
+
+
+def key_schema(table_schema: TableSchema) -> pa.Schema:
+    """Key columns of changes, by which rows of one key belong together."""
+    kinds = change_schema(table_schema)
+    return pa.schema([kinds.field(name) for name in table_schema.keys])
 
 
 def stored_schema(rows: pa.Table, names: Iterable[str], types: pa.Schema) -> pa.Schema:

@@ -73,8 +73,8 @@ def outside_years(values: pa.Array) -> np.ndarray | None:
 
 
 def _outside(numbers: pa.Array, first: int, last: int) -> np.ndarray | None:
-    found = pc.fill_null(pc.or_(pc.less(numbers, first), pc.greater(numbers, last)), False)
-    return np.asarray(found) if pc.any(found).as_py() else None
+    mask = pc.fill_null(pc.or_(pc.less(numbers, first), pc.greater(numbers, last)), False)
+    return np.asarray(mask) if pc.any(mask).as_py() else None
 
 
 def _leaves(values: pa.Array) -> Iterator[pa.Array]:
@@ -131,8 +131,8 @@ def _scalar(number: Any, kind: pa.DataType) -> Any:
     if pt.is_date32(kind) and FIRST_DAY <= number <= LAST_DAY:
         return date.fromordinal(number - FIRST_DAY + 1)
     if pt.is_timestamp(kind) and FIRST_MICROSECOND <= number <= LAST_MICROSECOND:
-        found = _EPOCH + timedelta(microseconds=number)
-        return found.replace(tzinfo=UTC) if kind.tz else found
+        timestamp = _EPOCH + timedelta(microseconds=number)
+        return timestamp.replace(tzinfo=UTC) if kind.tz else timestamp
     return number
 
 
@@ -197,10 +197,10 @@ def _nested_reader(kind: SqlType) -> Reader:
 
     def read(text: str) -> Any:
         try:
-            found = json.loads(
+            document = json.loads(
                 text, parse_int=_Number, parse_float=_Number, parse_constant=_Number, object_pairs_hook=_members
             )
-            return part(found)
+            return part(document)
         except (ValueError, RecursionError):
             return None
 
@@ -212,10 +212,10 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     Raises:
         ValueError: two members of one name, of which one value would be lost.
     """
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         raise ValueError(pairs)
-    return found
+    return members
 
 
 def _part(kind: SqlType) -> Callable[[Any], Any]:
@@ -238,10 +238,10 @@ def _map_reader(kind: MapType) -> Callable[[Any], Any]:
     key, inner = _part(kind.key), _part(kind.value)
 
     def read(value: Any) -> list[tuple[Any, Any]]:
-        found = {key(name): inner(one) for name, one in _of(dict, value).items()}
-        if len(found) < len(value):
+        entries = {key(name): inner(one) for name, one in _of(dict, value).items()}
+        if len(entries) < len(value):
             raise ValueError(value)
-        return list(found.items())
+        return list(entries.items())
 
     return read
 
@@ -256,10 +256,10 @@ def _struct_reader(kind: StructType) -> Callable[[Any], Any]:
     readers = {field.name.lower(): (field.name, _part(field.type)) for field in kind.fields}
 
     def read(value: Any) -> dict[str, Any]:
-        found = {name.lower(): one for name, one in _of(dict, value).items()}
-        if len(found) < len(value) or not found.keys() <= readers.keys():
+        members = {name.lower(): one for name, one in _of(dict, value).items()}
+        if len(members) < len(value) or not members.keys() <= readers.keys():
             raise ValueError(value)
-        return {name: part(found.get(lower)) for lower, (name, part) in readers.items()}
+        return {name: part(members.get(lower)) for lower, (name, part) in readers.items()}
 
     return read
 
@@ -273,10 +273,10 @@ def _scalar_reader(kind: SqlType) -> Callable[[Any], Any]:
             value = _Number(str(value).lower()) if str(kind) in ("boolean", "string") else None
         text = value.text if isinstance(value, _Number) else _of(str, value)
         text.encode()  # half a surrogate pair is no text
-        found = None if is_time and re.search(FINER, text) else read(text.strip(BLANKS) if trims(kind) else text)
-        if found is None:
+        parsed = None if is_time and re.search(FINER, text) else read(text.strip(BLANKS) if trims(kind) else text)
+        if parsed is None:
             raise ValueError(value)
-        return found
+        return parsed
 
     return scalar
 
@@ -297,8 +297,8 @@ def rounded(value: Decimal, kind: DecimalType) -> Decimal | None:
     """To the type's scale, half up; None where it has too many digits."""
     with localcontext() as context:
         context.prec = 2 * _MOST_DIGITS
-        found = value.quantize(Decimal(1).scaleb(-kind.scale), ROUND_HALF_UP)
-    return found if len(found.as_tuple().digits) <= kind.precision else None
+        number = value.quantize(Decimal(1).scaleb(-kind.scale), ROUND_HALF_UP)
+    return number if len(number.as_tuple().digits) <= kind.precision else None
 
 
 def decimal_of(text: str, kind: DecimalType) -> Decimal | None:
@@ -306,8 +306,8 @@ def decimal_of(text: str, kind: DecimalType) -> Decimal | None:
     if len(text) > _MOST_DIGITS or not _REAL.fullmatch(text) or abs(_exponent(text)) > _MOST_DIGITS:
         return None
     value = Decimal(text)
-    found = rounded(value, kind)
-    return found if found == value else None
+    number = rounded(value, kind)
+    return number if number == value else None
 
 
 def _exponent(text: str) -> int:
@@ -319,16 +319,16 @@ def real(text: str) -> float | None:
     sign, bare = (-1.0, text[1:]) if text[:1] == "-" else (1.0, text.removeprefix("+"))
     if bare.lower() in _INFINITE:
         return sign * _INFINITE[bare.lower()]
-    found = float(text) if _REAL.fullmatch(text) else math.inf
-    return found if math.isfinite(found) else None
+    number = float(text) if _REAL.fullmatch(text) else math.inf
+    return number if math.isfinite(number) else None
 
 
 def _single(value: float | None) -> float | None:
     """The nearest float."""
     if value is None or not math.isfinite(value):
         return value
-    found = float(pa.scalar(value, pa.float64()).cast(pa.float32(), safe=False).as_py())
-    return found if math.isfinite(found) else None
+    number = float(pa.scalar(value, pa.float64()).cast(pa.float32(), safe=False).as_py())
+    return number if math.isfinite(number) else None
 
 
 def _boolean(text: str) -> bool | None:
@@ -338,13 +338,13 @@ def _boolean(text: str) -> bool | None:
 
 def day(text: str) -> date | None:
     """A day, whose zone says nothing; also as its midnight; with a zone, midnight in UTC."""
-    found = _MOMENT.fullmatch(text)
-    value = moment(text, zoned=found is None or found["dz"] is None)
+    match = _MOMENT.fullmatch(text)
+    value = moment(text, zoned=match is None or match["dz"] is None)
     if value is not None and value.tzinfo is None:
         return value.date()
-    if found is None or value is None or value.timetz() != _MIDNIGHT.replace(tzinfo=UTC):
+    if match is None or value is None or value.timetz() != _MIDNIGHT.replace(tzinfo=UTC):
         return None
-    return None if (found["f"] or "").strip("0") else value.date()
+    return None if (match["f"] or "").strip("0") else value.date()
 
 
 def moment(text: str, *, zoned: bool = True) -> datetime | None:
@@ -353,17 +353,17 @@ def moment(text: str, *, zoned: bool = True) -> datetime | None:
     Args:
         zoned: else the result has no zone, and one in the text says nothing.
     """
-    found = _MOMENT.fullmatch(text)
-    if found is None:
+    match = _MOMENT.fullmatch(text)
+    if match is None:
         return None
-    named = found["dz"] or found["z"]
+    named = match["dz"] or match["z"]
     zone = UTC if named is None else _zone(named[:_LONGEST_ZONE])
     if zone is None:
         return None
     try:
         naive = datetime(  # noqa: DTZ001 - the zone is put on below
-            int(found["y"]), int(found["m"] or 1), int(found["d"] or 1), int(found["H"] or 0), int(found["M"] or 0),
-            int(found["S"] or 0), int((found["f"] or "").ljust(6, "0")[:6]),
+            int(match["y"]), int(match["m"] or 1), int(match["d"] or 1), int(match["H"] or 0), int(match["M"] or 0),
+            int(match["S"] or 0), int((match["f"] or "").ljust(6, "0")[:6]),
         )  # fmt: skip
         return naive.replace(tzinfo=zone).astimezone(UTC) if zoned else naive
     except (ValueError, OverflowError):
@@ -578,26 +578,26 @@ def forms(values: pa.Array) -> pa.Array:
         values: of type string, as delivered or in normal form.
     """
     upper = pc.utf8_upper(values)
-    found = pa.nulls(len(values), pa.string())
+    names = pa.nulls(len(values), pa.string())
     for pattern, name in ((MONTH, "month"), (LSN, "lsn"), (DECIMAL, "decimal"), (DIGITS_ALONE, "digits"),
                           (POWER, "power"), (HEXADECIMAL, "hex")):  # fmt: skip
-        found = pc.coalesce(found, pc.if_else(pc.match_substring_regex(upper, pattern), name, None))
-        if not found.null_count:
-            return found
+        names = pc.coalesce(names, pc.if_else(pc.match_substring_regex(upper, pattern), name, None))
+        if not names.null_count:
+            return names
     times = pc.if_else(pc.is_valid(_instant(upper)), "time", None)
-    found = pc.coalesce(found, times, pc.if_else(pc.match_substring_regex(values, ULID), "ulid", None), _groups(values))
-    return pc.if_else(pc.is_valid(values), pc.fill_null(found, ""), None)
+    names = pc.coalesce(names, times, pc.if_else(pc.match_substring_regex(values, ULID), "ulid", None), _groups(values))
+    return pc.if_else(pc.is_valid(values), pc.fill_null(names, ""), None)
 
 
 def nano_text(times: pa.Array, past: pa.Array) -> pa.Array:
     """Times in microseconds, and their nanoseconds past them, as text with all digits."""
     micros = times.cast(pa.timestamp("us")).cast(pa.int64())
     whole = pc.divide(micros, _MICROS)  # rounded to zero
-    left = pc.subtract(micros, pc.multiply(whole, _MICROS))
-    before = pc.less(left, 0)
+    remainder = pc.subtract(micros, pc.multiply(whole, _MICROS))
+    before = pc.less(remainder, 0)
     whole = pc.if_else(before, pc.subtract(whole, 1), whole)
-    left = pc.if_else(before, pc.add(left, _MICROS), left)
-    digits = pc.add(pc.multiply(left, 1000), pc.fill_null(past, 0))  # null: of a file in microseconds
+    remainder = pc.if_else(before, pc.add(remainder, _MICROS), remainder)
+    digits = pc.add(pc.multiply(remainder, 1000), pc.fill_null(past, 0))  # null: of a file in microseconds
     return _written(whole, pc.utf8_lpad(digits.cast(pa.string()), _FRACTION, "0"))
 
 
@@ -655,11 +655,11 @@ def _number(digits: pa.Array) -> pa.Array:
 def _seconds(local: pa.Array) -> pa.Array:
     """Seconds since 1970; null where a month has no such day."""
     try:
-        found = local.cast(pa.timestamp("s"))
+        seconds = local.cast(pa.timestamp("s"))
     except pa.ArrowInvalid:
         read = [None if text is None else moment(text) for text in local.to_pylist()]
-        found = pa.array([None if value is None else int(value.timestamp()) for value in read], pa.int64())
-    return found.cast(pa.int64())
+        seconds = pa.array([None if value is None else int(value.timestamp()) for value in read], pa.int64())
+    return seconds.cast(pa.int64())
 
 
 def _written(seconds: pa.Array, digits: pa.Array) -> pa.Array:
@@ -678,8 +678,8 @@ def _groups(values: pa.Array) -> pa.Array:
     kind = pc.if_else(digits, "digits", pc.if_else(hexadecimal, case, None))
     pattern = pc.if_else(digits, pc.replace_substring_regex(values, "[0-9]", "0"),
                          pc.replace_substring_regex(lower, "[0-9a-f]", "0"))  # fmt: skip
-    found = pc.binary_join_element_wise("groups", kind, pattern, " ")
-    return pc.if_else(pc.and_(refused, pc.is_valid(values)), None, found)
+    groups = pc.binary_join_element_wise("groups", kind, pattern, " ")
+    return pc.if_else(pc.and_(refused, pc.is_valid(values)), None, groups)
 
 
 def _is_upper(values: pa.Array) -> pa.Array:

@@ -36,8 +36,9 @@ from spark_jobs.rules.order import (
     ordered,
     that_count,
 )
+from spark_jobs.rules.shards import of_shard
 from spark_jobs.rules.stored_columns import change_schema, data_columns, stored_schema
-from spark_jobs.rules.sweep import appended, of_shard, unmarked
+from spark_jobs.rules.sweep import appended, unmarked
 from spark_jobs.rules.texts import rows_json
 
 BUCKETS = 256
@@ -116,9 +117,9 @@ def not_checked(what: str, remedy: str) -> FatalError:
 
 def violations_of(reports: Iterable[bytes], most: int) -> Violations:
     """Of a whole table, from the reports of all ranges of its values."""
-    found = [json.loads(report) for report in reports]
-    values = sorted((text, rows) for _, _, values in found for text, rows in values)[:most]
-    return Violations(rows=sum(f[0] for f in found), failed=sum(f[1] for f in found), values=tuple(values))
+    documents = [json.loads(report) for report in reports]
+    values = sorted((text, rows) for _, _, values in documents for text, rows in values)[:most]
+    return Violations(rows=sum(f[0] for f in documents), failed=sum(f[1] for f in documents), values=tuple(values))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,8 +178,8 @@ class BrokenConstraint:
         lowest = ascending(values, values.column_names)[: self.most]
         chosen = values.take(lowest)
         columns = [
-            (own.name, column.combine_chunks(), own.type)
-            for own, column in zip(self.columns, chosen.columns, strict=True)
+            (field.name, column.combine_chunks(), field.type)
+            for field, column in zip(self.columns, chosen.columns, strict=True)
         ]
         return list(zip(rows_json(columns, nulls=True), counts[lowest.to_numpy()].tolist(), strict=True))
 
@@ -265,12 +266,12 @@ def verdict(replica: pa.Table, changes: pa.Table, schema: TableSchema, *, swept:
 
 def verdict_of(comparisons: Iterable[Comparison], limit: int) -> Verdict:
     """The verdict on a whole table, from comparisons of all its keys."""
-    found = list(comparisons)
-    keys = sorted((key for one in found for key in one.keys), key=lambda key: key["key"])[:limit]
+    parts = list(comparisons)
+    keys = sorted((key for one in parts for key in one.keys), key=lambda key: key["key"])[:limit]
     return Verdict(
-        rows=sum(v.rows for v in found),
-        expected_rows=sum(v.expected_rows for v in found),
-        buckets_different=len(frozenset[int]().union(*(v.buckets for v in found))),
+        rows=sum(v.rows for v in parts),
+        expected_rows=sum(v.expected_rows for v in parts),
+        buckets_different=len(frozenset[int]().union(*(v.buckets for v in parts))),
         keys=tuple(keys),
     )
 
@@ -337,10 +338,10 @@ def key_history(
     """
     changes = that_count(by_name(changes, change_schema(schema)))
     happened, others = _events_of(changes, schema, key)
-    found = ordered(happened, schema)
+    ordered_events = ordered(happened, schema)
     expected = expected_state(happened, schema, swept)
     differing = compare(live_rows(_of_replica(replica, schema), schema), expected, schema, 1).keys
-    judged = _judged(found, happened, others, schema, swept)
+    judged = _judged(ordered_events, happened, others, schema, swept)
     return KeyHistory(changes=judged, outcome=_outcome(judged, expected.num_rows),
                       verdict=differing[0]["state"] if differing else "equal")  # fmt: skip
 
@@ -369,9 +370,9 @@ def _of_replica(rows: pa.Table, schema: TableSchema) -> pa.Table:
 def _events_of(changes: pa.Table, schema: TableSchema, key: tuple[str, ...]) -> tuple[pa.Table, list[OtherKey]]:
     """Events of the key, and for each the other key where an update changed it."""
     moved = moved_rows(changes, schema)
-    own, old = (key_texts(changes, schema, old=was) for was in (False, True))
+    current, old = (key_texts(changes, schema, old=was) for was in (False, True))
     others = [old[row] if moved[row] else None for row in range(changes.num_rows)]
-    others += [own[row] for row in np.flatnonzero(moved)]  # `events` has their deletes at its end
+    others += [current[row] for row in np.flatnonzero(moved)]  # `events` has their deletes at its end
     happened = events(changes, schema)
     others += [None] * (happened.num_rows - len(others))  # deletes by truncates
     mine = [texts == key for texts in key_texts(happened, schema)]
@@ -379,22 +380,22 @@ def _events_of(changes: pa.Table, schema: TableSchema, key: tuple[str, ...]) -> 
 
 
 def _judged(
-    found: OrderedEvents,
+    ordered_events: OrderedEvents,
     happened: pa.Table,
     others: Sequence[OtherKey],
     schema: TableSchema,
     swept: int,
 ) -> tuple[KeyChange, ...]:
-    facts = row_facts(happened, schema)  # of `found.rows` sequences are those that were made of forced ones
-    states, decided = _states([facts[at] for at in found.at], swept), deciding_parts(found, schema)
+    facts = row_facts(happened, schema)  # of `ordered_events.rows` sequences are those that were made of forced ones
+    states, decided = _states([facts[at] for at in ordered_events.at], swept), deciding_parts(ordered_events, schema)
     cut = deleted_by(happened, schema.truncates, schema)
     judged = []
-    for number, at in enumerate(found.at):
+    for number, at in enumerate(ordered_events.at):
         other = others[at]
         text = None if other is None else key_json(schema, other)
-        moved = {"moved_from" if found.moved[number] else "moved_to": text}
+        moved = {"moved_from" if ordered_events.moved[number] else "moved_to": text}
         judged.append(KeyChange(facts=facts[at], state=states[number], decided_by=decided[number],
-                              forced=bool(found.forced[number]), truncate=bool(cut[at]), **moved))  # fmt: skip
+                              forced=bool(ordered_events.forced[number]), truncate=bool(cut[at]), **moved))  # fmt: skip
     return tuple(judged)
 
 

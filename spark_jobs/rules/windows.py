@@ -96,8 +96,8 @@ class Grid:
         Args:
             moment: a time, or ISO 8601 text; without a zone UTC.
         """
-        found = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
-        if not isinstance(found, datetime) or (at := _plain(found)) < self.start:
+        value = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
+        if not isinstance(value, datetime) or (at := _plain(value)) < self.start:
             return None
         return min(self.count - 1, (at - self.start) // self.step)
 

@@ -123,20 +123,20 @@ def _probe(libraries: tuple[str, ...]) -> Callable[[Iterator[pa.RecordBatch]], I
 
         import pyarrow  # noqa: ICN001, PLC0415 - as said above
 
-        found: dict[str, Any] = {"host": platform.node(), "python": platform.python_version()}
+        installed: dict[str, Any] = {"host": platform.node(), "python": platform.python_version()}
         for name in libraries:
             try:
-                found[name] = importlib.metadata.version(name)
+                installed[name] = importlib.metadata.version(name)
             except importlib.metadata.PackageNotFoundError:
-                found[name] = None
+                installed[name] = None
         try:
             from airflow_gddl.contract.spec import CONTRACT_VERSION as CONTRACT  # noqa: PLC0415 - as said above
 
-            found["contract"] = CONTRACT
+            installed["contract"] = CONTRACT
         except ImportError:
-            found["contract"] = None
+            installed["contract"] = None
         for batch in batches:
-            yield pyarrow.RecordBatch.from_pydict({"said": [json.dumps(found)] * batch.num_rows})
+            yield pyarrow.RecordBatch.from_pydict({"said": [json.dumps(installed)] * batch.num_rows})
 
     return probe
 

@@ -125,11 +125,11 @@ def hadoop_version() -> str:
     Raises:
         FatalError: `S3A_MISSING`.
     """
-    found = [path.stem.rpartition("-")[2] for path in _PYSPARK.glob("jars/hadoop-client-api-*.jar")]
-    if not found:
+    releases = [path.stem.rpartition("-")[2] for path in _PYSPARK.glob("jars/hadoop-client-api-*.jar")]
+    if not releases:
         what = f"the Spark in {_PYSPARK} brings no Hadoop"
         raise FatalError("S3A_MISSING", what, remedy="install pyspark with pip, which has Hadoop in it")
-    return found[0]
+    return releases[0]
 
 
 def cache_folder() -> Path:
@@ -149,15 +149,15 @@ def class_path(bundle: JarSet, scratch: Path) -> list[str]:
     for each in (bundle, bundle.other):
         if each is None:
             continue
-        found = _kept(each)
-        if not found:
+        jars = _kept(each)
+        if not jars:
             words = _resolve(cache_folder() / each.name, scratch, each)
             said = said or words
-            found = _kept(each)
-        if found and each is not bundle:
+            jars = _kept(each)
+        if jars and each is not bundle:
             _LOG.warning("the JARs of %s could not be had (%s): those of %s are used", bundle.what, said, each.what)
-        if found:
-            return found
+        if jars:
+            return jars
     raise FatalError(
         bundle.code,
         f"the JARs of {bundle.what} could not be had from Maven Central: {said}",
@@ -167,8 +167,8 @@ def class_path(bundle: JarSet, scratch: Path) -> list[str]:
 
 def _kept(bundle: JarSet) -> list[str]:
     """Its JARs in the cache, for the class path."""
-    found = (cache_folder() / bundle.name).glob("*.jar")
-    return sorted(str(path) for path in found if not bundle.wanted or path.name.startswith(bundle.wanted))
+    jars = (cache_folder() / bundle.name).glob("*.jar")
+    return sorted(str(path) for path in jars if not bundle.wanted or path.name.startswith(bundle.wanted))
 
 
 def _resolve(jars: Path, scratch: Path, bundle: JarSet) -> str:

@@ -43,8 +43,8 @@ def is_gone(session: SparkSession) -> bool:
     if java is None:
         return True
     # A process that dies while it is asked gives an answer that says nothing; the next question decides.
-    found = _is_stopped(java)
-    return bool(_is_stopped(java) if found is None else found)
+    stopped = _is_stopped(java)
+    return bool(_is_stopped(java) if stopped is None else stopped)
 
 
 def _is_stopped(java: Any) -> bool | None:
@@ -263,12 +263,12 @@ def configure(session: SparkSession, settings: Mapping[str, str]) -> None:
     one that is declared and not yet registered; a moment later it takes it.
     """
     for key, value in settings.items():
-        for left in reversed(range(_SET_TRIES)):
+        for remaining in reversed(range(_SET_TRIES)):
             try:
                 session.conf.set(key, value)
                 break
             except AnalysisException as error:
-                if left == 0 or "CANNOT_MODIFY_CONFIG" not in str(error):
+                if remaining == 0 or "CANNOT_MODIFY_CONFIG" not in str(error):
                     raise
                 time.sleep(_SET_PAUSE)
 

@@ -21,21 +21,22 @@ from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.decode import Stamp
 from spark_jobs.rules.figures import DecodedBatch
 from spark_jobs.rules.fold import net_changes
-from spark_jobs.rules.merge import AT, Outcome, StoredState, moved_row_deleted, outcome_of, update_without_prior
+from spark_jobs.rules.merge import Outcome, StoredState, moved_row_deleted, outcome_of, update_without_prior
 from spark_jobs.rules.order import (
     as_events,
     for_both_keys,
     identity_columns,
+    is_of_batch,
     least_keys,
     sample_keys,
     with_identity,
 )
 from spark_jobs.rules.redelivery import TIED, Doubts, new_changes, skipped
 from spark_jobs.rules.step_results import Appended, Applied, Overlap
-from spark_jobs.rules.stored_columns import change_schema
+from spark_jobs.rules.stored_columns import change_schema, key_schema
 from spark_jobs.tables import table_definition, whole_tables
 from spark_jobs.tables.batch_context import BatchContext
-from spark_jobs.tables.batch_in_memory import files_of_batch, is_of_batch, may_repeat, needed_of_replica
+from spark_jobs.tables.batch_in_memory import files_of_batch, may_repeat, needed_of_replica
 from spark_jobs.tables.data_files import Target
 from spark_jobs.tables.delta_log import APPEND, MERGE, QUARANTINE, TOMBSTONES, main_counts, merge_metrics
 from spark_jobs.tables.delta_tables import DataFile, Tables, Written
@@ -43,12 +44,11 @@ from spark_jobs.tables.engine import TableContext, TableWork
 from spark_jobs.tables.file_parts import CHANGES, ERRORS, PartsReader, WrittenParts, file_path
 from spark_jobs.tables.file_rules import Output, output_of, resolve_earlier, written
 from spark_jobs.tables.places import stream_of, stream_rows
-from spark_jobs.tables.table_rows import AT_FILE, AT_ROW, KeyMatches, Source, by_key, by_row
+from spark_jobs.tables.table_rows import Source, by_key, by_row, matches_of, without_places
 from spark_jobs.tables.whole_tables import TableWriter, update_history
 
 _FRESH, _STORED, _REPLICA, _TOMBSTONES, _EVERY = "fresh", "stored", "replica", "tombstones", "every"
 """Names of tables for rules: changes of the batch, changes before it, and all changes."""
-_NUMBERS = [AT_FILE, AT_ROW]
 _APPENDED, _MERGED = "appended.json", "merged.json"
 
 
@@ -140,13 +140,13 @@ class LargeBatch:
         kinds = sources[_FRESH].none.schema
         keys = pa.schema([kinds.field(name) for name in identity_columns(schema)])
         reports = [json.loads(report) for report in by_key(tables, sources, keys, rule)]
-        found, rows = written(reports)
+        written_files, rows = written(reports)
         ties = {
             "ties": sum(r["tied"] for r in reports), "skipped": sum(r["skipped"] for r in reports),
             "sample": _sample(schema, [r["sample"] for r in reports]),
         }  # fmt: skip
         self.parts.remember(_APPENDED, ties)
-        context.put_files(path, APPEND, found, {"numOutputRows": rows})
+        context.put_files(path, APPEND, written_files, {"numOutputRows": rows})
         tables.storage.delete(*self.parts.paths(CHANGES))
         return ties
 
@@ -171,12 +171,12 @@ class _NewChanges:
         kind = change_schema(self.schema)
         stored = by_name(rows[_STORED], kind) if _STORED in rows else None
         fresh = by_name(rows[_FRESH], kind)
-        found = new_changes(fresh, stored, self.schema)
-        tied = found.filter(pc.fill_null(found.column(TIED), False))
-        report: dict[str, Any] = dict(self.output.report(storage, found.drop_columns([TIED])))
+        changes = new_changes(fresh, stored, self.schema)
+        tied = changes.filter(pc.fill_null(changes.column(TIED), False))
+        report: dict[str, Any] = dict(self.output.report(storage, changes.drop_columns([TIED])))
         report |= {
             "tied": tied.num_rows,
-            "skipped": skipped(fresh, found, self.schema),
+            "skipped": skipped(fresh, changes, self.schema),
             "sample": _text_of(tied, self.schema),
         }
         return json.dumps(report).encode()
@@ -240,9 +240,9 @@ class LargeAppended:
             output = output_of(context.tables, path, (), context.transaction)
             rule = _AppendOnly(context.table_schema, output)
             reports = [json.loads(r) for r in by_row(context.tables, {_FRESH: _of_batch(context, rule.prepare)}, rule)]
-            found, rows = written(reports)
+            written_files, rows = written(reports)
             self.parts.remember(_MERGED, {"late": sum(report["late"] for report in reports)})
-            context.put_files(path, MERGE, found, {"numTargetRowsInserted": rows})
+            context.put_files(path, MERGE, written_files, {"numTargetRowsInserted": rows})
         late = (self.parts.remembered(_MERGED) or {}).get("late", 0)
         self.parts.forget()
         return Applied(main=main_counts(context.metrics(path, MERGE)), late=late)
@@ -309,22 +309,19 @@ class _Merge:
 
     def stored_tombstones(self, rows: pa.Table) -> pa.Table:
         """Those of other batches."""
-        return rows.drop_columns(_NUMBERS).filter(pc.invert(is_of_batch(rows, self.batch_id)))
+        return without_places(rows).filter(pc.invert(is_of_batch(rows, self.batch_id)))
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
-        schema, stored = self.schema, rows[_REPLICA]
+        schema, stored = self.schema, matches_of(rows[_REPLICA])
         net = net_changes(as_events(rows[_FRESH], schema), schema, partial=self.partial)
-        found = KeyMatches(rows=stored.drop_columns(_NUMBERS), at=stored.select(_NUMBERS))
         refold = _Refold(rows.get(_EVERY), schema)
-        known = StoredState(replica=found.rows, tombstones=rows.get(_TOMBSTONES))
+        known = StoredState(replica=stored.rows, tombstones=rows.get(_TOMBSTONES))
         outcome = outcome_of(net, known, schema, refold, partial=self.partial)
         if refold.lacking:
             return json.dumps({"again": True, "replica": None, "tombstones": None}).encode()
-        gone = found.at.take(outcome.rows.column(AT).drop_null().combine_chunks())
-        before = found.touched(outcome.rows) if self.replica.keys is not None else None
-        fresh = found.written(outcome.rows, self.replica.target.schema)
         report = {
-            "again": False, "replica": self.replica.report(storage, fresh, before, gone), **_figures(outcome, schema),
+            "again": False, "replica": self.replica.report_of(storage, stored, outcome.rows),
+            **_figures(outcome, schema),
             "tombstones": None if self.tombstones is None else self.tombstones.report(storage, outcome.deletes),
         }  # fmt: skip
         return json.dumps(report).encode()
@@ -373,9 +370,7 @@ class _Merging:
             sources[_TOMBSTONES] = Source.of(tombstones, rule.stored_tombstones)
         if every:
             sources[_EVERY] = Source.of(tables.existing(context.layout.changes), rule.changes)
-        kinds = change_schema(schema)
-        keys = pa.schema([kinds.field(name) for name in schema.keys])
-        return [json.loads(report) for report in by_key(tables, sources, keys, rule)]
+        return [json.loads(report) for report in by_key(tables, sources, key_schema(schema), rule)]
 
     def _replica(self) -> Source:
         snapshot = self.context.tables.existing(self.context.layout.replica)
@@ -401,10 +396,10 @@ class _Merging:
     def remember(self, reports: Sequence[Mapping[str, Any]]) -> None:
         """Commit the tombstones."""
         context, path = self.context, self.context.layout.tombstones
-        found, rows = written(reports)
+        written_files, rows = written(reports)
         if rows:
             context.tables.create(table_definition.tombstones(context.table_schema, path))
-            context.put_files(path, TOMBSTONES, found, {})
+            context.put_files(path, TOMBSTONES, written_files, {})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -423,8 +418,8 @@ class _Totals:
     @classmethod
     def of_reports(cls, reports: Sequence[Mapping[str, Any]], schema: TableSchema) -> _Totals:
         def keys(name: str) -> tuple[int, tuple[str, ...]]:
-            found = [report[name] for report in reports]
-            return sum(n for n, _ in found), tuple(_sample(schema, [text for _, text in found]))
+            reported = [report[name] for report in reports]
+            return sum(n for n, _ in reported), tuple(_sample(schema, [text for _, text in reported]))
 
         inserted, updated, removed = (sum(report["counts"][at] for report in reports) for at in range(3))
         counts = MainCounts(inserted=inserted, updated=updated, deleted=removed)
@@ -435,15 +430,17 @@ class _Totals:
         return {"late": self.late, "unknown": self.unknown, "lost": self.lost}
 
     @classmethod
-    def of_json(cls, found: Mapping[str, Any]) -> _Totals:
+    def of_json(cls, remembered: Mapping[str, Any]) -> _Totals:
         """Without counts, which the commit has."""
-        unknown, lost = ((n, tuple(keys)) for n, keys in (found.get(name, (0, ())) for name in ("unknown", "lost")))
-        return cls(late=found.get("late", 0), unknown=unknown, lost=lost)
+        unknown, lost = (
+            (n, tuple(keys)) for n, keys in (remembered.get(name, (0, ())) for name in ("unknown", "lost"))
+        )
+        return cls(late=remembered.get("late", 0), unknown=unknown, lost=lost)
 
     @property
     def warnings(self) -> tuple[RunWarning, ...]:
-        found = update_without_prior(*self.unknown) if self.unknown[0] else ()
-        return (*found, *(moved_row_deleted(*self.lost) if self.lost[0] else ()))
+        without_prior = update_without_prior(*self.unknown) if self.unknown[0] else ()
+        return (*without_prior, *(moved_row_deleted(*self.lost) if self.lost[0] else ()))
 
 
 @dataclass(frozen=True, kw_only=True)

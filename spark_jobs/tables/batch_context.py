@@ -59,7 +59,7 @@ class BatchContext:
         )  # fmt: skip
 
     def put(
-        self, snapshot: TableSnapshot, app: str, metrics: Mapping[str, int], found: KeyMatches, outcome: pa.Table
+        self, snapshot: TableSnapshot, app: str, metrics: Mapping[str, int], matches: KeyMatches, outcome: pa.Table
     ) -> None:
         """Commit an outcome of a table's rows: they are deleted from their files, and new ones written.
 
@@ -67,19 +67,22 @@ class BatchContext:
             outcome: the table's columns, with `ACTION` and `AT`: see `merge.decide`.
         """
         schema = snapshot.schema.arrow
-        if found.whole is None:
-            rows, gone = found.written(outcome, schema), found.touched(outcome) if snapshot.feeds_changes else None
-            write = replace(self._write(app, metrics, [rows]), deleted=found.deleted(outcome), gone=gone)
+        if matches.whole is None:
+            rows, touched = (
+                matches.written(outcome, schema),
+                matches.touched(outcome) if snapshot.feeds_changes else None,
+            )
+            write = replace(self._write(app, metrics, [rows]), deleted=matches.deleted(outcome), deleted_rows=touched)
             self.tables.commit(snapshot.path, write)
             return
-        added, removed = found.rewritten(outcome, schema)
+        added, removed = matches.rewritten(outcome, schema)
         fresh = by_name(outcome.filter(pc.equal(outcome.column(ACTION), "insert")), schema)
         place_new_rows(self.tables, snapshot, fresh, added, removed)
         self.commit(snapshot.path, app, metrics, added, removed)
 
-    def put_files(self, path: str, app: str, found: Written, metrics: Mapping[str, int]) -> None:
+    def put_files(self, path: str, app: str, written_files: Written, metrics: Mapping[str, int]) -> None:
         """Commit data files of new rows."""
-        self.tables.commit(path, replace(self._write(app, metrics, []), written=found))
+        self.tables.commit(path, replace(self._write(app, metrics, []), written=written_files))
 
     def put_written(
         self, path: str, app: str, reports: Sequence[Mapping[str, Any]], source: Source, metrics: Mapping[str, int]
@@ -90,8 +93,8 @@ class BatchContext:
             reports: see `Output.report`.
             source: the table's rows, as the rule got them.
         """
-        found, _ = written(reports)
-        write = replace(self._write(app, metrics, []), written=found, deleted=deleted(reports, source))
+        written_files, _ = written(reports)
+        write = replace(self._write(app, metrics, []), written=written_files, deleted=deleted(reports, source))
         self.tables.commit(path, write)
 
     def join_small_files(self, path: str) -> None:

@@ -20,18 +20,19 @@ from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.arrays import by_name
-from spark_jobs.rules.batch_schema import Landed
 from spark_jobs.rules.decode import DecodedGroup, Stamp, are_deletes
 from spark_jobs.rules.figures import DecodedBatch, Figures, combined, distinct, figures_of, measure
+from spark_jobs.rules.file_groups import FileGroup
 from spark_jobs.rules.fold import net_changes, refolds
 from spark_jobs.rules.merge import Outcome, StoredState, outcome_of, warnings_of
-from spark_jobs.rules.order import events
+from spark_jobs.rules.order import events, is_of_batch
 from spark_jobs.rules.quarantine import good_again, to_replay
 from spark_jobs.rules.read import FileRows, RawGroup, grouped, read_file
 from spark_jobs.rules.redelivery import TIED, Doubts, new_changes
+from spark_jobs.rules.stale_rows import suspects
 from spark_jobs.rules.step_results import Appended, Applied, Overlap
 from spark_jobs.rules.stored_columns import change_schema
-from spark_jobs.rules.sweep import appended, suspects
+from spark_jobs.rules.sweep import appended
 from spark_jobs.tables import file_rules, table_definition, whole_tables
 from spark_jobs.tables.batch_context import BatchContext
 from spark_jobs.tables.decoding import Decoding, landed, resumed_batch, resumed_schema
@@ -86,52 +87,52 @@ class WholeBatchReader:
         probed, unreadable = probe_all(self.context.storage, self.plan.files, self.context.dialect)
         read = self._read(probed)
         bad = tuple(r for r in read.values() if isinstance(r, Unreadable))
-        found = {path: r for path, r in read.items() if isinstance(r, FileRows)}
+        readable = {path: r for path, r in read.items() if isinstance(r, FileRows)}
         unreadable = (*unreadable, *bad)
-        files = [p for p in probed if p.file.path in found]
+        files = [p for p in probed if p.file.path in readable]
         if not files or (self.state.keys is None and not begin_a_table(files)):
             return None, (*unreadable, *that_wait(files))
         try:
-            return self._decode_all(files, found), unreadable
+            return self._decode_all(files, readable), unreadable
         except (GddlError, DeclinedError, MemoryError):
             raise
         except Exception:
-            damaged = self._damaged(files, found)
+            damaged = self._damaged(files, readable)
             if not damaged:
                 raise
         good = [p for p in files if p.file.path not in {u.file.path for u in damaged}]
-        return (self._decode_all(good, found) if good else None), (*unreadable, *damaged)
+        return (self._decode_all(good, readable) if good else None), (*unreadable, *damaged)
 
     def _read(self, probed: Sequence[Probed]) -> dict[str, FileRows | Unreadable]:
         """By path; repeated values make rows of many times the size of their file."""
         read: dict[str, FileRows | Unreadable] = {}
         size = 0
         for one in probed:
-            found = read[one.file.path] = read_file(self.context.storage, one)
-            size += sum(column.nbytes for column in found.columns) if isinstance(found, FileRows) else 0
+            rows = read[one.file.path] = read_file(self.context.storage, one)
+            size += sum(column.nbytes for column in rows.columns) if isinstance(rows, FileRows) else 0
             if self.most_bytes is not None and size > self.most_bytes:
                 raise MemoryError(f"the batch has more than {self.most_bytes} bytes in memory")
         return read
 
-    def _damaged(self, files: Sequence[Probed], found: Mapping[str, FileRows]) -> tuple[Unreadable, ...]:
+    def _damaged(self, files: Sequence[Probed], readable: Mapping[str, FileRows]) -> tuple[Unreadable, ...]:
         """Decode every file separately, to find those whose values can be read but not decoded."""
         bad = []
         for probed in files:
             try:
                 with reading(probed.file):
-                    self._decode_all([probed], found)
+                    self._decode_all([probed], readable)
             except QuarantinableError as error:
                 bad.append(Unreadable(probed.file, error.code, error.what))
         return tuple(bad)
 
-    def _decode_all(self, files: Sequence[Probed], found: Mapping[str, FileRows]) -> WholeBatch:
+    def _decode_all(self, files: Sequence[Probed], readable: Mapping[str, FileRows]) -> WholeBatch:
         ordinals = {file.path: i for i, file in enumerate(self.plan.files)}
         alike = groups(files)
-        raws = [grouped(group, found, ordinals) for group in alike]
+        raws = [grouped(group, readable, ordinals) for group in alike]
         return self._decode_groups([(raw, self._landed(raw)) for raw in raws], alike)
 
     def _decode_groups(
-        self, raws: Sequence[tuple[RawGroup, Landed]], files: Sequence[Sequence[Probed]] = ()
+        self, raws: Sequence[tuple[RawGroup, FileGroup]], files: Sequence[Sequence[Probed]] = ()
     ) -> WholeBatch:
         """Plan the schema for groups of raw rows and decode them."""
         decoding = Decoding.planned(self.context, self.plan, self.state, [like for _, like in raws],
@@ -146,7 +147,7 @@ class WholeBatchReader:
             good=good,
         )
 
-    def _landed(self, raw: RawGroup) -> Landed:
+    def _landed(self, raw: RawGroup) -> FileGroup:
         return landed(self.context, raw.files[0], lambda op: are_deletes(raw.columns[op]))
 
     def _decode_records(self, errors: pa.Table | None) -> WholeBatch | None:
@@ -155,7 +156,8 @@ class WholeBatchReader:
         if errors is not None and self.context.spec.shard is not None:
             errors = errors.filter(pc.starts_with(errors.column("source_file"), f"{self.context.layout.landing}/"))
         waiting = [] if errors is None else to_replay(errors, self.plan.planned_at, self.plan.codes)
-        raws = [(w.raw, Landed(kind=w.kind, columns=w.columns, label=label, only_deletes=False)) for w in waiting]
+        dialect = self.context.dialect
+        raws = [(w.raw, FileGroup(kind=w.kind, columns=w.columns, label=label, dialect=dialect)) for w in waiting]
         return self._decode_groups(raws) if raws else None
 
     def resume(self, rows: pa.Table) -> WholeBatch:
@@ -169,8 +171,8 @@ class WholeBatchReader:
                  DecodedGroup(kind="change", rows=rows.filter(pc.invert(loads)))]  # fmt: skip
         whole = combined([measure(p, table_schema) for p in parts], table_schema)
         figures = figures_of(whole, table_schema, distinct(rows, table_schema))
-        found = {(g["source_file"], g["schema"], g["op"] != "R") for g in gddl.to_pylist()}
-        return WholeBatch(decoded_batch=resumed_batch(schema, figures, found), groups=(), good=rows)
+        origins = {(g["source_file"], g["schema"], g["op"] != "R") for g in gddl.to_pylist()}
+        return WholeBatch(decoded_batch=resumed_batch(schema, figures, origins), groups=(), good=rows)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,12 +181,12 @@ class MergeWriter:
 
     Attributes:
         keys: of the batch.
-        found: rows of the replica that may have these keys.
+        matches: rows of the replica that may have these keys.
     """
 
     batch_context: BatchContext
     keys: pa.Table
-    found: KeyMatches
+    matches: KeyMatches
     outcome: Outcome
 
     def merge(self) -> Applied:
@@ -197,7 +199,7 @@ class MergeWriter:
     def _put(self) -> MainCounts:
         batch_context, counts = self.batch_context, self.outcome.counts
         snapshot = batch_context.tables.existing(batch_context.layout.replica)
-        batch_context.put(snapshot, MERGE, merge_metrics(counts), self.found, self.outcome.rows)
+        batch_context.put(snapshot, MERGE, merge_metrics(counts), self.matches, self.outcome.rows)
         return counts
 
     def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
@@ -205,17 +207,11 @@ class MergeWriter:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReplicaWriter:
-    """See `AppendedWork`.
-
-    Attributes:
-        changes: the batch's rows of the change table.
-    """
+class _WholeBatchWork:
+    """What both steps of a batch in memory have."""
 
     batch_context: BatchContext
     decoded: WholeBatch
-    changes: pa.Table
-    appended: Appended
 
     @property
     def decoded_batch(self) -> DecodedBatch:
@@ -224,6 +220,18 @@ class ReplicaWriter:
     @property
     def tables(self) -> TableWork:
         return TableWriter(self.batch_context)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicaWriter(_WholeBatchWork):
+    """See `AppendedWork`.
+
+    Attributes:
+        changes: the batch's rows of the change table.
+    """
+
+    changes: pa.Table
+    appended: Appended
 
     @property
     def table_schema(self) -> TableSchema:
@@ -234,20 +242,20 @@ class ReplicaWriter:
         file_rules.resolve(batch_context.tables, batch_context.layout.errors, chosen, batch_context.plan.planned_at)
 
     def stale_rows(self) -> tuple[RunWarning, ...]:
-        found = suspects(self.decoded.groups, self.table_schema)
-        return whole_tables.stale_rows(self.batch_context, found)
+        rows = suspects(self.decoded.groups, self.table_schema)
+        return whole_tables.stale_rows(self.batch_context, rows)
 
     def tombstones(self) -> MergeWriter:
         schema = self.table_schema
         partial = schema.carries_parts(self.decoded_batch.change_schemas)
         net = net_changes(events(self.changes, schema), schema, partial=partial)
         keys = net.select(schema.keys)
-        found = self._stored_rows(net, partial=partial)
-        stored = StoredState(replica=found.rows, tombstones=self._stored_tombstones(keys))
+        matches = self._stored_rows(net, partial=partial)
+        stored = StoredState(replica=matches.rows, tombstones=self._stored_tombstones(keys))
         outcome = outcome_of(net, stored, schema, self._refold, partial=partial)
         if outcome.deletes.num_rows:
             self._remember(outcome.deletes)
-        return MergeWriter(batch_context=self.batch_context, keys=keys, found=found, outcome=outcome)
+        return MergeWriter(batch_context=self.batch_context, keys=keys, matches=matches, outcome=outcome)
 
     def _stored_rows(self, net: pa.Table, *, partial: bool) -> KeyMatches:
         tables, schema = self.batch_context.tables, self.table_schema
@@ -267,7 +275,7 @@ class ReplicaWriter:
         if snapshot is None:
             return None
         rows = find(batch_context.tables, snapshot, keys, self.table_schema.keys).rows
-        return rows.filter(pc.not_equal(pc.struct_field(rows.column(GDDL), "batch_id"), batch_context.plan.batch_id))
+        return rows.filter(pc.invert(is_of_batch(rows, batch_context.plan.batch_id)))
 
     def _refold(self, keys: pa.Table) -> pa.Table:
         """`order.events` of all changes of these keys, and possibly of others."""
@@ -302,19 +310,8 @@ def needed_of_replica(snapshot: TableSnapshot, schema: TableSchema, *, partial: 
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChangeTableWriter:
+class ChangeTableWriter(_WholeBatchWork):
     """See `BatchWork`."""
-
-    batch_context: BatchContext
-    decoded: WholeBatch
-
-    @property
-    def decoded_batch(self) -> DecodedBatch:
-        return self.decoded.decoded_batch
-
-    @property
-    def tables(self) -> TableWork:
-        return TableWriter(self.batch_context)
 
     def quarantine(self, files: Sequence[Unreadable], again: Sequence[str]) -> None:
         path, batch_context = self.batch_context.layout.errors, self.batch_context
@@ -333,9 +330,9 @@ class ChangeTableWriter:
         table_schema, stored = self.batch_context.table_schema, self._stored(overlap)
         warnings: tuple[RunWarning, ...] = ()
         if figures.may_repeat(table_schema) or stored is not None:
-            found = new_changes(good, stored, table_schema)
-            warnings = Doubts.of(good, found, table_schema).warnings(table_schema)
-            good = found.drop_columns([TIED])
+            fresh = new_changes(good, stored, table_schema)
+            warnings = Doubts.of(good, fresh, table_schema).warnings(table_schema)
+            good = fresh.drop_columns([TIED])
         appended = figures.appended(good.num_rows, self._write(good), warnings, batch=self.batch_context.plan.number)
         return ReplicaWriter(batch_context=self.batch_context, decoded=self.decoded, changes=good, appended=appended)
 
@@ -360,8 +357,8 @@ class ChangeTableWriter:
         snapshot = batch_context.tables.existing(batch_context.layout.changes)
         keys = self.decoded.good.select(schema.keys) if schema.keys else None
         work = FindRows(table=snapshot.path, keys=keys, schema=snapshot.schema.arrow, keep=known)
-        found = search(batch_context.tables, work, [file for file in snapshot.files if known.may_be_in(file)])
-        return by_name(found.rows, change_schema(schema))
+        matches = search(batch_context.tables, work, [file for file in snapshot.files if known.may_be_in(file)])
+        return by_name(matches.rows, change_schema(schema))
 
 
 @dataclass(frozen=True)
@@ -426,10 +423,6 @@ def files_of_batch(snapshot: TableSnapshot, batch_id: str) -> tuple[DataFile, ..
     return tuple(
         f for f, low, high in ends if not low.get("batch_id") or low["batch_id"] <= batch_id <= high["batch_id"]
     )
-
-
-def is_of_batch(rows: pa.Table, batch_id: str) -> pa.ChunkedArray:
-    return pc.equal(pc.struct_field(rows.column(GDDL), "batch_id"), batch_id)
 
 
 def batch_rows(tables: Tables, path: str, batch_id: str) -> pa.Table:

@@ -68,8 +68,8 @@ def statistics(rows: pa.Table, indexed: Sequence[ColumnPath]) -> str:
 def file_statistics(rows: pa.Table) -> bool | list[str]:
     """Columns of which the data file keeps statistics: not of those with NaN, whose bounds pyarrow would use."""
     odd = {field.name for field, values in zip(rows.schema, rows.columns, strict=True) if _has_nan(values)}
-    left = (field for field in rows.schema if field.name not in odd)
-    return [leaf for field in left for leaf in _leaves(field.name, field.type)] if odd else True
+    fields = (field for field in rows.schema if field.name not in odd)
+    return [leaf for field in fields for leaf in _leaves(field.name, field.type)] if odd else True
 
 
 def _has_nan(values: pa.ChunkedArray) -> bool:
@@ -204,10 +204,10 @@ def of_file(rows: pa.Table, file: DataFile, schema: pa.Schema) -> pa.Table:
 def read_groups(source: pq.ParquetFile, groups: Sequence[int], file: DataFile, schema: pa.Schema) -> pa.Table:
     """Rows of some row groups of a file of `opened` in the columns and types of a schema."""
     names = _stored_names(source, file, schema)
-    found = [source.read_row_group(group, names, use_threads=False) for group in groups]
-    if len(found) == 1:  # its arrays are not copied when they are needed as one
-        return of_file(found[0], file, schema)
-    return pa.concat_tables([schema.empty_table(), *(of_file(rows, file, schema) for rows in found)])
+    parts = [source.read_row_group(group, names, use_threads=False) for group in groups]
+    if len(parts) == 1:  # its arrays are not copied when they are needed as one
+        return of_file(parts[0], file, schema)
+    return pa.concat_tables([schema.empty_table(), *(of_file(rows, file, schema) for rows in parts)])
 
 
 def read_rows(
@@ -231,8 +231,8 @@ def read_rows(
     fields = {field.name: field.type for field in source.schema_arrow.field(GDDL).type}
     if not ties and known.get("sequence") is None and ("sequence" in known or "sequence" not in fields):
         known["position"] = None
-    left = [*(name for name in names if name != GDDL), *(f"{GDDL}.{name}" for name in fields if name not in known)]
-    rows = source.read_row_group(group, left, use_threads=False).take(pa.array(at))
+    columns = [*(name for name in names if name != GDDL), *(f"{GDDL}.{name}" for name in fields if name not in known)]
+    rows = source.read_row_group(group, columns, use_threads=False).take(pa.array(at))
     read = flat(rows.column(GDDL)) if GDDL in rows.column_names else None
     parts = {} if read is None else dict(zip((field.name for field in read.type), read.flatten(), strict=True))
     for name, value in known.items():
@@ -250,7 +250,7 @@ def _stored_names(source: pq.ParquetFile, file: DataFile, schema: pa.Schema) -> 
 
 def _stated(source: pq.ParquetFile, group: int) -> dict[str, Any]:
     """Fields of `_gddl` that have one value in a row group, or null; none where a row may lack `_gddl`."""
-    found: dict[str, Any] = {}
+    stated: dict[str, Any] = {}
     footer, is_whole = source.metadata.row_group(group), False
     for number in range(footer.num_columns):
         chunk = footer.column(number)
@@ -260,10 +260,10 @@ def _stated(source: pq.ParquetFile, group: int) -> dict[str, Any]:
             continue
         is_whole = is_whole or known.null_count == 0
         if known.null_count == footer.num_rows:
-            found[name] = None
+            stated[name] = None
         elif known.null_count == 0 and known.has_min_max and known.min == known.max:
-            found[name] = known.min
-    return found if is_whole else {}
+            stated[name] = known.min
+    return stated if is_whole else {}
 
 
 def bounds(source: pq.ParquetFile, group: int, name: str) -> tuple[Any, Any] | None:
@@ -285,28 +285,28 @@ def read_parts(
 
     Rows that a vector deletes are left out.
     """
-    gone = np.zeros(0, np.int64) if file.vector is None else rows_of(storage, table, file.vector)
+    deleted = np.zeros(0, np.int64) if file.vector is None else rows_of(storage, table, file.vector)
     start = 0
     with storage.open_input(join(table, file.path)) as stream:
         source = opened(stream)
         for groups in groups_together(source):
             rows = read_groups(source, groups, file, schema)
             count = sum(source.metadata.row_group(group).num_rows for group in groups)
-            left = np.flatnonzero(left_of(start, count, gone))
-            yield rows if len(left) == count else rows.take(pa.array(left)), left + start
+            kept = np.flatnonzero(left_of(start, count, deleted))
+            yield rows if len(kept) == count else rows.take(pa.array(kept)), kept + start
             start += count
 
 
-def left_of(start: int, count: int, gone: np.ndarray) -> np.ndarray:
+def left_of(start: int, count: int, deleted: np.ndarray) -> np.ndarray:
     """Mask of the rows that are left of so many from a number on.
 
     Args:
-        gone: numbers of the deleted rows of the file, rising.
+        deleted: numbers of the deleted rows of the file, rising.
     """
-    first, end = np.searchsorted(gone, [start, start + count])
-    left = np.ones(count, bool)
-    left[gone[first:end] - start] = False
-    return left
+    first, end = np.searchsorted(deleted, [start, start + count])
+    mask = np.ones(count, bool)
+    mask[deleted[first:end] - start] = False
+    return mask
 
 
 def groups_together(source: pq.ParquetFile) -> Iterator[list[int]]:
@@ -390,7 +390,7 @@ class Remaining:
     count: int
 
     @property
-    def gone(self) -> int:
+    def deleted(self) -> int:
         return len(self.rows)
 
 
@@ -412,8 +412,8 @@ class FileWriter:
         indexed = without(self.target.indexed, self.target.partition_by)
         for partition, part in split(self._ordered(rows), self.target.partition_by):
             path, size = self._write(folder(partition), part)
-            found = statistics(part, indexed)
-            made.append(delta_log.add(path, size, partition, now=self.now, data_change=data_change, statistics=found))
+            figures = statistics(part, indexed)
+            made.append(delta_log.add(path, size, partition, now=self.now, data_change=data_change, statistics=figures))
         return made
 
     def _ordered(self, rows: pa.Table) -> pa.Table:
@@ -450,11 +450,11 @@ class FileWriter:
         """
         return [Remaining(file, self._with_stored(file, rows), self._rows_in(file)) for file, rows in changed]
 
-    def with_vectors(self, found: Sequence[Remaining]) -> list[Action]:
+    def with_vectors(self, remaining: Sequence[Remaining]) -> list[Action]:
         """The files, each with a vector of its deleted rows; the bounds of what is left are no longer tight."""
         made: list[Action] = []
-        vectors = written(self.storage, self.target.path, [one.rows for one in found]) if found else []
-        for one, vector in zip(found, vectors, strict=True):
+        vectors = written(self.storage, self.target.path, [one.rows for one in remaining]) if remaining else []
+        for one, vector in zip(remaining, vectors, strict=True):
             add = dict(one.file.add or {})
             stored = json.loads(add.get("stats") or "{}", parse_float=_Number)
             text = _json({"numRecords": one.count, **stored, "tightBounds": False})
@@ -511,8 +511,8 @@ class WithoutRows:
         made: list[Action] = []
         for rows, numbers in read_parts(storage, self._table, file, self.target.schema):
             hit = np.ones(len(numbers), bool) if chosen is None else np.isin(numbers, chosen)
-            left = rows.filter(pa.array(hit if self.only else ~hit))
-            made += self.target.write(storage, left, self.now)
+            selected = rows.filter(pa.array(hit if self.only else ~hit))
+            made += self.target.write(storage, selected, self.now)
         return json.dumps(made, ensure_ascii=False).encode()
 
     @property
@@ -595,10 +595,10 @@ def _without_empty_sequence(rows: pa.Table) -> pa.Table:
     values = flat(rows.column(at))
     if values.field("sequence").null_count < len(values):
         return rows
-    left = [field for field in kind if field.name != "sequence"]
-    parts = [values.field(field.name) for field in left]
+    fields = [field for field in kind if field.name != "sequence"]
+    parts = [values.field(field.name) for field in fields]
     mask = values.is_null() if values.null_count else None
-    return rows.set_column(at, GDDL, pa.StructArray.from_arrays(parts, fields=left, mask=mask))
+    return rows.set_column(at, GDDL, pa.StructArray.from_arrays(parts, fields=fields, mask=mask))
 
 
 def _with_dictionary(rows: pa.Table, rising: Sequence[str]) -> bool | list[str]:
@@ -620,15 +620,11 @@ def _with_dictionary(rows: pa.Table, rising: Sequence[str]) -> bool | list[str]:
     ]
 
 
-def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
+def _leaves(path: str, kind: pa.DataType) -> list[str]:
     """Paths of the columns of a Parquet file that hold a value."""
     if pt.is_struct(kind):
-        for field in kind:
-            yield from _leaves(f"{path}.{field.name}", field.type)
-    elif pt.is_map(kind):
-        yield from _leaves(f"{path}.key_value.key", kind.key_type)
-        yield from _leaves(f"{path}.key_value.value", kind.item_type)
-    elif pt.is_list(kind):
-        yield from _leaves(f"{path}.list.element", kind.value_type)
-    else:
-        yield path
+        return [leaf for field in kind for leaf in _leaves(f"{path}.{field.name}", field.type)]
+    if pt.is_map(kind):
+        key, value = f"{path}.key_value.key", f"{path}.key_value.value"
+        return [*_leaves(key, kind.key_type), *_leaves(value, kind.item_type)]
+    return _leaves(f"{path}.list.element", kind.value_type) if pt.is_list(kind) else [path]

@@ -20,21 +20,16 @@ from spark_jobs.plan.source_snapshots import (
     snapshots_after,
 )
 from spark_jobs.plan.table_schema import TableSchema, controls_of, lacks, without_controls
-from spark_jobs.rules.batch_schema import BatchSchema, Landed, Stored, plan_batch
+from spark_jobs.rules.batch_schema import BatchSchema, Stored, plan_batch
 from spark_jobs.rules.decode import DecodedGroup, Stamp, are_deletes, decode
-from spark_jobs.rules.delivered_columns import GroupDecoding
 from spark_jobs.rules.erasure import ErasedKeys, without_erased
 from spark_jobs.rules.evaluate import landed_as_named, raw_as_named
 from spark_jobs.rules.figures import DecodedBatch, Figures, PartFigures, figures_of, measure
+from spark_jobs.rules.file_groups import FileGroup
 from spark_jobs.rules.read import FileRows, RawGroup, read_file
 from spark_jobs.rules.rewrite import within_filter
-from spark_jobs.rules.sweep import (
-    are_applied,
-    kept_truncates,
-    with_shard,
-    with_shard_column,
-    without_truncates,
-)
+from spark_jobs.rules.shards import with_shard, with_shard_column
+from spark_jobs.rules.truncates import are_applied, kept_truncates, without_truncates
 from spark_jobs.tables.engine import TableContext
 
 
@@ -46,7 +41,7 @@ class Decoder:
         groups: plan for the rows of each group.
     """
 
-    groups: tuple[GroupDecoding, ...]
+    groups: tuple[FileGroup, ...]
     table_schema: TableSchema
     stamp: Stamp
     erased: ErasedKeys
@@ -61,8 +56,8 @@ class Decoder:
         raw = raw_as_named(raw if shard is None else with_shard(raw, shard), self.groups[group])
         decoded = decode(raw, self.groups[group], self.table_schema, self.stamp)
         decoded = within_filter(without_truncates(decoded, self.table_schema), self.table_schema)
-        left, erased = without_erased(decoded, self.table_schema, self.erased)
-        return left, measure(left, self.table_schema, erased=erased)
+        kept, erased = without_erased(decoded, self.table_schema, self.erased)
+        return kept, measure(kept, self.table_schema, erased=erased)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +70,7 @@ class Decoding:
 
     @classmethod
     def planned(
-        cls, context: TableContext, plan: BatchPlan, state: TableState, landed: Sequence[Landed],
+        cls, context: TableContext, plan: BatchPlan, state: TableState, landed: Sequence[FileGroup],
         files: Iterable[Probed] = (),
     ) -> Decoding:  # fmt: skip
         """
@@ -86,7 +81,7 @@ class Decoding:
             FatalError: as `plan_batch`; `SHARD_COLUMN_TAKEN`, `CONTROL_COLUMN_MISSING`.
         """
         replayed = plan.source == "quarantine"
-        landed = [landed_as_named(group, context.dialect, replayed=replayed) for group in landed]
+        landed = [landed_as_named(group, replayed=replayed) for group in landed]
         if context.spec.shard is not None:
             landed = with_shard_column(landed, replayed=replayed)
         stored = context.stored_columns()
@@ -128,8 +123,8 @@ class Decoding:
         )
 
 
-def _of_controls(dialect: Dialect, groups: Sequence[Landed], stored: Stored) -> tuple[RunWarning, ...]:
-    changes = [(g.label, [name for name, _ in g.columns]) for g in groups if g.kind == "change" and not g.only_deletes]
+def _of_controls(dialect: Dialect, groups: Sequence[FileGroup], stored: Stored) -> tuple[RunWarning, ...]:
+    changes = [(g.label, g.names) for g in groups if g.kind == "change" and not g.only_deletes]
     known = () if stored.data is None else stored.data.names
     return without_controls(dialect.spec, _controls(dialect), changes, known)
 
@@ -139,10 +134,10 @@ def _controls(dialect: Dialect) -> dict[str, str]:
     return controls_of(dialect.spec, dialect.carried) if dialect.loads_apart else {}
 
 
-def with_truncates(schema: BatchSchema, found: Iterable[Truncate], batch_id: str) -> BatchSchema:
+def with_truncates(schema: BatchSchema, delivered: Iterable[Truncate], batch_id: str) -> BatchSchema:
     """The schema with truncates that take effect in a batch."""
     table = schema.table_schema
-    known = kept_truncates(table.truncates, found, history=table.spec.history)
+    known = kept_truncates(table.truncates, delivered, history=table.spec.history)
     return replace(schema, table_schema=replace(table, truncates=known, batch_id=batch_id))
 
 
@@ -220,22 +215,22 @@ def resumed_schema(context: TableContext, plan: BatchPlan, state: TableState) ->
     return with_truncates(schema, (), plan.batch_id)
 
 
-def resumed_batch(schema: BatchSchema, figures: Figures, found: Iterable[tuple[str, int, bool]]) -> DecodedBatch:
+def resumed_batch(schema: BatchSchema, figures: Figures, rows: Iterable[tuple[str, int, bool]]) -> DecodedBatch:
     """A batch that resumes from the change table.
 
     Args:
-        found: source file, schema id, and whether it is a change, of the batch's rows; may repeat.
+        rows: source file, schema id, and whether it is a change, of the batch's rows; may repeat.
     """
-    found = tuple(found)
+    rows = tuple(rows)
     return DecodedBatch(
         schema=schema,
         figures=figures,
-        change_schemas=frozenset(schema_id for _, schema_id, change in found if change),
-        schema_of={file: schema_id for file, schema_id, _ in found},
+        change_schemas=frozenset(schema_id for _, schema_id, change in rows if change),
+        schema_of={file: schema_id for file, schema_id, _ in rows},
     )
 
 
-def landed(context: TableContext, like: Probed, only_deletes: Callable[[str], bool]) -> Landed:
+def landed(context: TableContext, like: Probed, only_deletes: Callable[[str], bool]) -> FileGroup:
     """A group of files, described by one of them.
 
     Args:
@@ -249,9 +244,9 @@ def landed(context: TableContext, like: Probed, only_deletes: Callable[[str], bo
     )  # fmt: skip
     op = match(names, dialect.op_column) if asks else None
     deletes = op is not None and only_deletes(op)
-    return Landed(
-        kind=like.file.kind, columns=like.columns, label=like.file.path, only_deletes=deletes, stated=like.stated,
-        prepared=like.prepared, unavailable=like.unavailable,
+    return FileGroup(
+        kind=like.file.kind, columns=like.columns, label=like.file.path, dialect=dialect, only_deletes=deletes,
+        stated=like.stated, prepared=like.prepared, unavailable=like.unavailable,
     )  # fmt: skip
 
 
@@ -267,7 +262,7 @@ def are_all_deletes(context: TableContext, group: Sequence[Probed], op: str) -> 
         probed = context.dialect.probe(context.storage, file.file) if file.translated else file
         for number in range(max(1, len(file.row_groups))):
             part = range(number, number + 1) if file.row_groups else None
-            found = read_file(context.storage, probed, part)
-            if isinstance(found, FileRows) and not are_deletes(found.columns[at]):
+            rows = read_file(context.storage, probed, part)
+            if isinstance(rows, FileRows) and not are_deletes(rows.columns[at]):
                 return False
     return True

@@ -48,10 +48,10 @@ def rows_of(storage: Storage, table: str, vector: Descriptor) -> np.ndarray:
         data = _framed(storage.read(path_of(table, vector)), int(vector.get("offset") or 0))
     if _HEAD.unpack_from(data)[0] != _MAGIC:
         raise ValueError(f"a deletion vector of {table} has another form than Roaring's portable one")
-    found = np.fromiter(BitMap64.deserialize(data[_HEAD.size :]), np.int64)
-    if len(found) != vector["cardinality"]:
-        raise ValueError(f"a deletion vector of {table} has {len(found)} rows, not {vector['cardinality']}")
-    return found
+    numbers = np.fromiter(BitMap64.deserialize(data[_HEAD.size :]), np.int64)
+    if len(numbers) != vector["cardinality"]:
+        raise ValueError(f"a deletion vector of {table} has {len(numbers)} rows, not {vector['cardinality']}")
+    return numbers
 
 
 def _framed(content: bytes, offset: int) -> bytes:
@@ -82,17 +82,17 @@ def written(storage: Storage, table: str, deleted: Sequence[np.ndarray]) -> list
     from pyroaring import BitMap64  # noqa: PLC0415 - as above
 
     number, content = uuid4(), bytearray(_VERSION)
-    found: list[Descriptor] = []
+    descriptors: list[Descriptor] = []
     encoded = base64.b85encode(number.bytes).translate(bytes.maketrans(_B85, _Z85)).decode()
     for rows in deleted:
         data = _HEAD.pack(_MAGIC) + BitMap64(rows.tolist()).serialize()
-        found.append(
+        descriptors.append(
             {"storageType": "u", "pathOrInlineDv": encoded, "offset": len(content), "sizeInBytes": len(data),
              "cardinality": len(rows)}
         )  # fmt: skip
         content += _SIZE.pack(len(data)) + data + struct.pack(">I", zlib.crc32(data))
     storage.write(join(table, _name(number)), bytes(content))
-    return found
+    return descriptors
 
 
 def _name(number: UUID) -> str:

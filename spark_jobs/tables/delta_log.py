@@ -11,22 +11,25 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
-from deltalake import DeltaTable
+import deltalake
 
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import MainCounts
+from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.sql_types import parts
 from airflow_gddl.stores import Storage
+from airflow_gddl.stores.scratch import scratch
 from spark_jobs.plan.planned_batch import BatchPlan
 from spark_jobs.rules.arrays import DeltaSchema
 from spark_jobs.rules.delta_values import PartitionText
+from spark_jobs.tables.replayed_log import ReplayedLog, commit_path, copy_log
 from spark_jobs.tables.table_definition import WITH_VECTORS, TableDefinition
 
 Action = Mapping[str, Any]
@@ -36,16 +39,17 @@ _CLUSTERING = "delta.clustering"
 _CDF_FEATURE, _CDF_WRITER, _FEATURES_WRITER = "changeDataFeed", 4, 7
 
 
-def commit(storage: Storage, path: str, version: int, actions: Iterable[Action]) -> None:
-    """Write the commit of a version, if absent.
+def commit(storage: Storage, path: str, version: int, actions: Iterable[Action]) -> bytes:
+    """Write the commit of a version, if absent; returns it.
 
     Raises:
         RetriableError: `DELTA_CONFLICT`: another writer has changed the table.
     """
-    place = join(path, "_delta_log", f"{version:020d}.json")
-    if not storage.create_once(place, _lines(actions)):
+    place, data = commit_path(path, version), _lines(actions)
+    if not storage.create_once(place, data):
         remedy = "another writer changed the table; run again"
         raise RetriableError("DELTA_CONFLICT", f"{place} is there already", where=path, remedy=remedy)
+    return data
 
 
 def _lines(actions: Iterable[Action]) -> bytes:
@@ -143,22 +147,17 @@ def cdc(path: str, size: int, partition: PartitionText) -> Action:
 
 
 def metadata(
-    table: DeltaTable, *, schema: str | None = None, partition_by: Sequence[str] | None = None,
+    log: ReplayedLog, *, schema: str | None = None, partition_by: Sequence[str] | None = None,
     changed: Mapping[str, str] | None = None, description: str = "",
 ) -> Action:  # fmt: skip
     """The table's metadata; arguments replace its schema (JSON), description, partitions or properties."""
-    known = table.metadata()
-    optional = {"name": known.name, "description": description or known.description, "createdTime": known.created_time}
-    return {
-        "metaData": {
-            "id": str(known.id),
-            "format": {"provider": "parquet", "options": {}},
-            "schemaString": schema or table.schema().to_json(),
-            "partitionColumns": list(known.partition_columns if partition_by is None else partition_by),
-            "configuration": {**known.configuration, **(changed or {})},
-            **{name: value for name, value in optional.items() if value is not None},
-        }
+    replaced = {
+        "schemaString": schema,
+        "description": description or None,
+        "partitionColumns": None if partition_by is None else list(partition_by),
     }
+    known = {**log.metadata, "configuration": {**log.properties, **(changed or {})}}
+    return {"metaData": known | {name: value for name, value in replaced.items() if value is not None}}
 
 
 def commented(schema: str, comments: Mapping[str, str]) -> str:
@@ -170,20 +169,15 @@ def commented(schema: str, comments: Mapping[str, str]) -> str:
     return json.dumps(changed)
 
 
-def change_feed_protocol(table: DeltaTable, changed: Mapping[str, str]) -> list[Action]:
+def change_feed_protocol(log: ReplayedLog, changed: Mapping[str, str]) -> list[Action]:
     """The protocol action that a change data feed requires; empty if the table meets it."""
-    has = table.protocol()
-    features = list(has.writer_features or ())
+    has = log.protocol
+    features, writer = list(has.get("writerFeatures") or ()), has["minWriterVersion"]
     if not is_on(changed, CDF) or _CDF_FEATURE in features:
         return []
-    versions: dict[str, Any] = {"minReaderVersion": has.min_reader_version}
-    if has.min_writer_version < _FEATURES_WRITER:
-        versions["minWriterVersion"] = max(has.min_writer_version, _CDF_WRITER)
-        return [{"protocol": versions}] if has.min_writer_version < _CDF_WRITER else []
-    versions |= {"minWriterVersion": has.min_writer_version, "writerFeatures": [*features, _CDF_FEATURE]}
-    if has.reader_features is not None:
-        versions["readerFeatures"] = list(has.reader_features)
-    return [{"protocol": versions}]
+    if writer < _FEATURES_WRITER:
+        return [{"protocol": {**has, "minWriterVersion": _CDF_WRITER}}] if writer < _CDF_WRITER else []
+    return [{"protocol": {**has, "writerFeatures": [*features, _CDF_FEATURE]}}]
 
 
 def is_on(properties: Mapping[str, Any], name: str) -> bool:
@@ -193,7 +187,7 @@ def is_on(properties: Mapping[str, Any], name: str) -> bool:
 
 def log_path(path: str) -> str:
     """A relative path as written in the log: a URI with unescaped non-ASCII letters, as Spark writes it."""
-    return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", path)
+    return _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", path)
 
 
 COMMITS_PER_CHECKPOINT = 10
@@ -206,25 +200,41 @@ _CLEANUP = "delta.enableExpiredLogCleanup"
 _LOG = logging.getLogger(__name__)
 
 
-def keep_log_short(delta: DeltaTable) -> None:
+def keep_log_short(storage: Storage, path: str, log: ReplayedLog, opened: Callable[[], deltalake.DeltaTable]) -> None:
     """After a commit, if due: write a checkpoint of the version before it, and remove expired commits now and then.
 
-    The version before is at hand; this one would have to be read first. Failures are only logged: the
-    commit is made, and the next checkpoint covers this one.
+    Failures are only logged: the commit is made, and the next checkpoint covers this one.
 
     Args:
-        delta: at the version before, the handle that made the commit.
+        log: of the version before.
+        opened: makes a handle of that version.
     """
-    settings, number = delta.metadata().configuration, delta.version() + 1
-    interval = _interval(settings)
+    number, interval = log.version + 1, _interval(log.properties)
     if number % interval:
         return
     try:
-        delta.create_checkpoint()
-        if number % COMMITS_PER_CLEANUP < interval and str(settings.get(_CLEANUP, "true")).lower() == "true":
-            delta.cleanup_metadata()
+        if is_s3(path) and "v2Checkpoint" not in log.reader_features:
+            _checkpoint_of_copy(storage, path, log.version)
+        else:
+            opened().create_checkpoint()
+        if number % COMMITS_PER_CLEANUP < interval and str(log.properties.get(_CLEANUP, "true")).lower() == "true":
+            opened().cleanup_metadata()
     except Exception as error:  # noqa: BLE001 - the commit is made in any case
-        _LOG.warning("no checkpoint of %s at version %d: %s", delta.table_uri, delta.version(), error)
+        _LOG.warning("no checkpoint of %s at version %d: %s", path, log.version, error)
+
+
+def _checkpoint_of_copy(storage: Storage, path: str, version: int) -> None:
+    """By a copy of the log: `deltalake` reads each commit twice, and each read is a request."""
+    with scratch("checkpoint") as folder:
+        copy_log(storage, path, version, folder)
+        log = folder / "_delta_log"
+        before = {file.name for file in log.iterdir()}
+        deltalake.DeltaTable(str(folder), version=version).create_checkpoint()
+        for file in sorted(
+            log.iterdir(), key=lambda file: file.name == _POINTER
+        ):  # a checkpoint that it names is there
+            if file.name not in before or file.name == _POINTER:
+                storage.write(join(path, "_delta_log", file.name), file.read_bytes())
 
 
 def _interval(settings: Mapping[str, Any]) -> int:
@@ -267,8 +277,8 @@ class DeltaCommits:
 
     def exists(self, table: str) -> bool:
         """Whether the table exists: its log has a commit or a checkpoint."""
-        found = self.storage.list(join(table, "_delta_log"))
-        return any(_STATED.fullmatch(item.path.rsplit("/", 1)[-1]) for item in found)
+        files = self.storage.list(join(table, "_delta_log"))
+        return any(_STATED.fullmatch(item.path.rsplit("/", 1)[-1]) for item in files)
 
     def version(self, table: str) -> int | None:
         """The newest version; None when there is no table."""
@@ -276,23 +286,23 @@ class DeltaCommits:
 
     def since(self, table: str, version: int) -> list[DeltaCommit] | None:
         """Commits after a version, oldest first; None where the log lacks that commit and all later ones."""
-        log, found, has_commits = join(table, "_delta_log"), [], False
+        log, commits, has_commits = join(table, "_delta_log"), [], False
         for item in self.storage.list(log, f"{version:020d}"):
             match = _COMMIT.fullmatch(item.path.rsplit("/", 1)[-1])
             has_commits = has_commits or match is not None
             if match and int(match[1]) > version:
-                found.append(_commit_of(int(match[1]), self.storage.read(item.path)))
-        return found if has_commits else None
+                commits.append(commit_of(int(match[1]), self.storage.read(item.path)))
+        return commits if has_commits else None
 
     def metrics(self, table: str, user_metadata: str) -> dict[str, int]:
         """Operation metrics of the newest commit with this user metadata, among the last 50; empty without one."""
         newest = sorted(self._commits(table), reverse=True)[:_NEWEST_COMMITS]
         for _, path in newest:
             info = _commit_info(self.storage.read(path))
-            own, _, stated = str(info.get("userMetadata", "")).partition(" {")
-            if own == user_metadata:
-                found = {**info.get("operationMetrics", {}), **(json.loads(f"{{{stated}") if stated else {})}
-                return {k: int(v) for k, v in found.items() if str(v).isdigit()}
+            label, _, stated = str(info.get("userMetadata", "")).partition(" {")
+            if label == user_metadata:
+                values = {**info.get("operationMetrics", {}), **(json.loads(f"{{{stated}") if stated else {})}
+                return {k: int(v) for k, v in values.items() if str(v).isdigit()}
         return {}
 
     def last_transaction(self, table: str, app: str) -> int:
@@ -310,10 +320,10 @@ class DeltaCommits:
         log = join(table, "_delta_log")
         first = self._checkpoint(log) - _NEWEST_COMMITS
         after = f"{first:020d}" if first > 0 else ""
-        for found in self.storage.list(log, after):
-            match = _COMMIT.fullmatch(found.path.rsplit("/", 1)[-1])
+        for file in self.storage.list(log, after):
+            match = _COMMIT.fullmatch(file.path.rsplit("/", 1)[-1])
             if match:
-                yield int(match[1]), found.path
+                yield int(match[1]), file.path
 
     def _checkpoint(self, log: str) -> int:
         """Version of the last checkpoint at the first call; 0 where there is none."""
@@ -338,7 +348,8 @@ def main_counts(metrics: Mapping[str, int]) -> MainCounts:
     return MainCounts(inserted=metrics.get("numOutputRows", 0), deleted=swept)
 
 
-def _commit_of(version: int, data: bytes) -> DeltaCommit:
+def commit_of(version: int, data: bytes) -> DeltaCommit:
+    """What the content of a commit says."""
     actions = [json.loads(line) for line in data.splitlines()]
     info: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
     files = [action.get("add") or action.get("remove") for action in actions if "add" in action or "remove" in action]

@@ -10,10 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from airflow_gddl.contract.layout import table_url
 from airflow_gddl.contract.result import CommitMethod
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.contract.sql_types import SqlType
@@ -31,8 +28,9 @@ from spark_jobs.tables.data_files import (
     read_file,
     without,
 )
-from spark_jobs.tables.delta_log import OURS, Action, DeltaCommits, app_of, keep_log_short, user_metadata
-from spark_jobs.tables.places import DeclinedError, InProcess, Place
+from spark_jobs.tables.delta_log import OURS, Action, DeltaCommit, DeltaCommits, app_of, keep_log_short, user_metadata
+from spark_jobs.tables.places import DeclinedError, InProcess, Place, TaskBounds
+from spark_jobs.tables.replayed_log import DamagedLogError, KnownLogs, ReplayedLog
 from spark_jobs.tables.snapshots import (
     CLUSTERING,
     DataFile,
@@ -47,8 +45,6 @@ from spark_jobs.tables.table_definition import CLUSTER_BY, ColumnPath, TableDefi
 __all__ = ["DataFile", "TableSnapshot", "Tables", "Write"]
 
 Clock = Callable[[], datetime]
-_IN_PROCESS = 16 * 1024**2
-"""Bytes up to which files are worked on in this process: sending tasks would take longer."""
 _SEARCHED_IN_PROCESS, _THREADS = 8 * 1024**3, 4
 """Bytes up to which files are searched by threads: tasks cost a second of CPU, a search 30 ms for a million rows."""
 _LARGEST_SHARE = 0.5
@@ -89,7 +85,7 @@ class Write:
         keys: key columns, by which the change data feed identifies updates.
         deleted: files with the numbers of rows to delete: by vectors where the table has them, else their files are
             written again.
-        gone: the rows that `deleted` names, for the change data feed; null: the table has none.
+        deleted_rows: the rows that `deleted` names, for the change data feed; null: the table has none.
         written: further files, and the whole change data feed; null: none.
     """
 
@@ -105,7 +101,7 @@ class Write:
     partition_by: tuple[str, ...] | None = None
     keys: Sequence[str] = ()
     deleted: Sequence[tuple[DataFile, np.ndarray]] = ()
-    gone: pa.Table | None = None
+    deleted_rows: pa.Table | None = None
     written: Written | None = None
 
 
@@ -115,10 +111,12 @@ class Tables:
     Attributes:
         arranges_files: it decides which rows share a file, and a type may change without new files; else Delta does.
         commit_method: of its commits.
+        bounds: beyond which a place other than this process works on files.
     """
 
     arranges_files = True
     commit_method: CommitMethod = "direct"
+    bounds = TaskBounds()
 
     def __init__(self, storage: Storage, clock: Clock, shard: str = "", features: frozenset[str] = frozenset()) -> None:
         """
@@ -131,6 +129,7 @@ class Tables:
         self._snapshots: dict[str, TableSnapshot | None] = {}
         self._transactions: dict[tuple[str, str], int] = {}
         self._versions: dict[str, int] = {}
+        self._logs = KnownLogs(storage)
         self._there: set[str] = set()
 
     def of_shard(self, shard: str) -> Tables:
@@ -139,7 +138,7 @@ class Tables:
 
     def is_for_tasks(self, size: int) -> bool:
         """Whether files of so many bytes are worked on elsewhere than in this process."""
-        return size > _IN_PROCESS and not isinstance(self._place, InProcess)
+        return size > self.bounds.files and not isinstance(self._place, InProcess)
 
     def place_for(self, size: int) -> Place:
         """Where files of so many bytes are worked on."""
@@ -162,27 +161,45 @@ class Tables:
         return self._snapshots[path]
 
     def _open(self, path: str) -> TableSnapshot | None:
+        log = self._newest(path)
+        if log is None:
+            return None
+        require_known(log, self.features)
+        self._there.add(path)
+        return TableSnapshot(path, log, schema_of(log.schema), self.storage)
+
+    def _newest(self, path: str) -> ReplayedLog | None:
+        """The table's log, from what is known of it on."""
         if "://" not in path and not Path(path, "_delta_log").is_dir():
             return None
         try:
-            delta = DeltaTable(table_url(path), storage_options=self.storage.options_of(path))
-        except TableNotFoundError:
-            return None
-        except Exception as error:
-            if not self.log.exists(path):
-                return None
-            if not isinstance(error, DeltaError | OSError | ValueError):
-                raise
-            raise DeclinedError(f"deltalake can't open it: {str(error).splitlines()[0][:200]}") from error
-        require_known(delta, self.features)
-        self._there.add(path)
-        return TableSnapshot(path, delta, schema_of(delta.schema().to_json()), self.storage)
+            return self._logs.newest(path)
+        except DamagedLogError as error:
+            raise DeclinedError(str(error)) from error
+
+    def recall(self, path: str, log: ReplayedLog | None) -> None:
+        """See `Engine.recall`."""
+        self._logs.recall(path, log)
+
+    def known_log(self, path: str) -> ReplayedLog | None:
+        """See `Engine.known_log`."""
+        return self._logs.known(path)
+
+    def commits_since(self, path: str, version: int) -> list[DeltaCommit] | None:
+        """See `Engine.commits_since`."""
+        try:
+            commits = self._logs.commits_since(path, version)
+        except DamagedLogError as error:
+            raise DeclinedError(str(error)) from error
+        if commits is None:
+            return self.log.since(path, version)
+        return [delta_log.commit_of(number, commit) for number, commit in enumerate(commits, version + 1)]
 
     def existing(self, path: str) -> TableSnapshot:
-        found = self.snapshot(path)
-        if found is None:
+        snapshot = self.snapshot(path)
+        if snapshot is None:
             raise FileNotFoundError(path)
-        return found
+        return snapshot
 
     def exists(self, path: str) -> bool:
         return path in self._there or self.snapshot(path) is not None  # which notes it
@@ -190,17 +207,20 @@ class Tables:
     def last_transaction(self, path: str, app: str) -> int:
         """See `Engine.last_transaction`."""
         if (path, app) not in self._transactions:
-            found = self.snapshot(path)
-            version = None if found is None else found.delta.transaction_version(app_of(app, self._shard))
-            self._transactions[path, app] = -1 if version is None else version
+            snapshot = self.snapshot(path)
+            version = -1 if snapshot is None else snapshot.log.transactions.get(app_of(app, self._shard), -1)
+            self._transactions[path, app] = version
         return self._transactions[path, app]
 
     def forget_all(self) -> None:
         """Drop the cached state of tables that another engine may have changed."""
+        for path in (*self._snapshots, *self._versions):
+            self._logs.look_again(path)
         self._snapshots, self._transactions, self._versions = {}, {}, {}
 
     def forget(self, path: str) -> None:
         """Drop the cached state of a table that is about to change."""
+        self._logs.look_again(path)
         self._snapshots.pop(path, None)
         self._versions.pop(path, None)
         self._transactions = {known: version for known, version in self._transactions.items() if known[0] != path}
@@ -213,8 +233,8 @@ class Tables:
         if path in self._versions:
             return self._versions[path]
         if path in self._snapshots:
-            found = self._snapshots[path]
-            return None if found is None else found.delta.version()
+            snapshot = self._snapshots[path]
+            return None if snapshot is None else snapshot.log.version
         return self.log.version(path)
 
     def metrics(self, path: str, app: str, version: int) -> dict[str, int]:
@@ -237,8 +257,8 @@ class Tables:
         schema = snapshot.schema.arrow
         if columns is not None:
             schema = pa.schema([schema.field(name) for name in columns])
-        found = [read_file(self.storage, snapshot.path, f, schema) for f in files]
-        return pa.concat_tables(found) if found else schema.empty_table()
+        parts = [read_file(self.storage, snapshot.path, f, schema) for f in files]
+        return pa.concat_tables(parts) if parts else schema.empty_table()
 
     def require_creatable(self, spec: TableSpec, tier: TierSpec) -> None:
         """See `features.require_creatable`."""
@@ -271,7 +291,7 @@ class Tables:
             RetriableError: `DELTA_CONFLICT`.
         """
         self._allow(path, columns)
-        schema = json.loads(self.existing(path).delta.schema().to_json())
+        schema = json.loads(self.existing(path).log.schema)
         schema["fields"] += json.loads(DeltaSchema(tuple(columns)).to_json())["fields"]
         self._alter(path, "ADD COLUMNS", json.dumps(schema), [column.name for column in columns])
 
@@ -290,21 +310,21 @@ class Tables:
         self._alter(path, "CHANGE COLUMN", schema.to_json(), list(types))
 
     def _alter(self, path: str, operation: str, schema: str, names: Sequence[str]) -> None:
-        delta = self.existing(path).delta
+        log = self.existing(path).log
         done = delta_log.info(self._now(), operation, OURS, {}, columns=json.dumps(names))
-        delta_log.commit(self.storage, path, delta.version() + 1, [done, delta_log.metadata(delta, schema=schema)])
+        delta_log.commit(self.storage, path, log.version + 1, [done, delta_log.metadata(log, schema=schema)])
         self.forget(path)
 
     def _allow(self, path: str, columns: Sequence[Column]) -> None:
         """Add the table features that such columns require."""
-        delta = self.existing(path).delta
-        features = missing_features(delta, columns)
+        snapshot = self.existing(path)
+        features = missing_features(snapshot.log, columns)
         if features:
-            delta.alter.add_feature(features, allow_protocol_versions_increase=True)
+            snapshot.opened().alter.add_feature(features, allow_protocol_versions_increase=True)
             self.forget(path)
 
     def properties(self, path: str) -> dict[str, str | None]:
-        return dict(self.existing(path).delta.metadata().configuration)
+        return self.existing(path).log.properties
 
     def set_properties(self, path: str, properties: Mapping[str, str]) -> None:
         """Set the properties that differ, in one commit.
@@ -316,11 +336,11 @@ class Tables:
         changed = {name: value for name, value in properties.items() if stored.get(name) != value}
         if changed:
             require_settable(changed)
-            delta, now = self.existing(path).delta, self._now()
+            log, now = self.existing(path).log, self._now()
             done = delta_log.info(now, "SET TBLPROPERTIES", OURS, {}, properties=json.dumps(changed))
-            protocol = delta_log.change_feed_protocol(delta, changed)
-            metadata = delta_log.metadata(delta, changed=changed)
-            delta_log.commit(self.storage, path, delta.version() + 1, [done, *protocol, metadata])
+            protocol = delta_log.change_feed_protocol(log, changed)
+            metadata = delta_log.metadata(log, changed=changed)
+            delta_log.commit(self.storage, path, log.version + 1, [done, *protocol, metadata])
             self.forget(path)
 
     def clustering(self, path: str) -> tuple[str, ...]:
@@ -357,11 +377,11 @@ class Tables:
         Raises:
             RetriableError: `DELTA_CONFLICT`.
         """
-        delta, now = self.existing(path).delta, self._now()
+        log, now = self.existing(path).log, self._now()
         done = delta_log.info(now, "CHANGE COLUMN", OURS, {}, columns=json.dumps(sorted(comments)))
-        schema = delta_log.commented(delta.schema().to_json(), comments)
-        metadata = delta_log.metadata(delta, schema=schema, description=description)
-        delta_log.commit(self.storage, path, delta.version() + 1, [done, metadata])
+        schema = delta_log.commented(log.schema, comments)
+        metadata = delta_log.metadata(log, schema=schema, description=description)
+        delta_log.commit(self.storage, path, log.version + 1, [done, metadata])
         self.forget(path)
 
     @property
@@ -406,7 +426,7 @@ class Tables:
 
     def _target(self, snapshot: TableSnapshot, write: Write) -> Target:
         schema = write.schema or snapshot.schema
-        properties = snapshot.delta.metadata().configuration
+        properties = snapshot.log.properties
         indexed = indexed_columns(schema.columns, properties) if write.indexed is None else tuple(write.indexed)
         return Target(
             path=snapshot.path, schema=schema.arrow, indexed=indexed, cluster_by=snapshot.cluster_by,
@@ -447,7 +467,10 @@ class Tables:
     def _feed(self, snapshot: TableSnapshot, files: FileWriter, write: Write) -> tuple[list[Action], bool]:
         """See `FileWriter.feed`."""
         schema = files.target.schema
-        before = [self.read_files(snapshot, write.removed or ()), *(() if write.gone is None else (write.gone,))]
+        before = [
+            self.read_files(snapshot, write.removed or ()),
+            *(() if write.deleted_rows is None else (write.deleted_rows,)),
+        ]
         after = pa.concat_tables([schema.empty_table(), *write.added])
         return files.feed(
             pa.concat_tables([by_name(rows, schema) for rows in before]), after, write.keys, partly=bool(write.deleted)
@@ -455,10 +478,10 @@ class Tables:
 
     def _deleted(self, snapshot: TableSnapshot, files: FileWriter, write: Write) -> list[Action]:
         """Removal of single rows: by vectors, or by writing the files again that get none."""
-        found = files.remaining(write.deleted)
-        vectors = [one for one in found if snapshot.writes_vectors and _gets_vector(one)]
-        again = [one for one in found if one not in vectors and one.gone < one.count]
-        made = [files.removal(one.file, data_change=True) for one in found]
+        remaining = files.remaining(write.deleted)
+        vectors = [one for one in remaining if snapshot.writes_vectors and _gets_vector(one)]
+        again = [one for one in remaining if one not in vectors and one.deleted < one.count]
+        made = [files.removal(one.file, data_change=True) for one in remaining]
         made += files.with_vectors(vectors)
         work = WithoutRows(target=files.target, now=files.now)
         place = self.place_for(sum(one.file.size for one in again))
@@ -476,12 +499,14 @@ class Tables:
         partitions = snapshot.partition_by if write.partition_by is None else write.partition_by
         schema = write.schema or snapshot.schema
         if schema != snapshot.schema or partitions != snapshot.partition_by:
-            head.append(delta_log.metadata(snapshot.delta, schema=schema.to_json(), partition_by=partitions))
+            head.append(delta_log.metadata(snapshot.log, schema=schema.to_json(), partition_by=partitions))
         self.forget(path)
-        delta_log.commit(self.storage, path, snapshot.delta.version() + 1, [*head, *actions])
-        keep_log_short(snapshot.delta)
-        self._versions[path] = snapshot.delta.version() + 1
+        log = snapshot.log
+        made = delta_log.commit(self.storage, path, log.version + 1, [*head, *actions])
+        self._logs.note(path, log.after(made))
+        keep_log_short(self.storage, path, log, snapshot.opened)
+        self._versions[path] = log.version + 1
 
 
 def _gets_vector(one: Remaining) -> bool:
-    return one.gone <= one.count * _LARGEST_SHARE and may_have_vector(one.file.stored_path)
+    return one.deleted <= one.count * _LARGEST_SHARE and may_have_vector(one.file.stored_path)

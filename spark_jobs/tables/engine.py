@@ -17,9 +17,9 @@ from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.dialects.protocol import Dialect, Unreadable
 from spark_jobs.ledger.erasures import ErasureRegister
-from spark_jobs.plan.discover import RecordedFile
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import RESCUED, Column, Schema, TableSchema
+from spark_jobs.plan.waiting_files import RecordedFile
 from spark_jobs.rules.batch_schema import Stored, plan_batch
 from spark_jobs.rules.erasure import KeyRows
 from spark_jobs.rules.figures import DecodedBatch
@@ -27,6 +27,8 @@ from spark_jobs.rules.quarantine import Unresolved
 from spark_jobs.rules.rewrite import Rewrite
 from spark_jobs.rules.step_results import Appended, Applied, ChangesErased, Compacted, Overlap, Rebuilt, Replaced
 from spark_jobs.rules.verify import Reference, Verdict, Violations
+from spark_jobs.tables.delta_log import DeltaCommit
+from spark_jobs.tables.replayed_log import ReplayedLog
 
 
 class TableWork(Protocol):
@@ -269,6 +271,18 @@ class Engine(Protocol):
 
     def version(self, path: str) -> int | None: ...
 
+    def recall(self, path: str, log: ReplayedLog | None) -> None:
+        """Take over what the last run knew of the table's log, so that less of it is read; None: there was no table."""
+        ...
+
+    def known_log(self, path: str) -> ReplayedLog | None:
+        """What the next run may take over; null: it reads the log itself."""
+        ...
+
+    def commits_since(self, path: str, version: int) -> list[DeltaCommit] | None:
+        """Commits after a version, oldest first; None where the log lacks that commit and all later ones."""
+        ...
+
     def foreign_rows(self, context: TableContext, path: str) -> int:
         """Number of rows without `_gddl`, which other writers added."""
         ...
@@ -321,7 +335,7 @@ class Engine(Protocol):
         """Replace the change table by its `rewritten` rows, in one commit; once for each plan."""
         ...
 
-    def rebuild(self, order: RebuildRequest) -> RebuildWork:
+    def rebuild(self, request: RebuildRequest) -> RebuildWork:
         """Prepare the swap of a rebuild or a reload; writes nothing."""
         ...
 
@@ -416,11 +430,11 @@ class TableContext:
         """Current columns of the change table, split into data and before images."""
         if not self.engine.exists(self.layout.changes):
             return self.begins_with or Stored(data=None, before=None, live=self.replaces)
-        found = self.engine.columns(self.layout.changes)
-        columns = [c for c in found if c.name != RESCUED]
+        all_columns = self.engine.columns(self.layout.changes)
+        columns = [c for c in all_columns if c.name != RESCUED]
         prefix = self.spec.before_image_prefix
         images = tuple(c for c in columns if is_before_image(c.name, prefix))
         data = tuple(c for c in columns if not is_before_image(c.name, prefix))
-        return Stored(data=Schema(data), before=Schema(images), rescued=len(columns) < len(found),
+        return Stored(data=Schema(data), before=Schema(images), rescued=len(columns) < len(all_columns),
             live=self.replaces,
         )  # fmt: skip

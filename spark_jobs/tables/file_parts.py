@@ -23,14 +23,12 @@ from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.sequence import sort_key
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules import quarantine
-from spark_jobs.rules.batch_schema import Landed
 from spark_jobs.rules.decode import DecodedGroup
 from spark_jobs.rules.figures import DecodedBatch, PartFigures, combined, distinct
+from spark_jobs.rules.file_groups import FileGroup
 from spark_jobs.rules.read import FileRows, grouped, read_file
-from spark_jobs.rules.sweep import (
-    suspects,
-    undeleted,
-)
+from spark_jobs.rules.stale_rows import suspects
+from spark_jobs.rules.sweep import undeleted
 from spark_jobs.tables.data_files import Target
 from spark_jobs.tables.decoding import Decoder, Decoding, are_all_deletes, landed
 from spark_jobs.tables.delta_log import Action, version_of
@@ -75,14 +73,14 @@ def splits(
     total = sum(file.file.size for group in groups for file in group)
     target = max(_LEAST_BYTES, total // (slots * _PARTS_A_SLOT))
     target = min(target, most) if most else target
-    found = []
+    parts = []
     for number, group in enumerate(groups):
         for file in group:
             lean = file if keep_rows else replace(file, columns=group[0].columns, table=None)  # equal: sent once
             ordinal = ordinals[file.file.path]
             for part, size in _parts(file, target):
-                found.append(Split(file=lean, group=number, ordinal=ordinal, size=size, row_groups=part))
-    return found
+                parts.append(Split(file=lean, group=number, ordinal=ordinal, size=size, row_groups=part))
+    return parts
 
 
 def _parts(file: Probed, target: int) -> Iterator[tuple[range | None, int]]:
@@ -107,7 +105,7 @@ def dealt(parts: Sequence[Split], slots: int) -> list[tuple[Split, ...]]:
         least = load.index(min(load))
         bins[least].append(part)
         load[least] += part.size + 1
-    return [tuple(found) for found in bins]
+    return [tuple(task) for task in bins]
 
 
 Fault = tuple[str, ...]
@@ -153,8 +151,8 @@ class PartReport:
 
     def to_json(self) -> str:
         figures = None if self.figures is None else self.figures.to_json()
-        found = [self.path, figures, self.distinct, self.files, self.code, self.reason, self.error, self.suspects]
-        return json.dumps(found)
+        values = [self.path, figures, self.distinct, self.files, self.code, self.reason, self.error, self.suspects]
+        return json.dumps(values)
 
     @classmethod
     def from_json(cls, text: str) -> PartReport:
@@ -207,10 +205,10 @@ class WritePart:
         path = part.file.file.path
         try:
             with reading(part.file.file):
-                found = read_part(storage, self.dialect, part)
-                if isinstance(found, Unreadable):
-                    return PartReport(path=path, files={}, code=found.code, reason=found.reason)
-                raw = grouped([part.file], {path: found}, {path: part.ordinal})
+                rows = read_part(storage, self.dialect, part)
+                if isinstance(rows, Unreadable):
+                    return PartReport(path=path, files={}, code=rows.code, reason=rows.reason)
+                raw = grouped([part.file], {path: rows}, {path: part.ordinal})
                 group, figures = self.decoder.part(part.group, raw)
         except MemoryError as error:
             return PartReport(path=path, files={}, error=fault_of(out_of_memory(path, error)))
@@ -270,15 +268,15 @@ class WrittenParts:
         """Remove the reports: a run that is killed before its last commit decodes the files again for their figures."""
         self.storage.delete(*(item.path for item in self.storage.list(self.reports)))
 
-    def remember(self, step: str, found: Mapping[str, Any]) -> None:
+    def remember(self, step: str, facts: Mapping[str, Any]) -> None:
         """Keep what is known of a step beside the reports, for a run that finds it committed."""
-        self.storage.write(join(self.reports, step), json.dumps(found).encode())
+        self.storage.write(join(self.reports, step), json.dumps(facts).encode())
 
     def remembered(self, step: str) -> dict[str, Any] | None:
         path = join(self.reports, step)
         there = any(item.path == path for item in self.storage.list(self.reports))
-        found: dict[str, Any] | None = json.loads(self.storage.read(path)) if there else None
-        return found
+        values: dict[str, Any] | None = json.loads(self.storage.read(path)) if there else None
+        return values
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -308,10 +306,10 @@ class PartsReader:
         context = self.context
         files, unreadable = probe_all(context.storage, self.plan.files, context.dialect, _lean)
         while files and not (self.state.keys is None and not begin_a_table(files)):
-            found, damaged = self._written(files)
+            written_parts, damaged = self._written(files)
             unreadable = (*unreadable, *damaged)
-            if found is not None:
-                return found, unreadable
+            if written_parts is not None:
+                return written_parts, unreadable
             bad = {u.file.path for u in damaged}
             files = tuple(f for f in files if f.file.path not in bad)
         return None, (*unreadable, *that_wait(files))
@@ -330,20 +328,20 @@ class PartsReader:
             return None, tuple(damaged.values())
         schema = decoding.schema.table_schema
         whole = combined([figures for _, figures in _measured(reports)], schema)
-        found = WrittenParts(
+        written_parts = WrittenParts(
             storage=context.storage, batch=decoding.batch(whole, self._distinct(reports, work, schema), alike),
             reports=self._reports, targets=work.targets,
             files={name: [action for r in reports for action in r.files.get(name, [])] for name in work.targets},
             suspects=_suspects(reports),
         )  # fmt: skip
-        return found, ()
+        return written_parts, ()
 
-    def _landed(self, group: Sequence[Probed]) -> Landed:
+    def _landed(self, group: Sequence[Probed]) -> FileGroup:
         return landed(self.context, group[0], lambda op: are_all_deletes(self.context, group, op))
 
     def _work(self, decoding: Decoding) -> WritePart:
         schema = decoding.schema.table_schema
-        raw = [(group.raw, group.stated, group.schema_id) for group in decoding.decoder.groups]
+        raw = [(group.columns, group.stated, group.schema_id) for group in decoding.decoder.groups]
         kinds = [(column.name, str(column.type)) for column in (*schema.data, *schema.before)]
         erased = sorted(decoding.decoder.erased.hashes)
         row = json.dumps([to_json(schema.spec), raw, kinds, schema.sequence_type, erased])
@@ -363,9 +361,9 @@ class PartsReader:
         known = [(part, PartReport.from_json(storage.read(work.report_of(part)).decode()))
                  for part in parts if work.report_of(part) in there]  # fmt: skip
         done = [(part, report) for part, report in known if self._is_there(work, report)]
-        left = [part for part in parts if part not in [part for part, _ in done]]
+        remaining = [part for part in parts if part not in [part for part, _ in done]]
         reports = [report for _, report in done]
-        reports += [PartReport.from_json(data.decode()) for data in self.place.run(work, left)]
+        reports += [PartReport.from_json(data.decode()) for data in self.place.run(work, remaining)]
         for report in reports:
             raise_fault(report.error)
         return reports
@@ -403,13 +401,13 @@ class PartsReader:
 
 
 def _suspects(reports: Sequence[PartReport]) -> pa.Table | None:
-    found = [stream_rows(b64decode(report.suspects)) for report in reports if report.suspects]
-    return pa.concat_tables(found) if found else None
+    tables = [stream_rows(b64decode(report.suspects)) for report in reports if report.suspects]
+    return pa.concat_tables(tables) if tables else None
 
 
-def _lean(found: Probed) -> Probed:
+def _lean(probed: Probed) -> Probed:
     """Drop rows that the dialect has translated from memory; tasks translate them again."""
-    return replace(found, table=None, malformed=None)
+    return replace(probed, table=None, malformed=None)
 
 
 def _measured(reports: Sequence[PartReport]) -> Iterator[tuple[PartReport, PartFigures]]:
@@ -433,8 +431,8 @@ def _are_apart(parts: Sequence[PartFigures]) -> bool:
 
 def file_path(table: str, action: Action) -> str:
     """Path of a file that an action of the log adds."""
-    (found,) = action.values()
-    return join(table, unquote(found["path"]))
+    (fields,) = action.values()
+    return join(table, unquote(fields["path"]))
 
 
 def _range(figures: PartFigures) -> tuple[Any, Any]:

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 
 from airflow_gddl.contract.sql_types import SqlType
 from airflow_gddl.stores import Storage
-from spark_jobs.plan.discover import RecordedFile
 from spark_jobs.plan.planned_batch import BatchPlan
 from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.plan.waiting_files import RecordedFile
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.arrays import DeltaSchema, by_name
 from spark_jobs.rules.erasure import ErasedMatches, KeyRows, as_deletes, emptied, highest, with_images, with_key
@@ -33,7 +33,7 @@ from spark_jobs.tables.data_files import FileWriter, Target
 from spark_jobs.tables.delta_log import QUARANTINE, Action, version_of
 from spark_jobs.tables.delta_tables import DataFile, Tables, TableSnapshot, Write, Written
 from spark_jobs.tables.places import stream_of, stream_rows
-from spark_jobs.tables.table_rows import AT_FILE, AT_ROW, Source, by_file, by_key, by_row
+from spark_jobs.tables.table_rows import PLACES, KeyMatches, Source, by_file, by_key, by_row, without_places
 
 _TYPE_CHANGES = "delta.typeChanges"
 """Of a column, in Delta's protocol: the types that files of before have."""
@@ -69,10 +69,20 @@ class Output:
             stored = self.target.schema.empty_table() if before is None else by_name(before, self.target.schema)
             writer = FileWriter(storage, self.target, self.now)
             feed, differs = writer.feed(stored, rows, self.keys, partly=True)
-        at = [[] if deleted is None else deleted.column(name).to_pylist() for name in (AT_FILE, AT_ROW)]
+        at = [[] if deleted is None else deleted.column(name).to_pylist() for name in PLACES]
         files = self.target.write(storage, rows, self.now)
         made = {"at": self.target.path, "files": files, "feed": feed, "differs": differs}
         return {**made, "rows": rows.num_rows, "deleted": at}
+
+    def report_of(self, storage: Storage, stored: KeyMatches, outcome: pa.Table) -> dict[str, Any]:
+        """Write what an outcome makes of stored rows, which it deletes.
+
+        Args:
+            stored: see `matches_of`.
+            outcome: see `KeyMatches.written`.
+        """
+        before = None if self.keys is None else stored.touched(outcome)
+        return self.report(storage, stored.written(outcome, self.target.schema), before, stored.places(outcome))
 
 
 def output_of(tables: Tables, path: str, keys: Sequence[str], transaction: int) -> Output:
@@ -87,10 +97,10 @@ def written(reports: Iterable[Mapping[str, Any]]) -> tuple[Written, int]:
     Args:
         reports: see `Output.report`.
     """
-    found = list(reports)
-    files, feed = ([action for report in found for action in report[name]] for name in ("files", "feed"))
-    differs = any(report["differs"] for report in found)
-    return Written(files=files, feed=feed, differs=differs), sum(report["rows"] for report in found)
+    all_reports = list(reports)
+    files, feed = ([action for report in all_reports for action in report[name]] for name in ("files", "feed"))
+    differs = any(report["differs"] for report in all_reports)
+    return Written(files=files, feed=feed, differs=differs), sum(report["rows"] for report in all_reports)
 
 
 def deleted(reports: Iterable[Mapping[str, Any]], source: Source) -> list[tuple[DataFile, np.ndarray]]:
@@ -99,11 +109,11 @@ def deleted(reports: Iterable[Mapping[str, Any]], source: Source) -> list[tuple[
     Args:
         source: whose rows they are.
     """
-    gone: dict[int, list[int]] = {}
+    rows_by_file: dict[int, list[int]] = {}
     for report in reports:
         for file, row in zip(*report["deleted"], strict=True):
-            gone.setdefault(file, []).append(row)
-    return [(source.files[number], np.sort(np.array(rows, np.int64))) for number, rows in gone.items()]
+            rows_by_file.setdefault(file, []).append(row)
+    return [(source.files[number], np.sort(np.array(rows, np.int64))) for number, rows in rows_by_file.items()]
 
 
 def rewrite(tables: Tables, path: str, schema: DeltaSchema, rule: Callable[[pa.Table], pa.Table]) -> None:
@@ -117,9 +127,9 @@ def rewrite(tables: Tables, path: str, schema: DeltaSchema, rule: Callable[[pa.T
     schema = replace(schema, metadata=metadata)
     keys = () if snapshot.feeds_changes else None
     output = Output(target=tables.target(path, schema), now=tables.moment, keys=keys)
-    reports = by_row(tables, {_ROWS: Source.of(snapshot, _without_places)}, _Rewritten(rule, output))
-    found, _ = written(map(json.loads, reports))
-    tables.commit(path, Write(removed=None, schema=schema, written=found))
+    reports = by_row(tables, {_ROWS: Source.of(snapshot, without_places)}, _Rewritten(rule, output))
+    written_files, _ = written(map(json.loads, reports))
+    tables.commit(path, Write(removed=None, schema=schema, written=written_files))
 
 
 @dataclass(frozen=True)
@@ -129,10 +139,6 @@ class _Rewritten:
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
         return json.dumps(self.output.report(storage, self.rule(rows[_ROWS]), rows[_ROWS])).encode()
-
-
-def _without_places(rows: pa.Table) -> pa.Table:
-    return rows.drop_columns([AT_FILE, AT_ROW])
 
 
 def without_type_changes(metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -162,9 +168,9 @@ def change_rows(tables: Tables, path: str, change: Change, *, dry_run: bool = Fa
     source = Source.of(tables.existing(path), lambda rows: rows)
     rule = _Change(change, output_of(tables, path, (), tables.moment * 1000))
     reports = [json.loads(report) for report in by_file(tables, {_ROWS: source}, rule)]
-    gone = deleted(reports, source)
-    if gone and not dry_run:
-        tables.commit(path, Write(written=written(reports)[0], deleted=gone))
+    removed = deleted(reports, source)
+    if removed and not dry_run:
+        tables.commit(path, Write(written=written(reports)[0], deleted=removed))
     return [report[_NOTE] for report in reports]
 
 
@@ -175,8 +181,8 @@ class _Hits:
     hit: Hit
 
     def __call__(self, rows: pa.Table) -> tuple[pa.Table, pa.Table, int]:
-        gone = rows.filter(pc.fill_null(self.hit(rows.drop_columns([AT_FILE, AT_ROW])), False))
-        return gone, gone.slice(0, 0), gone.num_rows
+        hits = rows.filter(pc.fill_null(self.hit(without_places(rows)), False))
+        return hits, hits.slice(0, 0), hits.num_rows
 
 
 @dataclass(frozen=True)
@@ -185,8 +191,8 @@ class _Change:
     output: Output
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
-        gone, instead, note = self.change(rows[_ROWS])
-        return json.dumps({**self.output.report(storage, instead, gone, gone), _NOTE: note}).encode()
+        removed, instead, note = self.change(rows[_ROWS])
+        return json.dumps({**self.output.report(storage, instead, removed, removed), _NOTE: note}).encode()
 
 
 Rule = Callable[[pa.Table], Any]
@@ -198,8 +204,8 @@ class _OfFile:
     rule: Rule
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
-        found = self.rule(rows[_ROWS].drop_columns([AT_FILE, AT_ROW]))
-        return stream_of(found) if isinstance(found, pa.Table) else json.dumps(found).encode()
+        result = self.rule(without_places(rows[_ROWS]))
+        return stream_of(result) if isinstance(result, pa.Table) else json.dumps(result).encode()
 
 
 def _each_file(tables: Tables, path: str, rule: Rule, columns: Sequence[str] | None = None) -> list[bytes]:
@@ -236,9 +242,9 @@ class _Recorded:
 
 def values_refused(tables: Tables, path: str, how: Rewrite) -> dict[tuple[str, str], int]:
     """See `Engine.refused_values`."""
-    found = count_of([stream_rows(one) for one in _each_file(tables, path, lambda rows: refused_values(rows, how))])
-    if not how.filters_states or found:
-        return found
+    counts = count_of([stream_rows(one) for one in _each_file(tables, path, lambda rows: refused_values(rows, how))])
+    if not how.filters_states or counts:
+        return counts
     reports = by_key(tables, {_ROWS: to_filter(tables.existing(path), how)}, keys_to_filter(how), _Undecided(how))
     undecided = sum(map(json.loads, reports))
     return {(UNDECIDED_CODE, "where"): undecided} if undecided else {}
@@ -260,7 +266,7 @@ class _Placed:
     how: Rewrite
 
     def __call__(self, rows: pa.Table) -> pa.Table:
-        return at_both_keys(rewritten(rows.drop_columns([AT_FILE, AT_ROW]), self.how), self.how.schema)
+        return at_both_keys(rewritten(without_places(rows), self.how), self.how.schema)
 
 
 @dataclass(frozen=True)
@@ -285,36 +291,36 @@ def live_rows(
 ) -> Iterator[tuple[Any, ...]]:
     """See `Engine.live_rows`."""
     for rows in _one_by_one(tables, path):
-        found = unmarked(rows) if since is None else changed_since(unmarked(rows), *since)
-        yield from zip(*(found.column(name).to_pylist() for name in columns), strict=True)
+        live = unmarked(rows) if since is None else changed_since(unmarked(rows), *since)
+        yield from zip(*(live.column(name).to_pylist() for name in columns), strict=True)
 
 
 def in_quarantine(tables: Tables, path: str) -> tuple[int, int]:
     """See `Engine.in_quarantine`."""
-    found = [quarantine.unresolved(rows) for rows in _one_by_one(tables, path, ["resolved_at", "position"])]
-    return sum(left.num_rows for left in found), sum(left.column("position").null_count for left in found)
+    waiting = [quarantine.unresolved(rows) for rows in _one_by_one(tables, path, ["resolved_at", "position"])]
+    return sum(part.num_rows for part in waiting), sum(part.column("position").null_count for part in waiting)
 
 
 def dismissed_files(tables: Tables, path: str) -> frozenset[str]:
     """See `Engine.dismissed_files`."""
-    resolved, left = set[str](), set[str]()
+    resolved, pending = set[str](), set[str]()
     for rows in _one_by_one(tables, path, ["source_file", "position", "resolved_at"]):
         whole = rows.filter(rows.column("position").is_null())
         waiting = quarantine.unresolved(whole).column("source_file").to_pylist()
-        left.update(waiting)
+        pending.update(waiting)
         resolved.update(whole.column("source_file").to_pylist())
-    return frozenset(resolved - left)
+    return frozenset(resolved - pending)
 
 
 def unresolved(tables: Tables, path: str, limit: int, codes: Collection[str]) -> quarantine.Unresolved:
     """See `Engine.unresolved`."""
     counted, first = [], tables.existing(path).schema.arrow.empty_table()
     for rows in _one_by_one(tables, path):
-        left = quarantine.unresolved(rows, codes)
-        counted.append(quarantine.by_file(left))
-        first = quarantine.oldest(pa.concat_tables([first, left]), limit)
-    found = quarantine.by_code(counted)
-    return quarantine.Unresolved(sum(code["rows"] for code in found), found, quarantine.shown(first))
+        open_rows = quarantine.unresolved(rows, codes)
+        counted.append(quarantine.by_file(open_rows))
+        first = quarantine.oldest(pa.concat_tables([first, open_rows]), limit)
+    counts = quarantine.by_code(counted)
+    return quarantine.Unresolved(sum(code["rows"] for code in counts), counts, quarantine.shown(first))
 
 
 def _one_by_one(tables: Tables, path: str, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
@@ -370,8 +376,8 @@ class _Rows:
     key: tuple[str, ...]
 
     def __call__(self, rows: pa.Table) -> tuple[pa.Table, pa.Table, int]:
-        gone = with_key(rows, self.schema, self.key)
-        return gone, gone.slice(0, 0), gone.num_rows
+        hits = with_key(rows, self.schema, self.key)
+        return hits, hits.slice(0, 0), hits.num_rows
 
 
 @dataclass(frozen=True)
@@ -382,13 +388,13 @@ class _Changes:
     key: tuple[str, ...]
 
     def __call__(self, rows: pa.Table) -> tuple[pa.Table, pa.Table, Any]:
-        found = with_key(rows, self.schema, self.key)
-        matches = ErasedMatches.of(found, self.schema, lambda _, texts: tuple(texts) == self.key)
-        images = matches.old & ~matches.own & with_images(found, self.schema)
-        instead = emptied(as_deletes(found, self.schema, matches.turned), self.schema, images | matches.turned)
-        kept = instead.filter(pa.array(images | matches.turned)).drop_columns([AT_FILE, AT_ROW])
-        gone = found.filter(pa.array(matches.own | images))
-        return gone, kept, [int(np.sum(matches.own)), int(np.sum(images)), matches.others]
+        changes = with_key(rows, self.schema, self.key)
+        matches = ErasedMatches.of(changes, self.schema, lambda _, texts: tuple(texts) == self.key)
+        images = matches.old & ~matches.current & with_images(changes, self.schema)
+        instead = emptied(as_deletes(changes, self.schema, matches.turned), self.schema, images | matches.turned)
+        kept = without_places(instead.filter(pa.array(images | matches.turned)))
+        removed = changes.filter(pa.array(matches.current | images))
+        return removed, kept, [int(np.sum(matches.current)), int(np.sum(images)), matches.others]
 
 
 def append(tables: Tables, path: str, rows: pa.Table, app: str, version: int) -> None:

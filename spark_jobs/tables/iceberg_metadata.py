@@ -51,7 +51,7 @@ class MetadataVersions:
         """Number of the newest version; 0: there is none. The hint may be one behind, or lost."""
         version = self._hinted()
         if version is None:
-            names = (_VERSION.fullmatch(found.name) for found in self.storage.list(self.folder))
+            names = (_VERSION.fullmatch(file.name) for file in self.storage.list(self.folder))
             version = max((int(match[1]) for match in names if match), default=0)
         while self.storage.stat(self.path(version + 1)) is not None:
             version += 1
@@ -62,17 +62,17 @@ class MetadataVersions:
 
     def delta_version(self) -> int | None:
         """Of the newest version; null: there is none."""
-        found = self.identity().get(DELTA_VERSION)
-        return int(found) if found else None
+        version = self.identity().get(DELTA_VERSION)
+        return int(version) if version else None
 
     def identity(self) -> Mapping[str, str]:
         """What tells the newest version from others; empty: there is none."""
         newest = self.newest()
         if not newest:
             return {}
-        found = json.loads(self.read(newest))
-        version = found.get("properties", {}).get(DELTA_VERSION, "")
-        return {DELTA_VERSION: version, SNAPSHOT: str(found.get("current-snapshot-id"))}
+        metadata = json.loads(self.read(newest))
+        version = metadata.get("properties", {}).get(DELTA_VERSION, "")
+        return {DELTA_VERSION: version, SNAPSHOT: str(metadata.get("current-snapshot-id"))}
 
     def create(self, version: int, metadata: bytes) -> bool:
         """False: another writer made this version."""
@@ -94,11 +94,11 @@ class MetadataVersions:
 
     def withdraw(self) -> int:
         """Remove the metadata, so that no reader opens files that will be removed; returns its number of files."""
-        found = [file.path for file in self.storage.list(self.folder)]
-        if found:
+        paths = [file.path for file in self.storage.list(self.folder)]
+        if paths:
             self.storage.delete(self._hint)
-            self.storage.delete(*found)
-        return len(found)
+            self.storage.delete(*paths)
+        return len(paths)
 
     def current_at(self, before: datetime) -> int:
         """Number of the version that was the newest one then, or of the oldest one that is left."""
@@ -115,12 +115,12 @@ class MetadataVersions:
             needed: paths of the manifests, and of the lists of them, of the newest version and of the one current then.
         """
         kept = {self._hint, self.path(self.newest()), self.path(self.current_at(before)), *needed}
-        old = [found for found in self.storage.list(self.folder) if found.modified < before.timestamp()]
+        old = [file for file in self.storage.list(self.folder) if file.modified < before.timestamp()]
         of_catalogs = [f for f in old if f.name.endswith(".metadata.json") and not _VERSION.fullmatch(f.name)]
-        kept |= {found.path for found in sorted(of_catalogs, key=lambda one: one.modified)[-1:]}
-        gone = [found.path for found in old if found.path not in kept]
-        self.storage.delete(*gone)
-        return len(gone)
+        kept |= {file.path for file in sorted(of_catalogs, key=lambda one: one.modified)[-1:]}
+        expired = [file.path for file in old if file.path not in kept]
+        self.storage.delete(*expired)
+        return len(expired)
 
 
 def parsed(metadata: bytes) -> Any:
@@ -184,10 +184,10 @@ class StoreFile:
     location: str
 
     def __len__(self) -> int:
-        found = self.storage.stat(self.location)
-        if found is None:
+        entry = self.storage.stat(self.location)
+        if entry is None:
             raise FileNotFoundError(self.location)
-        return found.size
+        return entry.size
 
     def exists(self) -> bool:
         return self.storage.stat(self.location) is not None

@@ -35,16 +35,18 @@ from spark_jobs.spark.tasks import map_in_arrow
 from spark_jobs.tables import deletion_vectors
 from spark_jobs.tables.batch_by_ranges import read_large
 from spark_jobs.tables.batch_context import BatchContext
+from spark_jobs.tables.delta_log import DeltaCommit
 from spark_jobs.tables.delta_tables import Tables
 from spark_jobs.tables.delta_tables import Tables as KnownTables
 from spark_jobs.tables.engine import AppendedWork, BatchWork, RebuildRequest, RebuildWork, TableContext
 from spark_jobs.tables.file_rules import remove_rows
 from spark_jobs.tables.first_load import FirstLoadReader
-from spark_jobs.tables.merged_tables import MaintainedTables, MergedTables, SparkTables, name
 from spark_jobs.tables.one_task import OneTaskEngine, TablesEngine, cut_changes
 from spark_jobs.tables.places import DEAD_WORKER, DeclinedError, InProcess, KeyWork, Place, Work, stream_of, stream_rows
 from spark_jobs.tables.rebuild import Rebuild, rewrite_changes, verify
+from spark_jobs.tables.replayed_log import ReplayedLog
 from spark_jobs.tables.snapshots import is_settable
+from spark_jobs.tables.spark_merge import MaintainedTables, MergedTables, SparkTables, name
 from spark_jobs.tables.whole_tables import TableWriter, keep_readable, violations
 
 _REPORT = "report"
@@ -95,10 +97,10 @@ class SparkTasks:
         def act(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             storage = Storage()
             for _, rows in groupby((row for batch in batches for row in batch.to_pylist()), itemgetter("number")):
-                found: dict[str, list[pa.Table]] = {}
+                by_table: dict[str, list[pa.Table]] = {}
                 for row in rows:
-                    found.setdefault(row["table"], []).append(stream_rows(row["stream"]))
-                yield pa.RecordBatch.from_pydict({_REPORT: [work(storage, found)]})
+                    by_table.setdefault(row["table"], []).append(stream_rows(row["stream"]))
+                yield pa.RecordBatch.from_pydict({_REPORT: [work(storage, by_table)]})
 
         session = self.spark.newSession()
         session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", _STREAMS_TOGETHER)
@@ -150,8 +152,6 @@ def naming_files(tasks: Sequence[Sequence[str]]) -> Iterator[None]:
         raise RetriableError("WORKER_DIED", what, where=paths[0], remedy=remedy) from error
 
 
-MOST_BYTES = 64 * 1024**2
-"""Of a batch's files, which are in the driver's memory together."""
 _DECODED = 10
 """How many times their size in memory rows take in the driver until they are merged."""
 _INFLATION = 10
@@ -236,7 +236,7 @@ class BatchesBesideSpark:
         if not state.keys and any(file.kind != "change" for file in plan.files):
             return False
         sizes = (file.size * (_INFLATION if file.path.endswith(".gz") else 1) for file in plan.files)
-        return sum(sizes) <= MOST_BYTES
+        return sum(sizes) <= self.tables.bounds.batch
 
 
 _INTERVAL = "delta.checkpointInterval"
@@ -317,18 +317,14 @@ class SparkMaintenance:
 
     def _stored(self, path: str) -> int:
         """Stored files without the log's."""
-        found = self.tables.log.storage.list(path)
-        return sum(not item.name.startswith("_delta_log/") for item in found)
+        files = self.tables.log.storage.list(path)
+        return sum(not item.name.startswith("_delta_log/") for item in files)
 
     def forget_tombstones(self, path: str, before: datetime, *, dry_run: bool) -> int:
         return remove_rows(self.known, path, lambda rows: applied_before(rows, before), dry_run=dry_run)
 
     def cut_changes(self, table_schema: TableSchema, before: datetime, swept: int, *, dry_run: bool) -> int:
         return cut_changes(self.known, self.changes, table_schema, before, swept, dry_run=dry_run)
-
-
-DRIVER_BYTES = 4 * 1024**2
-"""Bytes up to which the files of a first load are decoded in the driver: starting tasks would take longer."""
 
 
 @dataclass(frozen=True)
@@ -352,18 +348,27 @@ class ManyTasksEngine(TablesEngine):
     def last_transaction(self, path: str, app: str) -> int:
         return self.tables.last_transaction(path, app)
 
+    def recall(self, path: str, log: ReplayedLog | None) -> None:
+        """Delta on Spark reads logs itself."""
+
+    def known_log(self, path: str) -> ReplayedLog | None:  # noqa: ARG002 - as above
+        return None
+
+    def commits_since(self, path: str, version: int) -> list[DeltaCommit] | None:
+        return self.tables.log.since(path, version)
+
     def columns(self, path: str) -> tuple[Column, ...]:
         return tuple(c for c in self.tables.columns(path) if c.name != GDDL)
 
     def decode_files(
         self, context: TableContext, plan: BatchPlan, state: TableState
     ) -> tuple[BatchWork | None, tuple[Unreadable, ...]]:
-        small = sum(file.size for file in plan.files) <= DRIVER_BYTES
+        small = sum(file.size for file in plan.files) <= self.tables.bounds.load
         place: Place = InProcess(context.storage) if small else self._tasks
         tables = self.tables_of(context, *_all_of(context.layout))
         first = FirstLoadReader(context=context, plan=plan, state=state, tables=tables, place=place)
-        if first.suits() and (found := first.decode_files()) is not None:
-            return found
+        if first.suits() and (decoded := first.decode_files()) is not None:
+            return decoded
         return BatchesBesideSpark(context, tables).decode_files(plan, state)
 
     def resume_from_changes(self, context: TableContext, plan: BatchPlan, state: TableState) -> AppendedWork:
@@ -380,11 +385,11 @@ class ManyTasksEngine(TablesEngine):
 
     def table_work(self, context: TableContext, plan: BatchPlan, table_schema: TableSchema) -> TableWriter:
         layout = context.layout
-        own = BatchContext(
+        batch_context = BatchContext(
             tables=self.tables_of(context, layout.changes, layout.replica, layout.history), layout=layout,
             tier=context.tier, plan=plan, table_schema=table_schema, resumed=context.resumed,
         )  # fmt: skip
-        return TableWriter(own)
+        return TableWriter(batch_context)
 
     def maintenance(self, context: TableContext) -> SparkMaintenance:
         layout = context.layout
@@ -397,10 +402,10 @@ class ManyTasksEngine(TablesEngine):
     def rewrite_changes(self, context: TableContext, plan: BatchPlan, how: Rewrite) -> None:
         rewrite_changes(self.tables_of(context, context.layout.changes), context, plan, how)
 
-    def rebuild(self, order: RebuildRequest) -> RebuildWork:
-        layouts = [order.live.layout, *([] if order.shadow is None else [order.shadow])]
-        known = self.tables_of(order.live, *(path for layout in layouts for path in _all_of(layout)))
-        return Rebuild(known, order)
+    def rebuild(self, request: RebuildRequest) -> RebuildWork:
+        layouts = [request.live.layout, *([] if request.shadow is None else [request.shadow])]
+        known = self.tables_of(request.live, *(path for layout in layouts for path in _all_of(layout)))
+        return Rebuild(known, request)
 
     def verify(self, context: TableContext, table_schema: TableSchema, swept: int, limit: int) -> Verdict:
         known = self.tables_of(context, context.layout.replica, context.layout.changes)

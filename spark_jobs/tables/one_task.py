@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from airflow_gddl.stores import Storage
 from spark_jobs.dialects.protocol import Unreadable
-from spark_jobs.plan.discover import RecordedFile
 from spark_jobs.plan.identity import own_hours
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import GDDL, Column, TableSchema
+from spark_jobs.plan.waiting_files import RecordedFile
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.decode import Stamp
@@ -28,18 +28,19 @@ from spark_jobs.rules.fold import applied_before, are_superseded, needed_changes
 from spark_jobs.rules.order import as_events, for_both_keys
 from spark_jobs.rules.rewrite import Rewrite
 from spark_jobs.rules.step_results import Appended, Compacted
-from spark_jobs.rules.stored_columns import change_schema
+from spark_jobs.rules.stored_columns import change_schema, key_schema
 from spark_jobs.rules.verify import Reference, Verdict, Violations
 from spark_jobs.tables import file_rules
 from spark_jobs.tables.batch_context import BatchContext
 from spark_jobs.tables.batch_in_memory import ChangeTableWriter, ReplicaWriter, WholeBatchReader, batch_rows
-from spark_jobs.tables.delta_log import QUARANTINE, version_of
+from spark_jobs.tables.delta_log import QUARANTINE, DeltaCommit, version_of
 from spark_jobs.tables.delta_tables import Tables, Write
 from spark_jobs.tables.engine import BatchWork, RebuildRequest, TableContext
 from spark_jobs.tables.file_rules import TablesEraser, remove_rows
 from spark_jobs.tables.first_load import FirstLoadReader
 from spark_jobs.tables.places import DeclinedError, InProcess
 from spark_jobs.tables.rebuild import Rebuild, rewrite_changes, verify
+from spark_jobs.tables.replayed_log import ReplayedLog
 from spark_jobs.tables.small_files import bins, join
 from spark_jobs.tables.table_rows import Source, by_key
 from spark_jobs.tables.whole_tables import TableWriter, keep_readable, violations
@@ -67,17 +68,17 @@ class OneTaskMaintenance:
         keep_readable(self.tables, path)
 
     def vacuum(self, path: str, hours: int, *, dry_run: bool) -> int:
-        delta = self.tables.existing(path).delta
-        hours = max(hours, own_hours(delta.metadata().configuration, path))
-        found = delta.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
-        if found and not dry_run:
+        snapshot = self.tables.existing(path)
+        hours, delta = max(hours, own_hours(snapshot.properties, path)), snapshot.opened()
+        files = delta.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
+        if files and not dry_run:
             self.tables.forget(path)
             delta.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
-        return len(found)
+        return len(files)
 
     def checkpoint(self, path: str) -> None:
         self.tables.commit(path, Write(rearranged=True))
-        self.tables.existing(path).delta.create_checkpoint()
+        self.tables.existing(path).opened().create_checkpoint()
 
     def forget_tombstones(self, path: str, before: datetime, *, dry_run: bool) -> int:
         return remove_rows(self.tables, path, lambda rows: applied_before(rows, before), dry_run=dry_run)
@@ -93,10 +94,8 @@ class OneTaskMaintenance:
 def cut_changes(tables: Tables, path: str, schema: TableSchema, before: datetime, swept: int, *, dry_run: bool) -> int:
     """See `Maintenance.cut_changes`."""
     rule = _Needed(schema, before)
-    kinds = change_schema(schema)
-    keys = pa.schema([kinds.field(name) for name in schema.keys])
     sources = {_CHANGES: Source.of(tables.existing(path), rule.prepare)}
-    reports = by_key(tables, sources, keys, rule) if schema.keys else []
+    reports = by_key(tables, sources, key_schema(schema), rule) if schema.keys else []
     needed = frozenset((batch, position) for report in reports for batch, position in json.loads(report))
     return remove_rows(tables, path, lambda rows: are_superseded(rows, needed, schema, before, swept), dry_run=dry_run)
 
@@ -221,6 +220,15 @@ class OneTaskEngine(TablesEngine):
     def last_transaction(self, path: str, app: str) -> int:
         return self.tables.last_transaction(path, app)
 
+    def recall(self, path: str, log: ReplayedLog | None) -> None:
+        self.tables.recall(path, log)
+
+    def known_log(self, path: str) -> ReplayedLog | None:
+        return self.tables.known_log(path)
+
+    def commits_since(self, path: str, version: int) -> list[DeltaCommit] | None:
+        return self.tables.commits_since(path, version)
+
     def columns(self, path: str) -> tuple[Column, ...]:
         return tuple(c for c in self.tables.existing(path).schema.columns if c.name != GDDL)
 
@@ -233,8 +241,8 @@ class OneTaskEngine(TablesEngine):
         if sum(file.size for file in plan.files) > _IN_MEMORY and not context.tier.deletion_vectors:
             place = InProcess(context.storage)
             first = FirstLoadReader(context=context, plan=plan, state=state, tables=self.tables, place=place)
-            if first.suits() and (found := first.decode_files()) is not None:
-                return found
+            if first.suits() and (work := first.decode_files()) is not None:
+                return work
         path = context.layout.errors
         errors = self.tables.read(path) if plan.source == "quarantine" and self.exists(path) else None
         reader = WholeBatchReader(context=context, plan=plan, state=state, most_bytes=self.most_bytes)
@@ -284,10 +292,10 @@ class OneTaskEngine(TablesEngine):
         self._require_small_tables(context, context.layout.changes)
         rewrite_changes(self.tables, context, plan, how)
 
-    def rebuild(self, order: RebuildRequest) -> Rebuild:
-        shadow = () if order.shadow is None else (order.shadow.changes,)
-        self._require_small_tables(order.live, *shadow, order.live.layout.changes)
-        return Rebuild(self.tables, order)
+    def rebuild(self, request: RebuildRequest) -> Rebuild:
+        shadow = () if request.shadow is None else (request.shadow.changes,)
+        self._require_small_tables(request.live, *shadow, request.live.layout.changes)
+        return Rebuild(self.tables, request)
 
     def verify(self, context: TableContext, table_schema: TableSchema, swept: int, limit: int) -> Verdict:
         self._require_small_tables(context, context.layout.replica, context.layout.changes)

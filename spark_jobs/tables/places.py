@@ -56,6 +56,27 @@ class KeyWork(Protocol[Item_contra]):
         ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class TaskBounds:
+    """Bytes up to which a table over many tasks is worked on in the driver, and how the tasks divide the rest.
+
+    Attributes:
+        files: of data files that are worked on together: sending tasks would take longer.
+        load: of the files of a first load, which are decoded in the driver: starting tasks would take longer.
+        batch: of a batch's files, which are in the driver's memory together.
+        key_range: of data files, whose rows are one range of keys.
+    """
+
+    files: int = 16 * 1024**2
+    load: int = 4 * 1024**2
+    batch: int = 64 * 1024**2
+    key_range: int = 16 * 1024**2
+
+
+def usual_bounds(_table: str) -> TaskBounds:
+    return TaskBounds()
+
+
 class Place(Protocol):
     """Works on parts independent of each other, and on ranges of keys."""
 
@@ -103,11 +124,11 @@ class InProcess:
             return list(pool.map(lambda part: work(self.storage, part), parts))
 
     def run_by_key(self, work: KeyWork[Item], parts: Sequence[Item], ranges: int) -> list[bytes]:
-        found: dict[int, dict[str, list[pa.Table]]] = {number: {} for number in range(ranges)}
+        by_range: dict[int, dict[str, list[pa.Table]]] = {number: {} for number in range(ranges)}
         for part in parts:
             for number, table, rows in work.split(self.storage, part):
-                found[number].setdefault(table, []).append(rows)
-        return [work(self.storage, found.pop(number)) for number in range(ranges) if found[number]]
+                by_range[number].setdefault(table, []).append(rows)
+        return [work(self.storage, by_range.pop(number)) for number in range(ranges) if by_range[number]]
 
     def distinct(self, files: Sequence[str], columns: Sequence[str]) -> int:
         names = list(columns)

@@ -39,9 +39,10 @@ from spark_jobs.rules.order import (
     with_identity,
 )
 from spark_jobs.rules.rewrite import Rewrite, rewritten
+from spark_jobs.rules.shards import not_of_shard, of_shard
 from spark_jobs.rules.step_results import Rebuilt, Replaced
-from spark_jobs.rules.stored_columns import change_columns, change_schema
-from spark_jobs.rules.sweep import appended, not_of_shard, of_shard, unmarked
+from spark_jobs.rules.stored_columns import change_columns, change_schema, key_schema
+from spark_jobs.rules.sweep import appended, unmarked
 from spark_jobs.rules.verify import (
     DIFFERENT,
     EXTRA,
@@ -62,7 +63,7 @@ from spark_jobs.tables.engine import RebuildRequest, RebuildWork, TableContext
 from spark_jobs.tables.file_rules import Output, deleted, output_of, without_type_changes, written
 from spark_jobs.tables.places import stream_of, stream_rows
 from spark_jobs.tables.table_definition import TableDefinition
-from spark_jobs.tables.table_rows import AT_FILE, AT_ROW, Source, by_key, by_row
+from spark_jobs.tables.table_rows import PLACES, Source, by_key, by_row, without_places
 
 S = TypeVar("S")
 _COMPARED = 5_000_000
@@ -73,7 +74,7 @@ class RebuildSteps(Protocol[S]):
     """Steps of a swap, one Delta commit each. `S`: type of the changes from which tables are derived."""
 
     @property
-    def order(self) -> RebuildRequest: ...
+    def request(self) -> RebuildRequest: ...
 
     def changes(self) -> int:
         """Update the change table from the files; returns the number of added changes."""
@@ -98,7 +99,7 @@ class RebuildSteps(Protocol[S]):
 
 def swap(steps: RebuildSteps[S], report: Callable[[str], None]) -> Rebuilt:
     """See `RebuildWork.swap`."""
-    schema = steps.order.table_schema
+    schema = steps.request.table_schema
     added = steps.changes()
     report("append")
     source = steps.source()
@@ -115,12 +116,12 @@ def swap(steps: RebuildSteps[S], report: Callable[[str], None]) -> Rebuilt:
     return Rebuilt(rows=rows, changes_added=added)
 
 
-def compared(work: RebuildWork, order: RebuildRequest, columns: Sequence[str] | None) -> Replaced:
+def compared(work: RebuildWork, request: RebuildRequest, columns: Sequence[str] | None) -> Replaced:
     """See `RebuildWork.compared`: by hashes of all rows in this process, and keys up to `_COMPARED` rows."""
-    first, keys = order.table_schema.columns[:1], order.table_schema.keys
+    first, keys = request.table_schema.columns[:1], request.table_schema.keys
     if columns is None:
         return Replaced(rows=sum(1 for _ in work.rows(first)))
-    live = order.live
+    live = request.live
     before = sum(1 for _ in live.engine.live_rows(live, columns[:1]))
     if not keys or before > _COMPARED:
         return Replaced(rows=sum(1 for _ in work.rows(first)), rows_before=before)
@@ -135,12 +136,12 @@ def _hashed(rows: Iterable[Sequence[Any]], keys: int) -> dict[tuple[Any, ...], b
     return {tuple(row[:keys]): hashlib.blake2b(repr(row[keys:]).encode(), digest_size=8).digest() for row in rows}
 
 
-def keeps_changes(order: RebuildRequest, stored: Sequence[Column]) -> bool:
+def keeps_changes(request: RebuildRequest, stored: Sequence[Column]) -> bool:
     """Whether a change table with these columns, `_gddl` included, can also hold the rebuilt changes."""
-    if order.resequenced or order.reselected:
+    if request.resequenced or request.reselected:
         return False
     kept = {column.name.lower(): column.type for column in stored}
-    for column in change_columns(order.table_schema):
+    for column in change_columns(request.table_schema):
         kind = kept.get(column.name.lower())
         if kind is None:
             continue
@@ -156,7 +157,6 @@ FRESH, STORED, BEFORE = "fresh", "stored", "before"
 """Names of tables for rules: changes read again, live changes, and rows that a commit replaces."""
 OWN = "own"
 """In reports: rows that follow from the changes, not those of other shards."""
-_NUMBERS = (AT_FILE, AT_ROW)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,11 +175,11 @@ class _Changes:
     swept: int
 
     @classmethod
-    def of(cls, order: RebuildRequest) -> _Changes:
-        plan = order.plan
+    def of(cls, request: RebuildRequest) -> _Changes:
+        plan = request.plan
         return cls(
-            schema=order.table_schema, batch_id=plan.batch_id, planned_at=plan.planned_at, read=order.read,
-            archives=order.archives, swept=order.swept,
+            schema=request.table_schema, batch_id=plan.batch_id, planned_at=plan.planned_at, read=request.read,
+            archives=request.archives, swept=request.swept,
         )  # fmt: skip
 
     @property
@@ -194,11 +194,9 @@ class _Changes:
         """Live changes except those that this rebuild has added, with their places."""
         mine = pc.equal(pc.struct_field(rows.column(GDDL), "batch_id"), self.batch_id)
         rows = rows.filter(pc.invert(pc.fill_null(mine, False)))
-        found = (
-            by_name(rows, self.kind) if self.archives is None else rewritten(rows.drop_columns(_NUMBERS), self.archives)
-        )
-        found = with_identity(found, self.schema)
-        return found if self.archives else pa.table({**_columns(found), **_columns(rows.select(_NUMBERS))})
+        changes = by_name(rows, self.kind) if self.archives is None else rewritten(without_places(rows), self.archives)
+        changes = with_identity(changes, self.schema)
+        return changes if self.archives else pa.table({**_columns(changes), **_columns(rows.select(PLACES))})
 
     def before(self, rows: pa.Table) -> pa.Table:
         """Rows of the change table that is replaced."""
@@ -261,9 +259,9 @@ class _MendChanges:
         changes, schema = self.changes, self.changes.schema
         fresh, stored = (by_name(rows[name], changes.kind) for name in (FRESH, STORED))
         stale = changes_in(lacking(stored.filter(held_by(stored, changes.read)), fresh, schema))
-        gone = are_changes(stored, stale) if stale else pa.array(np.zeros(stored.num_rows, bool))
-        added = lacking(fresh, stored.filter(pc.invert(gone)), schema)
-        report = self.output.report(storage, added, stored.filter(gone), rows[STORED].filter(gone))
+        removed = are_changes(stored, stale) if stale else pa.array(np.zeros(stored.num_rows, bool))
+        added = lacking(fresh, stored.filter(pc.invert(removed)), schema)
+        report = self.output.report(storage, added, stored.filter(removed), rows[STORED].filter(removed))
         return json.dumps(report).encode()
 
 
@@ -279,8 +277,8 @@ class _LiveRows:
         return self.changes.by_moves(self.changes.fresh(rows))
 
     def stored(self, rows: pa.Table) -> pa.Table:
-        found = by_name(self.changes.stored(rows), self.changes.kind)
-        return self.changes.by_moves(found.filter(pc.invert(held_by(found, self.changes.read))))
+        changes = by_name(self.changes.stored(rows), self.changes.kind)
+        return self.changes.by_moves(changes.filter(pc.invert(held_by(changes, self.changes.read))))
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
         path = join(self.folder, f"{uuid4()}.arrow")
@@ -308,8 +306,8 @@ class _Compare:
                 live, built = _with_texts(live, name), _with_texts(built, name)
         keys = self.built.changes.schema.keys
         states = differing_keys(live, built, columns, keys)[1] if BEFORE in rows and keys else np.zeros(0, str)
-        found = [int(np.count_nonzero(states == state)) for state in (MISSING, EXTRA, DIFFERENT)]
-        return json.dumps([built.num_rows, live.num_rows, *found]).encode()
+        counts = [int(np.count_nonzero(states == state)) for state in (MISSING, EXTRA, DIFFERENT)]
+        return json.dumps([built.num_rows, live.num_rows, *counts]).encode()
 
 
 @dataclass(frozen=True)
@@ -333,15 +331,15 @@ class _Derive:
             MERGE: lambda: self._replica(happened),
             HISTORY: lambda: versions(happened, schema, self.watermarks, swept),
         }
-        found = {}
+        reports = {}
         for step, output in self.outputs.items():
-            own, before = rules[step](), rows.get(f"{BEFORE} {step}")
-            made, kind = own, output.target.schema
+            derived, before = rules[step](), rows.get(f"{BEFORE} {step}")
+            made, kind = derived, output.target.schema
             if schema.spec.shard is not None and before is not None:
                 others = not_of_shard(by_name(before, kind), schema.spec.shard)
-                made = pa.concat_tables([by_name(own, kind), others])
-            found[step] = {**output.report(storage, made, before), OWN: own.num_rows}
-        return json.dumps(found).encode()
+                made = pa.concat_tables([by_name(derived, kind), others])
+            reports[step] = {**output.report(storage, made, before), OWN: derived.num_rows}
+        return json.dumps(reports).encode()
 
     def _replica(self, happened: pa.Table) -> pa.Table:
         schema, swept = self.changes.schema, self.changes.swept
@@ -368,10 +366,6 @@ def _with_texts(rows: pa.Table, name: str) -> pa.Table:
     return rows.set_column(rows.schema.get_field_index(name), name, pa.array(values, pa.string()))
 
 
-def _without_numbers(rows: pa.Table) -> pa.Table:
-    return rows.drop_columns(_NUMBERS)
-
-
 def _columns(rows: pa.Table) -> dict[str, pa.ChunkedArray]:
     return dict(zip(rows.column_names, rows.columns, strict=True))
 
@@ -382,8 +376,8 @@ class _Rewritten:
     output: Output
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
-        found = rewritten(rows[STORED], self.how)
-        return json.dumps(self.output.report(storage, found, rows[STORED])).encode()
+        changes = rewritten(rows[STORED], self.how)
+        return json.dumps(self.output.report(storage, changes, rows[STORED])).encode()
 
 
 @dataclass(frozen=True)
@@ -394,8 +388,8 @@ class _Filtered:
     output: Output
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
-        found, _ = newly_filtered(rows[STORED], self.how.schema)
-        return json.dumps(self.output.report(storage, found, rows.get(BEFORE))).encode()
+        filtered, _ = newly_filtered(rows[STORED], self.how.schema)
+        return json.dumps(self.output.report(storage, filtered, rows.get(BEFORE))).encode()
 
     def before(self, rows: pa.Table) -> pa.Table:
         """Rows of the change table that is replaced, with places to which the new ones go."""
@@ -436,11 +430,11 @@ class _Replacing:
     def _indexed(self) -> tuple[tuple[str, ...], ...]:
         return self.tables.indexed_with(self.definition.path, self.schema.columns, self.definition.skipping)
 
-    def commit(self, app: str, version: int, found: Written, metrics: Mapping[str, int]) -> None:
+    def commit(self, app: str, version: int, written_files: Written, metrics: Mapping[str, int]) -> None:
         """Once for each transaction."""
         write = Write(
             app=app, version=version, removed=None, schema=self.schema, partition_by=self.definition.partition_by,
-            metrics=metrics, written=found,
+            metrics=metrics, written=written_files,
         )  # fmt: skip
         self.tables.commit(self.definition.path, write)
         self.tables.index(self.definition)
@@ -459,9 +453,9 @@ def rewrite_changes(tables: Tables, context: TableContext, plan: BatchPlan, how:
         keys = file_rules.keys_to_filter(how)
         reports = by_key(tables, {STORED: file_rules.to_filter(snapshot, how), **feed}, keys, rule)
     else:
-        reports = by_row(tables, {STORED: Source.of(snapshot, _without_numbers)}, _Rewritten(how, output))
-    found, rows = written(map(json.loads, reports))
-    replacing.commit(REWRITE, version_of(plan), found, {"numOutputRows": rows})
+        reports = by_row(tables, {STORED: Source.of(snapshot, without_places)}, _Rewritten(how, output))
+    written_files, rows = written(map(json.loads, reports))
+    replacing.commit(REWRITE, version_of(plan), written_files, {"numOutputRows": rows})
 
 
 @dataclass(frozen=True)
@@ -469,61 +463,61 @@ class Rebuild:
     """See `RebuildWork` and `RebuildSteps`."""
 
     tables: Tables
-    order: RebuildRequest
+    request: RebuildRequest
 
     @property
     def table_schema(self) -> TableSchema:
-        return self.order.table_schema
+        return self.request.table_schema
 
     @property
     def _now(self) -> int:
-        return version_of(self.order.plan) // 1000
+        return version_of(self.request.plan) // 1000
 
     @cached_property
     def _rules(self) -> _Changes:
-        return _Changes.of(self.order)
+        return _Changes.of(self.request)
 
     def swap(self, report: Callable[[str], None]) -> Rebuilt:
-        self.tables.require_creatable(self.table_schema.spec, self.order.live.tier)
+        self.tables.require_creatable(self.table_schema.spec, self.request.live.tier)
         return swap(self, report)
 
     def _fresh(self) -> Source:
         """Changes of the shadow table; none without one."""
-        shadow = self.order.shadow
+        shadow = self.request.shadow
         if shadow is None:
             return Source(table="", files=(), schema=self._rules.kind, prepare=self._rules.fresh)
         return Source.of(self.tables.existing(shadow.changes), self._rules.fresh)
 
     def _stored(self) -> Source | None:
         """Live changes; null without a change table."""
-        snapshot = self.tables.snapshot(self.order.live.layout.changes)
+        snapshot = self.tables.snapshot(self.request.live.layout.changes)
         return None if snapshot is None else Source.of(snapshot, self._rules.stored)
 
     def _compatible(self) -> bool:
-        snapshot = self.tables.snapshot(self.order.live.layout.changes)
-        return snapshot is None or keeps_changes(self.order, snapshot.schema.columns)
+        snapshot = self.tables.snapshot(self.request.live.layout.changes)
+        return snapshot is None or keeps_changes(self.request, snapshot.schema.columns)
 
     @property
     def _keys(self) -> pa.Schema:
         """The key's columns, by which events belong together."""
-        return pa.schema([self._rules.kind.field(name) for name in self.table_schema.keys])
+        return key_schema(self.table_schema)
 
     def rows(self, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         rule, storage = self._live_rows(columns), self.tables.storage
         paths = [path.decode() for path in by_key(self.tables, self._sources_of(rule), self._keys, rule)]
         try:
             for path in paths:
-                found = stream_rows(storage.read(path))
-                yield from zip(*(found.column(name).to_pylist() for name in columns), strict=True)
+                part = stream_rows(storage.read(path))
+                yield from zip(*(part.column(name).to_pylist() for name in columns), strict=True)
         finally:
             storage.delete(*paths)
 
     def _live_rows(self, columns: Sequence[str]) -> _LiveRows:
-        return _LiveRows(self._rules, tuple(columns), join(self.order.live.layout.state, "rows", str(uuid4())))
+        return _LiveRows(self._rules, tuple(columns), join(self.request.live.layout.state, "rows", str(uuid4())))
 
     def _sources_of(self, rule: _LiveRows) -> dict[str, Source]:
         sources = {FRESH: replace(self._fresh(), prepare=rule.fresh)}
-        if not self.order.archives and self._compatible() and (stored := self._stored()):
+        if not self.request.archives and self._compatible() and (stored := self._stored()):
             sources[STORED] = replace(stored, prepare=rule.stored)
         return sources
 
@@ -531,10 +525,10 @@ class Rebuild:
         rule = self._live_rows(self.table_schema.columns[:1] if columns is None else columns)
         sources, keys = self._sources_of(rule), self._keys
         if columns is not None:
-            replica = self.tables.existing(self.order.live.layout.replica)
+            replica = self.tables.existing(self.request.live.layout.replica)
             if any(replica.schema.arrow.field(key.name).type != key.type for key in keys):
-                return compared(self, self.order, columns)
-            sources[BEFORE] = Source.of(replica, _without_numbers, [*columns, GDDL])
+                return compared(self, self.request, columns)
+            sources[BEFORE] = Source.of(replica, without_places, [*columns, GDDL])
         reports = [json.loads(report) for report in by_key(self.tables, sources, keys, _Compare(rule))]
         rows, before, appear, vanish, change = (sum(column) for column in zip(*reports, strict=True))
         if columns is None:
@@ -545,14 +539,14 @@ class Rebuild:
 
     def archived(self) -> int:
         stored = self._stored()
-        if self.order.archives is None or stored is None:
+        if self.request.archives is None or stored is None:
             return 0
         sources = {FRESH: self._fresh(), STORED: stored}
         reports = by_key(self.tables, sources, self._rules.keys, _CountArchived(self._rules))
         return sum(json.loads(report) for report in reports)
 
     def drops_changes(self) -> bool:
-        stored = None if self.order.archives or self._compatible() else self._stored()
+        stored = None if self.request.archives or self._compatible() else self._stored()
         if stored is None:
             return False
         reports = by_row(self.tables, {STORED: stored}, _AreUnread(self._rules))
@@ -563,11 +557,11 @@ class Rebuild:
 
         If types are incompatible, replace it.
         """
-        if self.order.shadow is None:
+        if self.request.shadow is None:
             return 0
-        live, app, version = self.order.live, "refresh:changes", version_of(self.order.plan)
+        live, app, version = self.request.live, "refresh:changes", version_of(self.request.plan)
         definition = table_definition.changes(self.table_schema, live.layout.changes, live.tier)
-        if self.order.archives or not self._compatible():
+        if self.request.archives or not self._compatible():
             return self._replace_changes(definition)
         whole_tables.ensure(self.tables, definition)
         path = definition.path
@@ -576,70 +570,70 @@ class Rebuild:
             stored = Source.of(self.tables.existing(path), self._rules.stored)
             sources = {FRESH: self._fresh(), STORED: stored}
             reports = [json.loads(report) for report in by_key(self.tables, sources, self._rules.keys, rule)]
-            found, rows = written(reports)
-            gone = deleted(reports, sources[STORED])
+            written_files, rows = written(reports)
+            removed = deleted(reports, sources[STORED])
             metrics = {"numOutputRows": rows}
-            write = Write(app=app, version=version, written=found, deleted=gone, metrics=metrics)
+            write = Write(app=app, version=version, written=written_files, deleted=removed, metrics=metrics)
             self.tables.commit(path, write)
         return self.tables.metrics(path, app, version).get("numOutputRows", 0)
 
     def _replace_changes(self, definition: TableDefinition) -> int:
-        app, version, path = "refresh:changes", version_of(self.order.plan), definition.path
+        app, version, path = "refresh:changes", version_of(self.request.plan), definition.path
         if self.tables.last_transaction(path, app) < version:
             replacing = _Replacing.of(self.tables, definition, self._now)
             rule = _ReplaceChanges(self._rules, replacing.output(self.table_schema.keys))
             stored, sources = self._stored(), {FRESH: self._fresh()}
-            if self.order.archives and stored is not None:
+            if self.request.archives and stored is not None:
                 sources[STORED] = stored
             if rule.output.keys is not None:
                 sources[BEFORE] = Source.of(self.tables.existing(path), self._rules.before)
             reports = [json.loads(report) for report in by_key(self.tables, sources, self._rules.keys, rule)]
-            found, rows = written(reports)
+            written_files, rows = written(reports)
             fresh = sum(report["fresh"] for report in reports)
-            replacing.commit(app, version, found, {"numOutputRows": rows, "numTargetRowsInserted": fresh})
+            replacing.commit(app, version, written_files, {"numOutputRows": rows, "numTargetRowsInserted": fresh})
         return self.tables.metrics(path, app, version).get("numTargetRowsInserted", 0)
 
     def source(self) -> dict[str, _Derived]:
         """The tables that follow from the changes, written but for their commits; without those of an earlier run."""
-        version, tables = version_of(self.order.plan), self.tables
-        left = {s: d for s, d in self._definitions().items() if tables.last_transaction(d.path, _app(s)) < version}
-        if not left:
+        version, tables = version_of(self.request.plan), self.tables
+        remaining = {s: d for s, d in self._definitions().items() if tables.last_transaction(d.path, _app(s)) < version}
+        if not remaining:
             return {}
-        replacing = {step: _Replacing.of(tables, definition, self._now) for step, definition in left.items()}
+        replacing = {step: _Replacing.of(tables, definition, self._now) for step, definition in remaining.items()}
         outputs = {step: one.output(self.table_schema.keys) for step, one in replacing.items()}
-        rule = _Derive(self._rules, outputs, self.order.generation_low_watermarks)
-        sources = {STORED: Source.of(tables.existing(self.order.live.layout.changes), self._rules.by_moves)}
+        rule = _Derive(self._rules, outputs, self.request.generation_low_watermarks)
+        sources = {STORED: Source.of(tables.existing(self.request.live.layout.changes), self._rules.by_moves)}
         for step, output in outputs.items():
             if output.keys is not None or self.table_schema.spec.shard is not None:
-                sources[f"{BEFORE} {step}"] = Source.of(tables.existing(left[step].path), _without_numbers)
+                sources[f"{BEFORE} {step}"] = Source.of(tables.existing(remaining[step].path), without_places)
         if self.table_schema.keys or len(sources) > 1:
-            found = by_key(tables, sources, self._keys, rule)
+            encoded = by_key(tables, sources, self._keys, rule)
         else:
-            found = by_row(tables, sources, rule)
-        reports = [json.loads(report) for report in found]
+            encoded = by_row(tables, sources, rule)
+        reports = [json.loads(report) for report in encoded]
         return {
-            step: _Derived(one, *written(r[step] for r in reports), own=sum(r[step][OWN] for r in reports))
+            step: _Derived(one, *written(r[step] for r in reports), derived_rows=sum(r[step][OWN] for r in reports))
             for step, one in replacing.items()
         }
 
     def _definitions(self) -> dict[str, TableDefinition]:
         """Tables that follow from the changes, by the step that replaces them."""
-        schema, layout, tier = self.table_schema, self.order.live.layout, self.order.live.tier
-        found = {MERGE: table_definition.replica(schema, layout.replica, tier)}
+        schema, layout, tier = self.table_schema, self.request.live.layout, self.request.live.tier
+        by_step = {MERGE: table_definition.replica(schema, layout.replica, tier)}
         if schema.keys:
-            found[TOMBSTONES] = table_definition.tombstones(schema, layout.tombstones)
+            by_step[TOMBSTONES] = table_definition.tombstones(schema, layout.tombstones)
         if schema.keys and schema.spec.history:
-            found[HISTORY] = table_definition.history(schema, layout.history, tier)
-        return found
+            by_step[HISTORY] = table_definition.history(schema, layout.history, tier)
+        return by_step
 
     def tombstones(self, source: dict[str, _Derived]) -> None:
         self._replace(source, TOMBSTONES)
 
     def replica(self, source: dict[str, _Derived]) -> int:
         self._replace(source, MERGE)
-        path, version = self.order.live.layout.replica, version_of(self.order.plan)
-        found = self.tables.metrics(path, _app(MERGE), version).get("numTargetRowsInserted")
-        return _rows_in(self.tables, path, self.table_schema.spec.shard) if found is None else found
+        path, version = self.request.live.layout.replica, version_of(self.request.plan)
+        rows = self.tables.metrics(path, _app(MERGE), version).get("numTargetRowsInserted")
+        return _rows_in(self.tables, path, self.table_schema.spec.shard) if rows is None else rows
 
     def history(self, source: dict[str, _Derived]) -> None:
         self._replace(source, HISTORY)
@@ -647,24 +641,24 @@ class Rebuild:
     def _replace(self, source: dict[str, _Derived], step: str) -> None:
         if step in source:
             made = source[step]
-            metrics = {"numOutputRows": made.rows, "numTargetRowsInserted": made.own}
-            made.replacing.commit(_app(step), version_of(self.order.plan), made.files, metrics)
+            metrics = {"numOutputRows": made.rows, "numTargetRowsInserted": made.derived_rows}
+            made.replacing.commit(_app(step), version_of(self.request.plan), made.files, metrics)
 
     def errors(self) -> None:
         """Replace the quarantined rows of the files by the current ones."""
-        path, plan = self.order.live.layout.errors, self.order.plan
-        shadow = None if self.order.shadow is None else self.order.shadow.errors
+        path, plan = self.request.live.layout.errors, self.request.plan
+        shadow = None if self.request.shadow is None else self.request.shadow.errors
         fresh = self.tables.read(shadow).to_pylist() if shadow and self.tables.exists(shadow) else []
-        if self.tables.exists(path) and (self.order.landed or self.order.archives):
-            files = pa.array(self.order.landed, pa.string())
+        if self.tables.exists(path) and (self.request.landed or self.request.archives):
+            files = pa.array(self.request.landed, pa.string())
 
             def stale(rows: pa.Table) -> pa.Array:
                 others = pc.not_equal(rows.column("batch_id"), plan.batch_id)
                 replaced = pc.is_in(rows.column("source_file"), value_set=files)
-                return others if self.order.archives else pc.and_(replaced, others)
+                return others if self.request.archives else pc.and_(replaced, others)
 
             file_rules.resolve(self.tables, path, stale, plan.planned_at, ("refresh:resolve", version_of(plan)))
-        if self.order.reselected and self.tables.exists(path):
+        if self.request.reselected and self.tables.exists(path):
             file_rules.forget_records(self.tables, path, plan.batch_id)
         if fresh:
             rows = [{**r, "batch_id": plan.batch_id, "id": f"{plan.batch_id}/{r['id']}"} for r in fresh]
@@ -679,7 +673,7 @@ class _Derived:
     replacing: _Replacing
     files: Written
     rows: int
-    own: int
+    derived_rows: int
 
 
 def _app(step: str) -> str:
@@ -711,16 +705,18 @@ class _Verify:
         return pa.schema([kinds.field(name) for name in names])
 
     def changes(self, rows: pa.Table) -> pa.Table:
-        found = of_shard(by_name(rows, change_schema(self.schema)), self.schema.spec.shard)
-        return for_both_keys(found, self.schema)
+        shard_rows = of_shard(by_name(rows, change_schema(self.schema)), self.schema.spec.shard)
+        return for_both_keys(shard_rows, self.schema)
 
     def replica(self, rows: pa.Table) -> pa.Table:
         return live_rows(of_shard(rows, self.schema.spec.shard), self.schema)
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
         happened = as_events(rows[_CHANGES], self.schema) if self.schema.keys else rows[_CHANGES]
-        found = compare(rows[_REPLICA], expected_state(happened, self.schema, self.swept), self.schema, self.limit)
-        return json.dumps([found.rows, found.expected_rows, sorted(found.buckets), found.keys]).encode()
+        comparison = compare(rows[_REPLICA], expected_state(happened, self.schema, self.swept), self.schema, self.limit)
+        return json.dumps(
+            [comparison.rows, comparison.expected_rows, sorted(comparison.buckets), comparison.keys]
+        ).encode()
 
 
 def verify(tables: Tables, layout: Layout, schema: TableSchema, *, swept: int, limit: int) -> Verdict:

@@ -37,8 +37,8 @@ def with_smallest(tables: Tables, snapshot: TableSnapshot, rows: pa.Table) -> tu
         known = smallest.get(file.partition)
         if file.size <= _SMALL and file.partition in mine and (known is None or file.size < known.size):
             smallest[file.partition] = file
-    found = list(smallest.values())
-    return pa.concat_tables([tables.read_files(snapshot, found), rows]), found
+    files = list(smallest.values())
+    return pa.concat_tables([tables.read_files(snapshot, files), rows]), files
 
 
 def place_new_rows(
@@ -76,12 +76,12 @@ def join_in_passing(tables: Tables, path: str) -> None:
     day until its maintenance.
     """
     snapshot = tables.existing(path)
-    if not tables.arranges_files or pa.table(snapshot.delta.get_add_actions()).num_rows < MANY:
+    if not tables.arranges_files or len(snapshot.log.files) < MANY:
         return
     small = [file for file in snapshot.files if file.size <= FULL // 2]
-    found = next(bins(small), None) if len(small) >= MANY else None
-    if found is not None:
-        join(tables, path, found)
+    files = next(bins(small), None) if len(small) >= MANY else None
+    if files is not None:
+        join(tables, path, files)
 
 
 def bins(files: Sequence[DataFile]) -> Iterator[list[DataFile]]:

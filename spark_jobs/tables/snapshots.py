@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import io
 import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from functools import cached_property
 from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import DeltaTable, TableFeatures
 
-from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.layout import table_url
 from airflow_gddl.contract.spec import TableSpec, TierSpec
-from airflow_gddl.contract.sql_types import parts
+from airflow_gddl.contract.sql_types import SqlType, StructType, parts
 from airflow_gddl.stores import Storage
 from spark_jobs.plan.table_schema import Column
 from spark_jobs.rules.arrays import DeltaSchema
@@ -25,6 +24,7 @@ from spark_jobs.rules.delta_values import PartitionText, value_text
 from spark_jobs.tables.deletion_vectors import Descriptor
 from spark_jobs.tables.delta_log import CDF, is_on
 from spark_jobs.tables.places import DeclinedError
+from spark_jobs.tables.replayed_log import Add, ReplayedLog
 from spark_jobs.tables.table_definition import CLUSTER_BY, WITH_VECTORS
 
 NTZ, VECTORS, WIDENING, CLUSTERING = "timestampNtz", "deletionVectors", "typeWidening", "clustering"
@@ -58,7 +58,7 @@ _CREATABLE = {
 }
 
 
-def require_known(delta: DeltaTable, others: frozenset[str] = frozenset()) -> None:
+def require_known(log: ReplayedLog, others: frozenset[str] = frozenset()) -> None:
     """
     Args:
         others: features that are supported here in addition.
@@ -66,23 +66,21 @@ def require_known(delta: DeltaTable, others: frozenset[str] = frozenset()) -> No
     Raises:
         DeclinedError: it has a feature that this engine doesn't support.
     """
-    if reason := _reason(delta, others):
+    if reason := _reason(log, others):
         raise DeclinedError(reason)
 
 
-def _reason(delta: DeltaTable, others: frozenset[str]) -> str:
-    protocol, metadata = delta.protocol(), delta.metadata()
-    unknown = set(protocol.reader_features or ()) - _READER | set(protocol.writer_features or ()) - _WRITER
-    unknown -= others
+def _reason(log: ReplayedLog, others: frozenset[str]) -> str:
+    unknown = (log.reader_features - _READER | log.writer_features - _WRITER) - others
     if unknown:
         return f"it has the table features {', '.join(sorted(unknown))}"
     refused = _REFUSED_SETTINGS if WIDENING in others else (*_REFUSED_SETTINGS, _WIDENS)
-    if setting := _refused_setting(metadata.configuration, refused):
+    if setting := _refused_setting(log.properties, refused):
         return f"it has the table property {setting}"
-    text = delta.schema().to_json()
+    text = log.schema
     if column := next((name for name in _REFUSED_COLUMNS if f'"{name}' in text), None):
         return f"a column has the property {column}"
-    if has_files_elsewhere(delta):
+    if log.has_files_elsewhere:
         return "it has files outside of its folder, as a shallow clone has"
     return "a column may not be null" if '"nullable":false' in text.replace(" ", "") else ""
 
@@ -94,25 +92,15 @@ def _refused_setting(settings: Mapping[str, Any], refused: tuple[str, ...]) -> s
     return ""
 
 
-_SCHEME = re.compile(r"/[A-Za-z][A-Za-z0-9+.-]*:/")
-
-
-def has_files_elsewhere(delta: DeltaTable) -> bool:
-    """Whether the log names a data file by an absolute URI, which `deltalake` appends to the path of the table."""
-    own = len(_SCHEME.findall(delta.table_uri.removeprefix("file://")))
-    return any(len(_SCHEME.findall(uri)) > own for uri in delta.file_uris())
-
-
-def is_readable(delta: DeltaTable, *, vectors: bool) -> bool:
+def is_readable(log: ReplayedLog, *, vectors: bool) -> bool:
     """Whether the table's files are in its folder, and hold its rows under the names and in the types of its schema.
 
     Args:
         vectors: whether deletion vectors can be read.
     """
-    needed, settings = set(delta.protocol().reader_features or ()), delta.metadata().configuration
-    if _refused_setting(settings, ("delta.columnmapping.",)) or has_files_elsewhere(delta):
+    if _refused_setting(log.properties, ("delta.columnmapping.",)) or log.has_files_elsewhere:
         return False
-    return needed <= {NTZ, WIDENING, CHECKPOINTS, *([VECTORS] if vectors else [])}
+    return log.reader_features <= {NTZ, WIDENING, CHECKPOINTS, *([VECTORS] if vectors else [])}
 
 
 def require_creatable(spec: TableSpec, tier: TierSpec, others: frozenset[str] = frozenset()) -> None:
@@ -150,99 +138,12 @@ def _unsettable(properties: Mapping[str, str]) -> Iterator[str]:
             yield key
 
 
-def missing_features(delta: DeltaTable, columns: Sequence[Column]) -> list[TableFeatures]:
+def missing_features(log: ReplayedLog, columns: Sequence[Column]) -> list[TableFeatures]:
     """Table features that these columns need and the table lacks; a new table has those of its first columns."""
     scalars = {str(part) for column in columns for part in parts(column.type)}
-    if "timestamp_ntz" in scalars and NTZ not in (delta.protocol().writer_features or ()):
+    if "timestamp_ntz" in scalars and NTZ not in log.writer_features:
         return [TableFeatures.TimestampWithoutTimezone]
     return []
-
-
-Add = Mapping[str, Any]
-_COMMIT = re.compile(r"(\d{20})\.json")
-_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10})|\.[0-9a-f-]{36})?\.(parquet|json)")
-
-
-def active_files(storage: Storage, table: str, version: int) -> dict[str, Add]:
-    """`add` actions of a version by the path that they state."""
-    log = join(table, "_delta_log")
-    names = _names(storage, log, _after(storage, log, version))
-    start, parts = _checkpoint(names, version)
-    if start < 0:  # the last checkpoint that the log names is gone, or not whole
-        names = _names(storage, log, "")
-        start, parts = _checkpoint(names, version)
-    found: dict[str, Add] = {}
-    for name in parts:
-        for action in _checkpointed(storage, log, name):
-            found[action["path"]] = action
-    for name in names:
-        match = _COMMIT.fullmatch(name)
-        if match and start < int(match[1]) <= version:
-            _apply(found, storage.read(join(log, name)))
-    return found
-
-
-def _names(storage: Storage, log: str, after: str) -> list[str]:
-    return [item.path.rsplit("/", 1)[-1] for item in storage.list(log, after)]
-
-
-def _after(storage: Storage, log: str, version: int) -> str:
-    """Name in the log from which the last checkpoint and all commits since are listed; empty: all of it."""
-    try:
-        newest = int(json.loads(storage.read(join(log, "_last_checkpoint")))["version"])
-    except (FileNotFoundError, ValueError, TypeError, KeyError):
-        return ""
-    return f"{newest:020d}" if newest <= version else ""
-
-
-def _checkpoint(names: list[str], version: int) -> tuple[int, list[str]]:
-    """Version and files of the newest checkpoint that is whole; -1 without any."""
-    found: dict[tuple[int, int], list[str]] = {}
-    for name in names:
-        match = _CHECKPOINT.fullmatch(name)
-        if match and int(match[1]) <= version:
-            found.setdefault((int(match[1]), int(match[3] or 0)), []).append(name)
-    whole = {key: files for key, files in found.items() if key[1] in (0, len(files))}
-    if not whole:
-        return -1, []
-    newest = max(whole)
-    return newest[0], whole[newest] if newest[1] else whole[newest][:1]  # several of the second version are equal
-
-
-def _checkpointed(storage: Storage, log: str, name: str) -> Iterator[dict[str, Any]]:
-    data = storage.read(join(log, name))
-    is_text = name.endswith(".json")
-    for action in map(json.loads, data.splitlines()) if is_text else _parquet(data).to_pylist():
-        if action.get("add"):
-            yield _plain(action["add"])
-        if action.get("sidecar"):
-            rows = _parquet(storage.read(join(log, "_sidecars", action["sidecar"]["path"])))
-            yield from (_plain(row["add"]) for row in rows.to_pylist() if row.get("add"))
-
-
-def _parquet(data: bytes) -> pa.Table:
-    file = pq.ParquetFile(io.BytesIO(data), coerce_int96_timestamp_unit="us")
-    wanted = [name for name in ("add", "sidecar") if name in file.schema_arrow.names]
-    return file.read(wanted, use_threads=False)
-
-
-def _plain(add: Mapping[str, Any]) -> dict[str, Any]:
-    """An action as commits spell it."""
-    left = {name: value for name, value in add.items() if value is not None and not name.endswith("_parsed")}
-    maps = {name: dict(left[name]) for name in ("partitionValues", "tags") if isinstance(left.get(name), list)}
-    vector = {name: value for name, value in (left.get("deletionVector") or {}).items() if value is not None}
-    return {**left, **maps, **({"deletionVector": vector} if vector else {})}
-
-
-def _apply(found: dict[str, Add], commit: bytes) -> None:
-    """A commit's removals, then what it adds: one that replaces a file's vector has both."""
-    actions = [json.loads(line) for line in commit.splitlines()]
-    for action in actions:
-        if "remove" in action:
-            found.pop(action["remove"]["path"], None)
-    for action in actions:
-        if "add" in action:
-            found[action["add"]["path"]] = action["add"]
 
 
 @dataclass(frozen=True)
@@ -254,7 +155,7 @@ class DataFile:
         low, high: bounds by column, empty where the log has no statistics.
         values: partition column to its value in this file.
         stored_path: `path` as written in the log.
-        add: the action of the log, where the table may have deletion vectors.
+        add: the action of the log; null for a file that is in none yet.
     """
 
     path: str
@@ -280,14 +181,19 @@ class TableSnapshot:
     """A table at a version."""
 
     path: str
-    delta: DeltaTable
+    log: ReplayedLog
     schema: DeltaSchema
     storage: Storage
+
+    def opened(self) -> DeltaTable:
+        """The same version as `deltalake` opens it, for what it does of its own."""
+        options = self.storage.options_of(self.path)
+        return DeltaTable(table_url(self.path), version=self.log.version, storage_options=options)
 
     @property
     def has_vectors(self) -> bool:
         """Whether its files may have deletion vectors."""
-        return VECTORS in (self.delta.protocol().reader_features or ())
+        return VECTORS in self.log.reader_features
 
     @property
     def writes_vectors(self) -> bool:
@@ -295,37 +201,28 @@ class TableSnapshot:
         return self.has_vectors and is_on(self.properties, WITH_VECTORS)
 
     @cached_property
-    def _adds(self) -> Mapping[str, Add]:
-        return active_files(self.storage, self.path, self.delta.version()) if self.has_vectors else {}
-
-    @cached_property
     def files(self) -> tuple[DataFile, ...]:
-        actions = pa.table(self.delta.get_add_actions()).to_pylist()
-        return tuple(
-            DataFile(
-                unquote(a["path"]), a["size_bytes"], a.get("min") or {}, a.get("max") or {},
-                a.get("partition") or {}, a["path"], self._adds[a["path"]] if self.has_vectors else None,
-            )
-            for a in actions
-        )  # fmt: skip
+        types = self.schema.types
+        return tuple(_data_file(path, add, types) for path, add in self.log.files.items())
 
     def require_vectors(self) -> None:
         """
         Raises:
-            DeclinedError: `active_files` finds other files in the log than `deltalake`, and might miss a vector.
+            DeclinedError: `deltalake` finds other files in the log, so that a vector might be missed.
         """
-        known = pa.table(self.delta.get_add_actions()).column("path").to_pylist()
-        if self.has_vectors and self._adds.keys() != set(known):
-            raise DeclinedError(f"its log names {len(known)} files to deltalake, and {len(self._adds)} to us")
+        if self.has_vectors:
+            known = pa.table(self.opened().get_add_actions()).column("path").to_pylist()
+            if set(map(unquote, known)) != self.log.files.keys():
+                raise DeclinedError(f"its log names {len(known)} files to deltalake, and {len(self.log.files)} to us")
 
     @property
     def size(self) -> int:
         """Bytes of its data files."""
-        return sum(pa.table(self.delta.get_add_actions()).column("size_bytes").to_pylist())
+        return sum(add["size"] for add in self.log.files.values())
 
     @property
     def properties(self) -> Mapping[str, str | None]:
-        return dict(self.delta.metadata().configuration)
+        return self.log.properties
 
     @property
     def comments(self) -> Mapping[str, str]:
@@ -334,7 +231,7 @@ class TableSnapshot:
 
     @property
     def partition_by(self) -> tuple[str, ...]:
-        return tuple(self.delta.metadata().partition_columns)
+        return self.log.partition_by
 
     @property
     def cluster_by(self) -> tuple[str, ...]:
@@ -345,3 +242,59 @@ class TableSnapshot:
     def feeds_changes(self) -> bool:
         """Whether the table has a change data feed."""
         return is_on(self.properties, CDF)
+
+
+def _data_file(path: str, add: Add, types: Mapping[str, SqlType]) -> DataFile:
+    stated = json.loads(add.get("stats") or "{}", parse_float=Decimal)
+    low, high = ({n: _bound(v, types.get(n)) for n, v in (stated.get(ends) or {}).items()} for ends in _ENDS)
+    values = {name: _of_partition(text, name, types) for name, text in (add.get("partitionValues") or {}).items()}
+    return DataFile(path, add["size"], low, high, values, add["path"], add)
+
+
+def _of_partition(text: str | None, column: str, types: Mapping[str, SqlType]) -> Any:
+    """
+    Raises:
+        DeclinedError: it is no value of its column's type.
+    """
+    value = _value(text, types.get(column)) if text else None  # the empty text is null, too
+    if text and value is None:
+        raise DeclinedError(f"its log has the value {text!r:.100} of partition column {column}")
+    return value
+
+
+_ENDS = ("minValues", "maxValues")
+
+
+def _bound(value: Any, kind: SqlType | None) -> Any:
+    """A bound in its column's type; null where it is none that can be compared: then it bounds nothing."""
+    if isinstance(kind, StructType):
+        types = {part.name: part.type for part in kind.fields}
+        return {name: _bound(part, types.get(name)) for name, part in value.items()}
+    return None if value is None else _value(str(value), kind)
+
+
+def _value(text: str, kind: SqlType | None) -> Any:
+    """A value as the log spells it, in its column's type; null where it is none of that type."""
+    try:
+        return _READERS[str(kind).partition("(")[0]](text)
+    except (KeyError, ValueError, ArithmeticError):
+        return None
+
+
+def _moment(text: str) -> datetime:
+    """Without a zone it is UTC."""
+    moment = datetime.fromisoformat(text)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+_READERS: Mapping[str, Callable[[str], Any]] = {
+    **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), int),
+    **dict.fromkeys(("float", "double"), float),
+    "string": str,
+    "decimal": Decimal,
+    "boolean": lambda text: text.lower() == "true",
+    "date": date.fromisoformat,
+    "timestamp": _moment,
+    "timestamp_ntz": datetime.fromisoformat,
+    "binary": lambda text: text.encode(),
+}

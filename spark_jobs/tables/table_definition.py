@@ -40,7 +40,7 @@ def skipping_columns(columns: Sequence[Column], first: Sequence[str] = ()) -> st
     others = [c.name for c in columns if c.name != GDDL and c.name not in first]
     chosen: list[ColumnPath] = []
     for name in (*first, *others):
-        leaves = list(_leaves((name,), kinds[name]))
+        leaves = _leaves((name,), kinds[name])
         fits = name in first or len(chosen) + len(leaves) <= MOST
         if fits and (name == GDDL or all(_is_exact(kind) for _, kind in leaves)):
             chosen += (path for path, _ in leaves)
@@ -91,8 +91,8 @@ def left_readable(named: str | None, columns: Sequence[Column]) -> str | None:
     Returns:
         None where it names no such column.
     """
-    left = None if named is None else readable(named, columns)
-    return None if named is None or left == restricted(named, None) else left
+    value = None if named is None else readable(named, columns)
+    return None if named is None or value == restricted(named, None) else value
 
 
 def usual(named: str, columns: Sequence[Column]) -> str:
@@ -111,12 +111,10 @@ def _all_leaves(columns: Sequence[Column]) -> list[ColumnPath]:
     return [leaf for column in columns for leaf, _ in _leaves((column.name,), column.type)]
 
 
-def _leaves(path: ColumnPath, kind: SqlType) -> Iterator[tuple[ColumnPath, SqlType]]:
-    if isinstance(kind, StructType):
-        for field in kind.fields:
-            yield from _leaves((*path, field.name), field.type)
-    else:
-        yield path, kind
+def _leaves(path: ColumnPath, kind: SqlType) -> list[tuple[ColumnPath, SqlType]]:
+    if not isinstance(kind, StructType):
+        return [(path, kind)]
+    return [leaf for field in kind.fields for leaf in _leaves((*path, field.name), field.type)]
 
 
 def _folded(path: ColumnPath) -> ColumnPath:
@@ -138,9 +136,9 @@ def _paths(text: str) -> Iterator[ColumnPath]:
     """Names between commas, their parts between dots; either may be in backticks."""
     path: list[str] = []
     at = 0
-    while found := _PART.match(text, at):
-        path.append(found[1].replace("``", "`") if found[1] else found[2].strip())
-        at = found.end()
+    while match := _PART.match(text, at):
+        path.append(match[1].replace("``", "`") if match[1] else match[2].strip())
+        at = match.end()
         if text[at : at + 1] != ".":
             yield tuple(path)
             path = []
@@ -208,8 +206,8 @@ class TableDefinition:
     @property
     def skipping(self) -> dict[str, str]:
         """The property of the indexed columns; empty if the metadata sets it."""
-        asked = {name.lower() for name in self.properties}
-        if asked & {COLUMNS.lower(), COUNT.lower()}:
+        names = {name.lower() for name in self.properties}
+        if names & {COLUMNS.lower(), COUNT.lower()}:
             return {}
         kept = [
             column for column in self.columns if column.name not in self.partition_by
@@ -241,8 +239,8 @@ def marks_deletes(kind: SqlType | None) -> bool:
 
 def definitions(schema: TableSchema, layout: Layout, tier: TierSpec) -> tuple[TableDefinition, ...]:
     """Change table, replica, and history if the table has one."""
-    found = [changes(schema, layout.changes, tier), replica(schema, layout.replica, tier)]
-    return (*found, history(schema, layout.history, tier)) if schema.spec.history else tuple(found)
+    tables = [changes(schema, layout.changes, tier), replica(schema, layout.replica, tier)]
+    return (*tables, history(schema, layout.history, tier)) if schema.spec.history else tuple(tables)
 
 
 def changes(schema: TableSchema, path: str, tier: TierSpec) -> TableDefinition:

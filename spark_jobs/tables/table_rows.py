@@ -24,6 +24,7 @@ from spark_jobs.tables.delta_tables import DataFile, Tables, TableSnapshot
 from spark_jobs.tables.places import stream_of, stream_rows
 
 AT_FILE, AT_ROW = f"{GDDL}__file", f"{GDDL}__row"
+PLACES = [AT_FILE, AT_ROW]
 Keep = Callable[[pa.Table], pa.Array | pa.ChunkedArray]
 """Mask of rows; null: not wanted. Sent to tasks."""
 
@@ -44,9 +45,13 @@ class KeyMatches:
     files: tuple[DataFile, ...] = ()
     whole: Mapping[int, pa.Table] | None = None
 
+    def places(self, outcome: pa.Table) -> pa.Table:
+        """`at` of the rows that an outcome changes or deletes."""
+        return self.at.take(outcome.column(AT).drop_null().combine_chunks())
+
     def deleted(self, outcome: pa.Table) -> list[tuple[DataFile, np.ndarray]]:
         """Files with the numbers of the rows that an outcome changes or deletes."""
-        places = self.at.take(outcome.column(AT).drop_null().combine_chunks())
+        places = self.places(outcome)
         numbers, rows = (places.column(name).to_numpy() for name in ("file", "row"))
         return [(self.files[number], np.sort(rows[numbers == number])) for number in np.unique(numbers)]
 
@@ -78,6 +83,16 @@ class KeyMatches:
             added.append(replaced(self.whole[number], at, touched.take(mine), schema))
             removed.append(self.files[number])
         return added, removed
+
+
+def without_places(rows: pa.Table) -> pa.Table:
+    """Rows without `PLACES`."""
+    return rows.drop_columns(PLACES)
+
+
+def matches_of(rows: pa.Table) -> KeyMatches:
+    """Prepared rows of a source with their places, for `Output.report_of`."""
+    return KeyMatches(rows=without_places(rows), at=rows.select(PLACES))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,14 +127,14 @@ class FindRows:
         """
         number, file = part
         parts = [self.empty]
-        gone = None if file.vector is None else rows_of(storage, self.table, file.vector)
+        deleted = None if file.vector is None else rows_of(storage, self.table, file.vector)
         with storage.open_input(join(self.table, file.path)) as stream:
             source, start = opened(stream), 0
             for group in range(source.num_row_groups):
                 count = source.metadata.row_group(group).num_rows
                 hits, read = self._hits(source, group, file, self.keys)
-                if gone is not None:
-                    hits = hits[left_of(start, count, gone)[hits]]
+                if deleted is not None:
+                    hits = hits[left_of(start, count, deleted)[hits]]
                 if len(hits):
                     rows = self._found(source, group, file, hits, read)
                     rows = rows.append_column(AT_FILE, pa.repeat(pa.scalar(number, pa.int32()), len(hits)))
@@ -150,10 +165,10 @@ class FindRows:
         return np.union1d(hits, matching(old, keys, names)), rows
 
     def _found(self, source: pq.ParquetFile, group: int, file: DataFile, hits: np.ndarray, read: pa.Table) -> pa.Table:
-        found = read.take(pa.array(hits)) if read.column_names else read
-        left = pa.schema([field for field in self.schema if field.name not in found.column_names])
-        others = read_rows(source, group, hits, file, left, ties=self.ties) if left.names else found
-        columns = [(others if name in left.names else found).column(name) for name in self.schema.names]
+        taken = read.take(pa.array(hits)) if read.column_names else read
+        missing = pa.schema([field for field in self.schema if field.name not in taken.column_names])
+        others = read_rows(source, group, hits, file, missing, ties=self.ties) if missing.names else taken
+        columns = [(others if name in missing.names else taken).column(name) for name in self.schema.names]
         return pa.table(columns, schema=self.schema)
 
 
@@ -165,10 +180,10 @@ def search(tables: Tables, work: FindRows, files: Sequence[DataFile], *, reads_l
     """
     size = sum(file.size for file in files)
     place = tables.place_to_search(size) if reads_little else tables.place_for(size)
-    found = [stream_rows(data) for data in place.run(work, list(enumerate(files)))]
-    rows = pa.concat_tables([work.empty, *found])
-    at = rows.select([AT_FILE, AT_ROW]).rename_columns(["file", "row"])
-    return KeyMatches(rows=rows.drop_columns([AT_FILE, AT_ROW]), at=at, files=tuple(files))
+    parts = [stream_rows(data) for data in place.run(work, list(enumerate(files)))]
+    rows = pa.concat_tables([work.empty, *parts])
+    at = rows.select(PLACES).rename_columns(["file", "row"])
+    return KeyMatches(rows=without_places(rows), at=at, files=tuple(files))
 
 
 def find(
@@ -208,8 +223,8 @@ def _find_whole(
 
 def matching(rows: pa.Table, keys: pa.Table, names: tuple[str, ...]) -> np.ndarray:
     """Indexes of the rows whose key columns each have a value of `keys`."""
-    if len(names) == 1 and (found := _in_order(rows.column(names[0]), keys.column(names[0]))) is not None:
-        return found
+    if len(names) == 1 and (indexes := _in_order(rows.column(names[0]), keys.column(names[0]))) is not None:
+        return indexes
     hit: pa.Array | None = None
     for name in names:
         wanted = keys.column(name)
@@ -257,9 +272,6 @@ def _between(wanted: pa.ChunkedArray, low: Any, high: Any) -> pa.ChunkedArray:
         return pa.chunked_array([pa.repeat(True, len(values))])
     return pc.fill_null(pc.and_(pc.greater_equal(values, low), pc.less_equal(values, high)), True)
 
-
-RANGE_BYTES = 16 * 1024**2
-"""Of data files, whose rows are one range."""
 
 RowRule = Callable[[pa.Table], pa.Table]
 RangeRule = Callable[[Storage, Mapping[str, pa.Table]], bytes]
@@ -344,8 +356,8 @@ class _Sample(_OnParts):
     def __call__(self, storage: Storage, part: Part) -> bytes:
         empty = self.keys.append(pa.field(WEIGHT, pa.float64())).empty_table()
         rows = self.sources[part[0]].keys(storage, part[1], self.keys)
-        found = [sample_of(one, self.keys) for one in rows]
-        return stream_of(pa.concat_tables([empty, *found]))
+        samples = [sample_of(one, self.keys) for one in rows]
+        return stream_of(pa.concat_tables([empty, *samples]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -399,7 +411,7 @@ def by_key(tables: Tables, sources: Mapping[str, Source], keys: pa.Schema, rule:
     cuts = keys.empty_table()
     if keys.names and tables.is_for_tasks(size):
         samples = place.run(_Sample(sources=sources, keys=keys), parts)
-        ranges = max(place.slots, -(-size // RANGE_BYTES))
+        ranges = max(place.slots, -(-size // tables.bounds.key_range))
         cuts = cuts_of([stream_rows(data) for data in samples], keys, ranges)
     work = _Ranges(sources=sources, cuts=cuts, rule=rule)
     return place.run_by_key(work, parts, cuts.num_rows + 1) or [work(tables.storage, {})]

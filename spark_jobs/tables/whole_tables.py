@@ -16,14 +16,16 @@ from airflow_gddl.contract.sql_types import SqlType, StructField, StructType, is
 from airflow_gddl.stores import Storage
 from spark_jobs.plan.table_schema import GDDL, Column, TableSchema
 from spark_jobs.plan.types import are_of_one_kind, grown, widens
-from spark_jobs.rules import sweep
+from spark_jobs.rules import shards, sweep, truncates
 from spark_jobs.rules.arrays import DeltaSchema, by_name, table_codes
 from spark_jobs.rules.convert import with_texts
 from spark_jobs.rules.history import differences, retyped_bounds, versions
 from spark_jobs.rules.merge import ACTION, AT, folded_again
-from spark_jobs.rules.order import as_events, events, for_both_keys, gddl_fields
-from spark_jobs.rules.stored_columns import change_schema
-from spark_jobs.rules.sweep import stale_keys, stale_warning, truncated, undeleted, unmarked
+from spark_jobs.rules.order import as_events, events, for_both_keys, is_of_batch
+from spark_jobs.rules.stale_rows import stale_keys, stale_warning
+from spark_jobs.rules.stored_columns import change_schema, key_schema
+from spark_jobs.rules.sweep import undeleted, unmarked
+from spark_jobs.rules.truncates import truncated
 from spark_jobs.rules.verify import (
     CHILD,
     PARENT,
@@ -43,7 +45,7 @@ from spark_jobs.tables.file_parts import REPLICA
 from spark_jobs.tables.file_rules import Output, output_of, rewrite
 from spark_jobs.tables.snapshots import missing_features
 from spark_jobs.tables.table_definition import TableDefinition, marks_deletes, new_comments
-from spark_jobs.tables.table_rows import AT_FILE, AT_ROW, FindRows, KeyMatches, Source, by_file, by_key, find, search
+from spark_jobs.tables.table_rows import FindRows, Source, by_file, by_key, find, matches_of, search
 
 
 def keep_readable(tables: Tables, path: str) -> bool:
@@ -52,12 +54,12 @@ def keep_readable(tables: Tables, path: str) -> bool:
     Spark may have written such bounds, and may again. Readers ignore what the log has of columns that the property
     doesn't name, so no file's statistics change.
     """
-    left = table_definition.left_readable(
+    value = table_definition.left_readable(
         tables.properties(path).get(table_definition.COLUMNS), tables.existing(path).schema.columns
     )
-    if left is None:
+    if value is None:
         return False
-    tables.set_properties(path, {table_definition.COLUMNS: left})
+    tables.set_properties(path, {table_definition.COLUMNS: value})
     return True
 
 
@@ -72,10 +74,10 @@ def ensure(tables: Tables, definition: TableDefinition) -> None:
         tables.add_columns(definition.path, new)
     changed = {c.name: grown(stored[c.name], c.type) for c in definition.columns if c.name in stored}
     changed = {name: kind for name, kind in changed.items() if kind != stored[name]}
-    left = tables.grow(definition.path, changed) if changed else {}
-    if left:
+    remaining = tables.grow(definition.path, changed) if changed else {}
+    if remaining:
         schema = tables.existing(definition.path).schema
-        rewrite(tables, definition.path, schema.retyped(left), _Retyped(stored, left))
+        rewrite(tables, definition.path, schema.retyped(remaining), _Retyped(stored, remaining))
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,7 @@ def retype_without_rows(tables: Tables, path: str, table_schema: TableSchema, bo
     wanted = _wanted(snapshot, table_schema)
     if wanted == snapshot.schema.types[GDDL]:
         return True
-    if not tables.arranges_files or missing_features(snapshot.delta, [Column(GDDL, wanted)]):
+    if not tables.arranges_files or missing_features(snapshot.log, [Column(GDDL, wanted)]):
         return False
     if bounds or any(has_sequences(tables.storage, path, file) for file in snapshot.files):
         return False
@@ -165,7 +167,7 @@ def settle_comments(tables: Tables, definition: TableDefinition) -> None:
         return
     table = tables.existing(definition.path)
     comments = new_comments(definition, table.comments)
-    if comments or definition.description not in ("", table.delta.metadata().description):
+    if comments or definition.description not in ("", table.log.description):
         tables.set_comments(definition.path, definition.description, comments)
 
 
@@ -235,14 +237,14 @@ def update_history(
     happened = events(changes_of_keys(batch_context, touched), table_schema)
     happened = happened.take(pa.array(with_keys(happened, touched, table_schema)))
     derived = versions(happened, table_schema, generation_low_watermarks, swept)
-    found = find(batch_context.tables, snapshot, touched, table_schema.keys)
-    mine = with_keys(found.rows, touched, table_schema)
-    missing, extra = differences(derived, found.rows.take(pa.array(mine)), table_schema)
-    gone = mine[extra]
-    deleted = pa.table({ACTION: pa.repeat("delete", len(gone)), AT: pa.array(gone, pa.int64())})
+    matches = find(batch_context.tables, snapshot, touched, table_schema.keys)
+    mine = with_keys(matches.rows, touched, table_schema)
+    missing, extra = differences(derived, matches.rows.take(pa.array(mine)), table_schema)
+    removed = mine[extra]
+    deleted = pa.table({ACTION: pa.repeat("delete", len(removed)), AT: pa.array(removed, pa.int64())})
     fresh = by_name(missing, snapshot.schema.arrow).append_column(ACTION, pa.repeat("insert", missing.num_rows))
     outcome = pa.concat_tables([fresh, deleted], promote_options="default")
-    batch_context.put(snapshot, HISTORY, {}, found, outcome)
+    batch_context.put(snapshot, HISTORY, {}, matches, outcome)
 
 
 @dataclass(frozen=True)
@@ -255,18 +257,18 @@ class _Versions:
     output: Output
 
     def prepare(self, rows: pa.Table) -> pa.Table:
-        own = sweep.of_shard(by_name(rows, change_schema(self.schema)), self.schema.spec.shard)
-        return for_both_keys(own, self.schema)
+        changes = shards.of_shard(by_name(rows, change_schema(self.schema)), self.schema.spec.shard)
+        return for_both_keys(changes, self.schema)
 
     def stored(self, rows: pa.Table) -> pa.Table:
-        return sweep.of_shard(rows, self.schema.spec.shard)
+        return shards.of_shard(rows, self.schema.spec.shard)
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
         happened, stored = as_events(rows[_CHANGES], self.schema), rows[_STORED]
         derived = versions(happened, self.schema, self.generation_low_watermarks, self.swept)
         missing, extra = differences(derived, stored, self.schema)
-        gone = stored.take(pa.array(extra))
-        return json.dumps(self.output.report(storage, missing, gone, gone)).encode()
+        removed = stored.take(pa.array(extra))
+        return json.dumps(self.output.report(storage, missing, removed, removed)).encode()
 
 
 def _update_all(batch_context: BatchContext, generation_low_watermarks: tuple[str | None, ...], swept: int) -> None:
@@ -277,9 +279,7 @@ def _update_all(batch_context: BatchContext, generation_low_watermarks: tuple[st
         _CHANGES: Source.of(tables.existing(layout.changes), rule.prepare),
         _STORED: Source.of(tables.existing(layout.history), rule.stored),
     }
-    kinds = change_schema(schema)
-    keys = pa.schema([kinds.field(name) for name in schema.keys])
-    reports = [json.loads(report) for report in by_key(tables, sources, keys, rule)]
+    reports = [json.loads(report) for report in by_key(tables, sources, key_schema(schema), rule)]
     batch_context.put_written(layout.history, HISTORY, reports, sources[_STORED], {})
 
 
@@ -322,8 +322,8 @@ class TableWriter:
         context = self.batch_context
         rule = _CountVanishing(context.table_schema, context.plan.generation)
         replica = Source.of(self._replica, _as_they_are, sweep.needed(context.table_schema))
-        found = [json.loads(report) for report in by_file(context.tables, {REPLICA: replica}, rule)]
-        return sum(old for old, _ in found), sum(live for _, live in found)
+        counts = [json.loads(report) for report in by_file(context.tables, {REPLICA: replica}, rule)]
+        return sum(old for old, _ in counts), sum(live for _, live in counts)
 
     @property
     def _replica(self) -> TableSnapshot:
@@ -348,7 +348,7 @@ class TableWriter:
         context, schema = self.batch_context, self.batch_context.table_schema
         if not (schema.partial and schema.keys):
             return False
-        replica = Source.of(self._replica, _as_they_are, sweep.to_place(schema))
+        replica = Source.of(self._replica, _as_they_are, truncates.to_place(schema))
         return any(map(json.loads, by_file(context.tables, {REPLICA: replica}, _AnyAfterTruncates(schema))))
 
     def _write_again(self) -> None:
@@ -356,9 +356,8 @@ class TableWriter:
         rule = _FoldAgain(schema, output_of(context.tables, path, schema.keys, context.transaction))
         changes = Source.of(context.tables.existing(context.layout.changes), rule.changes)
         replica = Source.of(self._replica, rule.stored)
-        kinds = change_schema(schema)
-        keys = pa.schema([kinds.field(name) for name in schema.keys])
-        reports = [json.loads(r) for r in by_key(context.tables, {_CHANGES: changes, REPLICA: replica}, keys, rule)]
+        sources = {_CHANGES: changes, REPLICA: replica}
+        reports = [json.loads(report) for report in by_key(context.tables, sources, key_schema(schema), rule)]
         counts = MainCounts(updated=sum(report["rows"] for report in reports))
         context.put_written(path, FOLD_AGAIN, reports, replica, merge_metrics(counts))
 
@@ -397,8 +396,8 @@ class _Sweep:
     output: Output
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
-        found = rows[REPLICA]
-        old = found.filter(sweep.vanishing(found, self.generation, self.schema))
+        replica = rows[REPLICA]
+        old = replica.filter(sweep.vanishing(replica, self.generation, self.schema))
         report = self.output.report(storage, sweep.instead(old, self.schema), old, old)
         return json.dumps({**report, "count": old.num_rows}).encode()
 
@@ -411,9 +410,9 @@ class _Truncate:
     output: Output
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
-        found = truncated(rows[REPLICA], self.schema)
-        report = self.output.report(storage, found.instead, found.rows, found.rows)
-        return json.dumps({**report, "count": found.live}).encode()
+        outcome = truncated(rows[REPLICA], self.schema)
+        report = self.output.report(storage, outcome.instead, outcome.rows, outcome.rows)
+        return json.dumps({**report, "count": outcome.live}).encode()
 
 
 @dataclass(frozen=True)
@@ -423,7 +422,7 @@ class _AnyAfterTruncates:
     schema: TableSchema
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
-        return json.dumps(any(sweep.after_truncates(rows[REPLICA], self.schema).to_pylist())).encode()
+        return json.dumps(any(truncates.after_truncates(rows[REPLICA], self.schema).to_pylist())).encode()
 
 
 @dataclass(frozen=True)
@@ -435,20 +434,16 @@ class _FoldAgain:
 
     def changes(self, rows: pa.Table) -> pa.Table:
         """Those of other batches."""
-        earlier = rows.filter(pc.not_equal(gddl_fields(rows)["batch_id"], self.schema.batch_id))
+        earlier = rows.filter(pc.invert(is_of_batch(rows, self.schema.batch_id)))
         return for_both_keys(by_name(earlier, change_schema(self.schema)), self.schema)
 
     def stored(self, rows: pa.Table) -> pa.Table:
-        return rows.filter(sweep.after_truncates(rows, self.schema))
+        return rows.filter(truncates.after_truncates(rows, self.schema))
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
-        stored, numbers = rows[REPLICA], [AT_FILE, AT_ROW]
-        found = KeyMatches(rows=stored.drop_columns(numbers), at=stored.select(numbers))
-        outcome = folded_again(as_events(rows[_CHANGES], self.schema), found.rows, self.schema)
-        gone = found.at.take(outcome.column(AT))
-        before = found.touched(outcome) if self.output.keys is not None else None
-        fresh = found.written(outcome, self.output.target.schema)
-        return json.dumps(self.output.report(storage, fresh, before, gone)).encode()
+        stored = matches_of(rows[REPLICA])
+        outcome = folded_again(as_events(rows[_CHANGES], self.schema), stored.rows, self.schema)
+        return json.dumps(self.output.report_of(storage, stored, outcome)).encode()
 
 
 def _as_they_are(rows: pa.Table) -> pa.Table:
@@ -463,7 +458,7 @@ def violations(
     mine = _columns_of(child, columns)
     parent = None if reference is None else tables.existing(reference.path)
     theirs = mine if parent is None or reference is None else _columns_of(parent, reference.columns)
-    kinds = [_comparable_type(own, other) for own, other in zip(mine, theirs, strict=True)]
+    kinds = [_comparable_type(column, other) for column, other in zip(mine, theirs, strict=True)]
     rule = BrokenConstraint(columns=tuple(Column(c.name, kind) for c, kind in zip(mine, kinds, strict=True)), most=most)
     sources = {CHILD: _values(child, mine, rule)}
     if parent is not None:
@@ -484,14 +479,14 @@ def _columns_of(snapshot: TableSnapshot, columns: Sequence[str]) -> list[Column]
     return [Column(name, snapshot.schema.types[name]) for name in names]
 
 
-def _comparable_type(own: Column, other: Column) -> SqlType:
+def _comparable_type(column: Column, other: Column) -> SqlType:
     """
     Raises:
         FatalError: `CONSTRAINT_NOT_CHECKED`.
     """
-    mine, theirs = own.type, other.type
+    mine, theirs = column.type, other.type
     if is_complex(mine) or not (mine == theirs or widens(mine, theirs) or widens(theirs, mine)):
-        what = f"values of {own.name} ({mine}) and {other.name} ({theirs}) don't compare"
+        what = f"values of {column.name} ({mine}) and {other.name} ({theirs}) don't compare"
         raise not_checked(what, "give both columns one type (options.types), or remove the constraint")
     return theirs if widens(mine, theirs) else mine
 

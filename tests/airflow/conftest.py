@@ -17,7 +17,7 @@ import pytest
 
 from tests.airflow.bag import kept
 from tests.airflow.stage import Stage
-from tests.s3_server import Bucket, serving
+from tests.harness.s3_server import Bucket, serving
 
 ROOT = Path(__file__).parents[2]
 FAKE = Path(__file__).with_name("fake_job.py")

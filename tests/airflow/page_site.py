@@ -9,8 +9,8 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.page.app import build_app
 from airflow_gddl.page.responses import PageSource
-from airflow_gddl.runtime.snapshot.cache import SnapshotSettings
-from airflow_gddl.runtime.snapshot.snapshot import MetadataSnapshot
+from airflow_gddl.runtime.compiled.cache import CompiledSettings
+from airflow_gddl.runtime.compiled.metadata import CompiledMetadata
 from airflow_gddl.runtime.state.recording import StateRecorder
 from tests.airflow.stage import Stage
 
@@ -24,10 +24,10 @@ class Site:
     def __init__(self, stage: Stage) -> None:
         testing = importlib.import_module("fastapi.testclient")
         self.stage, self.now = stage, [NOW]
-        settings = SnapshotSettings(
+        settings = CompiledSettings(
             metadata=str(stage.metadata), cache=stage.root / "page", environ={}, clock=lambda: self.now[0]
         )
-        self.source = PageSource(lambda: MetadataSnapshot.current(settings), clock=lambda: self.now[0], patience=0.0)
+        self.source = PageSource(lambda: CompiledMetadata.current(settings), clock=lambda: self.now[0], patience=0.0)
         self.app = build_app(self.source)
         self.client: Any = testing.TestClient(self.app)
 

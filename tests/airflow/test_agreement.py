@@ -11,8 +11,8 @@ import pytest
 from airflow_gddl import configuration
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.operators.job_runs import agreed
-from airflow_gddl.runtime.landing.work import PipelineWork, Question, observe
-from airflow_gddl.runtime.snapshot.documents import PipelineDocument
+from airflow_gddl.runtime.compiled.documents import PipelineDocument
+from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, Question, observe
 from tests.airflow.stage import Stage
 
 PACK = "gddl_pack.shop.small.1"
@@ -36,7 +36,7 @@ def machine(root: Path, age: float, *rows: str) -> str:
 
 
 def document(metadata: str) -> PipelineDocument:
-    found = configuration.snapshot(metadata).pipeline(PACK)
+    found = configuration.compiled_metadata(metadata).pipeline(PACK)
     assert found is not None
     return found
 

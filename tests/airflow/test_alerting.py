@@ -21,10 +21,10 @@ from airflow_gddl.dags.maintenance import WATCH, build_upkeep_dags
 from airflow_gddl.notifications.webhook import message_of
 from airflow_gddl.operators.jobs import GddlWatchOperator
 from airflow_gddl.reporting import alerting
-from airflow_gddl.runtime.snapshot.documents import PipelineDocument
+from airflow_gddl.runtime.compiled.documents import PipelineDocument
 from airflow_gddl.runtime.state.alerts import Alert
-from airflow_gddl.runtime.state.board import StateReader
 from airflow_gddl.runtime.state.documents import RunsDocument, place, update_runs
+from airflow_gddl.runtime.state.lake_state import StateReader
 from airflow_gddl.runtime.state.recording import StateRecorder, write_record
 from airflow_gddl.stores import open_store
 from airflow_gddl.topology.pipelines import pipelines

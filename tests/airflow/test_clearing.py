@@ -8,9 +8,9 @@ import pytest
 
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.runtime.compiled.documents import PipelineDocument
 from airflow_gddl.runtime.landing.hints import HintBook, TableHint
-from airflow_gddl.runtime.landing.work import PipelineWork, Question, observe
-from airflow_gddl.runtime.snapshot.documents import PipelineDocument
+from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, Question, observe
 from tests.airflow.test_loading import ListRunner, attempt, document, stored
 
 NOW = "2026-01-01T00:00:00.000000+00:00"

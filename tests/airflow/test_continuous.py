@@ -23,14 +23,15 @@ from airflow_gddl.contract.spec import DesiredState
 from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.operators.jobs import GddlContinuousOperator
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, current_desired_state
-from airflow_gddl.runtime.state.board import BoardRow, read_pipeline, standings
+from airflow_gddl.runtime.state.lake_state import read_pipeline, table_statuses
+from airflow_gddl.runtime.state.table_status import TableStatus
 from airflow_gddl.topology.rows import row_of
 from tests.airflow.bag import serialised
 from tests.airflow.stage import Stage
 from tests.airflow.test_run import events
 from tests.airflow.test_stopping import has_ended
 from tests.airflow.workers import command
-from tests.waiting import is_alive, wait_for
+from tests.harness.waiting import is_alive, wait_for
 
 PACK = "gddl_pack.shop.small.1"
 ROWS = ("{table: shop.a, keys: [id], schedule: continuous}", "{table: shop.b, keys: [id], trigger: 5s}")
@@ -63,13 +64,13 @@ def order(stage: Stage) -> DesiredState:
     return decode(DesiredState, json.loads(Path(desired_path(str(folder(stage)))).read_text()))
 
 
-def states(stage: Stage) -> dict[str, BoardRow]:
+def states(stage: Stage) -> dict[str, TableStatus]:
     document = configuration.snapshot(str(stage.metadata)).pipeline(PACK)
     assert document is not None
     known = read_pipeline(str(stage.lake), (PACK,))
     return {
         one.row.table: one
-        for one in standings([row_of(s, document.pipeline) for s in document.specs], known, time.time())
+        for one in table_statuses([row_of(s, document.pipeline) for s in document.specs], known, time.time())
     }
 
 
@@ -102,11 +103,11 @@ def test_the_job_runs_until_its_time_limit_and_its_results_are_stored(pack: Stag
     assert [spec.table for spec in order(pack).tables] == ["shop.a", "shop.b"]
     assert {name: extras[0]["rows"] for name, extras in events().items()} == {"shop.a": 7, "shop.b": 7}
     assert sorted(pack.hints(PACK).tables) == ["shop.a", "shop.b"]
-    assert {name: one.state.state for name, one in states(pack).items()} == {"shop.a": "fresh", "shop.b": "fresh"}
+    assert {name: one.state for name, one in states(pack).items()} == {"shop.a": "fresh", "shop.b": "fresh"}
 
 
 def test_a_row_that_is_added_while_it_runs_reaches_the_job(pack: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_gddl.runtime.landing.monitoring.FRESH_SECONDS", 0.1)
+    monkeypatch.setattr("airflow_gddl.runtime.landing.continuous_job.FRESH_SECONDS", 0.1)
     pack.order(lasts=60, until="shop.c")
 
     def later() -> None:
@@ -124,13 +125,13 @@ def test_a_failing_table_fails_the_task_at_the_end_by_name(pack: Stage) -> None:
     pack.order(fail={"shop.a": ["SCHEMA_REFUSED", "a column is text now"]})
     assert run() == "failed"
     found = states(pack)
-    assert {name: one.state.state for name, one in found.items()} == {"shop.a": "failed", "shop.b": "fresh"}
+    assert {name: one.state for name, one in found.items()} == {"shop.a": "failed", "shop.b": "fresh"}
     assert sorted(pack.hints(PACK).tables) == ["shop.b"]
 
 
 def test_the_job_of_a_retired_pipeline_is_not_started_again(pack: Stage) -> None:
     """Another DAG's job has its tables by now."""
-    configuration.snapshot(str(pack.metadata)).keep_placement()
+    configuration.compiled_metadata(str(pack.metadata)).keep_placement()
     pack.rows("{table: shop.a, keys: [id], size: medium, schedule: continuous}")
     retired = build_dags()[PACK]
     assert (retired.schedule, "retired" in retired.tags) == (None, True)

@@ -13,11 +13,12 @@ from airflow.models.pool import Pool
 from airflow.sdk import DAG
 from airflow.utils.session import create_session
 
+from airflow_gddl import configuration
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.dags.factory import MetadataProblems, build_dags, raise_problems
 from airflow_gddl.dags.maintenance import build_upkeep_dags
 from airflow_gddl.plugins.pools import create_missing_pools
-from airflow_gddl.plugins.timetables import GddlCronTimetable
+from airflow_gddl.plugins.timetables import GddlCronTimetable, cron_timetable
 from tests.airflow.bag import kept, serialised
 from tests.airflow.stage import Stage
 
@@ -266,6 +267,29 @@ def test_timetables_are_equal_when_all_of_them_is() -> None:
     others = [("8 * * * *", "UTC", "@hourly"), ("7 * * * *", "Europe/Berlin", "@hourly"), ("7 * * * *", "UTC", "")]
     for cron, timezone, written in others:
         assert one != GddlCronTimetable(cron, timezone=timezone, written=written)
+
+
+def test_a_cron_line_has_one_timetable_in_a_process() -> None:
+    one = cron_timetable("7 * * * *", timezone="UTC", written="@hourly")
+    assert cron_timetable("7 * * * *", timezone="UTC", written="@hourly") is one
+    assert cron_timetable("7 * * * *", timezone="UTC", written="") is not one
+    stored = GddlCronTimetable.deserialize(one.serialize())
+    assert GddlCronTimetable.deserialize(one.serialize()) is stored == one
+
+
+def test_the_configuration_is_read_as_often_for_many_dags_as_for_one(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    read = configuration.text
+    monkeypatch.setattr(configuration, "text", lambda option: asked.append(option) or read(option))
+    counts = []
+    for tables in (1, 20):
+        stage.rows(*(f"{{table: shop.t{n}, keys: [id], size: large}}" for n in range(tables)))
+        asked.clear()
+        assert len(build_dags()) == tables
+        counts.append(len(asked))
+    assert counts[0] == counts[1] > 5
 
 
 def test_a_preset_runs_at_the_minute_of_its_dag(stage: Stage) -> None:

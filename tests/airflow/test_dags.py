@@ -64,8 +64,8 @@ def crowded(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Stage:
 def test_a03_a_thousand_tables_are_scheduled_despite_twenty_invalid_rows(crowded: Stage) -> None:
     bag = parse()
     assert [Path(path).name for path in bag.import_errors] == ["gddl_metadata_problems.py"]
-    snapshot = configuration.snapshot(str(crowded.metadata))
-    documents = [snapshot.pipeline(dag_id) for dag_id in bag.dags]
+    compiled = configuration.compiled_metadata(str(crowded.metadata))
+    documents = [compiled.pipeline(dag_id) for dag_id in bag.dags]
     tables = sorted(spec.table for document in documents if document for spec in document.specs)
     assert tables == sorted(f"good.t{n}" for n in range(GOOD))
     assert not (crowded.root / "pwned").exists()

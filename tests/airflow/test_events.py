@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -21,24 +21,24 @@ from airflow_gddl import configuration
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.layout import LandingFolder
 from airflow_gddl.contract.spec import Roots
-from airflow_gddl.runtime.landing import queue as following_module
-from airflow_gddl.runtime.landing import queue as news
-from airflow_gddl.runtime.landing import queue as queue_module
-from airflow_gddl.runtime.landing.polling import poll
-from airflow_gddl.runtime.landing.queue import (
+from airflow_gddl.runtime.landing import events_queue
+from airflow_gddl.runtime.landing.events_queue import (
     Following,
     Message,
     NotAnEventError,
+    QueuePollState,
     SqsQueue,
     has_news,
     objects_of,
     places_with_news,
 )
+from airflow_gddl.runtime.landing.polling import Poll, poll
 from airflow_gddl.stores import open_store
 from airflow_gddl.triggers import GddlTablesTrigger
 from tests.airflow.stage import Stage
 from tests.airflow.test_triggers import PACK, fired
-from tests.s3_server import Bucket
+from tests.harness.examples import at_random
+from tests.harness.s3_server import Bucket
 
 ROOTS = Roots(landing="s3://bucket/landing", lake="s3://bucket/lake")
 TABLES = ["shop.a", "shop.b", "crm.c"]
@@ -151,12 +151,24 @@ class Watch:
 
 @pytest.fixture
 def queue(monkeypatch: pytest.MonkeyPatch) -> Waiting:
-    monkeypatch.setattr(following_module, "_PUBLISH_SECONDS", 0.0005)
+    monkeypatch.setattr(events_queue, "_PUBLISH_SECONDS", 0.0005)
     return Waiting()
 
 
-def following(queue: Waiting, clock: Watch, hours: float = 1) -> Following:
-    return Following(queue=queue, full_listing_seconds=hours * 3600, clock=clock, sleep=lambda _: None)
+@dataclass
+class Pipelines:
+    """Polls of pipelines, each from what its last one left."""
+
+    following: Following
+    known: dict[str, QueuePollState] = field(default_factory=dict)
+
+    def poll(self, pipeline: str, folders: Mapping[str, LandingFolder]) -> Mapping[str, Poll]:
+        self.known[pipeline] = self.following.poll(ROOTS, folders, self.known.get(pipeline))
+        return self.known[pipeline].looks
+
+
+def following(queue: Waiting, clock: Watch, hours: float = 1) -> Pipelines:
+    return Pipelines(Following(queue=queue, full_listing_seconds=hours * 3600, clock=clock, sleep=lambda _: None))
 
 
 def land(bucket: Bucket, table: str, name: str) -> str:
@@ -177,41 +189,41 @@ def test_only_folders_with_news_are_listed(bucket: Bucket, queue: Waiting) -> No
     clock = Watch()
     follow = following(queue, clock)
     land(bucket, "shop.a", "1")
-    before = follow.poll(ROOTS, "one", folders(*TABLES))
+    before = follow.poll("one", folders(*TABLES))
     assert {table: found.files for table, found in before.items()} == {"shop.a": 1, "shop.b": 0, "crm.c": 0}
     queue.bodies.append(record(land(bucket, "shop.b", "2")))
     land(bucket, "crm.c", "nobody told")
-    after = follow.poll(ROOTS, "one", folders(*TABLES))
+    after = follow.poll("one", folders(*TABLES))
     assert after["shop.b"].files == 1
     assert after["shop.a"] == before["shop.a"]
     assert after["crm.c"].files == 0
     clock.now += timedelta(hours=2)
-    assert follow.poll(ROOTS, "one", folders(*TABLES))["crm.c"].files == 1
+    assert follow.poll("one", folders(*TABLES))["crm.c"].files == 1
 
 
 def test_without_news_one_small_listing_serves_all(bucket: Bucket, queue: Waiting) -> None:
     follow = following(queue, Watch())
-    follow.poll(ROOTS, "one", folders(*(f"schema{n}.t" for n in range(50))))
+    follow.poll("one", folders(*(f"schema{n}.t" for n in range(50))))
     bucket.requests.clear()
-    follow.poll(ROOTS, "one", folders(*(f"schema{n}.t" for n in range(50))))
+    follow.poll("one", folders(*(f"schema{n}.t" for n in range(50))))
     assert listings(bucket) == 1
 
 
 def test_any_pipeline_drains_the_queue_for_all(bucket: Bucket, queue: Waiting) -> None:
     follow = following(queue, Watch())
     for dag in ("one", "two"):
-        follow.poll(ROOTS, dag, folders(*TABLES))
+        follow.poll(dag, folders(*TABLES))
     queue.bodies.append(record(land(bucket, "shop.a", "1")))
-    assert follow.poll(ROOTS, "one", folders(*TABLES))["shop.a"].files == 1
+    assert follow.poll("one", folders(*TABLES))["shop.a"].files == 1
     assert queue.bodies == []
-    assert follow.poll(ROOTS, "two", folders(*TABLES))["shop.a"].files == 1
+    assert follow.poll("two", folders(*TABLES))["shop.a"].files == 1
 
 
 def test_a_table_that_is_new_is_listed(bucket: Bucket, queue: Waiting) -> None:
     follow = following(queue, Watch())
     land(bucket, "shop.b", "1")
-    follow.poll(ROOTS, "one", folders("shop.a"))
-    assert follow.poll(ROOTS, "one", folders("shop.a", "shop.b"))["shop.b"].files == 1
+    follow.poll("one", folders("shop.a"))
+    assert follow.poll("one", folders("shop.a", "shop.b"))["shop.b"].files == 1
 
 
 @pytest.mark.parametrize(
@@ -221,36 +233,36 @@ def test_an_unreachable_queue_causes_a_listing(
     bucket: Bucket, queue: Waiting, caplog: pytest.LogCaptureFixture, error: GddlError
 ) -> None:
     follow = following(queue, Watch())
-    follow.poll(ROOTS, "one", folders(*TABLES))
+    follow.poll("one", folders(*TABLES))
     queue.broken = error
     land(bucket, "shop.a", "1")
     with caplog.at_level(logging.WARNING):
-        assert follow.poll(ROOTS, "one", folders(*TABLES))["shop.a"].files == 1
+        assert follow.poll("one", folders(*TABLES))["shop.a"].files == 1
     assert error.code in caplog.text
 
 
 def test_a_fault_of_the_lake_is_not_taken_for_one_of_the_queue(bucket: Bucket, queue: Waiting) -> None:
     follow = following(queue, Watch())
-    follow.poll(ROOTS, "one", folders(*TABLES))
+    follow.poll("one", folders(*TABLES))
     queue.broken = FatalError("STORAGE_DENIED", "of the store")
     with pytest.raises(FatalError, match="STORAGE_DENIED"):
-        follow.poll(ROOTS, "one", folders(*TABLES))
+        follow.poll("one", folders(*TABLES))
 
 
 def test_an_invalid_message_stays_in_the_queue_and_blocks_no_other(bucket: Bucket, queue: Waiting) -> None:
     follow = following(queue, Watch())
-    follow.poll(ROOTS, "one", folders(*TABLES))
+    follow.poll("one", folders(*TABLES))
     queue.bodies += ["<poison>", record(land(bucket, "shop.a", "1"))]
-    assert follow.poll(ROOTS, "one", folders(*TABLES))["shop.a"].files == 1
+    assert follow.poll("one", folders(*TABLES))["shop.a"].files == 1
     assert queue.bodies == ["<poison>"]
 
 
-def test_damaged_poll_state_is_rebuilt(bucket: Bucket, queue: Waiting) -> None:
+def test_a_lost_poll_causes_a_listing(bucket: Bucket, queue: Waiting) -> None:
     follow = following(queue, Watch())
-    follow.poll(ROOTS, "one", folders(*TABLES))
+    follow.poll("one", folders(*TABLES))
     land(bucket, "shop.a", "nobody told")
-    bucket.objects["lake/_gddl/airflow/queue/one.json"] = b"{"
-    assert follow.poll(ROOTS, "one", folders(*TABLES))["shop.a"].files == 1
+    follow.known.clear()
+    assert follow.poll("one", folders(*TABLES))["shop.a"].files == 1
 
 
 def test_old_news_go(bucket: Bucket, queue: Waiting) -> None:
@@ -258,16 +270,16 @@ def test_old_news_go(bucket: Bucket, queue: Waiting) -> None:
     follow = following(queue, clock)
     for day in range(3):
         queue.bodies.append(record(land(bucket, "shop.a", str(day))))
-        follow.poll(ROOTS, "one", folders(*TABLES))
+        follow.poll("one", folders(*TABLES))
         clock.now += timedelta(days=1)
-    kept = news.names_since(open_store(), ROOTS.lake, datetime(2000, 1, 1, tzinfo=UTC))
+    kept = events_queue.names_since(open_store(), ROOTS.lake, datetime(2000, 1, 1, tzinfo=UTC))
     assert [name[:8] for name in kept] == ["20240103"]
 
 
 def test_a_crash_around_the_deletion_loses_no_message(bucket: Bucket, queue: Waiting) -> None:
     clock = Watch()
     follow = following(queue, clock)
-    follow.poll(ROOTS, "one", folders(*TABLES))
+    follow.poll("one", folders(*TABLES))
     body = record(land(bucket, "shop.a", "1"))
 
     class Dying(Waiting):
@@ -275,8 +287,8 @@ def test_a_crash_around_the_deletion_loses_no_message(bucket: Bucket, queue: Wai
             raise KeyboardInterrupt(len(messages))
 
     with pytest.raises(KeyboardInterrupt):
-        following(Dying([body]), clock).poll(ROOTS, "two", folders(*TABLES))
-    assert follow.poll(ROOTS, "one", folders(*TABLES))["shop.a"].files == 1
+        following(Dying([body]), clock).poll("two", folders(*TABLES))
+    assert follow.poll("one", folders(*TABLES))["shop.a"].files == 1
 
 
 STEPS = st.lists(
@@ -290,7 +302,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=at_random(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_every_poll_equals_a_full_listing(bucket: Bucket, queue: Waiting, steps: list[tuple[str, Any]]) -> None:
     """Polls of two pipelines in any order, with messages that come twice."""
@@ -309,7 +321,7 @@ def test_every_poll_equals_a_full_listing(bucket: Bucket, queue: Waiting, steps:
             case "wait":
                 clock.now += timedelta(seconds=what)
             case "poll":
-                seen = follow.poll(ROOTS, what, folders(*TABLES))
+                seen = follow.poll(what, folders(*TABLES))
                 assert seen == poll(open_store(), ROOTS.landing, TABLES)
 
 
@@ -320,7 +332,7 @@ def test_every_poll_equals_a_full_listing(bucket: Bucket, queue: Waiting, steps:
 def sqs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
     monkeypatch.setenv("AWS_ENDPOINT_URL_SQS", "https://sqs.eu-west-1.amazonaws.com")
-    queue_module._client.cache_clear()
+    events_queue._client.cache_clear()
     with mock_aws():
         yield boto3.client("sqs", region_name="eu-west-1")
 
@@ -349,11 +361,11 @@ def test_the_trigger_follows_the_queue(sqs: Any, bucket: Bucket, stage: Stage, m
     """What Airflow's configuration names is what the triggerer reads."""
     url = sqs.create_queue(QueueName="events")["QueueUrl"]
     monkeypatch.setenv("AIRFLOW__GDDL__EVENTS_QUEUE", url)
-    monkeypatch.setattr(following_module, "_PUBLISH_SECONDS", 0.01)
+    monkeypatch.setattr(events_queue, "_PUBLISH_SECONDS", 0.01)
     stage.write("gddl.yaml", f"landing: {ROOTS.landing}\nlake: {ROOTS.lake}\n")
     stage.rows("{table: shop.a, keys: [id]}", "{table: shop.b, keys: [id]}")
     made = GddlTablesTrigger(
-        metadata=str(stage.metadata), pipeline=PACK, asked="{}", run_id="r", forever=False, poll_seconds=1,
+        metadata=str(stage.metadata), pipeline=PACK, run_params="{}", run_id="r", forever=False, poll_seconds=1,
         patience_seconds=0,
     )  # fmt: skip
     fired(made)
@@ -361,5 +373,14 @@ def test_the_trigger_follows_the_queue(sqs: Any, bucket: Bucket, stage: Stage, m
     land(bucket, "shop.a", "nobody told")
     sqs.send_message(QueueUrl=url, MessageBody=record(key))
     assert list(fired(made).payload["initial"]) == ["shop.b"]
+    bucket.requests.clear()
+    fired(made)
+    kept = [request for request in bucket.requests if PACK in request]
+    assert kept == [
+        f"GET lake/_gddl/state/{PACK}.poll.json",
+        f"GET lake/_gddl/airflow/{PACK}.json",
+        f"GET lake/_gddl/state/{PACK}.runs.json",
+        f"PUT lake/_gddl/state/{PACK}.poll.json",
+    ]
     again = replace(configuration.following(os.environ) or pytest.fail("no queue"), full_listing_seconds=0.0)
-    assert again.poll(ROOTS, PACK, folders(*TABLES))["shop.a"].files == 1
+    assert again.poll(ROOTS, folders(*TABLES), None).looks["shop.a"].files == 1

@@ -15,7 +15,7 @@ from devtools.fake_databricks.server import FakeServer
 from devtools.fake_databricks.workspace import LIVE
 from tests.airflow.stage import Stage
 from tests.airflow.test_remote import PACK, fake, polled, run, tables
-from tests.waiting import wait_for
+from tests.harness.waiting import wait_for
 
 __all__ = ["fake"]
 pytestmark = [

@@ -14,17 +14,17 @@ import pytest
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.layout import LandingFolder
 from airflow_gddl.contract.spec import DEFAULT_TIERS, InitialLoad, Roots, TableSpec
+from airflow_gddl.runtime.compiled.documents import Dependency, PipelineDocument
 from airflow_gddl.runtime.landing import hints
 from airflow_gddl.runtime.landing import polling as looking
 from airflow_gddl.runtime.landing.hints import WRITE_EVERY, HintBook, Hints, StageEnd, TableHint
-from airflow_gddl.runtime.landing.loading import waves
+from airflow_gddl.runtime.landing.load_task import waves
 from airflow_gddl.runtime.landing.polling import Poll, PollWindow, Scope, poll, poll_folders
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, from_params
-from airflow_gddl.runtime.landing.work import ListingSnapshot, PipelineWork, decide, mark
-from airflow_gddl.runtime.snapshot.documents import Dependency, PipelineDocument
+from airflow_gddl.runtime.landing.tables_with_work import PipelineListing, PipelineWork, decide, mark
 from airflow_gddl.stores import Storage, StoredObject, open_store
 from airflow_gddl.topology.pipelines import pipelines
-from tests.s3_server import Bucket
+from tests.harness.s3_server import Bucket
 
 T1, T2, T3 = (f"2024-01-0{day}T00:00:00.000000+00:00" for day in (1, 2, 3))
 
@@ -277,7 +277,7 @@ class World:
         self, asked: RunRequestForm | None = None, run: str = "now", since: dict[str, str] | None = None
     ) -> PipelineWork:
         names = [each.table for each in self.specs] + [other.spec.table for other in self.dependencies]
-        seen = ListingSnapshot(
+        seen = PipelineListing(
             looked_at=T2,
             polls={name: self.poll(name) for name in names},
             hints=self.hints,

@@ -14,15 +14,15 @@ from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots, TableSpec
 from airflow_gddl.reporting.results import explained, extra_of, summary
 from airflow_gddl.runners.interface import Handle, JobOutcome, Listener, ProgressEvent, WaitPolicy
+from airflow_gddl.runtime.compiled.documents import PipelineDocument
 from airflow_gddl.runtime.landing import hints
 from airflow_gddl.runtime.landing.hints import HintBook, Hints
-from airflow_gddl.runtime.landing.loading import Loading, LoadRequest, Stage
+from airflow_gddl.runtime.landing.load_task import Loading, LoadRequest, Stage
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, What
-from airflow_gddl.runtime.landing.work import PipelineWork
-from airflow_gddl.runtime.snapshot.documents import PipelineDocument
-from airflow_gddl.runtime.state.board import StateReader
-from airflow_gddl.runtime.state.facts import TableRecord
+from airflow_gddl.runtime.landing.tables_with_work import PipelineWork
+from airflow_gddl.runtime.state.lake_state import StateReader
 from airflow_gddl.runtime.state.recording import RUNNING_FOR, StateRecorder, read_records
+from airflow_gddl.runtime.state.table_runs import TableRecord
 from airflow_gddl.stores import open_store
 from airflow_gddl.topology.pipelines import pipelines
 
@@ -88,7 +88,7 @@ def attempt(
         looked_at="2024-01-01T00:00:00.000000+00:00",
         initial=marks if stage == "initial" else {},
         increments=marks if stage == "increments" else {},
-        asked=asked or RunRequestForm(),
+        form=asked or RunRequestForm(),
         again=tuple(marks) if again else (),
     )
     order = LoadRequest(document=made, work=work, stage=stage, run=run, job_id="j", wait_seconds=5, max_tries=max_tries)
@@ -262,7 +262,7 @@ def test_the_state_names_every_run_and_its_task(tmp_path: Path) -> None:
     records = kept(tmp_path)
     assert sorted(records) == sorted(NAMES)
     assert {name for name, record in records.items() if record.failed} == {BAD[0]}
-    assert {fact.airflow[0] for record in records.values() for fact in record.facts} == {"r1"}
+    assert {fact.airflow[0] for record in records.values() for fact in record.runs} == {"r1"}
     assert [result.status for result in read_records(made.roots, BAD[0], 5).results] == ["failed"], "no job kept it"
 
 

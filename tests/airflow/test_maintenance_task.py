@@ -15,7 +15,7 @@ from airflow.timetables.base import TimeRestriction
 from airflow_gddl.dags.maintenance import build_upkeep_dags
 from airflow_gddl.operators import maintenance_execution
 from airflow_gddl.operators.jobs import GddlUpkeepOperator
-from airflow_gddl.runtime.state.board import StateReader
+from airflow_gddl.runtime.state.lake_state import StateReader
 from airflow_gddl.version_compat import AirflowException, AirflowFailException, AirflowSkipException
 from tests.airflow.bag import kept, serialised
 from tests.airflow.stage import Stage

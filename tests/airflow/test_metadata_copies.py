@@ -13,17 +13,17 @@ import pytest
 from airflow_gddl import configuration
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.dags.factory import MetadataProblems, build_dags, raise_problems
-from airflow_gddl.runtime.snapshot.cache import SnapshotSettings
-from airflow_gddl.runtime.snapshot.snapshot import MetadataSnapshot
+from airflow_gddl.runtime.compiled.cache import CompiledSettings
+from airflow_gddl.runtime.compiled.metadata import CompiledMetadata
 from tests.airflow.stage import Stage
-from tests.s3_server import Bucket
+from tests.harness.s3_server import Bucket
 
 PACK = "gddl_pack.shop.small.1"
 ROWS = b"tables:\n  - {table: shop.a, keys: [id]}\n  - {table: shop.b, keys: [id], size: large}\n"
 
 
-def settings_of(tmp_path: Path, metadata: str, cache: str = "cache") -> SnapshotSettings:
-    return SnapshotSettings(
+def settings_of(tmp_path: Path, metadata: str, cache: str = "cache") -> CompiledSettings:
+    return CompiledSettings(
         metadata=metadata,
         cache=tmp_path / cache,
         environ=dict(os.environ),
@@ -33,7 +33,7 @@ def settings_of(tmp_path: Path, metadata: str, cache: str = "cache") -> Snapshot
     )
 
 
-def bucket_settings(bucket: Bucket, tmp_path: Path) -> SnapshotSettings:
+def bucket_settings(bucket: Bucket, tmp_path: Path) -> CompiledSettings:
     bucket.objects["meta/gddl.yaml"] = b"landing: s3://bucket/landing\nlake: s3://bucket/lake\n"
     bucket.objects["meta/tables/shop.yaml"] = ROWS
     return settings_of(tmp_path, "s3://bucket/meta")
@@ -41,11 +41,11 @@ def bucket_settings(bucket: Bucket, tmp_path: Path) -> SnapshotSettings:
 
 def test_a_new_container_serves_the_copy_while_the_metadata_can_t_be_read(tmp_path: Path, bucket: Bucket) -> None:
     settings = bucket_settings(bucket, tmp_path)
-    before = MetadataSnapshot.current(settings)
+    before = CompiledMetadata.current(settings)
     (copy,) = (tmp_path / "lake").rglob("*.gz")
     copy.with_name(f".{copy.name}.5f2a.tmp").write_bytes(copy.read_bytes()[:40])  # of a process that was killed
     bucket.fail = 403
-    replaced = MetadataSnapshot.current(replace(settings, cache=tmp_path / "new container"))
+    replaced = CompiledMetadata.current(replace(settings, cache=tmp_path / "new container"))
     assert [p.dag_id for p in replaced.pipelines()] == [p.dag_id for p in before.pipelines()]
     document = replaced.pipeline(PACK)
     assert document is not None
@@ -67,14 +67,14 @@ def test_copies_are_written_when_the_metadata_changed_and_few_are_kept(tmp_path:
     def copies() -> dict[str, int]:
         return {path.name: path.stat().st_mtime_ns for path in folder.rglob("*.gz")}
 
-    MetadataSnapshot.current(settings)
+    CompiledMetadata.current(settings)
     first = copies()
     assert len(first) == 1
-    MetadataSnapshot.current(replace(settings, cache=tmp_path / "another worker"))
+    CompiledMetadata.current(replace(settings, cache=tmp_path / "another worker"))
     assert copies() == first
     for n in range(4):
         bucket.objects[f"meta/tables/t{n}.yaml"] = f"tables:\n  - {{table: erp.x{n}, keys: [id]}}\n".encode()
-        MetadataSnapshot.current(replace(settings, refresh_seconds=0, settle_seconds=0))
+        CompiledMetadata.current(replace(settings, refresh_seconds=0, settle_seconds=0))
     assert len(copies()) == 2
     assert first.keys().isdisjoint(copies())
 
@@ -82,11 +82,11 @@ def test_copies_are_written_when_the_metadata_changed_and_few_are_kept(tmp_path:
 @pytest.mark.parametrize("content", [b"", b"no gzip", None])
 def test_a_damaged_copy_or_none_is_as_if_there_were_none(tmp_path: Path, bucket: Bucket, content: bytes | None) -> None:
     settings = bucket_settings(bucket, tmp_path)
-    MetadataSnapshot.current(settings)
+    CompiledMetadata.current(settings)
     for path in (tmp_path / "lake").rglob("*.gz"):
         path.unlink() if content is None else path.write_bytes(content)
     bucket.fail = 500
-    replaced = MetadataSnapshot.current(replace(settings, cache=tmp_path / "new container", time_limit=5))
+    replaced = CompiledMetadata.current(replace(settings, cache=tmp_path / "new container", time_limit=5))
     assert (replaced.pipelines(), replaced.generation) == ((), None)
     assert replaced.state.why
 
@@ -94,7 +94,7 @@ def test_a_damaged_copy_or_none_is_as_if_there_were_none(tmp_path: Path, bucket:
 def test_a_lake_that_can_t_be_written_costs_the_copy_alone(tmp_path: Path, bucket: Bucket) -> None:
     settings = bucket_settings(bucket, tmp_path)
     (tmp_path / "lake").write_text("no folder")
-    assert len(MetadataSnapshot.current(settings).pipelines()) == 2
+    assert len(CompiledMetadata.current(settings).pipelines()) == 2
 
 
 def test_an_unwritable_cache_folder_is_reported_and_breaks_no_dag(
@@ -128,8 +128,8 @@ def test_a_worker_reloads_the_metadata_for_an_unknown_pipeline(
     monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", "gddl.shop.new")
     assert list(build_dags()) == ["gddl.shop.new"]
     bucket.objects["meta/tables/newer.yaml"] = b"tables:\n  - {table: shop.newer, keys: [id], size: large}\n"
-    document = configuration.snapshot("s3://bucket/meta").pipeline("gddl.shop.newer")
+    document = configuration.compiled_metadata("s3://bucket/meta").pipeline("gddl.shop.newer")
     assert document is not None
     asked = len(bucket.requests)
-    assert configuration.snapshot("s3://bucket/meta").pipeline("gddl.shop.newer") == document
+    assert configuration.compiled_metadata("s3://bucket/meta").pipeline("gddl.shop.newer") == document
     assert len(bucket.requests) == asked

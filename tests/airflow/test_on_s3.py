@@ -21,11 +21,11 @@ from airflow_gddl.runtime.landing.polling import poll
 from airflow_gddl.stores import Storage, open_store
 from tests.airflow.stage import Stage
 from tests.airflow.test_run import BROUGHT, DONE, IDLE, PACK, run
+from tests.harness.waiting import wait_for
 from tests.s3 import delivery
 from tests.s3.conftest import Place, Server, server, way
 from tests.s3.faulty import Fault, Way
 from tests.s3.gateway import find_server, serving
-from tests.waiting import wait_for
 
 __all__ = ["server", "way"]
 pytestmark = [
@@ -119,13 +119,13 @@ def test_metadata_on_s3_outlives_its_bucket_and_is_read_again_when_it_is_back(pl
     way.faults = [Fault("answer", path="metadata", status=403, code="AccessDenied")]
     obstore.put(place.store, "metadata/tables/erp.yaml", b"tables:\n  - {table: erp.x, keys: [id], size: large}\n")
     assert list(build_dags()) == [PACK]
-    state = configuration.snapshot(f"s3://{place.name}/metadata").state
+    state = configuration.compiled_metadata(f"s3://{place.name}/metadata").state
     assert state.stale_since is not None
     assert "STORAGE_DENIED" in state.why
     way.faults = []
     # What was written just now may still be being written, and waits a second.
     wait_for(lambda: sorted(build_dags()) == ["gddl.erp.x", PACK])
-    assert configuration.snapshot(f"s3://{place.name}/metadata").state.stale_since is None
+    assert configuration.compiled_metadata(f"s3://{place.name}/metadata").state.stale_since is None
 
 
 def test_a_folder_that_may_not_be_listed_is_work_for_the_job_and_hinders_no_other(place: Place, way: Way) -> None:

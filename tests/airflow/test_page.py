@@ -17,8 +17,8 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import log_folder
 from airflow_gddl.contract.result import ErrorInfo, ExpectationCount, Freshness, JobResult, MainCounts
 from airflow_gddl.page.app import HEADERS
-from airflow_gddl.runtime.state.judging import STATES, TablePoll
 from airflow_gddl.runtime.state.recording import Records, read_records, write_record
+from airflow_gddl.runtime.state.table_status import STATES, TablePoll
 from airflow_gddl.stores import open_store
 from tests.airflow.page_site import NOW, PACK, Site
 from tests.airflow.stage import Stage
@@ -426,7 +426,8 @@ def test_an_unreadable_lake_shows_the_last_state(site: Site, users: dict[str, di
     folder.symlink_to(folder)
     site.now[0] += 600
     after = site.client.get("/api/v1/tables", headers=users["viewer"]).json()
-    assert [row["runs"] for row in after["rows"]] == [row["runs"] for row in before["rows"]]
+    runs = [{row["table"]: row["runs"] for row in body["rows"]} for body in (before, after)]
+    assert runs[0] == runs[1]
     assert [(trouble["since"], "can't be read" in trouble["what"]) for trouble in after["troubles"]] == [(NOW, True)]
 
 
@@ -503,11 +504,12 @@ def test_a_denied_store_shows_the_last_state(
     """S3 with rights that were taken away, or credentials that are gone."""
     before = site.client.get("/api/v1/tables", headers=users["viewer"]).json()
 
-    for module in ("runtime.state.board", "runtime.state.recording", "page.detail"):
+    for module in ("runtime.state.lake_state", "runtime.state.recording", "page.detail"):
         monkeypatch.setattr(f"airflow_gddl.{module}.open_store", _refusing)
     site.now[0] += 600
     after = site.client.get("/api/v1/tables", headers=users["viewer"]).json()
-    assert [row["runs"] for row in after["rows"]] == [row["runs"] for row in before["rows"]]
+    runs = [{row["table"]: row["runs"] for row in body["rows"]} for body in (before, after)]
+    assert runs[0] == runs[1]
     assert [(one["since"], "[STORAGE_DENIED]" in one["what"]) for one in after["troubles"]] == [(NOW, True)]
     one = site.client.get("/api/v1/table?name=shop.good", headers=users["viewer"])
     assert (one.status_code, len(one.json()["runs"])) == (200, 1)
@@ -520,7 +522,10 @@ def test_a_store_that_refuses_from_the_first(
 ) -> None:
     """Also where nobody can say how S3 is reached, as when Airflow lacks the connection."""
     stage.rows("{table: shop.good, keys: [id]}")
-    for name in ("airflow_gddl.runtime.state.board.open_store", "airflow_gddl.page.responses.PageSource.environ_of"):
+    for name in (
+        "airflow_gddl.runtime.state.lake_state.open_store",
+        "airflow_gddl.page.responses.PageSource.environ_of",
+    ):
         with monkeypatch.context() as patched:
             made = Site(stage)
             if name.endswith("open_store"):
@@ -543,7 +548,7 @@ def test_rights_are_asked_for_at_each_request(
 ) -> None:
     """Two users, each with the right to one DAG: no answer to one holds a name of the other's, and what is taken away
     is gone at the next request."""
-    own = next(one.row.dag_id for one in site.source.board().standings if one.row.table == "shop.own")
+    own = next(one.row.dag_id for one in site.source.board().statuses if one.row.table == "shop.own")
     rights = {"viewer": {own}, "admin": {PACK}}
     for name in ("may_read", "may_read_data", "may_read_rows", "may_trigger"):
         monkeypatch.setattr(f"airflow_gddl.page.app.{name}", lambda user, dag_id, *_: dag_id in rights[user.username])
@@ -574,13 +579,13 @@ def test_troubles_and_names_of_hidden_tables_are_not_shown(
 ) -> None:
     """A pipeline's damaged state, and the tables that a table waits for, belong to those who may read their DAGs."""
     folder = site.stage.lake / "_gddl" / "state"
-    own = next(one.row.dag_id for one in site.source.board().standings if one.row.table == "shop.own")
+    own = next(one.row.dag_id for one in site.source.board().statuses if one.row.table == "shop.own")
     (folder / f"{own}.runs.json").write_text("{")
     site.now[0] += 600
 
     def waiting(board: Any) -> Any:
         polled = {"shop.good": TablePoll(polled=NOW, held_by=("shop.own", "shop.bad"))}
-        return replace(board, standings=tuple(replace(one, poll=polled.get(one.row.table)) for one in board.standings))
+        return replace(board, statuses=tuple(replace(one, poll=polled.get(one.row.table)) for one in board.statuses))
 
     board = site.source.board
     monkeypatch.setattr(site.source, "board", lambda: waiting(board()))

@@ -18,8 +18,8 @@ import pytest
 from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCounts, RunWarning
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.runtime.state.documents import PollDocument, encode_poll, place
-from airflow_gddl.runtime.state.judging import TablePoll
 from airflow_gddl.runtime.state.recording import StateRecorder, write_record
+from airflow_gddl.runtime.state.table_status import TablePoll
 from airflow_gddl.stores import open_store
 from tests.airflow import ledgers
 from tests.airflow.page_site import NOW, PACK, Site
@@ -130,8 +130,8 @@ def loaded(shop: Site, table: str, note: str = "") -> None:
         rows = {"order_id": [1, 2], "line_no": [1, None], "email": [MASKED] * 2, "note": [note] * 2}
         deltalake.write_deltalake(shop.stage.lake / "shop" / "orders", arrow.table(rows))
         return
-    small = importlib.import_module("tests.delta_rs.small_lake")
-    lake, spec = small.SmallLake(shop.stage.root), TableSpec(table=table, keys=("id",), sequence_by=("seq",))
+    small = importlib.import_module("tests.harness.lake")
+    lake, spec = small.Lake(shop.stage.root), TableSpec(table=table, keys=("id",), sequence_by=("seq",))
     for number, rows in (
         (1, [("U", 1, "first"), ("?", 1, "bad")]),
         (3, [("U", 1, "third")]),

@@ -15,7 +15,7 @@ from airflow_gddl.page import detail
 from airflow_gddl.page.detail import HiddenColumns
 from tests.airflow.page_site import Site
 from tests.airflow.stage import Stage
-from tests.delta_rs.small_lake import SmallLake
+from tests.harness.lake import Lake
 
 NOT_THERE = "99"
 PERSONAL = "someone@example.org"
@@ -35,7 +35,7 @@ def site(stage: Stage) -> Site:
         f"{{table: shop.empty, {shared}}}",
         f"{{table: shop.off, {shared}, enabled: false}}",
     )
-    lake = SmallLake(stage.root)
+    lake = Lake(stage.root)
     specs = [TableSpec(table=f"shop.{name}", keys=("id",), sequence_by=("seq",)) for name in ("t", "later")]
     masked = TableSpec(table="shop.m", keys=("id",), sequence_by=("seq",), mask={"v": "hash"})
     for spec in (*specs, masked):

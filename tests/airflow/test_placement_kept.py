@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_gddl.runtime.snapshot.snapshot import MetadataSnapshot
-from tests.airflow.test_snapshot import Place
-from tests.s3_server import Bucket
+from airflow_gddl.runtime.compiled.metadata import CompiledMetadata
+from tests.airflow.test_compiled_metadata import Place
+from tests.harness.s3_server import Bucket
 
 FIRST, SECOND = "gddl_pack.shop.small.1", "gddl_pack.shop.small.2"
 DAY = 86400.0
@@ -30,19 +30,19 @@ def kept(place: Place) -> dict[str, list[str]]:
     return {name: pack["tables"] for name, pack in json.loads(path.read_text())["packs"].items()}
 
 
-def tables(snapshot: MetadataSnapshot) -> dict[str, tuple[str, ...]]:
-    documents = (snapshot.pipeline(pipeline.dag_id) for pipeline in snapshot.served())
+def tables(compiled: CompiledMetadata) -> dict[str, tuple[str, ...]]:
+    documents = (compiled.pipeline(pipeline.dag_id) for pipeline in compiled.served())
     return {found.pipeline.dag_id: found.pipeline.tables for found in documents if found is not None}
 
 
-def on_another_machine(place: Place) -> MetadataSnapshot:
-    return MetadataSnapshot.current(replace(place.settings, cache=place.root / "other cache"))
+def on_another_machine(place: Place) -> CompiledMetadata:
+    return CompiledMetadata.current(replace(place.settings, cache=place.root / "other cache"))
 
 
 def test_a_parse_does_not_write_to_the_lake_and_the_placement_is_written_once(place: Place) -> None:
-    snapshot = place.current()
+    compiled = place.current()
     assert not (place.root / "lake").exists()
-    assert snapshot.keep_placement()
+    assert compiled.keep_placement()
     assert kept(place) == {FIRST: ["shop.b", "shop.c"]}
     generation = place.current().generation
     assert place.current().keep_placement()

@@ -33,7 +33,7 @@ from airflow_gddl.plugins.pools import GddlPlugin, create_missing_pools
 from airflow_gddl.provider import DEFAULTS, get_provider_info
 from airflow_gddl.runners.descriptor import RunnerSettings, make_runner
 from tests.airflow.stage import Stage
-from tests.waiting import wait_for
+from tests.harness.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
 PACK = "gddl_pack.shop.small.1"

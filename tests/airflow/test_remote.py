@@ -36,8 +36,8 @@ from airflow_gddl.runners.databricks.jobs import jobs_of
 from airflow_gddl.runners.databricks.settings import DatabricksSettings
 from airflow_gddl.runners.interface import Handle, WaitPolicy
 from airflow_gddl.runners.remote import Attempts, Submission, TaskKey
-from airflow_gddl.runtime.landing.monitoring import DesiredStateKeeper
-from airflow_gddl.runtime.state.board import read_pipeline
+from airflow_gddl.runtime.landing.continuous_job import DesiredStateKeeper
+from airflow_gddl.runtime.state.lake_state import read_pipeline
 from airflow_gddl.stores import open_store
 from airflow_gddl.triggers import TIME_TO_END, GddlRunTrigger, Watch
 from airflow_gddl.version_compat import TaskDeferred
@@ -46,7 +46,7 @@ from devtools.fake_databricks.workspace import LIVE, FakeRun
 from tests.airflow.clearing import clear
 from tests.airflow.stage import Stage
 from tests.airflow.test_alerting import ListNotifier
-from tests.waiting import wait_for
+from tests.harness.waiting import wait_for
 
 PACK = "gddl_pack.shop.small.1"
 FAKE = Path(__file__).with_name("fake_job.py")
@@ -273,7 +273,7 @@ def kept_job(stage: Stage, fake: FakeServer, **orders: Any) -> tuple[GddlRunTrig
     kept = MonitoredPipeline(
         metadata=str(stage.metadata), pipeline=CONTINUOUS, run="r", task="continuous_load", job="j"
     )
-    document = configuration.snapshot(str(stage.metadata)).pipeline(CONTINUOUS)
+    document = configuration.compiled_metadata(str(stage.metadata)).pipeline(CONTINUOUS)
     assert document is not None
     standing = DesiredStateKeeper(document.roots, CONTINUOUS, lambda: None)
     standing.put(DesiredState(tables=document.specs, tiers=document.tiers))
@@ -291,7 +291,7 @@ def test_stopping_a_remote_continuous_job_lets_it_finish_its_batch(stage: Stage,
 
 
 def test_rows_that_come_while_it_runs_elsewhere_reach_it_by_the_triggerer(stage: Stage, fake: FakeServer) -> None:
-    stage.monkeypatch.setattr("airflow_gddl.runtime.landing.monitoring.FRESH_SECONDS", 0.1)
+    stage.monkeypatch.setattr("airflow_gddl.runtime.landing.continuous_job.FRESH_SECONDS", 0.1)
     trigger, started = kept_job(stage, fake)
     stage.rows(*ROWS)
     asyncio.run(watched(trigger, lambda: answered(stage, "a", "b"), stop="user"))
@@ -300,7 +300,7 @@ def test_rows_that_come_while_it_runs_elsewhere_reach_it_by_the_triggerer(stage:
 
 
 def test_rows_reach_a_remote_job_independent_of_the_poll_interval(stage: Stage, fake: FakeServer) -> None:
-    stage.monkeypatch.setattr("airflow_gddl.runtime.landing.monitoring.FRESH_SECONDS", 0.1)
+    stage.monkeypatch.setattr("airflow_gddl.runtime.landing.continuous_job.FRESH_SECONDS", 0.1)
     stage.monkeypatch.setattr("airflow_gddl.triggers.KEPT_EVERY", 0.1)
     stage.monkeypatch.setenv("AIRFLOW__GDDL__RUN_POLL_SECONDS", "600")
     trigger, started = kept_job(stage, fake)
@@ -322,8 +322,8 @@ def test_alerts_are_sent_while_a_remote_continuous_job_runs(stage: Stage, fake: 
         {"notifier": f"{ListNotifier.__module__}.ListNotifier", "arguments": {"text": "{{ run_id }} {{ gddl_text }}"}}
     ]
     stage.monkeypatch.setenv("AIRFLOW__GDDL__ALERT_NOTIFIERS", json.dumps(given))
-    stage.monkeypatch.setattr("airflow_gddl.runtime.landing.monitoring.FLUSH_SECONDS", 0.2)
-    stage.monkeypatch.setattr("airflow_gddl.runtime.landing.monitoring.ALERT_SECONDS", 0.2)
+    stage.monkeypatch.setattr("airflow_gddl.runtime.landing.continuous_job.FLUSH_SECONDS", 0.2)
+    stage.monkeypatch.setattr("airflow_gddl.runtime.landing.continuous_job.ALERT_SECONDS", 0.2)
     trigger, started = kept_job(stage, fake, fail={"shop.a": ["SCHEMA_REFUSED", "a column is text now"]})
     asked: list[Callable[[], bool]] = []
 
@@ -335,7 +335,7 @@ def test_alerts_are_sent_while_a_remote_continuous_job_runs(stage: Stage, fake: 
 
     asyncio.run(watched(trigger, polled_since))
     assert started.is_going
-    assert reported == ["r shop.a: [SCHEMA_REFUSED] a column is text now"]
+    assert reported == ["r shop.a: [SCHEMA_REFUSED] a column is text now ▸ gddl status --table shop.a"]
 
 
 def test_a_run_is_watched_even_if_the_state_cannot_be_written(stage: Stage, fake: FakeServer) -> None:
@@ -428,6 +428,6 @@ def test_a_run_links_to_its_job(stage: Stage, fake: FakeServer) -> None:
     tables(stage, "a")
     run()
     record = read_pipeline(str(stage.lake), (PACK,)).records["shop.a"]
-    (fact,) = record.facts
+    (fact,) = record.runs
     assert fact.airflow[1] == "initial_load"
     assert fact.airflow[2].startswith("http://127.0.0.1")

@@ -1,4 +1,4 @@
-"""Ready notifiers of Teams, PagerDuty, Slack and mail, against servers of this machine."""
+"""Ready notifiers of Teams, PagerDuty and Slack, and that of Airflow for mail, against servers of this machine."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from email import message_from_string, policy
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from airflow_gddl.reporting import alerting
 from airflow_gddl.runtime.state.alerts import Alert
 from tests.e2e.webhook import Webhook, listening
 
+ROOT = Path(__file__).parents[2]
 BEGAN = Alert(table="shop.a", owner=None, change="began", code="LOAD_FAILED", text="it failed: [x](http://y) <b>")
 LATE = Alert(table="shop.b", owner=None, change="began", code="QUARANTINE_RATE", text="2 of 4 rows")
 OVER = Alert(table="shop.a", owner=None, change="over", code="SWEEP_HELD")
@@ -30,7 +32,10 @@ def webhook() -> Iterator[Webhook]:
 
 def send(monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], connection: dict[str, Any], *alerts: Alert) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_OPS", json.dumps(connection))
-    written = [{"notifier": given.pop("notifier"), "arguments": {"connection": "ops", **given}}]
+    call(monkeypatch, [{"notifier": given.pop("notifier"), "arguments": {"connection": "ops", **given}}], *alerts)
+
+
+def call(monkeypatch: pytest.MonkeyPatch, written: list[dict[str, Any]], *alerts: Alert) -> None:
     monkeypatch.setenv("AIRFLOW__GDDL__ALERT_NOTIFIERS", json.dumps(written))
     (notifier,) = alerting.notifiers()
     notifier({"dag": None, "gddl_alerts": list(alerts), "gddl_text": alerting.text_of(alerts)})
@@ -128,12 +133,21 @@ def mail_server() -> Iterator[tuple[int, list[str]]]:
             server.shutdown()
 
 
+def example_of(provider: str) -> list[dict[str, Any]]:
+    """The line of docs/monitoring.md for a notifier of this provider."""
+    lines = (ROOT / "docs" / "monitoring.md").read_text().splitlines()
+    (line,) = [one for one in lines if one.startswith("alert_notifiers = ") and f"providers.{provider}" in one]
+    found: list[dict[str, Any]] = json.loads(line.removeprefix("alert_notifiers = "))
+    return found
+
+
 def test_mail_has_escaped_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("airflow.providers.smtp")
     with mail_server() as (port, kept):
         extra = json.dumps({"from_email": "gddl@example.org", "disable_ssl": True, "disable_tls": True})
         connection = {"conn_type": "smtp", "host": "127.0.0.1", "port": port, "extra": extra}
-        send(monkeypatch, {"notifier": "smtp", "to": ["ops@example.org"]}, connection, BEGAN, LATE)
+        monkeypatch.setenv("AIRFLOW_CONN_MAIL", json.dumps(connection))
+        call(monkeypatch, example_of("smtp"), BEGAN, LATE)
     mail = message_from_string(kept[0], policy=policy.default)
     assert (mail["From"], mail["To"]) == ("gddl@example.org", "ops@example.org")
     assert mail["Subject"].startswith("airflow-gddl: shop.a: [LOAD_FAILED]")

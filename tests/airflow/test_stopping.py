@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from airflow_gddl.dags.factory import build_dags
-from airflow_gddl.runtime.state.board import read_pipeline
-from airflow_gddl.runtime.state.facts import RunFact
+from airflow_gddl.runtime.state.lake_state import read_pipeline
+from airflow_gddl.runtime.state.table_runs import RunFact
 from tests.airflow.stage import Stage
 from tests.airflow.workers import command
-from tests.waiting import is_alive, wait_for
+from tests.harness.waiting import is_alive, wait_for
 
 PACK = "gddl_pack.shop.small.1"
 

@@ -11,7 +11,7 @@ import pytest
 
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.reporting import alerting
-from tests.third_package import installed
+from tests.harness.third_package import installed
 
 
 @pytest.fixture(autouse=True)

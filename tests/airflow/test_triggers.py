@@ -23,7 +23,7 @@ from airflow_gddl.contract.spec import Roots
 from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.runtime.landing.polling import poll
 from airflow_gddl.runtime.landing.run_request import from_params
-from airflow_gddl.runtime.landing.work import PipelineWork, Question
+from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, Question
 from airflow_gddl.runtime.state.recording import write_record
 from airflow_gddl.sensors.tables import GddlTablesSensor
 from airflow_gddl.stores import open_store
@@ -44,7 +44,7 @@ PACK = "gddl_pack.shop.small.1"
 
 def trigger(stage: Stage, **changes: Any) -> GddlTablesTrigger:
     """As the triggerer makes one: from what another was serialised to."""
-    arguments: dict[str, Any] = {"metadata": str(stage.metadata), "pipeline": PACK, "asked": "{}", "run_id": "r"}
+    arguments: dict[str, Any] = {"metadata": str(stage.metadata), "pipeline": PACK, "run_params": "{}", "run_id": "r"}
     arguments |= {"forever": False, "poll_seconds": 0.05, "patience_seconds": 0.0, **changes}
     path, kept = GddlTablesTrigger(**arguments).serialize()
     module, _, name = path.rpartition(".")
@@ -109,7 +109,7 @@ def test_an_unreachable_store_is_raised_by_the_task(stage: Stage, monkeypatch: p
 def test_a02_invalid_requests_are_not_retried(stage: Stage) -> None:
     stage.rows("{table: shop.a, keys: [id]}")
     for asked in ('{"tables": ["shop.x"]}', '{"from": "yesterday"}'):
-        event = fired(trigger(stage, asked=asked))
+        event = fired(trigger(stage, run_params=asked))
         assert event.payload["passing"] is False
         assert "REQUEST_INVALID" in event.payload["error"]
 
@@ -118,8 +118,8 @@ def test_a_window_without_files_is_named(stage: Stage) -> None:
     stage.rows("{table: shop.a, keys: [id]}")
     stage.land("shop.a")
     asked = {"tables": ["shop.a"], "full_refresh": True, "from": "2999-01-01"}
-    assert isinstance(fired(trigger(stage, asked=json.dumps(asked))), TaskSkippedEvent)
-    work = poll_once(str(stage.metadata), PACK, Question(run="manual__1", now=utc_now(), asked=from_params(asked)))
+    assert isinstance(fired(trigger(stage, run_params=json.dumps(asked))), TaskSkippedEvent)
+    work = poll_once(str(stage.metadata), PACK, Question(run="manual__1", now=utc_now(), form=from_params(asked)))
     assert work is not None
     assert work.why_none == (
         "no landing file of shop.a was last modified from 2999-01-01; change from and to, or leave them out"
@@ -196,7 +196,7 @@ def test_a_task_that_starts_in_a_worker_defers_only_to_wait(stage: Stage, monkey
     def work(asked: str = "{}") -> Any:
         sensor = build_dags()[PACK].get_task("landed")
         assert isinstance(sensor, GddlTablesSensor)
-        sensor.asked, sensor.run_id, sensor.try_number = asked, "r", "1"
+        sensor.run_params, sensor.run_id, sensor.try_number = asked, "r", "1"
         instance = Instance()
         context: Any = {"ti": instance, "run_id": "r", "params": {}}
         with contextlib.suppress(DownstreamTasksSkipped):
@@ -223,8 +223,8 @@ def test_a06_the_task_starts_in_the_triggerer_where_that_knows_the_params(stage:
     )
     assert task["__var"].get("start_from_trigger", False) is STARTS_FROM_TRIGGER
     # A trigger takes its templates only from fields that both it and the task have.
-    assert {"asked", "run_id", "try_number"} <= set(vars(trigger(stage)))
-    assert set(task["__var"]["template_fields"]) == {"asked", "run_id", "try_number"}
+    assert {"run_params", "run_id", "try_number"} <= set(vars(trigger(stage)))
+    assert set(task["__var"]["template_fields"]) == {"run_params", "run_id", "try_number"}
 
 
 def events_of(

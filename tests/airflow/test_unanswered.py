@@ -19,10 +19,10 @@ import pytest
 
 from airflow_gddl import configuration
 from airflow_gddl.dags.factory import MetadataProblems, build_dags
-from airflow_gddl.runtime.snapshot import keeper
+from airflow_gddl.runtime.compiled import keeper
 from tests.airflow.bag import parse
 from tests.airflow.stage import Stage
-from tests.s3_server import Bucket
+from tests.harness.s3_server import Bucket
 
 pytestmark = pytest.mark.usefixtures("database")
 PACK, LARGE = "gddl_pack.shop.small.1", "gddl.shop.large"
@@ -95,14 +95,14 @@ def test_tables_keep_their_dags_while_the_lake_does_not_answer(
 ) -> None:
     stage.write("gddl.yaml", f"{LAKE}tiers: {{small: {{tables_per_job: 2}}}}\n")
     stage.rows("{table: shop.b, keys: [id]}", "{table: shop.c, keys: [id]}")
-    configuration.snapshot(str(stage.metadata)).keep_placement()
+    configuration.compiled_metadata(str(stage.metadata)).keep_placement()
     assert errors()[1] == {}
     monkeypatch.setenv("AWS_ENDPOINT_URL", silent.url)
     stage.rows(*(f"{{table: shop.{name}, keys: [id]}}" for name in "abc"))
     served, reported = errors()
     assert served == sorted([PACK, "gddl_pack.shop.small.2", *UPKEEP])
     assert silent.url in reported["gddl_metadata_problems.py"]
-    document = configuration.snapshot(str(stage.metadata)).pipeline(PACK)
+    document = configuration.compiled_metadata(str(stage.metadata)).pipeline(PACK)
     assert document is not None
     assert document.pipeline.tables == ("shop.b", "shop.c"), "by name alone, shop.a would be among them"
 
@@ -171,8 +171,8 @@ def test_many_files_in_a_bucket_are_read_within_the_time_of_a_few(
     bucket.objects["meta/tables/odd.yaml"] = b"\xff"
     bucket.objects["meta/tables/notes.txt"] = b"no metadata"
     assert list(build_dags()) == [PACK]
-    snapshot = configuration.snapshot("s3://bucket/meta")
-    directory = snapshot.directory()
+    compiled = configuration.compiled_metadata("s3://bucket/meta")
+    directory = compiled.directory()
     assert directory is not None
     assert len(directory.rows) == 60
-    assert ["FILE_NOT_TEXT" in problem for problem in snapshot.problems()] == [True]
+    assert ["FILE_NOT_TEXT" in problem for problem in compiled.problems()] == [True]

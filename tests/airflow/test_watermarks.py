@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -11,15 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_gddl.contract.codec import from_json
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.layout import LandingFolder
 from airflow_gddl.contract.spec import Roots, TableSpec
-from airflow_gddl.runtime.landing import hints
-from airflow_gddl.runtime.landing.hints import Watermark, watermark_of
-from airflow_gddl.runtime.landing.polling import ListedFiles, Scope, poll, poll_folders
+from airflow_gddl.runtime.compiled.documents import PipelineDocument
+from airflow_gddl.runtime.landing import polling
+from airflow_gddl.runtime.landing.polling import ListedFiles, Scope, Watermark, poll, poll_folders, watermark_of
 from airflow_gddl.runtime.landing.run_request import RunRequestForm
-from airflow_gddl.runtime.landing.work import PipelineWork, Question, observe
-from airflow_gddl.runtime.snapshot.documents import PipelineDocument
+from airflow_gddl.runtime.landing.tables_with_work import NextPoll, PipelineWork, Question, observe
+from airflow_gddl.runtime.state import polls
 from airflow_gddl.stores import open_store
 from tests.airflow.test_landing import Shelf
 from tests.airflow.test_loading import document
@@ -30,7 +32,7 @@ NOON = datetime(2024, 6, 1, 12, tzinfo=UTC)
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hints, "LISTED_IN_PART", 20)
+    monkeypatch.setattr(polling, "LISTED_IN_PART", 20)
 
 
 def names(days: int, *, of: str = "{0:%Y%m%d}-000000000.parquet", until: datetime = NOON) -> list[str]:
@@ -139,7 +141,7 @@ def land(root: Path, *listed: str) -> None:
 def polled(made: PipelineDocument, run: str = "scheduled__1", now: datetime = NOON, **asked: object) -> str:
     """The mark of the table."""
     form = RunRequestForm(**asked)  # type: ignore[arg-type] # fields of the form
-    work: PipelineWork = observe(made, Question(run=run, now=now.isoformat(timespec="microseconds"), asked=form))
+    work: PipelineWork = observe(made, Question(run=run, now=now.isoformat(timespec="microseconds"), form=form))
     return {**work.initial, **work.increments}["s.a"]
 
 
@@ -151,14 +153,16 @@ def test_a_file_later_than_the_lookback_is_found_within_a_day(made: PipelineDocu
     assert polled(made, now=NOON + timedelta(hours=25)) != first
 
 
-@pytest.mark.parametrize("how", ["person", "window", "cleared", "clock set back", "damaged", "removed"])
+@pytest.mark.parametrize("how", ["person", "window", "cleared", "clock set back", "damaged", "damaged part", "removed"])
 def test_when_a_full_listing_is_required(made: PipelineDocument, tmp_path: Path, how: str) -> None:
     first = polled(made)
     land(tmp_path, "20240301-000000001.parquet")
     assert polled(made) == first
-    (kept,) = (tmp_path / "lake" / "_gddl" / "airflow" / "watermarks").iterdir()
+    (kept,) = (tmp_path / "lake" / "_gddl" / "state").glob("*.poll.json")
     if how == "damaged":
         kept.write_text("{")
+    if how == "damaged part":
+        kept.write_text(json.dumps({**json.loads(kept.read_text()), "next_poll": "{"}))
     if how == "removed":
         kept.unlink()
     if how == "window":
@@ -186,19 +190,24 @@ def test_a_lake_that_can_not_be_written_costs_a_full_listing(
     def refuse(*_: object) -> None:
         raise RetriableError("LANDING_UNREACHABLE", "no")
 
-    monkeypatch.setattr(hints, "write_watermarks", refuse)
+    monkeypatch.setattr(polls, "keep", refuse)
     first = polled(made)
     land(tmp_path, "20240301-000000001.parquet")
     assert polled(made) != first
 
 
 def test_watermarks_are_those_of_full_listings_alone(made: PipelineDocument, tmp_path: Path) -> None:
+    def kept() -> NextPoll:
+        stored = polls.read(open_store(), str(tmp_path / "lake"), made.pipeline.dag_id)
+        return from_json(NextPoll, stored.document.next_poll)
+
     polled(made)
-    lake = str(tmp_path / "lake")
-    kept = hints.read_watermarks(open_store(), lake, made.pipeline.dag_id)
-    assert (list(kept.tables), kept.tables["s.a"].swept) == (["s.a"], NOON.isoformat(timespec="microseconds"))
+    first = kept()
+    assert {table: one.swept for table, one in first.watermarks.items()} == {
+        "s.a": NOON.isoformat(timespec="microseconds")
+    }
     polled(made, now=NOON + timedelta(hours=2))
-    assert hints.read_watermarks(open_store(), lake, made.pipeline.dag_id) == kept
+    assert kept() == first
 
 
 def test_files_of_any_source_of_a_table_are_news(tmp_path: Path) -> None:

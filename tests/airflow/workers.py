@@ -11,10 +11,10 @@ from airflow_gddl.contract.spec import Continuous, DesiredState, JobOptions, Job
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, monitor_of
 from airflow_gddl.reporting.results import Reporter
 from airflow_gddl.runners.descriptor import RunnerSettings, make_runner
+from airflow_gddl.runtime.compiled.documents import PipelineDocument
 from airflow_gddl.runtime.landing.hints import HintBook
-from airflow_gddl.runtime.landing.loading import Loading, LoadRequest
-from airflow_gddl.runtime.landing.work import Question, observe
-from airflow_gddl.runtime.snapshot.documents import PipelineDocument
+from airflow_gddl.runtime.landing.load_task import Loading, LoadRequest
+from airflow_gddl.runtime.landing.tables_with_work import Question, observe
 
 
 def command(kind: str, metadata: object, pipeline: str) -> list[str]:
@@ -49,7 +49,7 @@ def monitor(document: PipelineDocument, metadata: str) -> None:
 
 if __name__ == "__main__":
     kind, metadata, pipeline = sys.argv[1:]
-    document = configuration.snapshot(metadata).pipeline(pipeline)
+    document = configuration.compiled_metadata(metadata).pipeline(pipeline)
     assert document is not None
     if kind == "load":
         load(document)

@@ -16,8 +16,8 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import InitialLoad, JobOptions, TableSpec
 from tests.databases.test_initial_load import NAME, run
 from tests.delta_rs.postgres import emptied, execute
-from tests.delta_rs.small_lake import SmallLake
-from tests.repeated import Repeated
+from tests.harness.lake import Lake
+from tests.harness.repeated import Repeated
 
 CAPTURE = {"connector": "postgresql", "properties": {"slot.name": "gddl", "publication.name": "gddl"}}
 SPEC = TableSpec(
@@ -25,7 +25,7 @@ SPEC = TableSpec(
     sweep_after="0s", sweep_limit=1.0, initial_load=InitialLoad(),
 )  # fmt: skip
 VERIFY = JobOptions(action="verify")
-LOAD_AGAIN = JobOptions(action="load", confirmed=True)
+LOAD_AGAIN = JobOptions(action="initial_load", confirmed=True)
 PUBLISHED = "CREATE PUBLICATION gddl FOR TABLES IN SCHEMA s WITH (publish_via_partition_root = true)"
 
 
@@ -48,21 +48,21 @@ def rows_of(engine: sa.Engine, table: str = "s.t") -> list[dict[str, Any]]:
         return sorted((dict(row._mapping) for row in found), key=str)
 
 
-def replica(lake: SmallLake, spec: TableSpec = SPEC) -> list[dict[str, Any]]:
+def replica(lake: Lake, spec: TableSpec = SPEC) -> list[dict[str, Any]]:
     rows = pa.table(DeltaTable(lake.layout(spec).replica).scan()).to_pylist()
     kept = [{k: v for k, v in row.items() if not k.startswith(("_gddl", "_dbz"))} for row in rows]
     return sorted(kept, key=str)
 
 
 def result_of(
-    lake: SmallLake, engine: sa.Engine, number: object, spec: TableSpec = SPEC, options: JobOptions | None = None
+    lake: Lake, engine: sa.Engine, number: object, spec: TableSpec = SPEC, options: JobOptions | None = None
 ) -> JobResult:
     """A run of another job: one reads the log once."""
     return run(lake, engine, spec, job=replace(lake.job([spec], options), run_id=f"run {number}"))
 
 
 def again(
-    lake: SmallLake, engine: sa.Engine, number: object, spec: TableSpec = SPEC, options: JobOptions | None = None
+    lake: Lake, engine: sa.Engine, number: object, spec: TableSpec = SPEC, options: JobOptions | None = None
 ) -> JobResult:
     """The same, which has to succeed."""
     found = result_of(lake, engine, number, spec, options)
@@ -70,7 +70,7 @@ def again(
     return found
 
 
-def refused(lake: SmallLake, engine: sa.Engine, number: object, spec: TableSpec = SPEC) -> tuple[str, str]:
+def refused(lake: Lake, engine: sa.Engine, number: object, spec: TableSpec = SPEC) -> tuple[str, str]:
     """Code and message of a run that has to fail."""
     found = result_of(lake, engine, number, spec)
     assert found.error is not None

@@ -14,7 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tests.waiting import wait_for
+from tests.harness.waiting import wait_for
 
 
 @dataclass

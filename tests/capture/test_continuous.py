@@ -21,8 +21,8 @@ from airflow_gddl.contract.spec import Continuous, JobOptions
 from tests.capture.captured import SPEC, Writer, end, prepared, replica, rows_of
 from tests.databases.test_initial_load import environ
 from tests.delta_rs.postgres import execute, postgres
-from tests.delta_rs.small_lake import SmallLake
-from tests.waiting import PATIENCE_SECONDS, wait_for
+from tests.harness.lake import Lake
+from tests.harness.waiting import PATIENCE_SECONDS, wait_for
 
 OTHER = replace(SPEC, table="s.other")
 SPECS = (SPEC, OTHER)
@@ -39,7 +39,7 @@ def source() -> Iterator[sa.Engine]:
 
 
 @contextmanager
-def running(lake: SmallLake, source: sa.Engine) -> Iterator[psutil.Popen]:
+def running(lake: Lake, source: sa.Engine) -> Iterator[psutil.Popen]:
     """The job as `gddl` starts it."""
     order = lake.root / "order.json"
     order.write_text(codec.to_json(lake.job(SPECS, JobOptions(continuous=Continuous()))), encoding="utf-8")
@@ -55,14 +55,14 @@ def running(lake: SmallLake, source: sa.Engine) -> Iterator[psutil.Popen]:
                 job.kill()
 
 
-def has_all(lake: SmallLake, source: sa.Engine) -> bool:
+def has_all(lake: Lake, source: sa.Engine) -> bool:
     there = all(DeltaTable.is_deltatable(lake.layout(spec).replica) for spec in SPECS)
     return there and all(replica(lake, spec) == rows_of(source, spec.table) for spec in SPECS)
 
 
 @pytest.mark.timeout(1200)
 def test_rows_arrive_and_no_end_loses_any(source: sa.Engine, tmp_path: Path) -> None:
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     with running(lake, source) as job:
         wait_for(lambda: has_all(lake, source), "the load")
         execute(source, "INSERT INTO s.t VALUES (1000, 'x')", "DELETE FROM s.other WHERE id < 5")

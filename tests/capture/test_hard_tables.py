@@ -16,7 +16,7 @@ from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.sources.capture import log
 from tests.capture.captured import SPEC, again, prepared, replica, rows_of
 from tests.delta_rs.postgres import execute
-from tests.delta_rs.small_lake import SmallLake
+from tests.harness.lake import Lake
 
 PARTITIONED, GENERATED, FULL, LARGE, KEYLESS, NO_KEY = (
     replace(SPEC, table=f"s.{name}") for name in ("parts", "made", "whole", "large", "lines", "unkeyed")
@@ -53,10 +53,10 @@ CHANGES = (
 
 
 @pytest.fixture(scope="module")
-def lake(server: sa.Engine, tmp_path_factory: pytest.TempPathFactory) -> SmallLake:
+def lake(server: sa.Engine, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """The tables, loaded, and changed once; a job reads the log once for all of them."""
     prepared(server, *TABLES)
-    found = SmallLake(tmp_path_factory.mktemp("lake"))
+    found = Lake(tmp_path_factory.mktemp("lake"))
     specs = (PARTITIONED, GENERATED, FULL, LARGE, KEYLESS, NO_KEY)
     for spec in specs:
         again(found, server, "first", spec)
@@ -78,45 +78,45 @@ def copied(server: sa.Engine, count: int) -> None:
     raw.close()
 
 
-def changes(lake: SmallLake, spec: TableSpec) -> list[dict[str, Any]]:
+def changes(lake: Lake, spec: TableSpec) -> list[dict[str, Any]]:
     return list(pa.table(DeltaTable(lake.layout(spec).changes).scan()).to_pylist())
 
 
-def test_partitions_are_their_table(lake: SmallLake, server: sa.Engine) -> None:
+def test_partitions_are_their_table(lake: Lake, server: sa.Engine) -> None:
     assert replica(lake, PARTITIONED) == rows_of(server, "s.parts")
     landed = {path.name for path in Path(lake.roots.landing, "s").iterdir()}
     assert "parts" in landed
     assert not {"parts_1", "parts_2"} & landed
 
 
-def test_generated_columns_that_are_left_out_are_not_stale(lake: SmallLake, server: sa.Engine) -> None:
+def test_generated_columns_that_are_left_out_are_not_stale(lake: Lake, server: sa.Engine) -> None:
     expected = [{"id": row["id"], "v": row["v"]} for row in rows_of(server, "s.made")]
     assert replica(lake, GENERATED) == expected
 
 
-def test_update_with_a_whole_row_before_is_an_update(lake: SmallLake, server: sa.Engine) -> None:
+def test_update_with_a_whole_row_before_is_an_update(lake: Lake, server: sa.Engine) -> None:
     assert replica(lake, FULL) == rows_of(server, "s.whole")
     assert Counter(row["_gddl"]["op"] for row in changes(lake, FULL)) == {"R": 2, "U": 3}
     history = pa.table(DeltaTable(lake.layout(FULL).history).scan()).to_pylist()
     assert sorted((row["id"], row["v"]) for row in history) == [(1, "a"), (2, "B"), (2, "b")]
 
 
-def test_large_values_that_an_update_leaves_out_are_kept(lake: SmallLake, server: sa.Engine) -> None:
+def test_large_values_that_an_update_leaves_out_are_kept(lake: Lake, server: sa.Engine) -> None:
     assert replica(lake, LARGE) == rows_of(server, "s.large")
 
 
-def test_rows_without_a_key_are_counted(lake: SmallLake, server: sa.Engine) -> None:
+def test_rows_without_a_key_are_counted(lake: Lake, server: sa.Engine) -> None:
     found, expected = (
         Counter(row["v"] for row in rows) for rows in (replica(lake, KEYLESS), rows_of(server, "s.lines"))
     )
     assert found == expected
 
 
-def test_keys_of_a_table_without_one(lake: SmallLake, server: sa.Engine) -> None:
+def test_keys_of_a_table_without_one(lake: Lake, server: sa.Engine) -> None:
     assert replica(lake, NO_KEY) == rows_of(server, "s.unkeyed")
 
 
-def test_changes_of_rows_without_a_key_are_named(lake: SmallLake, server: sa.Engine) -> None:
+def test_changes_of_rows_without_a_key_are_named(lake: Lake, server: sa.Engine) -> None:
     execute(server, "UPDATE s.lines SET v = 'changed' WHERE v = 'loaded'")
     found = again(lake, server, "third", KEYLESS)
     assert found.quarantined == 3
@@ -124,7 +124,7 @@ def test_changes_of_rows_without_a_key_are_named(lake: SmallLake, server: sa.Eng
     assert {row["code"] for row in errors} == {"APPEND_ONLY_CHANGE"}
 
 
-def test_changed_key_without_its_large_value_is_named(lake: SmallLake, server: sa.Engine) -> None:
+def test_changed_key_without_its_large_value_is_named(lake: Lake, server: sa.Engine) -> None:
     execute(server, "UPDATE s.large SET id = 50 WHERE id = 5")
     found = again(lake, server, "fourth", LARGE)
     assert "UPDATE_WITHOUT_PRIOR" in [one.code for one in found.warnings]
@@ -135,7 +135,7 @@ def test_changed_key_without_its_large_value_is_named(lake: SmallLake, server: s
 
 
 def test_one_engine_reads_for_all_tables_of_a_job(
-    lake: SmallLake, server: sa.Engine, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, server: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started = []
 

@@ -14,16 +14,16 @@ import sqlalchemy as sa
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.metadata.expression_text import with_expressions
-from spark_jobs.actions import load as initial_load
+from spark_jobs.actions import source_rows
 from spark_jobs.plan.loaded_transactions import LoadedTransactions
 from tests.capture.captured import LOAD_AGAIN, SPEC, again, end, prepared, replica, result_of, rows_of
 from tests.delta_rs.postgres import execute
-from tests.delta_rs.small_lake import SmallLake
+from tests.harness.lake import Lake
 
 LINES = replace(SPEC, table="s.lines", keys=(), truncate="apply")
 WITH_PRIMARY_KEY = replace(SPEC, table="s.numbered", keys=(), truncate="apply")
 UNLOADED = replace(LINES, initial_load=None)
-LOAD = JobOptions(action="load")
+LOAD = JobOptions(action="initial_load")
 Changes = Callable[[], None]
 FROM_FILES = JobOptions(reload=True, confirmed=True)
 REBUILD = JobOptions(full_refresh=True)
@@ -74,7 +74,7 @@ class Writing:
 @contextmanager
 def at_the_snapshot(monkeypatch: pytest.MonkeyPatch, then: Changes) -> Iterator[None]:
     """Loads call this between their snapshot and their first row."""
-    seen = initial_load.transactions_seen
+    seen = source_rows.transactions_seen
 
     def called(connection: sa.Connection) -> LoadedTransactions:
         found = seen(connection)
@@ -82,7 +82,7 @@ def at_the_snapshot(monkeypatch: pytest.MonkeyPatch, then: Changes) -> Iterator[
         return found
 
     with monkeypatch.context() as patched:
-        patched.setattr(initial_load, "transactions_seen", called)
+        patched.setattr(source_rows, "transactions_seen", called)
         yield
 
 
@@ -96,7 +96,7 @@ def texts(rows: list[dict[str, object]]) -> Counter[object]:
 def test_rows_around_a_load_are_there_once(
     how: str, spec: TableSpec, source: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake, writing = SmallLake(tmp_path), Writing(source, spec.table)
+    lake, writing = Lake(tmp_path), Writing(source, spec.table)
     again(lake, source, "opens the log")
     if how == "again":
         again(lake, source, "loaded before", spec)
@@ -133,7 +133,7 @@ def test_load_that_was_broken_off_reads_the_rows_once(
     how: str, source: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No change is taken before it is known which ones the load has."""
-    lake, writing = SmallLake(tmp_path), Writing(source, LINES.table)
+    lake, writing = Lake(tmp_path), Writing(source, LINES.table)
     again(lake, source, "opens the log")
     if how == "again":
         again(lake, source, "loaded before", UNLOADED, LOAD)
@@ -159,7 +159,7 @@ def test_load_that_was_broken_off_reads_the_rows_once(
 
 
 def test_truncate_before_a_load_is_in_the_load(source: sa.Engine, tmp_path: Path) -> None:
-    lake, spec = SmallLake(tmp_path), replace(LINES, truncate="hold")
+    lake, spec = Lake(tmp_path), replace(LINES, truncate="hold")
     again(lake, source, "opens the log")
     execute(source, "INSERT INTO s.lines VALUES ('truncated')", "TRUNCATE s.lines", "INSERT INTO s.lines VALUES ('x')")
     again(lake, source, "load", spec)
@@ -171,7 +171,7 @@ def test_truncate_before_a_load_is_in_the_load(source: sa.Engine, tmp_path: Path
 
 def test_change_that_the_load_has_is_no_bad_row(source: sa.Engine, tmp_path: Path) -> None:
     """Its values are those of the load."""
-    lake, spec = SmallLake(tmp_path), with_expressions(replace(LINES, table="s.prices", where="v <> 'left out'"))
+    lake, spec = Lake(tmp_path), with_expressions(replace(LINES, table="s.prices", where="v <> 'left out'"))
     execute(source, "CREATE TABLE s.prices (v text, n numeric(10,2))", "ALTER TABLE s.prices REPLICA IDENTITY FULL")
     again(lake, source, "opens the log")
     values = "('kept', 1), ('bad', 'NaN'), ('left out', 2)"

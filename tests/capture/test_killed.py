@@ -24,7 +24,7 @@ from airflow_gddl.stores import Storage, read_if_there
 from tests.capture.captured import SPEC, Writer, again, end, prepared, replica, rows_of
 from tests.databases.test_initial_load import environ
 from tests.delta_rs.postgres import execute, postgres
-from tests.delta_rs.small_lake import SmallLake
+from tests.harness.lake import Lake
 
 LINES = replace(SPEC, table="s.lines", keys=())
 BANK = tuple(
@@ -52,7 +52,7 @@ def source() -> Iterator[sa.Engine]:
 @pytest.mark.timeout(3600)
 def test_killed_under_pgbench_writers_and_ddl(source: sa.Engine, tmp_path: Path) -> None:
     """`GDDL_KILLS` says how often."""
-    lake, chance = SmallLake(tmp_path), random.Random(1)  # noqa: S311 - repeatable by its seed
+    lake, chance = Lake(tmp_path), random.Random(1)  # noqa: S311 - repeatable by its seed
     specs, killed, number, longest = (SPEC, LINES, *BANK), 0, 0, 10.0
     positions = {_position(lake)}
     with Writer(source, 1), Writer(source, 2), under_pgbench(source):
@@ -76,7 +76,7 @@ def test_killed_under_pgbench_writers_and_ddl(source: sa.Engine, tmp_path: Path)
     assert all(replica(lake, spec) for spec in specs)
 
 
-def _position(lake: SmallLake) -> bytes | None:
+def _position(lake: Lake) -> bytes | None:
     return read_if_there(Storage(), f"{lake.roots.lake}/_gddl/capture/{SPEC.source}/log.json")
 
 
@@ -86,7 +86,7 @@ def alter(source: sa.Engine, number: int) -> None:
     execute(source, f"ALTER TABLE pgbench_history ADD c{number} text")
 
 
-def differences(lake: SmallLake, source: sa.Engine, spec: TableSpec) -> Counter[frozenset[tuple[str, object]]]:
+def differences(lake: Lake, source: sa.Engine, spec: TableSpec) -> Counter[frozenset[tuple[str, object]]]:
     """Rows, without nulls, that one of the two has more often than the other."""
     there, here = (
         Counter(frozenset((name, value) for name, value in row.items() if value is not None) for row in rows)
@@ -118,7 +118,7 @@ def under_pgbench(source: sa.Engine) -> Iterator[None]:
         running.wait()
 
 
-def _killed_after(lake: SmallLake, engine: sa.Engine, spec: TableSpec, number: int, seconds: float) -> bool:
+def _killed_after(lake: Lake, engine: sa.Engine, spec: TableSpec, number: int, seconds: float) -> bool:
     """Whether the job was still running; its engine ends with it."""
     job = replace(lake.job([spec]), run_id=f"killed {number}")  # the writers go on meanwhile
     command = [sys.executable, "-m", "tests.databases.killed_load", codec.to_json(job), "0", "never"]

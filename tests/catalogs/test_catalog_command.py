@@ -14,7 +14,7 @@ import pytest
 from airflow_gddl.cli.context import real
 from airflow_gddl.cli.main import invoke
 from tests.catalogs.unity_server import UnityWorld, unity_server
-from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.harness.lake import Lake, spec_of
 
 
 @dataclass
@@ -57,7 +57,7 @@ def command(tmp_path: Path, unity: UnityWorld, capsys: pytest.CaptureFixture[str
     (tmp_path / "metadata/gddl.yaml").write_text(json.dumps(settings))
     (tmp_path / "metadata/tables/s.yaml").write_text(json.dumps({"tables": rows}))
     for name in ("a", "b"):
-        SmallLake(tmp_path).load(spec_of(name))
+        Lake(tmp_path).load(spec_of(name))
     return Command(tmp_path, capsys)
 
 
@@ -104,6 +104,6 @@ def test_a_catalog_is_filled_compared_and_filled_again(command: Command, unity: 
     assert unity.asked == []
 
     del unity.tables["lake.s.a"]
-    SmallLake(command.root).change(spec_of("a"), 1, [("I", 9, "new")])
+    Lake(command.root).change(spec_of("a"), 1, [("I", 9, "new")])
     command.gddl("run", "--table", "s.a")
     assert by_path in text("spark"), "an entry that was dropped is not named"

@@ -17,8 +17,8 @@ import pytest
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
-from tests.delta_rs.small_lake import TIER, SmallLake, spec_of
-from tests.landing import write
+from tests.harness.lake import TIER, Lake, spec_of
+from tests.harness.landing import write
 from tests.spark.children import ROOT
 
 _SITE = """<configuration>
@@ -71,8 +71,8 @@ class HiveWorld:
     root: Path
 
     @property
-    def lake(self) -> SmallLake:
-        return SmallLake(self.root)
+    def lake(self) -> Lake:
+        return Lake(self.root)
 
     @property
     def environ(self) -> dict[str, str]:
@@ -104,7 +104,7 @@ class HiveWorld:
     def job(self, specs: list[TableSpec], options: JobOptions | None = None) -> JobSpec:
         """What `gddl` makes of the metadata, with small tables in Spark tasks."""
         named = [replace(spec, catalog="main", settle="0s") for spec in specs]
-        lake = SmallLake(self.root, replace(TIER, tasks="one"))
+        lake = Lake(self.root, replace(TIER, tasks="one"))
         return replace(lake.job(named, options), catalogs={"main": CatalogSpec(kind="hive")})
 
 

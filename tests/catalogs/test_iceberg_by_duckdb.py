@@ -24,7 +24,7 @@ from deltalake import DeltaTable
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.spec import TableSpec
 from tests.catalogs.world import CatalogWorld, codes, row
-from tests.landing import write
+from tests.harness.landing import write
 from tests.s3.gateway import BIN
 
 _VERSION = "1.5.5"

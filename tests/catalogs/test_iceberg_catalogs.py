@@ -22,11 +22,11 @@ from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.spread_local import NoSpark
 from tests.catalogs import iceberg_server
 from tests.catalogs.world import CatalogWorld, codes, row
-from tests.delta_rs.small_lake import TIER
-from tests.landing import write
+from tests.harness.lake import TIER
+from tests.harness.landing import write
+from tests.harness.sharded import Sharded
+from tests.harness.sharded import rows_of as shards_rows
 from tests.s3.gateway import free_port
-from tests.sharded import Sharded
-from tests.sharded import rows_of as shards_rows
 
 rest: Any = pytest.importorskip("pyiceberg.catalog.rest")
 pytestmark = pytest.mark.timeout(600)

@@ -13,8 +13,8 @@ from airflow_gddl.cli.check import probe_catalog
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import CATALOGS, CatalogSpec, ProbeSkippedError
 from airflow_gddl.metadata import sources
-from tests import third_package
 from tests.catalogs.world import CatalogWorld, codes, row
+from tests.harness import third_package
 
 
 @pytest.fixture

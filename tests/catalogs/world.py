@@ -16,8 +16,8 @@ from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import Clock, Runtime, utc_now
 from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.spread_local import NoSpark
-from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.landing import write
+from tests.harness.lake import Lake, spec_of
+from tests.harness.landing import write
 
 GLUE = CatalogSpec(kind="glue", region="eu-west-1")
 
@@ -35,8 +35,8 @@ class CatalogWorld:
     clock: Clock = utc_now
 
     @property
-    def lake(self) -> SmallLake:
-        return SmallLake(self.root)
+    def lake(self) -> Lake:
+        return Lake(self.root)
 
     def job(self, specs: Sequence[TableSpec], options: JobOptions | None = None) -> JobSpec:
         return replace(self.lake.job(specs, options), catalogs=self.catalogs)

@@ -25,8 +25,8 @@ from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import utc_now
 from spark_jobs.ledger.claim import Claim
 from tests.cluster.standalone import Cluster, asked
-from tests.landing import write
-from tests.waiting import wait_for
+from tests.harness.landing import write
+from tests.harness.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 400

@@ -18,7 +18,7 @@ import psutil
 import pyspark
 
 from devtools.standalone.home import free_port
-from tests.waiting import wait_for
+from tests.harness.waiting import wait_for
 
 HOME = Path(pyspark.__file__).parent
 WORKERS = 2

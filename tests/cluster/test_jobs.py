@@ -12,7 +12,7 @@ import pytest
 
 from tests.cluster.site import Site, packed_environment
 from tests.cluster.standalone import Cluster
-from tests.waiting import wait_for
+from tests.harness.waiting import wait_for
 
 PACK = ("a", "b", "c", "held")
 LOADED = {0: "load 0", 1: "load 1", 2: "load 2"}

@@ -10,7 +10,7 @@ import pytest
 from tests.cluster.site import Site
 from tests.cluster.test_jobs import CHANGED, FIRST, KEPT, PACK
 from tests.cluster.yarn import YarnCluster, class_path
-from tests.waiting import wait_for
+from tests.harness.waiting import wait_for
 
 pytestmark = [pytest.mark.deep, pytest.mark.timeout(1200)]
 

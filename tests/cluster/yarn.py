@@ -18,7 +18,7 @@ import pytest
 from airflow_gddl.contract.errors import FatalError
 from spark_jobs.spark import jars
 from tests.cluster.standalone import HOME, asked
-from tests.waiting import wait_for
+from tests.harness.waiting import wait_for
 
 NODES = 2
 SOURCE = Path(__file__).with_name("YarnCluster.java")

@@ -732,3 +732,23 @@ def test_status_of_a_damaged_record_is_unknown(shop: Shop) -> None:
     answer = shop.gddl("status", "--json")
     assert (answer.status, {one["state"] for one in answer.records}) == (75, {"unknown"})
     assert "is damaged" in answer.err
+
+
+def test_an_invalid_row_beside_a_valid_one_stops_itself_alone(shop: Shop) -> None:
+    shop.write("metadata/tables/bad.yaml", BAD)
+    answer = shop.gddl("run", "--table", "sales.orders", "--table", "sales.bad", "--json", results=BOTH)
+    assert (answer.status, [one["table"] for one in answer.records]) == (2, ["sales.orders"])
+    assert "tables/bad.yaml:4" in answer.err
+    assert shop.gddl("run", "--table", "sales.orders", "--table", "sales.none").status == 2, "a name that no row has"
+
+
+def test_validate_names_a_connection_that_jobs_refuse(shop: Shop) -> None:
+    row = "{table: sales.orders, keys: [id], options: {verify_connection: CRM_DB}}"
+    shop.write("metadata/tables/sales.yaml", f"source: shop\ntables:\n  - {row}\n")
+    answer = shop.gddl("validate")
+    assert answer.status == 0
+    assert "SOURCE_CONNECTION_REFUSED" in answer.err
+    assert "'CRM_DB'" in answer.err
+    assert "GDDL_SOURCE_CONNECTIONS" in answer.err
+    shop.around = replace(shop.around, environ={**shop.around.environ, "GDDL_SOURCE_CONNECTIONS": "CRM_DB"})
+    assert "SOURCE_CONNECTION_REFUSED" not in shop.gddl("validate").err

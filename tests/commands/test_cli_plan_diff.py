@@ -15,7 +15,7 @@ from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.planning.metadata_diff import Deployment, compare
-from airflow_gddl.runtime.state.facts import TableRecord
+from airflow_gddl.runtime.state.table_runs import TableRecord
 from spark_jobs.plan.applied_settings import settings_of
 from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.planned_batch import TableState

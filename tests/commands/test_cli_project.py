@@ -25,9 +25,9 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.runners import this_machine
 from devtools.standalone.home import Home, HomeSettings
-from devtools.standalone.supervisor import Standalone, StartOrder
+from devtools.standalone.supervisor import Standalone, StartRequest
 from spark_jobs.spark import jars
-from tests.s3_server import Bucket, serving
+from tests.harness.s3_server import Bucket, serving
 from tests.unit.metadata_folder import NO_TABLE
 
 FILES = [
@@ -390,7 +390,9 @@ def test_a_demonstration_keeps_what_describes_the_machine(tmp_path: Path) -> Non
     machine = {"GDDL_JARS": "/jars", "GDDL_SPARK_START_TIMEOUT": "20m", "PATH": "/bin"}
     others = {"GDDL_LAKE": "/other/lake", "GDDL_METADATA": "/other", "AIRFLOW__CORE__EXECUTOR": "x"}
     settings = HomeSettings(dags=tmp_path, port=1)
-    order = StartOrder(home=Home(tmp_path), settings=settings, environ={**machine, **others}, own={"GDDL_LAKE": "/own"})
+    order = StartRequest(
+        home=Home(tmp_path), settings=settings, environ={**machine, **others}, variables={"GDDL_LAKE": "/own"}
+    )
     environ = Standalone(order).environ
     assert environ.items() >= {**machine, "GDDL_LAKE": "/own"}.items()
     assert not environ.keys() & {"GDDL_METADATA", "AIRFLOW__CORE__EXECUTOR"}

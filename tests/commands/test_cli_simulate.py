@@ -21,7 +21,7 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.simulate import simulation
 from airflow_gddl.simulate.spec import Delivery, OpMix, SchemaEvent, Troubles
-from tests.s3_server import Bucket, serving
+from tests.harness.s3_server import Bucket, serving
 
 ROOT = Path(__file__).parents[2]
 FAKE = Path(__file__).with_name("fake_job.py")

@@ -15,14 +15,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.waiting import wait_for
+from tests.harness.waiting import wait_for
 
 FAKE = Path(__file__).with_name("fake_job.py")
 DRIVER = """
 import dataclasses, sys
 from airflow_gddl.cli import context
 from airflow_gddl.cli.main import invoke
-from tests.waiting import wait_for
+from tests.harness.waiting import wait_for
 cli = dataclasses.replace(context.real(), job_command=(sys.executable, sys.argv[1]))
 sys.exit(invoke(sys.argv[2:], cli))
 """

@@ -27,7 +27,7 @@ from airflow_gddl.runners.this_machine import (
     expired,
     open_log,
 )
-from tests.waiting import is_alive, wait_for
+from tests.harness.waiting import is_alive, wait_for
 
 FAKE = Path(__file__).with_name("fake_job.py")
 

@@ -137,7 +137,7 @@ def runner_of(folder: Path, settings: dict[str, Any], orders: dict[str, Any]) ->
     home = fake_java(folder / "java", 'openjdk version "17.0.15"')
     environ = {**os.environ, "JAVA_HOME": str(home), "FAKE_JOB": json.dumps(orders), "PYTHONPATH": "/mine"}
     made = make_runner(
-        "spark_submit", RunnerSettings(command=(sys.executable, str(FAKE)), environ=environ, own=settings)
+        "spark_submit", RunnerSettings(command=(sys.executable, str(FAKE)), environ=environ, declared=settings)
     )
     assert isinstance(made, SparkSubmitRunner)
     return made

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_gddl.cli import context
 from airflow_gddl.cli.main import invoke
-from tests.third_package import installed
+from tests.harness.third_package import installed
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ import psutil
 
 from devtools.standalone.home import free_port
 from tests.compose.arrangement import ROOT, Service, example, services
-from tests.waiting import wait_for
+from tests.harness.waiting import wait_for
 
 SECONDS = 600
 DATABASE_USER = "postgres"

@@ -18,7 +18,7 @@ import pytest
 from airflow_gddl.simulate.table import differences, read_replica
 from airflow_gddl.stores import Storage
 from tests.compose.native import Native, s3_program, server_programs
-from tests.waiting import wait_for
+from tests.harness.waiting import wait_for
 
 BUCKET = "gddl"
 ROOTS = {

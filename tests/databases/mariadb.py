@@ -13,7 +13,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from tests.waiting import wait_for
+from tests.harness.waiting import wait_for
 
 SERVER = shutil.which("mariadbd", path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin")
 _SECONDS = 60

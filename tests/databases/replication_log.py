@@ -20,7 +20,7 @@ _TYPES: Mapping[int, pa.DataType] = {
     16: pa.bool_(), 17: pa.binary(), 20: pa.int64(), 21: pa.int16(), 23: pa.int32(), 700: pa.float32(),
     701: pa.float64(), 1082: pa.date32(), 1114: pa.timestamp("us"), 1184: pa.timestamp("us", tz="UTC"),
 }  # fmt: skip
-"""By the number of a type in `pg_type`; others are text. As `actions.load.arrow_type` has them."""
+"""By the number of a type in `pg_type`; others are text. As `actions.source_rows.arrow_type` has them."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from airflow_gddl.contract.spec import InitialLoad, JobOptions, TableSpec
 from tests.databases.debezium_service import DebeziumService, begin, end
 from tests.databases.test_initial_load import AGAIN, LOAD, NAME, done
 from tests.delta_rs.postgres import emptied, execute, postgres
-from tests.delta_rs.small_lake import SmallLake
+from tests.harness.lake import Lake
 
 SPEC = TableSpec(
     table="s.t", keys=("id",), dialect="debezium", options={"verify_connection": NAME}, settle="0s", sweep_after="0s",
@@ -61,15 +61,15 @@ def source(server: sa.Engine) -> Iterator[sa.Engine]:
 
 @pytest.fixture
 def service(source: sa.Engine, tmp_path: Path) -> DebeziumService:
-    return DebeziumService(source, Path(SmallLake(tmp_path).layout(SPEC).landing), _COLUMNS, _SCHEMA)
+    return DebeziumService(source, Path(Lake(tmp_path).layout(SPEC).landing), _COLUMNS, _SCHEMA)
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> SmallLake:
-    return SmallLake(tmp_path)
+def lake(tmp_path: Path) -> Lake:
+    return Lake(tmp_path)
 
 
-def rows(lake: SmallLake) -> dict[int, tuple[Any, ...]]:
+def rows(lake: Lake) -> dict[int, tuple[Any, ...]]:
     found = pa.table(DeltaTable(lake.layout(SPEC).replica).scan()).to_pylist()
     return {row["id"]: (row["v"], Decimal(row["n"]), row["at"], row["day"]) for row in found}
 
@@ -120,7 +120,7 @@ def writing(service: DebeziumService, seed: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_load_under_a_writer_equals_the_source(
-    seed: int, source: sa.Engine, service: DebeziumService, lake: SmallLake
+    seed: int, source: sa.Engine, service: DebeziumService, lake: Lake
 ) -> None:
     with writing(service, seed):
         done(lake, source, SPEC)
@@ -133,7 +133,7 @@ def test_load_under_a_writer_equals_the_source(
 
 @pytest.mark.parametrize("seed", range(3))
 def test_second_load_under_a_writer_removes_what_the_source_lacks(
-    seed: int, source: sa.Engine, service: DebeziumService, lake: SmallLake
+    seed: int, source: sa.Engine, service: DebeziumService, lake: Lake
 ) -> None:
     with writing(service, seed):
         done(lake, source, SPEC)
@@ -150,7 +150,7 @@ def test_second_load_under_a_writer_removes_what_the_source_lacks(
 
 @pytest.mark.parametrize("seed", range(4))
 def test_resync_of_what_was_lost_under_a_writer_ends_in_the_source(
-    seed: int, source: sa.Engine, service: DebeziumService, lake: SmallLake
+    seed: int, source: sa.Engine, service: DebeziumService, lake: Lake
 ) -> None:
     chance = random.Random(seed)  # noqa: S311 - repeatable by its seed
     done(lake, source, SPEC, LOAD)
@@ -169,7 +169,7 @@ def test_resync_of_what_was_lost_under_a_writer_ends_in_the_source(
     assert done(lake, source, SPEC, VERIFY).details["source"]["different"] == 0
 
 
-def test_repair_is_repeated_while_no_event_comes(source: sa.Engine, service: DebeziumService, lake: SmallLake) -> None:
+def test_repair_is_repeated_while_no_event_comes(source: sa.Engine, service: DebeziumService, lake: Lake) -> None:
     done(lake, source, SPEC)
     execute(source, "UPDATE s.t SET v = 'seen' WHERE id = 1")
     service.write()
@@ -187,7 +187,7 @@ def test_repair_is_repeated_while_no_event_comes(source: sa.Engine, service: Deb
 
 @pytest.mark.parametrize("is_there", [False, True])
 def test_order_by_columns_that_give_rows_no_place_is_refused(
-    *, is_there: bool, source: sa.Engine, service: DebeziumService, lake: SmallLake
+    *, is_there: bool, source: sa.Engine, service: DebeziumService, lake: Lake
 ) -> None:
     spec = replace(SPEC, sequence_by=("place",), options={**SPEC.options, "semantic_types": {}})
     execute(source, "ALTER TABLE s.t ADD place bigint DEFAULT 1", "UPDATE s.t SET n = 0 WHERE id = 1")

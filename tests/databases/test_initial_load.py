@@ -25,7 +25,7 @@ from airflow_gddl.contract import codec
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import InitialLoad, JobOptions, JobSpec, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.actions.load import RowRate, key_text, key_values
+from spark_jobs.actions.source_rows import RowRate, key_text, key_values
 from spark_jobs.batch.runtime import Runtime
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import TableOutcome
@@ -34,17 +34,17 @@ from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.ledger.load_progress import read_progress
 from tests.databases.mariadb import SERVER, mariadb
 from tests.delta_rs.postgres import emptied, execute, postgres
-from tests.delta_rs.small_lake import SmallLake
-from tests.landing import write
-from tests.repeated import Repeated
+from tests.harness.lake import Lake
+from tests.harness.landing import write
+from tests.harness.repeated import Repeated
 
 NAME = "GDDL_SOURCE_SHOP"
 SPEC = TableSpec(
     table="s.t", keys=("id",), sequence_by=("seq",), options={"verify_connection": NAME}, settle="0s", sweep_after="0s",
     sweep_limit=1.0, initial_load=InitialLoad(chunk_rows=100, parallel=3),
 )  # fmt: skip
-LOAD = JobOptions(action="load")
-AGAIN = JobOptions(action="load", confirmed=True)
+LOAD = JobOptions(action="initial_load")
+AGAIN = JobOptions(action="initial_load", confirmed=True)
 LOGGED = """
 CREATE TABLE s.t (id int PRIMARY KEY, v text);
 CREATE TABLE s.log (seq bigserial PRIMARY KEY, op text, id int, v text);
@@ -72,7 +72,7 @@ def environ(engine: sa.Engine) -> dict[str, str]:
 
 
 def run(
-    lake: SmallLake, engine: sa.Engine, spec: TableSpec = SPEC, options: JobOptions | None = None,
+    lake: Lake, engine: sa.Engine, spec: TableSpec = SPEC, options: JobOptions | None = None,
     job: JobSpec | None = None,
 ) -> JobResult:  # fmt: skip
     job = job or lake.job([spec], options)
@@ -82,13 +82,13 @@ def run(
     return found.result
 
 
-def done(lake: SmallLake, engine: sa.Engine, spec: TableSpec = SPEC, options: JobOptions | None = None) -> JobResult:
+def done(lake: Lake, engine: sa.Engine, spec: TableSpec = SPEC, options: JobOptions | None = None) -> JobResult:
     found = run(lake, engine, spec, options)
     assert found.error is None, found.error
     return found
 
 
-def files(lake: SmallLake, spec: TableSpec = SPEC) -> list[str]:
+def files(lake: Lake, spec: TableSpec = SPEC) -> list[str]:
     return sorted(path.name for path in Path(lake.layout(spec).landing).glob("LOAD*"))
 
 
@@ -96,7 +96,7 @@ def files(lake: SmallLake, spec: TableSpec = SPEC) -> list[str]:
 class Capture:
     """What a CDC service does: it writes the log's rows as change files."""
 
-    lake: SmallLake
+    lake: Lake
     engine: sa.Engine
     last: int = 0
     files: int = 0
@@ -157,7 +157,7 @@ def filled(engine: sa.Engine, rows: int = 1000) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_load_under_writers_equals_the_source(seed: int, source: sa.Engine, tmp_path: Path) -> None:
     filled(source)
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     with Writers(Capture(lake, source), seed):
         loaded = done(lake, source, options=LOAD)
         done(lake, source)
@@ -170,7 +170,7 @@ def test_load_under_writers_equals_the_source(seed: int, source: sa.Engine, tmp_
 def test_second_load_under_writers_equals_the_source(seed: int, source: sa.Engine, tmp_path: Path) -> None:
     """Rows that changed without the CDC service, too: those that the source lacks go."""
     filled(source)
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     capture = Capture(lake, source)
     with Writers(capture, seed):
         done(lake, source)
@@ -192,7 +192,7 @@ def test_second_load_under_writers_equals_the_source(seed: int, source: sa.Engin
 @pytest.mark.parametrize(("when", "again"), [("before", False), ("after", True)])
 def test_load_is_resumed_after_each_write(when: str, *, again: bool, source: sa.Engine, tmp_path: Path) -> None:
     filled(source, 350)
-    lake, chance = SmallLake(tmp_path), random.Random(when)  # noqa: S311 - repeatable by its seed
+    lake, chance = Lake(tmp_path), random.Random(when)  # noqa: S311 - repeatable by its seed
     capture = Capture(lake, source)
     if again:
         done(lake, source)
@@ -212,12 +212,12 @@ def test_load_is_resumed_after_each_write(when: str, *, again: bool, source: sa.
     assert files(lake)[0] == "LOAD00000000.parquet"
 
 
-def _has_ended(lake: SmallLake) -> bool:
+def _has_ended(lake: Lake) -> bool:
     found = read_progress(Storage(), lake.layout(SPEC).state)
     return found is not None and found.ended is not None
 
 
-def _killed(lake: SmallLake, engine: sa.Engine, number: int, when: str, options: JobOptions) -> bool:
+def _killed(lake: Lake, engine: sa.Engine, number: int, when: str, options: JobOptions) -> bool:
     """Whether a job that loads from the source was killed at this write of it; else it has ended."""
     spec = codec.to_json(lake.job([SPEC], options))
     command = [sys.executable, "-m", "tests.databases.killed_load", spec, str(number), when]
@@ -252,7 +252,7 @@ def test_ranges_of_any_key_hold_each_row_once(
         f"CREATE TABLE s.t (a {kind}, b {other}, n int, PRIMARY KEY ({key}))",
         f"INSERT INTO s.t SELECT {made}, {rest}, i FROM generate_series(1, 250) i",
     )
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     spec = replace(SPEC, keys=tuple(key.split(", ")), initial_load=InitialLoad(chunk_rows=37, parallel=2))
     loaded = done(lake, source, spec, LOAD)
     numbers = [n for name in files(lake) for n in pq.read_table(_landing(lake) / name).column("n").to_pylist()]
@@ -260,7 +260,7 @@ def test_ranges_of_any_key_hold_each_row_once(
     assert loaded.details["keys"] == ([] if first == "uuid" else key.split(", "))
 
 
-def _landing(lake: SmallLake) -> Path:
+def _landing(lake: Lake) -> Path:
     return Path(lake.layout(SPEC).landing)
 
 
@@ -283,7 +283,7 @@ def test_values_of_each_type_arrive_as_they_are(source: sa.Engine, tmp_path: Pat
         source, f"CREATE TABLE s.t (id int PRIMARY KEY, {columns})", f"INSERT INTO s.t VALUES (1, {values})",
         "INSERT INTO s.t (id) VALUES (2)",
     )  # fmt: skip
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     done(lake, source)
     (row, empty) = sorted(_replica(lake), key=lambda one: one["id"])
     assert {name: row[name] for name in ("c4", "c15", "c16", "c17", "c18", "c19", "c20", "c21")} == {
@@ -297,14 +297,14 @@ def test_values_of_each_type_arrive_as_they_are(source: sa.Engine, tmp_path: Pat
     assert {f"c{n}" for n in (1, 2, 3, 5, 6, 7, 8, 9, 11, 12, 13, 14)} <= compared
 
 
-def _replica(lake: SmallLake) -> list[dict[str, Any]]:
+def _replica(lake: Lake) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = pa.table(DeltaTable(lake.layout(SPEC).replica).scan()).to_pylist()
     return rows
 
 
 def test_progress_is_told_by_the_database_s_own_estimate(source: sa.Engine, tmp_path: Path) -> None:
     filled(source)
-    lake, reported = SmallLake(tmp_path), list[str]()
+    lake, reported = Lake(tmp_path), list[str]()
 
     def steps(options: JobOptions) -> list[str]:
         reported.clear()
@@ -325,7 +325,7 @@ def test_progress_is_told_by_the_database_s_own_estimate(source: sa.Engine, tmp_
 
 def test_table_without_keys_is_one_file(source: sa.Engine, tmp_path: Path) -> None:
     execute(source, "CREATE TABLE s.t (id int, v text)", "INSERT INTO s.t SELECT 1, 'x' FROM generate_series(1, 300)")
-    lake, spec = SmallLake(tmp_path), replace(SPEC, keys=(), sequence_by=())
+    lake, spec = Lake(tmp_path), replace(SPEC, keys=(), sequence_by=())
     done(lake, source, spec)
     assert files(lake) == ["LOAD00000000.parquet", "LOAD00000001.parquet"]
     assert len(_replica(lake)) == 300
@@ -333,7 +333,7 @@ def test_table_without_keys_is_one_file(source: sa.Engine, tmp_path: Path) -> No
 
 def test_table_without_rows_is_created(source: sa.Engine, tmp_path: Path) -> None:
     execute(source, "CREATE TABLE s.t (id int PRIMARY KEY, v text)")
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     done(lake, source)
     assert lake.replica(SPEC) == {}
     assert done(lake, source).status == "skipped"
@@ -350,16 +350,16 @@ def test_table_without_rows_is_created(source: sa.Engine, tmp_path: Path) -> Non
 def test_refusals_name_the_way_out(
     spec: TableSpec, options: JobOptions, said: str, source: sa.Engine, tmp_path: Path
 ) -> None:
-    found = run(SmallLake(tmp_path), source, spec, options)
+    found = run(Lake(tmp_path), source, spec, options)
     assert found.error is not None
     assert said in found.error.message
     assert "Remedy" in found.error.message
-    assert files(SmallLake(tmp_path), spec) == []
+    assert files(Lake(tmp_path), spec) == []
 
 
 def test_load_files_of_another_writer_are_not_mixed(source: sa.Engine, tmp_path: Path) -> None:
     filled(source, 3)
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     lake.load(SPEC)
     found = run(lake, source, options=LOAD)
     assert found.error is not None
@@ -371,7 +371,7 @@ def test_query_that_takes_too_long_is_ended_by_the_database(source: sa.Engine, t
     filled(source, 300)
     execute(source, "ALTER TABLE s.t RENAME TO t_", "CREATE VIEW s.t AS SELECT *, pg_sleep(1)::text AS p FROM s.t_")
     slow = replace(SPEC, initial_load=InitialLoad(statement_timeout="1s"))
-    found = run(SmallLake(tmp_path), source, slow, LOAD)
+    found = run(Lake(tmp_path), source, slow, LOAD)
     assert found.error is not None
     assert "statement timeout" in found.error.message
 
@@ -398,14 +398,14 @@ def test_rows_a_second_are_limited_over_all_connections() -> None:
 def test_excluded_columns_are_not_read(source: sa.Engine, tmp_path: Path) -> None:
     execute(source, 'CREATE TABLE s.t (id int PRIMARY KEY, v text, "E Mail" text)')
     execute(source, "INSERT INTO s.t VALUES (1, 'a', 'x@y')")
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     done(lake, source, replace(SPEC, exclude_columns=("e_mail",)))
     assert [pq.read_schema(_landing(lake) / name).names for name in files(lake)] == [["id", "v"]] * 2
 
 
 def test_larger_ranges_leave_no_older_file(source: sa.Engine, tmp_path: Path) -> None:
     filled(source)
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     done(lake, source)
     execute(source, "DELETE FROM s.t WHERE id > 500")
     fewer = replace(SPEC, initial_load=InitialLoad(chunk_rows=400))
@@ -428,7 +428,7 @@ def test_mariadb_is_read_by_ranges_and_types(tmp_path: Path) -> None:
             "seq % 2, '2024-01-01 00:00:00.000001', 1.5, x'00ff', '[1]' FROM seq_1_to_250",
         )
         spec = replace(SPEC, table="shop.t", keys=("a", "b"), initial_load=InitialLoad(chunk_rows=37, parallel=2))
-        lake = SmallLake(tmp_path)
+        lake = Lake(tmp_path)
         done(lake, engine, spec)
         rows = pa.table(DeltaTable(lake.layout(spec).replica).scan()).to_pylist()
         verified = done(lake, engine, spec, JobOptions(action="verify"))

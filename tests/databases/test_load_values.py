@@ -24,7 +24,7 @@ from airflow_gddl.contract.spec import InitialLoad, JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from tests.databases.test_initial_load import LOAD, NAME, done, run
 from tests.delta_rs.postgres import emptied, execute, postgres
-from tests.delta_rs.small_lake import SmallLake
+from tests.harness.lake import Lake
 
 pytestmark = pytest.mark.filterwarnings("ignore:Did not recognize type:sqlalchemy.exc.SAWarning")
 SPEC = TableSpec(
@@ -118,7 +118,7 @@ def same(found: Any, wanted: Any) -> bool:
 
 def test_each_value_of_each_type_is_there_or_quarantined_alone(source: sa.Engine, tmp_path: Path) -> None:
     expected = filled(source)
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     done(lake, source, SPEC, LOAD)
     done(lake, source, SPEC)
     there = {row["id"]: row for row in rows(lake.layout(SPEC).replica)}
@@ -139,7 +139,7 @@ def test_each_value_of_each_type_is_there_or_quarantined_alone(source: sa.Engine
 
 def test_misfits_are_rescued_where_the_row_says_so(source: sa.Engine, tmp_path: Path) -> None:
     expected = filled(source)
-    lake, spec = SmallLake(tmp_path), replace(SPEC, schema_evolution=SchemaEvolution(type_change="rescue"))
+    lake, spec = Lake(tmp_path), replace(SPEC, schema_evolution=SchemaEvolution(type_change="rescue"))
     done(lake, source, spec, LOAD)
     done(lake, source, spec)
     there = {row["id"]: row for row in rows(lake.layout(spec).replica)}
@@ -167,7 +167,7 @@ def test_ranges_of_odd_keys_hold_each_row_once(source: sa.Engine, tmp_path: Path
         insert = sa.text(f"INSERT INTO s.t VALUES (CAST(CAST(:k AS text) AS {kind}), :n)")
         for number, text in enumerate(texts):
             connection.execute(insert, {"k": text, "n": number})
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     spec = replace(SPEC, keys=("k",), initial_load=InitialLoad(chunk_rows=chunk, parallel=1))
     loaded = done(lake, source, spec, LOAD)
     assert (loaded.details["rows"], loaded.details["keys"]) == (len(texts), ["k"])
@@ -180,11 +180,11 @@ def test_ranges_of_odd_keys_hold_each_row_once(source: sa.Engine, tmp_path: Path
 def test_second_load_of_a_row_with_a_misfit(source: sa.Engine, tmp_path: Path) -> None:
     execute(source, "CREATE TABLE s.t (id int PRIMARY KEY, d date)")
     execute(source, "INSERT INTO s.t VALUES (1, date '2024-01-01'), (2, NULL)")
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     done(lake, source, SPEC, LOAD)
     done(lake, source, SPEC)
     execute(source, "UPDATE s.t SET d = 'infinity' WHERE id = 1", "UPDATE s.t SET d = date '2024-02-01' WHERE id = 2")
-    done(lake, source, SPEC, JobOptions(action="load", confirmed=True))
+    done(lake, source, SPEC, JobOptions(action="initial_load", confirmed=True))
     done(lake, source, SPEC)
     found = {row["id"]: row["d"] for row in rows(lake.layout(SPEC).replica)}
     assert found[2] == date(2024, 2, 1)

@@ -19,7 +19,7 @@ from airflow_gddl.contract.spec import InitialLoad, JobOptions, TableSpec
 from tests.databases.mariadb import SERVER, mariadb
 from tests.databases.test_initial_load import AGAIN, NAME, done
 from tests.delta_rs.postgres import execute
-from tests.delta_rs.small_lake import SmallLake
+from tests.harness.lake import Lake
 
 pytestmark = pytest.mark.skipif(SERVER is None, reason="MariaDB is not installed: apt-get install mariadb-server")
 SPEC = TableSpec(
@@ -91,7 +91,7 @@ class Service:
             self.run(chance.choice("cud"), key, str(chance.random()))
 
 
-def rows(lake: SmallLake) -> set[tuple[Any, ...]]:
+def rows(lake: Lake) -> set[tuple[Any, ...]]:
     found = pa.table(DeltaTable(lake.layout(SPEC).replica).scan()).to_pylist()
     return {(row["k"], row["v"], row["n"], row["at"].timestamp()) for row in found}
 
@@ -110,7 +110,7 @@ def test_loads_and_resyncs_beside_changes_end_in_the_source(
     chance = random.Random(seed)  # noqa: S311 - repeatable by its seed
     columns = f"k varchar(9) CHARACTER SET utf8mb4 COLLATE {collation} PRIMARY KEY, v text, n bigint, at timestamp(6)"
     execute(server, "DROP TABLE IF EXISTS t", f"CREATE TABLE t ({columns} NULL)")
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     service = Service(server, Path(lake.layout(SPEC).landing))
     service.some(chance, 60)
     service.write(chance, delay=10)
@@ -141,7 +141,7 @@ def test_rows_that_the_database_orders_otherwise_are_read_by_their_keys(server: 
     chance = random.Random(0)  # noqa: S311 - repeatable by its seed
     columns = "k varchar(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci PRIMARY KEY, v text, n bigint"
     execute(server, "DROP TABLE IF EXISTS t", f"CREATE TABLE t ({columns}, at timestamp(6) NULL)")
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     service = Service(server, Path(lake.layout(SPEC).landing))
     for key in ("Z1", "Z2", "_", "a1", "a2", "b"):
         service.run("c", key, "old")

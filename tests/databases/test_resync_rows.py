@@ -20,17 +20,17 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import InitialLoad, JobOptions, TableSpec
 from tests.databases.test_initial_load import LOGGED, NAME, done, rows_of, run
 from tests.delta_rs.postgres import emptied, execute, postgres
-from tests.delta_rs.small_lake import SmallLake
-from tests.landing import write
-from tests.sharded import Sharded
-from tests.sharded import rows_of as sharded_rows
+from tests.harness.lake import Lake
+from tests.harness.landing import write
+from tests.harness.sharded import Sharded
+from tests.harness.sharded import rows_of as sharded_rows
 
 SPEC = TableSpec(
     table="s.t", keys=("id",), options={"verify_connection": NAME}, settle="0s", sweep_after="0s", sweep_limit=1.0,
 )  # fmt: skip
 
 
-def resync(lake: SmallLake, engine: sa.Engine, *keys: int, spec: TableSpec = SPEC, **options: object) -> JobResult:
+def resync(lake: Lake, engine: sa.Engine, *keys: int, spec: TableSpec = SPEC, **options: object) -> JobResult:
     named = tuple({"id": str(key)} for key in keys)
     return done(lake, engine, spec, JobOptions(action="resync_rows", keys=named, **options))  # type: ignore[arg-type]  # options by name
 
@@ -56,7 +56,7 @@ class Service:
         order: columns that order a change, by its number in the log.
     """
 
-    lake: SmallLake
+    lake: Lake
     engine: sa.Engine
     last: int = 0
     files: int = 0
@@ -87,7 +87,7 @@ def unseen(engine: sa.Engine, *statements: str) -> None:
 @pytest.fixture
 def service(source: sa.Engine, tmp_path: Path) -> Service:
     """A table that is loaded, and of which a change was ingested."""
-    made = Service(SmallLake(tmp_path), source)
+    made = Service(Lake(tmp_path), source)
     made.write()
     done(made.lake, source, SPEC)
     return made
@@ -251,12 +251,12 @@ def test_bad_input_is_refused_and_nothing_is_written(
     assert files(service.lake) == before
 
 
-def files(lake: SmallLake) -> list[str]:
+def files(lake: Lake) -> list[str]:
     return sorted(path.name for path in Path(lake.layout(SPEC).landing).iterdir())
 
 
 def test_a_table_without_changes_has_no_place_for_rows(source: sa.Engine, tmp_path: Path) -> None:
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     lake.load(SPEC)
     done(lake, source, SPEC)
     found = run(lake, source, SPEC, JobOptions(action="resync_rows", keys=({"id": "1"},)))
@@ -272,14 +272,14 @@ _COMPOSITE = TableSpec(
 
 
 @pytest.fixture
-def composite(source: sa.Engine, tmp_path: Path) -> SmallLake:
+def composite(source: sa.Engine, tmp_path: Path) -> Lake:
     """Keys of text, time and number; a row whose `at` is in summer."""
     execute(
         source, "CREATE TABLE s.c (region text, at timestamptz, n numeric(9, 2), v text, PRIMARY KEY (region, at, n))",
         "INSERT INTO s.c SELECT chr(64 + i % 5) || '''\\u00fc', timestamptz '2024-06-01Z' + i * interval '1 hour', "
         "i / 4.0, 'v' FROM generate_series(1, 40) i",
     )  # fmt: skip
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     done(lake, source, _COMPOSITE)
     columns = {
         "Op": ["D"], "AR_H_CHANGE_SEQ": ["00000000000000000001"], "region": ["nowhere"],
@@ -291,7 +291,7 @@ def composite(source: sa.Engine, tmp_path: Path) -> SmallLake:
     return lake
 
 
-def composite_rows(lake: SmallLake) -> list[tuple[Any, ...]]:
+def composite_rows(lake: Lake) -> list[tuple[Any, ...]]:
     rows = pa.table(DeltaTable(lake.layout(_COMPOSITE).replica).scan()).to_pylist()
     return sorted((row["region"], row["at"], row["n"], row["v"]) for row in rows)
 
@@ -301,9 +301,7 @@ def composite_truth(engine: sa.Engine) -> list[tuple[Any, ...]]:
         return sorted(tuple(row) for row in connection.execute(sa.text("SELECT region, at, n, v FROM s.c")))
 
 
-def test_composite_keys_are_named_whole_and_ranges_by_their_first_columns(
-    composite: SmallLake, source: sa.Engine
-) -> None:
+def test_composite_keys_are_named_whole_and_ranges_by_their_first_columns(composite: Lake, source: sa.Engine) -> None:
     execute(source, "UPDATE s.c SET v = 'new' WHERE n = 1", "DELETE FROM s.c WHERE n IN (2, 3.5)")
     region = chr(64 + 4) + "'\\u00fc"
     part = run(composite, source, _COMPOSITE, JobOptions(action="resync_rows", keys=({"region": region, "n": "1"},)))
@@ -344,7 +342,7 @@ _ORDERS: dict[str, tuple[tuple[str, ...], Callable[[int], dict[str, Any]]]] = {
 @pytest.mark.parametrize("order", _ORDERS)
 def test_rows_have_their_place_in_each_order(order: str, source: sa.Engine, tmp_path: Path) -> None:
     by, columns = _ORDERS[order]
-    lake, spec = SmallLake(tmp_path), replace(SPEC, sequence_by=by, history=True, delete="soft")
+    lake, spec = Lake(tmp_path), replace(SPEC, sequence_by=by, history=True, delete="soft")
     service = Service(lake, source, order=columns)
     service.write()
     done(lake, source, spec)
@@ -366,7 +364,7 @@ def test_rows_have_their_place_in_each_order(order: str, source: sa.Engine, tmp_
     assert live(lake) == before
 
 
-def live(lake: SmallLake) -> dict[int, str]:
+def live(lake: Lake) -> dict[int, str]:
     rows = pa.table(DeltaTable(lake.layout(SPEC).replica).scan()).to_pylist()
     return {row["id"]: row["v"] for row in rows if not row["_gddl"].get("deleted")}
 
@@ -375,7 +373,7 @@ def test_rows_that_their_own_column_orders(source: sa.Engine, tmp_path: Path) ->
     """A row that the source has put back to an older version is late, as a change of it would be."""
     execute(source, "CREATE TABLE s.o (id int PRIMARY KEY, v text, version int)")
     execute(source, "INSERT INTO s.o VALUES (1, 'a', 5), (2, 'b', 1000), (3, 'c', 4), (5, 'e', 2)")
-    spec, lake = replace(SPEC, table="s.o", sequence_by=("version",)), SmallLake(tmp_path)
+    spec, lake = replace(SPEC, table="s.o", sequence_by=("version",)), Lake(tmp_path)
     stored = pa.table({
         "Op": ["I"] * 4, "id": pa.array([1, 2, 3, 4], pa.int32()), "v": ["wrong", "b", "newer", "gone"],
         "version": pa.array([5, 1000, 9, 7], pa.int32()),
@@ -415,7 +413,7 @@ def test_an_erased_key_does_not_come_back(service: Service) -> None:
 
 def test_columns_that_are_masked_or_left_out_stay_so(source: sa.Engine, tmp_path: Path) -> None:
     spec = replace(SPEC, mask={"v": "hash"}, partition_by=("id",))
-    service = Service(SmallLake(tmp_path), source)
+    service = Service(Lake(tmp_path), source)
     service.write()
     done(service.lake, source, spec)
     before = service.lake.replica(spec)
@@ -441,12 +439,12 @@ def sharded(source: sa.Engine, tmp_path: Path) -> Sharded:
 def of_shards(one: Sharded, source: sa.Engine, **options: Any) -> JobResult:
     named = {"source_connection": NAME} if options else {}
     action = {"action": "resync_rows"} if options else {}
-    lake = SmallLake(one.root)
+    lake = Lake(one.root)
     return run(lake, source, one.spec, JobOptions(**{**action, **named, **options}))
 
 
 def rows_of_shards(one: Sharded) -> dict[tuple[str, int], str]:
-    return sharded_rows(pa.table(DeltaTable(SmallLake(one.root).layout(one.spec).replica).scan()).to_pylist())
+    return sharded_rows(pa.table(DeltaTable(Lake(one.root).layout(one.spec).replica).scan()).to_pylist())
 
 
 def test_rows_of_one_source_of_several_are_repaired_alone(sharded: Sharded, source: sa.Engine) -> None:

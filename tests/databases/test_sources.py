@@ -16,7 +16,7 @@ from airflow_gddl.cli.main import invoke
 from airflow_gddl.metadata.loading import load
 from tests.delta_rs.postgres import postgres
 from tests.delta_rs.test_sources import replica
-from tests.landing import write
+from tests.harness.landing import write
 
 SETTINGS = """landing: ../landing
 lake: ../lake

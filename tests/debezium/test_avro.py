@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from airflow_gddl.contract.errors import FatalError, QuarantinableError
+from tests.conftest import LocalPort
 from tests.debezium.flattening import flat
-from tests.debezium.lake import Lake
 from tests.debezium.probing import event, probe, rows_of, wrapped
-from tests.engine_port import EnginePort
+from tests.debezium.topic import Topic
 
 _PLACEHOLDER = "__debezium_unavailable_value"
 CONNECT = {
@@ -127,12 +127,12 @@ def test_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert "airflow-gddl[avro]" in (caught.value.remedy or "")
 
 
-def test_tables_follow_avro_files(engine: EnginePort, tmp_path: Path) -> None:
-    lake = Lake(engine, tmp_path)
-    lake.land(avro(ENVELOPE, events(ROW)[:1]), "avro")
-    lake.run()
-    lake.land(avro(ENVELOPE, [event("c", {**ROW, "id": 2}, 2), event("d", ROW, 3)], "deflate"), "avro")
-    lake.run()
-    assert [(key, str(day), str(price)) for key, day, price in lake.replica("id", "day", "price")] == [
+def test_tables_follow_avro_files(engine: LocalPort, tmp_path: Path) -> None:
+    topic = Topic(engine, tmp_path)
+    topic.land(avro(ENVELOPE, events(ROW)[:1]), "avro")
+    topic.run()
+    topic.land(avro(ENVELOPE, [event("c", {**ROW, "id": 2}, 2), event("d", ROW, 3)], "deflate"), "avro")
+    topic.run()
+    assert [(key, str(day), str(price)) for key, day, price in topic.replica("id", "day", "price")] == [
         (2, "2024-01-01", "1.25")
     ]

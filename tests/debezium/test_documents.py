@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.debezium.lake import Lake, parquet, warnings_of
+from tests.conftest import LocalPort
 from tests.debezium.probing import probe, rows_of, text
-from tests.engine_port import EnginePort
+from tests.debezium.topic import Topic, parquet, warnings_of
 
 Json = dict[str, Any]
 
@@ -41,35 +41,35 @@ def as_parquet(*events: Json) -> bytes:
 
 
 @pytest.mark.parametrize("form", [as_lines, as_parquet])
-def test_documents_are_rows(engine: EnginePort, tmp_path: Path, form: Callable[..., bytes]) -> None:
-    lake = Lake(engine, tmp_path, keys=["_id"])
-    lake.land(form(
+def test_documents_are_rows(engine: LocalPort, tmp_path: Path, form: Callable[..., bytes]) -> None:
+    topic = Topic(engine, tmp_path, keys=["_id"])
+    topic.land(form(
         event("r", 1, 1, {"v": "a", "n": {"$numberLong": "5"}}), event("c", 2, 2, {"v": "b", "n": 6}),
         event("c", 3, 3, {"v": "c", "n": 7, "deep": {"x": [1, {"$date": 0}]}}), event("c", 4, 4, {"v": "d"}),
     ))  # fmt: skip
-    assert (warnings_of(lake.run()), lake.errors()) == ([], [])
-    lake.land(form(
+    assert (warnings_of(topic.run()), topic.errors()) == ([], [])
+    topic.land(form(
         event("u", 1, 11, {"v": "a2"}),  # $unset of n
         event("d", 2, 12),
         event("u", 3, 13, updatedFields=json.dumps({"v": "c2"}), removedFields=["deep"]),
     ))  # fmt: skip
-    assert (warnings_of(lake.run()), lake.errors()) == ([], [])
+    assert (warnings_of(topic.run()), topic.errors()) == ([], [])
     key = [oid(number)["$oid"] for number in range(5)]
     expected = [(key[1], "a2", None, None), (key[3], "c2", 7, None), (key[4], "d", None, None)]
-    assert sorted(lake.replica("_id", "v", "n", "deep"), key=lambda row: row[0]) == expected
-    lake.land(form(event("u", 1, 5, {"v": "late", "n": 1}), event("u", 2, 6, {"v": "late", "n": 1})))
-    assert lake.run().late_ignored == 2
-    assert sorted(lake.replica("_id", "v", "n", "deep"), key=lambda row: row[0]) == expected
-    assert lake.run(action="verify").details["verdict"] == "equal"
+    assert sorted(topic.replica("_id", "v", "n", "deep"), key=lambda row: row[0]) == expected
+    topic.land(form(event("u", 1, 5, {"v": "late", "n": 1}), event("u", 2, 6, {"v": "late", "n": 1})))
+    assert topic.run().late_ignored == 2
+    assert sorted(topic.replica("_id", "v", "n", "deep"), key=lambda row: row[0]) == expected
+    assert topic.run(action="verify").details["verdict"] == "equal"
 
 
-def test_whole_document_empties_fields_that_its_file_lacks(engine: EnginePort, tmp_path: Path) -> None:
-    lake = Lake(engine, tmp_path, keys=["_id"])
-    lake.land(as_lines(event("c", 1, 1, {"v": "a", "n": 5})))
-    lake.run()
-    lake.land(as_lines(event("u", 1, 2, {"v": "b"})))
-    lake.run()
-    assert lake.replica("v", "n") == [("b", None)]
+def test_whole_document_empties_fields_that_its_file_lacks(engine: LocalPort, tmp_path: Path) -> None:
+    topic = Topic(engine, tmp_path, keys=["_id"])
+    topic.land(as_lines(event("c", 1, 1, {"v": "a", "n": 5})))
+    topic.run()
+    topic.land(as_lines(event("u", 1, 2, {"v": "b"})))
+    topic.run()
+    assert topic.replica("v", "n") == [("b", None)]
 
 
 @pytest.mark.parametrize(("value", "column"), [
@@ -110,27 +110,27 @@ def test_events_without_a_row_are_quarantined(tmp_path: Path, broken: Json) -> N
     assert [original is not None for original in found.malformed.to_pylist()] == [False, True]
 
 
-def test_nested_values_are_structs_where_the_row_declares_them(engine: EnginePort, tmp_path: Path) -> None:
+def test_nested_values_are_structs_where_the_row_declares_them(engine: LocalPort, tmp_path: Path) -> None:
     types = {
         "address": "struct<city:string,since:timestamp,spot:array<double>>",
         "owner": "struct<_id:string,n:bigint>",
     }
-    lake = Lake(engine, tmp_path, keys=["_id"], options={"types": types})
+    topic = Topic(engine, tmp_path, keys=["_id"], options={"types": types})
     since, owner = {"$date": {"$numberLong": "1500"}}, {"_id": oid(9), "n": {"$numberLong": "9007199254740993"}}
     address = {"city": "Bern", "since": since, "spot": [{"$numberDouble": "7.4"}, 46]}
-    lake.land(as_lines(
+    topic.land(as_lines(
         event("c", 1, 1, {"address": address, "owner": owner}),
         event("c", 2, 2, {"address": {"city": "Chur"}, "owner": None}),
         event("c", 3, 3, {"address": {"town": "Biel"}}),
     ))  # fmt: skip
-    lake.run()
+    topic.run()
     moment = datetime(1970, 1, 1, 0, 0, 1, 500_000, UTC)
-    assert sorted(lake.replica("_id", "address", "owner"), key=lambda row: row[0]) == [
+    assert sorted(topic.replica("_id", "address", "owner"), key=lambda row: row[0]) == [
         (oid(1)["$oid"], {"city": "Bern", "since": moment, "spot": [7.4, 46.0]},
          {"_id": oid(9)["$oid"], "n": 9_007_199_254_740_993}),
         (oid(2)["$oid"], {"city": "Chur", "since": None, "spot": None}, None),
     ]  # fmt: skip
-    assert [error["code"] for error in lake.errors()] == ["CAST_FAILED"]
+    assert [error["code"] for error in topic.errors()] == ["CAST_FAILED"]
 
 
 _FAR = {"$numberLong": "8640000000000000"}
@@ -144,29 +144,29 @@ _FAR = {"$numberLong": "8640000000000000"}
 ])  # fmt: skip
 @pytest.mark.parametrize("form", [as_lines, as_parquet])
 def test_date_outside_the_years_is_a_misfit_of_its_value(
-    engine: EnginePort, tmp_path: Path, form: Callable[..., bytes], far: Any, said: str
+    engine: LocalPort, tmp_path: Path, form: Callable[..., bytes], far: Any, said: str
 ) -> None:
     """BSON's dates are 64-bit milliseconds. Inside a nested value one is part of the text."""
-    lake = Lake(engine, tmp_path, keys=["_id"])
+    topic = Topic(engine, tmp_path, keys=["_id"])
     documents = ({"until": {"$date": 0}}, {"until": {"$date": far}}, {"deep": {"until": {"$date": far}}})
-    lake.land(form(*(event("c", n, n, document) for n, document in enumerate(documents, 1))))
-    lake.run()
-    assert [(row["code"], row["column"]) for row in lake.errors()] == [("CAST_FAILED", "until")]
+    topic.land(form(*(event("c", n, n, document) for n, document in enumerate(documents, 1))))
+    topic.run()
+    assert [(row["code"], row["column"]) for row in topic.errors()] == [("CAST_FAILED", "until")]
     start = datetime(1970, 1, 1, tzinfo=UTC)
-    found = sorted(lake.replica("_id", "until", "deep"), key=lambda row: row[0])
+    found = sorted(topic.replica("_id", "until", "deep"), key=lambda row: row[0])
     assert [row[1:] for row in found] == [(start, None), (None, json.dumps({"until": said}, separators=(",", ":")))]
 
 
 @pytest.mark.parametrize("types", [{}, {"until": "string"}])
 def test_date_outside_the_years_where_the_row_takes_it(
-    engine: EnginePort, tmp_path: Path, types: dict[str, str]
+    engine: LocalPort, tmp_path: Path, types: dict[str, str]
 ) -> None:
     """Rescued, or as text where the column is declared so."""
-    lake = Lake(engine, tmp_path, keys=["_id"], options={"types": types}, schema_evolution={"type_change": "rescue"})
-    lake.land(as_lines(event("c", 1, 1, {"until": {"$date": _FAR}})))
-    lake.run()
+    topic = Topic(engine, tmp_path, keys=["_id"], options={"types": types}, schema_evolution={"type_change": "rescue"})
+    topic.land(as_lines(event("c", 1, 1, {"until": {"$date": _FAR}})))
+    topic.run()
     far = "+275760-09-13T00:00:00+00:00"
-    ((value, rescued),) = lake.replica("until", "_rescued_data")
+    ((value, rescued),) = topic.replica("until", "_rescued_data")
     held = value if types else json.loads(rescued)["until"]
     assert (held, value is None) == (far, not types)
 
@@ -193,49 +193,49 @@ OTHER_TYPES: dict[str, tuple[Any, Any]] = {
 @pytest.mark.parametrize("files", [1, 2])
 @pytest.mark.parametrize("is_text_first", [False, True])
 def test_keys_that_differ_by_their_type_alone_are_refused(
-    engine: EnginePort, tmp_path: Path, name: str, files: int, is_text_first: bool
+    engine: LocalPort, tmp_path: Path, name: str, files: int, is_text_first: bool
 ) -> None:
-    lake = Lake(engine, tmp_path, keys=["_id"])
+    topic = Topic(engine, tmp_path, keys=["_id"])
     keys = OTHER_TYPES[name][::-1] if is_text_first else OTHER_TYPES[name]
     events = [with_id("c", key, at, v) for at, (key, v) in enumerate(zip(keys, "ab", strict=True), 1)]
     if files == 2:
-        lake.land(as_lines(events[0]))
-        lake.run()
-    lake.land(as_lines(*events[files - 1 :]))
-    assert lake.refused() == "KEY_TYPE"
+        topic.land(as_lines(events[0]))
+        topic.run()
+    topic.land(as_lines(*events[files - 1 :]))
+    assert topic.refused().code == "KEY_TYPE"
 
 
 @pytest.mark.parametrize("keys", [("a", "b"), ("1", "2"), (1, {"$numberLong": "2"}), (oid(1), "a"), (oid(1), oid(2)),
                                   (f"{1:024x}", "x"), (_UUID, f"{1:024x}")])  # fmt: skip
-def test_keys_that_are_distinct_as_text_are_rows(engine: EnginePort, tmp_path: Path, keys: tuple[Any, Any]) -> None:
-    lake = Lake(engine, tmp_path, keys=["_id"])
-    lake.land(as_lines(*(with_id("c", key, at, v) for at, (key, v) in enumerate(zip(keys, "ab", strict=True), 1))))
-    assert warnings_of(lake.run()) == []
-    assert lake.replica("v") == [("a",), ("b",)]
+def test_keys_that_are_distinct_as_text_are_rows(engine: LocalPort, tmp_path: Path, keys: tuple[Any, Any]) -> None:
+    topic = Topic(engine, tmp_path, keys=["_id"])
+    topic.land(as_lines(*(with_id("c", key, at, v) for at, (key, v) in enumerate(zip(keys, "ab", strict=True), 1))))
+    assert warnings_of(topic.run()) == []
+    assert topic.replica("v") == [("a",), ("b",)]
 
 
 @pytest.mark.parametrize("files", [1, 2])
-def test_documents_of_several_shards_are_told(engine: EnginePort, tmp_path: Path, files: int) -> None:
+def test_documents_of_several_shards_are_told(engine: LocalPort, tmp_path: Path, files: int) -> None:
     """An `_id` is unique on its shard alone. By default it is the key, for a document may move from shard to shard.
 
     Its updates come from the new shard then, and no event tells of the move: with the shard in the key the former row
     would stay. So two documents of one `_id` are two rows only where the row says so.
     """
     events = [with_id("c", 1, 1, "a", "shard0"), with_id("c", 1, 2, "b", "shard1")]
-    lake = Lake(engine, tmp_path / "told", keys=["_id"])
-    apart = Lake(engine, tmp_path / "apart", keys=["_id", "_dbz_shard"])
-    for each in (lake, apart):
+    topic = Topic(engine, tmp_path / "told", keys=["_id"])
+    apart = Topic(engine, tmp_path / "apart", keys=["_id", "_dbz_shard"])
+    for each in (topic, apart):
         for part in [events] if files == 1 else [[one] for one in events]:
             each.land(as_lines(*part))
             result = each.run()
-        assert warnings_of(result) == (["SHARDS_SHARE_KEYS"] if each is lake else [])
+        assert warnings_of(result) == (["SHARDS_SHARE_KEYS"] if each is topic else [])
         each.land(as_lines(with_id("d", 1, 9, None, "shard0")))
         each.run()
     assert apart.replica("_id", "v", "_dbz_shard") == [(1, "b", "shard1")]
     assert apart.run(action="verify").details["verdict"] == "equal"
 
 
-def test_shards_whose_keys_are_object_ids_share_none(engine: EnginePort, tmp_path: Path) -> None:
-    lake = Lake(engine, tmp_path, keys=["_id"])
-    lake.land(as_lines(with_id("c", oid(1), 1, "a", "shard0"), with_id("c", oid(2), 2, "b", "shard1")))
-    assert warnings_of(lake.run()) == []
+def test_shards_whose_keys_are_object_ids_share_none(engine: LocalPort, tmp_path: Path) -> None:
+    topic = Topic(engine, tmp_path, keys=["_id"])
+    topic.land(as_lines(with_id("c", oid(1), 1, "a", "shard0"), with_id("c", oid(2), 2, "b", "shard1")))
+    assert warnings_of(topic.run()) == []

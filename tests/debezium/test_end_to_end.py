@@ -11,115 +11,115 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.debezium.lake import Lake, enveloped, parquet, warnings_of
+from tests.conftest import LocalPort
 from tests.debezium.probing import event, text, wrapped
-from tests.engine_port import EnginePort
+from tests.debezium.topic import Topic, enveloped, parquet, warnings_of
 
 _PLACEHOLDER = "__debezium_unavailable_value"
 
 
-def test_unsent_values_are_kept(engine: EnginePort, tmp_path: Path) -> None:
-    lake = Lake(engine, tmp_path)
-    lake.land(text(event("r", {"id": 1, "v": "a", "big": "one"}), event("r", {"id": 2, "v": "a", "big": "two"})))
-    lake.run()
-    lake.land(
+def test_unsent_values_are_kept(engine: LocalPort, tmp_path: Path) -> None:
+    topic = Topic(engine, tmp_path)
+    topic.land(text(event("r", {"id": 1, "v": "a", "big": "one"}), event("r", {"id": 2, "v": "a", "big": "two"})))
+    topic.run()
+    topic.land(
         text(event("u", {"id": 1, "v": "b", "big": _PLACEHOLDER}, 10), event("u", {"id": 2, "v": "b", "big": None}, 11))
     )
-    lake.run()
-    assert lake.replica("id", "v", "big") == [(1, "b", "one"), (2, "b", None)]
-    lake.land(text(event("u", {"id": 2, "v": "late", "big": "zwei"}, 5)))
-    lake.land(gzip.compress(text(event("u", {"id": 1, "v": "c", "big": "uno"}, 12)).encode()), "json.gz")
-    lake.run()
-    assert lake.replica("id", "v", "big") == [(1, "c", "uno"), (2, "b", None)]
-    assert lake.run(full_refresh=True).mode == "refresh"
-    assert lake.replica("id", "v", "big") == [(1, "c", "uno"), (2, "b", None)]
+    topic.run()
+    assert topic.replica("id", "v", "big") == [(1, "b", "one"), (2, "b", None)]
+    topic.land(text(event("u", {"id": 2, "v": "late", "big": "zwei"}, 5)))
+    topic.land(gzip.compress(text(event("u", {"id": 1, "v": "c", "big": "uno"}, 12)).encode()), "json.gz")
+    topic.run()
+    assert topic.replica("id", "v", "big") == [(1, "c", "uno"), (2, "b", None)]
+    assert topic.run(full_refresh=True).mode == "refresh"
+    assert topic.replica("id", "v", "big") == [(1, "c", "uno"), (2, "b", None)]
 
 
 @pytest.mark.parametrize("step", ["plan", "quarantine", "append", "tombstones", "merge", "commit"])
-def test_interrupted_run_is_resumed(engine: EnginePort, tmp_path: Path, step: str) -> None:
-    lake = Lake(engine, tmp_path)
-    lake.land(text(*(event("r", {"id": number, "v": "a", "big": "one"}) for number in (1, 2, 3))))
-    lake.run()
+def test_interrupted_run_is_resumed(engine: LocalPort, tmp_path: Path, step: str) -> None:
+    topic = Topic(engine, tmp_path)
+    topic.land(text(*(event("r", {"id": number, "v": "a", "big": "one"}) for number in (1, 2, 3))))
+    topic.run()
     update = event("u", {"id": 1, "v": "b", "big": _PLACEHOLDER}, 10)
-    lake.land(
+    topic.land(
         text(
             update, event("d", {"id": 2}, 11), None, event("c", {"id": 4, "v": "d", "big": "four"}, 12), {"no": "event"}
         )
     )
-    lake.break_off(step)
-    lake.run()
-    assert lake.replica("id", "v", "big") == [(1, "b", "one"), (3, "a", "one"), (4, "d", "four")]
-    assert [error["code"] for error in lake.errors()] == ["ROW_MALFORMED"]
-    assert lake.changes() == 6
+    topic.break_off(step)
+    topic.run()
+    assert topic.replica("id", "v", "big") == [(1, "b", "one"), (3, "a", "one"), (4, "d", "four")]
+    assert [error["code"] for error in topic.errors()] == ["ROW_MALFORMED"]
+    assert len(topic.change_rows()) == 6
 
 
-def test_key_update_moves_the_row(engine: EnginePort, tmp_path: Path) -> None:
-    lake = Lake(engine, tmp_path)
-    lake.land(text(event("r", {"id": 1, "v": "a"})))
-    lake.land(text(event("d", {"id": 1, "v": None}, 10), None, event("c", {"id": 2, "v": "a"}, 10)))
-    lake.run()
-    assert lake.replica("id", "v") == [(2, "a")]
+def test_key_update_moves_the_row(engine: LocalPort, tmp_path: Path) -> None:
+    topic = Topic(engine, tmp_path)
+    topic.land(text(event("r", {"id": 1, "v": "a"})))
+    topic.land(text(event("d", {"id": 1, "v": None}, 10), None, event("c", {"id": 2, "v": "a"}, 10)))
+    topic.run()
+    assert topic.replica("id", "v") == [(2, "a")]
 
 
-def test_redelivered_events_change_nothing(engine: EnginePort, tmp_path: Path) -> None:
-    lake = Lake(engine, tmp_path)
+def test_redelivered_events_change_nothing(engine: LocalPort, tmp_path: Path) -> None:
+    topic = Topic(engine, tmp_path)
     events = text(event("c", {"id": 1, "v": "a"}, 1), event("u", {"id": 1, "v": "b"}, 2))
-    lake.land(events)
-    lake.run()
-    lake.land(events)
-    result = lake.run()
-    assert (result.redelivered, result.changes_written, lake.changes()) == (2, 0, 2)
+    topic.land(events)
+    topic.run()
+    topic.land(events)
+    result = topic.run()
+    assert (result.redelivered, result.changes_written, len(topic.change_rows())) == (2, 0, 2)
 
 
-def test_redelivery_is_recognized_after_new_columns(engine: EnginePort, tmp_path: Path) -> None:
+def test_redelivery_is_recognized_after_new_columns(engine: LocalPort, tmp_path: Path) -> None:
     """What it carries is told otherwise there: its file has a column that it lacks."""
-    lake = Lake(engine, tmp_path)
+    topic = Topic(engine, tmp_path)
     update = event("u", {"id": 1, "v": "b"}, 2)
-    lake.land(text(event("c", {"id": 1, "v": "a"}), update))
-    lake.run()
-    lake.land(text(update, event("u", {"id": 1, "v": "c", "w": 1}, 3)))
-    result = lake.run()
-    assert (result.redelivered, lake.changes(), warnings_of(result)) == (1, 3, [])
-    assert lake.replica("id", "v", "w") == [(1, "c", 1)]
+    topic.land(text(event("c", {"id": 1, "v": "a"}), update))
+    topic.run()
+    topic.land(text(update, event("u", {"id": 1, "v": "c", "w": 1}, 3)))
+    result = topic.run()
+    assert (result.redelivered, len(topic.change_rows()), warnings_of(result)) == (1, 3, [])
+    assert topic.replica("id", "v", "w") == [(1, "c", 1)]
 
 
-def test_source_without_positions_is_ordered_by_time_and_offset(engine: EnginePort, tmp_path: Path) -> None:
-    lake = Lake(engine, tmp_path)
+def test_source_without_positions_is_ordered_by_time_and_offset(engine: LocalPort, tmp_path: Path) -> None:
+    topic = Topic(engine, tmp_path)
     source = {"connector": "vitess", "ts_ms": 1000}
     for value in ("a", "b", "c"):
-        lake.land(text(event("u" if value > "a" else "c", {"id": 1, "v": value}) | {"source": source}))
-    result = lake.run()
-    assert lake.replica("id", "v") == [(1, "c")]
+        topic.land(text(event("u" if value > "a" else "c", {"id": 1, "v": value}) | {"source": source}))
+    result = topic.run()
+    assert topic.replica("id", "v") == [(1, "c")]
     assert warnings_of(result) == ["ORDER_NOT_TOTAL"], "the names of the files tell which came first"
 
 
-def test_file_of_only_tombstones_and_truncates(engine: EnginePort, tmp_path: Path) -> None:
-    lake = Lake(engine, tmp_path, truncate="report")
-    lake.land(text(event("c", {"id": 1, "v": "a"})))
-    lake.land(text(None, None))
-    lake.land(text(event("t", None, 9)))
-    result = lake.run()
+def test_file_of_only_tombstones_and_truncates(engine: LocalPort, tmp_path: Path) -> None:
+    topic = Topic(engine, tmp_path, truncate="report")
+    topic.land(text(event("c", {"id": 1, "v": "a"})))
+    topic.land(text(None, None))
+    topic.land(text(event("t", None, 9)))
+    result = topic.run()
     assert (result.truncates, result.quarantined) == (1, 0)
-    assert lake.replica("id", "v") == [(1, "a")]
+    assert topic.replica("id", "v") == [(1, "a")]
 
 
-def test_table_starts_with_its_first_row(engine: EnginePort, tmp_path: Path) -> None:
+def test_table_starts_with_its_first_row(engine: LocalPort, tmp_path: Path) -> None:
     """Of tombstones alone nobody knows the type of its key."""
-    lake = Lake(engine, tmp_path)
-    lake.land(text(None, None))
-    lake.run()
-    assert lake.replica("id") == []
-    lake.land(text(event("c", {"id": 1, "v": "a"})))
-    lake.run()
-    assert (lake.replica("id", "v"), lake.run().batches) == ([(1, "a")], 0)
+    topic = Topic(engine, tmp_path)
+    topic.land(text(None, None))
+    topic.run()
+    assert topic.replica("id") == []
+    topic.land(text(event("c", {"id": 1, "v": "a"})))
+    topic.run()
+    assert (topic.replica("id", "v"), topic.run().batches) == ([(1, "a")], 0)
 
 
 @pytest.mark.parametrize("form", ["json", "parquet"])
-def test_named_schema_types(engine: EnginePort, tmp_path: Path, form: str) -> None:
-    lake = Lake(engine, tmp_path)
-    lake.land(_named_json() if form == "json" else _namedparquet(), form)
-    lake.run()
-    ((identity, at, day),) = lake.replica("id", "at", "day")
+def test_named_schema_types(engine: LocalPort, tmp_path: Path, form: str) -> None:
+    topic = Topic(engine, tmp_path)
+    topic.land(_named_json() if form == "json" else _namedparquet(), form)
+    topic.run()
+    ((identity, at, day),) = topic.replica("id", "at", "day")
     assert (identity, at.isoformat(), day.isoformat()) == (1, "2024-01-01T00:00:00.123456", "2024-01-01")
 
 
@@ -132,27 +132,27 @@ _ROW = {"id": 1, "at": 1704067200123456, "day": 19723}
 
 
 @pytest.mark.parametrize("form", ["json", "parquet"])
-def test_before_images_are_kept_and_move_rows(engine: EnginePort, tmp_path: Path, form: str) -> None:
+def test_before_images_are_kept_and_move_rows(engine: LocalPort, tmp_path: Path, form: str) -> None:
     """The table's key is not the topic's: Debezium tells of its update as of any other column's."""
-    lake = Lake(engine, tmp_path, keys=["mail"], before_image_prefix="BI_")
-    lake.land(text(event("c", {"id": 1, "mail": "a", "v": "x"})))
+    topic = Topic(engine, tmp_path, keys=["mail"], before_image_prefix="BI_")
+    topic.land(text(event("c", {"id": 1, "mail": "a", "v": "x"})))
     update = event("u", {"id": 1, "mail": "b", "v": "y"}, 2) | {"before": {"id": 1, "mail": "a", "v": "x"}}
-    lake.land(text(update) if form == "json" else enveloped(update), form)
-    lake.run()
-    assert lake.replica("mail", "v") == [("b", "y")]
-    assert "BI_mail" not in lake.columns()
-    assert [(row["v"], row["BI_mail"], row["BI_v"]) for row in lake.change_rows()] == [
+    topic.land(text(update) if form == "json" else enveloped(update), form)
+    topic.run()
+    assert topic.replica("mail", "v") == [("b", "y")]
+    assert "BI_mail" not in set().union(*topic.rows("replica"))
+    assert [(row["v"], row["BI_mail"], row["BI_v"]) for row in topic.change_rows()] == [
         ("x", None, None), ("y", "a", "x"),
     ]  # fmt: skip
 
 
-def test_tombstones_in_parquet_are_skipped(engine: EnginePort, tmp_path: Path) -> None:
+def test_tombstones_in_parquet_are_skipped(engine: LocalPort, tmp_path: Path) -> None:
     """Aiven's sink puts the record beside its key and offset."""
-    lake = Lake(engine, tmp_path)
-    lake.land(parquet(pa.Table.from_pylist([
+    topic = Topic(engine, tmp_path)
+    topic.land(parquet(pa.Table.from_pylist([
         {"offset": 1, "value": event("c", {"id": 1, "v": "a"})}, {"offset": 2, "value": None},
     ])), "parquet")  # fmt: skip
-    assert (lake.run().rows_read, lake.replica("id", "v"), lake.errors()) == (1, [(1, "a")], [])
+    assert (topic.run().rows_read, topic.replica("id", "v"), topic.errors()) == (1, [(1, "a")], [])
 
 
 def _named_json() -> str:
@@ -191,57 +191,57 @@ _STATED: list[tuple[dict[str, Any], Any, Any, str]] = [
 
 
 @pytest.mark.parametrize("policy", ["widen", "rescue"])
-def test_first_misfit_does_not_decide_the_type(engine: EnginePort, tmp_path: Path, policy: str) -> None:
+def test_first_misfit_does_not_decide_the_type(engine: LocalPort, tmp_path: Path, policy: str) -> None:
     """Misfits of all types are in the first file; what its other rows and later files hold is of the stated types."""
-    lake = Lake(engine, tmp_path, schema_evolution={"type_change": policy})
+    topic = Topic(engine, tmp_path, schema_evolution={"type_change": policy})
     names = [f"v{at}" for at in range(len(_STATED))]
     fields = {"id": {"type": "int32"}, **{name: schema for name, (schema, *_) in zip(names, _STATED, strict=True)}}
     good = {name: value for name, (_, value, _, _) in zip(names, _STATED, strict=True)}
     bad = [event("c", {"id": at + 2, **good, name: _STATED[at][2]}, at + 2) for at, name in enumerate(names)]
-    lake.land(wrapped(fields, event("c", {"id": 1, **good}), *bad))
-    lake.run()
-    lake.land(wrapped(fields, event("c", {"id": 100, **good}, 100)))
-    lake.run()
-    rows = {identity: tuple(map(str, values)) for identity, *values in lake.replica("id", *names)}
+    topic.land(wrapped(fields, event("c", {"id": 1, **good}), *bad))
+    topic.run()
+    topic.land(wrapped(fields, event("c", {"id": 100, **good}, 100)))
+    topic.run()
+    rows = {identity: tuple(map(str, values)) for identity, *values in topic.replica("id", *names)}
     wanted = tuple(expected for *_, expected in _STATED)
     assert (rows[1], rows[100]) == (wanted, wanted)
     if policy == "rescue":
         assert {at: tuple(v for n, v in enumerate(row) if n != at - 2) for at, row in rows.items() if 1 < at < 100} == {
             at + 2: tuple(v for n, v in enumerate(wanted) if n != at) for at in range(len(names))
         }
-        (rescued,) = [text for identity, text in lake.replica("id", "_rescued_data") if identity == 2]
+        (rescued,) = [text for identity, text in topic.replica("id", "_rescued_data") if identity == 2]
         assert '"v0":"infinity"' in rescued
     else:
-        assert [(row["code"], row["column"]) for row in lake.errors()] == [("CAST_FAILED", name) for name in names]
+        assert [(row["code"], row["column"]) for row in topic.errors()] == [("CAST_FAILED", name) for name in names]
 
 
 @pytest.mark.parametrize("policy", ["truncate", "round", "quarantine"])
 @pytest.mark.parametrize("form", ["json", "parquet"])
-def test_zoned_times_finer_than_a_microsecond(engine: EnginePort, tmp_path: Path, policy: str, form: str) -> None:
+def test_zoned_times_finer_than_a_microsecond(engine: LocalPort, tmp_path: Path, policy: str, form: str) -> None:
     named = {"at": "io.debezium.time.ZonedTimestamp"}
-    lake = Lake(engine, tmp_path, sub_microseconds=policy, options={"semantic_types": named})
+    topic = Topic(engine, tmp_path, sub_microseconds=policy, options={"semantic_types": named})
     times = ("2024-01-01T00:00:00.1234567Z", "2024-01-01T02:00:00+02:00")
     events = [event("c", {"id": at, "at": time}, at) for at, time in enumerate(times, start=1)]
-    lake.land(text(*events) if form == "json" else enveloped(*events), form)
-    lake.run()
-    lake.land(text(event("c", {"id": 3, "at": "2024-01-01T00:00:00Z"}, 3)))
-    lake.run()
+    topic.land(text(*events) if form == "json" else enveloped(*events), form)
+    topic.run()
+    topic.land(text(event("c", {"id": 3, "at": "2024-01-01T00:00:00Z"}, 3)))
+    topic.run()
     fine = {"truncate": ".123456", "round": ".123457"}
     first = [(1, f"2024-01-01 00:00:00{fine[policy]}+00:00")] if policy in fine else []
-    found = [(identity, str(at)) for identity, at in lake.replica("id", "at")]
+    found = [(identity, str(at)) for identity, at in topic.replica("id", "at")]
     assert found == [*first, (2, "2024-01-01 00:00:00+00:00"), (3, "2024-01-01 00:00:00+00:00")]
 
 
 @pytest.mark.parametrize("form", ["json", "parquet"])
-def test_delete_without_a_row_has_the_key_of_its_record(engine: EnginePort, tmp_path: Path, form: str) -> None:
+def test_delete_without_a_row_has_the_key_of_its_record(engine: LocalPort, tmp_path: Path, form: str) -> None:
     """A source that logs no row before deletes (`REPLICA IDENTITY NOTHING`)."""
-    lake = Lake(engine, tmp_path)
+    topic = Topic(engine, tmp_path)
     row = {"id": 1, "v": "a"}
     events = [event("c", row), event("c", row | {"id": 2}, 2), event("d", None, 3) | {"before": None}]
     records = [{"key": {"id": at}, "value": each, "offset": at} for at, each in zip((1, 2, 1), events, strict=True)]
-    lake.land(text(*records) if form == "json" else parquet(pa.Table.from_pylist(records)), form)
-    lake.run()
-    assert (lake.replica("id", "v"), lake.errors()) == ([(2, "a")], [])
+    topic.land(text(*records) if form == "json" else parquet(pa.Table.from_pylist(records)), form)
+    topic.run()
+    assert (topic.replica("id", "v"), topic.errors()) == ([(2, "a")], [])
 
 
 _ISO = {
@@ -252,11 +252,11 @@ _ISO = {
 
 
 @pytest.mark.parametrize("written", ["2017-09-15Z", "2017-09-15+14:00", "2017-09-15-11:00"])
-def test_iso_dates_and_times_become_the_declared_types(engine: EnginePort, tmp_path: Path, written: str) -> None:
+def test_iso_dates_and_times_become_the_declared_types(engine: LocalPort, tmp_path: Path, written: str) -> None:
     """`time.precision.mode=isostring`: the zone of a day says nothing."""
-    lake = Lake(engine, tmp_path, options={"types": {"d": "date", "at": "timestamp_ntz"}})
+    topic = Topic(engine, tmp_path, options={"types": {"d": "date", "at": "timestamp_ntz"}})
     row = {"id": 1, "d": written, "at": "2017-09-15T20:40:00Z", "h": "20:40:00Z"}
-    lake.land(wrapped(_ISO, event("c", row)))
-    lake.run()
-    assert lake.replica("d", "at", "h") == [(date(2017, 9, 15), datetime(2017, 9, 15, 20, 40), "20:40:00Z")]  # noqa: DTZ001 - no zone is meant
-    assert lake.errors() == []
+    topic.land(wrapped(_ISO, event("c", row)))
+    topic.run()
+    assert topic.replica("d", "at", "h") == [(date(2017, 9, 15), datetime(2017, 9, 15, 20, 40), "20:40:00Z")]  # noqa: DTZ001 - no zone is meant
+    assert topic.errors() == []

@@ -7,45 +7,45 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.batch.table_run import TableRun
-from spark_jobs.plan.discover import BatchLimits
-from tests.debezium.lake import Lake, warnings_of
+from spark_jobs.plan.waiting_files import BatchLimits
+from tests.conftest import LocalPort
 from tests.debezium.probing import text
 from tests.debezium.test_snapshots import event
 from tests.debezium.test_truncates import replica, row, truncate
-from tests.engine_port import EnginePort
+from tests.debezium.topic import Topic, warnings_of
 
 # --- a first file with a truncate alone ---
 
 
 @pytest.mark.parametrize("policy", ["apply", "hold", "report"])
-def test_a_first_file_with_a_truncate_alone_waits_for_rows(policy: str, engine: EnginePort, tmp_path: Path) -> None:
-    lake = Lake(engine, tmp_path, truncate=policy)
-    lake.land(text(truncate(140)))
+def test_a_first_file_with_a_truncate_alone_waits_for_rows(policy: str, engine: LocalPort, tmp_path: Path) -> None:
+    topic = Topic(engine, tmp_path, truncate=policy)
+    topic.land(text(truncate(140)))
     for _ in range(2):
-        result = lake.run()
+        result = topic.run()
         assert (result.status, warnings_of(result), result.warnings[0].count) == ("skipped", ["TRUNCATE_HELD"], 1)
     assert ("release" in result.warnings[0].message) == (policy == "hold")
-    lake.land(text(row("c", 1, 150), row("c", 2, 130)))
-    done = lake.run(action="truncate_release" if policy == "hold" else "run")
+    topic.land(text(row("c", 1, 150), row("c", 2, 130)))
+    done = topic.run(action="truncate_release" if policy == "hold" else "run")
     assert warnings_of(done) == ["TRUNCATE_IGNORED" if policy == "report" else "TRUNCATE_APPLIED"]
-    assert replica(lake) == ({1: "c150", 2: "c130"} if policy == "report" else {1: "c150"})
-    lake.land(text(row("c", 3, 135), row("c", 4, 160)))
-    lake.run()
-    assert sorted(replica(lake)) == ([1, 2, 3, 4] if policy == "report" else [1, 4])
+    assert replica(topic) == ({1: "c150", 2: "c130"} if policy == "report" else {1: "c150"})
+    topic.land(text(row("c", 3, 135), row("c", 4, 160)))
+    topic.run()
+    assert sorted(replica(topic)) == ([1, 2, 3, 4] if policy == "report" else [1, 4])
 
 
 @pytest.mark.parametrize("reload", [False, True])
 def test_a_truncate_that_waits_does_not_hold_small_batches(
-    reload: bool, engine: EnginePort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    reload: bool, engine: LocalPort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Batches of one file: those with rows come first."""
     monkeypatch.setattr(TableRun, "limits", BatchLimits(max_files=1, max_bytes=10**9))
-    lake = Lake(engine, tmp_path, truncate="apply")
-    lake.land(text(truncate(140)))
-    lake.land(text(row("c", 1, 150), row("c", 2, 130)))
-    lake.run()
-    lake.run(reload=reload, confirmed=reload)
-    assert replica(lake) == {1: "c150"}
+    topic = Topic(engine, tmp_path, truncate="apply")
+    topic.land(text(truncate(140)))
+    topic.land(text(row("c", 1, 150), row("c", 2, 130)))
+    topic.run()
+    topic.run(reload=reload, confirmed=reload)
+    assert replica(topic) == {1: "c150"}
 
 
 # --- a required column with a value that was not sent ---
@@ -53,12 +53,12 @@ def test_a_truncate_that_waits_does_not_hold_small_batches(
 PLACEHOLDER = "__debezium_unavailable_value"
 
 
-def test_a_value_that_was_not_sent_is_no_missing_column(engine: EnginePort, tmp_path: Path) -> None:
-    lake = Lake(engine, tmp_path, schema={"require": ["big"]}, rename={"BIG": "big"})
-    lake.land(text(event("c", {"id": 1, "v": "a", "BIG": "large"}, 100)))
-    lake.run()
-    lake.land(text(event("u", {"id": 1, "v": "b", "BIG": PLACEHOLDER}, 110)))
-    lake.run()
-    assert lake.replica("id", "v", "big") == [(1, "b", "large")]
-    lake.land(text(event("u", {"id": 1, "v": "c", "BIG": None}, 120)))
-    assert lake.refused() == "SCHEMA_INCOMPATIBLE", "it has nothing but nulls"
+def test_a_value_that_was_not_sent_is_no_missing_column(engine: LocalPort, tmp_path: Path) -> None:
+    topic = Topic(engine, tmp_path, schema={"require": ["big"]}, rename={"BIG": "big"})
+    topic.land(text(event("c", {"id": 1, "v": "a", "BIG": "large"}, 100)))
+    topic.run()
+    topic.land(text(event("u", {"id": 1, "v": "b", "BIG": PLACEHOLDER}, 110)))
+    topic.run()
+    assert topic.replica("id", "v", "big") == [(1, "b", "large")]
+    topic.land(text(event("u", {"id": 1, "v": "c", "BIG": None}, 120)))
+    assert topic.refused().code == "SCHEMA_INCOMPATIBLE", "it has nothing but nulls"

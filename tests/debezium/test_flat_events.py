@@ -14,10 +14,10 @@ import pytest
 from airflow_gddl.contract.errors import FatalError, QuarantinableError
 from airflow_gddl.contract.option_checks import check_options
 from airflow_gddl.contract.spec import TableSpec
+from tests.conftest import LocalPort
 from tests.debezium.flattening import FIELDS, flat, flattened
-from tests.debezium.lake import Lake, parquet
 from tests.debezium.probing import event, probe, rows_of, text, wrapped
-from tests.engine_port import EnginePort
+from tests.debezium.topic import Topic, parquet
 
 _PLACEHOLDER = "__debezium_unavailable_value"
 EVENTS = [
@@ -190,58 +190,60 @@ def test_names_that_no_field_can_have_are_refused(fields: dict[str, str]) -> Non
     assert [problem.code for problem in check_options(spec)] == ["FIELD_VALUE"]
 
 
-def test_tables_follow_flat_events(engine: EnginePort, tmp_path: Path) -> None:
+def test_tables_follow_flat_events(engine: LocalPort, tmp_path: Path) -> None:
     """Also where the transform is switched on later: places are the same."""
-    lake = Lake(engine, tmp_path)
-    lake.land(text(*EVENTS[:2]))
-    lake.run()
-    lake.land(text(*map(flat, EVENTS[3:])))
-    lake.land(parquet(pa.Table.from_pylist([flat(EVENTS[2])])), "parquet")
-    lake.run()
-    assert lake.replica("id", "v") == [(1, "a")]
-    assert [change["_gddl"]["op"] for change in lake.change_rows()].count("D") == 1
-    assert lake.columns() & {"__op", "__deleted", *(f"__source_{name}" for name in FIELDS)} == set()
+    topic = Topic(engine, tmp_path)
+    topic.land(text(*EVENTS[:2]))
+    topic.run()
+    topic.land(text(*map(flat, EVENTS[3:])))
+    topic.land(parquet(pa.Table.from_pylist([flat(EVENTS[2])])), "parquet")
+    topic.run()
+    assert topic.replica("id", "v") == [(1, "a")]
+    assert [change["_gddl"]["op"] for change in topic.change_rows()].count("D") == 1
+    assert (
+        set().union(*topic.rows("replica")) & {"__op", "__deleted", *(f"__source_{name}" for name in FIELDS)} == set()
+    )
 
 
-def test_table_waits_for_the_setting(engine: EnginePort, tmp_path: Path) -> None:
+def test_table_waits_for_the_setting(engine: LocalPort, tmp_path: Path) -> None:
     """Nothing is taken until the file is written as the message says, or the row says how it is meant."""
-    lake = Lake(engine, tmp_path)
-    lake.land(text(row()))
-    lake.run()
-    bad = Path(lake.land(text(row("u", v="b", __source_lsn=None, __source_connector="postgresql"))))
-    assert lake.refused() == "FLAT_EVENT_INCOMPLETE"
-    assert lake.replica("v") == [("a",)]
+    topic = Topic(engine, tmp_path)
+    topic.land(text(row()))
+    topic.run()
+    bad = Path(topic.land(text(row("u", v="b", __source_lsn=None, __source_connector="postgresql"))))
+    assert topic.refused().code == "FLAT_EVENT_INCOMPLETE"
+    assert topic.replica("v") == [("a",)]
     bad.write_text(text(row("u", v="b", __source_lsn=8)))
-    lake.run()
-    assert lake.replica("v") == [("b",)]
+    topic.run()
+    assert topic.replica("v") == [("b",)]
 
 
-def test_table_ordered_by_a_column_needs_no_place(engine: EnginePort, tmp_path: Path) -> None:
-    lake = Lake(engine, tmp_path, sequence_by=["version"])
+def test_table_ordered_by_a_column_needs_no_place(engine: LocalPort, tmp_path: Path) -> None:
+    topic = Topic(engine, tmp_path, sequence_by=["version"])
     bare = {"__source_lsn": None, "__source_ts_ms": None, "__source_snapshot": None}
-    lake.land(text(row("u", v="b", version=2, **bare), row("c", version=1, **bare)))
-    lake.land(text(row("d", id=2, version=3, **bare), row("u", id=2, version=2, **bare)))
-    lake.run()
-    assert lake.replica("id", "v") == [(1, "b")]
+    topic.land(text(row("u", v="b", version=2, **bare), row("c", version=1, **bare)))
+    topic.land(text(row("d", id=2, version=3, **bare), row("u", id=2, version=2, **bare)))
+    topic.run()
+    assert topic.replica("id", "v") == [(1, "b")]
 
 
-def test_snapshot_after_the_first_removes_what_it_lacks(engine: EnginePort, tmp_path: Path) -> None:
-    lake = Lake(engine, tmp_path, sweep_limit=1.0)
-    lake.land(text(row("r", id=1, __source_snapshot="true"), row("r", id=2, __source_snapshot="last")))
-    lake.run()
-    lake.land(text(row("r", id=2, __source_lsn=9, __source_ts_ms=90, __source_snapshot="last")))
-    lake.run()
-    assert lake.replica("id") == [(2,)]
+def test_snapshot_after_the_first_removes_what_it_lacks(engine: LocalPort, tmp_path: Path) -> None:
+    topic = Topic(engine, tmp_path, sweep_limit=1.0)
+    topic.land(text(row("r", id=1, __source_snapshot="true"), row("r", id=2, __source_snapshot="last")))
+    topic.run()
+    topic.land(text(row("r", id=2, __source_lsn=9, __source_ts_ms=90, __source_snapshot="last")))
+    topic.run()
+    assert topic.replica("id") == [(2,)]
 
 
-def test_last_row_of_an_unnamed_table_ends_no_snapshot(engine: EnginePort, tmp_path: Path) -> None:
-    lake = Lake(engine, tmp_path, sweep_limit=1.0)
-    lake.land(text(row("r", id=1, __source_snapshot="true"), row("r", id=2, __source_snapshot="last")))
-    lake.run()
+def test_last_row_of_an_unnamed_table_ends_no_snapshot(engine: LocalPort, tmp_path: Path) -> None:
+    topic = Topic(engine, tmp_path, sweep_limit=1.0)
+    topic.land(text(row("r", id=1, __source_snapshot="true"), row("r", id=2, __source_snapshot="last")))
+    topic.run()
     marks = {"__source_lsn": 9, "__source_ts_ms": 90, "__source_snapshot": "last_in_data_collection"}
-    lake.land(text(row("r", id=2, **marks)))
-    lake.run()
-    assert lake.replica("id") == [(1,), (2,)]
-    lake.land(text(row("r", id=3, **{**marks, "__source_snapshot": "last"})))
-    lake.run()
-    assert lake.replica("id") == [(2,), (3,)]
+    topic.land(text(row("r", id=2, **marks)))
+    topic.run()
+    assert topic.replica("id") == [(1,), (2,)]
+    topic.land(text(row("r", id=3, **{**marks, "__source_snapshot": "last"})))
+    topic.run()
+    assert topic.replica("id") == [(2,), (3,)]

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.debezium.lake import Lake, warnings_of
+from tests.conftest import LocalPort
 from tests.debezium.probing import text
-from tests.engine_port import EnginePort
+from tests.debezium.topic import Topic, warnings_of
 
 T = 1_700_000_000_000
 BEGAN = "2023-11-14T22:15:00Z"
@@ -25,20 +25,20 @@ def postgresql(op: str, row: dict[str, Any], lsn: int, seconds: int) -> dict[str
     return {"op": op, "before": None, "after": row, "source": source}
 
 
-def filled(engine: EnginePort, tmp_path: Path, **row: Any) -> Lake:
-    lake = Lake(engine, tmp_path, **row)
-    lake.land(text(mysql("c", {"id": 1, "v": "a"}, 901, 4, 0), mysql("c", {"id": 2, "v": "a"}, 901, 8, 1)))
-    lake.run()
-    return lake
+def filled(engine: LocalPort, tmp_path: Path, **row: Any) -> Topic:
+    topic = Topic(engine, tmp_path, **row)
+    topic.land(text(mysql("c", {"id": 1, "v": "a"}, 901, 4, 0), mysql("c", {"id": 2, "v": "a"}, 901, 8, 1)))
+    topic.run()
+    return topic
 
 
-def test_new_mysql_log_is_refused_until_configured(engine: EnginePort, tmp_path: Path) -> None:
-    lake = filled(engine, tmp_path)
-    lake.land(text(mysql("u", {"id": 1, "v": "b"}, 1, 4, 101), mysql("c", {"id": 3, "v": "b"}, 1, 9, 102)))
-    assert lake.refused() == "SOURCE_LOG_RESTARTED"
-    assert lake.replica("id", "v") == [(1, "a"), (2, "a")]
+def test_new_mysql_log_is_refused_until_configured(engine: LocalPort, tmp_path: Path) -> None:
+    topic = filled(engine, tmp_path)
+    topic.land(text(mysql("u", {"id": 1, "v": "b"}, 1, 4, 101), mysql("c", {"id": 3, "v": "b"}, 1, 9, 102)))
+    assert topic.refused().code == "SOURCE_LOG_RESTARTED"
+    assert topic.replica("id", "v") == [(1, "a"), (2, "a")]
 
-    configured = lake.with_row(options={"log_began": [BEGAN]})
+    configured = topic.with_row(options={"log_began": [BEGAN]})
     configured.run()
     assert configured.replica("id", "v") == [(1, "b"), (2, "a"), (3, "b")]
     late = text(mysql("u", {"id": 1, "v": "late"}, 901, 12, 2), mysql("u", {"id": 2, "v": "late"}, 901, 16, 3))
@@ -55,49 +55,49 @@ def mixed(*, later: int = 101) -> str:
     return text(mysql("u", {"id": 2, "v": "old"}, 901, 12, 2), mysql("u", {"id": 1, "v": "b"}, 1, 4, later))
 
 
-def test_log_reset_inside_a_file_is_refused(engine: EnginePort, tmp_path: Path) -> None:
-    lake = filled(engine, tmp_path)
-    lake.land(mixed())
-    assert lake.refused() == "SOURCE_LOG_RESTARTED"
-    assert lake.replica("id", "v") == [(1, "a"), (2, "a")]
-    configured = lake.with_row(options={"log_began": [BEGAN]})
+def test_log_reset_inside_a_file_is_refused(engine: LocalPort, tmp_path: Path) -> None:
+    topic = filled(engine, tmp_path)
+    topic.land(mixed())
+    assert topic.refused().code == "SOURCE_LOG_RESTARTED"
+    assert topic.replica("id", "v") == [(1, "a"), (2, "a")]
+    configured = topic.with_row(options={"log_began": [BEGAN]})
     assert warnings_of(configured.run()) == []
     assert configured.replica("id", "v") == [(1, "b"), (2, "old")]
 
 
-def test_log_reset_inside_the_first_file_is_refused(engine: EnginePort, tmp_path: Path) -> None:
-    lake = Lake(engine, tmp_path)
-    lake.land(mixed())
-    assert lake.refused() == "SOURCE_LOG_RESTARTED"
+def test_log_reset_inside_the_first_file_is_refused(engine: LocalPort, tmp_path: Path) -> None:
+    topic = Topic(engine, tmp_path)
+    topic.land(mixed())
+    assert topic.refused().code == "SOURCE_LOG_RESTARTED"
 
 
-def test_log_reset_between_files_of_a_batch_is_refused(engine: EnginePort, tmp_path: Path) -> None:
-    lake = Lake(engine, tmp_path)
-    lake.land(text(mysql("c", {"id": 1, "v": "a"}, 901, 4, 0)))
-    lake.land(text(mysql("u", {"id": 1, "v": "b"}, 1, 4, 101)))
-    assert lake.refused() == "SOURCE_LOG_RESTARTED"
+def test_log_reset_between_files_of_a_batch_is_refused(engine: LocalPort, tmp_path: Path) -> None:
+    topic = Topic(engine, tmp_path)
+    topic.land(text(mysql("c", {"id": 1, "v": "a"}, 901, 4, 0)))
+    topic.land(text(mysql("u", {"id": 1, "v": "b"}, 1, 4, 101)))
+    assert topic.refused().code == "SOURCE_LOG_RESTARTED"
 
 
-def test_changes_captured_again_are_no_new_log(engine: EnginePort, tmp_path: Path) -> None:
+def test_changes_captured_again_are_no_new_log(engine: LocalPort, tmp_path: Path) -> None:
     """A connector that starts again sends older changes again, those of a long statement after newer ones too."""
-    lake = filled(engine, tmp_path)
+    topic = filled(engine, tmp_path)
     first = [mysql("u", {"id": 1, "v": "b"}, 901, 12, 300), mysql("u", {"id": 2, "v": "long"}, 902, 4, 100)]
-    lake.land(text(*first))
-    lake.land(text(first[1], mysql("u", {"id": 2, "v": "c"}, 902, 8, 301), *first))
-    assert warnings_of(lake.run()) == []
-    lake.land(text(first[1], first[0]))
-    lake.run()
-    assert lake.replica("id", "v") == [(1, "b"), (2, "c")]
+    topic.land(text(*first))
+    topic.land(text(first[1], mysql("u", {"id": 2, "v": "c"}, 902, 8, 301), *first))
+    assert warnings_of(topic.run()) == []
+    topic.land(text(first[1], first[0]))
+    topic.run()
+    assert topic.replica("id", "v") == [(1, "b"), (2, "c")]
 
 
-def test_full_refresh_reorders_changes_after_a_log_reset(engine: EnginePort, tmp_path: Path) -> None:
+def test_full_refresh_reorders_changes_after_a_log_reset(engine: LocalPort, tmp_path: Path) -> None:
     """They were ingested while they could be those of a long transaction."""
-    lake = Lake(engine, tmp_path)
-    lake.land(text(postgresql("c", {"id": 1, "v": "a"}, 9000, 0)))
-    lake.run()
-    early = lake.land(text(postgresql("u", {"id": 1, "v": "b"}, 500, 30)))
-    assert lake.run().late_ignored == 1
-    configured = lake.with_row(options={"log_began": ["2023-11-14T22:13:45Z"]})
+    topic = Topic(engine, tmp_path)
+    topic.land(text(postgresql("c", {"id": 1, "v": "a"}, 9000, 0)))
+    topic.run()
+    early = topic.land(text(postgresql("u", {"id": 1, "v": "b"}, 500, 30)))
+    assert topic.run().late_ignored == 1
+    configured = topic.with_row(options={"log_began": ["2023-11-14T22:13:45Z"]})
     for lsn in (600, 700):
         configured.land(text(postgresql("c", {"id": lsn, "v": "b"}, lsn, lsn)))
         (warning,) = configured.run().warnings
@@ -109,35 +109,35 @@ def test_full_refresh_reorders_changes_after_a_log_reset(engine: EnginePort, tmp
 
 
 @pytest.mark.parametrize("files", [1, 4])
-def test_log_reset_followed_by_a_steady_stream_is_refused(engine: EnginePort, tmp_path: Path, files: int) -> None:
+def test_log_reset_followed_by_a_steady_stream_is_refused(engine: LocalPort, tmp_path: Path, files: int) -> None:
     """Each change is within a minute of the one before, and the last is more than that behind the former log."""
-    lake = Lake(engine, tmp_path)
-    lake.land(text(postgresql("c", {"id": 1, "v": "a"}, 9000, 0)))
-    lake.run()
+    topic = Topic(engine, tmp_path)
+    topic.land(text(postgresql("c", {"id": 1, "v": "a"}, 9000, 0)))
+    topic.run()
     changes = [postgresql("u", {"id": 1, "v": "b"}, 500 + at, 20 * (at + 1)) for at in range(4)]
     for part in [changes] if files == 1 else [[change] for change in changes[:3]]:
-        lake.land(text(*part))
+        topic.land(text(*part))
         if files > 1:
-            lake.run()
+            topic.run()
     if files > 1:
-        lake.land(text(changes[3]))
-    assert lake.refused() == "SOURCE_LOG_RESTARTED"
+        topic.land(text(changes[3]))
+    assert topic.refused().code == "SOURCE_LOG_RESTARTED"
 
 
-def test_restored_postgresql_is_detected(engine: EnginePort, tmp_path: Path) -> None:
-    lake = Lake(engine, tmp_path)
-    lake.land(text(postgresql("c", {"id": 1, "v": "a"}, 9000, 0)))
-    lake.run()
-    lake.land(text(postgresql("u", {"id": 1, "v": "b"}, 500, 30)))
-    done = lake.run()
+def test_restored_postgresql_is_detected(engine: LocalPort, tmp_path: Path) -> None:
+    topic = Topic(engine, tmp_path)
+    topic.land(text(postgresql("c", {"id": 1, "v": "a"}, 9000, 0)))
+    topic.run()
+    topic.land(text(postgresql("u", {"id": 1, "v": "b"}, 500, 30)))
+    done = topic.run()
     assert (done.late_ignored, warnings_of(done)) == (1, ["BATCH_LATE"]), "half a minute may be a long transaction"
-    lake.land(text(postgresql("u", {"id": 1, "v": "c"}, 600, 100)))
-    assert lake.refused() == "SOURCE_LOG_RESTARTED"
+    topic.land(text(postgresql("u", {"id": 1, "v": "c"}, 600, 100)))
+    assert topic.refused().code == "SOURCE_LOG_RESTARTED"
 
 
 @pytest.mark.parametrize("seconds", [-100, 0])
-def test_late_file_is_no_new_log(engine: EnginePort, tmp_path: Path, seconds: int) -> None:
-    lake = filled(engine, tmp_path)
-    lake.land(text(mysql("u", {"id": 1, "v": "late"}, 900, 4, seconds)))
-    assert lake.run().late_ignored == 1
-    assert lake.replica("id", "v") == [(1, "a"), (2, "a")]
+def test_late_file_is_no_new_log(engine: LocalPort, tmp_path: Path, seconds: int) -> None:
+    topic = filled(engine, tmp_path)
+    topic.land(text(mysql("u", {"id": 1, "v": "late"}, 900, 4, seconds)))
+    assert topic.run().late_ignored == 1
+    assert topic.replica("id", "v") == [(1, "a"), (2, "a")]

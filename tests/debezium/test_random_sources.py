@@ -16,7 +16,7 @@ from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec
 from tests.conftest import LocalPort
 from tests.debezium.sinking import Files, sunk
 from tests.debezium.source import Source
-from tests.spark.playing import drawn, examples
+from tests.harness.examples import drawn, examples
 
 TABLE = TableSpec(table="shop.t", keys=("id",), dialect="debezium")
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.debezium.lake import Lake, enveloped, warnings_of
+from tests.conftest import LocalPort
 from tests.debezium.probing import event, text
-from tests.engine_port import EnginePort
+from tests.debezium.topic import Topic, enveloped, warnings_of
 
 _STRICT = {"short": {"rule": "v <> 'bad'"}}
 
@@ -20,14 +20,14 @@ def copied(*values: str, place: int = 7) -> list[Any]:
     return [event("c", {"v": value}, place) for value in values]
 
 
-def test_equal_rows_stay_where_rows_between_them_are_left_out(engine: EnginePort, tmp_path: Path) -> None:
-    lake = Lake(engine, tmp_path, keys=[], where="v <> 'out'", expect=_STRICT)
-    lake.land(text(*copied("a", "out", "a", "bad", "a")))
-    result = lake.run()
+def test_equal_rows_stay_where_rows_between_them_are_left_out(engine: LocalPort, tmp_path: Path) -> None:
+    topic = Topic(engine, tmp_path, keys=[], where="v <> 'out'", expect=_STRICT)
+    topic.land(text(*copied("a", "out", "a", "bad", "a")))
+    result = topic.run()
     assert (result.redelivered, result.quarantined, result.filtered) == (0, 1, 1)
-    assert lake.replica("v") == [("a",)] * 3
-    lake.with_row(expect={}).run(action="errors_replay")
-    assert lake.replica("v") == [("a",)] * 3 + [("bad",)]
+    assert topic.replica("v") == [("a",)] * 3
+    topic.with_row(expect={}).run(action="errors_replay")
+    assert topic.replica("v") == [("a",)] * 3 + [("bad",)]
 
 
 def numbered(*values: tuple[str, int]) -> list[Any]:
@@ -38,46 +38,46 @@ def numbered(*values: tuple[str, int]) -> list[Any]:
 
 @pytest.mark.parametrize("form", ["json", "parquet"])
 def test_numbers_in_a_transaction_tell_rows_from_one_that_is_sent_again(
-    engine: EnginePort, tmp_path: Path, form: str
+    engine: LocalPort, tmp_path: Path, form: str
 ) -> None:
-    lake = Lake(engine, tmp_path, keys=[])
+    topic = Topic(engine, tmp_path, keys=[])
     for rows, redelivered in (((1, 2, 2), 1), ((2, 3, 4), 1)):
         events = numbered(*(("a", number) for number in rows))
-        lake.land(text(*events) if form == "json" else enveloped(*events), form)
-        result = lake.run()
+        topic.land(text(*events) if form == "json" else enveloped(*events), form)
+        result = topic.run()
         assert (result.redelivered, warnings_of(result)) == (redelivered, [])
-    assert lake.replica("v", "_dbz_number") == [("a", str(number)) for number in (1, 2, 3, 4)]
+    assert topic.replica("v", "_dbz_number") == [("a", str(number)) for number in (1, 2, 3, 4)]
 
 
-def test_equal_rows_without_numbers_are_counted(engine: EnginePort, tmp_path: Path) -> None:
+def test_equal_rows_without_numbers_are_counted(engine: LocalPort, tmp_path: Path) -> None:
     """The last event may be sent twice when a connector starts again, and a sink may part a place into two files."""
-    lake = Lake(engine, tmp_path, keys=[])
-    lake.land(text(*copied("a", "b", "b")))
-    (warning,) = lake.run().warnings
+    topic = Topic(engine, tmp_path, keys=[])
+    topic.land(text(*copied("a", "b", "b")))
+    (warning,) = topic.run().warnings
     assert (warning.code, warning.count) == ("EQUAL_ROWS_UNDECIDED", 1)
-    lake.land(text(*copied("b", "c"), *copied("d", place=8)))
-    (warning,) = lake.run().warnings
+    topic.land(text(*copied("b", "c"), *copied("d", place=8)))
+    (warning,) = topic.run().warnings
     assert (warning.code, warning.count) == ("EQUAL_ROWS_UNDECIDED", 1)
     assert "1 that equal rows of another file" in warning.message
-    assert lake.replica("v") == [("a",), ("b",), ("b",), ("c",), ("d",)]
+    assert topic.replica("v") == [("a",), ("b",), ("b",), ("c",), ("d",)]
 
 
 @pytest.mark.parametrize(
     ("first", "later"), [(["a", "bad", "a"], ["a"]), (["bad", "a"], ["b", None]), (["a", None, "bad"], ["bad", "b"])]
 )
 def test_a_replayed_change_stands_where_its_file_has_it(
-    engine: EnginePort, tmp_path: Path, first: Sequence[str | None], later: Sequence[str | None]
+    engine: LocalPort, tmp_path: Path, first: Sequence[str | None], later: Sequence[str | None]
 ) -> None:
     """Replica and history are as if it had been good from the beginning; so they are after a rebuild."""
     found = []
     for name, expect in (("quarantined", _STRICT), ("good", {})):
-        lake = Lake(engine, tmp_path / name, history=True, expect=expect)
-        lake.land(text(*(_change(value, 7) for value in first), *(_change(value, 8) for value in later)))
-        lake.run()
-        lake.with_row(expect={}).run(action="errors_replay")
-        merged = lake.replica("id", "v"), lake.history("v", "__start_at", "__end_at")
-        lake.with_row(expect={}).run(full_refresh=True)
-        found += [merged, (lake.replica("id", "v"), lake.history("v", "__start_at", "__end_at"))]
+        topic = Topic(engine, tmp_path / name, history=True, expect=expect)
+        topic.land(text(*(_change(value, 7) for value in first), *(_change(value, 8) for value in later)))
+        topic.run()
+        topic.with_row(expect={}).run(action="errors_replay")
+        merged = topic.replica("id", "v"), topic.history("v", "__start_at", "__end_at")
+        topic.with_row(expect={}).run(full_refresh=True)
+        found += [merged, (topic.replica("id", "v"), topic.history("v", "__start_at", "__end_at"))]
     assert found == [found[-1]] * 4
 
 

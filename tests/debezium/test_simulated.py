@@ -18,9 +18,9 @@ from airflow_gddl.simulate.simulator import prepare, simulate
 from airflow_gddl.simulate.spec import Delivery, SchemaEvent, SimulateSpec, TableShape, Troubles
 from airflow_gddl.simulate.table import differences
 from airflow_gddl.stores import Storage
-from tests.engine_port import EnginePort
+from tests.harness.engine_port import EnginePort
+from tests.harness.typed_tables import with_typed_columns
 from tests.scenarios import delta_log
-from tests.typed_tables import with_typed_columns
 
 PEOPLE = pa.table({
     "id": pa.array(range(1, 61), pa.int32()),

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.debezium.lake import Lake, warnings_of
+from tests.conftest import LocalPort
 from tests.debezium.probing import text
-from tests.engine_port import EnginePort
+from tests.debezium.topic import Topic, warnings_of
 
 T = 1_700_000_000_000
 ROWS = {"delete": "hard", "history": False}
@@ -34,254 +34,254 @@ def snapshot(lsn: int, ids: Iterable[int], *, v: str = "s", ends: bool = True, *
     return [event("r", {"id": i, "v": v}, lsn, mark, **source) for i, mark in zip(ids, marks[-len(ids) :], strict=True)]
 
 
-def filled(engine: EnginePort, tmp_path: Path, **row: Any) -> Lake:
+def filled(engine: LocalPort, tmp_path: Path, **row: Any) -> Topic:
     """Six rows of a snapshot, one of which is changed, and one added."""
-    lake = Lake(engine, tmp_path, **row)
-    lake.land(
+    topic = Topic(engine, tmp_path, **row)
+    topic.land(
         text(*snapshot(100, range(1, 7)), event("u", {"id": 1, "v": "u"}, 110), event("c", {"id": 7, "v": "c"}, 120))
     )
-    assert warnings_of(lake.run()) == []
-    assert [row[0] for row in lake.replica("id")] == [1, 2, 3, 4, 5, 6, 7]
-    return lake
+    assert warnings_of(topic.run()) == []
+    assert [row[0] for row in topic.replica("id")] == [1, 2, 3, 4, 5, 6, 7]
+    return topic
 
 
-def ids(lake: Lake) -> list[int]:
-    return [row[0] for row in lake.replica("id")]
+def ids(topic: Topic) -> list[int]:
+    return [row[0] for row in topic.replica("id")]
 
 
-def test_new_snapshot_removes_rows_that_it_lacks(engine: EnginePort, tmp_path: Path) -> None:
-    lake = filled(engine, tmp_path, history=True)
-    lake.land(text(event("c", {"id": 8, "v": "c"}, 190), *snapshot(200, [1, 2, 3, 4, 5, 9], v="s2")))
-    lake.land(text(event("u", {"id": 2, "v": "u2"}, 210)))
-    done = lake.run()
+def test_new_snapshot_removes_rows_that_it_lacks(engine: LocalPort, tmp_path: Path) -> None:
+    topic = filled(engine, tmp_path, history=True)
+    topic.land(text(event("c", {"id": 8, "v": "c"}, 190), *snapshot(200, [1, 2, 3, 4, 5, 9], v="s2")))
+    topic.land(text(event("u", {"id": 2, "v": "u2"}, 210)))
+    done = topic.run()
     assert warnings_of(done) == []
-    assert lake.replica("id", "v") == [(1, "s2"), (2, "u2"), (3, "s2"), (4, "s2"), (5, "s2"), (9, "s2")]
-    assert lake.run(action="verify").details["verdict"] == "equal"
-    later = lake.run()
+    assert topic.replica("id", "v") == [(1, "s2"), (2, "u2"), (3, "s2"), (4, "s2"), (5, "s2"), (9, "s2")]
+    assert topic.run(action="verify").details["verdict"] == "equal"
+    later = topic.run()
     assert (later.rows_read, later.changes_written, warnings_of(later)) == (0, 0, [])
-    lake.run(full_refresh=True)
-    assert lake.replica("id", "v") == [(1, "s2"), (2, "u2"), (3, "s2"), (4, "s2"), (5, "s2"), (9, "s2")]
+    topic.run(full_refresh=True)
+    assert topic.replica("id", "v") == [(1, "s2"), (2, "u2"), (3, "s2"), (4, "s2"), (5, "s2"), (9, "s2")]
 
 
-def test_late_change_from_before_a_snapshot_brings_no_row_back(engine: EnginePort, tmp_path: Path) -> None:
-    lake = filled(engine, tmp_path)
-    lake.land(text(*snapshot(200, range(1, 7))))
-    lake.run()
-    assert ids(lake) == [1, 2, 3, 4, 5, 6]
-    lake.land(text(event("u", {"id": 7, "v": "late"}, 150), event("u", {"id": 1, "v": "late"}, 150)))
-    assert lake.run().late_ignored == 2
-    assert lake.replica("id", "v") == [(n, "s") for n in range(1, 7)]
-    assert lake.run(action="verify").details["verdict"] == "equal"
+def test_late_change_from_before_a_snapshot_brings_no_row_back(engine: LocalPort, tmp_path: Path) -> None:
+    topic = filled(engine, tmp_path)
+    topic.land(text(*snapshot(200, range(1, 7))))
+    topic.run()
+    assert ids(topic) == [1, 2, 3, 4, 5, 6]
+    topic.land(text(event("u", {"id": 7, "v": "late"}, 150), event("u", {"id": 1, "v": "late"}, 150)))
+    assert topic.run().late_ignored == 2
+    assert topic.replica("id", "v") == [(n, "s") for n in range(1, 7)]
+    assert topic.run(action="verify").details["verdict"] == "equal"
 
 
-def test_delivered_again_opens_nothing(engine: EnginePort, tmp_path: Path) -> None:
-    lake = filled(engine, tmp_path)
+def test_delivered_again_opens_nothing(engine: LocalPort, tmp_path: Path) -> None:
+    topic = filled(engine, tmp_path)
     parts = text(*snapshot(200, range(1, 7))), text(event("c", {"id": 8, "v": "c"}, 210))
     for content in (*parts, parts[0], text(*snapshot(100, range(1, 7)))):
-        lake.land(content)
-        assert warnings_of(lake.run()) in ([], ["BATCH_LATE"])
-    assert ids(lake) == [1, 2, 3, 4, 5, 6, 8]
-    assert {row["_gddl"]["generation"] for row in lake.change_rows()} == {1, 2}
+        topic.land(content)
+        assert warnings_of(topic.run()) in ([], ["BATCH_LATE"])
+    assert ids(topic) == [1, 2, 3, 4, 5, 6, 8]
+    assert {row["_gddl"]["generation"] for row in topic.change_rows()} == {1, 2}
 
 
-def test_interrupted_snapshot_removes_nothing(engine: EnginePort, tmp_path: Path) -> None:
-    lake = filled(engine, tmp_path)
-    lake.land(text(*snapshot(200, [1, 2, 3, 4], ends=False)))
-    assert warnings_of(lake.run()) == ["SNAPSHOT_INCOMPLETE"]
-    idle = lake.run()
+def test_interrupted_snapshot_removes_nothing(engine: LocalPort, tmp_path: Path) -> None:
+    topic = filled(engine, tmp_path)
+    topic.land(text(*snapshot(200, [1, 2, 3, 4], ends=False)))
+    assert warnings_of(topic.run()) == ["SNAPSHOT_INCOMPLETE"]
+    idle = topic.run()
     assert (warnings_of(idle), idle.revisit) == (["SNAPSHOT_INCOMPLETE"], False), "each run says so, and none is due"
-    assert ids(lake) == [1, 2, 3, 4, 5, 6, 7]
-    lake.land(text(*snapshot(300, [1, 2, 3, 4, 5, 8])))
-    assert warnings_of(lake.run()) == []
-    assert ids(lake) == [1, 2, 3, 4, 5, 8]
-    assert lake.run(action="verify").details["verdict"] == "equal"
+    assert ids(topic) == [1, 2, 3, 4, 5, 6, 7]
+    topic.land(text(*snapshot(300, [1, 2, 3, 4, 5, 8])))
+    assert warnings_of(topic.run()) == []
+    assert ids(topic) == [1, 2, 3, 4, 5, 8]
+    assert topic.run(action="verify").details["verdict"] == "equal"
 
 
-def test_snapshot_in_several_batches(engine: EnginePort, tmp_path: Path) -> None:
-    lake = filled(engine, tmp_path)
+def test_snapshot_in_several_batches(engine: LocalPort, tmp_path: Path) -> None:
+    topic = filled(engine, tmp_path)
     whole = snapshot(200, range(1, 7))
     for part in (whole[:2], whole[2:5]):
-        lake.land(text(*part))
-        assert warnings_of(lake.run()) == ["SNAPSHOT_INCOMPLETE"]
-        assert 7 in ids(lake)
-    lake.land(text(*whole[5:]))
-    assert warnings_of(lake.run()) == []
-    assert ids(lake) == [1, 2, 3, 4, 5, 6]
+        topic.land(text(*part))
+        assert warnings_of(topic.run()) == ["SNAPSHOT_INCOMPLETE"]
+        assert 7 in ids(topic)
+    topic.land(text(*whole[5:]))
+    assert warnings_of(topic.run()) == []
+    assert ids(topic) == [1, 2, 3, 4, 5, 6]
 
 
-def test_change_after_a_snapshot_shows_that_it_is_whole(engine: EnginePort, tmp_path: Path) -> None:
+def test_change_after_a_snapshot_shows_that_it_is_whole(engine: LocalPort, tmp_path: Path) -> None:
     """Versions before 1.9 mark the last row of all tables alone, and a table of one row may have no last one at all."""
-    lake = filled(engine, tmp_path)
-    lake.land(text(*[event("r", {"id": n, "v": "s"}, 200, "true") for n in range(1, 7)]))
-    assert warnings_of(lake.run()) == ["SNAPSHOT_INCOMPLETE"]
-    lake.land(text(event("u", {"id": 1, "v": "u"}, 210)))
-    assert warnings_of(lake.run()) == []
-    assert ids(lake) == [1, 2, 3, 4, 5, 6]
+    topic = filled(engine, tmp_path)
+    topic.land(text(*[event("r", {"id": n, "v": "s"}, 200, "true") for n in range(1, 7)]))
+    assert warnings_of(topic.run()) == ["SNAPSHOT_INCOMPLETE"]
+    topic.land(text(event("u", {"id": 1, "v": "u"}, 210)))
+    assert warnings_of(topic.run()) == []
+    assert ids(topic) == [1, 2, 3, 4, 5, 6]
 
 
-def test_incremental_snapshot_removes_nothing(engine: EnginePort, tmp_path: Path) -> None:
-    lake = filled(engine, tmp_path)
-    lake.land(
+def test_incremental_snapshot_removes_nothing(engine: LocalPort, tmp_path: Path) -> None:
+    topic = filled(engine, tmp_path)
+    topic.land(
         text(
             *[event("r", {"id": n, "v": "i"}, 200, "incremental") for n in (1, 2)], event("c", {"id": 8, "v": "c"}, 210)
         )
     )
-    assert warnings_of(lake.run()) == []
-    assert ids(lake) == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert warnings_of(topic.run()) == []
+    assert ids(topic) == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
-def test_first_snapshot_is_no_reload(engine: EnginePort, tmp_path: Path) -> None:
-    lake = Lake(engine, tmp_path)
-    lake.land(text(event("c", {"id": 9, "v": "c"}, 50)))
-    lake.run()
-    lake.land(text(*snapshot(100, [1, 2])))
-    assert warnings_of(lake.run()) == []
-    assert ids(lake) == [1, 2, 9]
+def test_first_snapshot_is_no_reload(engine: LocalPort, tmp_path: Path) -> None:
+    topic = Topic(engine, tmp_path)
+    topic.land(text(event("c", {"id": 9, "v": "c"}, 50)))
+    topic.run()
+    topic.land(text(*snapshot(100, [1, 2])))
+    assert warnings_of(topic.run()) == []
+    assert ids(topic) == [1, 2, 9]
 
 
-def test_first_snapshot_that_began_again(engine: EnginePort, tmp_path: Path) -> None:
+def test_first_snapshot_that_began_again(engine: LocalPort, tmp_path: Path) -> None:
     """What the first attempt read was partly deleted before the second."""
-    lake = Lake(engine, tmp_path)
-    lake.land(text(*snapshot(100, [1, 2, 3, 4], ends=False)))
-    lake.land(text(*snapshot(200, [1, 2, 3, 5, 6])))
-    lake.run()
-    assert ids(lake) == [1, 2, 3, 5, 6]
+    topic = Topic(engine, tmp_path)
+    topic.land(text(*snapshot(100, [1, 2, 3, 4], ends=False)))
+    topic.land(text(*snapshot(200, [1, 2, 3, 5, 6])))
+    topic.run()
+    assert ids(topic) == [1, 2, 3, 5, 6]
 
 
-def test_sweep_limit_holds(engine: EnginePort, tmp_path: Path) -> None:
-    lake = filled(engine, tmp_path, sweep_limit=0.1)
-    lake.land(text(*snapshot(200, range(1, 6))))
-    assert warnings_of(lake.run()) == ["SWEEP_HELD"]
-    assert ids(lake) == [1, 2, 3, 4, 5, 6, 7]
-    lake.run(action="sweep_release")
-    assert ids(lake) == [1, 2, 3, 4, 5]
+def test_sweep_limit_holds(engine: LocalPort, tmp_path: Path) -> None:
+    topic = filled(engine, tmp_path, sweep_limit=0.1)
+    topic.land(text(*snapshot(200, range(1, 6))))
+    assert warnings_of(topic.run()) == ["SWEEP_HELD"]
+    assert ids(topic) == [1, 2, 3, 4, 5, 6, 7]
+    topic.run(action="sweep_release")
+    assert ids(topic) == [1, 2, 3, 4, 5]
 
 
-def test_release_of_an_interrupted_snapshot(engine: EnginePort, tmp_path: Path) -> None:
-    lake = filled(engine, tmp_path)
-    lake.land(text(*snapshot(200, [1, 2], ends=False)))
-    lake.run()
-    lake.run(action="sweep_release")
-    assert ids(lake) == [1, 2]
+def test_release_of_an_interrupted_snapshot(engine: LocalPort, tmp_path: Path) -> None:
+    topic = filled(engine, tmp_path)
+    topic.land(text(*snapshot(200, [1, 2], ends=False)))
+    topic.run()
+    topic.run(action="sweep_release")
+    assert ids(topic) == [1, 2]
 
 
-def test_unreadable_file_keeps_rows(engine: EnginePort, tmp_path: Path) -> None:
-    lake = filled(engine, tmp_path)
+def test_unreadable_file_keeps_rows(engine: LocalPort, tmp_path: Path) -> None:
+    topic = filled(engine, tmp_path)
     whole = snapshot(200, range(1, 7))
-    lake.land(text(*whole[:3]))
-    broken = lake.land('{"op": "r", "aft')
-    lake.land(text(*whole[4:]))
-    assert warnings_of(lake.run()) == ["FILE_UNREADABLE", "SNAPSHOT_INCOMPLETE"]
-    assert ids(lake) == [1, 2, 3, 4, 5, 6, 7]
+    topic.land(text(*whole[:3]))
+    broken = topic.land('{"op": "r", "aft')
+    topic.land(text(*whole[4:]))
+    assert warnings_of(topic.run()) == ["FILE_UNREADABLE", "SNAPSHOT_INCOMPLETE"]
+    assert ids(topic) == [1, 2, 3, 4, 5, 6, 7]
     Path(broken).write_text(text(whole[3]))
-    assert warnings_of(lake.run()) == []
-    assert ids(lake) == [1, 2, 3, 4, 5, 6]
+    assert warnings_of(topic.run()) == []
+    assert ids(topic) == [1, 2, 3, 4, 5, 6]
 
 
-def test_tables_of_the_source_that_share_one_table(engine: EnginePort, tmp_path: Path) -> None:
+def test_tables_of_the_source_that_share_one_table(engine: LocalPort, tmp_path: Path) -> None:
     """Partitions of a table in one topic: the snapshot of one of them is not that of all."""
-    lake = Lake(engine, tmp_path)
-    lake.land(text(*snapshot(100, [1, 2, 3], ends=False), *snapshot(100, [4, 5, 6], table="t2")))
-    lake.run()
+    topic = Topic(engine, tmp_path)
+    topic.land(text(*snapshot(100, [1, 2, 3], ends=False), *snapshot(100, [4, 5, 6], table="t2")))
+    topic.run()
     first = snapshot(200, [1, 2], ends=False)
     first[-1]["source"]["snapshot"] = "last_in_data_collection"
-    lake.land(text(*first))
-    assert warnings_of(lake.run()) == ["SNAPSHOT_INCOMPLETE"]
-    assert ids(lake) == [1, 2, 3, 4, 5, 6]
+    topic.land(text(*first))
+    assert warnings_of(topic.run()) == ["SNAPSHOT_INCOMPLETE"]
+    assert ids(topic) == [1, 2, 3, 4, 5, 6]
     second = snapshot(200, [4, 5, 6], table="t2", ends=False)
     second[-1]["source"]["snapshot"] = "last_in_data_collection"
-    lake.land(text(*second))
-    assert warnings_of(lake.run()) == []
-    assert ids(lake) == [1, 2, 4, 5, 6]
+    topic.land(text(*second))
+    assert warnings_of(topic.run()) == []
+    assert ids(topic) == [1, 2, 4, 5, 6]
 
 
-def test_snapshot_of_one_of_several_connectors_removes_nothing(engine: EnginePort, tmp_path: Path) -> None:
-    lake = filled(engine, tmp_path)
-    lake.land(text(*snapshot(200, [11, 12, 13], name="other")))
-    assert warnings_of(lake.run()) == ["SNAPSHOT_MERGED"]
-    assert ids(lake) == [1, 2, 3, 4, 5, 6, 7, 11, 12, 13]
+def test_snapshot_of_one_of_several_connectors_removes_nothing(engine: LocalPort, tmp_path: Path) -> None:
+    topic = filled(engine, tmp_path)
+    topic.land(text(*snapshot(200, [11, 12, 13], name="other")))
+    assert warnings_of(topic.run()) == ["SNAPSHOT_MERGED"]
+    assert ids(topic) == [1, 2, 3, 4, 5, 6, 7, 11, 12, 13]
 
 
-def test_snapshot_behind_later_changes_removes_nothing(engine: EnginePort, tmp_path: Path) -> None:
-    lake = filled(engine, tmp_path)
-    lake.land(text(event("u", {"id": 7, "v": "new"}, 250)))
-    lake.run()
-    lake.land(text(*snapshot(200, range(1, 8))))
-    assert "SNAPSHOT_MERGED" in warnings_of(lake.run())
-    assert lake.replica("id", "v")[-1] == (7, "new")
+def test_snapshot_behind_later_changes_removes_nothing(engine: LocalPort, tmp_path: Path) -> None:
+    topic = filled(engine, tmp_path)
+    topic.land(text(event("u", {"id": 7, "v": "new"}, 250)))
+    topic.run()
+    topic.land(text(*snapshot(200, range(1, 8))))
+    assert "SNAPSHOT_MERGED" in warnings_of(topic.run())
+    assert topic.replica("id", "v")[-1] == (7, "new")
 
 
-def test_snapshots_that_are_merged(engine: EnginePort, tmp_path: Path) -> None:
-    lake = filled(engine, tmp_path, options={"snapshots": "merge"})
-    lake.land(text(*snapshot(200, [1, 2])))
-    assert warnings_of(lake.run()) == []
-    assert ids(lake) == [1, 2, 3, 4, 5, 6, 7]
+def test_snapshots_that_are_merged(engine: LocalPort, tmp_path: Path) -> None:
+    topic = filled(engine, tmp_path, options={"snapshots": "merge"})
+    topic.land(text(*snapshot(200, [1, 2])))
+    assert warnings_of(topic.run()) == []
+    assert ids(topic) == [1, 2, 3, 4, 5, 6, 7]
 
 
-def test_first_transaction_after_a_snapshot_stays(engine: EnginePort, tmp_path: Path) -> None:
+def test_first_transaction_after_a_snapshot_stays(engine: LocalPort, tmp_path: Path) -> None:
     """It was open while the snapshot was taken, so its changes are before it in the log."""
-    lake = filled(engine, tmp_path)
+    topic = filled(engine, tmp_path)
     open_then = event("c", {"id": 8, "v": "c"}, 195, sequence='[null,"195"]', ts_ms=T + 1000)
-    lake.land(text(*snapshot(200, range(1, 7)), open_then))
-    lake.run()
-    assert ids(lake) == [1, 2, 3, 4, 5, 6, 8]
-    assert lake.run(action="verify").details["verdict"] == "equal"
+    topic.land(text(*snapshot(200, range(1, 7)), open_then))
+    topic.run()
+    assert ids(topic) == [1, 2, 3, 4, 5, 6, 8]
+    assert topic.run(action="verify").details["verdict"] == "equal"
 
 
 @pytest.mark.parametrize("step", ["append", "merge", "committed"])
-def test_run_that_died_in_the_middle(engine: EnginePort, tmp_path: Path, step: str) -> None:
-    lake = filled(engine, tmp_path)
-    lake.land(text(event("u", {"id": 7, "v": "x"}, 190), *snapshot(200, range(1, 7), v="s2")))
-    lake.break_off(step)
-    lake.run()
-    assert lake.replica("id", "v") == [(n, "s2") for n in range(1, 7)]
-    assert lake.changes() == 15
-    assert lake.run(action="verify").details["verdict"] == "equal"
+def test_run_that_died_in_the_middle(engine: LocalPort, tmp_path: Path, step: str) -> None:
+    topic = filled(engine, tmp_path)
+    topic.land(text(event("u", {"id": 7, "v": "x"}, 190), *snapshot(200, range(1, 7), v="s2")))
+    topic.break_off(step)
+    topic.run()
+    assert topic.replica("id", "v") == [(n, "s2") for n in range(1, 7)]
+    assert len(topic.change_rows()) == 15
+    assert topic.run(action="verify").details["verdict"] == "equal"
 
 
-def test_soft_deletes_and_reset_logs(engine: EnginePort, tmp_path: Path) -> None:
+def test_soft_deletes_and_reset_logs(engine: LocalPort, tmp_path: Path) -> None:
     """A snapshot after a reset is lower in the log than what it follows, and later by the row's word."""
-    lake = filled(engine, tmp_path, delete="soft", options={"log_began": ["2023-11-14T22:13:30Z"]})
+    topic = filled(engine, tmp_path, delete="soft", options={"log_began": ["2023-11-14T22:13:30Z"]})
     later = [*snapshot(60, range(1, 7), v="s2"), event("c", {"id": 8, "v": "c"}, 70)]
     for one in later:
         one["source"]["ts_ms"] += 60_000
-    lake.land(text(*later))
-    lake.run()
-    rows = {row["id"]: row["_gddl"]["deleted"] for row in lake._engine.read(lake._layout.replica)}
+    topic.land(text(*later))
+    topic.run()
+    rows = {row["id"]: row["_gddl"]["deleted"] for row in topic.rows("replica")}
     assert [n for n, deleted in sorted(rows.items()) if deleted] == [7]
-    assert lake.run(action="verify").details["verdict"] == "equal"
-    lake.land(text(event("u", {"id": 7, "v": "late"}, 130)))
-    assert lake.run().late_ignored == 1
-    assert lake.run(action="verify").details["verdict"] == "equal"
+    assert topic.run(action="verify").details["verdict"] == "equal"
+    topic.land(text(event("u", {"id": 7, "v": "late"}, 130)))
+    assert topic.run().late_ignored == 1
+    assert topic.run(action="verify").details["verdict"] == "equal"
 
 
-def test_repairs_keep_the_generations(engine: EnginePort, tmp_path: Path) -> None:
+def test_repairs_keep_the_generations(engine: LocalPort, tmp_path: Path) -> None:
     """Rebuilt, rebuilt without a ledger, and loaded again from the files: the rows of the last snapshot."""
-    lake = filled(engine, tmp_path)
-    lake.land(text(event("u", {"id": 7, "v": "x"}, 190), *snapshot(200, range(1, 7), v="s2")))
-    lake.run()
+    topic = filled(engine, tmp_path)
+    topic.land(text(event("u", {"id": 7, "v": "x"}, 190), *snapshot(200, range(1, 7), v="s2")))
+    topic.run()
     wanted = [(n, "s2") for n in range(1, 7)]
-    lake.run(full_refresh=True)
-    assert lake.replica("id", "v") == wanted
-    rmtree(lake.state)
-    done = lake.run(full_refresh=True)
-    assert (lake.replica("id", "v"), warnings_of(done)) == (wanted, ["GENERATIONS_INFERRED"])
-    assert lake.run(action="verify").details["verdict"] == "equal"
-    lake.land(text(event("u", {"id": 7, "v": "late"}, 150)))
-    assert lake.run().late_ignored == 1
-    done = lake.run(reload=True, confirmed=True)
-    assert (lake.replica("id", "v"), done.details["reload"]["archived"]) == (wanted, 0)
-    assert lake.run(action="verify").details["verdict"] == "equal"
-    lake.land(text(*snapshot(300, [1, 2, 3, 4, 5], v="s3")))
-    assert warnings_of(lake.run()) == []
-    assert lake.replica("id", "v") == [(n, "s3") for n in range(1, 6)]
+    topic.run(full_refresh=True)
+    assert topic.replica("id", "v") == wanted
+    rmtree(topic.layout.state)
+    done = topic.run(full_refresh=True)
+    assert (topic.replica("id", "v"), warnings_of(done)) == (wanted, ["GENERATIONS_INFERRED"])
+    assert topic.run(action="verify").details["verdict"] == "equal"
+    topic.land(text(event("u", {"id": 7, "v": "late"}, 150)))
+    assert topic.run().late_ignored == 1
+    done = topic.run(reload=True, confirmed=True)
+    assert (topic.replica("id", "v"), done.details["reload"]["archived"]) == (wanted, 0)
+    assert topic.run(action="verify").details["verdict"] == "equal"
+    topic.land(text(*snapshot(300, [1, 2, 3, 4, 5], v="s3")))
+    assert warnings_of(topic.run()) == []
+    assert topic.replica("id", "v") == [(n, "s3") for n in range(1, 6)]
 
 
-def test_reset_that_is_named_after_a_snapshot(engine: EnginePort, tmp_path: Path) -> None:
-    lake = filled(engine, tmp_path)
-    lake.land(text(*snapshot(200, range(1, 7), v="s2")))
-    lake.run()
-    named = lake.with_row(options={"log_began": ["2023-11-14T22:13:20.150Z"]})
+def test_reset_that_is_named_after_a_snapshot(engine: LocalPort, tmp_path: Path) -> None:
+    topic = filled(engine, tmp_path)
+    topic.land(text(*snapshot(200, range(1, 7), v="s2")))
+    topic.run()
+    named = topic.with_row(options={"log_began": ["2023-11-14T22:13:20.150Z"]})
     named.run(full_refresh=True)
     assert named.replica("id", "v") == [(n, "s2") for n in range(1, 7)]
     named.land(text(event("u", {"id": 7, "v": "late"}, 150)))
@@ -289,58 +289,58 @@ def test_reset_that_is_named_after_a_snapshot(engine: EnginePort, tmp_path: Path
     assert named.run(action="verify").details["verdict"] == "equal"
 
 
-def test_reload_follows_what_only_a_person_knows(engine: EnginePort, tmp_path: Path) -> None:
+def test_reload_follows_what_only_a_person_knows(engine: LocalPort, tmp_path: Path) -> None:
     """A truncate, and a snapshot that could only be merged: old files moved out, and a reload from those left."""
-    lake = filled(engine, tmp_path, truncate="report")
+    topic = filled(engine, tmp_path, truncate="report")
     truncate = {"op": "t", "before": None, "after": None, "source": event("c", {"id": 0}, 300)["source"]}
-    lake.land(text(truncate))
-    assert lake.run().truncates == 1
-    lake.empty()
-    lake.land(text(*snapshot(400, [11, 12], name="renamed"), event("c", {"id": 13, "v": "c"}, 410, name="renamed")))
-    assert warnings_of(lake.run()) == ["SNAPSHOT_MERGED"]
-    assert ids(lake) == [1, 2, 3, 4, 5, 6, 7, 11, 12, 13]
-    done = lake.run(reload=True, confirmed=True)
-    assert (ids(lake), done.details["reload"]["vanish"]) == ([11, 12, 13], 7)
-    lake.land(text(*snapshot(500, [11, 12], name="renamed")))
-    assert warnings_of(lake.run()) == []
-    assert ids(lake) == [11, 12], "the connector's next snapshot is a reload again"
+    topic.land(text(truncate))
+    assert topic.run().truncates == 1
+    topic.empty()
+    topic.land(text(*snapshot(400, [11, 12], name="renamed"), event("c", {"id": 13, "v": "c"}, 410, name="renamed")))
+    assert warnings_of(topic.run()) == ["SNAPSHOT_MERGED"]
+    assert ids(topic) == [1, 2, 3, 4, 5, 6, 7, 11, 12, 13]
+    done = topic.run(reload=True, confirmed=True)
+    assert (ids(topic), done.details["reload"]["vanish"]) == ([11, 12, 13], 7)
+    topic.land(text(*snapshot(500, [11, 12], name="renamed")))
+    assert warnings_of(topic.run()) == []
+    assert ids(topic) == [11, 12], "the connector's next snapshot is a reload again"
 
 
-def test_rebuild_by_another_sequence_decides_ties(engine: EnginePort, tmp_path: Path) -> None:
-    lake = Lake(engine, tmp_path)
+def test_rebuild_by_another_sequence_decides_ties(engine: LocalPort, tmp_path: Path) -> None:
+    topic = Topic(engine, tmp_path)
     for number, (name, n) in enumerate([("b", 2), ("a", 1)]):
-        path = Path(lake.land("", "ignored")).with_name(f"{name}.json")
+        path = Path(topic.land("", "ignored")).with_name(f"{name}.json")
         path.write_text(text(event("c", {"id": 1, "v": name, "n": n}, 100)))
         path.with_name(f"shop.t+0+{number * 100:010d}.ignored").unlink()
-    assert warnings_of(lake.run()) == ["SEQUENCE_TIE"]
-    ordered = lake.with_row(sequence_by=["_dbz_sequence", "n"])
+    assert warnings_of(topic.run()) == ["SEQUENCE_TIE"]
+    ordered = topic.with_row(sequence_by=["_dbz_sequence", "n"])
     ordered.run(full_refresh=True)
     assert ordered.replica("id", "v") == [(1, "b")]
     assert ordered.run(action="verify").details["verdict"] == "equal"
 
 
-def test_reload_from_a_source_that_was_moved(engine: EnginePort, tmp_path: Path) -> None:
+def test_reload_from_a_source_that_was_moved(engine: LocalPort, tmp_path: Path) -> None:
     """Its log begins at lower places than the snapshots that the table knows."""
-    lake = filled(engine, tmp_path)
-    lake.land(text(*snapshot(200, range(1, 7))))
-    lake.run()
-    lake.empty()
-    lake.land(text(*snapshot(20, [1, 2, 9], v="moved"), event("u", {"id": 9, "v": "u"}, 30)))
-    lake.run(reload=True, confirmed=True)
-    assert lake.replica("id", "v") == [(1, "moved"), (2, "moved"), (9, "u")]
-    assert lake.run(action="verify").details["verdict"] == "equal"
-    lake.land(text(*snapshot(50, [1, 2], v="again")))
-    lake.run()
-    assert lake.replica("id", "v") == [(1, "again"), (2, "again")]
-    lake.run(full_refresh=True)
-    assert lake.replica("id", "v") == [(1, "again"), (2, "again")]
+    topic = filled(engine, tmp_path)
+    topic.land(text(*snapshot(200, range(1, 7))))
+    topic.run()
+    topic.empty()
+    topic.land(text(*snapshot(20, [1, 2, 9], v="moved"), event("u", {"id": 9, "v": "u"}, 30)))
+    topic.run(reload=True, confirmed=True)
+    assert topic.replica("id", "v") == [(1, "moved"), (2, "moved"), (9, "u")]
+    assert topic.run(action="verify").details["verdict"] == "equal"
+    topic.land(text(*snapshot(50, [1, 2], v="again")))
+    topic.run()
+    assert topic.replica("id", "v") == [(1, "again"), (2, "again")]
+    topic.run(full_refresh=True)
+    assert topic.replica("id", "v") == [(1, "again"), (2, "again")]
 
 
-def test_rows_of_other_partitions_may_follow(engine: EnginePort, tmp_path: Path) -> None:
+def test_rows_of_other_partitions_may_follow(engine: LocalPort, tmp_path: Path) -> None:
     for sweep_after, warned, left in (("1h", ["SWEEP_PENDING"], [1, 2, 3, 4, 5, 6]), ("0s", [], [1, 2, 3, 4, 5])):
-        lake = Lake(engine, tmp_path / sweep_after, sweep_after=sweep_after)
+        topic = Topic(engine, tmp_path / sweep_after, sweep_after=sweep_after)
         for number, rows in enumerate((snapshot(100, range(1, 7)), snapshot(200, range(1, 6)))):
             for partition in (0, 1):
-                lake.land_in(partition, number, text(*rows[partition::2]))
-            done = lake.run()
-        assert (warnings_of(done), done.revisit, ids(lake)) == (warned, bool(warned), left)
+                topic.land_in(partition, number, text(*rows[partition::2]))
+            done = topic.run()
+        assert (warnings_of(done), done.revisit, ids(topic)) == (warned, bool(warned), left)

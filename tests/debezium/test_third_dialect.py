@@ -22,7 +22,7 @@ from airflow_gddl.topology.rows import row_of
 from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.dialects.protocol import dialect_of
 from tests.conftest import LocalPort
-from tests.delta_rs.small_lake import SmallLake
+from tests.harness.lake import Lake
 from tests.unit.pages import ROOT
 
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
@@ -73,12 +73,12 @@ def test_metadata_validates_dialect_options() -> None:
     assert "separator" in problem.remedy
 
 
-@pytest.mark.parametrize(("action", "code"), [("load", "INITIAL_LOAD"), ("resync_rows", "RESYNC_ROWS")])
+@pytest.mark.parametrize(("action", "code"), [("initial_load", "INITIAL_LOAD"), ("resync_rows", "RESYNC_ROWS")])
 @pytest.mark.usefixtures("installed")
 def test_rows_of_the_source_are_for_dialects_that_take_them(action: Action, code: str, tmp_path: Path) -> None:
     (problem,) = check_spec(replace(PIPES, initial_load=InitialLoad()), {"small"})
     assert (problem.code, problem.field) == ("FIELD_VALUE", "initial_load")
-    found = SmallLake(tmp_path).run(PIPES, JobOptions(action=action))
+    found = Lake(tmp_path).run(PIPES, JobOptions(action=action))
     assert isinstance(found, TableOutcome)
     assert found.result.error is not None
     assert found.result.error.code == f"{code}_REFUSED"

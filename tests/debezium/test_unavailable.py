@@ -19,8 +19,8 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.option_checks import check_options
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.dialects.protocol import dialect_of
-from tests.debezium.lake import parquet
 from tests.debezium.probing import event, probe, rows_of, text, wrapped
+from tests.debezium.topic import parquet
 
 _WORD = "__debezium_unavailable_value"
 _BYTES = _WORD.encode()

@@ -21,7 +21,7 @@ from airflow_gddl.runners.interface import JobOutcome, Listener
 from airflow_gddl.runners.this_machine import JobProcess
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import Runtime
-from spark_jobs.batch.totals import Declined, TableOutcome
+from spark_jobs.batch.totals import TaskOutcome
 from spark_jobs.job.job_tables import exit_status, run_job
 from spark_jobs.job.spread_local import NoSpark, Task, answer
 
@@ -53,7 +53,7 @@ def _answer(out: str, err: str, ended: int, status: int) -> Answer:
 class _SpreadHere:
     """A worker in this process."""
 
-    def run(self, job: JobSpec, specs: Sequence[TableSpec]) -> Iterator[TableOutcome | Declined]:
+    def run(self, job: JobSpec, specs: Sequence[TableSpec]) -> Iterator[TaskOutcome]:
         runtime = Runtime(storage=Storage(), spark=NoSpark())
         for spec in specs:
             yield from (found for found in answer(Task((spec,)), job, runtime) if not isinstance(found, int))

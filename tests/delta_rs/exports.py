@@ -17,7 +17,7 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.metadata.expression_text import with_expressions
 from spark_jobs.batch.totals import TableOutcome
-from tests.delta_rs.small_lake import SmallLake
+from tests.harness.lake import Lake
 
 FORMAT: Mapping[str, Any] = {"path_format": "'dt='yyyy-MM-dd"}
 SNAPSHOTS = TableSpec(table="s.t", keys=("id",), mode="snapshots", options=FORMAT, sweep_limit=1.0, settle="0s")
@@ -32,7 +32,7 @@ class Exports:
         now: time of the runs.
     """
 
-    lake: SmallLake
+    lake: Lake
     spec: TableSpec = SNAPSHOTS
     now: datetime = NOW
     source: str = field(default="t")

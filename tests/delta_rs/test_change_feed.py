@@ -8,12 +8,12 @@ from pathlib import Path
 from deltalake import DeltaTable
 
 from airflow_gddl.contract.spec import JobOptions
-from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.harness.lake import Lake, spec_of
 from tests.spark.change_feeds import FEED, differing_versions, latest_feed
 
 
 def test_feed_distinguishes_updates_from_deletes_and_inserts(tmp_path: Path) -> None:
-    lake, spec = SmallLake(tmp_path), spec_of(table_properties=FEED)
+    lake, spec = Lake(tmp_path), spec_of(table_properties=FEED)
     lake.load(spec, 4)
     lake.done(spec)
     lake.change(spec, 1, [("U", 1, "new"), ("D", 2, None), ("I", 9, "nine")])
@@ -29,7 +29,7 @@ def test_feed_distinguishes_updates_from_deletes_and_inserts(tmp_path: Path) -> 
 
 
 def test_change_feed_enabled_later(tmp_path: Path) -> None:
-    lake, spec = SmallLake(tmp_path), spec_of()
+    lake, spec = Lake(tmp_path), spec_of()
     lake.load(spec, 4)
     lake.done(spec)
     spec = replace(spec, table_properties=FEED)
@@ -41,7 +41,7 @@ def test_change_feed_enabled_later(tmp_path: Path) -> None:
 
 
 def test_compaction_is_no_change(tmp_path: Path) -> None:
-    lake, spec = SmallLake(tmp_path), spec_of(table_properties=FEED)
+    lake, spec = Lake(tmp_path), spec_of(table_properties=FEED)
     spec = replace(spec, keys=())
     lake.load(spec, 4)
     lake.done(spec)

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from airflow_gddl.runtime.state.recording import read_records, record_of
 from spark_jobs.batch.runtime import Clock, utc_now
 from spark_jobs.batch.totals import TableOutcome
-from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.harness.lake import Lake, spec_of
 
 _HOURS = 20
 
@@ -35,7 +35,7 @@ def jumping(seed: int) -> Clock:
 
 def play(root: Path, seed: int, clock: Clock) -> Seen:
     """The replica's rows, and of each run its status, error, warnings and changes: loads, a reload, late changes."""
-    rng, lake = random.Random(seed), SmallLake(root)  # noqa: S311 - no secret
+    rng, lake = random.Random(seed), Lake(root)  # noqa: S311 - no secret
     spec = spec_of(settle="0s", history=True, sweep_after="0s", sweep_limit=1.0, delete=rng.choice(["hard", "soft"]))
     seen = []
 
@@ -84,7 +84,7 @@ def _fixed(at: datetime) -> datetime:
 @pytest.mark.parametrize("fails", [True, False])
 def test_runs_keep_their_order_after_a_clock_was_set_back(tmp_path: Path, fails: bool) -> None:
     """The last run is the newest on record, and its failure shows, though an earlier one began hours later."""
-    lake, spec, start = SmallLake(tmp_path), spec_of(settle="0s"), datetime.now(UTC)
+    lake, spec, start = Lake(tmp_path), spec_of(settle="0s"), datetime.now(UTC)
     lake.load(spec)
     begun = []
     for number, hours in enumerate((0, 5, 1, 0), start=1):
@@ -102,4 +102,4 @@ def test_runs_keep_their_order_after_a_clock_was_set_back(tmp_path: Path, fails:
     assert record.failed is fails
     assert record.newest is not None
     assert record.newest.error == ("LEDGER_DAMAGED" if fails else None)
-    assert [fact.seconds for fact in record.facts] == [0.0] * 4, "durations are those of the run's own clock"
+    assert [fact.seconds for fact in record.runs] == [0.0] * 4, "durations are those of the run's own clock"

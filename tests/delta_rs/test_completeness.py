@@ -20,9 +20,9 @@ from airflow_gddl.stores import Storage
 from spark_jobs.verification import WINDOW_DIFFERENCES, read_differences
 from tests.delta_rs.commands import GDDL, gddl
 from tests.delta_rs.postgres import emptied, execute, postgres
-from tests.delta_rs.small_lake import SmallLake
 from tests.delta_rs.test_verify_source import verified
-from tests.landing import write
+from tests.harness.lake import Lake
+from tests.harness.landing import write
 
 SPEC = TableSpec(
     table="s.t", keys=("id",), sequence_by=("seq",), freshness="30m", options={"verify_connection": "GDDL_SOURCE_SHOP"}
@@ -51,7 +51,7 @@ class Day:
         rows: of the source now.
     """
 
-    lake: SmallLake
+    lake: Lake
     files: int
     start: datetime
     rows: dict[int, tuple[str, datetime]] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class Day:
             connection.execute(sa.text("INSERT INTO s.t VALUES (:id, :v, :at)"), rows)
 
 
-def day_of(lake: SmallLake, source: sa.Engine, files: int) -> tuple[Day, datetime, bytes, Path]:
+def day_of(lake: Lake, source: sa.Engine, files: int) -> tuple[Day, datetime, bytes, Path]:
     """A loaded day that lost one file before it was seen: with the time of that file, its content and its place."""
     day = Day(lake, files, datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=22))
     names = [day.file(number) for number in range(files)]
@@ -96,9 +96,7 @@ def day_of(lake: SmallLake, source: sa.Engine, files: int) -> tuple[Day, datetim
     return day, day.time_of(files * 3 // 5), content, lost
 
 
-def name_the_hour(
-    lake: SmallLake, source: sa.Engine, files: int, verify: Verify, load: Callable[[], JobResult]
-) -> None:
+def name_the_hour(lake: Lake, source: sa.Engine, files: int, verify: Verify, load: Callable[[], JobResult]) -> None:
     """One file of many never came: two verifications name its hour and no other; and nothing once it has come."""
     day, at, content, lost = day_of(lake, source, files)
     assert load().error is None
@@ -133,7 +131,7 @@ def states(result: JobResult) -> dict[str, str]:
 
 @pytest.mark.parametrize("files", [200, 1000])
 def test_one_lost_file_of_many_is_named_by_its_hour(source: sa.Engine, tmp_path: Path, files: int) -> None:
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     environ = {"GDDL_SOURCE_SHOP": source.url.render_as_string(hide_password=False)}
     full = JobOptions(full_listing=True)  # the file that comes back is old
     name_the_hour(
@@ -143,7 +141,7 @@ def test_one_lost_file_of_many_is_named_by_its_hour(source: sa.Engine, tmp_path:
 
 def test_a_shorter_look_forgets_nothing_of_a_longer_one(source: sa.Engine, tmp_path: Path) -> None:
     """Each hour two hours, each day a day: what the day's saw first has settled when it looks again."""
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     environ = {"GDDL_SOURCE_SHOP": source.url.render_as_string(hide_password=False)}
     day, at, content, lost = day_of(lake, source, 40)
     lake.done(SPEC)
@@ -163,7 +161,7 @@ def test_a_shorter_look_forgets_nothing_of_a_longer_one(source: sa.Engine, tmp_p
 
 def test_a_source_that_goes_on_is_never_wrong(source: sa.Engine, tmp_path: Path) -> None:
     """Twenty verifications while rows come, change and go, the replica always a step behind."""
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     environ = {"GDDL_SOURCE_SHOP": source.url.render_as_string(hide_password=False)}
     day = Day(lake, 20, datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=22))
     for number in range(20):
@@ -193,7 +191,7 @@ def test_a_source_that_goes_on_is_never_wrong(source: sa.Engine, tmp_path: Path)
 
 def test_deletes_that_never_came_are_told_apart(source: sa.Engine, tmp_path: Path) -> None:
     """A source without the row has no time of its delete: it was after that of the row."""
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     environ = {"GDDL_SOURCE_SHOP": source.url.render_as_string(hide_password=False)}
     day = Day(lake, 40, datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=22))
     for number in range(40):
@@ -208,7 +206,7 @@ def test_deletes_that_never_came_are_told_apart(source: sa.Engine, tmp_path: Pat
 
 def test_a_window_that_is_not_over_is_open(source: sa.Engine, tmp_path: Path) -> None:
     """A change on its way is no difference; and by day."""
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     environ = {"GDDL_SOURCE_SHOP": source.url.render_as_string(hide_password=False)}
     day = Day(lake, 20, datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=22))
     for number in range(20):
@@ -228,7 +226,7 @@ def test_a_window_that_is_not_over_is_open(source: sa.Engine, tmp_path: Path) ->
 def test_without_a_time_of_rows_only_files_are_counted(
     source: sa.Engine, tmp_path: Path, columns: str | None, why: str
 ) -> None:
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     day = Day(lake, 20, datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=22))
     for number in range(20):
         day.file(number)
@@ -248,7 +246,7 @@ def test_commands_name_the_windows_and_remember_them(
     source: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By table and as JSON; the state needs attention until a verification of the same time finds nothing."""
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     _, at, content, lost = day_of(lake, source, 40)
     monkeypatch.setenv("GDDL_SOURCE_SHOP", source.url.render_as_string(hide_password=False))
     (tmp_path / "metadata" / "tables").mkdir(parents=True)

@@ -19,12 +19,13 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import ForeignKey
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.totals import Declined, TableOutcome
+from spark_jobs.batch.totals import Declined
 from spark_jobs.job.run_results import for_record
 from spark_jobs.verification import read_orphans
-from tests.delta_rs.small_lake import TIER, SmallLake
-from tests.landing import write
-from tests.sharded import Sharded
+from tests.harness.examples import at_random
+from tests.harness.lake import TIER, Lake
+from tests.harness.landing import write
+from tests.harness.sharded import Sharded
 
 PARENT = TableSpec(table="s.customers", keys=("id",), sequence_by=("seq",), settle="0s")
 CHILD = TableSpec(
@@ -37,21 +38,19 @@ CHILD = TableSpec(
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 
 
-def load(lake: SmallLake, spec: TableSpec, **columns: Any) -> None:
+def load(lake: Lake, spec: TableSpec, **columns: Any) -> None:
     write(Path(lake.layout(spec).landing), "LOAD00000001.parquet", pa.table(columns))
     lake.done(spec)
 
 
-def change(lake: SmallLake, spec: TableSpec, ops: Sequence[str], **columns: Any) -> None:
+def change(lake: Lake, spec: TableSpec, ops: Sequence[str], **columns: Any) -> None:
     rows = {"Op": list(ops), "seq": list(range(1, len(ops) + 1)), **columns}
     write(Path(lake.layout(spec).landing), "20240101-000000001.parquet", pa.table(rows))
     lake.done(spec)
 
 
-def verify(lake: SmallLake, spec: TableSpec, now: datetime = NOW, **options: Any) -> JobResult:
-    found = lake.run(spec, JobOptions(action="verify", **options), lambda: now)
-    assert isinstance(found, TableOutcome), found
-    return found.result
+def verify(lake: Lake, spec: TableSpec, now: datetime = NOW, **options: Any) -> JobResult:
+    return lake.result(spec, JobOptions(action="verify", **options), clock=lambda: now)
 
 
 def counts(result: JobResult) -> dict[str, tuple[int, int]]:
@@ -64,7 +63,7 @@ def code(result: JobResult) -> str | None:
 
 def test_unique_names_values_that_two_rows_have(tmp_path: Path) -> None:
     """Nulls are no values; a pair is unique as a pair; names match in any case."""
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     spec = replace(PARENT, unique={"email": ("EMAIL",), "pair": ("email", "no")})
     load(lake, spec, id=[1, 2, 3, 4, 5], email=["a", "b", "a", None, None], no=[1, 1, 2, 7, 7])
     result = verify(lake, spec)
@@ -83,7 +82,7 @@ def test_unique_names_values_that_two_rows_have(tmp_path: Path) -> None:
 @pytest.mark.parametrize("delete", ["hard", "soft"])
 def test_deleted_rows_are_not_counted(tmp_path: Path, delete: Any) -> None:
     """Neither in the table itself, nor in the one that a foreign key names."""
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     parent, child = replace(PARENT, delete=delete, unique={"v": ("v",)}), replace(CHILD, delete=delete)
     load(lake, parent, id=[1, 2], v=["a", "a"])
     load(lake, child, id=[10, 11], customer=[1, 2])
@@ -101,7 +100,7 @@ def test_deleted_rows_are_not_counted(tmp_path: Path, delete: Any) -> None:
 
 def test_orphan_is_reported_once_it_had_the_time_to_get_its_row(tmp_path: Path) -> None:
     """A row that comes in time leaves no trace; one that is gone again begins anew."""
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     spec = replace(CHILD, freshness="30m")
     load(lake, PARENT, id=[1])
     load(lake, spec, id=[10, 11, 12], customer=[1, 2, None])
@@ -123,7 +122,7 @@ def test_orphan_is_reported_once_it_had_the_time_to_get_its_row(tmp_path: Path) 
 
 
 def test_an_erasure_removes_what_is_remembered_of_values(tmp_path: Path) -> None:
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     load(lake, PARENT, id=[1])
     load(lake, CHILD, id=[10, 11], customer=[1, 2])
     verify(lake, CHILD)
@@ -135,7 +134,7 @@ def test_an_erasure_removes_what_is_remembered_of_values(tmp_path: Path) -> None
 
 
 def test_what_can_not_be_checked_is_said(tmp_path: Path) -> None:
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     spec = replace(CHILD, unique={"gone": ("none",)})
     load(lake, spec, id=[10], customer=["1"])
     result = verify(lake, spec)
@@ -150,10 +149,10 @@ def test_what_can_not_be_checked_is_said(tmp_path: Path) -> None:
 
 def test_a_table_too_large_for_this_process_is_left_to_spark(tmp_path: Path) -> None:
     """Also the one that a foreign key names, which may be of another tier."""
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     load(lake, PARENT, id=list(range(50_000)))
     load(lake, CHILD, id=[10], customer=[1])
-    small = SmallLake(tmp_path, replace(TIER, task_max_bytes=50_000))
+    small = Lake(tmp_path, replace(TIER, task_max_bytes=50_000))
     found = small.run(CHILD, JobOptions(action="verify"))
     assert isinstance(found, Declined)
     assert "the table customers has" in found.reason
@@ -161,7 +160,7 @@ def test_a_table_too_large_for_this_process_is_left_to_spark(tmp_path: Path) -> 
 
 
 def test_numbers_of_two_widths_compare(tmp_path: Path) -> None:
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     load(lake, PARENT, id=pa.array([1, 2**40], pa.int64()))
     load(lake, CHILD, id=[10, 11], customer=pa.array([1, 3], pa.int32()))
     assert counts(verify(lake, CHILD, settle_seconds=0)) == {"foreign_key.customer": (2, 1)}
@@ -170,7 +169,7 @@ def test_numbers_of_two_widths_compare(tmp_path: Path) -> None:
 def test_each_source_of_a_table_has_its_own_values(tmp_path: Path) -> None:
     """Sources may have equal values; a row needs one of its own source, where the other table has sources, too."""
     landed = Sharded(tmp_path, ("eu", "us"), {"unique": {"v": ("v",)}})
-    lake, spec = SmallLake(tmp_path), landed.spec
+    lake, spec = Lake(tmp_path), landed.spec
     landed.load("eu", {1: "a", 2: "b"})
     landed.load("us", {1: "a", 3: "x", 4: "x"})
     lake.done(spec)
@@ -185,12 +184,12 @@ VALUES = st.sampled_from([None, "a", "A", "b", ""])
 NUMBERS = st.sampled_from([None, 0, 1, -1])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=at_random(25))
 @given(rows=st.lists(st.tuples(VALUES, NUMBERS), max_size=8), parents=st.lists(st.tuples(NUMBERS, VALUES), max_size=5))
 def test_findings_are_those_of_a_naive_check(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[Any, Any]], parents: list[tuple[Any, Any]]
 ) -> None:
-    lake = SmallLake(tmp_path_factory.mktemp("lake"))
+    lake = Lake(tmp_path_factory.mktemp("lake"))
     pair = ForeignKey(columns=("v", "n"), to="s.customers", to_columns=("w", "m"))
     spec = replace(CHILD, unique={"pair": ("v", "n"), "v": ("v",)}, foreign_key={"pair": pair})
     v, n = pa.array([r[0] for r in rows], pa.string()), pa.array([r[1] for r in rows], pa.int32())

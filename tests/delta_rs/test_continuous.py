@@ -18,18 +18,18 @@ from deltalake import DeltaTable
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Continuous, DesiredState, JobOptions, JobSpec, TableSpec
-from airflow_gddl.runtime.landing.monitoring import DesiredStateKeeper
+from airflow_gddl.runtime.landing.continuous_job import DesiredStateKeeper
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import Runtime, utc_now
 from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.spread_local import LocalSpread, NoSpark
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
-from tests.background_job import BackgroundJob, known_tables
-from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.landing import write_bytes
+from tests.harness.background_job import BackgroundJob, known_tables
+from tests.harness.lake import Lake, spec_of
+from tests.harness.landing import write_bytes
+from tests.harness.waiting import wait_for
 from tests.spark.children import job_child
-from tests.waiting import wait_for
 
 GOES_ON = JobOptions(continuous=Continuous())
 
@@ -38,7 +38,7 @@ GOES_ON = JobOptions(continuous=Continuous())
 class Source:
     """Tables that get changes, and what their replicas must hold."""
 
-    lake: SmallLake
+    lake: Lake
     specs: Sequence[TableSpec]
     rows: dict[str, dict[int, str]] = field(default_factory=dict)
     landed: dict[str, int] = field(default_factory=dict)
@@ -87,23 +87,23 @@ def runtime() -> Runtime:
     return Runtime(storage=Storage(), spark=NoSpark(), spread=LocalSpread())
 
 
-def kept(lake: SmallLake, specs: Sequence[TableSpec], options: JobOptions = GOES_ON) -> BackgroundJob:
+def kept(lake: Lake, specs: Sequence[TableSpec], options: JobOptions = GOES_ON) -> BackgroundJob:
     return BackgroundJob(lake.job(specs, options), runtime())
 
 
-def scheduled(lake: SmallLake, specs: Sequence[TableSpec]) -> dict[str, JobResult]:
+def scheduled(lake: Lake, specs: Sequence[TableSpec]) -> dict[str, JobResult]:
     outcomes = run_job(lake.job(specs, run_id="scheduled"), runtime(), lambda _: None)
     return {outcome.result.table: outcome.result for outcome in outcomes}
 
 
 @pytest.fixture
 def source(tmp_path: Path) -> Source:
-    source = Source(SmallLake(tmp_path), specs_of("a", "b"))
+    source = Source(Lake(tmp_path), specs_of("a", "b"))
     source.load()
     return source
 
 
-def records(lake: SmallLake, spec: TableSpec) -> list[JobResult]:
+def records(lake: Lake, spec: TableSpec) -> list[JobResult]:
     found = sorted(Path(Layout.of(lake.roots, spec).runs).glob("*.json"))
     return [json.loads(path.read_text()) for path in found]
 
@@ -136,7 +136,7 @@ def test_only_turns_with_work_are_recorded(source: Source) -> None:
 
 def test_added_row_is_started_and_removed_row_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known, (a, b) = known_tables(monkeypatch), specs_of("a", "b")
-    source = Source(SmallLake(tmp_path), [a, b])
+    source = Source(Lake(tmp_path), [a, b])
     source.load()
     standing = DesiredStateKeeper(source.lake.roots, "pack", lambda: None)
     options = JobOptions(continuous=Continuous(folder=standing.folder))
@@ -238,7 +238,7 @@ def process_job(source: Source, seconds: float | None = None) -> JobSpec:
 
 
 def test_stop_finishes_running_tables_and_starts_none(tmp_path: Path) -> None:
-    source = Source(SmallLake(tmp_path), specs_of(*(f"t{n:03d}" for n in range(30))))
+    source = Source(Lake(tmp_path), specs_of(*(f"t{n:03d}" for n in range(30))))
     source.load()
     with kept(source.lake, source.specs) as job:
         job.until(lambda: bool(job.results))

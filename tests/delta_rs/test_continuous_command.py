@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.waiting import wait_for
+from tests.harness.lake import Lake, spec_of
+from tests.harness.waiting import wait_for
 
 GDDL = [sys.executable, "-m", "airflow_gddl.cli.main"]
 ROW = "  - {{table: s.{}, keys: [id], sequence_by: [seq], trigger: 1s, freshness: 1m}}\n"
@@ -39,7 +39,7 @@ def status(metadata: Path) -> dict[str, dict[str, Any]]:
 
 
 def test_runs_until_ctrl_c(metadata: Path, tmp_path: Path) -> None:
-    lake, a, b = SmallLake(tmp_path), spec_of("a"), spec_of("b")
+    lake, a, b = Lake(tmp_path), spec_of("a"), spec_of("b")
     lake.load(a)
     lake.load(b)
     command = [*GDDL, "run", "--continuous", "--metadata", str(metadata), "--json"]

@@ -6,33 +6,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
-from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.harness.lake import Lake, LakeTable, spec_of
+from tests.harness.landing import write_bytes
 
 _COLUMNS = ["seq", "id", "name", "my city", "n"]
 
 
-class CsvLake(SmallLake):
-    """A table whose files are CSV."""
+def land(lake: Lake, spec: TableSpec, name: str, text: str) -> None:
+    write_bytes(lake.landing(spec), name, text.encode())
 
-    def land(self, spec: TableSpec, name: str, text: str) -> None:
-        path = Path(self.layout(spec).landing) / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(text.encode())
 
-    def rows(self, spec: TableSpec, *columns: str) -> list[tuple[Any, ...]]:
-        found = pa.table(DeltaTable(self.layout(spec).replica).scan()).to_pylist()
-        return sorted(tuple(row[name] for name in columns) for row in found)
+def rows(lake: Lake, spec: TableSpec, *columns: str) -> list[tuple[Any, ...]]:
+    return LakeTable(lake, spec).values("replica", *columns)
 
-    def bad(self, spec: TableSpec) -> list[tuple[Any, ...]]:
-        path = Path(self.layout(spec).errors)
-        found = pa.table(DeltaTable(str(path)).scan()).to_pylist() if path.exists() else []
-        return sorted((row["code"], row["column"]) for row in found)
+
+def refused_rows(lake: Lake, spec: TableSpec) -> list[tuple[Any, ...]]:
+    return LakeTable(lake, spec).values("errors", "code", "column")
 
 
 def table(**options: Any) -> TableSpec:
@@ -47,73 +40,73 @@ def warned(result: JobResult) -> dict[str, int | None]:
 @pytest.mark.parametrize("types", [{}, {"n": "int", "my city": "string"}, {"n": "decimal(6,2)", "name": "date"}])
 def test_column_that_is_not_logged_keeps_its_value(tmp_path: Path, word: str, types: dict[str, str]) -> None:
     """`CsvNoSupValue`: an insert has all columns, so that the word is a value there; a delete needs none."""
-    lake, spec = CsvLake(tmp_path), table(types=types, csv_no_sup=word)
+    lake, spec = Lake(tmp_path), table(types=types, csv_no_sup=word)
     day, shown = ("2024-01-02", "2024-01-03") if types.get("name") else ("Ada", "Bo"), f'"{word}"'
-    lake.land(spec, "LOAD00000001.csv", f"I,,1,{day[0]},London,5\nI,,2,{day[0]},Rome,6\nI,,3,{day[0]},{shown},7\n")
+    land(lake, spec, "LOAD00000001.csv", f"I,,1,{day[0]},London,5\nI,,2,{day[0]},Rome,6\nI,,3,{day[0]},{shown},7\n")
     lake.done(spec)
     changes = f"U,2,1,{day[1]},{shown},{shown}\nD,3,2,{shown},{shown},{shown}\nU,4,3,{shown},,8\n"
-    lake.land(spec, "20250101-000000001.csv", changes)
+    land(lake, spec, "20250101-000000001.csv", changes)
     assert warned(lake.done(spec)) == {}
     expected = [("1", day[1], "London", "5"), ("3", day[0], None, "8")]
     found = [tuple(None if v is None else str(v).removesuffix(".00") for v in r) for r in
-             lake.rows(spec, "id", "name", "my_city", "n")]  # fmt: skip
-    assert (found, lake.bad(spec)) == (expected, [])
-    lake.land(spec, "20250101-000000000.csv", f"U,1,1,{shown},Paris,4\n")
+             rows(lake, spec, "id", "name", "my_city", "n")]  # fmt: skip
+    assert (found, refused_rows(lake, spec)) == (expected, [])
+    land(lake, spec, "20250101-000000000.csv", f"U,1,1,{shown},Paris,4\n")
     lake.done(spec)
-    assert lake.rows(spec, "id", "my_city")[0] == ("1", "Paris")
+    assert rows(lake, spec, "id", "my_city")[0] == ("1", "Paris")
     assert lake.done(spec, JobOptions(action="verify")).details["verdict"] == "equal"
     lake.done(spec, JobOptions(full_refresh=True))
-    assert lake.rows(spec, "id", "my_city")[0] == ("1", "Paris")
+    assert rows(lake, spec, "id", "my_city")[0] == ("1", "Paris")
 
 
 def test_word_that_the_row_does_not_name_is_counted(tmp_path: Path) -> None:
-    lake, spec = CsvLake(tmp_path), table()
-    lake.land(spec, "LOAD00000001.csv", "I,,1,Ada,NOT_SUPPLIED,5\n")
+    lake, spec = Lake(tmp_path), table()
+    land(lake, spec, "LOAD00000001.csv", "I,,1,Ada,NOT_SUPPLIED,5\n")
     assert warned(lake.done(spec)) == {}
-    lake.land(spec, "20250101-000000001.csv", "U,2,1,Bo,NOT_SUPPLIED,NOT_SUPPLIED\nU,3,1,Cy,Rome,9\n")
+    land(lake, spec, "20250101-000000001.csv", "U,2,1,Bo,NOT_SUPPLIED,NOT_SUPPLIED\nU,3,1,Cy,Rome,9\n")
     assert warned(lake.done(spec)) == {"CSV_NOT_SUPPLIED": 1}
-    assert lake.rows(spec, "name", "my_city", "n") == [("Cy", "Rome", "9")]
+    assert rows(lake, spec, "name", "my_city", "n") == [("Cy", "Rome", "9")]
 
 
 def test_word_that_is_a_value(tmp_path: Path) -> None:
-    lake, spec = CsvLake(tmp_path), table(csv_no_sup=None)
-    lake.land(spec, "LOAD00000001.csv", "I,,1,Ada,London,5\n")
+    lake, spec = Lake(tmp_path), table(csv_no_sup=None)
+    land(lake, spec, "LOAD00000001.csv", "I,,1,Ada,London,5\n")
     lake.done(spec)
-    lake.land(spec, "20250101-000000001.csv", "U,2,1,Bo,NOT_SUPPLIED,NOT_SUPPLIED\n")
+    land(lake, spec, "20250101-000000001.csv", "U,2,1,Bo,NOT_SUPPLIED,NOT_SUPPLIED\n")
     assert warned(lake.done(spec)) == {}
-    assert lake.rows(spec, "name", "my_city", "n") == [("Bo", "NOT_SUPPLIED", "NOT_SUPPLIED")]
+    assert rows(lake, spec, "name", "my_city", "n") == [("Bo", "NOT_SUPPLIED", "NOT_SUPPLIED")]
 
 
 def test_what_an_update_has_carried_stays_known_when_the_word_is_none_any_more(tmp_path: Path) -> None:
-    lake, spec = CsvLake(tmp_path), table()
-    lake.land(spec, "LOAD00000001.csv", "I,,1,Ada,London,5\n")
-    lake.land(spec, "20250101-000000001.csv", "U,2,1,Bo,NOT_SUPPLIED,6\n")
+    lake, spec = Lake(tmp_path), table()
+    land(lake, spec, "LOAD00000001.csv", "I,,1,Ada,London,5\n")
+    land(lake, spec, "20250101-000000001.csv", "U,2,1,Bo,NOT_SUPPLIED,6\n")
     lake.done(spec)
     other = table(csv_no_sup=None)
-    lake.land(other, "20250101-000000002.csv", "U,3,1,Cy,NOT_SUPPLIED,7\n")
+    land(lake, other, "20250101-000000002.csv", "U,3,1,Cy,NOT_SUPPLIED,7\n")
     lake.done(other)
-    assert lake.rows(other, "name", "my_city", "n") == [("Cy", "NOT_SUPPLIED", "7")]
-    lake.land(other, "20250101-000000000.csv", "U,1,1,late,Rome,4\n")
+    assert rows(lake, other, "name", "my_city", "n") == [("Cy", "NOT_SUPPLIED", "7")]
+    land(lake, other, "20250101-000000000.csv", "U,1,1,late,Rome,4\n")
     lake.done(other)
     lake.done(other, JobOptions(full_refresh=True))
-    assert lake.rows(other, "name", "my_city", "n") == [("Cy", "NOT_SUPPLIED", "7")]
+    assert rows(lake, other, "name", "my_city", "n") == [("Cy", "NOT_SUPPLIED", "7")]
     assert lake.done(other, JobOptions(action="verify")).details["verdict"] == "equal"
 
 
 def test_word_is_a_text_where_the_row_names_a_list_of_its_own(tmp_path: Path) -> None:
-    lake = CsvLake(tmp_path)
+    lake = Lake(tmp_path)
     spec = replace(table(csv_columns=[*_COLUMNS, "AR_H_COLUMNS"]), columns_to_update="AR_H_COLUMNS")
-    lake.land(spec, "LOAD00000001.csv", "I,,1,Ada,London,5,\n")
-    lake.land(spec, "20250101-000000001.csv", 'U,2,1,Bo,NOT_SUPPLIED,6,"name,n"\nU,3,1,Cy,NOT_SUPPLIED,,"my city"\n')
+    land(lake, spec, "LOAD00000001.csv", "I,,1,Ada,London,5,\n")
+    land(lake, spec, "20250101-000000001.csv", 'U,2,1,Bo,NOT_SUPPLIED,6,"name,n"\nU,3,1,Cy,NOT_SUPPLIED,,"my city"\n')
     lake.done(spec)
-    assert lake.rows(spec, "name", "my_city", "n") == [("Bo", "NOT_SUPPLIED", "6")]
+    assert rows(lake, spec, "name", "my_city", "n") == [("Bo", "NOT_SUPPLIED", "6")]
 
 
 def test_key_that_is_not_logged_is_none(tmp_path: Path) -> None:
-    lake, spec = CsvLake(tmp_path), table()
-    lake.land(spec, "20250101-000000001.csv", "I,1,1,Ada,London,5\nU,2,NOT_SUPPLIED,Bo,Rome,6\n")
+    lake, spec = Lake(tmp_path), table()
+    land(lake, spec, "20250101-000000001.csv", "I,1,1,Ada,London,5\nU,2,NOT_SUPPLIED,Bo,Rome,6\n")
     lake.done(spec)
-    assert (lake.rows(spec, "id", "name"), lake.bad(spec)) == ([("1", "Ada")], [("KEY_NULL", "id")])
+    assert (rows(lake, spec, "id", "name"), refused_rows(lake, spec)) == ([("1", "Ada")], [("KEY_NULL", "id")])
 
 
 @pytest.mark.parametrize(("options", "text", "cities", "bad"), [
@@ -131,8 +124,8 @@ def test_rows_end_where_the_endpoint_says(
     tmp_path: Path, options: dict[str, Any], text: str, cities: list[str], bad: list[str], mark: str
 ) -> None:
     """No row is invented or swallowed by a line break in a field."""
-    lake, spec = CsvLake(tmp_path), table(**options)
-    lake.land(spec, "20250101-000000001.csv", text.replace("a", f"a{mark}", 1) if mark else text)
+    lake, spec = Lake(tmp_path), table(**options)
+    land(lake, spec, "20250101-000000001.csv", text.replace("a", f"a{mark}", 1) if mark else text)
     lake.done(spec)
-    assert [row[0] for row in lake.rows(spec, "my_city")] == sorted(cities)
-    assert [code for code, _ in lake.bad(spec)] == bad
+    assert [row[0] for row in rows(lake, spec, "my_city")] == sorted(cities)
+    assert [code for code, _ in refused_rows(lake, spec)] == bad

@@ -11,11 +11,12 @@ import pytest
 from airflow_gddl.contract.spec import JobOptions
 from spark_jobs.job.job_tables import run_job
 from tests.conftest import LocalPort
+from tests.harness.examples import drawn, examples
+from tests.harness.lake import Lake
+from tests.harness.strategies import Case, Traits, cases, dense
 from tests.oracle import replay
-from tests.spark.lake import Lake
-from tests.spark.playing import Stage, drawn, examples, named, verify
+from tests.spark.playing import Stage, named, verify
 from tests.spark.table_lines import by_engine, by_oracle, differences
-from tests.strategies import Case, Traits, cases, dense
 
 # A change that was cut and is delivered again counts as new (docs/repair.md): no copies, no change of a file again.
 SORTS = {
@@ -47,7 +48,9 @@ def test_replica_is_independent_of_cut_changes(sort: str, count: int, tmp_path: 
     cut = 0
     for number in range(max(len(case.runs) for case in stage.cases)):
         active = stage.land(number)
-        stage.blame_failures(f"in run {number}", stage.lake.run(stage.port, stage.lake.job([c.spec for c in active])))
+        stage.blame_failures(
+            f"in run {number}", stage.lake.results(stage.port, stage.lake.job([c.spec for c in active]))
+        )
         cut += maintained(stage)
         for case in active:
             wanted = by_oracle(replay(case.spec, case.runs[: number + 1]), case.spec)["replica"]

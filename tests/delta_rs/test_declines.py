@@ -13,17 +13,17 @@ import pytest
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.totals import Declined, TableOutcome
-from tests.delta_rs.small_lake import TIER, SmallLake, spec_of
+from tests.harness.lake import TIER, Lake, spec_of
 from tests.scenarios.delta_log import commits
 
 SPEC = spec_of()
 
 
-def grown(tmp_path: Path, **fields: Any) -> SmallLake:
+def grown(tmp_path: Path, **fields: Any) -> Lake:
     """A living table, and a change that waits."""
-    lake = SmallLake(tmp_path, **fields)
+    lake = Lake(tmp_path, **fields)
     lake.load(SPEC)
-    done = SmallLake(tmp_path).run(SPEC)
+    done = Lake(tmp_path).run(SPEC)
     assert isinstance(done, TableOutcome)
     assert done.result.status == "succeeded", done.result.error
     lake.change(SPEC, 1, [("U", 1, "new"), ("D", 2, None)])
@@ -115,7 +115,7 @@ def test_not_null_column_is_declined(tmp_path: Path) -> None:
     ],
 )
 def test_unsupported_metadata_is_declined(fields: Any, reason: str, tmp_path: Path) -> None:
-    lake, spec = SmallLake(tmp_path), spec_of(**fields)
+    lake, spec = Lake(tmp_path), spec_of(**fields)
     lake.load(spec)
     done = lake.run(spec)
     assert isinstance(done, Declined)
@@ -124,7 +124,7 @@ def test_unsupported_metadata_is_declined(fields: Any, reason: str, tmp_path: Pa
 
 
 def test_deletion_vectors_are_declined(tmp_path: Path) -> None:
-    lake = SmallLake(tmp_path, replace(TIER, deletion_vectors=True))
+    lake = Lake(tmp_path, replace(TIER, deletion_vectors=True))
     lake.load(SPEC)
     done = lake.run(SPEC)
     assert isinstance(done, Declined)

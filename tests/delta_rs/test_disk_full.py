@@ -16,7 +16,7 @@ from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import run_guarded
 from spark_jobs.ledger import claim
-from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.harness.lake import Lake, spec_of
 
 SPEC = spec_of(history=True, delete="soft")
 ROWS = {0: "changed", 1: "load 1", 2: "load 2", 9: "new"}
@@ -42,14 +42,14 @@ class Disk:
     full_at: int | None
 
 
-def landed(root: Path) -> SmallLake:
-    lake = SmallLake(root)
+def landed(root: Path) -> Lake:
+    lake = Lake(root)
     lake.load(SPEC)
     lake.change(SPEC, 1, [("U", 0, "changed"), ("I", 9, "new")])
     return lake
 
 
-def result_of(lake: SmallLake, run_id: str) -> JobResult:
+def result_of(lake: Lake, run_id: str) -> JobResult:
     job = lake.job([SPEC], JobOptions(wait_seconds=20.0), run_id=run_id)
     outcome = run_guarded(job, SPEC, Runtime(storage=Storage(), spark=NoSpark()))
     assert isinstance(outcome, TableOutcome)

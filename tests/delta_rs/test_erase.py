@@ -28,9 +28,9 @@ from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.job.run_results import ResultStore
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
-from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.delta_rs.test_growing_files import Growing
-from tests.landing import write, written_before
+from tests.harness.lake import Lake, spec_of
+from tests.harness.landing import write, written_before
 from tests.spark.children import killed_child
 
 NAME = "Ada Lovelace"
@@ -46,9 +46,9 @@ def spec(**fields: Any) -> TableSpec:
     return spec_of(history=True, **fields)
 
 
-def filled(root: Path, row: TableSpec) -> SmallLake:
+def filled(root: Path, row: TableSpec) -> Lake:
     """Key 7 is loaded, changed, moved and deleted once; key 8 has a bad row, and 7 too."""
-    lake = SmallLake(root)
+    lake = Lake(root)
     columns = {"id": pa.array([6, 7, 8], pa.int32()), "v": ["x", NAME, "y"]}
     write(Path(lake.layout(row).landing), "LOAD00000001.parquet", pa.table(columns))
     lake.change(row, 1, [("U", 7, f"{NAME} 2"), ("U", 8, "z"), ("?", 7, NAME), ("?", 8, "bad")])
@@ -65,7 +65,7 @@ def tables_of(layout: Layout) -> dict[str, str]:
     return {name: getattr(layout, name) for name in ("changes", "replica", "history", "errors", "tombstones")}
 
 
-def held(lake: SmallLake, row: TableSpec) -> list[str]:
+def held(lake: Lake, row: TableSpec) -> list[str]:
     """Which of the tables hold the key."""
     found = []
     for name, path in tables_of(lake.layout(row)).items():
@@ -98,43 +98,43 @@ def test_landing_files_with_the_key_are_listed(tmp_path: Path) -> None:
     assert {w.code: w.count for w in result.warnings} == {"ERASED_IN_FILES": 4}
 
 
-def rows_of(lake: SmallLake, row: TableSpec, name: str) -> list[dict[str, Any]]:
+def rows_of(lake: Lake, row: TableSpec, name: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = DeltaTable(tables_of(lake.layout(row))[name]).to_pyarrow_table().to_pylist()
     return found
 
 
-def late_file(lake: SmallLake, row: TableSpec) -> None:
+def late_file(lake: Lake, row: TableSpec) -> None:
     """Of changes that are older than others that had been ingested."""
     lake.change(row, 2, [("U", 7, NAME), ("U", 6, "late")], day=2)
     lake.done(row)
 
 
-def file_on_its_way(lake: SmallLake, row: TableSpec) -> None:
+def file_on_its_way(lake: Lake, row: TableSpec) -> None:
     """Of newer changes, written before the erasure was asked for, and listed after."""
     lake.change(row, 5, [("U", 7, NAME), ("U", 6, "late")])
     written_before(Path(lake.layout(row).landing, "20240101-000000005.parquet"))
     lake.done(row)
 
 
-def same_file_again(lake: SmallLake, row: TableSpec) -> None:
+def same_file_again(lake: Lake, row: TableSpec) -> None:
     folder = Path(lake.layout(row).landing)
     (folder / "20240101-000000009.parquet").write_bytes((folder / "20240101-000000001.parquet").read_bytes())
     lake.done(row)
 
 
-def bad_row_again(lake: SmallLake, row: TableSpec) -> None:
+def bad_row_again(lake: Lake, row: TableSpec) -> None:
     lake.change(row, 2, [("?", 7, NAME), ("?", 8, "bad too")], day=3)
     lake.done(row)
     lake.done(row, JobOptions(action="errors_replay"))
 
 
-def reload(lake: SmallLake, row: TableSpec) -> None:
+def reload(lake: Lake, row: TableSpec) -> None:
     columns = {"id": pa.array([6, 7], pa.int32()), "v": ["again", NAME]}
     written_before(write(Path(lake.layout(row).landing), "LOAD00000001.parquet", pa.table(columns)))
     lake.done(row)
 
 
-def from_files(lake: SmallLake, row: TableSpec) -> None:
+def from_files(lake: Lake, row: TableSpec) -> None:
     lake.done(row, REFRESH)
 
 
@@ -152,12 +152,12 @@ def test_erased_key_is_not_loaded_again(way: Any, tmp_path: Path) -> None:
     assert lake.done(row, VERIFY).details["verdict"] == "equal"
 
 
-def new_changes(lake: SmallLake, row: TableSpec) -> None:
+def new_changes(lake: Lake, row: TableSpec) -> None:
     lake.change(row, 5, [("I", 7, "Grace"), ("U", 7, "Grace H"), ("U", 6, "new")])
     lake.done(row)
 
 
-def new_load(lake: SmallLake, row: TableSpec) -> None:
+def new_load(lake: Lake, row: TableSpec) -> None:
     columns = {"id": pa.array([6, 7], pa.int32()), "v": ["new", "Grace H"]}
     write(Path(lake.layout(row).landing), "LOAD00000001.parquet", pa.table(columns))
     lake.done(row)
@@ -256,7 +256,7 @@ def test_kill_after_any_step_resumes(step: str, tmp_path: Path) -> None:
 
 def test_before_images_of_the_key_are_set_to_null(tmp_path: Path) -> None:
     row = spec(before_image_prefix="BI_")
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     lake.load(row, 8)
     lake.done(row)
     moved = {"Op": ["U"], "seq": [5], "id": pa.array([70], pa.int32()), "v": ["moved"],
@@ -277,7 +277,7 @@ def test_before_images_of_the_key_are_set_to_null(tmp_path: Path) -> None:
 
 def test_composite_keys_of_text_and_decimals(tmp_path: Path) -> None:
     row = TableSpec(table="s.c", keys=("a", "b"), sequence_by=("seq",))
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     prices = pa.array([1, 1, 2], pa.decimal128(10, 2))
     columns: dict[str, Sequence[Any]] = {"a": ["x=1", "x", "x=1"], "b": prices, "v": ["1", "2", "3"]}
     write(Path(lake.layout(row).landing), "LOAD00000001.parquet", pa.table(columns))
@@ -289,7 +289,7 @@ def test_composite_keys_of_text_and_decimals(tmp_path: Path) -> None:
 
 def test_masked_key_is_given_as_source_value(tmp_path: Path) -> None:
     row = spec(mask={"id": "hash"})
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     lake.load(row, 8)
     lake.done(row)
     reported = lake.done(row, erasing(id="7")).details
@@ -343,7 +343,7 @@ def test_lost_salt_is_not_recreated_by_another_table(tmp_path: Path) -> None:
 def test_run_records_drop_the_key(tmp_path: Path) -> None:
     """Here of `UPDATE_WITHOUT_PRIOR`."""
     row = spec()
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     lake.load(row)
     lake.change(row, 1, [("U", 7, NAME), ("U", 8, "a")])
     lake.done(row)
@@ -360,11 +360,11 @@ def test_maintenance_removes_the_key_from_storage(tmp_path: Path) -> None:
         return datetime.now(UTC) - timedelta(days=8)
 
     row = spec()
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     for n in (1, 2):
         lake.change(row, n, [("I", 7, f"{NAME} {n}"), ("I", 7 + n, "other")])
         lake.done(row, clock=long_ago)
-    lake.done(row, erasing(id="7"), long_ago)
+    lake.done(row, erasing(id="7"), clock=long_ago)
     week = time.time() - 8 * 86400
     for file in Path(lake.roots.lake).rglob("*.parquet"):
         os.utime(file, (week, week))
@@ -374,7 +374,7 @@ def test_maintenance_removes_the_key_from_storage(tmp_path: Path) -> None:
     assert [f for f in left if NAME in str(pq.read_table(f).to_pylist())] == []
 
 
-def moved_file(lake: SmallLake, row: TableSpec, number: int, v: str, new: int, old: int) -> None:
+def moved_file(lake: Lake, row: TableSpec, number: int, v: str, new: int, old: int) -> None:
     columns = {"Op": ["U"], "seq": [100 * number], "id": pa.array([new], pa.int32()), "v": [v],
                "BI_id": pa.array([old], pa.int32()), "BI_v": ["before"]}  # fmt: skip
     write(Path(lake.layout(row).landing), f"20240101-{number:09d}.parquet", pa.table(columns))
@@ -382,7 +382,7 @@ def moved_file(lake: SmallLake, row: TableSpec, number: int, v: str, new: int, o
 
 def test_row_moved_to_the_key_is_not_restored_under_its_old_key(tmp_path: Path) -> None:
     row = spec(before_image_prefix="BI_")
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     lake.load(row, 3)
     moved_file(lake, row, 1, NAME, new=7, old=1)
     lake.done(row)
@@ -402,7 +402,7 @@ def test_row_moved_to_the_key_is_not_restored_under_its_old_key(tmp_path: Path) 
 
 def test_zero_in_a_before_image_is_found(tmp_path: Path) -> None:
     row = spec(before_image_prefix="BI_")
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     lake.load(row, 3)
     bad = {"Op": ["?"], "seq": [1], "id": pa.array([70], pa.int32()), "v": ["x"],
            "BI_id": pa.array([0], pa.int32()), "BI_v": [NAME]}  # fmt: skip
@@ -413,7 +413,7 @@ def test_zero_in_a_before_image_is_found(tmp_path: Path) -> None:
 
 def test_erased_key_stays_excluded_after_widening(tmp_path: Path) -> None:
     row = spec()
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     lake.load(row, 8)
     lake.done(row)
     lake.done(row, erasing(id="7"))
@@ -428,7 +428,7 @@ def test_erased_key_stays_excluded_after_widening(tmp_path: Path) -> None:
 
 def test_absent_key_is_reported_and_excluded(tmp_path: Path) -> None:
     row = spec()
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     lake.load(row, 3)
     lake.done(row)
     result = lake.done(row, erasing(id="7"))
@@ -537,7 +537,7 @@ def test_archive_that_is_written_during_an_erasure_lacks_the_key(tmp_path: Path)
 
 
 def test_load_file_that_is_written_again_during_an_erasure_brings_a_reused_key(tmp_path: Path) -> None:
-    lake, row = SmallLake(tmp_path), spec()
+    lake, row = Lake(tmp_path), spec()
     lake.load(row, 9)
     lake.done(row)
     path = Path(lake.layout(row).landing) / "LOAD00000001.parquet"
@@ -562,7 +562,7 @@ def test_stored_until_follows_the_table_setting(tmp_path: Path) -> None:
 
 def test_table_without_keys_is_refused(tmp_path: Path) -> None:
     row = TableSpec(table="s.t", keys=(), sequence_by=("seq",))
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     lake.load(row)
     lake.done(row)
     found = lake.run(row, erasing(id="1"))
@@ -639,7 +639,7 @@ def tells_of_seven(path: str) -> bool:
 def test_key_whose_column_lands_under_another_name(key: str, named: str, masked: bool, tmp_path: Path) -> None:
     """By either name, in the quarantine too, and where it is stored as a hash; and it does not come back."""
     row = replace(spec_of(settle="0s", mask={key: "hash"} if masked else {}), keys=(key,))
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     columns = {"Op": ["I", "I", "?"], "seq": [1, 2, 3], key: ["1", "2", "2"], "v": ["x", NAME, NAME]}
     write(Path(lake.layout(row).landing), "20240101-000000001.parquet", pa.table(columns))
     lake.done(row)

@@ -15,11 +15,12 @@ from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.job.table_job import attempt, totals_of
 from tests.conftest import LocalPort
+from tests.harness.examples import drawn, examples, rich
+from tests.harness.lake import Lake, read
+from tests.harness.strategies import Case, Traits, cases, dense
 from tests.oracle import Outcome, Value, replay
-from tests.spark.lake import Lake, read
-from tests.spark.playing import Stage, drawn, examples, named, rich
+from tests.spark.playing import Stage, named
 from tests.spark.table_lines import by_engine, by_oracle, differences, of_other_keys
-from tests.strategies import Case, Traits, cases, dense
 
 SORTS = {
     "moved": Traits(renames=True, bad_rows=True),
@@ -115,7 +116,9 @@ def test_other_keys_are_unaffected(sort: str, count: int, tmp_path: Path) -> Non
     keys = {case.spec.table: chosen_key(case) for case in stage.cases}
     for number in range(max(len(case.runs) for case in stage.cases)):
         active = stage.land(number)
-        stage.blame_failures(f"in run {number}", stage.lake.run(stage.port, stage.lake.job([c.spec for c in active])))
+        stage.blame_failures(
+            f"in run {number}", stage.lake.results(stage.port, stage.lake.job([c.spec for c in active]))
+        )
         for case, (when, step) in zip(stage.cases, deaths, strict=True):
             if case not in active:
                 continue
@@ -126,11 +129,13 @@ def test_other_keys_are_unaffected(sort: str, count: int, tmp_path: Path) -> Non
     for case in stage.cases:
         erase(stage, case, {name: str(value) for name, value in keys[case.spec.table].items()})
     everything = [case.spec for case in stage.cases]
-    stage.blame_failures("verify", stage.lake.run(stage.port, stage.lake.job(everything, JobOptions(action="verify"))))
+    stage.blame_failures(
+        "verify", stage.lake.results(stage.port, stage.lake.job(everything, JobOptions(action="verify")))
+    )
     rebuild(stage)
     twin = Stage(stage.port, Lake(tmp_path / "twin"), stage.cases)
     for number in range(max(len(case.runs) for case in twin.cases)):
-        twin.lake.run(twin.port, twin.lake.job([case.spec for case in twin.land(number)]))
+        twin.lake.results(twin.port, twin.lake.job([case.spec for case in twin.land(number)]))
     rebuild(twin)
     for case in stage.cases:
         key = keys[case.spec.table]
@@ -142,7 +147,9 @@ def test_other_keys_are_unaffected(sort: str, count: int, tmp_path: Path) -> Non
 
 def rebuild(stage: Stage) -> None:
     everything = [case.spec for case in stage.cases]
-    results = stage.lake.run(stage.port, stage.lake.job(everything, JobOptions(reload=True, confirmed=True), "refresh"))
+    results = stage.lake.results(
+        stage.port, stage.lake.job(everything, JobOptions(reload=True, confirmed=True), "refresh")
+    )
     for case in stage.cases:
         error = results[case.spec.table].error
         if error is not None and error.code != "NOTHING_TO_REFRESH":

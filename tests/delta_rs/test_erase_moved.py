@@ -17,8 +17,8 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.ledger.move_note import NOTE
-from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.sharded import Sharded, rows_of
+from tests.harness.lake import Lake, spec_of
+from tests.harness.sharded import Sharded, rows_of
 
 REFRESH, VERIFY = JobOptions(reload=True, confirmed=True), JobOptions(action="verify")
 
@@ -32,8 +32,8 @@ def named(table: str) -> TableSpec:
     return spec_of() if table == "s.t" else replace(spec_of(), table=table, source_table="s.t")
 
 
-def filled(root: Path) -> SmallLake:
-    lake = SmallLake(root)
+def filled(root: Path) -> Lake:
+    lake = Lake(root)
     lake.load(named("s.t"), 5)
     lake.done(named("s.t"))
     lake.change(named("s.t"), 1, [("U", 1, "changed"), ("?", 1, "bad"), ("?", 4, "bad")])
@@ -41,32 +41,32 @@ def filled(root: Path) -> SmallLake:
     return lake
 
 
-def move(lake: SmallLake, *names: str) -> TableSpec:
+def move(lake: Lake, *names: str) -> TableSpec:
     for old, new in pairwise(names):
         lake.done(named(old), JobOptions(action="move", move_to=new))
     return named(names[-1])
 
 
-def as_before(lake: SmallLake, row: TableSpec) -> None:
+def as_before(lake: Lake, row: TableSpec) -> None:
     """The register as earlier releases left it."""
     path = Path(lake.layout(row).erased, "keyed-by")
     path.write_text(json.dumps({"keys": json.loads(path.read_text())["keys"]}))
 
 
-def stated(lake: SmallLake, row: TableSpec) -> list[str]:
+def stated(lake: Lake, row: TableSpec) -> list[str]:
     found: list[str] = json.loads(Path(lake.layout(row).erased, "keyed-by").read_text())["tables"]
     return found
 
 
-def note_of(lake: SmallLake, table: str) -> Path:
+def note_of(lake: Lake, table: str) -> Path:
     return Path(lake.layout(named(table)).state, NOTE)
 
 
-def erased(lake: SmallLake, row: TableSpec, *numbers: int) -> list[JobResult]:
+def erased(lake: Lake, row: TableSpec, *numbers: int) -> list[JobResult]:
     return [lake.done(row, key("erase", number)) for number in numbers]
 
 
-def require_erased(lake: SmallLake, row: TableSpec, *numbers: int) -> None:
+def require_erased(lake: Lake, row: TableSpec, *numbers: int) -> None:
     """Also after everything was loaded again."""
     result = lake.done(row, REFRESH)
     assert "ERASED_SKIPPED" in {warning.code for warning in result.warnings}
@@ -76,18 +76,18 @@ def require_erased(lake: SmallLake, row: TableSpec, *numbers: int) -> None:
         assert lake.done(row, key("explain", number)).details["erased_at"]
 
 
-def same_file(lake: SmallLake, row: TableSpec) -> None:
+def same_file(lake: Lake, row: TableSpec) -> None:
     folder = Path(lake.layout(row).landing)
     (folder / "20240101-000000009.parquet").write_bytes((folder / "20240101-000000001.parquet").read_bytes())
     lake.done(row)
 
 
-def replay(lake: SmallLake, row: TableSpec) -> None:
+def replay(lake: Lake, row: TableSpec) -> None:
     same_file(lake, row)
     lake.done(row, JobOptions(action="errors_replay"))
 
 
-def from_files(lake: SmallLake, row: TableSpec) -> None:
+def from_files(lake: Lake, row: TableSpec) -> None:
     lake.done(row, REFRESH)
 
 
@@ -117,7 +117,7 @@ def test_keys_erased_before_and_after_moves(tmp_path: Path) -> None:
     assert len(list(Path(lake.layout(row).erased).glob("*.json"))) == 3
 
 
-def moved_before(lake: SmallLake, *names: str) -> TableSpec:
+def moved_before(lake: Lake, *names: str) -> TableSpec:
     """Key n erased under the name n, of tables that earlier releases moved: hashes by the names of their time."""
     for number, name in enumerate(names, start=1):
         erased(lake, named(name), number)
@@ -131,7 +131,7 @@ def moved_before(lake: SmallLake, *names: str) -> TableSpec:
 @pytest.mark.parametrize("names", [("s.o", "t.q"), ("s.o", "t.q", "s.p"), ("s.o", "t.q", "s.o")], ids=len)
 @pytest.mark.parametrize("trace", ["notes", "records"])
 def test_keys_of_tables_moved_by_earlier_releases(trace: str, names: Sequence[str], tmp_path: Path) -> None:
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     lake.load(named(names[0]), 5)
     lake.done(named(names[0]))
     row = moved_before(lake, *names)
@@ -197,17 +197,17 @@ def sharded(root: Path) -> Sharded:
     return one
 
 
-def keys_of(lake: SmallLake, row: TableSpec) -> set[tuple[str, int]]:
+def keys_of(lake: Lake, row: TableSpec) -> set[tuple[str, int]]:
     return set(rows_of(pa.table(DeltaTable(lake.layout(row).replica).scan()).to_pylist()))
 
 
-def documents(lake: SmallLake, row: TableSpec) -> dict[str, Any]:
+def documents(lake: Lake, row: TableSpec) -> dict[str, Any]:
     paths = Path(lake.layout(row).erased).glob("*.json")
     return {path.stem: {**json.loads(path.read_text()), "table": ""} for path in paths}
 
 
 def test_sharded_table_with_another_target(tmp_path: Path) -> None:
-    lake, row = SmallLake(tmp_path), sharded(tmp_path).spec
+    lake, row = Lake(tmp_path), sharded(tmp_path).spec
     lake.done(row)
     lake.done(row, key("erase", 1, _source="eu"))
     for target, number in (("t.q", 2), ("t.q2", 1)):
@@ -226,7 +226,7 @@ def test_sharded_table_with_another_target(tmp_path: Path) -> None:
 
 
 def test_sharded_table_with_another_target_and_other_keys(tmp_path: Path) -> None:
-    lake, row = SmallLake(tmp_path), sharded(tmp_path).spec
+    lake, row = Lake(tmp_path), sharded(tmp_path).spec
     lake.done(row)
     lake.done(row, key("erase", 1, _source="eu"))
     row = replace(row, table="t.q", source_table="s.t", keys=("_source", "id", "v"))

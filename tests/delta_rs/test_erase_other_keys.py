@@ -12,8 +12,8 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs.batch.totals import TableOutcome
-from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.landing import write, written_before
+from tests.harness.lake import Lake, spec_of
+from tests.harness.landing import write, written_before
 
 REFRESH = JobOptions(reload=True, confirmed=True)
 
@@ -22,7 +22,7 @@ def erasing(**key: str) -> JobOptions:
     return JobOptions(action="erase", key=key)
 
 
-def code_of(lake: SmallLake, row: TableSpec, options: JobOptions | None = None) -> str:
+def code_of(lake: Lake, row: TableSpec, options: JobOptions | None = None) -> str:
     """Of a run that has to fail."""
     found = lake.run(row, options)
     assert isinstance(found, TableOutcome)
@@ -37,7 +37,7 @@ def code_of(lake: SmallLake, row: TableSpec, options: JobOptions | None = None) 
 )
 def test_refresh_by_another_key_is_refused(before: Any, after: Any, tmp_path: Path) -> None:
     row = spec_of(**before)
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     lake.load(row, 5)
     lake.done(row)
     lake.done(row, erasing(id="3"))
@@ -50,7 +50,7 @@ def test_refresh_by_another_key_is_refused(before: Any, after: Any, tmp_path: Pa
 
 def test_changed_mask_without_refresh_loads_no_late_file(tmp_path: Path) -> None:
     row = spec_of(mask={"id": "hash"})
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     lake.load(row, 5)
     lake.done(row)
     lake.done(row, erasing(id="3"))
@@ -63,7 +63,7 @@ def test_changed_mask_without_refresh_loads_no_late_file(tmp_path: Path) -> None
 
 def test_order_and_case_of_key_columns_are_ignored(tmp_path: Path) -> None:
     row = replace(spec_of(), keys=("region", "id"))
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
 
     def land(number: int, v: str) -> None:
         columns = {"Op": ["I", "I"], "seq": [number, number], "region": ["EU", "US"], "id": ["1", "1"], "v": [v, v]}
@@ -82,7 +82,7 @@ def test_order_and_case_of_key_columns_are_ignored(tmp_path: Path) -> None:
 
 def test_erasure_by_changed_keys_is_refused(tmp_path: Path) -> None:
     row = spec_of()
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     lake.load(row, 5)
     lake.done(row)
     other = replace(row, keys=("v",))
@@ -95,7 +95,7 @@ def test_erasure_by_changed_keys_is_refused(tmp_path: Path) -> None:
 
 def test_keys_may_change_after_erasures_are_revoked(tmp_path: Path) -> None:
     row = spec_of()
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     lake.load(row, 5)
     lake.done(row)
     lake.done(row, erasing(id="3"))

@@ -12,8 +12,8 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.batch.totals import TableOutcome
-from tests.delta_rs.small_lake import SmallLake
-from tests.landing import write
+from tests.harness.lake import Lake
+from tests.harness.landing import write
 
 _AT = 1_700_000_000_123_456_700
 _TEXTS = [
@@ -40,12 +40,12 @@ def _texts(values: list[int]) -> pa.Array:
 Column = Callable[[list[int]], pa.Array]
 
 
-def land(lake: SmallLake, spec: TableSpec, name: str, at: pa.Array, **more: list[Any]) -> None:
+def land(lake: Lake, spec: TableSpec, name: str, at: pa.Array, **more: list[Any]) -> None:
     columns = {name: pa.array(values) for name, values in more.items()}
     write(Path(lake.layout(spec).landing), name, pa.table({**columns, "id": [1] * len(at), "at": at}))
 
 
-def rows(lake: SmallLake, spec: TableSpec) -> dict[str, str]:
+def rows(lake: Lake, spec: TableSpec) -> dict[str, str]:
     found = pa.table(DeltaTable(lake.layout(spec).replica).scan()).to_pylist()
     return {str(row["at"]): row["v"] for row in found}
 
@@ -54,7 +54,7 @@ def rows(lake: SmallLake, spec: TableSpec) -> dict[str, str]:
 @pytest.mark.parametrize(("column", "types"), [(_nanos, {}), (_texts, {"at": "timestamp_ntz"})])
 @pytest.mark.parametrize("policy", ["truncate", "round", "quarantine"])
 def test_key_is_never_cut(tmp_path: Path, name: str, column: Column, types: dict[str, str], policy: Any) -> None:
-    lake, spec = SmallLake(tmp_path), spec_of(options={"types": types}, sub_microseconds=policy)
+    lake, spec = Lake(tmp_path), spec_of(options={"types": types}, sub_microseconds=policy)
     land(lake, spec, name, column(_NANOS), Op=["I"] * 4, seq=[1, 2, 3, 4], v=list("abcd"))
     outcome = lake.run(spec)
     assert isinstance(outcome, TableOutcome)
@@ -69,7 +69,7 @@ def test_key_is_never_cut(tmp_path: Path, name: str, column: Column, types: dict
 @pytest.mark.parametrize("name", ["LOAD00000001.parquet", "20250101-000000001.parquet"])
 @pytest.mark.parametrize("column", [_nanos, _texts])
 def test_key_as_text_has_all_digits(tmp_path: Path, name: str, column: Column) -> None:
-    lake, spec = SmallLake(tmp_path), spec_of(options={"types": {"at": "string"}})
+    lake, spec = Lake(tmp_path), spec_of(options={"types": {"at": "string"}})
     land(lake, spec, name, column(_NANOS), Op=["I"] * 4, seq=[1, 2, 3, 4], v=list("abcd"))
     assert [w.code for w in lake.done(spec).warnings if w.code == "TIMES_REDUCED"] == []
     assert rows(lake, spec) == dict(zip(_TEXTS, "abcd", strict=True))
@@ -79,7 +79,7 @@ def test_key_as_text_has_all_digits(tmp_path: Path, name: str, column: Column) -
 
 
 def test_image_of_a_key_before_an_update_is_never_cut(tmp_path: Path) -> None:
-    lake, spec = SmallLake(tmp_path), spec_of(before_image_prefix="BI_")
+    lake, spec = Lake(tmp_path), spec_of(before_image_prefix="BI_")
     whole = pa.array([_AT // 1000], pa.int64()).cast(pa.timestamp("us"))
     land(lake, spec, "LOAD00000001.parquet", whole, v=["a"])
     lake.done(spec)

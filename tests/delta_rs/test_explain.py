@@ -18,17 +18,17 @@ from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.job.run_results import ResultStore
-from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.landing import write
+from tests.harness.lake import Lake, spec_of
+from tests.harness.landing import write
 
 
 def asked(limit: int = 100, **key: str) -> JobOptions:
     return JobOptions(action="explain", key=key or {"": "1"}, limit=limit)
 
 
-def filled(root: Path, row: TableSpec) -> SmallLake:
+def filled(root: Path, row: TableSpec) -> Lake:
     """Key 1 is loaded, changed, changed by a late file, and has a bad row; key 2 has nothing but its load."""
-    lake = SmallLake(root)
+    lake = Lake(root)
     lake.load(row)
     lake.change(row, 1, [("U", 1, "a"), ("?", 1, "bad"), ("?", 2, "bad")])
     lake.done(row)
@@ -44,7 +44,7 @@ def shown(details: dict[str, Any]) -> list[tuple[Any, ...]]:
     return [(Path(c["source_file"]).name, *(c[name] for name in names)) for c in details["changes"]]
 
 
-def error_of(lake: SmallLake, row: TableSpec, options: JobOptions) -> str:
+def error_of(lake: Lake, row: TableSpec, options: JobOptions) -> str:
     found = lake.run(row, options)
     assert isinstance(found, TableOutcome)
     assert found.result.status == "failed"
@@ -89,7 +89,7 @@ def test_deleted_row_shows_its_tombstone(tmp_path: Path) -> None:
 
 def test_row_missing_in_a_reload_is_swept(tmp_path: Path) -> None:
     row = spec_of(sweep_limit=1.0, settle="0s")
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     lake.load(row)
     lake.done(row)
     lake.load(row, 1)
@@ -141,7 +141,7 @@ def test_composite_key(tmp_path: Path) -> None:
     ids=lambda value: str(value)[:12],
 )
 def test_value_that_is_not_of_the_key_is_refused(kind: pa.DataType, text: str, remedy: str, tmp_path: Path) -> None:
-    row, lake = spec_of(), SmallLake(tmp_path)
+    row, lake = spec_of(), Lake(tmp_path)
     values = pa.table({"id": pa.array([None], kind), "v": ["x"]})
     write(Path(lake.layout(row).landing), "LOAD00000001.parquet", values)
     lake.done(row)
@@ -174,7 +174,7 @@ def test_invalid_and_unknown_keys_are_refused(key: dict[str, str], code: str, tm
 
 
 def test_table_without_keys_or_rows_is_refused(tmp_path: Path) -> None:
-    lake, row = SmallLake(tmp_path), spec_of()
+    lake, row = Lake(tmp_path), spec_of()
     assert "[EXPLAIN_NOT_POSSIBLE] s.t has no keys, or was never loaded" in error_of(lake, row, asked())
     keyless = replace(row, keys=())
     write(Path(lake.layout(row).landing), "LOAD00000001.parquet", pa.table({"id": [1]}))
@@ -205,7 +205,7 @@ def test_full_refresh_keeps_the_explanation(tmp_path: Path) -> None:
 def test_erasure_removes_the_key_from_results(tmp_path: Path) -> None:
     """Answers of jobs that ran elsewhere stay in the lake for a time."""
     row = spec_of(before_image_prefix="BI_")
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     lake.load(row)
     moved = {"Op": ["U", "?"], "seq": [1, 2], "id": pa.array([10, 10], pa.int32()), "v": ["m", "bad"]}
     images = {"BI_id": pa.array([1, None], pa.int32())}

@@ -12,8 +12,8 @@ import pytest
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.contract.table_spec import InitialLoad
 from spark_jobs.batch.totals import TableOutcome
-from tests.delta_rs.small_lake import TIER, SmallLake, spec_of
-from tests.landing import write, write_bytes
+from tests.harness.lake import TIER, Lake, spec_of
+from tests.harness.landing import write, write_bytes
 
 
 def code(found: object) -> str | None:
@@ -22,7 +22,7 @@ def code(found: object) -> str | None:
 
 
 def test_runs_and_verify_fail_until_a_file_is_readable(tmp_path: Path) -> None:
-    lake, spec = SmallLake(tmp_path), spec_of()
+    lake, spec = Lake(tmp_path), spec_of()
     write_bytes(Path(lake.layout(spec).landing), "LOAD00000001.parquet", b"PAR1 and nothing else")
     assert [code(lake.run(spec)) for _ in range(2)] == ["FIRST_LOAD_UNREADABLE"] * 2
     assert code(lake.run(spec, JobOptions(action="verify"))) == "FIRST_LOAD_UNREADABLE"
@@ -50,7 +50,7 @@ def failed(outcome: object, name: str) -> str:
 @pytest.mark.parametrize("files", [1, 100])
 def test_a_first_load_is_whole_or_it_is_no_replica(bad: str, files: int, tmp_path: Path) -> None:
     """Also where the files of the load are read in several batches."""
-    lake, spec = SmallLake(tmp_path, tier=replace(TIER, max_files_per_batch=files)), spec_of(history=True)
+    lake, spec = Lake(tmp_path, tier=replace(TIER, max_files_per_batch=files)), spec_of(history=True)
     landing = Path(lake.layout(spec).landing)
     lake.load(spec)
     write(landing, LOADS[1], GOOD)
@@ -71,7 +71,7 @@ def test_a_first_load_is_whole_or_it_is_no_replica(bad: str, files: int, tmp_pat
 
 @pytest.mark.parametrize("bad", LOADS)
 def test_a_reload_is_whole_or_changes_nothing(bad: str, tmp_path: Path) -> None:
-    lake, spec = SmallLake(tmp_path), spec_of(sweep_limit=1.0)
+    lake, spec = Lake(tmp_path), spec_of(sweep_limit=1.0)
     landing = Path(lake.layout(spec).landing)
     lake.load(spec)
     write(landing, LOADS[1], GOOD)
@@ -92,7 +92,7 @@ def test_a_reload_is_whole_or_changes_nothing(bad: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("way", ["dismissed", "removed"])
 def test_a_user_lets_a_table_go_on_without_a_load_file(way: str, tmp_path: Path) -> None:
-    lake, spec = SmallLake(tmp_path), spec_of()
+    lake, spec = Lake(tmp_path), spec_of()
     landing = Path(lake.layout(spec).landing)
     lake.load(spec)
     write_bytes(landing, LOADS[1], b"PAR1 and nothing else")
@@ -117,7 +117,7 @@ def test_a_user_lets_a_table_go_on_without_a_load_file(way: str, tmp_path: Path)
     ],
 )
 def test_no_repair_makes_a_table_of_a_part_of_its_load(options: JobOptions, code: str, tmp_path: Path) -> None:
-    lake, spec = SmallLake(tmp_path), spec_of(history=True)
+    lake, spec = Lake(tmp_path), spec_of(history=True)
     lake.load(spec)
     write_bytes(Path(lake.layout(spec).landing), LOADS[1], b"PAR1 and nothing else")
     for _ in range(2):
@@ -127,13 +127,13 @@ def test_no_repair_makes_a_table_of_a_part_of_its_load(options: JobOptions, code
 
 
 def test_table_with_empty_folder_is_idle(tmp_path: Path) -> None:
-    lake, spec = SmallLake(tmp_path), spec_of()
+    lake, spec = Lake(tmp_path), spec_of()
     Path(lake.layout(spec).landing).mkdir(parents=True)
     assert code(lake.run(spec)) is None
 
 
 def test_a_first_load_is_tried_again_by_the_corrected_row(tmp_path: Path) -> None:
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     wrong = replace(spec_of(), sequence_by=())
     folder = Path(lake.layout(wrong).landing)
     folder.mkdir(parents=True)
@@ -146,7 +146,7 @@ def test_a_first_load_is_tried_again_by_the_corrected_row(tmp_path: Path) -> Non
 
 def test_a_first_load_does_not_store_what_a_misspelt_mask_protects(tmp_path: Path) -> None:
     lake, spec = (
-        SmallLake(tmp_path),
+        Lake(tmp_path),
         spec_of(mask={"V": "hash", "vv": "hash"}, exclude_columns=("left out at the source",)),
     )
     lake.load(spec)
@@ -164,7 +164,7 @@ def test_a_first_load_does_not_store_what_a_misspelt_mask_protects(tmp_path: Pat
 
 
 def test_a_landing_root_that_is_gone_empties_no_table(tmp_path: Path) -> None:
-    lake, spec = SmallLake(tmp_path), spec_of(options={"missing_folder": "empty"})
+    lake, spec = Lake(tmp_path), spec_of(options={"missing_folder": "empty"})
     lake.load(spec)
     lake.done(spec)
     (tmp_path / "landing").rename(tmp_path / "elsewhere")
@@ -179,7 +179,7 @@ def test_a_landing_root_that_is_gone_empties_no_table(tmp_path: Path) -> None:
 
 
 def test_a_reload_reads_files_again_that_a_wrong_row_could_not(tmp_path: Path) -> None:
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     wrong = spec_of(options={"csv_columns": ["id", "v"]})
     lake.load(wrong)
     (Path(lake.layout(wrong).landing) / "20240101-000000001.csv").write_text("I,100,7,seven\n")
@@ -198,12 +198,12 @@ def test_a_reload_reads_files_again_that_a_wrong_row_could_not(tmp_path: Path) -
     ],
 )
 def test_a_plan_says_what_a_run_reads_before_files(fields: dict[str, Any], first: str | None, tmp_path: Path) -> None:
-    found = SmallLake(tmp_path).done(spec_of(**fields), JobOptions(action="plan"))
+    found = Lake(tmp_path).done(spec_of(**fields), JobOptions(action="plan"))
     assert (found.details["batches"], found.details["reads_first"]) == ([], first)
 
 
 def test_a_file_without_the_sequence_s_column_is_named_in_the_reason(tmp_path: Path) -> None:
-    lake, spec = SmallLake(tmp_path), replace(spec_of(), sequence_by=("updated_at",))
+    lake, spec = Lake(tmp_path), replace(spec_of(), sequence_by=("updated_at",))
     lake.change(spec, 1, [("I", 1, "a")])
     lake.done(spec)
     (row,) = lake.done(spec, JobOptions(action="errors_list")).details["rows"]
@@ -212,12 +212,12 @@ def test_a_file_without_the_sequence_s_column_is_named_in_the_reason(tmp_path: P
 
 @pytest.mark.parametrize("options", [JobOptions(action="verify"), JobOptions(action="verify", since_seconds=3600)])
 def test_verify_says_why_there_is_nothing_to_compare(options: JobOptions, tmp_path: Path) -> None:
-    found = SmallLake(tmp_path).done(spec_of(), options)
+    found = Lake(tmp_path).done(spec_of(), options)
     assert (found.status, [warning.code for warning in found.warnings]) == ("skipped", ["TABLE_NOT_LOADED"])
 
 
 def test_explain_counts_files_that_could_not_be_read(tmp_path: Path) -> None:
-    lake, spec = SmallLake(tmp_path), spec_of()
+    lake, spec = Lake(tmp_path), spec_of()
     lake.load(spec)
     write_bytes(Path(lake.layout(spec).landing), "20240101-000000009.parquet", b"PAR1 cut")
     lake.done(spec)

@@ -15,14 +15,14 @@ from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs import pipeline
 from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.tables import data_files
-from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.landing import write
+from tests.harness.lake import Lake, spec_of
+from tests.harness.landing import write
 
 SPEC = TableSpec(table="s.t", keys=("id",), history=True)
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
 
 
-def land(lake: SmallLake, name: str, rows: list[dict[str, Any]]) -> None:
+def land(lake: Lake, name: str, rows: list[dict[str, Any]]) -> None:
     table = pa.Table.from_pylist([{"dms_timestamp": NOON, **row} for row in rows])
     write(Path(lake.layout(SPEC).landing), name, table)
 
@@ -34,7 +34,7 @@ def change(sequence: int, value: str) -> dict[str, Any]:
 def test_batch_that_resumes_from_the_change_table_keeps_its_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     land(lake, "LOAD00000001.parquet", [{"id": 1, "v": "load"}])
     lake.done(SPEC)
     land(lake, "20240101-000000001.parquet", [change(12, "newer"), change(11, "older")])
@@ -56,7 +56,7 @@ def test_batch_that_resumes_from_the_change_table_keeps_its_order(
 @pytest.mark.parametrize("earlier", [False, True])
 def test_first_changes_write_no_row_of_the_load(earlier: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sequence of numbers gets its type by a commit alone; rows of an earlier release have the field as text."""
-    lake, spec = SmallLake(tmp_path), spec_of()
+    lake, spec = Lake(tmp_path), spec_of()
     with monkeypatch.context() as before:
         if earlier:
             before.setattr(data_files, "_without_empty_sequence", lambda rows: rows)

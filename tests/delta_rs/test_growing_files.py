@@ -20,10 +20,10 @@ from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
-from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.delta_rs.test_table_snapshots import SPEC as SNAPSHOTS
 from tests.delta_rs.test_table_snapshots import Exports
-from tests.landing import write
+from tests.harness.lake import Lake, spec_of
+from tests.harness.landing import write
 
 When = Literal["listed", "fingerprinted", "opened"]
 ROWS = pa.table(
@@ -48,10 +48,10 @@ class Growing(Storage):
             grow, self.grow = self.grow, None
             grow()
 
-    def fingerprint(self, found: HasEtag) -> str:
-        self._at("listed", found.path)
-        made = super().fingerprint(found)
-        self._at("fingerprinted", found.path)
+    def fingerprint(self, file: HasEtag) -> str:
+        self._at("listed", file.path)
+        made = super().fingerprint(file)
+        self._at("fingerprinted", file.path)
         return made
 
     def open_input(self, path: str) -> BinaryIO:
@@ -59,7 +59,7 @@ class Growing(Storage):
         return super().open_input(path)
 
 
-def run(lake: SmallLake, spec: TableSpec, storage: Storage, options: JobOptions | None = None) -> JobResult:
+def run(lake: Lake, spec: TableSpec, storage: Storage, options: JobOptions | None = None) -> JobResult:
     job = lake.job([spec], options)
     found = attempt(TableRun(job=job, spec=spec, runtime=Runtime(storage=storage, spark=NoSpark())), totals_of(job))
     assert isinstance(found, TableOutcome), found
@@ -78,7 +78,7 @@ def content(path: Path, rows: pa.Table = ROWS) -> bytes:
 @pytest.mark.parametrize("part", [0.0, 0.5, 0.9])
 @pytest.mark.parametrize("when", ["listed", "fingerprinted", "opened"])
 def test_file_that_grows_during_a_run_is_read_whole(when: When, part: float, form: str, tmp_path: Path) -> None:
-    lake, spec = SmallLake(tmp_path), spec_of(settle="0s", options={"csv_header": True})
+    lake, spec = Lake(tmp_path), spec_of(settle="0s", options={"csv_header": True})
     lake.load(spec)
     lake.done(spec)
     path = Path(lake.layout(spec).landing) / f"20240101-000000001.{form}"
@@ -94,7 +94,7 @@ def test_file_that_grows_during_a_run_is_read_whole(when: When, part: float, for
 
 
 def test_file_that_is_written_again_during_a_run_counts_as_neither_missing_nor_known(tmp_path: Path) -> None:
-    lake, spec = SmallLake(tmp_path), spec_of(settle="0s", options={"csv_header": True})
+    lake, spec = Lake(tmp_path), spec_of(settle="0s", options={"csv_header": True})
     lake.load(spec)
     lake.change(spec, 1, [("U", 0, "first")])
     lake.done(spec)
@@ -109,7 +109,7 @@ def test_file_that_is_written_again_during_a_run_counts_as_neither_missing_nor_k
 
 
 def test_snapshot_that_grows_during_a_run_is_taken_by_the_next_one(tmp_path: Path) -> None:
-    exports = Exports(SmallLake(tmp_path))
+    exports = Exports(Lake(tmp_path))
     exports.land(1, {1: "a", 2: "b"})
     path = exports.folder(1) / "part-00000.parquet"
     whole = path.read_bytes()
@@ -128,7 +128,7 @@ def test_file_that_is_copied_again_while_it_is_read_is_read_whole(
     part: float | None, form: str, kind: str, tmp_path: Path
 ) -> None:
     """Its content is in the end what it was when it was listed: only its tag says that it was written meanwhile."""
-    lake, spec = SmallLake(tmp_path), spec_of(settle="0s", options={"csv_header": True})
+    lake, spec = Lake(tmp_path), spec_of(settle="0s", options={"csv_header": True})
     lake.load(spec)
     before = {0: "load 0", 1: "load 1", 2: "load 2"}
     lake.done(spec)
@@ -157,7 +157,7 @@ def test_file_that_is_copied_again_while_it_is_read_is_read_whole(
 @pytest.mark.parametrize("day", [1, 2])
 def test_snapshot_that_is_copied_again_while_it_is_read_is_read_again(day: int, tmp_path: Path) -> None:
     """The new one or the one before, in which other rows are seen for a moment."""
-    exports = Exports(SmallLake(tmp_path))
+    exports = Exports(Lake(tmp_path))
     exports.land(1, {1: "a", 2: "b"})
     exports.run()
     exports.land(2, {1: "a", 2: "c", 3: "d"})
@@ -178,7 +178,7 @@ def test_snapshot_that_is_copied_again_while_it_is_read_is_read_again(day: int, 
 @pytest.mark.parametrize("name", ["LOAD00000001.parquet", "20240101-000000001.parquet"])
 @pytest.mark.parametrize("when", ["listed", "fingerprinted", "opened"])
 def test_reload_during_which_a_file_is_copied_again_leaves_the_table(when: When, name: str, tmp_path: Path) -> None:
-    lake, spec = SmallLake(tmp_path), spec_of(settle="0s")
+    lake, spec = Lake(tmp_path), spec_of(settle="0s")
     lake.load(spec)
     lake.change(spec, 1, [("U", 0, "a"), ("I", 7, "b")])
     lake.done(spec)
@@ -234,7 +234,7 @@ def unmounted(root: Path, when: Moment | None) -> Mounting:
 
 @pytest.mark.parametrize("when", ["listed", "folder", "root", None])
 def test_landing_root_that_was_not_there_for_a_moment_empties_no_table(when: Moment | None, tmp_path: Path) -> None:
-    lake, spec = SmallLake(tmp_path), spec_of(options={"missing_folder": "empty"})
+    lake, spec = Lake(tmp_path), spec_of(options={"missing_folder": "empty"})
     lake.load(spec)
     lake.done(spec)
     result = run(lake, spec, unmounted(tmp_path / "landing", when))
@@ -246,7 +246,7 @@ def test_landing_root_that_was_not_there_for_a_moment_empties_no_table(when: Mom
 @pytest.mark.parametrize("when", ["listed", "folder", "root", None])
 def test_landing_root_that_was_not_there_for_a_moment_ends_no_reload(when: Moment | None, tmp_path: Path) -> None:
     """Load files of the generation before could not be seen; their rows wait for them all the same."""
-    lake, spec = SmallLake(tmp_path), spec_of(sweep_limit=1.0)
+    lake, spec = Lake(tmp_path), spec_of(sweep_limit=1.0)
     lake.load(spec)
     write(Path(lake.layout(spec).landing), "LOAD00000002.parquet", LOADED)
     lake.done(spec)

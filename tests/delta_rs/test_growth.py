@@ -17,7 +17,7 @@ from airflow_gddl.stores import Storage, lake_files
 from spark_jobs.batch import tidying
 from spark_jobs.batch.runtime import Clock
 from spark_jobs.tables import delta_log, small_files
-from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.harness.lake import Lake, spec_of
 
 EVERY = 20
 SPEC = spec_of(settle="0s", history=True, delete="soft")
@@ -46,14 +46,14 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return found
 
 
-def age(lake: SmallLake, to: datetime = LONG_AGO) -> None:
+def age(lake: Lake, to: datetime = LONG_AGO) -> None:
     """As if what was written so far were of another time."""
     for path in lake.root.rglob("*"):
         if path.is_file():
             os.utime(path, (to.timestamp(), to.timestamp()))
 
 
-def runs(lake: SmallLake, first: int, last: int) -> list[JobResult]:
+def runs(lake: Lake, first: int, last: int) -> list[JobResult]:
     found = []
     for number in range(first, last + 1):
         lake.change(SPEC, number, [("U", number % 3, f"v{number}")])
@@ -66,14 +66,14 @@ def at_run(number: int) -> Clock:
     return lambda: LONG_AGO + timedelta(minutes=number)
 
 
-def objects(lake: SmallLake) -> Counter[str]:
+def objects(lake: Lake) -> Counter[str]:
     """By folder."""
     root = lake.root / "lake"
     return Counter(str(path.parent.relative_to(root)) for path in root.rglob("*") if path.is_file())
 
 
 def test_objects_and_requests_stay_level(tmp_path: Path, calls: Counter[str]) -> None:
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     lake.load(SPEC)
     lake.done(SPEC, clock=at_run(0))
     made: list[JobResult] = []
@@ -99,7 +99,7 @@ def test_objects_and_requests_stay_level(tmp_path: Path, calls: Counter[str]) ->
 @pytest.mark.parametrize(("days", "stay"), [(90, False), (6, True)])
 def test_old_files_stay_as_long_as_the_row_says(tmp_path: Path, calls: Counter[str], days: int, *, stay: bool) -> None:
     """Readers of an older version find its files until `vacuum_retention`, 7 days, has passed."""
-    lake, begun = SmallLake(tmp_path), datetime.now(UTC) - timedelta(days=days)
+    lake, begun = Lake(tmp_path), datetime.now(UTC) - timedelta(days=days)
     lake.load(SPEC)
     for number in range(2 * EVERY + 1):
         if number:
@@ -118,7 +118,7 @@ def _later(begun: datetime, number: int) -> datetime:
 def test_a_tidying_that_fails_is_no_failure_of_the_run(
     tmp_path: Path, calls: Counter[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     lake.load(SPEC)
     lake.done(SPEC, clock=at_run(0))
     runs(lake, 1, EVERY - 2)

@@ -7,19 +7,19 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.harness.lake import Lake, spec_of
 from tests.spark.children import Ended, job_child
 
 NAMES = ("a", "b", "c")
 
 
-def run(lake: SmallLake, env: Mapping[str, str]) -> Ended:
+def run(lake: Lake, env: Mapping[str, str]) -> Ended:
     with job_child(lake.job([spec_of(name) for name in NAMES]), env=env) as child:
         return child.end()
 
 
 def test_without_java_and_pandas(tmp_path: Path) -> None:
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     for name in NAMES:
         lake.load(spec_of(name))
     site = tmp_path / "site"

@@ -13,7 +13,7 @@ import pytest
 
 from airflow_gddl import Lake
 from airflow_gddl.contract.errors import GddlError, MetadataError
-from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.harness import lake as harness
 
 ROOT = Path(__file__).parents[2]
 GOOD = "{table: s.t, keys: [id], sequence_by: [seq], owner: crm, schedule: {assets: [a]}, mask: {v: hash}}"
@@ -29,7 +29,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tables / "s.yaml").write_text(
         f"tables:\n  - {GOOD}\n  - {NEVER}\n  - {{table: s.bad, keys: [id], delete: never}}\n"
     )
-    lake, spec = SmallLake(tmp_path), spec_of(mask={"v": "hash"})
+    lake, spec = harness.Lake(tmp_path), harness.spec_of(mask={"v": "hash"})
     lake.load(spec)
     lake.change(spec, 1, [("X", 1, "a"), ("Y", 2, "b"), ("D", 0, None)])
     lake.done(spec)

@@ -9,7 +9,7 @@ from pathlib import Path
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.spec import JobOptions
 from tests.catalogs.world import CatalogWorld, row
-from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.harness.lake import Lake, spec_of
 from tests.unit.pages import SOURCES, found_kinds, kinds_of_lake, trees, unknown_to_page
 
 ERASE = JobOptions(action="erase", key={"id": "1"}, asked_by="eve")
@@ -33,7 +33,7 @@ def test_page_names_all_folders() -> None:
 
 
 def test_page_names_what_runs_keep(tmp_path: Path) -> None:
-    lake, spec = SmallLake(tmp_path), spec_of(history=True)
+    lake, spec = Lake(tmp_path), spec_of(history=True)
     lake.load(spec)
     lake.done(spec)
     lake.change(spec, 1, [("D", 0, None), ("?", 9, "bad"), ("I", 4, "x")])

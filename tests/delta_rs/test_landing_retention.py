@@ -12,7 +12,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pytest
 
-from airflow_gddl.contract.checks import check_table
+from airflow_gddl.contract.row_checks import check_table
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import LandingRetention
 from airflow_gddl.stores import Storage, StoredObject
@@ -22,9 +22,9 @@ from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
-from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.delta_rs.test_maintenance import MAINTAIN, VERIFY, rows
-from tests.landing import write
+from tests.harness.lake import Lake, spec_of
+from tests.harness.landing import write
 from tests.spark.children import killed_child
 
 DELETE = LandingRetention(after="30d")
@@ -35,21 +35,21 @@ def change_file(number: int) -> str:
     return f"20240101-{number:09d}.parquet"
 
 
-def landed(lake: SmallLake, spec: TableSpec) -> set[str]:
+def landed(lake: Lake, spec: TableSpec) -> set[str]:
     folder = Path(lake.layout(spec).landing)
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 
 
-def age(lake: SmallLake, spec: TableSpec, days: float, *names: str) -> None:
+def age(lake: Lake, spec: TableSpec, days: float, *names: str) -> None:
     """Let files be as old as that; all where none is named."""
     for name in names or landed(lake, spec):
         then = time.time() - days * 86_400
         os.utime(Path(lake.layout(spec).landing, name), (then, then))
 
 
-def filled(root: Path, retention: LandingRetention, **fields: Any) -> tuple[SmallLake, TableSpec]:
+def filled(root: Path, retention: LandingRetention, **fields: Any) -> tuple[Lake, TableSpec]:
     """A load and four change files, all of them old and ingested, the last one the newest."""
-    lake, spec = SmallLake(root), spec_of(landing_retention=retention, settle="0s", **fields)
+    lake, spec = Lake(root), spec_of(landing_retention=retention, settle="0s", **fields)
     lake.load(spec, 5)
     for number in range(1, 5):
         lake.change(spec, number, [("U", 1, f"v{number}"), ("I", 100 + number, "new")])
@@ -59,7 +59,7 @@ def filled(root: Path, retention: LandingRetention, **fields: Any) -> tuple[Smal
     return lake, spec
 
 
-def removed(lake: SmallLake, spec: TableSpec, options: JobOptions = MAINTAIN) -> int:
+def removed(lake: Lake, spec: TableSpec, options: JobOptions = MAINTAIN) -> int:
     return int(lake.done(spec, options).details["landing"]["removed"])
 
 
@@ -118,7 +118,7 @@ def test_what_is_not_ingested_stays(tmp_path: Path) -> None:
 
 def test_load_files_stay_until_a_later_load_has_replaced_them(tmp_path: Path) -> None:
     """A reload that is one file shorter: the file of the load before is removed once the rows that it alone has are."""
-    lake, spec = SmallLake(tmp_path), spec_of(landing_retention=DELETE, settle="0s", sweep_after="0s", sweep_limit=1.0)
+    lake, spec = Lake(tmp_path), spec_of(landing_retention=DELETE, settle="0s", sweep_after="0s", sweep_limit=1.0)
     second = "LOAD00000002.parquet"
     lake.load(spec, 5)
     write(Path(lake.layout(spec).landing), second, pa.table({"id": pa.array([7], pa.int32()), "v": ["of the second"]}))

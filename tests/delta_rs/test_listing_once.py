@@ -18,7 +18,7 @@ from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
-from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.harness.lake import Lake, spec_of
 
 SPEC = spec_of()
 
@@ -34,8 +34,8 @@ class Watched(Storage):
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> SmallLake:
-    made = SmallLake(tmp_path)
+def lake(tmp_path: Path) -> Lake:
+    made = Lake(tmp_path)
     made.load(SPEC)
     made.done(SPEC)
     return made
@@ -52,7 +52,7 @@ class Interrupted(TableRun):
         return super().claim()
 
 
-def run(lake: SmallLake, before: Callable[[], None] = lambda: None) -> tuple[TableOutcome, int]:
+def run(lake: Lake, before: Callable[[], None] = lambda: None) -> tuple[TableOutcome, int]:
     """With it, how often the folder was listed."""
     storage, job = Watched(), lake.job([SPEC])
     runtime = Runtime(storage=storage, spark=NoSpark())
@@ -61,27 +61,27 @@ def run(lake: SmallLake, before: Callable[[], None] = lambda: None) -> tuple[Tab
     return found, storage.listings
 
 
-def test_run_lists_the_folder_once(lake: SmallLake) -> None:
+def test_run_lists_the_folder_once(lake: Lake) -> None:
     lake.change(SPEC, 1, [("U", 0, "one")])
     found, listings = run(lake)
     assert (found.result.batches, listings) == (1, 1)
     assert lake.replica(SPEC)[0] == "one"
 
 
-def test_run_lists_again_after_a_concurrent_run(lake: SmallLake) -> None:
+def test_run_lists_again_after_a_concurrent_run(lake: Lake) -> None:
     lake.change(SPEC, 1, [("U", 0, "one")])
     found, listings = run(lake, lambda: _other(lake))
     assert (found.result.batches, found.result.changes_written, listings) == (1, 1, 2)
     assert lake.replica(SPEC) == {0: "two", 1: "load 1", 2: "load 2"}
 
 
-def _other(lake: SmallLake) -> None:
+def _other(lake: Lake) -> None:
     """Another run takes what waits; then one more file lands."""
     lake.done(SPEC)
     lake.change(SPEC, 2, [("U", 0, "two")])
 
 
-def test_resumed_batch_finds_its_late_file(lake: SmallLake) -> None:
+def test_resumed_batch_finds_its_late_file(lake: Lake) -> None:
     """Though this continuous process looked far back a moment ago."""
     for number in (1, 2):
         lake.change(SPEC, number, [("U", 0, f"v{number}")], day=number)
@@ -100,7 +100,7 @@ def test_resumed_batch_finds_its_late_file(lake: SmallLake) -> None:
     assert (turn().files, lake.replica(SPEC)[7]) == (1, "late")
 
 
-def die_in_the_middle(lake: SmallLake) -> None:
+def die_in_the_middle(lake: Lake) -> None:
     def die(step: Step) -> None:
         if step.step == "quarantine":
             raise KeyboardInterrupt

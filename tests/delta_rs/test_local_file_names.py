@@ -12,8 +12,8 @@ import pytest
 
 from airflow_gddl.contract.file_names import repeated_hour
 from airflow_gddl.contract.spec import JobOptions, TableSpec
-from tests.delta_rs.small_lake import SmallLake
-from tests.landing import write
+from tests.harness.lake import Lake
+from tests.harness.landing import write
 
 FIRST, SECOND = "20251026-025959500", "20251026-020000200"
 """Two names in the order in which they were written, in Berlin."""
@@ -24,7 +24,7 @@ def table(**options: Any) -> TableSpec:
     return TableSpec(table="s.t", keys=("id",), settle="0s", options={"timestamp_column": "ts", **options})
 
 
-def land(lake: SmallLake, spec: TableSpec, name: str, v: str, written: datetime) -> None:
+def land(lake: Lake, spec: TableSpec, name: str, v: str, written: datetime) -> None:
     rows = {
         "Op": ["U"],
         "ts": pa.array([_COMMIT], pa.timestamp("us", "UTC")),
@@ -49,7 +49,7 @@ def land(lake: SmallLake, spec: TableSpec, name: str, v: str, written: datetime)
 def test_what_was_written_last_wins_a_tie(
     tmp_path: Path, options: dict[str, Any], last: str, tie_break: Any, batches: int
 ) -> None:
-    lake, spec = SmallLake(tmp_path), table(**options)
+    lake, spec = Lake(tmp_path), table(**options)
     spec = TableSpec(**{**vars(spec), "tie_break": tie_break})
     written = datetime(2025, 10, 26, 1, 0, tzinfo=UTC)
     land(lake, spec, FIRST, "first", written)

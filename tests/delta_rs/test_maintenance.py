@@ -26,7 +26,7 @@ from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.plan.identity import vacuum_hours
 from spark_jobs.tables.delta_tables import Tables
-from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.harness.lake import Lake, spec_of
 from tests.spark.children import killed_child
 
 MAINTAIN = JobOptions(action="maintain")
@@ -49,9 +49,9 @@ def files(path: str) -> int:
     return len(DeltaTable(path).file_uris())
 
 
-def filled(root: Path, spec: TableSpec, clock: Clock = utc_now) -> SmallLake:
+def filled(root: Path, spec: TableSpec, clock: Clock = utc_now) -> Lake:
     """A load and some batches, each of which inserts, updates and deletes."""
-    lake = SmallLake(root)
+    lake = Lake(root)
     lake.load(spec, 20)
     lake.done(spec, clock=clock)
     for n in range(1, BATCHES):
@@ -154,7 +154,7 @@ def test_longer_delta_retention_is_respected(asked: str | None, hours: int) -> N
 
 def test_invalid_retention_removes_nothing(tmp_path: Path) -> None:
     spec = spec_of(table_properties={"delta.deletedFileRetentionDuration": "a month"})
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     lake.load(spec)
     lake.done(spec)
     found = lake.run(spec, MAINTAIN)
@@ -305,7 +305,7 @@ def test_maintenance_stops_after_losing_its_claim(action: Any, tmp_path: Path) -
 
 def test_retention_below_the_minimum_is_refused(tmp_path: Path) -> None:
     spec = spec_of(vacuum_retention="12h")
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     found = lake.run(spec, MAINTAIN)
     assert isinstance(found, TableOutcome)
     assert found.result.error is not None

@@ -22,7 +22,7 @@ from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.ledger.claim import Claim
-from tests.delta_rs.small_lake import SmallLake
+from tests.harness.lake import Lake
 
 OLD, NEW = "crm_public.orders", "customers.orders"
 MOVE = JobOptions(action="move", move_to=NEW)
@@ -30,8 +30,8 @@ TABLES = ("replica", "changes", "history", "errors", "tombstones")
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> SmallLake:
-    return SmallLake(tmp_path)
+def lake(tmp_path: Path) -> Lake:
+    return Lake(tmp_path)
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def moved(spec: TableSpec) -> TableSpec:
     return replace(spec, table=NEW)
 
 
-def fill(lake: SmallLake, spec: TableSpec) -> None:
+def fill(lake: Lake, spec: TableSpec) -> None:
     """With rows in every table: deletes leave tombstones, a null key goes to the quarantine."""
     lake.load(spec)
     assert lake.done(spec).status == "succeeded"
@@ -56,7 +56,7 @@ def fill(lake: SmallLake, spec: TableSpec) -> None:
     assert lake.done(spec).quarantined == 1
 
 
-def content(lake: SmallLake, spec: TableSpec) -> dict[str, list[str]]:
+def content(lake: Lake, spec: TableSpec) -> dict[str, list[str]]:
     found = {}
     for name in TABLES:
         path = getattr(lake.layout(spec), name)
@@ -65,21 +65,21 @@ def content(lake: SmallLake, spec: TableSpec) -> dict[str, list[str]]:
     return found
 
 
-def error(lake: SmallLake, spec: TableSpec, options: JobOptions | None = None) -> tuple[str, str]:
+def error(lake: Lake, spec: TableSpec, options: JobOptions | None = None) -> tuple[str, str]:
     found = lake.run(spec, options)
     assert isinstance(found, TableOutcome)
     assert found.result.error is not None, found.result
     return found.result.error.code, found.result.error.message
 
 
-def files(lake: SmallLake, spec: TableSpec) -> set[str]:
+def files(lake: Lake, spec: TableSpec) -> set[str]:
     """What is left under a name."""
     layout = lake.layout(spec)
     folders = [Path(getattr(layout, name)) for name in (*TABLES, "state", "runs", "erased")]
     return {str(p.relative_to(folder)) for folder in folders for p in folder.rglob("*") if p.is_file()}
 
 
-def test_moved_table_is_complete_and_loads_continue(lake: SmallLake, orders: TableSpec) -> None:
+def test_moved_table_is_complete_and_loads_continue(lake: Lake, orders: TableSpec) -> None:
     fill(lake, orders)
     before, ledger = content(lake, orders), TableRun(job=lake.job([]), spec=orders, runtime=runtime()).ledger().state
     assert all(before[name] for name in TABLES)
@@ -97,7 +97,7 @@ def test_moved_table_is_complete_and_loads_continue(lake: SmallLake, orders: Tab
     assert lake.replica(moved(orders)) == {0: "changed", 2: "load 2", 7: "new", 9: "after"}
 
 
-def test_repeated_move_is_a_no_op(lake: SmallLake, orders: TableSpec) -> None:
+def test_repeated_move_is_a_no_op(lake: Lake, orders: TableSpec) -> None:
     fill(lake, orders)
     lake.done(orders, MOVE)
     before = content(lake, moved(orders))
@@ -105,7 +105,7 @@ def test_repeated_move_is_a_no_op(lake: SmallLake, orders: TableSpec) -> None:
     assert content(lake, moved(orders)) == before
 
 
-def test_move_there_and_back(lake: SmallLake, orders: TableSpec) -> None:
+def test_move_there_and_back(lake: Lake, orders: TableSpec) -> None:
     fill(lake, orders)
     before = content(lake, orders)
     lake.done(orders, MOVE)
@@ -127,7 +127,7 @@ def runtime(observe: object = None) -> Runtime:
     return Runtime(storage=Storage(), spark=NoSpark(), clock=utc_now, **given)
 
 
-def steps_of(lake: SmallLake, spec: TableSpec, die_at: int | None) -> list[str]:
+def steps_of(lake: Lake, spec: TableSpec, die_at: int | None) -> list[str]:
     """Steps of a move, which dies when the one of this number is reported."""
     steps: list[str] = []
 
@@ -148,9 +148,9 @@ def steps_of(lake: SmallLake, spec: TableSpec, die_at: int | None) -> list[str]:
 
 
 def test_move_resumes_after_a_kill_at_each_step(tmp_path: Path) -> None:
-    def table(number: int) -> tuple[SmallLake, TableSpec]:
+    def table(number: int) -> tuple[Lake, TableSpec]:
         root = tmp_path / str(number)
-        return SmallLake(root), spec_of(table=OLD, source="crm", source_table="public.orders",
+        return Lake(root), spec_of(table=OLD, source="crm", source_table="public.orders",
                                         landing=f"{root}/crm", history=True)  # fmt: skip
 
     lake, spec = table(99)
@@ -182,7 +182,7 @@ def test_move_resumes_after_a_kill_at_each_step(tmp_path: Path) -> None:
 # Runs under another name
 
 
-def test_run_with_changed_target_loads_nothing(lake: SmallLake, orders: TableSpec) -> None:
+def test_run_with_changed_target_loads_nothing(lake: Lake, orders: TableSpec) -> None:
     fill(lake, orders)
     code, message = error(lake, moved(orders))
     assert code == "TARGET_CHANGED"
@@ -192,12 +192,12 @@ def test_run_with_changed_target_loads_nothing(lake: SmallLake, orders: TableSpe
     assert lake.done(orders).status == "skipped"
 
 
-def test_renamed_source_is_detected_by_its_folder(lake: SmallLake, orders: TableSpec) -> None:
+def test_renamed_source_is_detected_by_its_folder(lake: Lake, orders: TableSpec) -> None:
     fill(lake, orders)
     assert error(lake, replace(orders, source="crm2", table="crm2_public.orders"))[0] == "TARGET_CHANGED"
 
 
-def test_target_of_an_older_lake_is_checked(lake: SmallLake) -> None:
+def test_target_of_an_older_lake_is_checked(lake: Lake) -> None:
     plain = spec_of(table="public.orders")
     fill(lake, plain)
     assert not (lake.root / "lake" / "_gddl" / "targets").exists(), "nothing new is written for rows of before"
@@ -214,7 +214,7 @@ def test_target_of_an_older_lake_is_checked(lake: SmallLake) -> None:
     assert f"set the row's target to {NEW}" in message
 
 
-def test_source_declared_later_adopts_its_tables(lake: SmallLake) -> None:
+def test_source_declared_later_adopts_its_tables(lake: Lake) -> None:
     plain = spec_of(table="public.orders")
     fill(lake, plain)
     declared = replace(plain, source="crm", landing=lake.roots.landing)
@@ -222,7 +222,7 @@ def test_source_declared_later_adopts_its_tables(lake: SmallLake) -> None:
     assert error(lake, replace(declared, table=NEW, source_table="public.orders"))[0] == "TARGET_CHANGED"
 
 
-def test_target_of_another_source_is_refused(lake: SmallLake, orders: TableSpec) -> None:
+def test_target_of_another_source_is_refused(lake: Lake, orders: TableSpec) -> None:
     fill(lake, orders)
     other = replace(orders, source="erp", landing=f"{lake.root}/erp")
     lake.load(other)
@@ -232,7 +232,7 @@ def test_target_of_another_source_is_refused(lake: SmallLake, orders: TableSpec)
     assert lake.done(orders).status == "skipped"
 
 
-def test_target_of_an_existing_table_is_refused(lake: SmallLake, orders: TableSpec) -> None:
+def test_target_of_an_existing_table_is_refused(lake: Lake, orders: TableSpec) -> None:
     plain = spec_of(table="public.orders")
     fill(lake, plain)
     lake.load(orders)
@@ -240,14 +240,14 @@ def test_target_of_an_existing_table_is_refused(lake: SmallLake, orders: TableSp
     assert lake.done(orders).status == "succeeded", "under a name of its own it is another table"
 
 
-def test_target_may_change_before_the_first_load(lake: SmallLake, orders: TableSpec) -> None:
+def test_target_may_change_before_the_first_load(lake: Lake, orders: TableSpec) -> None:
     lake.run(orders)
     lake.load(orders)
     assert lake.done(moved(orders)).status == "succeeded"
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b"\xff\xfe", b'{"target": 1}', b"null"])
-def test_damaged_records_are_named(lake: SmallLake, orders: TableSpec, damage: bytes) -> None:
+def test_damaged_records_are_named(lake: Lake, orders: TableSpec, damage: bytes) -> None:
     fill(lake, orders)
     record = lake.root / "lake" / "_gddl" / "sources" / "crm" / "public" / "orders.json"
     record.write_bytes(damage)
@@ -267,7 +267,7 @@ def test_damaged_records_are_named(lake: SmallLake, orders: TableSpec, damage: b
 # Refused moves
 
 
-def test_invalid_moves_are_refused(lake: SmallLake, orders: TableSpec) -> None:
+def test_invalid_moves_are_refused(lake: Lake, orders: TableSpec) -> None:
     assert error(lake, orders, MOVE)[0] == "MOVE_NOT_POSSIBLE"
     fill(lake, orders)
     before = content(lake, orders)
@@ -287,7 +287,7 @@ def held(layout: Layout) -> Iterator[None]:
         yield
 
 
-def test_busy_table_is_not_moved(lake: SmallLake, orders: TableSpec) -> None:
+def test_busy_table_is_not_moved(lake: Lake, orders: TableSpec) -> None:
     fill(lake, orders)
     for spec in (orders, moved(orders)):
         with held(lake.layout(spec)):
@@ -296,7 +296,7 @@ def test_busy_table_is_not_moved(lake: SmallLake, orders: TableSpec) -> None:
 
 
 def test_records_of_runs_that_are_archived_meanwhile_stop_it_once(
-    lake: SmallLake, orders: TableSpec, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, orders: TableSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A job that has just ended for the table archives its older records without the claim."""
     fill(lake, orders)
@@ -317,7 +317,7 @@ def test_records_of_runs_that_are_archived_meanwhile_stop_it_once(
     assert len(list(Path(lake.layout(moved(orders)).runs, "archive").iterdir())) == 1
 
 
-def test_foreign_files_under_the_new_name_are_kept(lake: SmallLake, orders: TableSpec) -> None:
+def test_foreign_files_under_the_new_name_are_kept(lake: Lake, orders: TableSpec) -> None:
     fill(lake, orders)
     strange = Path(lake.layout(moved(orders)).replica) / "mine.parquet"
     strange.parent.mkdir(parents=True)

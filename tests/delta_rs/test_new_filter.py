@@ -16,8 +16,8 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.metadata.expression_text import with_expressions
-from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.landing import to_table, write
+from tests.harness.lake import Lake, spec_of
+from tests.harness.landing import to_table, write
 from tests.spark.change_feeds import FEED, differing_versions
 
 Row = dict[str, Any]
@@ -50,7 +50,7 @@ def history_of(rng: Random, *, moves: bool) -> tuple[list[Row], list[tuple[str, 
     return loaded, changes
 
 
-def landed(lake: SmallLake, spec: TableSpec, rng: Random, *, whole: bool) -> None:
+def landed(lake: Lake, spec: TableSpec, rng: Random, *, whole: bool) -> None:
     """Lands the history, a file after the other, each of several changes, and loads it."""
     images = spec.before_image_prefix is not None
     loaded, changes = history_of(rng, moves=images)
@@ -92,7 +92,7 @@ def test_a_new_filter_keeps_what_later_updates_of_a_part_need(
     seed: int, fields: dict[str, Any], tmp_path: Path
 ) -> None:
     filtered = with_expressions(spec_of(settle="0s", history=True, where=WHERE, **fields))
-    right, lake = SmallLake(tmp_path / "right"), SmallLake(tmp_path / "rebuilt")
+    right, lake = Lake(tmp_path / "right"), Lake(tmp_path / "rebuilt")
     landed(right, filtered, Random(seed), whole=True)  # noqa: S311 - no secret
     parts = replace(filtered, where=None, columns_to_update="cols")
     landed(lake, parts, Random(seed), whole=False)  # noqa: S311 - no secret

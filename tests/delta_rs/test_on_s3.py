@@ -19,8 +19,8 @@ from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
-from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.s3_server import Bucket, serving
+from tests.harness.lake import Lake, spec_of
+from tests.harness.s3_server import Bucket, serving
 
 SPEC = spec_of(history=True)
 MAINTAIN, VERIFY = JobOptions(action="maintain"), JobOptions(action="verify")
@@ -54,7 +54,7 @@ def test_each_table_has_its_own_objects_whatever_its_name(
         reach(endpoint, monkeypatch)
         roots = Roots(landing=f"s3://bucket/in/{folder}", lake=f"s3://bucket/{folder}")
         specs = [spec_of(name, history=True) for name in names]
-        job = replace(SmallLake(tmp_path).job(specs), roots=roots)
+        job = replace(Lake(tmp_path).job(specs), roots=roots)
         for spec in (*specs, *specs):
             key = Layout.of(roots, spec).landing.removeprefix("s3://bucket/")
             seq = sum(name.startswith(f"{key}/") for name in bucket.objects)
@@ -76,7 +76,7 @@ def test_move_in_a_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     with serving(bucket) as endpoint:
         reach(endpoint, monkeypatch)
         roots = Roots(landing="s3://bucket/landing", lake="s3://bucket/lake")
-        job = SmallLake(tmp_path).job([SPEC])
+        job = Lake(tmp_path).job([SPEC])
         job = type(job)(run_id="s3", roots=roots, tables=job.tables, tiers=job.tiers)
         bucket.objects["landing/s/t/LOAD00000001.parquet"] = parquet({"id": [1, 2, 3], "v": ["a", "b", "c"]})
         changes = {"Op": ["U", "D"], "seq": [1, 2], "id": [1, 2], "v": ["new", None]}

@@ -17,24 +17,24 @@ from airflow_gddl.contract.spec import JobSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import Runtime, utc_now
 from spark_jobs.batch.table_run import TableRun
-from spark_jobs.batch.totals import Declined, TableOutcome
+from spark_jobs.batch.totals import Declined, TableOutcome, TaskOutcome
 from spark_jobs.job.spread_local import NoSpark
-from spark_jobs.job.spread_spark import Found, SparkSpread, TaskResultStore, _watched, once
+from spark_jobs.job.spread_spark import SparkSpread, TaskResultStore, _watched, once
 from spark_jobs.job.stop import refused
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.ledger.claim import Claim
-from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.harness.lake import Lake, spec_of
 
 SPEC = spec_of()
 
 
-def landed(tmp_path: Path) -> tuple[SmallLake, JobSpec]:
-    lake = SmallLake(tmp_path)
+def landed(tmp_path: Path) -> tuple[Lake, JobSpec]:
+    lake = Lake(tmp_path)
     lake.load(SPEC)
     return lake, replace(lake.job([SPEC], run_id="this-job"), tables=())
 
 
-def status(found: Found) -> tuple[str, str | None]:
+def status(found: TaskOutcome) -> tuple[str, str | None]:
     assert isinstance(found, TableOutcome)
     return found.result.status, found.result.error.code if found.result.error else None
 
@@ -50,7 +50,7 @@ def test_retried_task_returns_the_stored_result(tmp_path: Path) -> None:
 def test_second_task_waits_for_the_first(tmp_path: Path) -> None:
     lake, job = landed(tmp_path)
     state = lake.layout(SPEC).state
-    answers: list[Found] = []
+    answers: list[TaskOutcome] = []
     with Claim.acquire(Storage(), state, job.run_id, utc_now):
         late = threading.Thread(target=lambda: answers.append(once(job, SPEC)))
         late.start()
@@ -161,11 +161,11 @@ class Rounds(SparkSpread):
     settles = True
     count = 0
 
-    def _round(self, job: JobSpec, work: Any) -> Generator[Found, None, GddlError | None]:
+    def _round(self, job: JobSpec, work: Any) -> Generator[TaskOutcome, None, GddlError | None]:
         self.count += 1
         if self.settles:
-            name = next(iter(work.left))
-            yield refused(job, work.left.pop(name), RetriableError("TABLE_TIMEOUT", "too late"))
+            name = next(iter(work.unanswered))
+            yield refused(job, work.unanswered.pop(name), RetriableError("TABLE_TIMEOUT", "too late"))
         return RetriableError("WORKER_DIED", "its task died")
 
 

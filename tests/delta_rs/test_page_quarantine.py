@@ -6,11 +6,11 @@ from pathlib import Path
 
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.page.detail import quarantined
-from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.harness.lake import Lake, spec_of
 
 
 def test_the_page_counts_what_the_command_lists(tmp_path: Path) -> None:
-    lake, spec = SmallLake(tmp_path), spec_of()
+    lake, spec = Lake(tmp_path), spec_of()
     lake.load(spec)
     lake.change(spec, 1, [("X", 1, "a"), ("Y", 2, "b"), ("U", 0, "c")])
     lake.done(spec)

@@ -7,12 +7,12 @@ import os
 from pathlib import Path
 
 from airflow_gddl.contract.codec import to_json
-from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.harness.lake import Lake, spec_of
 from tests.spark.children import job_child
 
 
 def test_figures_and_logs_of_a_job(tmp_path: Path) -> None:
-    lake, specs = SmallLake(tmp_path), [spec_of(name) for name in ("a", "b")]
+    lake, specs = Lake(tmp_path), [spec_of(name) for name in ("a", "b")]
     for spec in specs:
         lake.load(spec, 5)
         lake.change(spec, 1, [("U", 1, "x"), ("?", 2, "bad")])

@@ -14,13 +14,13 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.contract.table_spec import Expectation
 from airflow_gddl.metadata.expression_text import with_expressions
-from airflow_gddl.runtime.state.facts import TableRecord, merged
-from airflow_gddl.runtime.state.judging import Knowledge, judge
+from airflow_gddl.runtime.state.table_runs import TableRecord, merged
+from airflow_gddl.runtime.state.table_status import Knowledge, judge
 from spark_jobs.batch.runtime import Clock
 from spark_jobs.batch.totals import TableOutcome
-from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.landing import write
-from tests.unit.test_state_judging import ROW
+from tests.harness.lake import Lake, spec_of
+from tests.harness.landing import write
+from tests.unit.test_table_status import ROW
 
 SPEC = spec_of()
 TABLE = replace(ROW, table=SPEC.table, freshness=None)
@@ -30,7 +30,7 @@ class Watched:
     """A small table, and the record of its runs as `gddl status` has it."""
 
     def __init__(self, root: Path) -> None:
-        self.lake, self.record = SmallLake(root), TableRecord()
+        self.lake, self.record = Lake(root), TableRecord()
 
     def run(self, **options: object) -> JobResult:
         result = self.lake.done(SPEC, JobOptions(**options))  # type: ignore[arg-type]  # options by name
@@ -127,7 +127,7 @@ def test_the_newest_count_holds_whichever_writer_had_it(watched: Watched) -> Non
 
 
 def test_rows_and_files_are_summed_by_code_and_the_rows_name_their_keys(tmp_path: Path) -> None:
-    lake, clocks = SmallLake(tmp_path), [f"2024-01-0{day}T00:00:00.000000Z" for day in (2, 3, 4)]
+    lake, clocks = Lake(tmp_path), [f"2024-01-0{day}T00:00:00.000000Z" for day in (2, 3, 4)]
     lake.load(SPEC)
     lake.done(SPEC, clock=_at(clocks[0]))
     lake.change(SPEC, 1, [("X", 12, "b"), ("X", 13, "c"), ("I", None, "d")])
@@ -160,7 +160,7 @@ def _at(moment: str) -> Clock:
 
 def test_a_replay_that_was_overtaken_is_not_a_log_that_started_again(tmp_path: Path) -> None:
     """It counts its late changes; only batches of files can mean that the source's log was reset."""
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     strict = with_expressions(spec_of(expect={"short": Expectation(rule="length(v) < 4")}))
     lake.change(strict, 1, [("I", 1, "too long"), ("I", 2, "ok")])
     assert lake.done(strict).quarantined == 1

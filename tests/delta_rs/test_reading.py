@@ -25,9 +25,9 @@ from spark_jobs.rules.read import FileRows, read_file
 from spark_jobs.tables import decoding
 from tests.debezium.probing import event, rows_of
 from tests.debezium.probing import probe as probe_debezium
-from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.fuzz.landed_forms import FORMS
-from tests.landing import write, write_bytes
+from tests.harness.lake import Lake, spec_of
+from tests.harness.landing import write, write_bytes
 
 CSV = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",),
                 options={"csv_columns": ["seq", "id", "v"], "types": {"id": "int", "seq": "int"}})  # fmt: skip
@@ -38,14 +38,14 @@ def planned(path: Path, form: str = "csv") -> PlannedFile:
                        fingerprint="", generation=1)  # fmt: skip
 
 
-def landed(lake: SmallLake, spec: TableSpec, files: dict[str, bytes]) -> Path:
+def landed(lake: Lake, spec: TableSpec, files: dict[str, bytes]) -> Path:
     folder = Path(lake.layout(spec).landing)
     for name, content in files.items():
         write_bytes(folder, name, content)
     return folder
 
 
-def errors(lake: SmallLake, spec: TableSpec) -> dict[str, str]:
+def errors(lake: Lake, spec: TableSpec) -> dict[str, str]:
     rows = DeltaTable(lake.layout(spec).errors).to_pyarrow_table().to_pylist()
     return {Path(row["source_file"]).name: row["code"] for row in rows}
 
@@ -107,7 +107,7 @@ def test_store_failure_is_not_attributed_to_the_file(form: str, tmp_path: Path) 
 
 
 def test_first_field_of_any_length_is_read(tmp_path: Path) -> None:
-    lake, long = SmallLake(tmp_path), "x" * 200_000
+    lake, long = Lake(tmp_path), "x" * 200_000
     landed(lake, CSV, {"20240101-000000001.csv": f"I,1,1,{long}\nI,2,2,b\n".encode()})
     assert lake.done(CSV).warnings == ()
     assert lake.replica(CSV) == {1: long, 2: "b"}
@@ -117,7 +117,7 @@ def test_damaged_gzip_block_is_quarantined(tmp_path: Path) -> None:
     """Also where an erasure searches the landing files, which names it as one that may hold the key."""
     zipped = bytearray(gzip.compress(b"I,1,1,a\n" + bytes(range(48, 90)) * 50, mtime=0))
     zipped[20:40] = b"\xff" * 20
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     landed(lake, CSV, {"20240101-000000001.csv.gz": bytes(zipped), "20240101-000000002.csv": b"I,1,2,b\n"})
     assert [warning.code for warning in lake.done(CSV).warnings] == ["FILE_UNREADABLE"]
     assert errors(lake, CSV) == {"20240101-000000001.csv.gz": "FILE_UNREADABLE"}
@@ -135,7 +135,7 @@ def test_undecodable_values_are_quarantined(tmp_path: Path, monkeypatch: pytest.
         return decode(raw, *given)
 
     monkeypatch.setattr(decoding, "decode", decoded)
-    lake, spec = SmallLake(tmp_path), spec_of()
+    lake, spec = Lake(tmp_path), spec_of()
     lake.change(spec, 1, [("I", 1, "a")])
     lake.change(spec, 2, [("I", 2, "bad")])
     assert [warning.code for warning in lake.done(spec).warnings] == ["FILE_UNREADABLE"]
@@ -196,7 +196,7 @@ def test_types_of_keys_and_sequences_that_cannot_be_compared(
     tmp_path: Path, column: str, kind: str, code: str | None
 ) -> None:
     """No file is at fault, and none is passed over."""
-    lake, spec = SmallLake(tmp_path), spec_of(settle="0s", options={"types": {column: kind}})
+    lake, spec = Lake(tmp_path), spec_of(settle="0s", options={"types": {column: kind}})
     text = "[]" if kind.startswith("array") else "{}"
     columns = {"Op": ["I", "I"], "seq": [1, 2], "id": [1, 1], "v": ["a", "b"], column: [text, text]}
     write(Path(lake.layout(spec).landing), "20240101-000000001.parquet", pa.table(columns))

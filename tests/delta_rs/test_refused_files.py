@@ -15,7 +15,7 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.runtime.landing.polling import poll
 from airflow_gddl.stores import open_store
-from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.harness.lake import Lake, spec_of
 
 BAD_NAMES = (
     b"LOAD\xff.parquet",
@@ -38,7 +38,7 @@ def refused(result: JobResult) -> tuple[int, tuple[str, ...]]:
 
 
 def test_names_with_invalid_utf8(tmp_path: Path) -> None:
-    lake, spec = SmallLake(tmp_path), spec_of()
+    lake, spec = Lake(tmp_path), spec_of()
     lake.load(spec)
     for name in BAD_NAMES:
         lay(Path(lake.layout(spec).landing), name)
@@ -53,7 +53,7 @@ def test_names_with_invalid_utf8(tmp_path: Path) -> None:
 
 def test_no_file_name_stops_other_tables(tmp_path: Path) -> None:
     """The job as it is started, its results on standard output."""
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     good, dms = spec_of("good"), spec_of("dms")
     debezium = TableSpec(table="s.debezium", keys=("id",), dialect="debezium")
     for spec in (good, dms):
@@ -83,7 +83,7 @@ def test_airflow_polls_a_folder_with_such_names(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("inside", [True, False])
 def test_links_are_followed_only_within_the_landing_root(inside: bool, tmp_path: Path) -> None:
-    lake, spec, other = SmallLake(tmp_path), spec_of(), spec_of("secret")
+    lake, spec, other = Lake(tmp_path), spec_of(), spec_of("secret")
     lake.load(other)
     source = Path(lake.layout(other).landing)
     if not inside:
@@ -105,7 +105,7 @@ def test_links_are_followed_only_within_the_landing_root(inside: bool, tmp_path:
 
 
 def test_link_into_a_folder_whose_name_begins_alike(tmp_path: Path) -> None:
-    lake, spec = SmallLake(tmp_path), spec_of()
+    lake, spec = Lake(tmp_path), spec_of()
     lake.load(spec)
     folder = Path(lake.layout(spec).landing)
     beside = tmp_path / "landing-of-others"
@@ -119,7 +119,7 @@ def test_link_into_a_folder_whose_name_begins_alike(tmp_path: Path) -> None:
 
 
 def test_linked_table_folder(tmp_path: Path) -> None:
-    lake, spec = SmallLake(tmp_path), spec_of()
+    lake, spec = Lake(tmp_path), spec_of()
     lake.load(spec)
     folder = Path(lake.layout(spec).landing)
     folder.rename(tmp_path / "elsewhere")
@@ -129,7 +129,7 @@ def test_linked_table_folder(tmp_path: Path) -> None:
 
 def test_linked_landing_root(tmp_path: Path) -> None:
     """As git-sync and mounts make them: it is the root that counts."""
-    lake, spec = SmallLake(tmp_path), spec_of()
+    lake, spec = Lake(tmp_path), spec_of()
     lake.load(spec)
     (tmp_path / "landing").rename(tmp_path / "disk")
     (tmp_path / "landing").symlink_to(tmp_path / "disk")

@@ -14,8 +14,8 @@ from deltalake import DeltaTable
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs.batch.totals import TableOutcome
 from tests.conftest import LocalPort
-from tests.delta_rs.small_lake import SmallLake
-from tests.landing import write
+from tests.harness.lake import Lake
+from tests.harness.landing import write
 
 ROOT = Path(__file__).parents[2]
 SPEC = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",))
@@ -34,23 +34,23 @@ def promised() -> dict[str, str]:
     return {f"{what}: {before}".rstrip(": "): command for what, before, command in rows}
 
 
-def filled(lake: SmallLake) -> SmallLake:
+def filled(lake: Lake) -> Lake:
     lake.load(SPEC, 4)
     lake.change(SPEC, 1, [("U", 0, "new"), ("D", 3, None)])
     lake.done(SPEC)
     return lake
 
 
-def landing(lake: SmallLake) -> Path:
+def landing(lake: Lake) -> Path:
     return Path(lake.layout(SPEC).landing)
 
 
-def emptied(lake: SmallLake) -> None:
+def emptied(lake: Lake) -> None:
     for path in landing(lake).iterdir():
         path.unlink()
 
 
-def damaged(empty: SmallLake) -> None:
+def damaged(empty: Lake) -> None:
     lake = filled(empty)
     right = lake.replica(SPEC)
     DeltaTable(lake.layout(SPEC).replica).delete("id = 1")
@@ -63,7 +63,7 @@ def damaged(empty: SmallLake) -> None:
     assert lake.replica(SPEC) == right
 
 
-def changed_row(empty: SmallLake) -> None:
+def changed_row(empty: Lake) -> None:
     lake = filled(empty)
     emptied(lake)
     other = replace(SPEC, mask={"v": "hash"}, partition_by=("id",))
@@ -75,7 +75,7 @@ def changed_row(empty: SmallLake) -> None:
     assert {len(value) for value in lake.replica(other).values()} == {64}
 
 
-def truncated(empty: SmallLake) -> None:
+def truncated(empty: Lake) -> None:
     lake = filled(empty)
     emptied(lake)
     lake.change(SPEC, 9, [("I", 9, "after the truncate")])
@@ -87,7 +87,7 @@ def truncated(empty: SmallLake) -> None:
     assert lake.replica(SPEC) == {9: "after the truncate"}
 
 
-def wrong_types(empty: SmallLake) -> None:
+def wrong_types(empty: Lake) -> None:
     lake = filled(empty)
     emptied(lake)
     right = pa.table({"id": pa.array([0, 1], pa.int32()), "v": pa.array([10, 11], pa.int64())})
@@ -97,7 +97,7 @@ def wrong_types(empty: SmallLake) -> None:
     assert DeltaTable(lake.layout(SPEC).replica).to_pyarrow_table().schema.field("v").type == pa.int64()
 
 
-def like_its_source(empty: SmallLake) -> None:
+def like_its_source(empty: Lake) -> None:
     """With a source: `test_repairs.py`, `spark/test_verify_source.py`; without a connection it is refused."""
     refused = filled(empty).run(SPEC, VERBS["gddl resync --table T --source-connection NAME"])
     assert isinstance(refused, TableOutcome)
@@ -105,7 +105,7 @@ def like_its_source(empty: SmallLake) -> None:
     assert refused.result.error.code == "RESYNC_REFUSED"
 
 
-PLAYED: dict[str, tuple[str, Callable[[SmallLake], None]]] = {
+PLAYED: dict[str, tuple[str, Callable[[Lake], None]]] = {
     "the replica was damaged": ("gddl rebuild --table T", damaged),
     "`keys`, `sequence_by`, `mask`": ("gddl rebuild --table T", changed_row),
     "the source was truncated": ("gddl reload --from-files --table T", truncated),
@@ -124,7 +124,7 @@ def test_every_repair_of_the_page_is_played() -> None:
 
 @pytest.mark.parametrize("situation", PLAYED)
 def test_repair(situation: str, engine: LocalPort, tmp_path: Path) -> None:
-    PLAYED[situation][1](SmallLake(tmp_path, port=engine))
+    PLAYED[situation][1](Lake(tmp_path, port=engine))
 
 
 REPAIRS = re.compile(r"gddl (?:rebuild|reload|resync|sweep release|errors replay|errors dismiss)")
@@ -144,7 +144,7 @@ OF_PAGES = {
     "initial-load.md": {"`gddl resync --key`": f"{RESYNC_ROWS}::test_missing_wrong_and_surplus_rows"},
     "on-call.md": {
         "rows and files are in quarantine": "commands/test_cli.py::test_errors_replay",
-        "table that is loaded, `gddl errors replay": "delta_rs/test_unread_files.py::test_corrected_row_reads_them",
+        "tier), correct it, and `gddl errors replay": "delta_rs/test_unread_files.py::test_corrected_row_reads_them",
         "as after a truncate": "scenarios/r09_reload_held",
         "The row can be lost": "delta_rs/test_quarantine_counts.py::test_a_dismissal_ends_the_attention",
         "`SEQUENCE_TIE`": f"{SNAPSHOTS}::test_rebuild_by_another_sequence_decides_ties",

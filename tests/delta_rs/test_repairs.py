@@ -18,10 +18,10 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
 from spark_jobs.batch.totals import TableOutcome
 from tests.delta_rs.postgres import execute, postgres
-from tests.delta_rs.small_lake import SmallLake
 from tests.delta_rs.test_verify_source import SPEC as WITH_SOURCE
 from tests.delta_rs.test_verify_source import three, verified
-from tests.landing import write
+from tests.harness.lake import Lake
+from tests.harness.landing import write
 from tests.spark.children import killed_child
 
 REBUILD = JobOptions(full_refresh=True)
@@ -38,15 +38,15 @@ def source() -> Iterator[sa.Engine]:
         yield engine
 
 
-def filled(root: Path) -> SmallLake:
-    lake = SmallLake(root)
+def filled(root: Path) -> Lake:
+    lake = Lake(root)
     lake.load(SPEC, 5)
     lake.change(SPEC, 1, [("U", 0, "new"), ("D", 4, None)])
     lake.done(SPEC)
     return lake
 
 
-def failed(lake: SmallLake, options: JobOptions, code: str) -> str:
+def failed(lake: Lake, options: JobOptions, code: str) -> str:
     """The message of a run that has to fail."""
     found = lake.run(SPEC, options)
     assert isinstance(found, TableOutcome)
@@ -59,16 +59,16 @@ def of_failure(result: JobResult, code: str) -> str:
     return result.error.message
 
 
-def landing(lake: SmallLake, name: str = "") -> Path:
+def landing(lake: Lake, name: str = "") -> Path:
     return Path(lake.layout(SPEC).landing, name)
 
 
-def generations(lake: SmallLake) -> list[int]:
+def generations(lake: Lake) -> list[int]:
     rows = DeltaTable(lake.layout(SPEC).changes).to_pyarrow_table()
     return sorted(pc.struct_field(rows.column("_gddl"), "generation").to_pylist())
 
 
-def damaged(lake: SmallLake) -> dict[int, str]:
+def damaged(lake: Lake) -> dict[int, str]:
     """The right rows of a replica that then loses one and holds a wrong one."""
     replica, right = lake.layout(SPEC).replica, lake.replica(SPEC)
     DeltaTable(replica).delete("id = 2")
@@ -115,7 +115,7 @@ def test_killed_rebuild_is_resumed(step: str, tmp_path: Path) -> None:
     masked = replace(SPEC, mask={"v": "hash"})
     assert killed_child(lake.job([masked], REBUILD, run_id="dies"), step).status == -9
     lake.done(masked)
-    other = SmallLake(tmp_path / "other")
+    other = Lake(tmp_path / "other")
     other.load(masked, 5)
     other.change(masked, 1, [("U", 0, "new"), ("D", 4, None)])
     other.done(masked)
@@ -137,7 +137,7 @@ def test_rebuild_removes_rows_of_another_writer(tmp_path: Path) -> None:
 
 
 def test_values_masked_for_good_need_their_files(tmp_path: Path) -> None:
-    lake, masked = SmallLake(tmp_path), replace(SPEC, mask={"v": "hash"})
+    lake, masked = Lake(tmp_path), replace(SPEC, mask={"v": "hash"})
     lake.load(masked, 3)
     lake.done(masked)
     assert "v is stored masked" in failed(lake, REBUILD, "REBUILD_NEEDS_FILES")

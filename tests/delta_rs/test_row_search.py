@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.sql_types import parse_type
@@ -78,7 +78,6 @@ def test_rows_of_several_row_groups_are_found_whole(kind: str, tmp_path: Path) -
     schema = pa.schema([("id", pa.type_for_alias(kind)), ("v", pa.int64()), ("_gddl", GDDL_TYPE)])
     file = DataFile("f.parquet", 1)
 
-    @settings(deadline=None)
     @given(rows=stored_rows(kind), wanted=st.lists(KEYS[kind], min_size=1, max_size=4), size=st.integers(1, 5))
     def check(rows: pa.Table, wanted: list[object], size: int) -> None:
         pq.write_table(rows, tmp_path / file.path, row_group_size=size, coerce_timestamps="us")

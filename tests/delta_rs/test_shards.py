@@ -21,10 +21,10 @@ from airflow_gddl.metadata.loading import load
 from airflow_gddl.stores import Storage, StoredObject
 from spark_jobs.batch.totals import TableOutcome
 from tests.delta_rs.commands import gddl, gddl_process
-from tests.delta_rs.small_lake import SmallLake
-from tests.landing import write
-from tests.sharded import Sharded as Landed
-from tests.sharded import rows_of
+from tests.harness.lake import Lake
+from tests.harness.landing import write
+from tests.harness.sharded import Sharded as Landed
+from tests.harness.sharded import rows_of
 
 
 @dataclass
@@ -32,8 +32,8 @@ class Sharded(Landed):
     """A lake with the table."""
 
     @property
-    def lake(self) -> SmallLake:
-        return SmallLake(self.root)
+    def lake(self) -> Lake:
+        return Lake(self.root)
 
     def run(self, **options: Any) -> JobResult:
         found = self.lake.run(self.spec, JobOptions(**options))
@@ -209,7 +209,7 @@ def test_a_shard_added_later_is_loaded_and_one_removed_keeps_its_rows(tmp_path: 
 
 
 def test_a_table_of_one_source_is_not_made_one_of_several(tmp_path: Path) -> None:
-    lake, plain = SmallLake(tmp_path), TableSpec(table="s.t", keys=("id",), sequence_by=("seq",))
+    lake, plain = Lake(tmp_path), TableSpec(table="s.t", keys=("id",), sequence_by=("seq",))
     lake.load(plain)
     lake.done(plain)
     one = Sharded(tmp_path, TWO)
@@ -218,7 +218,7 @@ def test_a_table_of_one_source_is_not_made_one_of_several(tmp_path: Path) -> Non
     sharded = Sharded(tmp_path / "other", TWO)
     sharded.load("crm_eu", {1: "eu"})
     sharded.done()
-    found = SmallLake(tmp_path / "other").run(plain)
+    found = Lake(tmp_path / "other").run(plain)
     assert isinstance(found, TableOutcome)
     assert found.result.error is not None
     assert found.result.error.code == "SHARDS_CHANGED"
@@ -250,7 +250,7 @@ def test_a_shard_follows_the_order_of_those_that_had_changes(tmp_path: Path) -> 
 
 
 def test_the_ledger_of_a_table_without_shards_has_no_word_of_them(tmp_path: Path) -> None:
-    lake, plain = SmallLake(tmp_path), TableSpec(table="s.t", keys=("id",), sequence_by=("seq",))
+    lake, plain = Lake(tmp_path), TableSpec(table="s.t", keys=("id",), sequence_by=("seq",))
     lake.load(plain)
     lake.done(plain)
     (commit,) = Path(lake.layout(plain).state).glob("commits/*.json")

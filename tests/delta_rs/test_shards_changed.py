@@ -15,8 +15,8 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs.batch.totals import TableOutcome
 from tests.delta_rs.commands import gddl
-from tests.delta_rs.small_lake import SmallLake
-from tests.sharded import Sharded, rows_of
+from tests.harness.lake import Lake
+from tests.harness.sharded import Sharded, rows_of
 
 TWO = ("eu", "us")
 SETTINGS = """landing: ../landing
@@ -43,7 +43,7 @@ def landed(folder: Path, **fields: Any) -> Sharded:
 
 
 def run(one: Sharded, **options: Any) -> JobResult:
-    found = SmallLake(one.root).run(one.spec, JobOptions(**options))
+    found = Lake(one.root).run(one.spec, JobOptions(**options))
     assert isinstance(found, TableOutcome), found
     return found.result
 
@@ -321,7 +321,7 @@ def test_faults_of_all_shards_are_said_once_with_a_remedy_that_works(
 ) -> None:
     one = landed(tmp_path)
     done(one)
-    found = SmallLake(tmp_path).run(replace(one.spec, **fields))
+    found = Lake(tmp_path).run(replace(one.spec, **fields))
     assert isinstance(found, TableOutcome)
     assert found.result.error is not None
     message = found.result.error.message
@@ -379,7 +379,7 @@ def test_a_foreign_commit_is_undone_by_a_rebuild(tmp_path: Path) -> None:
 
 
 def test_tables_of_one_source_keep_their_remedies(tmp_path: Path) -> None:
-    lake, plain = SmallLake(tmp_path), TableSpec(table="s.t", keys=("id",), sequence_by=("seq",))
+    lake, plain = Lake(tmp_path), TableSpec(table="s.t", keys=("id",), sequence_by=("seq",))
     lake.load(plain)
     lake.done(plain)
     found = lake.run(replace(plain, keys=("id", "v")))

@@ -18,7 +18,7 @@ from spark_jobs.batch.table_run import TableRun
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.tables import small_files
-from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.harness.lake import Lake, spec_of
 
 MANY = 8
 SPEC = spec_of()
@@ -26,12 +26,12 @@ KEYLESS = TableSpec(table="s.log", keys=(), sequence_by=("seq",))
 
 
 @pytest.fixture
-def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SmallLake:
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
     monkeypatch.setattr(small_files, "MANY", MANY)
-    return SmallLake(tmp_path)
+    return Lake(tmp_path)
 
 
-def run_batches(lake: SmallLake, spec: TableSpec, numbers: range) -> None:
+def run_batches(lake: Lake, spec: TableSpec, numbers: range) -> None:
     for number in numbers:
         lake.change(spec, number, [("I", 1000 + number, f"v{number}")])
         assert lake.done(spec).batches == 1
@@ -59,7 +59,7 @@ def rearranged(path: str) -> list[int]:
     return [version for version, seen in kinds.items() if seen == {False}]
 
 
-def test_change_table_keeps_few_small_files(lake: SmallLake) -> None:
+def test_change_table_keeps_few_small_files(lake: Lake) -> None:
     lake.load(SPEC)
     assert lake.done(SPEC).mode == "initial"
     for number in range(1, 30):
@@ -72,7 +72,7 @@ def test_change_table_keeps_few_small_files(lake: SmallLake) -> None:
     assert lake.done(SPEC, JobOptions(action="verify")).details["buckets_different"] == 0
 
 
-def test_replica_without_keys_keeps_few_small_files(lake: SmallLake) -> None:
+def test_replica_without_keys_keeps_few_small_files(lake: Lake) -> None:
     run_batches(lake, KEYLESS, range(1, 20))
     for path in (lake.layout(KEYLESS).changes, lake.layout(KEYLESS).replica):
         assert files(path) <= MANY
@@ -80,7 +80,7 @@ def test_replica_without_keys_keeps_few_small_files(lake: SmallLake) -> None:
         assert pa.table(DeltaTable(path).scan()).num_rows == 19
 
 
-def test_resumed_batch_compacts_nothing(lake: SmallLake) -> None:
+def test_resumed_batch_compacts_nothing(lake: Lake) -> None:
     """It may have appended already, and finds its rows by the file that it added."""
     run_batches(lake, SPEC, range(1, MANY + 1))
     lake.change(SPEC, 99, [("U", 1001, "after")])
@@ -101,7 +101,7 @@ def test_resumed_batch_compacts_nothing(lake: SmallLake) -> None:
     assert len(lake.replica(SPEC)) == MANY + 1
 
 
-def test_large_files_are_not_compacted(lake: SmallLake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_files_are_not_compacted(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(small_files, "FULL", 100)
     run_batches(lake, replace(SPEC, table="s.large"), range(1, 2 * MANY))
     layout = lake.layout(replace(SPEC, table="s.large"))

@@ -25,7 +25,7 @@ from deltalake import DeltaTable
 from airflow_gddl.contract.table_spec import Expectation, SchemaEvolution, SchemaGate
 from spark_jobs.sources.snapshots import capture as snapshot_capture
 from tests.delta_rs.exports import FORMAT, Exports, codes, csv_of
-from tests.delta_rs.small_lake import SmallLake
+from tests.harness.lake import Lake
 
 Row = dict[str, Any]
 """`v`, and `n` where the export has it."""
@@ -140,7 +140,7 @@ class History:
     landed: dict[int, Export] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, seed: int, lake: SmallLake, drawn: Drawn) -> History:
+    def of(cls, seed: int, lake: Lake, drawn: Drawn) -> History:
         chosen = random.Random(seed)  # noqa: S311 - no secret
         return cls(chosen, drawn, Exports(lake).of(**_row_of(drawn)))
 
@@ -292,7 +292,7 @@ def _row_of(drawn: Drawn) -> dict[str, Any]:
     }
 
 
-def play(seed: int, lake: SmallLake, monkeypatch: pytest.MonkeyPatch, drawn: Drawn, days: int = 7) -> None:
+def play(seed: int, lake: Lake, monkeypatch: pytest.MonkeyPatch, drawn: Drawn, days: int = 7) -> None:
     """After each run the replica is what the exports say that have come, and so is the history at each of them."""
     history = History.of(seed, lake, drawn)
     if history.drawn["parts"]:
@@ -341,7 +341,7 @@ def test_each_pair_of_options_is_played() -> None:
     "number", [pytest.param(n, marks=() if n < SAMPLE else pytest.mark.deep) for n in range(len(ROWS))]
 )
 def test_random_exports(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    play(number, SmallLake(tmp_path), monkeypatch, ROWS[number])
+    play(number, Lake(tmp_path), monkeypatch, ROWS[number])
 
 
 @pytest.mark.parametrize("policy", FIELDS["dropped_column"])
@@ -350,10 +350,10 @@ def test_random_exports_that_lack_columns(
     seed: int, policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fixed = {"dropped_column": policy, "order": "late", "gate": "", "exclude": False, "mask": "", "history": True}
-    play(100 + seed, SmallLake(tmp_path), monkeypatch, {**ROWS[seed], **fixed})
+    play(100 + seed, Lake(tmp_path), monkeypatch, {**ROWS[seed], **fixed})
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("seed", range(1000, 1200))
 def test_many_random_exports(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    play(seed, SmallLake(tmp_path), monkeypatch, ROWS[seed % len(ROWS)])
+    play(seed, Lake(tmp_path), monkeypatch, ROWS[seed % len(ROWS)])

@@ -19,14 +19,14 @@ from airflow_gddl.contract.table_spec import Expectation, SchemaEvolution, Schem
 from airflow_gddl.stores import Storage
 from spark_jobs.sources.snapshots import capture as snapshot_capture
 from tests.delta_rs.exports import FORMAT, NOW, Exports, codes, csv_of
-from tests.delta_rs.small_lake import SmallLake
+from tests.harness.lake import Lake
 
 CSV = {**FORMAT, "csv_header": True}
 
 
 @pytest.fixture
 def exports(tmp_path: Path) -> Exports:
-    return Exports(SmallLake(tmp_path))
+    return Exports(Lake(tmp_path))
 
 
 SPELLINGS = {

@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.delta_rs.commands import gddl, gddl_process
-from tests.landing import write
+from tests.harness.landing import write
 
 SETTINGS = "landing: ../landing\nlake: ../lake\ntiers: {small: {tasks: processes}}\nsources:\n"
 SOURCE = "  {0}: {{landing: ../landing-{0}, target: '{{source}}_{{schema}}.{{table}}'}}\n"
@@ -90,8 +90,12 @@ def test_result_names_the_source_of_a_table(tmp_path: Path) -> None:
 def test_source_without_files_stops_no_other(tmp_path: Path) -> None:
     metadata(tmp_path, "crm", "erp")
     load(tmp_path, "crm", 2)
-    results = {r["table"]: r for r in gddl(tmp_path, "run")[0]}
+    results = {r["table"]: r for r in gddl(tmp_path, "run", status=75)[0]}
     assert results["crm_public.orders"]["status"] == "succeeded"
+    assert results["erp_public.orders"]["error"]["code"] == "LANDING_MISSING"
+    (tmp_path / "landing-erp").mkdir()
+    results = {r["table"]: r for r in gddl(tmp_path, "run")[0]}
+    assert results["erp_public.orders"]["status"] == "skipped"
     assert not (tmp_path / "lake" / "erp_public").exists()
 
 

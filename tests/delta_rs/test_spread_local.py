@@ -20,8 +20,8 @@ from spark_jobs.batch.runtime import Runtime
 from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.spread_local import LocalSpread, NoSpark
 from tests.delta_rs import broken_workers
-from tests.delta_rs.small_lake import TIER, SmallLake, spec_of
-from tests.landing import write_bytes
+from tests.harness.lake import TIER, Lake, spec_of
+from tests.harness.landing import write_bytes
 
 GOOD = ("a", "b", "c", "d", "e")
 
@@ -33,7 +33,7 @@ class NoJava(NoSpark):
         raise FatalError("JAVA_MISSING", "there is no Java")
 
 
-def landed(lake: SmallLake, names: Sequence[str]) -> list[TableSpec]:
+def landed(lake: Lake, names: Sequence[str]) -> list[TableSpec]:
     specs = [spec_of(name) for name in names]
     for spec in specs:
         lake.load(spec)
@@ -41,7 +41,7 @@ def landed(lake: SmallLake, names: Sequence[str]) -> list[TableSpec]:
     return specs
 
 
-def run(lake: SmallLake, specs: Sequence[TableSpec], options: JobOptions | None = None) -> list[JobResult]:
+def run(lake: Lake, specs: Sequence[TableSpec], options: JobOptions | None = None) -> list[JobResult]:
     """Results in the order in which they were shown."""
     shown: list[JobResult] = []
     spread = LocalSpread(target=broken_workers.serve)
@@ -56,7 +56,7 @@ def by_name(results: Sequence[JobResult]) -> dict[str, JobResult]:
 
 
 def test_all_tables_are_loaded_and_then_idle(tmp_path: Path) -> None:
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     specs = landed(lake, GOOD)
     assert {(r.status, r.tasks, r.batches) for r in run(lake, specs)} == {("succeeded", "one", 2)}
     assert {(r.status, r.tasks) for r in run(lake, specs)} == {("skipped", "one")}
@@ -64,13 +64,13 @@ def test_all_tables_are_loaded_and_then_idle(tmp_path: Path) -> None:
 
 
 def test_killed_worker_is_replaced(tmp_path: Path) -> None:
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     specs = landed(lake, (*GOOD, "dies_once"))
     assert {r.status for r in run(lake, specs)} == {"succeeded"}
 
 
 def test_table_that_kills_its_workers_fails_alone(tmp_path: Path) -> None:
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     results = by_name(run(lake, landed(lake, (*GOOD, "dies"))))
     assert {results[name].status for name in GOOD} == {"succeeded"}
     assert results["dies"].error is not None
@@ -78,7 +78,7 @@ def test_table_that_kills_its_workers_fails_alone(tmp_path: Path) -> None:
 
 
 def test_table_timeout_fails_alone(tmp_path: Path) -> None:
-    lake = SmallLake(tmp_path, replace(TIER, task_timeout="6s"))
+    lake = Lake(tmp_path, replace(TIER, task_timeout="6s"))
     results = by_name(run(lake, landed(lake, (*GOOD, "hangs"))))
     assert {results[name].status for name in GOOD} == {"succeeded"}
     assert results["hangs"].error is not None
@@ -87,7 +87,7 @@ def test_table_timeout_fails_alone(tmp_path: Path) -> None:
 
 def test_unpicklable_failure_fails_alone(tmp_path: Path) -> None:
     """A ledger that can't be read; and beside it a file that can't, which only goes to the quarantine."""
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     specs = landed(lake, (*GOOD, "poisoned", "corrupt"))
     by = {spec.name: spec for spec in specs}
     write_bytes(Path(lake.layout(by["poisoned"]).state), "commits/00000000000000000001.json", b"not json")
@@ -100,7 +100,7 @@ def test_unpicklable_failure_fails_alone(tmp_path: Path) -> None:
 
 
 def test_largest_tables_start_first_without_delaying_others(tmp_path: Path) -> None:
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     specs = landed(lake, GOOD)
     large = spec_of("large")
     lake.load(large, rows=300_000)
@@ -112,7 +112,7 @@ def test_largest_tables_start_first_without_delaying_others(tmp_path: Path) -> N
 
 def test_table_beyond_its_memory_is_declined(tmp_path: Path) -> None:
     """Its process is ended; without Spark at hand that is an error that says so. The others go on."""
-    lake = SmallLake(tmp_path, replace(TIER, task_memory="300m"))
+    lake = Lake(tmp_path, replace(TIER, task_memory="300m"))
     results = by_name(run(lake, landed(lake, (*GOOD, "hungry"))))
     assert {results[name].status for name in GOOD} == {"succeeded"}
     assert results["hungry"].tasks == "many"
@@ -121,7 +121,7 @@ def test_table_beyond_its_memory_is_declined(tmp_path: Path) -> None:
 
 
 def test_other_actions_are_spread(tmp_path: Path) -> None:
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     specs = landed(lake, GOOD)
     for spec in specs:
         lake.done(spec)
@@ -135,7 +135,7 @@ def test_other_actions_are_spread(tmp_path: Path) -> None:
 
 def test_table_that_needs_spark_fails_clearly_without_java(tmp_path: Path) -> None:
     """The job as it is started on such a machine: why one task can't take it, then that Java is missing."""
-    lake = SmallLake(tmp_path, replace(TIER, task_max_bytes=2_000))
+    lake = Lake(tmp_path, replace(TIER, task_max_bytes=2_000))
     large, small = spec_of("large"), spec_of("small")
     lake.load(large, rows=10_000)
     lake.load(small)
@@ -146,7 +146,7 @@ def test_table_that_needs_spark_fails_clearly_without_java(tmp_path: Path) -> No
     nowhere = {"PATH": str(tmp_path), "GDDL_JARS": str(tmp_path / "jars")}
     done = subprocess.run(command, env=environ | nowhere, capture_output=True, text=True, check=False, timeout=120)
     found = {result["table"]: result for result in map(json.loads, done.stdout.splitlines())}
-    assert (done.returncode, found["s.small"]["status"], found["s.large"]["status"]) == (1, "succeeded", "failed")
+    assert (done.returncode, found["s.small"]["status"], found["s.large"]["status"]) == (2, "succeeded", "failed")
     error = found["s.large"]["error"]
     assert error["code"] == "JAVA_MISSING"
     assert error["message"].startswith("[JAVA_MISSING] s.large needs Spark, since one task can't take it (")

@@ -17,12 +17,12 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from airflow_gddl.contract.checks import check_table
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.row_checks import check_table
 from airflow_gddl.contract.spec import JobOptions, TableSpec
-from airflow_gddl.runtime.state.judging import NEEDS_ATTENTION
 from airflow_gddl.runtime.state.recording import records_of
+from airflow_gddl.runtime.state.table_status import NEEDS_ATTENTION
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import utc_now
 from spark_jobs.batch.totals import TableOutcome
@@ -30,7 +30,7 @@ from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.planned_batch import BatchPlan
 from spark_jobs.sources.snapshots import capture as snapshot_capture
-from tests.delta_rs.small_lake import SmallLake
+from tests.harness.lake import Lake
 
 Rows = Mapping[int, str]
 FORMAT = {"path_format": "'dt='yyyy-MM-dd"}
@@ -41,7 +41,7 @@ SPEC = TableSpec(table="s.t", keys=("id",), mode="snapshots", options=FORMAT, sw
 class Exports:
     """A lake, and the folder in which a table's exports land."""
 
-    lake: SmallLake
+    lake: Lake
     spec: TableSpec = SPEC
 
     def folder(self, day: int) -> Path:
@@ -102,7 +102,7 @@ def codes(result: JobResult) -> dict[str, int]:
 
 @pytest.fixture
 def exports(tmp_path: Path) -> Exports:
-    return Exports(SmallLake(tmp_path))
+    return Exports(Lake(tmp_path))
 
 
 def test_only_differences_are_appended(exports: Exports) -> None:
@@ -138,7 +138,7 @@ def play_out_of_order(seed: int, days: int, tmp_path: Path, monkeypatch: pytest.
     if seed % 3 == 0:
         monkeypatch.setattr(snapshot_capture, "_DECODED_BYTES", 20_000)
     spec = replace(SPEC, history=True, delete=chosen.choice(["hard", "soft"]))
-    exports, landed = Exports(SmallLake(tmp_path), spec), dict[int, dict[int, str]]()
+    exports, landed = Exports(Lake(tmp_path), spec), dict[int, dict[int, str]]()
     truth = dict[int, dict[int, str]]()
     state: dict[int, str] = {}
     for day in range(1, days + 1):
@@ -191,7 +191,7 @@ def test_a_snapshot_that_lacks_too_much_is_held(exports: Exports) -> None:
 
 @pytest.mark.parametrize(("complete", "last"), [("_SUCCESS", "_SUCCESS"), ("2", "part-1.parquet")])
 def test_a_snapshot_that_is_not_complete_waits(complete: str, last: str, tmp_path: Path) -> None:
-    exports = Exports(SmallLake(tmp_path), replace(SPEC, options={**FORMAT, "complete": complete}))
+    exports = Exports(Lake(tmp_path), replace(SPEC, options={**FORMAT, "complete": complete}))
     exports.land(1, {1: "a"}, complete=False)
     result = exports.run()
     assert (codes(result), result.revisit) == ({"SNAPSHOT_WAITING": 1}, True), "a marker alone starts no run"
@@ -202,7 +202,7 @@ def test_a_snapshot_that_is_not_complete_waits(complete: str, last: str, tmp_pat
 
 
 def test_a_snapshot_settles(tmp_path: Path) -> None:
-    exports = Exports(SmallLake(tmp_path), replace(SPEC, options={**FORMAT, "complete": "settle"}, settle="10m"))
+    exports = Exports(Lake(tmp_path), replace(SPEC, options={**FORMAT, "complete": "settle"}, settle="10m"))
     exports.land(1, {1: "a"}, complete=False)
     assert codes(exports.run()) == {"SNAPSHOT_WAITING": 1}
     later = datetime.now(UTC) + timedelta(minutes=11)
@@ -477,7 +477,7 @@ def test_files_whose_columns_do_not_fit_hold_their_snapshot_alone(damage: str, e
 
 
 def test_a_file_that_shows_completeness_is_no_data(tmp_path: Path) -> None:
-    exports = Exports(SmallLake(tmp_path), replace(SPEC, options={**FORMAT, "complete": "manifest.json"}))
+    exports = Exports(Lake(tmp_path), replace(SPEC, options={**FORMAT, "complete": "manifest.json"}))
     exports.land(1, {1: "a"}, complete=False)
     (exports.folder(1) / "manifest.json").write_text("{}")
     assert codes(exports.run()) == {}
@@ -504,7 +504,7 @@ def test_a_marker_in_a_folder_below_shows_that_a_part_is_complete(exports: Expor
 
 
 def test_a_folder_that_is_no_day_is_in_no_snapshot(tmp_path: Path) -> None:
-    exports = Exports(SmallLake(tmp_path), replace(SPEC, options={"path_format": "yyyy/MM/dd"}))
+    exports = Exports(Lake(tmp_path), replace(SPEC, options={"path_format": "yyyy/MM/dd"}))
     for name, rows in (("01", {1: "a"}), ("latest", {1: "other", 9: "z"})):
         folder = tmp_path / "landing" / "s" / "t" / "2024" / "01" / name
         folder.mkdir(parents=True)
@@ -540,7 +540,7 @@ class KilledError(BaseException):
 @pytest.mark.parametrize("again", [{}, {"reload": True, "confirmed": True}])
 def test_killed_at_each_write(again: Mapping[str, bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot_capture, "_ROWS_A_FILE", 2)
-    exports = Exports(SmallLake(tmp_path / "now"))
+    exports = Exports(Lake(tmp_path / "now"))
     exports.land(1, dict.fromkeys(range(5), "a"))
     exports.land(5, dict.fromkeys(range(1, 6), "a"))
     exports.run()

@@ -18,8 +18,8 @@ from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
-from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.landing import write
+from tests.harness.lake import Lake, spec_of
+from tests.harness.landing import write
 
 KEYS = 12
 SPEC = spec_of(settle="0s", history=True)
@@ -91,7 +91,7 @@ class Source:
 @pytest.mark.parametrize("seed", range(6))
 def test_files_that_are_read_later_end_in_the_source(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)  # noqa: S311 - repeatable by its seed
-    source, lake, damaged = Source(chance), SmallLake(tmp_path), set[str]()
+    source, lake, damaged = Source(chance), Lake(tmp_path), set[str]()
     landing = Path(lake.layout(SPEC).landing)
 
     def run(options: JobOptions) -> None:

@@ -9,13 +9,13 @@ import pytest
 from airflow_gddl.cli.job import show_verdicts
 from airflow_gddl.cli.screen import Screen
 from airflow_gddl.contract.spec import JobOptions
-from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.harness.lake import Lake, spec_of
 
 
 def test_without_a_source_it_says_that_changes_were_compared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lake, row = SmallLake(tmp_path), spec_of()
+    lake, row = Lake(tmp_path), spec_of()
     lake.load(row)
     lake.done(row)
     result = lake.done(row, JobOptions(action="verify"))

@@ -26,8 +26,8 @@ from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from tests.delta_rs.postgres import emptied, execute, postgres
-from tests.delta_rs.small_lake import SmallLake
-from tests.landing import write
+from tests.harness.lake import Lake
+from tests.harness.landing import write
 
 SPEC = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",), options={"verify_connection": "GDDL_SOURCE_SHOP"})
 VERIFY = JobOptions(action="verify")
@@ -44,14 +44,12 @@ def source(server: sa.Engine) -> sa.Engine:
     return emptied(server)
 
 
-def verify(lake: SmallLake, engine: sa.Engine, spec: TableSpec = SPEC, options: JobOptions = VERIFY) -> JobResult:
+def verify(lake: Lake, engine: sa.Engine, spec: TableSpec = SPEC, options: JobOptions = VERIFY) -> JobResult:
     environ = {"GDDL_SOURCE_SHOP": engine.url.render_as_string(hide_password=False)}
     return verified(lake, environ, spec, options)
 
 
-def verified(
-    lake: SmallLake, environ: dict[str, str], spec: TableSpec = SPEC, options: JobOptions = VERIFY
-) -> JobResult:
+def verified(lake: Lake, environ: dict[str, str], spec: TableSpec = SPEC, options: JobOptions = VERIFY) -> JobResult:
     job = lake.job([spec], options)
     runtime = Runtime(storage=Storage(), spark=NoSpark(), environ=environ)
     found = attempt(TableRun(job=job, spec=spec, runtime=runtime), totals_of(job))
@@ -63,20 +61,20 @@ def code(result: JobResult) -> str | None:
     return None if result.error is None else result.error.code
 
 
-def three(root: Path, engine: sa.Engine) -> SmallLake:
+def three(root: Path, engine: sa.Engine) -> Lake:
     """Three equal rows on both sides."""
     execute(
         engine,
         "CREATE TABLE s.t (id int PRIMARY KEY, v text)",
         "INSERT INTO s.t SELECT i, 'load ' || i FROM generate_series(0, 2) i",
     )
-    lake = SmallLake(root)
+    lake = Lake(root)
     lake.load(SPEC)
     lake.done(SPEC)
     return lake
 
 
-def change(lake: SmallLake, number: int, op: str, key: int, v: str, at: datetime | None = None) -> None:
+def change(lake: Lake, number: int, op: str, key: int, v: str, at: datetime | None = None) -> None:
     """A change that was committed at a time, now unless told; and a run that takes it in."""
     columns: dict[str, Any] = {
         "Op": [op], "seq": [number], "id": pa.array([key], pa.int32()), "v": [v],
@@ -116,7 +114,7 @@ def test_comparable_types_compare_and_others_are_listed(source: sa.Engine, tmp_p
         for i in range(3):
             row = {name: values[i] for name, (_, _, values) in COLUMNS.items()}
             connection.execute(table.insert(), {**row, "doc": sa.null() if row["doc"] is None else {"a": 1}})
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     arrays = {name: pa.array(values, kind) for name, (_, kind, values) in COLUMNS.items()}
     write(Path(lake.layout(SPEC).landing), "LOAD00000001.parquet", pa.table(arrays))
     lake.done(SPEC)
@@ -136,7 +134,7 @@ def test_difference_in_any_column_is_found(column: str, source: sa.Engine, tmp_p
     with source.begin() as connection:
         table = sa.Table("t", sa.MetaData(), schema="s", autoload_with=connection)
         connection.execute(table.insert(), [{"id": i, column: values[i]} for i in range(3)])
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     turned = [values[0], values[2], values[1]]
     write(
         Path(lake.layout(SPEC).landing),
@@ -218,7 +216,7 @@ def test_only_differing_ranges_are_compared_by_row(source: sa.Engine, tmp_path: 
     execute(source, "CREATE TABLE s.t (id int PRIMARY KEY, v text)",
         rows,
         "UPDATE s.t SET v = 'x' WHERE id = 20000", "INSERT INTO s.t VALUES (-5, 'below')")  # fmt: skip
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     lake.load(SPEC, count)
     lake.done(SPEC)
     reported = verify(lake, source, options=replace(VERIFY, settle_seconds=0)).details["source"]
@@ -230,7 +228,7 @@ def test_soft_deleted_rows_are_not_compared(source: sa.Engine, tmp_path: Path) -
     soft = replace(SPEC, delete="soft")
     lake = three(tmp_path, source)
     execute(source, "DELETE FROM s.t WHERE id = 1")
-    fresh = SmallLake(tmp_path / "soft")
+    fresh = Lake(tmp_path / "soft")
     fresh.load(soft)
     fresh.change(soft, 1, [("D", 1, None)])
     fresh.done(soft)
@@ -243,7 +241,7 @@ def test_composite_keys_of_text(source: sa.Engine, tmp_path: Path) -> None:
     spec = replace(SPEC, keys=("a", "b"))
     execute(source, 'CREATE TABLE s.t ("A" text, b int, v text, PRIMARY KEY ("A", b))',
         "INSERT INTO s.t VALUES ('ä', 1, 'x'), ('z', 1, 'y'), ('Z', 1, 'changed')")  # fmt: skip
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     columns = {"a": ["ä", "z", "Z"], "b": pa.array([1, 1, 1], pa.int32()), "v": ["x", "y", "z"]}
     write(Path(lake.layout(spec).landing), "LOAD00000001.parquet", pa.table(columns))
     lake.done(spec)
@@ -254,7 +252,7 @@ def test_composite_keys_of_text(source: sa.Engine, tmp_path: Path) -> None:
 def test_masked_keys_are_not_compared(source: sa.Engine, tmp_path: Path) -> None:
     three(tmp_path, source)
     masked = replace(SPEC, mask={"id": "hash"})
-    lake = SmallLake(tmp_path / "masked")
+    lake = Lake(tmp_path / "masked")
     lake.load(masked)
     lake.done(masked)
     assert code(verify(lake, source, masked)) == "SOURCE_KEYS_NOT_COMPARABLE"
@@ -278,7 +276,7 @@ AS_JSON = json.dumps({"conn_type": "postgres", "host": "127.0.0.1", "port": 1, "
 def test_unreachable_source_is_reported_without_its_secret(
     environ: dict[str, str], expected: str, tmp_path: Path
 ) -> None:
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     lake.load(SPEC)
     lake.done(SPEC)
     result = verified(lake, environ)
@@ -288,7 +286,7 @@ def test_unreachable_source_is_reported_without_its_secret(
 
 @pytest.mark.parametrize("named_by", ["row", "option"])
 def test_unknown_connection_is_an_error_before_the_first_load(named_by: str, tmp_path: Path) -> None:
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     spec, options = (SPEC, VERIFY) if named_by == "row" else (
         replace(SPEC, options={}), replace(VERIFY, source_connection="GDDL_SOURCE_SHOP")
     )  # fmt: skip
@@ -300,7 +298,7 @@ def test_unknown_connection_is_an_error_before_the_first_load(named_by: str, tmp
 
 
 def test_table_without_keys_is_not_compared_and_says_so(tmp_path: Path) -> None:
-    lake, row = SmallLake(tmp_path), replace(SPEC, keys=())
+    lake, row = Lake(tmp_path), replace(SPEC, keys=())
     lake.load(row)
     lake.done(row)
     assert code(verified(lake, {}, row)) == "SOURCE_CONNECTION_MISSING"
@@ -314,7 +312,7 @@ def test_table_without_keys_is_not_compared_and_says_so(tmp_path: Path) -> None:
 )
 def test_row_can_use_only_allowed_variables(name: str, source: sa.Engine, tmp_path: Path) -> None:
     """Set or not: the answer is the same, and no row of that database is in it."""
-    lake, row = SmallLake(tmp_path), replace(SPEC, options={"verify_connection": name})
+    lake, row = Lake(tmp_path), replace(SPEC, options={"verify_connection": name})
     lake.load(row)
     lake.done(row)
     url = source.url.render_as_string(hide_password=False)
@@ -323,7 +321,7 @@ def test_row_can_use_only_allowed_variables(name: str, source: sa.Engine, tmp_pa
 
 
 def test_allowed_variable_is_passed(source: sa.Engine, tmp_path: Path) -> None:
-    lake, row = SmallLake(tmp_path), replace(SPEC, options={"verify_connection": "SHOP_DB"})
+    lake, row = Lake(tmp_path), replace(SPEC, options={"verify_connection": "SHOP_DB"})
     lake.load(row)
     lake.done(row)
     environ = {"SHOP_DB": source.url.render_as_string(hide_password=False), LENT: "HR_DB, SHOP_DB"}
@@ -331,7 +329,7 @@ def test_allowed_variable_is_passed(source: sa.Engine, tmp_path: Path) -> None:
 
 
 def test_source_without_the_table(source: sa.Engine, tmp_path: Path) -> None:
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     lake.load(SPEC)
     lake.done(SPEC)
     assert code(verify(lake, source)) == "SOURCE_TABLE_MISSING"

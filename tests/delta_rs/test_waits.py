@@ -13,12 +13,12 @@ from airflow_gddl.contract.table_spec import Expectation, SchemaGate
 from airflow_gddl.metadata.expression_text import with_expressions
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.totals import TableOutcome
-from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.harness.lake import Lake, spec_of
 
 SPEC = spec_of()
 
 
-def fault(lake: SmallLake, spec: TableSpec, **options: Any) -> str:
+def fault(lake: Lake, spec: TableSpec, **options: Any) -> str:
     outcome = lake.run(spec, JobOptions(**options))
     assert isinstance(outcome, TableOutcome)
     return outcome.result.error.code if outcome.result.error is not None else ""
@@ -33,7 +33,7 @@ def fault(lake: SmallLake, spec: TableSpec, **options: Any) -> str:
     {"schema": SchemaGate(require=("w",))},
 ])  # fmt: skip
 def test_an_erasure_does_not_wait_for_a_batch_that_stopped(fields: dict[str, Any], tmp_path: Path) -> None:
-    lake, spec = SmallLake(tmp_path), with_expressions(replace(SPEC, **fields))
+    lake, spec = Lake(tmp_path), with_expressions(replace(SPEC, **fields))
     lake.load(SPEC)
     lake.done(SPEC)
     lake.change(spec, 1, [("U", 1, "far too long"), ("X", 2, "b"), ("I", 7, "new")])
@@ -48,7 +48,7 @@ def test_an_erasure_does_not_wait_for_a_batch_that_stopped(fields: dict[str, Any
 
 
 def test_a_dismissed_file_is_not_replayed(tmp_path: Path) -> None:
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     lake.load(SPEC)
     lake.done(SPEC)
     lake.change(SPEC, 1, [("I", 7, "dismissed")])
@@ -72,7 +72,7 @@ def test_a_dismissed_file_that_could_be_read_now_is_not_replayed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after a change of the row, or of its reader."""
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     lake.load(SPEC)
     lake.done(SPEC)
     lake.change(SPEC, 1, [("I", 7, "dismissed")])

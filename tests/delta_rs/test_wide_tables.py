@@ -13,8 +13,8 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
-from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.landing import write
+from tests.harness.lake import Lake, spec_of
+from tests.harness.landing import write
 
 FEW, MANY = 400, 2_400
 _GROWTH, _NOTICED = 3.0, 0.5
@@ -42,7 +42,7 @@ def variants(count: int) -> Mapping[str, tuple[TableSpec, dict[str, Any]]]:
 
 def seconds(folder: Path, name: str, count: int) -> float:
     """CPU seconds of a load, a change and a rebuild."""
-    lake, (spec, change) = SmallLake(folder / f"{name}-{count}"), variants(count)[name]
+    lake, (spec, change) = Lake(folder / f"{name}-{count}"), variants(count)[name]
     landing, key = Path(lake.layout(spec).landing), pa.array([1], pa.int32())
     write(landing, "LOAD00000001.parquet", pa.table({"id": key, **columns(count)}))
     start = time.process_time()
@@ -74,7 +74,7 @@ def test_time_grows_with_the_columns(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.deep
 def test_a_hundred_thousand_columns_are_loaded(tmp_path: Path) -> None:
-    lake, spec = SmallLake(tmp_path), spec_of(settle="0s")
+    lake, spec = Lake(tmp_path), spec_of(settle="0s")
     table = pa.table({"Op": ["I"], "seq": [1], "id": pa.array([1], pa.int32()), **columns(100_000)})
     write(Path(lake.layout(spec).landing), "20240101-000000001.parquet", table)
     lake.done(spec)

@@ -42,7 +42,7 @@ pools.EVERY_SECONDS = 2.0
 
 def populate(site: Site) -> None:
     # Airflow finds the plugin by the installed package, where that is this one; told twice, it takes the first.
-    plugins = site.running.order.home.root / "plugins"
+    plugins = site.running.request.home.root / "plugins"
     plugins.mkdir(parents=True, exist_ok=True)
     (plugins / "gddl.py").write_text(PLUGIN)
     (site.metadata / "tables").mkdir(parents=True)
@@ -90,7 +90,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, webhook: Webhook) -> Iterator
         made.runs.create_pools(pools(dags))
         made.runs.wait_for([dag.dag_id for dag in dags])
         yield made
-    assert not any(mark.endswith(str(running.order.home.root)) for mark in supervisor.marks()), "a process is left"
+    assert not any(mark.endswith(str(running.request.home.root)) for mark in supervisor.marks()), "a process is left"
 
 
 @pytest.fixture(scope="package")

@@ -19,7 +19,7 @@ from airflow_gddl.contract.spec import JobOptions
 from devtools.standalone.home import Home, HomeSettings, free_port
 from devtools.standalone.part import Part
 from devtools.standalone.runs import RunRef, Runs
-from devtools.standalone.supervisor import Standalone, StartOrder
+from devtools.standalone.supervisor import Standalone, StartRequest
 
 ROOT = Path(__file__).parents[2]
 _OPTIONS = {
@@ -73,7 +73,7 @@ class Site:
         """Start a part of Airflow again, ending it first if it still runs."""
         old = self.running.parts[name]
         old.kill()
-        self.running.parts[name] = Part(old.spec, self.running.environ, self.running.order.home.logs)
+        self.running.parts[name] = Part(old.spec, self.running.environ, self.running.request.home.logs)
 
     def hold(self, table: str) -> Path:
         """Have the stand-in wait at this table until the file is removed."""
@@ -100,7 +100,7 @@ class Site:
         """Date the last heartbeats of the run's running tasks back by an hour, as if that had passed since."""
         silent = datetime.now(UTC) - timedelta(hours=1)
         change = "update task_instance set last_heartbeat_at = ? where dag_id = ? and run_id = ? and state = 'running'"
-        with closing(sqlite3.connect(self.running.order.home.database, timeout=60)) as database, database:
+        with closing(sqlite3.connect(self.running.request.home.database, timeout=60)) as database, database:
             changed = database.execute(change, (f"{silent:%Y-%m-%d %H:%M:%S.%f}", run.dag_id, run.run_id))
             assert changed.rowcount == 1, "no task of the run is running"
 
@@ -115,7 +115,7 @@ class Site:
         return errors
 
 
-def order(root: Path, webhook: str | None = None) -> StartOrder:
+def order(root: Path, webhook: str | None = None) -> StartRequest:
     """An Airflow that polls often.
 
     Args:
@@ -143,4 +143,6 @@ def order(root: Path, webhook: str | None = None) -> StartOrder:
     own = {"E2E_JOB": str(root)}
     if webhook is not None:
         own |= {"AIRFLOW_CONN_OPS": webhook, "AIRFLOW__GDDL__NOTIFY_CONNECTION": "ops"}
-    return StartOrder(home=Home(root / "airflow"), settings=settings, environ=environ, own=own, ready_seconds=900)
+    return StartRequest(
+        home=Home(root / "airflow"), settings=settings, environ=environ, variables=own, ready_seconds=900
+    )

@@ -60,7 +60,9 @@ def cluster(
             site.runs.wait_for([f"gddl.{lane}" for lane in LANES])
             running.wait("two schedulers", lambda: schedulers(engine) == 2)
             yield site, engine
-        assert not any(mark.endswith(str(running.order.home.root)) for mark in supervisor.marks()), "a process is left"
+        assert not any(mark.endswith(str(running.request.home.root)) for mark in supervisor.marks()), (
+            "a process is left"
+        )
 
 
 def schedulers(engine: sa.Engine) -> int:

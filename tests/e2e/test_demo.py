@@ -18,7 +18,7 @@ from devtools.standalone import supervisor
 from devtools.standalone.home import Home
 from devtools.standalone.supervisor import Standalone
 from tests.e2e.site import ROOT, order
-from tests.waiting import wait_for
+from tests.harness.waiting import wait_for
 
 COMMAND = [sys.executable, "-m", "devtools.demo", "--scale", "0.001", "--rounds", "1"]
 # As users run it: small tables over Spark tasks, whatever other tests are spared.

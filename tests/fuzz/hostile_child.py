@@ -30,9 +30,9 @@ from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.loading import load
 from spark_jobs.batch.totals import Declined
 from tests.conftest import ENGINES, LocalPort
-from tests.delta_rs.small_lake import TIER, SmallLake, spec_of
 from tests.fuzz.hostile import CANARY, FORMS, hostile_file, hostile_row, rows_as_json
-from tests.landing import write
+from tests.harness.lake import TIER, Lake, spec_of
+from tests.harness.landing import write
 
 CPU_SECONDS, WALL_SECONDS, MEMORY = 20, 300, 2 * 1024**3
 """Of one input: files have some 100 KB, and a tier that inflates them to 32 MiB."""
@@ -45,16 +45,16 @@ class HostileError(AssertionError):
     """An input did what it must not."""
 
 
-Run = Callable[[SmallLake, TableSpec], JobResult | None]
+Run = Callable[[Lake, TableSpec], JobResult | None]
 """One run of a table; null: it is for Spark."""
 
 
-def without_spark(lake: SmallLake, spec: TableSpec) -> JobResult | None:
+def without_spark(lake: Lake, spec: TableSpec) -> JobResult | None:
     found = lake.run(spec)
     return None if isinstance(found, Declined) else found.result
 
 
-def by_spark(lake: SmallLake, spec: TableSpec) -> JobResult | None:
+def by_spark(lake: Lake, spec: TableSpec) -> JobResult | None:
     """In the session of this process, which its first input starts."""
     (result,) = LocalPort("spark").run(lake.job([spec]))
     return result
@@ -64,7 +64,7 @@ def take_file(form: str, seed: int, root: Path, run: Run) -> None:
     """Its own table fails with a known code, or continues; the other one is loaded; no masked value is shown."""
     spec, name, content, whole = hostile_file(form, seed)
     spec = replace(spec, table=f"s.t{seed % 8}")  # engine `spark` writes tables in ways that their names choose
-    lake, other = SmallLake(root, BOUNDED), spec_of("other")
+    lake, other = Lake(root, BOUNDED), spec_of("other")
     folder = Path(Layout.of(lake.roots, spec).landing)
     folder.mkdir(parents=True)
     (folder / name).write_bytes(content)
@@ -114,7 +114,7 @@ def take_row(seed: int, root: Path, run: Run) -> None:
     for spec in catalog.tables:
         if spec.table != good.table:
             write(Path(Layout.of(catalog.roots, spec).landing), "20240101-000000001.parquet", pa.table(GOOD))
-            require_known(run(SmallLake(root, BOUNDED), replace(spec, size="small")))
+            require_known(run(Lake(root, BOUNDED), replace(spec, size="small")))
 
 
 def inputs(first: int, run: Run) -> itertools.chain[tuple[str, Input]]:

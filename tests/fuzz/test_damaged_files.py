@@ -15,8 +15,8 @@ from spark_jobs.dialects.probe import probe_all
 from spark_jobs.dialects.protocol import Unreadable, dialect_of
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.rules.read import FileRows, read_file
-from tests.engine_port import EnginePort
 from tests.fuzz.landed_forms import DMS, FORMS, damaged
+from tests.harness.engine_port import EnginePort
 
 FILES = int(os.environ.get("GDDL_EXAMPLES", "60"))
 CODES = {"FILE_UNREADABLE", "FILE_EMPTY", "FILE_TYPE_UNSUPPORTED"}

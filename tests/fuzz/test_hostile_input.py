@@ -19,10 +19,10 @@ import pytest
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots
 from tests.conftest import ENGINES
-from tests.delta_rs.small_lake import spec_of
-from tests.engine_port import EnginePort
 from tests.fuzz.hostile import FORMS, hostile_file
-from tests.landing import write
+from tests.harness.engine_port import EnginePort
+from tests.harness.lake import spec_of
+from tests.harness.landing import write
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits of processes are Linux's")
 SECONDS = float(os.environ.get("GDDL_FUZZ_SECONDS", "1800"))

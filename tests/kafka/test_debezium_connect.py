@@ -29,12 +29,12 @@ from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.job.spread_local import LocalSpread, NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
-from tests.background_job import BackgroundJob
 from tests.delta_rs.postgres import execute, postgres
-from tests.delta_rs.small_lake import SmallLake
+from tests.harness.background_job import BackgroundJob
+from tests.harness.lake import Lake
+from tests.harness.waiting import wait_for
 from tests.kafka.broker import Broker, broker
 from tests.kafka.connect import Connect, relayed
-from tests.waiting import wait_for
 
 NAME = "GDDL_SOURCE_CRM"
 TABLES = ("shop.items", "shop.lines")
@@ -86,7 +86,7 @@ def written(engine: sa.Engine, seed: int) -> Iterator[None]:
 class Pipeline:
     """The whole way from the source to the lake."""
 
-    lake: SmallLake
+    lake: Lake
     source: sa.Engine
     kafka: Broker
     connect: Connect
@@ -193,7 +193,7 @@ def piped(tmp_path: Path, settings: Mapping[str, str]) -> Iterator[Pipeline]:
         connect = Connect(tmp_path / "connect", kafka, port, {"schema.include.list": "shop", **settings})
         connect.start()
         try:
-            yield Pipeline(SmallLake(tmp_path), source, kafka, connect)
+            yield Pipeline(Lake(tmp_path), source, kafka, connect)
         finally:
             connect.kill()
 

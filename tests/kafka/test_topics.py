@@ -22,20 +22,20 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from airflow_gddl.cli import check
 from airflow_gddl.cli.check import probe_topics
 from airflow_gddl.contract import codec
-from airflow_gddl.contract.checks import check_table
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.kafka import topic_of
+from airflow_gddl.contract.row_checks import check_table
 from airflow_gddl.contract.spec import Continuous, JobOptions, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import Runtime
 from spark_jobs.dialects import kafka_log
 from spark_jobs.job.spread_local import LocalSpread, NoSpark
 from spark_jobs.sources.kafka import topic as topic_capture
-from tests.background_job import BackgroundJob
 from tests.debezium.source import Source
+from tests.harness.background_job import BackgroundJob
+from tests.harness.waiting import wait_for
 from tests.kafka.broker import Broker
 from tests.kafka.topics import Topic, event
-from tests.waiting import wait_for
 
 
 def lived(seed: int, steps: int = 60) -> Source:

@@ -24,7 +24,7 @@ from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
-from tests.delta_rs.small_lake import SmallLake
+from tests.harness.lake import Lake
 from tests.kafka.broker import Broker
 
 
@@ -48,8 +48,8 @@ class Topic:
         )
 
     @property
-    def lake(self) -> SmallLake:
-        return SmallLake(self.root)
+    def lake(self) -> Lake:
+        return Lake(self.root)
 
     @cached_property
     def admin(self) -> AdminClient:

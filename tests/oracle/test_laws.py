@@ -9,11 +9,11 @@ from dataclasses import replace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.harness.strategies import EVERYTHING, ORDER_FREE, ORDER_FREE_TIES, Case, Traits, cases
 from tests.oracle import DeliveredFile, Outcome, Run, Version, replay
 from tests.oracle.ingest import content
 from tests.oracle.model import rank
 from tests.oracle.table_schema import arrival_order
-from tests.strategies import EVERYTHING, ORDER_FREE, ORDER_FREE_TIES, Case, Traits, cases
 
 quick = settings(suppress_health_check=[HealthCheck.too_slow])
 

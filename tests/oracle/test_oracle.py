@@ -10,8 +10,8 @@ import pytest
 
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
+from tests.harness.strategies import file_of
 from tests.oracle import DeliveredFile, NotModelledError, Outcome, Run, Value, replay
-from tests.strategies import file_of
 
 Rows = list[dict[str, Value]]
 

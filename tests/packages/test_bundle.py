@@ -38,7 +38,7 @@ from airflow_gddl.cli import context
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.errors import FatalError, MetadataError
-from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.harness.lake import Lake, spec_of
 from tests.unit.pages import ROOT
 
 WHEEL = f"airflow_gddl-{airflow_gddl.__version__}-py3-none-any.whl"
@@ -101,7 +101,7 @@ def test_the_wheel_is_whole(tmp_path: Path) -> None:
 def test_a_job_runs_from_the_archive_of_the_code(tmp_path: Path) -> None:
     """With this Python's libraries, and nothing of this package but the archive."""
     Bundle(out=tmp_path / "dist").write(SPARK)
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     lake.load(spec_of("a"))
     lake.change(spec_of("a"), 1, [("U", 0, "first"), ("D", 1, None)])
     done = subprocess.run(

@@ -20,7 +20,7 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import CONTRACT_VERSION
 from airflow_gddl.runners.databricks.settings import DatabricksSettings
 from airflow_gddl.runners.emr_serverless.platform import PYTHON
-from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.harness.lake import Lake, spec_of
 
 DAGS = 1000
 PLATFORMS = (SPARK, EMR_SERVERLESS)
@@ -53,14 +53,14 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def landed(root: Path) -> SmallLake:
-    lake = SmallLake(root)
+def landed(root: Path) -> Lake:
+    lake = Lake(root)
     lake.load(spec_of("a"))
     lake.change(spec_of("a"), 1, [("U", 0, "first"), ("D", 1, None)])
     return lake
 
 
-def answer(lake: SmallLake) -> JobResult:
+def answer(lake: Lake) -> JobResult:
     """What the job has put into the lake."""
     found = results_folder(lake.roots.lake, "run")
     return from_json(JobResult, Path(found, result_name("s.a")).read_text())

@@ -20,7 +20,7 @@ from packaging.requirements import Requirement
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.packages import EXTRAS
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TierTasks
-from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.harness.lake import Lake, spec_of
 from tests.packages.user_environments import (
     ROOT,
     Combination,
@@ -152,7 +152,7 @@ def check_load(environment: Environment, folder: Path, combination: Combination,
         assert done.returncode == 0, done.stdout + done.stderr
         assert "Every replica equals its source." in done.stdout
         return
-    lake, spec = SmallLake(folder, tier=replace(DEFAULT_TIERS["small"], tasks=tasks)), spec_of("a")
+    lake, spec = Lake(folder, tier=replace(DEFAULT_TIERS["small"], tasks=tasks)), spec_of("a")
     lake.load(spec)
     if cli:
         assert environment.run("-m", "airflow_gddl.cli.main", "init", cwd=folder).returncode == 0

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from airflow_gddl.contract.checks import check_table
+from airflow_gddl.contract.row_checks import check_table
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import Expectation, SchemaEvolution, SchemaGate
 from airflow_gddl.metadata.expression_text import with_expressions

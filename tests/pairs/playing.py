@@ -12,7 +12,7 @@ from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs.batch.runtime import Observer, Step
 from spark_jobs.job.job_tables import run_job
 from tests.conftest import LocalPort
-from tests.delta_rs.small_lake import SmallLake
+from tests.harness.lake import Lake
 from tests.pairs.model import Lines, Model, line_of
 from tests.pairs.options import Assignment, row_of, value
 from tests.pairs.source import FILES, Change, Source, file_name, landed
@@ -28,7 +28,7 @@ class Game:
     refused: codes of repairs that were.
     """
 
-    lake: SmallLake
+    lake: Lake
     port: LocalPort
     given: Assignment
     source: Source
@@ -39,7 +39,7 @@ class Game:
     def of(cls, given: Assignment, root: Path, port: LocalPort, seed: int) -> Game:
         happens = {name: value(given, name) for name in ("truncated", "moved", "widened")}
         rng = Random(seed)  # noqa: S311 - no secret
-        return cls(SmallLake(root), port, given, Source.lived(row_of(given), rng, **happens), [], [])
+        return cls(Lake(root), port, given, Source.lived(row_of(given), rng, **happens), [], [])
 
     @property
     def row(self) -> TableSpec:

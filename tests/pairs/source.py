@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from airflow_gddl.contract.spec import TableSpec
-from tests.landing import to_table, write, write_bytes
+from tests.harness.landing import to_table, write, write_bytes
 
 Row = dict[str, Any]
 COLUMNS = ("id", "part", "v", "n", "m", "x", "p")

@@ -25,7 +25,7 @@ from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.stores import Storage
 from spark_jobs.ledger import claim as claims
 from spark_jobs.ledger.claim import Claim, ClaimDocument, ProcessIdentity
-from tests.waiting import wait_for
+from tests.harness.waiting import wait_for
 
 ROUNDS = 200
 
@@ -305,7 +305,7 @@ import sys
 from datetime import UTC, datetime
 from spark_jobs.ledger.claim import Claim
 from airflow_gddl.stores import Storage
-from tests.waiting import wait_for
+from tests.harness.waiting import wait_for
 with Claim.acquire(Storage(), sys.argv[1], "victim", lambda: datetime.now(UTC), float(sys.argv[2])):
     print("held", flush=True)
     sys.stdin.read()

@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
 from tests.conftest import LocalPort
-from tests.landing import write
+from tests.harness.landing import write
 from tests.readers import probes as asked
 from tests.readers.reading import READERS
 

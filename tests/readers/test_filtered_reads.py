@@ -12,19 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from airflow_gddl.contract.layout import Layout
-from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, JobSpec, Roots, TierSpec
-from airflow_gddl.stores import Storage
-from spark_jobs.ledger.ledger import Ledger
+from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions
 from spark_jobs.plan.planned_batch import BatchCommit
 from tests.conftest import LocalPort
-from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.landing import write
+from tests.harness.lake import Lake, LakeTable, read_table, spec_of
+from tests.harness.landing import write
 from tests.readers.probes import Probe, probes
 from tests.readers.reading import READERS, Reader, by_spark
 from tests.readers.wide_table import SPEC, Row, land
-from tests.spark.lake import read_table
 
 ALIKE = {f"n{number:02d}" for number in range(1, 23)}
 """Columns that no reader is asked of: `n00` and `n23` stand for them."""
@@ -34,25 +29,12 @@ KINDS = ("replica", "changes", "history", "errors", "tombstones")
 pytestmark = pytest.mark.timeout(900)
 
 
-class Lake:
-    """The wide table in a lake of its own, on one engine."""
-
-    def __init__(self, root: Path, engine: LocalPort, tiers: Mapping[str, TierSpec] = DEFAULT_TIERS) -> None:
-        self._engine, self._tiers = engine, tiers
-        self._roots = Roots(landing=str(root / "landing"), lake=str(root / "lake"))
-        self.layout = Layout.of(self._roots, SPEC)
-        self.landing = Path(self.layout.landing)
-
-    def run(self, options: JobOptions | None = None) -> JobResult:
-        (result,) = self._engine.run(
-            JobSpec(run_id="r", roots=self._roots, tables=(SPEC,), tiers=self._tiers, options=options or JobOptions())
-        )
-        assert result.error is None, result.error
-        return result
+class Filtered(LakeTable):
+    """The wide table, which readers filter."""
 
     def forget_settings(self) -> None:
         """As if the ledger were one of an earlier release, which knew no settings."""
-        ledger = Ledger.open(Storage(), self.layout.state)
+        ledger = self.lake.ledger(self.spec)
         state, last = ledger.state, ledger.last_commit()
         assert last is not None
         number = state.batch + 1
@@ -70,7 +52,7 @@ class Lake:
 
     def wrong_with_spark(self) -> list[str]:
         """The same with Spark as a reader, where the engine is."""
-        return list(self.each_wrong({**READERS, "Spark": by_spark(self._engine)} if self.is_spark else READERS))
+        return list(self.each_wrong({**READERS, "Spark": by_spark(self._port)} if self.is_spark else READERS))
 
     def wrong_beside_vectors(self) -> list[str]:
         """The same with the readers that know deletion vectors."""
@@ -80,8 +62,13 @@ class Lake:
         return (line for kind in KINDS for line in self._wrong_in(kind, readers))
 
     @property
+    def _port(self) -> LocalPort:
+        assert self.lake.port is not None
+        return self.lake.port
+
+    @property
     def is_spark(self) -> bool:
-        return self._engine.name == "spark"
+        return self._port.name == "spark"
 
     def _wrong_in(self, kind: str, readers: Mapping[str, Reader]) -> Iterator[str]:
         path = getattr(self.layout, kind)
@@ -98,59 +85,59 @@ def _line(kind: str, reader: str, probe: Probe, found: int) -> str:
 
 
 @pytest.fixture(scope="module")
-def lake(engine: LocalPort, tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    lake = Lake(tmp_path_factory.mktemp(engine.name), engine)
-    land(lake.landing, "LOAD00000001.parquet", [Row(i, i) for i in range(40)] + [Row(None, 41)], DOTTED)
-    lake.run()
-    return lake
+def table(engine: LocalPort, tmp_path_factory: pytest.TempPathFactory) -> Filtered:
+    table = Filtered(Lake(tmp_path_factory.mktemp(engine.name), port=engine.everywhere()), SPEC)
+    land(table.landing, "LOAD00000001.parquet", [Row(i, i) for i in range(40)] + [Row(None, 41)], DOTTED)
+    table.run()
+    return table
 
 
-def test_after_changes_and_evolution(lake: Lake) -> None:
+def test_after_changes_and_evolution(table: Filtered) -> None:
     """Old files know nothing of a new column, and hold another type of a grown one."""
     rows = [Row(1, 101), Row(2, 2), Row(50, 50), Row(None, 51)]
-    land(lake.landing, "20240101-000000001.parquet", rows, Op=["U", "D", "I", "I"], seq=[1, 2, 3, 4])
+    land(table.landing, "20240101-000000001.parquet", rows, Op=["U", "D", "I", "I"], seq=[1, 2, 3, 4])
     rows = [Row(1, 201), Row(60, 60)]
     grown = {"added": pa.string(), "id": pa.int64(), "n00": pa.int64()}
     types = {**grown, "added": pa.int64()}
-    land(lake.landing, "20240101-000000002.parquet", rows, types, Op=["U", "I"], seq=[5, 6])
-    result = lake.run()
+    land(table.landing, "20240101-000000002.parquet", rows, types, Op=["U", "I"], seq=[5, 6])
+    result = table.run()
     assert (result.changes_written, result.quarantined) == (5, 1)
-    assert lake.wrong() == []
+    assert table.wrong() == []
 
 
-def test_after_maintenance(lake: Lake) -> None:
+def test_after_maintenance(table: Filtered) -> None:
     for n in range(3, 9):
-        land(lake.landing, f"20240101-{n:09d}.parquet", [Row(60 + n, 60 + n)], Op=["I"], seq=[10 + n])
-        lake.run()
-    lake.run(JobOptions(action="maintain"))
-    assert lake.is_spark or lake.wrong() == [], "the last test looks at what became of all"
+        land(table.landing, f"20240101-{n:09d}.parquet", [Row(60 + n, 60 + n)], Op=["I"], seq=[10 + n])
+        table.run()
+    table.run(JobOptions(action="maintain"))
+    assert table.is_spark or table.wrong() == [], "the last test looks at what became of all"
 
 
-def test_after_a_full_refresh(lake: Lake) -> None:
-    lake.run(JobOptions(full_refresh=True))
-    assert lake.wrong_with_spark() == []
+def test_after_a_full_refresh(table: Filtered) -> None:
+    table.run(JobOptions(full_refresh=True))
+    assert table.wrong_with_spark() == []
 
 
 def test_beside_deletion_vectors(tmp_path: Path) -> None:
     """Statistics of files without some of their rows are as wide as before, whatever the columns' types."""
-    tiers = {size: replace(tier, deletion_vectors=True) for size, tier in DEFAULT_TIERS.items()}
-    lake = Lake(tmp_path, LocalPort("delta_rs"), tiers)
-    land(lake.landing, "LOAD00000001.parquet", [Row(i, i) for i in range(40)], DOTTED)
-    lake.run()
+    tier = replace(DEFAULT_TIERS["small"], deletion_vectors=True)
+    table = Filtered(Lake(tmp_path, tier, LocalPort("delta_rs")), SPEC)
+    land(table.landing, "LOAD00000001.parquet", [Row(i, i) for i in range(40)], DOTTED)
+    table.run()
     rows = [Row(1, 101), Row(2, 2), Row(50, 50)]
-    land(lake.landing, "20240101-000000001.parquet", rows, Op=["U", "D", "I"], seq=[1, 2, 3])
-    land(lake.landing, "20240101-000000002.parquet", [Row(None, 51)], {"added": pa.int64()}, Op=["I"], seq=[4])
-    lake.run()
-    land(lake.landing, "20240101-000000003.parquet", [Row(50, 60), Row(7, 70)], Op=["U", "U"], seq=[5, 6])
-    lake.run()
-    assert list(Path(lake.layout.replica).glob("deletion_vector_*.bin"))
-    assert lake.wrong_beside_vectors() == []
+    land(table.landing, "20240101-000000001.parquet", rows, Op=["U", "D", "I"], seq=[1, 2, 3])
+    land(table.landing, "20240101-000000002.parquet", [Row(None, 51)], {"added": pa.int64()}, Op=["I"], seq=[4])
+    table.run()
+    land(table.landing, "20240101-000000003.parquet", [Row(50, 60), Row(7, 70)], Op=["U", "U"], seq=[5, 6])
+    table.run()
+    assert list(Path(table.layout.replica).glob("deletion_vector_*.bin"))
+    assert table.wrong_beside_vectors() == []
 
 
 def test_nan_inside_a_struct(tmp_path: Path) -> None:
     """NaN is above all numbers for most readers: bounds without it would leave it out."""
     part = pa.array([{"x": 1.0}, {"x": float("nan")}, None], pa.struct([("x", pa.float64())]))
-    lake, spec = SmallLake(tmp_path), spec_of()
+    lake, spec = Lake(tmp_path), spec_of()
     write(Path(lake.layout(spec).landing), "LOAD00000001.parquet", pa.table({"id": [1, 2, 3], "part": part}))
     lake.done(spec)
     (file,) = DeltaTable(lake.layout(spec).replica).file_uris()

@@ -15,15 +15,15 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from airflow_gddl.contract.errors import FatalError, RetriableError
-from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots
+from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.features.iceberg.publishing import IcebergPublisher
 from spark_jobs.tables.iceberg_metadata import MetadataVersions
 from tests.conftest import LocalPort
+from tests.harness.lake import Lake, LakeTable
+from tests.harness.sharded import Sharded
+from tests.harness.sharded import rows_of as shards_rows
 from tests.readers.wide_table import SPEC, Row, land
-from tests.sharded import Sharded
-from tests.sharded import rows_of as shards_rows
 
 static_table: Any = pytest.importorskip("pyiceberg.table").StaticTable
 pytestmark = pytest.mark.timeout(900)
@@ -33,15 +33,16 @@ WIDE = replace(SPEC, iceberg=True, history=False)
 MAINTAIN = JobOptions(action="maintain")
 
 
-class Lake:
+class Published(LakeTable):
     """A wide table, and its Iceberg metadata."""
 
-    def __init__(self, root: Path, port: LocalPort) -> None:
-        self.port, self.roots, self.spec = port, Roots(landing=str(root / "landing"), lake=str(root / "lake")), WIDE
+    def __init__(self, root: Path, engine: LocalPort, spec: TableSpec = WIDE) -> None:
+        self.port = engine.everywhere()
+        super().__init__(Lake(root, port=self.port), spec)
 
     @property
     def replica(self) -> str:
-        return f"{self.roots.lake}/s/wide"
+        return self.layout.replica
 
     @property
     def iceberg(self) -> str:
@@ -52,13 +53,7 @@ class Lake:
         return MetadataVersions(Storage(), self.iceberg)
 
     def land(self, name: str, rows: list[Row], added: Types = None, **more: Any) -> None:
-        land(Path(self.roots.landing, "s", "wide"), name, rows, added, **more)
-
-    def run(self, options: JobOptions | None = None) -> JobResult:
-        job = JobSpec(run_id="r", roots=self.roots, tables=(self.spec,), options=options or JobOptions())
-        (result,) = self.port.run(job)
-        assert result.error is None, result.error
-        return result
+        land(self.landing, name, rows, added, **more)
 
     def delta(self) -> list[dict[str, Any]]:
         return rows_of(pa.table(DeltaTable(self.replica).scan()))
@@ -77,28 +72,28 @@ def rows_of(table: pa.Table) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def lake(tmp_path: Path, engine: LocalPort) -> Lake:
-    made = Lake(tmp_path, engine)
+def lake(tmp_path: Path, engine: LocalPort) -> Published:
+    made = Published(tmp_path, engine)
     made.land("LOAD00000001.parquet", [Row(i, i) for i in range(8)])
     return made
 
 
 @pytest.fixture
-def quick(tmp_path: Path) -> Lake:
+def quick(tmp_path: Path) -> Published:
     """On the engine that needs no Spark: what fails is the same code under both."""
-    made = Lake(tmp_path, LocalPort("delta_rs"))
+    made = Published(tmp_path, LocalPort("delta_rs"))
     made.land("LOAD00000001.parquet", [Row(i, i) for i in range(8)])
     return made
 
 
 def changed(
-    lake: Lake, number: int, rows: list[Row], ops: list[str], added: dict[str, pa.DataType] | None = None
+    lake: Published, number: int, rows: list[Row], ops: list[str], added: dict[str, pa.DataType] | None = None
 ) -> None:
     seq = [100 * number + i for i in range(len(rows))]
     lake.land(f"20240101-{number:09d}.parquet", rows, added, Op=ops, seq=seq)
 
 
-def test_pyiceberg_and_delta_read_the_same_rows(lake: Lake) -> None:
+def test_pyiceberg_and_delta_read_the_same_rows(lake: Published) -> None:
     assert lake.run().warnings == ()
     assert lake.read() == lake.delta()
     assert len(lake.read()) == 8
@@ -121,8 +116,7 @@ def test_pyiceberg_and_delta_read_the_same_rows(lake: Lake) -> None:
 
 def test_shards_are_read_as_one_table(tmp_path: Path, engine: LocalPort) -> None:
     held = Sharded(tmp_path, ("crm_eu", "crm_us"), {"iceberg": True})
-    lake = Lake(tmp_path, engine)
-    lake.spec = held.spec
+    lake = Published(tmp_path, engine, held.spec)
 
     def is_read(options: JobOptions | None = None) -> None:
         assert lake.run(options).warnings == ()
@@ -140,7 +134,7 @@ def test_shards_are_read_as_one_table(tmp_path: Path, engine: LocalPort) -> None
     is_read(MAINTAIN)
 
 
-def test_soft_deletes_are_read_with_their_mark(lake: Lake) -> None:
+def test_soft_deletes_are_read_with_their_mark(lake: Published) -> None:
     lake.spec = replace(WIDE, delete="soft")
     changed(lake, 1, [Row(2, 2)], ["D"])
     lake.run()
@@ -149,7 +143,7 @@ def test_soft_deletes_are_read_with_their_mark(lake: Lake) -> None:
     assert len(lake.read()) == 8
 
 
-def test_erased_key_is_absent_and_vacuum_keeps_current_files(lake: Lake) -> None:
+def test_erased_key_is_absent_and_vacuum_keeps_current_files(lake: Published) -> None:
     lake.run()
     lake.run(JobOptions(action="erase", key={"id": "3"}))
     assert {row["id"] for row in lake.read()} == {0, 1, 2, 4, 5, 6, 7}
@@ -168,7 +162,7 @@ def in_ten_days() -> datetime:
     return datetime.now(UTC) + timedelta(days=10)
 
 
-def test_iceberg_is_enabled_and_disabled_for_a_loaded_table(lake: Lake) -> None:
+def test_iceberg_is_enabled_and_disabled_for_a_loaded_table(lake: Published) -> None:
     lake.spec = replace(WIDE, iceberg=False)
     lake.run()
     assert not Path(lake.iceberg).exists()
@@ -203,7 +197,7 @@ class Stopping(Storage):
 
 
 @pytest.mark.parametrize("after", range(6))
-def test_failed_write_leaves_the_old_or_the_new_version(quick: Lake, after: int) -> None:
+def test_failed_write_leaves_the_old_or_the_new_version(quick: Published, after: int) -> None:
     quick.run()
     before = quick.read()
     changed(quick, 1, [Row(1, 101), Row(2, 2)], ["U", "D"])
@@ -219,7 +213,7 @@ def test_failed_write_leaves_the_old_or_the_new_version(quick: Lake, after: int)
     assert quick.read() == quick.delta()
 
 
-def test_failed_write_prevents_the_vacuum(quick: Lake) -> None:
+def test_failed_write_prevents_the_vacuum(quick: Published) -> None:
     quick.run()
     before = quick.read()
     kept = quick.port.runtime
@@ -236,7 +230,7 @@ def test_failed_write_prevents_the_vacuum(quick: Lake) -> None:
     assert quick.read() == quick.delta() != before
 
 
-def test_without_pyiceberg_loads_continue_with_a_warning(quick: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyiceberg_loads_continue_with_a_warning(quick: Published, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     (warning,) = quick.run().warnings
     assert warning.code == "ICEBERG_BEHIND"
@@ -333,7 +327,7 @@ def values(table: pa.Table) -> list[str]:
     return sorted(f"{row['id']} {row['n00']} {row['_gddl']}" for row in table.to_pylist())
 
 
-def test_history_is_read_as_iceberg_until_it_is_switched_off(quick: Lake) -> None:
+def test_history_is_read_as_iceberg_until_it_is_switched_off(quick: Published) -> None:
     quick.spec = replace(WIDE, history=True)
     quick.run()
     changed(quick, 1, [Row(1, 101), Row(2, 2)], ["U", "D"])
@@ -348,7 +342,7 @@ def test_history_is_read_as_iceberg_until_it_is_switched_off(quick: Lake) -> Non
     assert not list(Path(folder).rglob("*.json"))
 
 
-def test_readers_of_a_replaced_version_keep_its_files(quick: Lake) -> None:
+def test_readers_of_a_replaced_version_keep_its_files(quick: Published) -> None:
     quick.run()
     first = static_table.from_metadata(quick.versions.path(1))
     for file in Path(quick.versions.folder).iterdir():
@@ -360,7 +354,7 @@ def test_readers_of_a_replaced_version_keep_its_files(quick: Lake) -> None:
     assert quick.read() == quick.delta()
 
 
-def test_damaged_metadata_is_reported(quick: Lake) -> None:
+def test_damaged_metadata_is_reported(quick: Published) -> None:
     quick.run()
     Path(quick.versions.path(quick.versions.newest())).write_text("{")
     (warning,) = quick.run().warnings
@@ -368,7 +362,7 @@ def test_damaged_metadata_is_reported(quick: Lake) -> None:
     assert len(quick.delta()) == 8
 
 
-def test_tier_with_deletion_vectors_writes_none_for_iceberg(lake: Lake) -> None:
+def test_tier_with_deletion_vectors_writes_none_for_iceberg(lake: Published) -> None:
     lake.spec = replace(WIDE, size="large")
     assert lake.run().warnings == ()
     changed(lake, 1, [Row(1, 102), Row(2, 2)], ["U", "D"])
@@ -377,7 +371,7 @@ def test_tier_with_deletion_vectors_writes_none_for_iceberg(lake: Lake) -> None:
     assert lake.read() == lake.delta()
 
 
-def test_moved_table_is_read_only_under_its_new_name(quick: Lake) -> None:
+def test_moved_table_is_read_only_under_its_new_name(quick: Published) -> None:
     quick.run()
     quick.run(JobOptions(action="move", move_to="s.renamed"))
     found = static_table.from_metadata(f"{quick.roots.lake}/_gddl/iceberg/s/renamed").scan().to_arrow()

@@ -13,8 +13,8 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec
 from tests.conftest import LocalPort
-from tests.engine_port import TASKS
-from tests.landing import write
+from tests.harness.engine_port import TASKS
+from tests.harness.landing import write
 from tests.readers.probes import probes
 from tests.readers.reading import READERS
 

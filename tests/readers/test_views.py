@@ -20,12 +20,13 @@ from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
+from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.metadata.loading import load
 from tests.conftest import LocalPort
-from tests.landing import write
+from tests.harness.lake import Lake, LakeTable
+from tests.harness.landing import write
+from tests.harness.strategies import file_of
 from tests.oracle import DeliveredFile, Run, Value, replay
-from tests.strategies import file_of
 
 pytestmark = pytest.mark.timeout(900)
 TABLE = "s.t-1"
@@ -60,7 +61,7 @@ RUNS = (
 
 
 @dataclass
-class Lake:
+class Published:
     """One table that is loaded in this process, and the command line that prints how to read it."""
 
     folder: Path
@@ -80,18 +81,18 @@ class Lake:
         return spec
 
     @property
+    def table(self) -> LakeTable:
+        return LakeTable(Lake(self.folder, port=self.port.everywhere()), self.spec)
+
+    @property
     def layout(self) -> Layout:
-        return Layout.of(load(self.folder / "metadata", {}).roots, self.spec)
+        return self.table.layout
 
     def run(self, files: Mapping[str, DeliveredFile], options: JobOptions | None = None) -> JobResult:
         for name, file in files.items():
             columns = {c: pa.array([row.get(c) for row in file.rows], TYPES[c]) for c in file.columns}
-            write(Path(self.layout.landing), name, pa.table(columns))
-        roots = load(self.folder / "metadata", {}).roots
-        job = JobSpec(run_id="r", roots=roots, tables=(self.spec,), options=options or JobOptions())
-        (result,) = self.port.run(job)
-        assert result.error is None, result.error
-        return result
+            write(self.table.landing, name, pa.table(columns))
+        return self.table.run(options)
 
     def gddl(self, *arguments: str) -> tuple[int, str, str]:
         cli = CliContext(environ={}, now=lambda: datetime(2024, 1, 2, tzinfo=UTC), new_id=lambda: "a", job_command=())
@@ -155,8 +156,8 @@ class Lake:
 
 
 @pytest.fixture
-def lake(tmp_path: Path, engine: LocalPort, capsys: pytest.CaptureFixture[str]) -> Lake:
-    made = Lake(tmp_path, engine, capsys)
+def published(tmp_path: Path, engine: LocalPort, capsys: pytest.CaptureFixture[str]) -> Published:
+    made = Published(tmp_path, engine, capsys)
     made.row(delete="soft", history=True)
     return made
 
@@ -172,60 +173,60 @@ def expected(spec: TableSpec, runs: int) -> Rows:
     return _sorted([{LANDED if n == ODD else n: v for n, v in row.items() if n != "seq"} for row in live])
 
 
-def test_views_match_the_oracle_after_each_run(lake: Lake) -> None:
+def test_views_match_the_oracle_after_each_run(published: Published) -> None:
     for number, files in enumerate(RUNS, start=1):
-        lake.run(files)
-        wanted = expected(lake.spec, number)
-        assert {row["id"] for row in wanted} == lake.alive()
-        for reader, rows in lake.read().items():
+        published.run(files)
+        wanted = expected(published.spec, number)
+        assert {row["id"] for row in wanted} == published.alive()
+        for reader, rows in published.read().items():
             assert rows == wanted, (reader, number)
         assert ("new" in wanted[0]) == (number >= 3)
-    lake.run({}, JobOptions(full_refresh=True))
-    assert {row["id"] for row in expected(lake.spec, len(RUNS))} == lake.alive()
-    assert lake.read()["duckdb"] == expected(lake.spec, len(RUNS))
+    published.run({}, JobOptions(full_refresh=True))
+    assert {row["id"] for row in expected(published.spec, len(RUNS))} == published.alive()
+    assert published.read()["duckdb"] == expected(published.spec, len(RUNS))
 
 
-def test_delete_marks_are_never_null(lake: Lake) -> None:
-    lake.row(delete="hard")
-    lake.run(RUNS[0])
-    assert [row["id"] for row in lake.read()["python"]] == [1, 2, 3, 4]
-    assert "WHERE" not in lake.query("spark")
-    lake.row(delete="soft")
-    lake.run(changed(2, change("D", 9, 4, v=None)))
-    assert lake.alive() == {1, 2, 3}
-    assert "WHERE" in lake.query("spark")
-    lake.run({}, JobOptions(full_refresh=True))
-    assert lake.alive() == {1, 2, 3}
-    lake.run({}, JobOptions(action="verify"))
-    lake.row(delete="hard")
-    lake.run(changed(3, change("I", 10, 7, v="seven")))
-    assert [row["id"] for row in lake.read()["python"]] == [1, 2, 3, 7]
+def test_delete_marks_are_never_null(published: Published) -> None:
+    published.row(delete="hard")
+    published.run(RUNS[0])
+    assert [row["id"] for row in published.read()["python"]] == [1, 2, 3, 4]
+    assert "WHERE" not in published.query("spark")
+    published.row(delete="soft")
+    published.run(changed(2, change("D", 9, 4, v=None)))
+    assert published.alive() == {1, 2, 3}
+    assert "WHERE" in published.query("spark")
+    published.run({}, JobOptions(full_refresh=True))
+    assert published.alive() == {1, 2, 3}
+    published.run({}, JobOptions(action="verify"))
+    published.row(delete="hard")
+    published.run(changed(3, change("I", 10, 7, v="seven")))
+    assert [row["id"] for row in published.read()["python"]] == [1, 2, 3, 7]
 
 
-def test_refresh_enables_soft_deletes(lake: Lake) -> None:
-    lake.row(delete="hard")
-    lake.run(RUNS[0])
-    lake.row(delete="soft")
-    lake.run({}, JobOptions(full_refresh=True))
-    assert lake.alive() == {1, 2, 3, 4}
-    assert {row["id"] for row in lake.port.read(lake.layout.replica)} == {1, 2, 3, 4, 5}
+def test_refresh_enables_soft_deletes(published: Published) -> None:
+    published.row(delete="hard")
+    published.run(RUNS[0])
+    published.row(delete="soft")
+    published.run({}, JobOptions(full_refresh=True))
+    assert published.alive() == {1, 2, 3, 4}
+    assert {row["id"] for row in published.port.read(published.layout.replica)} == {1, 2, 3, 4, 5}
 
 
-def test_partial_updates_and_moved_keys_have_marks(lake: Lake) -> None:
-    lake.row(delete="soft", ignore_null_updates=True, before_image_prefix="BI_")
-    lake.run(RUNS[0])
+def test_partial_updates_and_moved_keys_have_marks(published: Published) -> None:
+    published.row(delete="soft", ignore_null_updates=True, before_image_prefix="BI_")
+    published.run(RUNS[0])
     columns = {"Op": ["U", "U"], "seq": [20, 21], "id": [8, 5], "v": [None, "x"], "BI_id": [1, 5]}
     table = pa.table({name: pa.array(v, TYPES.get(name, pa.int32())) for name, v in columns.items()})
-    write(Path(lake.layout.landing), "20240105-000000001.parquet", table)
-    lake.run({})
-    assert lake.alive() == {2, 3, 4, 5, 8}
+    write(Path(published.layout.landing), "20240105-000000001.parquet", table)
+    published.run({})
+    assert published.alive() == {2, 3, 4, 5, 8}
 
 
-def test_published_names_the_columns(lake: Lake) -> None:
-    lake.row(delete="soft", published=["v", "*", "SEQ"])
-    lake.run(RUNS[0])
-    lake.run(RUNS[2])
-    rows = lake.read()["duckdb"]
+def test_published_names_the_columns(published: Published) -> None:
+    published.row(delete="soft", published=["v", "*", "SEQ"])
+    published.run(RUNS[0])
+    published.run(RUNS[2])
+    rows = published.read()["duckdb"]
     assert list(rows[0]) == ["v", "id", LANDED, "new", "seq"]
-    lake.row(delete="soft", published=["id", "_gddl"])
-    assert list(lake.read()["polars"][0]) == ["id", "_gddl"]
+    published.row(delete="soft", published=["id", "_gddl"])
+    assert list(published.read()["polars"][0]) == ["id", "_gddl"]

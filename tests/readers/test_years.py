@@ -12,8 +12,8 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec
-from tests.engine_port import EnginePort
-from tests.landing import write
+from tests.harness.engine_port import EnginePort
+from tests.harness.landing import write
 
 SPEC = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",))
 

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from airflow_gddl.contract.spec import TableSpec
-from tests.landing import write
+from tests.harness.landing import write
 
 SPEC = TableSpec(table="s.wide", keys=("id",), sequence_by=("seq",), history=True)
 _NUMBERS = tuple(f"n{i:02d}" for i in range(24))

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("databricks.sdk")
 
 from devtools.fake_databricks.server import FakeServer, serving
-from tests.delta_rs.small_lake import SmallLake
+from tests.harness.lake import Lake
 
 OWN: dict[str, Any] = {"wheel": "/Volumes/main/gddl/airflow_gddl.whl", "local_roots": True}
 
@@ -26,5 +26,5 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServer]:
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> SmallLake:
-    return SmallLake(tmp_path)
+def lake(tmp_path: Path) -> Lake:
+    return Lake(tmp_path)

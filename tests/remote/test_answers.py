@@ -18,7 +18,7 @@ from airflow_gddl.runners.remote import pauses
 from airflow_gddl.stores import Storage, open_store
 from spark_jobs.job.run_results import ResultStore as Put
 from spark_jobs.program import read_spec
-from tests.s3_server import Bucket, serving
+from tests.harness.s3_server import Bucket, serving
 
 
 @pytest.fixture(params=["disk", "s3"])

@@ -23,8 +23,8 @@ from devtools.fake_databricks.server import FakeServer, serving
 from devtools.fake_databricks.workspace import Refusal, TaskProcess, allowed, arguments_of, settings_of
 from spark_jobs import program as job_main
 from spark_jobs.discovery import SOURCES
+from tests.harness.waiting import wait_for
 from tests.remote.conftest import OWN
-from tests.waiting import wait_for
 
 SMALL = DEFAULT_TIERS["small"]
 STAND_IN = """

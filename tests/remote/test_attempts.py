@@ -231,7 +231,7 @@ def test_a_lost_run_fails_its_tables() -> None:
 def test_two_workers_with_the_same_task_share_one_run() -> None:
     world = World()
     one, other = world.runner(), world.runner()
-    assert one.own() == other.own() == []
+    assert one.attempts_of_try() == other.attempts_of_try() == []
     mine = one.attempts.begin(1, Submission(run_id="j1-1", size="small", tables=TABLES))
     theirs = other.attempts.begin(1, Submission(run_id="j2-1", size="small", tables=TABLES[:1]))
     assert mine == theirs
@@ -284,7 +284,7 @@ def test_a_damaged_record_is_reported_with_its_path() -> None:
     path = f"{LAKE}/_gddl/submissions/p/{KEY.digest}/000001-submission.json"
     world.store.objects[path] = b"{"
     with pytest.raises(FatalError, match=r"ATTEMPTS_DAMAGED.*000001-submission"):
-        world.runner().own()
+        world.runner().attempts_of_try()
 
 
 def test_tables_of_two_tiers_have_a_run_each() -> None:

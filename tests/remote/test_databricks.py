@@ -18,8 +18,8 @@ from airflow_gddl.runners.descriptor import RunnerSettings, SubmissionContext, m
 from airflow_gddl.runners.interface import DatabricksAccess
 from airflow_gddl.runners.remote import RemoteRunner, TaskKey
 from devtools.fake_databricks.server import FakeServer
-from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.landing import write_bytes
+from tests.harness.lake import Lake, spec_of
+from tests.harness.landing import write_bytes
 from tests.remote.conftest import OWN
 from tests.remote.heard import Heard
 
@@ -41,7 +41,7 @@ def runner(spec: JobSpec, run: str = "r1", **submission: Any) -> RemoteRunner:
         RunnerSettings(
             command=(),
             environ={},
-            own=OWN,
+            declared=OWN,
             submission=SubmissionContext(task=task, roots=spec.roots, **submission),
         ),
     )
@@ -50,14 +50,14 @@ def runner(spec: JobSpec, run: str = "r1", **submission: Any) -> RemoteRunner:
     return made
 
 
-def pack(lake: SmallLake, names: Sequence[str]) -> JobSpec:
+def pack(lake: Lake, names: Sequence[str]) -> JobSpec:
     specs = [spec_of(name) for name in names]
     for spec in specs:
         lake.load(spec)
     return lake.job(specs)
 
 
-def test_a_pack_is_loaded_by_one_run_and_every_result_comes_back(fake: FakeServer, lake: SmallLake) -> None:
+def test_a_pack_is_loaded_by_one_run_and_every_result_comes_back(fake: FakeServer, lake: Lake) -> None:
     assert deployed() == ["gddl-small: create"]
     spec = pack(lake, ["a", "b", "c"])
     heard = Heard()
@@ -71,14 +71,14 @@ def test_a_pack_is_loaded_by_one_run_and_every_result_comes_back(fake: FakeServe
     assert (started.attempts, started.parameters["spec"]) == (1, f"{spec.roots.lake}/_gddl/specs/run-1.json")
 
 
-def test_without_a_deployed_job_nothing_is_started(fake: FakeServer, lake: SmallLake) -> None:
+def test_without_a_deployed_job_nothing_is_started(fake: FakeServer, lake: Lake) -> None:
     spec = pack(lake, ["a"])
     with pytest.raises(FatalError, match=r"JOB_NOT_DEPLOYED.*gddl-small.*gddl deploy databricks"):
         runner(spec).run(spec, Heard())
     assert fake.workspace.runs == {}
 
 
-def test_the_run_of_a_lost_worker_is_resumed(fake: FakeServer, lake: SmallLake) -> None:
+def test_the_run_of_a_lost_worker_is_resumed(fake: FakeServer, lake: Lake) -> None:
     deployed()
     spec = pack(lake, ["a", "b"])
     first = runner(spec, patient=False).run(spec, Heard())
@@ -96,7 +96,7 @@ def test_the_run_of_a_lost_worker_is_resumed(fake: FakeServer, lake: SmallLake) 
 
 
 def test_no_credential_of_a_workspace_or_of_airflow_reaches_lake_or_jobs(
-    fake: FakeServer, lake: SmallLake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    fake: FakeServer, lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """With a table that fails beside one that is loaded: specification, answers, records, logs, definitions of jobs."""
     secrets = {"AWS_SECRET_ACCESS_KEY": "canary-aws", "AIRFLOW_CONN_DB": "canary-conn", "GDDL_SOURCE_SHOP": "canary-db"}

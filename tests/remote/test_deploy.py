@@ -19,7 +19,7 @@ from airflow_gddl.cli.context import real
 from airflow_gddl.cli.main import invoke
 from devtools.fake_databricks.server import FakeServer
 from devtools.fake_databricks.workspace import settings_of
-from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.harness.lake import Lake, spec_of
 
 SETTINGS = """landing: {root}/landing
 lake: {root}/lake
@@ -220,7 +220,7 @@ def test_serverless_tiers_on_s3_come_with_a_warning(
 def test_a_command_line_runs_tables_through_the_workspace(
     fake: FakeServer, metadata: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    SmallLake(tmp_path).load(spec_of("a"))
+    Lake(tmp_path).load(spec_of("a"))
     gddl(capsys, "deploy", "databricks", "--metadata", str(metadata))
     status, out = gddl(capsys, "run", "--json", "--metadata", str(metadata))
     result = json.loads(out)

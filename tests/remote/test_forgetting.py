@@ -21,7 +21,7 @@ NOW = time.time()
 
 
 @dataclass
-class Lake:
+class Submissions:
     root: Path
     store: Storage = field(default_factory=Storage)
 
@@ -61,8 +61,8 @@ class Lake:
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    made = Lake(tmp_path)
+def submissions(tmp_path: Path) -> Submissions:
+    made = Submissions(tmp_path)
     made.submit("old", 31)
     made.submit("lost", 40, ended=False)
     made.submit("young", 25)
@@ -70,35 +70,37 @@ def lake(tmp_path: Path) -> Lake:
     return made
 
 
-def test_what_is_old_goes_with_its_orders_and_answers(lake: Lake) -> None:
-    before = lake.records
-    assert lake.forget() == 2
-    assert lake.left == {"young", "other"}
+def test_what_is_old_goes_with_its_orders_and_answers(submissions: Submissions) -> None:
+    before = submissions.records
+    assert submissions.forget() == 2
+    assert submissions.left == {"young", "other"}
     # Two attempts of order, handle and end, and two without an end.
-    assert before - lake.records == 6 + 4
+    assert before - submissions.records == 6 + 4
 
 
-def test_once_a_day_is_enough(lake: Lake) -> None:
-    lake.forget()
-    lake.submit("older", 60)
-    assert lake.forget(NOW + DAY / 2) == 0
-    assert lake.forget(NOW + DAY + 1) == 1
-    assert lake.left == {"young", "other"}
+def test_once_a_day_is_enough(submissions: Submissions) -> None:
+    submissions.forget()
+    submissions.submit("older", 60)
+    assert submissions.forget(NOW + DAY / 2) == 0
+    assert submissions.forget(NOW + DAY + 1) == 1
+    assert submissions.left == {"young", "other"}
 
 
-def test_a_task_with_one_recent_object_is_kept(lake: Lake) -> None:
+def test_a_task_with_one_recent_object_is_kept(submissions: Submissions) -> None:
     """It was tried again, or stopped, long after its first attempt."""
-    attempts = Attempts(lake.store, lake.path, TaskKey(pipeline="p", run="old", task="t"))
+    attempts = Attempts(submissions.store, submissions.path, TaskKey(pipeline="p", run="old", task="t"))
     attempts.stop(2)
-    assert lake.forget() == 1
-    assert "old" in lake.left
+    assert submissions.forget() == 1
+    assert "old" in submissions.left
     assert [attempt.number for attempt in attempts.all()] == [1, 2]
 
 
-def test_a_call_forgets_a_bounded_number_the_oldest_first(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_forgets_a_bounded_number_the_oldest_first(
+    submissions: Submissions, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(forgetting, "MOST", 1)
-    assert lake.forget() == 1
-    assert lake.left == {"old", "young", "other"}
+    assert submissions.forget() == 1
+    assert submissions.left == {"old", "young", "other"}
 
 
 @dataclass
@@ -126,17 +128,17 @@ class Broken(Storage):
 
 
 @pytest.mark.parametrize("step", range(26))
-def test_an_interrupted_cleanup_fails_no_task_and_is_resumed(lake: Lake, step: int) -> None:
-    lake.forget(store=Broken(left=step))
-    lake.forget(NOW + DAY + 1)
-    assert lake.left == {"young", "other"}
-    assert lake.records == 12
+def test_an_interrupted_cleanup_fails_no_task_and_is_resumed(submissions: Submissions, step: int) -> None:
+    submissions.forget(store=Broken(left=step))
+    submissions.forget(NOW + DAY + 1)
+    assert submissions.left == {"young", "other"}
+    assert submissions.records == 12
 
 
-def test_a_damaged_record_goes_like_the_others(lake: Lake) -> None:
-    for order in Path(lake.path, "_gddl", "submissions", "p").rglob("000001-submission.json"):
+def test_a_damaged_record_goes_like_the_others(submissions: Submissions) -> None:
+    for order in Path(submissions.path, "_gddl", "submissions", "p").rglob("000001-submission.json"):
         at = order.stat().st_mtime
         order.write_bytes(b"\xff{")
         os.utime(order, (at, at))
-    assert lake.forget() == 2
-    assert lake.records == 12
+    assert submissions.forget() == 2
+    assert submissions.records == 12

@@ -18,8 +18,8 @@ from airflow_gddl.runners.glue.settings import GlueSettings, GlueTier, check_set
 from airflow_gddl.runners.interface import ENDED, FromEnvironment, Handle, RunRequest
 from airflow_gddl.runners.remote import Attempts, RemoteRunner, TaskKey
 from airflow_gddl.stores import Storage
-from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.landing import write_bytes
+from tests.harness.lake import Lake, spec_of
+from tests.harness.landing import write_bytes
 from tests.remote.glue_service import GlueService, Run
 from tests.remote.heard import Heard
 from tests.remote.test_emr_serverless import SECRETS
@@ -250,8 +250,8 @@ def runner(service: GlueService, spec: JobSpec, *, patient: bool = True) -> Remo
     )
 
 
-def pack(folder: Path, *names: str) -> tuple[SmallLake, JobSpec]:
-    lake = SmallLake(folder)
+def pack(folder: Path, *names: str) -> tuple[Lake, JobSpec]:
+    lake = Lake(folder)
     specs = [spec_of(name) for name in names]
     for spec in specs:
         lake.load(spec)

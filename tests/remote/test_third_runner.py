@@ -22,9 +22,9 @@ from airflow_gddl.metadata.settings import SettingsError
 from airflow_gddl.planning import AIRFLOW, Metadata, Plan, make_plan
 from airflow_gddl.runners.descriptor import RunnerSettings, SubmissionContext, make_runner
 from airflow_gddl.runners.remote import TaskKey
-from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.harness.lake import Lake, spec_of
+from tests.harness.third_package import installed
 from tests.remote.heard import Heard
-from tests.third_package import installed
 from tests.unit.test_planning import SUNDAY, table
 
 FOLDER = {"queue": "/queue", "local_roots": True}
@@ -139,7 +139,7 @@ def serve(queue: Path, ended: threading.Event) -> None:
 def test_jobs_run_there(tmp_path: Path) -> None:
     queue, ended = tmp_path / "queue", threading.Event()
     queue.mkdir()
-    lake = SmallLake(tmp_path)
+    lake = Lake(tmp_path)
     lake.load(spec_of("a"))
     lake.change(spec_of("a"), 1, [("U", 0, "first"), ("D", 1, None)])
     watcher = threading.Thread(target=serve, args=(queue, ended), daemon=True)
@@ -147,7 +147,7 @@ def test_jobs_run_there(tmp_path: Path) -> None:
     try:
         submission = SubmissionContext(task=TaskKey(pipeline="p", run="r", task="t"), roots=lake.roots)
         own = {"queue": str(queue), "local_roots": True}
-        settings = RunnerSettings(command=("job",), environ=os.environ, own=own, submission=submission)
+        settings = RunnerSettings(command=("job",), environ=os.environ, declared=own, submission=submission)
         outcome = make_runner("folder", settings).run(lake.job([spec_of("a")]), Heard())
     finally:
         ended.set()

@@ -15,6 +15,7 @@ from airflow_gddl.stores import Storage
 from spark_jobs.dialects.probe import probe
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.rules.read import FileRows, read_file
+from tests.harness.examples import at_random
 
 Field = tuple[str, bool]
 """Text, and whether it was quoted."""
@@ -118,7 +119,7 @@ def read(folder: Path, data: bytes, form: DmsOptions) -> FileRows:
     return found
 
 
-@settings(max_examples=300)
+@settings(max_examples=at_random(300))
 @given(files())
 @example(('"a",', DmsOptions(csv_columns=("a", "b"))))
 @example(("a\n\nb", DmsOptions(csv_columns=("a",))))

@@ -17,6 +17,7 @@ from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import Expectation
 from airflow_gddl.metadata.expression_text import parsed
 from spark_jobs.rules.evaluate import Columns, of_table, tree_of
+from tests.harness.examples import at_random
 
 _ROWS = pa.table(
     {
@@ -104,7 +105,7 @@ _CONDITIONS = st.recursive(
 
 
 @given(_CONDITIONS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=at_random(60))
 def test_conditions_have_the_three_values_of_sql(text: str) -> None:
     assert _columns().condition(parsed(text)).to_pylist() == _of_duckdb(text)
 

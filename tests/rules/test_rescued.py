@@ -21,6 +21,7 @@ from spark_jobs.rules.fold import net_changes
 from spark_jobs.rules.history import versions
 from spark_jobs.rules.merge import ACTION, StoredState, decide, overlaid
 from spark_jobs.rules.order import events
+from tests.harness.examples import at_random
 
 _COLUMNS = {"id": "bigint", "v": "string", "n": "bigint", "cols": "string"}
 _VALUES: dict[str, Any] = {"v": "a", "n": 1}
@@ -102,7 +103,7 @@ def _wanted(schema: TableSchema, changes: list[_Change]) -> Any:
     return None if found is None else ({c: found[0].get(c) for c in _VALUES}, found[1])
 
 
-@settings(max_examples=400)
+@settings(max_examples=at_random(400))
 @given(st.booleans(), st.booleans(), st.lists(_changes(), min_size=1, max_size=8), st.sets(st.integers(1, 7)))
 def test_any_batches_give_the_fold(ignoring: bool, listing: bool, changes: list[_Change], cuts: set[int]) -> None:
     schema = _schema(ignoring, listing)
@@ -124,7 +125,7 @@ def test_any_batches_give_the_fold(ignoring: bool, listing: bool, changes: list[
     assert _state(found[0] if found else None) == wanted
 
 
-@settings(max_examples=200)
+@settings(max_examples=at_random(200))
 @given(st.booleans(), st.booleans(), st.lists(_changes(), min_size=1, max_size=8))
 def test_each_version_has_what_is_rescued_of_it(ignoring: bool, listing: bool, changes: list[_Change]) -> None:
     schema = _schema(ignoring, listing)

@@ -12,7 +12,7 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
-from spark_jobs.tables import delta_tables, many_tasks, table_rows
+from spark_jobs.tables.places import TaskBounds
 from tests.conftest import SPARK, LocalPort
 from tests.s3.conftest import Place, Server
 from tests.s3.faulty import between
@@ -32,15 +32,14 @@ def main(what: str) -> None:
         gateway = stack.enter_context(serving(program, root))
         way = stack.enter_context(between(gateway.endpoint))
         server = Server(gateway, root / "buckets")
-        # Before the JVM starts; and however few bytes there are, they go to tasks.
-        os.environ |= {**gateway.environ, "AWS_ENDPOINT_URL": way.endpoint, "GDDL_MERGED": ""}
-        delta_tables._IN_PROCESS, table_rows.RANGE_BYTES, many_tasks.DRIVER_BYTES = -1, 200, -1
+        os.environ |= {**gateway.environ, "AWS_ENDPOINT_URL": way.endpoint}  # before the JVM starts
+        port = LocalPort("spark", TaskBounds(files=-1, load=-1, key_range=200))  # however few bytes: in tasks
         stack.callback(SPARK.stop)
         if what == "puts":
-            codes = play_puts(server, way, reach, random.Random(28), runs=25, port=LocalPort("spark"))  # noqa: S311 - repeatable
+            codes = play_puts(server, way, reach, random.Random(28), runs=25, port=port)  # noqa: S311 - repeatable
             assert codes["succeeded"] > 10, codes
         else:
-            play_expiry(server, way, reach, range(0, 60, 3), port=LocalPort("spark"))
+            play_expiry(server, way, reach, range(0, 60, 3), port=port)
     print("passed")
 
 

@@ -17,7 +17,7 @@ from airflow_gddl.runners.interface import JobOutcome, ProgressEvent
 from airflow_gddl.runners.this_machine import LocalRunner
 from airflow_gddl.stores import Storage
 from spark_jobs.tables.delta_log import DeltaCommits
-from tests.engine_port import EngineName
+from tests.harness.engine_port import EngineName
 
 
 class Quiet:

@@ -10,7 +10,7 @@ import re
 import obstore
 
 from airflow_gddl.contract.result import JobResult
-from tests.engine_port import TASKS, EngineName
+from tests.harness.engine_port import TASKS, EngineName
 from tests.s3 import delivery
 from tests.s3.conftest import Place, Server
 from tests.s3.faulty import Fault, Way

@@ -17,10 +17,10 @@ from deltalake import DeltaTable
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.stores import Storage
+from tests.harness.waiting import wait_for
 from tests.s3 import delivery
 from tests.s3.conftest import Place, Server
 from tests.s3.faulty import Fault, Way
-from tests.waiting import wait_for
 
 STEPS = {
     "plan": "/_gddl/ledger/s/plan/plan",

@@ -14,6 +14,8 @@ KINDS = {"GET": "reads", "HEAD": "reads", "PUT": "writes", "POST": "writes", "DE
 
 def kind_of(request: str) -> str:
     method, path = request.split(" ", 1)
+    if path.endswith("?delete"):
+        return "free"
     return "lists" if method == "GET" and "list-type=2" in path else KINDS[method]
 
 

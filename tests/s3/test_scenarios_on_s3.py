@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.engine_port import EngineName
+from tests.harness.engine_port import EngineName
 from tests.s3.conftest import Server
 from tests.s3.ground import BucketGround
 from tests.s3.job_port import JobPort

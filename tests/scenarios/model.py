@@ -10,7 +10,7 @@ from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.metadata.expression_text import with_expressions
-from tests.landing import Codec
+from tests.harness.landing import Codec
 
 Row = Mapping[str, Any]
 SCHEMA = "sc"

@@ -11,7 +11,7 @@ from airflow_gddl.contract.codec import decode, to_json
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, JobSpec, Roots, TierSpec
-from tests.engine_port import EnginePort
+from tests.harness.engine_port import EnginePort
 from tests.scenarios import delta_log
 from tests.scenarios.model import NOTHING, Expected, Row, RunStep, Scenario
 from tests.scenarios.staging import Ground

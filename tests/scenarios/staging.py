@@ -15,7 +15,7 @@ from airflow_gddl.contract.extensions import DmsOptions
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.stores import Storage
-from tests.landing import FileForm, csv_text, to_table, write, write_bytes
+from tests.harness.landing import FileForm, csv_text, to_table, write, write_bytes
 from tests.oracle import DeliveredFile, Run
 from tests.scenarios.model import FileStep, RunStep, Scenario
 

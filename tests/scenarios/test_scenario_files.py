@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_gddl.contract.errors import FatalError
-from tests.lanes import ON_SPARK
+from tests.harness.lanes import ON_SPARK
 from tests.oracle import Outcome, ReplicaRow, Run, Value, replay
 from tests.oracle.model import Change
 from tests.scenarios.comparing import assert_errors, assert_rows

@@ -16,7 +16,7 @@ from typing import Self
 
 from airflow_gddl.contract.codec import to_document, to_json
 from airflow_gddl.contract.spec import JobSpec
-from tests.waiting import wait_for
+from tests.harness.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT = 600.0

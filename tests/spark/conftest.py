@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.conftest import LocalPort
-from tests.engine_port import EnginePort
+from tests.harness.engine_port import EnginePort
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ from spark_jobs.batch.runtime import LazySpark, Runtime, Step
 from spark_jobs.job.job_tables import run_job
 from spark_jobs.program import read_spec
 from spark_jobs.spark.session_settings import SessionSettings
-from tests.conftest import ways_of_spark
+from tests.harness.places import bounds_of, with_commits
 
 SURVIVED = 3
 """Exit status when the step never came."""
@@ -53,8 +53,8 @@ def main(spec: str, deaths: str, occurrence: str) -> int:
     killer = Killer(dict.fromkeys(json.loads(deaths).items(), int(occurrence)))
     spark = LazySpark(SessionSettings(cores=2, memory="2g", brief=True))
     try:
-        with ways_of_spark():
-            run_job(job, Runtime(storage=Storage(), spark=spark, observe=killer), _show)
+        runtime = Runtime(storage=Storage(), spark=spark, observe=killer, bounds_of=bounds_of)
+        run_job(with_commits(job), runtime, _show)
     finally:
         spark.stop()
     return SURVIVED

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from airflow_gddl.contract.spec import DeleteMode, TableSpec, TieBreak
+from tests.harness.strategies import file_of, sequence_value
 from tests.oracle import Run, Value
-from tests.strategies import file_of, sequence_value
 
 TYPES = {"Op": "string", "transact_seq": "string", "id": "int64", "v": "string", "n": "int64", "BI_id": "int64"}
 COLUMNS = ("Op", "transact_seq", "id", "v", "n", "BI_id")

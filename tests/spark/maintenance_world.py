@@ -15,10 +15,10 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
 from spark_jobs.batch.runtime import Observer, silent
 from tests.conftest import LocalPort
+from tests.harness.lake import Lake
+from tests.harness.strategies import Case, Traits, cases, dense
 from tests.oracle import Run
 from tests.spark.breaking import Break, Breaker
-from tests.spark.lake import Lake
-from tests.strategies import Case, Traits, cases, dense
 
 MaintenanceAction = Literal["maintain", "rebuild", "reload", "replay"]
 OPTIONS: Mapping[MaintenanceAction, JobOptions] = {
@@ -162,7 +162,7 @@ class World:
         stood = LocalPort(port.name)
         stood.runtime = replace(port.runtime, clock=clock)
         job = self.lake.job([case.spec for case in chosen], options, run_id=f"job-{self._jobs}")
-        found = self.lake.run(stood, job, observe)
+        found = self.lake.results(stood, job, observe)
         for table, result in found.items():
             if result.error is not None and "BrokenOffError" not in str(result.error):
                 self.codes.setdefault(table, []).append(f"{options.action} {result.error}")

@@ -2,50 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
-
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
 from tests.conftest import LocalPort
+from tests.harness.lake import Lake
+from tests.harness.strategies import Case
 from tests.oracle import replay
-from tests.spark.lake import Lake
 from tests.spark.table_lines import by_engine, by_oracle, counts_of, differences, readable
-from tests.strategies import Case
 
-T = TypeVar("T")
 Wrong = dict[str, list[str]]
 """Table to what is wrong with it."""
-_PLAIN = 8
-
-
-def examples(default: int) -> int:
-    """How many histories to draw; GDDL_EXAMPLES asks for more."""
-    return int(os.environ.get("GDDL_EXAMPLES", default))
-
-
-def drawn(strategy: st.SearchStrategy[T], count: int) -> list[T]:
-    """The same `count` examples every time; a Spark job costs too much for one example alone, so they share jobs."""
-    found: list[T] = []
-
-    @settings(max_examples=count, derandomize=True, database=None, deadline=None, phases=[Phase.generate],
-              suppress_health_check=list(HealthCheck))  # fmt: skip
-    @given(strategy)
-    def collect(example: T) -> None:
-        found.append(example)
-
-    collect()
-    return found
-
-
-def rich(strategy: st.SearchStrategy[T], count: int) -> list[T]:
-    """Without the first examples: Hypothesis begins with the simplest there are."""
-    return drawn(strategy, _PLAIN + count)[_PLAIN:]
 
 
 def named(cases: Sequence[Case]) -> list[Case]:
@@ -103,7 +72,7 @@ def play(stage: Stage) -> None:
     for number in range(max(len(case.runs) for case in stage.cases)):
         active = stage.land(number)
         job = stage.lake.job([case.spec for case in active], run_id=f"run-{number}")
-        results = stage.lake.run(stage.port, job)
+        results = stage.lake.results(stage.port, job)
         stage.blame_failures(f"in run {number}", results)
         for case in active:
             if case.spec.table not in stage.wrong:
@@ -114,7 +83,7 @@ def verify(stage: Stage) -> None:
     """The engine's own check agrees: each replica is the fold of its change table."""
     right = [case for case in stage.cases if case.spec.table not in stage.wrong]
     job = stage.lake.job([case.spec for case in right], JobOptions(action="verify"))
-    results = stage.lake.run(stage.port, job)
+    results = stage.lake.results(stage.port, job)
     for case in right:
         result = results[case.spec.table]
         if result.status != "succeeded" or result.details["verdict"] != "equal":

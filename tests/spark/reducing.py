@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.conftest import LocalPort
+from tests.harness.lake import Lake
+from tests.harness.strategies import Case
 from tests.oracle import DeliveredFile, Run
-from tests.spark.lake import Lake
 from tests.spark.playing import Stage, named, play
-from tests.strategies import Case
 
 
 def reduced(port: LocalPort, case: Case, folder: Path) -> Stage:

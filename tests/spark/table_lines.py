@@ -10,11 +10,11 @@ from typing import Any
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import TableSpec
+from tests.harness.lake import Row, read
+from tests.harness.strategies import Case
 from tests.oracle import Counts, Outcome, Value
 from tests.oracle.fold import rescued_text
 from tests.scenarios.comparing import plain
-from tests.spark.lake import Row, read
-from tests.strategies import Case
 
 TableLines = Mapping[str, Sequence[str]]
 """Name of a table to its lines."""

@@ -14,10 +14,10 @@ from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import Continuous, JobOptions, TableSpec, TierSpec
 from spark_jobs.continuous.schedule import ANYWAY_SECONDS
-from tests.delta_rs.small_lake import SmallLake
 from tests.delta_rs.test_continuous import Source, specs_of
+from tests.harness.lake import Lake
+from tests.harness.waiting import wait_for
 from tests.spark.children import Child
-from tests.waiting import wait_for
 
 
 def records(source: Source, spec: TableSpec) -> list[dict[str, Any]]:
@@ -43,7 +43,7 @@ def heard_after(source: Source, spec: TableSpec) -> float:
 
 def test_stream_excludes_folder_until_it_can_be_listed(tmp_path: Path) -> None:
     """One is barred before the job begins, another one while it runs."""
-    lake = SmallLake(tmp_path, TierSpec(tasks="many", cores=2))
+    lake = Lake(tmp_path, TierSpec(tasks="many", cores=2))
     a, *others = specs_of("a", "b", "c")
     b, c = (replace(spec, freshness="20s") for spec in others)  # polled every 5 s beside the stream
     source = Source(lake, [a, b, c])

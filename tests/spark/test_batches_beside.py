@@ -14,22 +14,20 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import lit
 
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, TableSpec
-from airflow_gddl.stores import Storage
-from spark_jobs.plan.planned_batch import BatchPlan
-from spark_jobs.tables import delta_tables, many_tasks, table_rows
 from spark_jobs.tables.batch_by_ranges import LargeBatch
 from spark_jobs.tables.many_tasks import VACUUMING, BatchesBesideSpark
-from spark_jobs.tables.merged_tables import MergedTables
-from spark_jobs.tables.snapshots import active_files
-from tests import exact_bounds
+from spark_jobs.tables.places import TaskBounds
+from spark_jobs.tables.spark_merge import MergedTables
 from tests.conftest import LocalPort
-from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.landing import write
+from tests.harness import exact_bounds
+from tests.harness.examples import drawn, examples
+from tests.harness.lake import Lake, spec_of
+from tests.harness.landing import write
+from tests.harness.replayed_files import files_at
+from tests.harness.strategies import EVERYTHING, Traits, cases, dense
 from tests.spark.change_feeds import FEED, differing_versions, readers_of
-from tests.spark.lake import Lake
-from tests.spark.playing import Stage, drawn, examples, named, play, verify
+from tests.spark.playing import Stage, named, play, verify
 from tests.spark.test_maintenance import TIER, done
-from tests.strategies import EVERYTHING, Traits, cases, dense
 
 HARD = Traits(variants=False, deletes=("hard",), reloads=False)
 SORTS = {
@@ -42,6 +40,8 @@ SORTS = {
     "everything, files written again": (EVERYTHING, False),
 }
 """Traits of the histories, and whether the tables have deletion vectors."""
+IN_TASKS = TaskBounds(files=-1, load=-1, key_range=2_000)
+"""However few bytes there are, Spark's tasks read them."""
 
 
 @dataclass
@@ -56,7 +56,6 @@ class Taken:
 
 @pytest.fixture
 def beside(monkeypatch: pytest.MonkeyPatch) -> Taken:
-    """However few bytes there are, Spark's tasks read them."""
     seen, decode = Taken(), BatchesBesideSpark.decode_files
 
     def watched(self: BatchesBesideSpark, *args: Any) -> Any:
@@ -67,27 +66,18 @@ def beside(monkeypatch: pytest.MonkeyPatch) -> Taken:
         return found
 
     monkeypatch.setattr(BatchesBesideSpark, "decode_files", watched)
-    monkeypatch.setenv("GDDL_MERGED", "")
-    monkeypatch.setattr(delta_tables, "_IN_PROCESS", -1)
-    monkeypatch.setattr(table_rows, "RANGE_BYTES", 2_000)
-    monkeypatch.setattr(many_tasks, "DRIVER_BYTES", -1)
     return seen
 
 
 @pytest.mark.parametrize("sort", SORTS)
-def test_engine_and_oracle_agree(sort: str, beside: Taken, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_engine_and_oracle_agree(sort: str, beside: Taken, tmp_path: Path) -> None:
     """Of every second table the batches are large."""
     traits, vectors = SORTS[sort]
     found = named(drawn(cases(dense(traits)), examples(3)))
-    large, is_small = {case.spec.table for case in found[::2]}, BatchesBesideSpark._is_small
-
-    def small(self: BatchesBesideSpark, plan: BatchPlan, *others: Any) -> bool:
-        chosen = plan.source == "files" and self.context.spec.table in large
-        return not chosen and is_small(self, plan, *others)
-
-    monkeypatch.setattr(BatchesBesideSpark, "_is_small", small)
-    tiers = {"small": replace(DEFAULT_TIERS["small"], deletion_vectors=vectors)}
-    stage = Stage(LocalPort("spark"), Lake(tmp_path, tiers), found)
+    large, port = {case.spec.table for case in found[::2]}, LocalPort("spark", IN_TASKS)
+    bounds_of = lambda table: replace(IN_TASKS, batch=-1) if table in large else IN_TASKS  # noqa: E731 - once
+    port.runtime = replace(port.runtime, bounds_of=bounds_of)
+    stage = Stage(port, Lake(tmp_path, replace(DEFAULT_TIERS["small"], deletion_vectors=vectors)), found)
     play(stage)
     verify(stage)
     assert not stage.wrong, "\n" + stage.report()
@@ -100,7 +90,7 @@ def test_spark_maintains_the_tables_between(policy: str, beside: Taken, tmp_path
 
     Spark writes checkpoints between, too: of version 2 with sidecars, where the table says so.
     """
-    port, lake, spec = LocalPort("spark"), SmallLake(tmp_path, TIER), spec_of()
+    port, lake, spec = LocalPort("spark", IN_TASKS), Lake(tmp_path, TIER), spec_of()
     lake.load(spec, 500)
     done(lake, spec, JobOptions(), port)
     truth = {i: f"load {i}" for i in range(500)}
@@ -144,7 +134,7 @@ def checkpoint(spark: SparkSession, path: str) -> None:
 
 
 def assert_read_alike(
-    port: LocalPort, lake: SmallLake, spec: TableSpec, truth: dict[int, str], *, polars: bool = True
+    port: LocalPort, lake: Lake, spec: TableSpec, truth: dict[int, str], *, polars: bool = True
 ) -> None:
     """
     Args:
@@ -166,16 +156,14 @@ def assert_read_alike(
 
 def test_tables_change_between(beside: Taken, tmp_path: Path) -> None:
     """New columns, wider types and changed settings of the row are brought by commits of ours."""
-    port, lake, spec = LocalPort("spark"), SmallLake(tmp_path, replace(TIER, deletion_vectors=True)), spec_of()
+    port, lake, spec = LocalPort("spark", IN_TASKS), Lake(tmp_path, replace(TIER, deletion_vectors=True)), spec_of()
     lake.load(spec, 5)
     done(lake, spec, JobOptions(), port)
-    loaded = {
-        path: set(active_files(Storage(), path, 1)) for path in (lake.layout(spec).changes, lake.layout(spec).replica)
-    }
+    loaded = {path: set(files_at(path, 1)) for path in (lake.layout(spec).changes, lake.layout(spec).replica)}
     lake.change(spec, 1, [("U", 4, "narrow"), ("D", 0, None)])
     done(lake, spec, JobOptions(), port)
     for path, files in loaded.items():  # the sequence gets its type, and no row of the load is written for it
-        assert files <= set(active_files(Storage(), path, DeltaTable(path).version()))
+        assert files <= set(files_at(path, DeltaTable(path).version()))
     folder = Path(lake.layout(spec).landing)
     wider = {"Op": ["U"], "seq": [200], "id": pa.array([2**40], pa.int64()), "v": ["wide"], "new": ["x"]}
     write(folder, "20240102-000000001.parquet", pa.table(wider))
@@ -195,7 +183,7 @@ def test_tables_change_between(beside: Taken, tmp_path: Path) -> None:
 
 def test_a_batch_of_repeated_values_is_large_by_its_rows_in_memory(beside: Taken, tmp_path: Path) -> None:
     """Its files are small; in the driver its rows would take many times as much."""
-    port, lake, spec = LocalPort("spark"), SmallLake(tmp_path, replace(TIER, memory="20m")), spec_of()
+    port, lake, spec = LocalPort("spark", IN_TASKS), Lake(tmp_path, replace(TIER, memory="20m")), spec_of()
     lake.load(spec, 5)
     done(lake, spec, JobOptions(), port)
     truth = {}
@@ -213,7 +201,7 @@ def test_a_batch_of_repeated_values_is_large_by_its_rows_in_memory(beside: Taken
 
 
 def test_bounds_beside_a_vector_are_those_of_the_file(beside: Taken, tmp_path: Path) -> None:
-    port, lake, spec = LocalPort("spark"), SmallLake(tmp_path, TIER), spec_of()
+    port, lake, spec = LocalPort("spark", IN_TASKS), Lake(tmp_path, TIER), spec_of()
     for _ in exact_bounds.landings(Path(lake.layout(spec).landing)):
         done(lake, spec, JobOptions(), port)
     assert beside.left == 0
@@ -223,7 +211,7 @@ def test_bounds_beside_a_vector_are_those_of_the_file(beside: Taken, tmp_path: P
 @pytest.mark.parametrize("vectors", [False, True])
 def test_feed_has_what_changed(vectors: bool, beside: Taken, tmp_path: Path) -> None:
     """Files with more than half of their rows gone are written again, whether or not the table has vectors."""
-    port, lake = LocalPort("spark"), SmallLake(tmp_path, replace(TIER, deletion_vectors=vectors))
+    port, lake = LocalPort("spark", IN_TASKS), Lake(tmp_path, replace(TIER, deletion_vectors=vectors))
     spec = spec_of(table_properties=FEED)
     lake.load(spec, 20)
     done(lake, spec, JobOptions(), port)

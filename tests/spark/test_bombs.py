@@ -32,10 +32,11 @@ from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.program import _settings
 from spark_jobs.rules.read import FileRows, read_file
 from spark_jobs.tables import batch_in_memory, file_parts
-from spark_jobs.tables.many_tasks import DRIVER_BYTES, naming_files
-from tests.conftest import LocalPort, Way, table_of, ways_of_spark
-from tests.delta_rs.small_lake import TIER, spec_of
-from tests.spark.lake import Lake, on_spark, read
+from spark_jobs.tables.many_tasks import naming_files
+from spark_jobs.tables.places import TaskBounds
+from tests.conftest import LocalPort
+from tests.harness.lake import TIER, Lake, on_spark, read, spec_of
+from tests.harness.places import Way, table_of
 
 MB = 1024**2
 BOUNDED = replace(TIER, max_inflated_bytes=80 * MB, max_inflation=100)
@@ -99,7 +100,7 @@ BOMBS: dict[str, tuple[str, Callable[[], bytes]]] = {
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_bomb_is_quarantined_and_the_others_are_loaded(spark: LocalPort, tmp_path: Path, name: str) -> None:
-    lake = Lake(tmp_path, {"small": BOUNDED})
+    lake = Lake(tmp_path, BOUNDED)
     file, make = BOMBS[name]
     options = {"csv_columns": ["seq", "id", "v"], "csv_header": False} if name in ("csv", "long_line") else {}
     spec = spec_of(settle="0s", options=options)
@@ -107,7 +108,7 @@ def test_a_bomb_is_quarantined_and_the_others_are_loaded(spark: LocalPort, tmp_p
     landing.mkdir(parents=True)
     (landing / file).write_bytes(make())
     pq.write_table(ROW, landing / "20240101-000000002.parquet")
-    result = lake.run(spark, lake.job([spec]))[spec.table]
+    result = lake.results(spark, lake.job([spec]))[spec.table]
     assert result.error is None, result.error
     (error,) = read(lake.layout(spec).errors)
     assert (error["code"], Path(error["source_file"]).name) == ("FILE_TOO_LARGE", file)
@@ -117,7 +118,7 @@ def test_a_bomb_is_quarantined_and_the_others_are_loaded(spark: LocalPort, tmp_p
 
 def test_debezium_events_are_bounded(spark: LocalPort, tmp_path: Path) -> None:
     lake, spec = (
-        Lake(tmp_path, {"small": BOUNDED}),
+        Lake(tmp_path, BOUNDED),
         TableSpec(table="s.t", keys=("id",), dialect="debezium", settle="0s"),
     )
     landing = Path(lake.layout(spec).landing)
@@ -126,7 +127,7 @@ def test_debezium_events_are_bounded(spark: LocalPort, tmp_path: Path) -> None:
     line = json.dumps(event).encode() + b"\n"
     (landing / "t+0+0000000000.json.gz").write_bytes(gzip.compress(line * (85 * MB // len(line))))
     (landing / "t+0+0000000001.json").write_bytes(line)
-    result = lake.run(spark, lake.job([spec]))[spec.table]
+    result = lake.results(spark, lake.job([spec]))[spec.table]
     assert result.error is None, result.error
     assert [e["code"] for e in read(lake.layout(spec).errors)] == ["FILE_TOO_LARGE"]
     assert [row["v"] for row in read(lake.layout(spec).replica)] == ["a"]
@@ -157,14 +158,14 @@ def test_a_gzip_stream_is_read_in_pieces() -> None:
 
 def test_large_values_that_are_no_bomb_are_read(spark: LocalPort, tmp_path: Path) -> None:
     """Long texts in a dictionary that few rows have, and short ones that many rows have."""
-    lake, spec = Lake(tmp_path, {"small": BOUNDED}), spec_of(settle="0s")
+    lake, spec = Lake(tmp_path, BOUNDED), spec_of(settle="0s")
     landing = Path(lake.layout(spec).landing)
     landing.mkdir(parents=True)
     count = 2_000
     texts = pa.DictionaryArray.from_arrays(pa.array([int(i == 9) for i in range(count)], pa.int32()), ["a", "x" * MB])
     table = pa.table({"id": pa.array(range(count), pa.int32()), "v": texts})
     pq.write_table(table, landing / "LOAD00000001.parquet")
-    result = lake.run(spark, lake.job([spec]))[spec.table]
+    result = lake.results(spark, lake.job([spec]))[spec.table]
     assert result.error is None, result.error
     rows = read(lake.layout(spec).replica)
     assert (len(rows), sum(len(row["v"]) for row in rows)) == (count, count - 1 + MB)
@@ -178,7 +179,7 @@ def test_deep_json_is_unreadable(spark: LocalPort, tmp_path: Path, depth: int) -
     event = '{"op":"c","after":{"id":%d,"v":%s},"source":{"connector":"postgresql","lsn":%d,"ts_ms":1}}\n'
     (landing / "t+0+0000000000.json").write_text(event % (1, "[" * depth + "]" * depth, 1))
     (landing / "t+0+0000000001.json").write_text(event % (2, '"fine"', 2))
-    result = lake.run(spark, lake.job([spec]))[spec.table]
+    result = lake.results(spark, lake.job([spec]))[spec.table]
     assert result.error is None, result.error
     assert 2 in [row["id"] for row in read(lake.layout(spec).replica)]
 
@@ -217,19 +218,19 @@ def test_the_death_of_workers_is_told_and_survived(tmp_path: Path) -> None:
         ids = pa.array(range(number * count, (number + 1) * count), pa.int32())
         texts = [f"{n * 7919 % 1_000_003} text" for n in range(count)]
         pq.write_table(pa.table({"id": ids, "v": texts}), landing / f"LOAD0000000{number + 1}.parquet")
-    assert sum(f.stat().st_size for f in landing.iterdir()) > DRIVER_BYTES
+    assert sum(f.stat().st_size for f in landing.iterdir()) > TaskBounds().load
     done = threading.Event()
     killer = threading.Thread(target=kill_workers, args=(done,))
     killer.start()
     try:
-        result = lake.run(port, on_spark(lake.job([spec])))[spec.table]
+        result = lake.results(port, on_spark(lake.job([spec])))[spec.table]
     finally:
         done.set()
         killer.join()
     assert result.error is not None
     assert result.error.code == "WORKER_DIED", result.error
     assert "larger tier" in result.error.message
-    after = lake.run(port, on_spark(lake.job([spec])))[spec.table]
+    after = lake.results(port, on_spark(lake.job([spec])))[spec.table]
     assert after.error is None, after.error
 
 
@@ -256,8 +257,7 @@ def test_a_task_that_lacks_memory_names_its_file(way: Way, monkeypatch: pytest.M
     landing = Path(lake.layout(spec).landing)
     landing.mkdir(parents=True)
     pq.write_table(ROW, landing / "20240101-000000002.parquet")
-    with ways_of_spark():
-        result = lake.run(LocalPort("spark"), on_spark(lake.job([spec])))[spec.table]
+    result = lake.results(LocalPort("spark").everywhere(), on_spark(lake.job([spec])))[spec.table]
     assert result.error is not None
     assert (result.error.code, "20240101-000000002.parquet" in str(result.error)) == ("OUT_OF_MEMORY", True)
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from airflow_gddl.contract.spec import JobOptions, TableSpec, TierSpec
 from tests.conftest import LocalPort
+from tests.harness.lake import Lake
+from tests.harness.strategies import file_of
 from tests.oracle import DeliveredFile, Run, replay
 from tests.spark.children import killed_child
 from tests.spark.crash_tables import COLUMNS, TYPES, change
-from tests.spark.lake import Lake
 from tests.spark.table_lines import by_engine, by_oracle, differences
-from tests.strategies import file_of
 
 FILES, AT_ONCE, KEYS = 300, 50, 40
 KILLED_IN = 3
@@ -22,7 +22,7 @@ LARGE, SMALL = 3000, 10
 
 
 def spec_of(name: str) -> TableSpec:
-    return TableSpec(table=f"bounded.{name}", keys=("id",), before_image_prefix="BI_", size="bounded")
+    return TableSpec(table=f"bounded.{name}", keys=("id",), before_image_prefix="BI_")
 
 
 def small_file(number: int) -> DeliveredFile:
@@ -41,7 +41,7 @@ def batches_of(lake: Lake, spec: TableSpec) -> dict[int, list[tuple[str, int]]]:
 
 
 def test_kill_between_batches_resumes(spark: LocalPort, tmp_path: Path) -> None:
-    lake = Lake(tmp_path, {"bounded": TierSpec(max_files_per_batch=AT_ONCE)})
+    lake = Lake(tmp_path, TierSpec(max_files_per_batch=AT_ONCE))
     spec, run = spec_of("many"), Run(tuple(map(small_file, range(FILES))))
     lake.land(spec, run, TYPES)
     ended = killed_child(spark.tiered(lake.job([spec], run_id="dies")), "merge", KILLED_IN)
@@ -49,7 +49,7 @@ def test_kill_between_batches_resumes(spark: LocalPort, tmp_path: Path) -> None:
     done = batches_of(lake, spec)
     assert {number: len(files) for number, files in done.items()} == {1: AT_ONCE, 2: AT_ONCE}
 
-    result = lake.run(spark, lake.job([spec], run_id="rerun"))[spec.table]
+    result = lake.results(spark, lake.job([spec], run_id="rerun"))[spec.table]
     assert (result.status, result.batches, result.files) == ("succeeded", FILES // AT_ONCE - 2, FILES - 2 * AT_ONCE)
     batches = batches_of(lake, spec)
     assert {number: len(files) for number, files in batches.items()} == dict.fromkeys(range(1, 7), AT_ONCE)
@@ -61,11 +61,11 @@ def test_kill_between_batches_resumes(spark: LocalPort, tmp_path: Path) -> None:
 
 def test_stop_request_ends_batches(spark: LocalPort, tmp_path: Path) -> None:
     """`max_batches`: what is left waits for the next run."""
-    lake = Lake(tmp_path, {"bounded": TierSpec(max_files_per_batch=2)})
+    lake = Lake(tmp_path, TierSpec(max_files_per_batch=2))
     spec, run = spec_of("some"), Run(tuple(map(small_file, range(6))))
     lake.land(spec, run, TYPES)
-    part = lake.run(spark, lake.job([spec], JobOptions(max_batches=2)))[spec.table]
-    rest = lake.run(spark, lake.job([spec]))[spec.table]
+    part = lake.results(spark, lake.job([spec], JobOptions(max_batches=2)))[spec.table]
+    rest = lake.results(spark, lake.job([spec]))[spec.table]
     assert [(r.batches, r.files) for r in (part, rest)] == [(2, 4), (1, 2)]
     assert differences(by_oracle(replay(spec, [run]), spec), by_engine(lake.layout(spec))) == []
 
@@ -73,11 +73,11 @@ def test_stop_request_ends_batches(spark: LocalPort, tmp_path: Path) -> None:
 def test_byte_limit_bounds_batches(spark: LocalPort, tmp_path: Path) -> None:
     """Small files share a batch as far as they fit; one that is over the limit by itself goes alone."""
     limit = 9_000
-    lake = Lake(tmp_path, {"bounded": TierSpec(max_bytes_per_batch=limit)})
+    lake = Lake(tmp_path, TierSpec(max_bytes_per_batch=limit))
     files = [_sized(number, LARGE if number == 4 else SMALL) for number in range(8)]
     spec, run = spec_of("bytes"), Run(tuple(files))
     lake.land(spec, run, TYPES)
-    result = lake.run(spark, lake.job([spec]))[spec.table]
+    result = lake.results(spark, lake.job([spec]))[spec.table]
     batches = batches_of(lake, spec)
     sizes = [[size for _, size in files] for files in batches.values()]
     assert result.batches == len(batches)

@@ -16,15 +16,15 @@ import pyarrow as pa
 import pytest
 
 from airflow_gddl.contract.capture import CaptureSpec
-from airflow_gddl.contract.checks import check_table
 from airflow_gddl.contract.extensions import DIALECTS
-from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.contract.row_checks import check_table
+from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import Expectation, ForeignKey, InitialLoad, LandingRetention, SchemaGate, Term
 from tests.conftest import LocalPort
-from tests.engine_port import EngineName
-from tests.landing import write, write_bytes
+from tests.harness.engine_port import EngineName
+from tests.harness.lake import Lake
+from tests.harness.landing import write, write_bytes
 from tests.spark.children import job_child
-from tests.spark.lake import Lake
 
 CANARY = "canary-4711-value"
 NAMES = ("system:gddl.canary", "env:GDDL_CANARY", "spark:spark.gddl.canary", "hiveconf:spark.gddl.canary",
@@ -69,13 +69,13 @@ def land(lake: Lake, spec: TableSpec, name: str, extra: dict[str, pa.Array]) -> 
 
 @pytest.mark.usefixtures("canary")
 def test_no_variable_is_looked_up(spark: LocalPort, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    lake, spec = Lake(tmp_path), hostile_spec()
+    lake, spec = Lake(tmp_path, DEFAULT_TIERS["small"]), hostile_spec()
     land(lake, spec, "LOAD00000001.parquet", {})
-    results = [lake.run(spark, lake.job([spec]))]
+    results = [lake.results(spark, lake.job([spec]))]
     changes = {"Op": ["U", "U"], "seq": [1, 2], HOSTILE: pa.array([2**40, 5]), f"n{HOSTILE}": ["x", "y"]}
     land(lake, spec, "20240101-000000001.parquet", {**changes, "s": pa.array([{HOSTILE: 1}, {HOSTILE: 2}])})
-    results.append(lake.run(spark, lake.job([replace(spec, cluster_by=(HOSTILE,))])))
-    results += [lake.run(spark, lake.job([spec], options)) for options in LATER]
+    results.append(lake.results(spark, lake.job([replace(spec, cluster_by=(HOSTILE,))])))
+    results += [lake.results(spark, lake.job([spec], options)) for options in LATER]
     for number, result in enumerate(results):
         assert result["s.t"].error is None, (number, result["s.t"].error)
     rows = spark.read(lake.layout(spec).replica)
@@ -210,7 +210,7 @@ def test_every_field_of_a_row_has_variants() -> None:
 def test_no_field_of_a_row_shows_a_variable(engine_name: EngineName, tmp_path: Path) -> None:
     """Each variant is loaded, changed, maintained and rebuilt, or refused; whatever becomes of it, no file of
     lake or landing, no log and no result has the value of a variable."""
-    lake, specs, port = Lake(tmp_path), variants(), LocalPort(engine_name)
+    lake, specs, port = Lake(tmp_path, DEFAULT_TIERS["small"]), variants(), LocalPort(engine_name)
     for spec in specs:
         if spec.dialect == "debezium":
             write_bytes(Path(lake.layout(spec).landing), "t+0+0000000000.json", json.dumps(EVENT).encode())
@@ -239,7 +239,7 @@ def test_no_field_of_a_row_shows_a_variable(engine_name: EngineName, tmp_path: P
 def test_no_value_of_the_environment_is_kept(engine_name: EngineName, tmp_path: Path) -> None:
     """A job as it is started, with files that it takes, refuses and can't read: no file of the lake and no line of its
     output has a value of its environment."""
-    lake = Lake(tmp_path)
+    lake = Lake(tmp_path, DEFAULT_TIERS["small"])
     spec = replace(hostile_spec(), mask={f"m{HOSTILE}": "hmac"})
     land(lake, spec, "LOAD00000001.parquet", {})
     broken = TableSpec(table="s.broken", keys=("id",), settle="0s", description=HOSTILE)

@@ -10,12 +10,12 @@ from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions
 from spark_jobs.job.job_tables import run_job
 from tests.conftest import LocalPort
 from tests.delta_rs.postgres import execute, postgres
-from tests.delta_rs.small_lake import SmallLake
 from tests.delta_rs.test_completeness import SPEC, name_the_hour
+from tests.harness.lake import Lake
 
 
 def test_one_lost_file_is_named_by_its_hour(tmp_path: Path) -> None:
-    lake, port = SmallLake(tmp_path, replace(DEFAULT_TIERS["small"], tasks="many")), LocalPort("spark")
+    lake, port = Lake(tmp_path, replace(DEFAULT_TIERS["small"], tasks="many")), LocalPort("spark")
     with postgres() as engine:
         execute(engine, "CREATE SCHEMA s")
         environ = {"GDDL_SOURCE_SHOP": engine.url.render_as_string(hide_password=False)}

@@ -15,9 +15,8 @@ from deltalake import DeltaTable
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
 from tests.conftest import LocalPort
-from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.delta_rs.test_declines import add_commit, meta
-from tests.spark.lake import Lake
+from tests.harness.lake import Lake, spec_of
 
 SPEC = spec_of(settle="0s")
 
@@ -25,13 +24,13 @@ SPEC = spec_of(settle="0s")
 class World:
     """A table of what has landed, and what is done to it."""
 
-    def __init__(self, port: LocalPort, files: SmallLake) -> None:
+    def __init__(self, port: LocalPort, files: Lake) -> None:
         self.port, self.lake, self.files = port, Lake(files.root), files
         self.path = self.files.layout(SPEC).replica
         assert self.run().error is None
 
     def run(self, *, full_refresh: bool = False) -> JobResult:
-        return self.lake.run(self.port, self.lake.job([SPEC], JobOptions(full_refresh=full_refresh)))[SPEC.table]
+        return self.lake.results(self.port, self.lake.job([SPEC], JobOptions(full_refresh=full_refresh)))[SPEC.table]
 
     def change(self, number: int, *rows: tuple[str, int, str | None]) -> None:
         self.files.change(SPEC, number, rows)
@@ -71,7 +70,7 @@ class World:
 
 @pytest.mark.parametrize("kind", ["not null", "check"])
 def test_a_row_that_violates_one_fails_the_table(tmp_path: Path, kind: str) -> None:
-    files = SmallLake(tmp_path)
+    files = Lake(tmp_path)
     files.change(SPEC, 1, [("I", 0, "load 0"), ("I", 1, "new"), ("I", 2, "load 2")])
     world = World(LocalPort("spark"), files)
     world.constrain(kind)
@@ -88,7 +87,7 @@ def test_a_row_that_violates_one_fails_the_table(tmp_path: Path, kind: str) -> N
 
 def test_not_null_is_not_lost_when_the_table_is_replaced(tmp_path: Path) -> None:
     """The first change after a load gives the sequence its type, for which the table gets another schema."""
-    files = SmallLake(tmp_path)
+    files = Lake(tmp_path)
     files.load(SPEC)
     world = World(LocalPort("spark"), files)
     world.constrain("not null")

@@ -10,13 +10,13 @@ import pytest
 
 from airflow_gddl.contract.spec import Continuous, JobOptions
 from spark_jobs.continuous.streams import SETTINGS, SparkFiles
-from tests.background_job import BackgroundJob
 from tests.conftest import LocalPort
+from tests.harness.background_job import BackgroundJob
+from tests.harness.lake import Lake
+from tests.harness.strategies import Case
+from tests.harness.waiting import wait_for
 from tests.spark.crash_tables import RUNS, TYPES, spec_of
-from tests.spark.lake import Lake
 from tests.spark.playing import Stage, verify
-from tests.strategies import Case
-from tests.waiting import wait_for
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_files_landing_during_the_job_match_the_oracle(stage: Stage) -> None:
     """The first run is an ordinary job's, the second one lands beside the job that goes on, and is news to it."""
     (case,) = stage.cases
     stage.land(0)
-    stage.lake.run(LocalPort("delta_rs"), stage.lake.job([case.spec]))
+    stage.lake.results(LocalPort("delta_rs"), stage.lake.job([case.spec]))
     with kept(stage) as job:
         job.until(lambda: job.results_of(case.spec.table, "skipped") >= 1)
         stage.land(1)
@@ -52,7 +52,7 @@ def test_files_landing_during_the_job_match_the_oracle(stage: Stage) -> None:
     stage.judge(case, 1, None)
     verify(stage)
     assert stage.report() == ""
-    after = stage.lake.run(stage.port, stage.lake.job([case.spec]))
+    after = stage.lake.results(stage.port, stage.lake.job([case.spec]))
     assert after[case.spec.table].status == "skipped"
 
 

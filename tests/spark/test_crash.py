@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import pytest
 
 from airflow_gddl.contract.result import JobResult
-from tests.conftest import LocalPort, Way, table_of, ways_of_spark
+from tests.conftest import LocalPort
+from tests.harness.lake import Lake
+from tests.harness.places import Way, table_of
 from tests.oracle import replay
 from tests.spark.children import Ended, killed_at
 from tests.spark.crash_tables import BEFORE, BROKEN, RUNS, TYPES, spec_of
-from tests.spark.lake import Lake
 from tests.spark.table_lines import TableLines, by_engine, by_oracle, differences, everything
 
 # All steps are killed when the first test asks for them.
@@ -54,16 +55,15 @@ def played(spark: LocalPort, tmp_path_factory: pytest.TempPathFactory) -> Played
     specs = [UNDISTURBED, *killed]
     for spec in specs:
         lake.land(spec, BEFORE, TYPES)
-    first = lake.run(spark, lake.job([UNDISTURBED], run_id="before"))
-    first |= lake.run(LocalPort("delta_rs"), lake.job(killed, run_id="before"))
+    first = lake.results(spark, lake.job([UNDISTURBED], run_id="before"))
+    first |= lake.results(LocalPort("delta_rs"), lake.job(killed, run_id="before"))
     assert {result.status for result in first.values()} == {"succeeded"}, first
     for spec in specs:
         lake.land(spec, BROKEN, TYPES)
     job = spark.tiered(lake.job(killed, run_id="dies"))
     ended = killed_at(job, broken)
     between = {s.table: everything(lake.layout(s)) for s in killed}
-    with ways_of_spark():
-        rerun = lake.run(spark, lake.job(specs, run_id="rerun"))
+    rerun = lake.results(spark.everywhere(), lake.job(specs, run_id="rerun"))
     return Played(ended, between, rerun, {s.table: everything(lake.layout(s)) for s in specs} | {
         "by_engine": by_engine(lake.layout(UNDISTURBED))})  # fmt: skip
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,10 @@ import pytest
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
-from spark_jobs.tables import many_tasks as spark_engine
+from spark_jobs.tables.places import TaskBounds
 from tests.conftest import LocalPort
-from tests.landing import write_bytes
-from tests.spark.lake import Lake
+from tests.harness.lake import Lake
+from tests.harness.landing import write_bytes
 from tests.spark.table_lines import TableLines, differences, everything
 
 ROWS, GROUP = 600, 50
@@ -40,15 +39,8 @@ def ports(request: pytest.FixtureRequest) -> tuple[LocalPort, LocalPort]:
     return LocalPort("spark"), LocalPort("delta_rs")
 
 
-@contextmanager
-def in_tasks() -> Iterator[None]:
-    """However few bytes there are, they go to tasks."""
-    usual = spark_engine.DRIVER_BYTES
-    spark_engine.DRIVER_BYTES = -1
-    try:
-        yield
-    finally:
-        spark_engine.DRIVER_BYTES = usual
+IN_TASKS = LocalPort("spark", TaskBounds(load=-1))
+"""However few bytes there are, they go to tasks."""
 
 
 def text_of_bytes(values: list[bytes | None]) -> pa.Array:
@@ -97,7 +89,7 @@ Play = Callable[[LocalPort, Lake], JobResult]
 
 
 def run(port: LocalPort, lake: Lake, spec: TableSpec, options: JobOptions | None = None) -> JobResult:
-    (result,) = lake.run(port, lake.job([spec], options)).values()
+    (result,) = lake.results(port, lake.job([spec], options)).values()
     return result
 
 
@@ -105,12 +97,9 @@ def three(ports: tuple[LocalPort, LocalPort], root: Path, play: Play) -> list[tu
     """What is played without Spark, in Spark's driver and in its tasks."""
     spark, delta_rs = ports
     found = []
-    for name, port in (("delta_rs", delta_rs), ("driver", spark)):
+    for name, port in (("delta_rs", delta_rs), ("driver", spark), ("tasks", IN_TASKS)):
         lake = Lake(root / name)
         found.append((play(port, lake), lake))
-    with in_tasks():
-        lake = Lake(root / "tasks")
-        found.append((play(spark, lake), lake))
     return found
 
 

@@ -13,14 +13,15 @@ import pytest
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from tests.conftest import LocalPort
-from tests.engine_port import TASKS
-from tests.landing import FileForm, write
+from tests.harness.engine_port import TASKS
+from tests.harness.examples import drawn, examples, rich
+from tests.harness.lake import Lake
+from tests.harness.landing import FileForm, write
+from tests.harness.strategies import EVERYTHING, Case, Traits, cases, dense
 from tests.oracle import Run
 from tests.spark.breaking import Break, Breaker
-from tests.spark.lake import Lake
-from tests.spark.playing import Stage, drawn, examples, named, rich, verify
+from tests.spark.playing import Stage, named, verify
 from tests.spark.table_lines import differences, everything
-from tests.strategies import EVERYTHING, Case, Traits, cases, dense
 
 SORTS = {
     "everything": (dense(replace(EVERYTHING, steps=True)), 3),
@@ -76,7 +77,7 @@ def test_engines_agree_after_each_run(many: bool, both: tuple[LocalPort, LocalPo
             for case in chosen:
                 if number < len(case.runs):
                     land(lake, case, number)
-            done = lake.run(port, lake.job(specs, run_id=f"run-{number}"))
+            done = lake.results(port, lake.job(specs, run_id=f"run-{number}"))
             assert {r.tasks for r in done.values()} == {TASKS[port.name]}
         for case in chosen:
             reported = [everything(lake.layout(case.spec)) for lake in lakes]
@@ -86,7 +87,7 @@ def test_engines_agree_after_each_run(many: bool, both: tuple[LocalPort, LocalPo
 
 def _refresh(both: tuple[LocalPort, LocalPort], lakes: Sequence[Lake], specs: Sequence[TableSpec]) -> None:
     options = JobOptions(full_refresh=True)
-    done = [lake.run(port, lake.job(specs, options, "refresh")) for port, lake in zip(both, lakes, strict=True)]
+    done = [lake.results(port, lake.job(specs, options, "refresh")) for port, lake in zip(both, lakes, strict=True)]
     first, second = ({t: (r.status, str(r.error)[:300]) for t, r in found.items()} for found in done)
     assert first == second
     assert {status for status, _ in first.values()} == {"succeeded"}, first
@@ -105,8 +106,8 @@ def test_existing_table_changes_its_engine(first: int, both: tuple[LocalPort, Lo
             land(stage.lake, case, number)
         breaker = Breaker({c.spec.table: Break(STEPS[i % len(STEPS)]) for i, c in enumerate(active)})
         job = stage.lake.job([case.spec for case in active], run_id=f"run-{number}")
-        stage.lake.run(both[(first + number) % 2], job, breaker)
-        again = stage.lake.run(both[(first + number + 1) % 2], replace(job, run_id=f"again-{number}"))
+        stage.lake.results(both[(first + number) % 2], job, breaker)
+        again = stage.lake.results(both[(first + number + 1) % 2], replace(job, run_id=f"again-{number}"))
         stage.blame_failures(f"in run {number}", again)
         for case in active:
             if case.spec.table not in stage.wrong:
@@ -148,7 +149,7 @@ def test_unusual_texts_convert_equally(both: tuple[LocalPort, LocalPort], tmp_pa
         lake = Lake(tmp_path / port.name)
         table = pa.table({n: pa.array([r.get(n) for r in rows], pa.string()) for n in names})
         write(Path(lake.layout(spec).landing), "20240101-000000001.csv", table, FileForm(header=True))
-        (result,) = lake.run(port, lake.job([spec])).values()
+        (result,) = lake.results(port, lake.job([spec])).values()
         assert result.status == "succeeded", result.error
         reported.append(everything(lake.layout(spec)))
     assert differences(*reported) == []
@@ -185,7 +186,7 @@ def test_values_converted_to_a_narrower_type(
         folder = Path(lake.layout(spec).landing)
         write(folder, "LOAD00000001.parquet", pa.Table.from_pylist([{"id": 0}], schema=first))
         write(folder, "20240101-000000001.parquet", pa.table({k: list(v) for k, v in wide.items()}))
-        (result,) = lake.run(port, lake.job([spec])).values()
+        (result,) = lake.results(port, lake.job([spec])).values()
         assert result.status == "succeeded", result.error
         reported.append(everything(lake.layout(spec)))
     assert differences(*reported) == []

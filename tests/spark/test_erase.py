@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 
 from airflow_gddl.contract.spec import JobOptions
 from tests.conftest import LocalPort
-from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.landing import write, written_before
+from tests.harness.lake import Lake, spec_of
+from tests.harness.landing import write, written_before
 from tests.spark.test_maintenance import TIER, done
 
 NAME = "Ada Lovelace"
@@ -20,7 +20,7 @@ NAME = "Ada Lovelace"
 
 def test_with_deletion_vectors(tmp_path: Path) -> None:
     port, spec = LocalPort("spark"), spec_of(history=True, before_image_prefix="BI_")
-    lake = SmallLake(tmp_path, TIER)
+    lake = Lake(tmp_path, TIER)
     columns = {"id": pa.array(range(1000), pa.int32()), "v": [NAME if i == 7 else f"v{i}" for i in range(1000)]}
     write(Path(lake.layout(spec).landing), "LOAD00000001.parquet", pa.table(columns))
     moved = {"Op": ["U", "U", "?"], "seq": [1, 2, 3], "id": pa.array([7, 2000, 7], pa.int32()),
@@ -50,7 +50,7 @@ def test_with_deletion_vectors(tmp_path: Path) -> None:
 
 def test_erasure_covers_moved_rows_and_logs_no_key(tmp_path: Path) -> None:
     port, spec = LocalPort("spark"), spec_of(before_image_prefix="BI_")
-    lake = SmallLake(tmp_path, TIER)
+    lake = Lake(tmp_path, TIER)
     lake.load(spec, 20)
     moves = {"Op": ["U", "U"], "seq": [1, 2], "id": pa.array([7777, 30], pa.int32()), "v": [NAME, "moved"],
              "BI_id": pa.array([5, 7], pa.int32()), "BI_v": ["load 5", "load 7"]}  # fmt: skip
@@ -78,7 +78,7 @@ def test_erasure_covers_moved_rows_and_logs_no_key(tmp_path: Path) -> None:
 def test_key_stays_erased_after_a_move(tmp_path: Path) -> None:
     """As on the other engine (`tests/delta_rs/test_erase_moved.py`)."""
     port, spec = LocalPort("spark"), spec_of()
-    lake = SmallLake(tmp_path, TIER)
+    lake = Lake(tmp_path, TIER)
     lake.load(spec, 5)
     done(lake, spec, JobOptions(), port)
     done(lake, spec, JobOptions(action="erase", key={"id": "1"}), port)
@@ -93,7 +93,7 @@ def test_key_stays_erased_after_a_move(tmp_path: Path) -> None:
 def test_reused_key_is_loaded_after_erasure(tmp_path: Path) -> None:
     """As on the other engine: by changes and by a load, with late rows and a rebuild after."""
     port, spec = LocalPort("spark"), spec_of(before_image_prefix="BI_")
-    lake = SmallLake(tmp_path, TIER)
+    lake = Lake(tmp_path, TIER)
     lake.load(spec, 9)
     lake.change(spec, 1, [("U", 7, NAME)])
     done(lake, spec, JobOptions(), port)
@@ -123,7 +123,7 @@ def test_reused_key_is_loaded_after_erasure(tmp_path: Path) -> None:
 def test_log_drops_the_key_after_retention(tmp_path: Path) -> None:
     """Maintenance, once it is time, leaves no commit that names the key, and the table as it is."""
     port, spec = LocalPort("spark"), spec_of()
-    lake = SmallLake(tmp_path, TIER)
+    lake = Lake(tmp_path, TIER)
     layout = lake.layout(spec)
     columns = {"id": pa.array([1, 2, 7777], pa.int32()), "v": ["a", "b", NAME]}
     write(Path(layout.landing), "LOAD00000001.parquet", pa.table(columns))

@@ -11,15 +11,15 @@ import pyarrow as pa
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from tests.conftest import LocalPort
-from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.landing import write
+from tests.harness.lake import Lake, spec_of
+from tests.harness.landing import write
 from tests.spark.test_maintenance import TIER, done
 
 _OWN = {"applied_at", "occurred_at"}
 """Fields that differ from run to run."""
 
 
-def landed(lake: SmallLake, spec: TableSpec, number: int, rows: list[tuple[str, int, str | None, int | None]]) -> None:
+def landed(lake: Lake, spec: TableSpec, number: int, rows: list[tuple[str, int, str | None, int | None]]) -> None:
     """A change file of (operation, id, v, id before the change)."""
     columns: dict[str, Any] = {
         "Op": [r[0] for r in rows],
@@ -39,7 +39,7 @@ def comparable(result: JobResult, root: Path) -> Any:
 
 def test_explain_is_equal_on_both_engines(tmp_path: Path) -> None:
     port, spec = LocalPort("spark"), spec_of(before_image_prefix="BI_", delete="soft", settle="0s")
-    lakes = SmallLake(tmp_path / "spark", TIER), SmallLake(tmp_path / "rs")
+    lakes = Lake(tmp_path / "spark", TIER), Lake(tmp_path / "rs")
     for lake in lakes:
         lake.load(spec)
         landed(lake, spec, 1, [("U", 1, "a", 1), ("?", 1, "bad", None)])
@@ -71,7 +71,7 @@ def test_explain_is_equal_on_both_engines(tmp_path: Path) -> None:
 
 def test_the_newest_of_several_tombstones_is_shown(tmp_path: Path) -> None:
     port, spec, asked = LocalPort("spark"), spec_of(settle="0s"), JobOptions(action="explain", key={"": "1"})
-    lakes = SmallLake(tmp_path / "spark", TIER), SmallLake(tmp_path / "rs")
+    lakes = Lake(tmp_path / "spark", TIER), Lake(tmp_path / "rs")
     for number, op in enumerate("IDID", start=1):
         for lake in lakes:
             landed(lake, spec, number, [(op, 1, "v", None)])

@@ -11,28 +11,27 @@ from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import utc_now
 from spark_jobs.tables.delta_tables import Tables, Write
 from tests.conftest import LocalPort
-from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.harness.lake import Lake, spec_of
 from tests.spark.breaking import Break, Breaker
-from tests.spark.lake import Lake
 from tests.spark.maintenance_world import age
 
 SPEC = spec_of()
 
 
 def done(port: LocalPort, lake: Lake, options: JobOptions | None = None) -> dict[str, object]:
-    (result,) = lake.run(port, lake.job([SPEC], options)).values()
+    (result,) = lake.results(port, lake.job([SPEC], options)).values()
     assert result.error is None, result.error
     return {"written": result.changes_written, "details": result.details}
 
 
 def test_resume_after_log_cut(engine: LocalPort, tmp_path: Path) -> None:
     """Of a table with erased keys old commits go, those of a batch under way too."""
-    lake, small = Lake(tmp_path), SmallLake(tmp_path)
+    lake, small = Lake(tmp_path), Lake(tmp_path)
     small.load(SPEC, 20)
     done(engine, lake)
     done(engine, lake, JobOptions(action="erase", key={"id": "3"}))
     small.change(SPEC, 1, [("U", 0, "x"), ("I", 100, "new"), ("D", 1, None)])
-    lake.run(engine, lake.job([SPEC]), Breaker({SPEC.table: Break("append")}))
+    lake.results(engine, lake.job([SPEC]), Breaker({SPEC.table: Break("append")}))
     version = DeltaTable(lake.layout(SPEC).changes).version()
     for days in (8, 1):
         age(lake, days)
@@ -47,11 +46,11 @@ def test_resume_after_log_cut(engine: LocalPort, tmp_path: Path) -> None:
 
 def test_resume_after_many_commits(tmp_path: Path) -> None:
     """Counts are looked for in the newest commits only; joining the files of a large table makes as many."""
-    port, lake, small = LocalPort("delta_rs"), Lake(tmp_path), SmallLake(tmp_path)
+    port, lake, small = LocalPort("delta_rs"), Lake(tmp_path), Lake(tmp_path)
     small.load(SPEC, 20)
     done(port, lake)
     small.change(SPEC, 1, [("U", 0, "x"), ("I", 100, "new")])
-    lake.run(port, lake.job([SPEC]), Breaker({SPEC.table: Break("append")}))
+    lake.results(port, lake.job([SPEC]), Breaker({SPEC.table: Break("append")}))
     tables = Tables(Storage(), utc_now)
     for _ in range(51):
         tables.commit(lake.layout(SPEC).changes, Write(rearranged=True))

@@ -10,12 +10,13 @@ import pytest
 
 from airflow_gddl.contract.spec import JobOptions
 from tests.conftest import LocalPort
+from tests.harness.examples import drawn, examples
+from tests.harness.lake import Lake
+from tests.harness.strategies import EVERYTHING, Case, Traits, cases, dense, file_of
 from tests.oracle import Run, replay
 from tests.spark.crash_tables import COLUMNS, TYPES, change, spec_of
-from tests.spark.lake import Lake
-from tests.spark.playing import Stage, drawn, examples, named, play, verify
+from tests.spark.playing import Stage, named, play, verify
 from tests.spark.table_lines import TableLines, by_engine, by_oracle, differences
-from tests.strategies import EVERYTHING, Case, Traits, cases, dense, file_of
 
 SORTS = {
     "everything": (dense(EVERYTHING), 6),
@@ -51,7 +52,7 @@ def reload(stage: Stage) -> None:
     """
     chosen = [case for case in stage.cases if case.spec.table not in stage.wrong]
     job = stage.lake.job([case.spec for case in chosen], JobOptions(reload=True, confirmed=True), "reload")
-    stage.blame_failures("in the reload", stage.lake.run(stage.port, job))
+    stage.blame_failures("in the reload", stage.lake.results(stage.port, job))
     for case in chosen:
         if not _rewritten(case.runs):
             found = differences(_from_files(case), by_engine(stage.lake.layout(case.spec)))
@@ -71,7 +72,7 @@ def rebuild(stage: Stage, seed: int) -> None:
         for path in files[: chance.randint(0, len(files))]:
             path.unlink()
     job = stage.lake.job([case.spec for case in chosen], JobOptions(full_refresh=True), f"rebuild-{seed}")
-    stage.blame_failures("in the rebuild", stage.lake.run(stage.port, job))
+    stage.blame_failures("in the rebuild", stage.lake.results(stage.port, job))
     for case in chosen:
         found = differences(before[case.spec.table], by_engine(stage.lake.layout(case.spec)))
         stage.blame(case, "after the rebuild", found)

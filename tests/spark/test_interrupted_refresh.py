@@ -11,10 +11,10 @@ import pytest
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
 from tests.conftest import LocalPort
+from tests.harness.lake import Lake
 from tests.oracle import replay
 from tests.spark.children import Ended, killed_at
 from tests.spark.crash_tables import RUNS, TYPES, spec_of
-from tests.spark.lake import Lake
 from tests.spark.table_lines import TableLines, by_engine, by_oracle, differences, everything
 
 STEPS = ("append", "merge", "commit")
@@ -49,14 +49,14 @@ def played(spark: LocalPort, tmp_path_factory: pytest.TempPathFactory) -> Played
     for run in RUNS:
         for spec in specs:
             lake.land(spec, run, TYPES)
-        done = lake.run(spark, lake.job(specs, run_id="before"))
+        done = lake.results(spark, lake.job(specs, run_id="before"))
         assert {result.status for result in done.values()} == {"succeeded"}, done
     before = by_engine(lake.layout(UNDISTURBED))
     job = spark.tiered(lake.job(list(broken.values()), REFRESH, "dies"))
     ended = killed_at(job, {spec.table: step for step, spec in broken.items()})
     between = {s.table: by_engine(lake.layout(s)) for s in broken.values()}
-    refreshed = lake.run(spark, lake.job([UNDISTURBED], REFRESH, "refresh"))
-    rerun = lake.run(spark, lake.job(list(broken.values()), run_id="rerun"))
+    refreshed = lake.results(spark, lake.job([UNDISTURBED], REFRESH, "refresh"))
+    rerun = lake.results(spark, lake.job(list(broken.values()), run_id="rerun"))
     return Played(
         ended, before, between, {**refreshed, **rerun},
         held={s.table: everything(lake.layout(s)) for s in specs},

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from airflow_gddl.contract.spec import JobOptions, TieBreak
 from tests.conftest import LocalPort
+from tests.harness.examples import drawn, examples
+from tests.harness.lake import Lake
+from tests.harness.strategies import Case, Traits, cases, dense
 from tests.spark.breaking import Break, Breaker
-from tests.spark.lake import Lake
-from tests.spark.playing import Stage, drawn, examples, named, verify
+from tests.spark.playing import Stage, named, verify
 from tests.spark.table_lines import by_engine, differences
-from tests.strategies import Case, Traits, cases, dense
 
 STEPS = ("plan", "quarantine", "append", "tombstones", "merge", "history", "commit", "committed")
 REFRESH_STEPS = ("plan", "read", "append", "tombstones", "merge", "history", "quarantine", "commit", "committed")
@@ -55,10 +56,10 @@ def _round(stage: Stage, number: int, breaks: dict[str, Break]) -> int:
     active = stage.land(number)
     breaker = Breaker(breaks)
     job = stage.lake.job([case.spec for case in active], run_id=f"run-{number}")
-    results = stage.lake.run(stage.port, job, breaker)
+    results = stage.lake.results(stage.port, job, breaker)
     failed = {table for table, result in results.items() if result.status == "failed"}
     assert failed == breaker.done, {t: results[t].error for t in failed ^ breaker.done}
-    again = stage.lake.run(stage.port, replace(job, run_id=f"again-{number}"))
+    again = stage.lake.results(stage.port, replace(job, run_id=f"again-{number}"))
     stage.blame_failures(f"in the rerun of run {number}, broken off {breaks}", again)
     for case in active:
         if case.spec.table not in stage.wrong:
@@ -75,10 +76,10 @@ def test_interrupted_refresh_resumes(spark: LocalPort, tmp_path: Path) -> None:
     before = {case.spec.table: by_engine(stage.lake.layout(case.spec)) for case in stage.cases}
     breaker = Breaker(dict(zip(before, map(Break, REFRESH_STEPS), strict=True)))
     job = stage.lake.job([case.spec for case in stage.cases], JobOptions(full_refresh=True), "refresh")
-    results = stage.lake.run(stage.port, job, breaker)
+    results = stage.lake.results(stage.port, job, breaker)
     assert {t for t, r in results.items() if r.status == "failed"} == breaker.done
     assert len(breaker.done) > len(REFRESH_STEPS) // 2, "hardly any refresh was broken off"
-    again = stage.lake.run(stage.port, replace(job, options=JobOptions(), run_id="again"))
+    again = stage.lake.results(stage.port, replace(job, options=JobOptions(), run_id="again"))
     stage.blame_failures("in the rerun of the refresh", again)
     for case in stage.cases:
         after = by_engine(stage.lake.layout(case.spec))

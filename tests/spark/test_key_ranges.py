@@ -14,21 +14,24 @@ from deltalake import DeltaTable
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import ForeignKey
-from spark_jobs.tables import delta_tables, table_rows
 from spark_jobs.tables.many_tasks import SparkTasks
+from spark_jobs.tables.places import TaskBounds
 from tests.conftest import LocalPort
-from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.landing import write
+from tests.harness.lake import Lake, spec_of
+from tests.harness.landing import write
 from tests.spark.change_feeds import FEED, differing_versions, readers_of
 from tests.spark.test_maintenance import TIER, done
 
 REBUILD, VERIFY = JobOptions(full_refresh=True), JobOptions(action="verify")
 RELOAD = JobOptions(reload=True, confirmed=True)
+BOUNDS = TaskBounds(files=-1, key_range=3_000)
+"""Every file is large and a range has few rows."""
+PORT = LocalPort("spark", BOUNDS)
 
 
 @pytest.fixture
 def ranges(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The number of ranges of each run in tasks, where every file is large and a range has few rows."""
+    """The number of ranges of each run in tasks."""
     seen: list[int] = []
     run = SparkTasks.run_by_key
 
@@ -37,21 +40,18 @@ def ranges(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return run(self, work, parts, count)
 
     monkeypatch.setattr(SparkTasks, "run_by_key", watched)
-    monkeypatch.setenv("GDDL_MERGED", "")
-    monkeypatch.setattr(delta_tables, "_IN_PROCESS", -1)
-    monkeypatch.setattr(table_rows, "RANGE_BYTES", 3_000)
     return seen
 
 
-def job(lake: SmallLake, spec: TableSpec, options: JobOptions | None = None) -> JobResult:
-    result = done(lake, spec, options or JobOptions(), LocalPort("spark"))
+def job(lake: Lake, spec: TableSpec, options: JobOptions | None = None, port: LocalPort = PORT) -> JobResult:
+    result = done(lake, spec, options or JobOptions(), port)
     assert (result.details or {}).get("verdict", "equal") == "equal"
     return result
 
 
-def filled(root: Path, spec: TableSpec) -> SmallLake:
+def filled(root: Path, spec: TableSpec) -> Lake:
     """100 rows, some changed, and what must be left of them."""
-    lake = SmallLake(root, TIER)
+    lake = Lake(root, TIER)
     lake.load(spec, 100)
     job(lake, spec)
     lake.change(spec, 1, [("U", 3, "three"), ("D", 4, None), ("I", 200, "new")])
@@ -97,7 +97,7 @@ def test_tables_without_keys_and_with_partitions(vectors: bool, ranges: list[int
     parted = spec_of("parted", partition_by=("v",))
     tier = replace(TIER, deletion_vectors=vectors)
     for spec in (keyless, parted):
-        lake = SmallLake(tmp_path, tier)
+        lake = Lake(tmp_path, tier)
         lake.load(spec, 6)
         lake.change(spec, 1, [("I", 7, "load 1"), ("I", 8, "load 1")])
         job(lake, spec)
@@ -115,7 +115,7 @@ def test_reload_compares_tables_of_other_types(
     kinds: tuple[pa.DataType, pa.DataType], ranges: list[int], tmp_path: Path
 ) -> None:
     """Text of the live table that is no number of the new one counts as a change, or a key that vanishes."""
-    spec, lake = spec_of(), SmallLake(tmp_path, TIER)
+    spec, lake = spec_of(), Lake(tmp_path, TIER)
     for number, kind in enumerate(kinds):
         ids = ["1", "2", "x"] if pa.types.is_string(kind) else [1, 2, 3]
         rows = pa.table({"id": pa.array(ids, kind), "v": ["a", "b", "c"]})
@@ -145,15 +145,14 @@ def test_reload_counts_by_ranges(ranges: list[int], tmp_path: Path) -> None:
     job(lake, spec, VERIFY)
 
 
-def test_a_range_has_rows_of_few_keys(ranges: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_range_has_rows_of_few_keys(ranges: list[int], tmp_path: Path) -> None:
     """One key with most changes is a range of its own; its changes are together."""
-    spec, lake = spec_of(), SmallLake(tmp_path, TIER)
+    spec, lake = spec_of(), Lake(tmp_path, TIER)
     lake.load(spec, 20)
     job(lake, spec)
     lake.change(spec, 1, [("U", 7, f"v{n}") for n in range(300)])
     job(lake, spec)
-    monkeypatch.setattr(table_rows, "RANGE_BYTES", 100)
-    job(lake, spec, REBUILD)
+    job(lake, spec, REBUILD, LocalPort("spark", replace(BOUNDS, key_range=100)))
     assert lake.replica(spec) == {i: f"load {i}" for i in range(20)} | {7: "v299"}
     assert ranges
     job(lake, spec, VERIFY)
@@ -161,7 +160,7 @@ def test_a_range_has_rows_of_few_keys(ranges: list[int], tmp_path: Path, monkeyp
 
 def test_constraints_are_checked_by_ranges_of_their_values(tmp_path: Path, ranges: list[int]) -> None:
     """Values that are equal meet in one range, wherever their rows are, also those of a table with other types."""
-    lake = SmallLake(tmp_path, TIER)
+    lake = Lake(tmp_path, TIER)
     parent = TableSpec(table="s.parents", keys=("id",), settle="0s")
     key = ForeignKey(columns=("parent",), to="s.parents", to_columns=("id",))
     child = TableSpec(
@@ -176,7 +175,7 @@ def test_constraints_are_checked_by_ranges_of_their_values(tmp_path: Path, range
         write(Path(lake.layout(spec).landing), "LOAD00000001.parquet", pa.table(columns))
         job(lake, spec)
     ranges.clear()
-    (result,) = LocalPort("spark").run(lake.job([child], replace(VERIFY, settle_seconds=0)))
+    (result,) = PORT.run(lake.job([child], replace(VERIFY, settle_seconds=0)))
     assert min(ranges[-2:]) > 1
     assert {one.name: (one.checked, one.failed) for one in result.expectations} == {
         "unique.code": (count, 6), "foreign_key.parent": (count, 4),

@@ -10,10 +10,11 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract.spec import JobOptions
 from tests.conftest import LocalPort
+from tests.harness.examples import examples, rich
+from tests.harness.lake import Lake
+from tests.harness.strategies import Case, Traits, cases, dense
 from tests.spark.change_feeds import FEED, differing_versions
-from tests.spark.lake import Lake
-from tests.spark.playing import Stage, examples, named, play, rich, verify
-from tests.strategies import Case, Traits, cases, dense
+from tests.spark.playing import Stage, named, play, verify
 
 SORTS = {
     "whole": (Traits(bad_rows=True), {}),
@@ -45,7 +46,7 @@ def test_tables_and_change_feeds_match_the_oracle(sort: str, count: int, spark: 
     play(stage)
     for options in (JobOptions(full_refresh=True), JobOptions(action="maintain")):
         job = stage.lake.job([case.spec for case in stage.cases], options)
-        stage.blame_failures(str(options), stage.lake.run(stage.port, job))
+        stage.blame_failures(str(options), stage.lake.results(stage.port, job))
     verify(stage)
     versions = 0
     for case in stage.cases:

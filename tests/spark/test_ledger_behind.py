@@ -12,10 +12,10 @@ import pytest
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from tests.conftest import LocalPort
-from tests.landing import to_table, write
-from tests.sharded import Sharded
+from tests.harness.lake import Lake, read
+from tests.harness.landing import to_table, write
+from tests.harness.sharded import Sharded
 from tests.spark.breaking import Break, Breaker
-from tests.spark.lake import Lake, read
 
 KEYED = TableSpec(table="s.keyed", keys=("id",), sequence_by=("seq",), history=True)
 KEYLESS = TableSpec(table="s.keyless", keys=(), sequence_by=("seq",))
@@ -30,7 +30,7 @@ def land(lake: Lake, spec: TableSpec, number: int, op: str = "I") -> None:
 
 
 def run(lake: Lake, engine: LocalPort, spec: TableSpec, options: JobOptions | None = None) -> JobResult:
-    return lake.run(engine, lake.job([spec], options))[spec.table]
+    return lake.results(engine, lake.job([spec], options))[spec.table]
 
 
 def done(lake: Lake, engine: LocalPort, spec: TableSpec, options: JobOptions | None = None) -> JobResult:
@@ -107,7 +107,7 @@ def test_older_copy_with_the_plan_of_a_later_batch(engine: LocalPort, tmp_path: 
     loaded(lake, engine, KEYLESS, 1)
     land(lake, KEYLESS, 2)
     job = lake.job([KEYLESS])
-    assert lake.run(engine, job, Breaker({KEYLESS.table: Break(step)}))[KEYLESS.table].error is not None
+    assert lake.results(engine, job, Breaker({KEYLESS.table: Break(step)}))[KEYLESS.table].error is not None
     shutil.copytree(state, copies / "planned")
     done(lake, engine, KEYLESS)
     shutil.rmtree(state)
@@ -195,7 +195,7 @@ def test_one_source_behind_stops_no_other(engine: LocalPort, tmp_path: Path) -> 
 def crashed_then_refused(lake: Lake, engine: LocalPort, spec: TableSpec) -> None:
     """A batch breaks off after it appended its changes, and a rebuild after it is refused."""
     land(lake, spec, 2)
-    broken = lake.run(engine, lake.job([spec]), Breaker({spec.table: Break("append")}))
+    broken = lake.results(engine, lake.job([spec]), Breaker({spec.table: Break("append")}))
     assert broken[spec.table].error is not None
     land(lake, spec, 3, op="?")
     refused = run(lake, engine, replace(spec, on_bad_row="fail"), REFRESH)

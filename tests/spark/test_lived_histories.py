@@ -14,11 +14,12 @@ import pytest
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from tests.conftest import LocalPort
+from tests.harness.examples import examples, rich
+from tests.harness.lake import Lake
+from tests.harness.strategies import EVERYTHING, Case, Traits, cases
 from tests.oracle import DeliveredFile, Run, replay
-from tests.spark.lake import Lake
-from tests.spark.playing import Stage, examples, named, rich, verify
+from tests.spark.playing import Stage, named, verify
 from tests.spark.table_lines import by_engine, by_oracle, differences
-from tests.strategies import EVERYTHING, Case, Traits, cases
 
 SORTS = {
     "everything": replace(EVERYTHING, removals=True),
@@ -38,7 +39,7 @@ def test_repairs_between_runs_change_nothing(sort: str, count: int, spark: Local
     chance = Random(sort)  # noqa: S311 - a repeatable choice
     for number in range(max(len(case.runs) for case in stage.cases)):
         active = stage.land(number)
-        results = stage.lake.run(stage.port, stage.lake.job([case.spec for case in active], run_id=f"run-{number}"))
+        results = stage.lake.results(stage.port, stage.lake.job([case.spec for case in active], run_id=f"run-{number}"))
         stage.blame_failures(f"in run {number}", results)
         for case in active:
             if case.spec.table not in stage.wrong:
@@ -96,7 +97,7 @@ def test_changes_keep_the_settings_under_which_they_came(
     for number in range(max(len(case.runs) for case in stage.cases)):
         active = stage.land(number)
         rows = [replace(case.spec, **case.runs[number].settings) for case in active]
-        results = stage.lake.run(stage.port, stage.lake.job(rows, run_id=f"run-{number}"))
+        results = stage.lake.results(stage.port, stage.lake.job(rows, run_id=f"run-{number}"))
         stage.blame_failures(f"in run {number}", results)
         for case in active:
             if case.spec.table not in stage.wrong:
@@ -132,7 +133,7 @@ def _other_settings(spec: TableSpec, chance: Random, number: int = 0) -> dict[st
 
 
 def _run(stage: Stage, specs: Sequence[TableSpec], number: int, options: JobOptions | None = None) -> None:
-    results = stage.lake.run(stage.port, stage.lake.job(specs, options, f"run-{number}"))
+    results = stage.lake.results(stage.port, stage.lake.job(specs, options, f"run-{number}"))
     stage.blame_failures(f"in run {number}", results)
 
 
@@ -141,7 +142,7 @@ def _reload(stage: Stage) -> None:
     left = {case.spec.table: _left(case.runs) for case in stage.cases if not _rewritten(case.runs)}
     chosen = [case for case in stage.cases if case.spec.table not in stage.wrong and left.get(case.spec.table)]
     job = stage.lake.job([case.spec for case in chosen], JobOptions(reload=True, confirmed=True), "reload")
-    stage.blame_failures("in the reload", stage.lake.run(stage.port, job))
+    stage.blame_failures("in the reload", stage.lake.results(stage.port, job))
     for case in chosen:
         reported = by_oracle(replay(case.spec, [Run(tuple(left[case.spec.table].values()))]), case.spec)
         live = by_engine(stage.lake.layout(case.spec))
@@ -171,7 +172,7 @@ def _repair(stage: Stage, chosen: Sequence[Case], number: int, row: Callable[[Ca
     chosen = [case for case in chosen if case.spec.table not in stage.wrong]
     before = {case.spec.table: by_engine(stage.lake.layout(case.spec)) for case in chosen}
     specs = [row(case) for case in chosen]
-    results = stage.lake.run(stage.port, stage.lake.job(specs, JobOptions(full_refresh=True), f"rebuild-{number}"))
+    results = stage.lake.results(stage.port, stage.lake.job(specs, JobOptions(full_refresh=True), f"rebuild-{number}"))
     for case in chosen:
         result = results[case.spec.table]
         if result.status == "failed":

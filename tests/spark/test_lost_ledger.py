@@ -14,9 +14,9 @@ import pytest
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from tests.conftest import LocalPort
-from tests.landing import to_table, write
+from tests.harness.lake import Lake, read
+from tests.harness.landing import to_table, write
 from tests.oracle import Value
-from tests.spark.lake import Lake, read
 
 SPEC = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",), history=True, sweep_limit=1.0)
 REFRESH = JobOptions(full_refresh=True)
@@ -42,7 +42,7 @@ def land(lake: Lake, name: str, rows: tuple[Mapping[str, Value], ...], age: time
 
 
 def run(lake: Lake, engine: LocalPort, options: JobOptions | None = None, spec: TableSpec = SPEC) -> JobResult:
-    return lake.run(engine, lake.job([spec], options))[SPEC.table]
+    return lake.results(engine, lake.job([spec], options))[SPEC.table]
 
 
 def done(lake: Lake, engine: LocalPort, options: JobOptions | None = None, spec: TableSpec = SPEC) -> JobResult:

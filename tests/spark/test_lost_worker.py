@@ -17,11 +17,12 @@ import pytest
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs.spark.tasks import map_in_arrow
-from spark_jobs.tables import delta_tables, many_tasks, table_rows
+from spark_jobs.tables import many_tasks
+from spark_jobs.tables.places import TaskBounds
 from tests.conftest import LocalPort
+from tests.harness.lake import Lake, on_spark
 from tests.oracle import replay
 from tests.spark.crash_tables import BEFORE, BROKEN, RUNS, TYPES, spec_of
-from tests.spark.lake import Lake, on_spark
 from tests.spark.table_lines import by_engine, by_oracle, differences
 
 SPEC = spec_of("lost")
@@ -29,13 +30,8 @@ PHASES = ("load", "changes", "rebuild")
 TABLES = ("changes", "replica", "history", "tombstones", "errors")
 
 
-@pytest.fixture
-def in_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However few bytes there are, they go to tasks."""
-    monkeypatch.setenv("GDDL_MERGED", "")
-    monkeypatch.setattr(delta_tables, "_IN_PROCESS", -1)
-    monkeypatch.setattr(table_rows, "RANGE_BYTES", 2_000)
-    monkeypatch.setattr(many_tasks, "DRIVER_BYTES", -1)
+IN_TASKS = LocalPort("spark", TaskBounds(files=-1, load=-1, key_range=2_000))
+"""However few bytes there are, they go to tasks."""
 
 
 def dying(lake: str, deaths: Path, most: int) -> Callable[..., Any]:
@@ -62,8 +58,7 @@ def dying(lake: str, deaths: Path, most: int) -> Callable[..., Any]:
 
 def run_of(phase: str, lake: Lake, spec: TableSpec) -> JobResult:
     options = JobOptions(full_refresh=True) if phase == "rebuild" else JobOptions()
-    port = LocalPort("spark")
-    return lake.run(port, on_spark(lake.job([spec], options, run_id=phase)))[spec.table]
+    return lake.results(IN_TASKS, on_spark(lake.job([spec], options, run_id=phase)))[spec.table]
 
 
 def unnamed(lake: Lake, spec: TableSpec) -> set[Path]:
@@ -78,7 +73,6 @@ def unnamed(lake: Lake, spec: TableSpec) -> set[Path]:
     return found
 
 
-@pytest.mark.usefixtures("in_tasks")
 @pytest.mark.parametrize(
     ("phase", "most"),
     [
@@ -116,7 +110,7 @@ def test_files_of_a_lost_process_are_never_named_and_go_later(
     for path in (tmp_path / "lake").rglob("*"):
         os.utime(path, (old, old))
     options = JobOptions(action="maintain")
-    swept = lake.run(LocalPort("spark"), on_spark(lake.job([SPEC], options, run_id="maintain")))[SPEC.table]
+    swept = lake.results(IN_TASKS, on_spark(lake.job([SPEC], options, run_id="maintain")))[SPEC.table]
     assert swept.error is None, swept.error
     assert not left & unnamed(lake, SPEC)
     assert differences(by_oracle(replay(SPEC, RUNS), SPEC), by_engine(lake.layout(SPEC))) == []

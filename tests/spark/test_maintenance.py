@@ -16,12 +16,12 @@ from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, TableSpec
 from spark_jobs.batch import tidying
 from spark_jobs.job.job_tables import run_job
 from tests.conftest import LocalPort
-from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.harness.lake import Lake, spec_of
 
 TIER = replace(DEFAULT_TIERS["small"], tasks="many", deletion_vectors=True)
 
 
-def done(lake: SmallLake, spec: TableSpec, options: JobOptions, port: LocalPort, days: float = 0) -> JobResult:
+def done(lake: Lake, spec: TableSpec, options: JobOptions, port: LocalPort, days: float = 0) -> JobResult:
     """The result of a job as if so many days ago."""
     runtime = replace(port.runtime, clock=lambda: datetime.now(UTC) - timedelta(days=days))
     (outcome,) = run_job(lake.job([spec], options), runtime, lambda _: None)
@@ -35,14 +35,14 @@ def rows(port: LocalPort, path: str) -> list[str]:
 
 def transaction(port: LocalPort, path: str) -> int:
     from spark_jobs.tables.delta_log import DeltaCommits  # noqa: PLC0415 - beside the import of Spark
-    from spark_jobs.tables.merged_tables import SparkTables  # noqa: PLC0415 - Spark starts with the first test that asks
+    from spark_jobs.tables.spark_merge import SparkTables  # noqa: PLC0415 - Spark starts with the first test that asks
 
     return SparkTables(port.spark.for_table(), DeltaCommits(port.runtime.storage)).last_transaction(path, "gddl:merge")
 
 
 def test_with_deletion_vectors(tmp_path: Path) -> None:
     port, spec = LocalPort("spark"), spec_of(changes_retention="30d")
-    lake = SmallLake(tmp_path, TIER)
+    lake = Lake(tmp_path, TIER)
     lake.load(spec, 1000)
     done(lake, spec, JobOptions(), port, 40)
     for n in range(1, 4):
@@ -66,7 +66,7 @@ def test_a_small_table_tidies_up_between_batches(tmp_path: Path, monkeypatch: py
     """By Spark's own VACUUM, whose clock nobody sets; what it removes: `tests/delta_rs/test_growth.py`."""
     monkeypatch.setattr(tidying, "BATCHES_PER_TIDYING", 3)
     port, spec = LocalPort("spark"), spec_of(settle="0s")
-    lake = SmallLake(tmp_path, replace(TIER, deletion_vectors=False))
+    lake = Lake(tmp_path, replace(TIER, deletion_vectors=False))
     lake.load(spec)
     done(lake, spec, JobOptions(), port)
     vacuums, log = [], Path(lake.layout(spec).replica, "_delta_log")

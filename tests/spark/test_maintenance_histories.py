@@ -14,12 +14,12 @@ import pytest
 
 from tests.conftest import LocalPort
 from tests.delta_rs.test_erase_histories import chosen_key
+from tests.harness.examples import examples, rich
+from tests.harness.lake import Lake, read
+from tests.harness.strategies import Case
 from tests.oracle import Value
-from tests.spark.lake import Lake, read
 from tests.spark.maintenance_world import OPTIONS, SORTS, MaintainedCase, MaintenanceAction, World, histories
-from tests.spark.playing import examples, rich
 from tests.spark.table_lines import by_engine, differences, everything, of_other_keys, readable
-from tests.strategies import Case
 
 # What a table without a good row, or without files that its changes came from, may say to these; else it is a fault.
 _HARMLESS = ("ERASE_NOT_POSSIBLE", "NOTHING_TO_REFRESH", "CHANGES_INCOMPATIBLE")

@@ -16,8 +16,7 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs.spark import tasks
 from tests.conftest import LocalPort
-from tests.delta_rs.small_lake import spec_of
-from tests.spark.lake import Lake, read
+from tests.harness.lake import Lake, read, spec_of
 
 KEY, OTHER = "0123456789abcdef-first-key", "0123456789abcdef-other-key"
 MASKED = {"email": "hmac", "id": "hmac"}
@@ -38,7 +37,7 @@ def loaded(lake: Lake, spec: TableSpec) -> None:
 
 
 def run(port: LocalPort, lake: Lake, spec: TableSpec, options: JobOptions | None = None) -> JobResult:
-    return lake.run(port, lake.job([spec], options))[spec.table]
+    return lake.results(port, lake.job([spec], options))[spec.table]
 
 
 def test_values_are_keyed_and_equal_across_tables(

@@ -12,8 +12,8 @@ import pytest
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from tests.conftest import LocalPort
-from tests.landing import write
-from tests.spark.lake import Lake, read
+from tests.harness.lake import Lake, read
+from tests.harness.landing import write
 
 PERSONAL = "secret of a person"
 RESCUE = SchemaEvolution(new_column="rescue")
@@ -74,7 +74,7 @@ def test_columns_that_the_row_renames_are_held_back(
     columns = {"Op": ["U", "U"], "seq": [1, 2], "id": [1, None], delivered: [f"{PERSONAL} 2"] * 2}
     write(folder, "20240101-000000001.parquet", pa.table({**columns, f"BI_{delivered}": [PERSONAL] * 2}))
     for options in (JobOptions(), JobOptions(full_refresh=True)):
-        result = lake.run(engine, lake.job([spec], options))[spec.table]
+        result = lake.results(engine, lake.job([spec], options))[spec.table]
         assert result.error is None
         batch = () if options.full_refresh else set(spec.mask)  # a rebuild has no batch
         assert {column.name for column in result.columns if column.masked} == set(batch)
@@ -95,7 +95,7 @@ def test_a_refresh_holds_back_what_is_stored_under_another_name(
     for number in (0, 1):
         for spec, kind in zip(specs, RENAMED.values(), strict=True):
             land(lake, spec, kind, number)
-        loaded = lake.run(engine, lake.job(specs))
+        loaded = lake.results(engine, lake.job(specs))
         assert {name: found.error for name, found in loaded.items()} == {spec.table: None for spec in specs}
     new = [
         replace(spec, **{setting: {kind.column: "hash"} if setting == "mask" else (kind.column,)})
@@ -103,12 +103,12 @@ def test_a_refresh_holds_back_what_is_stored_under_another_name(
     ]
     for spec, kind in zip(specs, RENAMED.values(), strict=True):
         land(lake, spec, kind, 2)
-    refused = lake.run(engine, lake.job(new))
+    refused = lake.results(engine, lake.job(new))
     code = "MASK_CHANGED" if setting == "mask" else "COLUMNS_CHANGED"
     assert {name: found.error and found.error.code for name, found in refused.items()} == {
         spec.table: code for spec in specs
     }
-    refreshed = lake.run(engine, lake.job(new, JobOptions(full_refresh=True)))
+    refreshed = lake.results(engine, lake.job(new, JobOptions(full_refresh=True)))
     assert {name: found.error for name, found in refreshed.items()} == {spec.table: None for spec in specs}
     for spec, kind in zip(specs, RENAMED.values(), strict=True):
         layout = lake.layout(spec)

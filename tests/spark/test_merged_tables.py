@@ -11,15 +11,17 @@ import pytest
 
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, TableSpec
+from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs.tables.delta_tables import Write
-from spark_jobs.tables.merged_tables import MergedTables
+from spark_jobs.tables.places import TaskBounds
+from spark_jobs.tables.spark_merge import MergedTables
 from tests.conftest import LocalPort
-from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.engine_port import EngineName
-from tests.spark.lake import Lake
+from tests.harness.engine_port import EngineName
+from tests.harness.lake import TIER, Lake, spec_of
 
 SPEC = replace(spec_of(settle="0s"), history=True)
+LARGE = TaskBounds(batch=-1)
+"""Every batch is a large one."""
 MAPPING = {"delta.columnMapping.mode": "name", "delta.minReaderVersion": "2", "delta.minWriterVersion": "5"}
 """With the versions that Delta asks to be named."""
 FEATURES: Mapping[str, Mapping[str, str]] = {
@@ -29,14 +31,13 @@ FEATURES: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def run(port: LocalPort, lake: SmallLake, spec: TableSpec, **options: Any) -> JobResult:
-    other = Lake(lake.root)
-    return other.run(port, other.job([spec], JobOptions(**options)))[spec.table]
+def run(port: LocalPort, lake: Lake, spec: TableSpec, **options: Any) -> JobResult:
+    return lake.results(port, lake.job([spec], JobOptions(**options)))[spec.table]
 
 
 @pytest.mark.parametrize("feature", [*FEATURES, "check", "hidden commits"])
 def test_changes_and_repairs(feature: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    spark, lake = LocalPort("spark"), SmallLake(tmp_path)
+    spark, lake = LocalPort("spark"), Lake(tmp_path)
     if feature == "hidden commits":
         monkeypatch.setattr("spark_jobs.tables.many_tasks.hides_commits", lambda: True)
     lake.load(SPEC, 4)
@@ -65,12 +66,12 @@ def test_changes_and_repairs(feature: str, monkeypatch: pytest.MonkeyPatch, tmp_
 @pytest.mark.parametrize("asked", ["delta_rs", "spark"])
 def test_shallow_clone(asked: EngineName, tmp_path: Path) -> None:
     """Its log names files and vectors of another table by URI."""
-    spark, lake = LocalPort("spark"), Lake(tmp_path, {"small": replace(DEFAULT_TIERS["small"], deletion_vectors=True)})
-    small, layout = SmallLake(tmp_path), lake.layout(SPEC)
+    spark, lake = LocalPort("spark"), Lake(tmp_path, replace(TIER, deletion_vectors=True))
+    small, layout = Lake(tmp_path), lake.layout(SPEC)
     small.load(SPEC, 9)
     small.change(SPEC, 1, [("D", 7, None)])
     for _ in range(2):
-        assert lake.run(spark, lake.job([SPEC]))[SPEC.table].error is None
+        assert lake.results(spark, lake.job([SPEC]))[SPEC.table].error is None
     source = f"{layout.replica}_cloned"
     Path(layout.replica).rename(source)
     session = spark.spark.for_table()
@@ -80,7 +81,7 @@ def test_shallow_clone(asked: EngineName, tmp_path: Path) -> None:
     truth = {number: f"load {number}" for number in range(9) if number != 7}
     for number in (2, 3):
         small.change(SPEC, number, [("U", number, "changed"), ("D", number + 2, None)])
-        done = lake.run(LocalPort(asked), lake.job([SPEC]))[SPEC.table]
+        done = lake.results(LocalPort(asked), lake.job([SPEC]))[SPEC.table]
         assert done.error is None, done.error
         truth[number] = "changed"
         truth.pop(number + 2)
@@ -96,23 +97,23 @@ def test_logs_that_an_interrupted_writer_began(tmp_path: Path) -> None:
         log.mkdir(parents=True)
         (log / file).write_bytes(b"")
         (log / f".{file}.crc").write_bytes(b"crc")
-    SmallLake(tmp_path).load(SPEC, 2)
-    SmallLake(tmp_path).change(SPEC, 1, [("D", 0, None), ("U", 1, "new"), ("U", None, "x")])
+    Lake(tmp_path).load(SPEC, 2)
+    Lake(tmp_path).change(SPEC, 1, [("D", 0, None), ("U", 1, "new"), ("U", None, "x")])
     job = lake.job([SPEC])
     tiers = {size: replace(tier, commit="merge") for size, tier in job.tiers.items()}
-    found = lake.run(spark, replace(job, tiers=tiers))[SPEC.table]
+    found = lake.results(spark, replace(job, tiers=tiers))[SPEC.table]
     assert (found.error, found.quarantined, found.commit) == (None, 1, "merge")
     assert rows(spark, layout.replica) == {1: "new"}
 
 
-def test_large_batch_that_repeats_changes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_large_batch_that_repeats_changes(tmp_path: Path) -> None:
     """A copied table's changes are compared with those of a batch in tasks; what came before is not written again."""
-    spark, lake = LocalPort("spark"), SmallLake(tmp_path)
+    spark, lake = LocalPort("spark"), Lake(tmp_path)
     lake.load(SPEC, 3)
     assert run(spark, lake, SPEC).error is None
     layout = lake.layout(SPEC)
     equip(spark, layout, "column mapping")
-    monkeypatch.setattr("spark_jobs.tables.many_tasks.MOST_BYTES", -1)
+    spark = LocalPort("spark", LARGE)
     lake.change(SPEC, 1, [("U", 2, "changed"), ("D", 0, None)])
     assert run(spark, lake, SPEC).error is None
     changes = Path(layout.landing)
@@ -125,12 +126,12 @@ def test_large_batch_that_repeats_changes(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert len(spark.read_by_spark(layout.changes)) == 5
 
 
-def test_large_batch_of_a_table_without_keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_large_batch_of_a_table_without_keys(tmp_path: Path) -> None:
     """Rows that came before are known by all their columns; no key is shared, so that none is tied."""
-    spark, lake, spec = LocalPort("spark"), SmallLake(tmp_path), replace(SPEC, keys=(), history=False)
+    spark, lake, spec = LocalPort("spark"), Lake(tmp_path), replace(SPEC, keys=(), history=False)
     lake.load(spec, 2)
     assert run(spark, lake, spec).error is None
-    monkeypatch.setattr("spark_jobs.tables.many_tasks.MOST_BYTES", -1)
+    spark = LocalPort("spark", LARGE)
     for rows_of_file in ([("I", 5, "new")], [("I", 5, "new"), ("I", 6, "newer")]):
         lake.change(spec, 1, rows_of_file)
         result = run(spark, lake, spec)
@@ -150,7 +151,7 @@ def equip(port: LocalPort, layout: Layout, feature: str) -> None:
 
 def test_another_writer_between_read_and_merge(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A commit that the batch has not read is no part of what it decides: it stops, and the next run merges."""
-    spark, lake = LocalPort("spark"), SmallLake(tmp_path)
+    spark, lake = LocalPort("spark"), Lake(tmp_path)
     monkeypatch.setattr("spark_jobs.tables.many_tasks.hides_commits", lambda: True)
     lake.load(SPEC, 3)
     assert run(spark, lake, SPEC).error is None

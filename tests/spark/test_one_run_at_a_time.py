@@ -17,10 +17,10 @@ from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import Step
 from tests.conftest import LocalPort
+from tests.harness.lake import Lake, on_spark
 from tests.oracle import replay
 from tests.spark.children import Ended, job_child
 from tests.spark.crash_tables import RUNS, TYPES, spec_of
-from tests.spark.lake import Lake, on_spark
 from tests.spark.table_lines import by_engine, by_oracle, differences
 
 BUSY = 75
@@ -70,7 +70,7 @@ def held(lake: Lake) -> Iterator[tuple[Future[JobResult], ThreadPoolExecutor]]:
     with ThreadPoolExecutor(2) as pool:
         try:
             job = lake.job([SPEC], run_id="winner")
-            winner = pool.submit(lambda: lake.run(LocalPort("spark"), job, gate)[SPEC.table])
+            winner = pool.submit(lambda: lake.results(LocalPort("spark"), job, gate)[SPEC.table])
             while not gate.reached.wait(0.1):
                 assert not winner.done(), winner.result()
             yield winner, pool
@@ -89,7 +89,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
         with job_child(on_spark(lake.job([SPEC], run_id="loser"))) as child:
             loser = child.end()
         patient = lake.job([SPEC], JobOptions(wait_seconds=PATIENCE), run_id="waiting")
-        waiting = pool.submit(lambda: lake.run(port, patient)[SPEC.table])
+        waiting = pool.submit(lambda: lake.results(port, patient)[SPEC.table])
         assert storage.seen.wait(PATIENCE)
         lake.land(SPEC, RUNS[1], TYPES)
     return Played(lake, winner.result(), loser, waiting.result())

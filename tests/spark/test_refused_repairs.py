@@ -8,9 +8,9 @@ from pathlib import Path
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from tests.conftest import LocalPort
-from tests.landing import to_table, write
+from tests.harness.lake import Lake, read
+from tests.harness.landing import to_table, write
 from tests.spark.breaking import Break, Breaker
-from tests.spark.lake import Lake, read
 
 SPEC = TableSpec(table="s.t", keys=("id",))
 REFRESH = JobOptions(full_refresh=True)
@@ -23,7 +23,7 @@ def land(lake: Lake, name: str, key: int, n: object, kind: str = "int64") -> Non
 
 
 def run(lake: Lake, engine: LocalPort, options: JobOptions | None = None, spec: TableSpec = SPEC) -> JobResult:
-    return lake.run(engine, lake.job([spec], options))[SPEC.table]
+    return lake.results(engine, lake.job([spec], options))[SPEC.table]
 
 
 def rows(lake: Lake) -> dict[object, object]:
@@ -74,7 +74,7 @@ def test_started_swap_resumes_despite_a_changed_row(engine: LocalPort, tmp_path:
     lake = Lake(tmp_path)
     land(lake, FIRST, 1, 10)
     assert run(lake, engine).status == "succeeded"
-    broken = lake.run(engine, lake.job([SPEC], REFRESH), Breaker({SPEC.table: Break("append")}))
+    broken = lake.results(engine, lake.job([SPEC], REFRESH), Breaker({SPEC.table: Break("append")}))
     assert broken[SPEC.table].status == "failed"
     assert run(lake, engine, spec=replace(SPEC, keys=("nothing",))).error is not None
     result = run(lake, engine)

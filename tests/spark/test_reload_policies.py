@@ -13,9 +13,8 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from tests.conftest import LocalPort
-from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.landing import write
-from tests.spark.lake import Lake
+from tests.harness.lake import Lake, spec_of
+from tests.harness.landing import write
 
 SPEC = spec_of(settle="0s")
 EVOLVED = {1: ("changed", 2**40, "new", 7), 2: ("load", 2, None, None)}
@@ -25,7 +24,7 @@ class World:
     """A table that got a column, a wider type and a nested field since its load."""
 
     def __init__(self, port: LocalPort, root: Path) -> None:
-        self.port, self.lake, self.files = port, Lake(root), SmallLake(root)
+        self.port, self.lake, self.files = port, Lake(root), Lake(root)
         self.landing = Path(self.files.layout(SPEC).landing)
         n, s = pa.array([1, 2], pa.int32()), pa.array([{"a": 1}, {"a": 2}])
         write(self.landing, "LOAD00000001.parquet", pa.table({"id": [1, 2], "v": ["load"] * 2, "n": n, "s": s}))
@@ -38,7 +37,7 @@ class World:
         write(self.landing, f"20240101-00000000{number}.parquet", rows)
 
     def run(self, spec: TableSpec, **options: Any) -> JobResult:
-        return self.lake.run(self.port, self.lake.job([spec], JobOptions(**options)))[spec.table]
+        return self.lake.results(self.port, self.lake.job([spec], JobOptions(**options)))[spec.table]
 
     def rows(self) -> dict[int, tuple[Any, ...]]:
         found = self.port.read(self.files.layout(SPEC).replica)

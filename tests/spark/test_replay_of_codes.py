@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec
-from tests.engine_port import EnginePort
+from tests.harness.engine_port import EnginePort
 
 SPEC = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",), options={"types": {"price": "decimal(4,2)"}})
 WIDER = replace(SPEC, options={"types": {"price": "decimal(9,2)"}})

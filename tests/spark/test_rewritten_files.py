@@ -10,8 +10,8 @@ from pathlib import Path
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import TableSpec
 from tests.conftest import LocalPort
-from tests.landing import to_table, write
-from tests.spark.lake import Lake, read
+from tests.harness.lake import Lake, read
+from tests.harness.landing import to_table, write
 
 SPEC = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",))
 NAME = "20240101-000000001.parquet"
@@ -23,7 +23,7 @@ def land(lake: Lake, value: str, name: str = NAME) -> Path:
 
 
 def run(lake: Lake, engine: LocalPort, spec: TableSpec = SPEC) -> JobResult:
-    return lake.run(engine, lake.job([spec]))[SPEC.table]
+    return lake.results(engine, lake.job([spec]))[SPEC.table]
 
 
 def values(lake: Lake) -> list[object]:

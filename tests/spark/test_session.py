@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from airflow_gddl.contract.spec import JobSpec
+from tests.harness.lake import Lake, on_spark
 from tests.oracle import Run
 from tests.spark.children import job_child
 from tests.spark.crash_tables import BEFORE, TYPES, spec_of
-from tests.spark.lake import Lake, on_spark
 
 SPECS = (spec_of("quiet"), spec_of("silent"))
 JVM = "WARNING: Using incubator modules: jdk.incubator.vector"
@@ -39,7 +39,7 @@ def test_stdout_has_results_and_stderr_is_empty(tmp_path: Path) -> None:
 def test_without_java_each_table_fails_with_a_message(tmp_path: Path) -> None:
     with job_child(landed(tmp_path), env=_without_java(tmp_path / "bin")) as child:
         ended = child.end()
-    assert ended.status == 1, ended
+    assert ended.status == 2, ended
     results = [json.loads(line) for line in ended.out.splitlines()]
     assert [result["error"]["code"] for result in results] == ["JAVA_MISSING"] * len(SPECS)
     assert all("JAVA_HOME" in result["error"]["message"] for result in results)

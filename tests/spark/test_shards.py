@@ -11,8 +11,8 @@ from deltalake import DeltaTable
 from airflow_gddl.contract.spec import JobOptions
 from spark_jobs.batch.totals import TableOutcome
 from tests.conftest import LocalPort
-from tests.delta_rs.small_lake import SmallLake
-from tests.sharded import Sharded, rows_of
+from tests.harness.lake import Lake
+from tests.harness.sharded import Sharded, rows_of
 from tests.spark.test_maintenance import TIER, done
 
 SHARDS = ("eu", "us")
@@ -21,7 +21,7 @@ SHARDS = ("eu", "us")
 def test_loads_changes_reloads_and_verification(tmp_path: Path) -> None:
     port, landed = LocalPort("spark"), Sharded(tmp_path, SHARDS, {"sweep_after": "0s", "sweep_limit": 0.5})
     tier = replace(TIER, deletion_vectors=False)  # which the other engine does not read
-    lake, quick, spec = SmallLake(tmp_path, tier), SmallLake(tmp_path), landed.spec
+    lake, quick, spec = Lake(tmp_path, tier), Lake(tmp_path), landed.spec
 
     def replica() -> dict[tuple[str, int], str]:
         return rows_of(pa.table(DeltaTable(lake.layout(spec).replica).scan()).to_pylist())
@@ -55,7 +55,7 @@ def test_each_source_has_its_own_history(tmp_path: Path) -> None:
     """A reload and a truncate of one source leave the versions of the other."""
     fields = {"sweep_after": "0s", "sweep_limit": 1.0, "history": True, "truncate": "apply"}
     port, landed = LocalPort("spark"), Sharded(tmp_path, SHARDS, fields)
-    lake, spec = SmallLake(tmp_path, TIER), landed.spec
+    lake, spec = Lake(tmp_path, TIER), landed.spec
     for shard in SHARDS:
         landed.load(shard, {1: f"{shard} 1", 2: f"{shard} 2"})
         landed.change(shard, ("U", 1, f"{shard} changed"))

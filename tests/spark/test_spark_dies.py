@@ -17,10 +17,10 @@ from airflow_gddl.contract.result import TableTasks
 from airflow_gddl.contract.spec import Continuous, JobOptions, TierSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.ledger.ledger import Ledger
-from tests.delta_rs.small_lake import SmallLake
 from tests.delta_rs.test_continuous import Source, specs_of
+from tests.harness.lake import Lake
+from tests.harness.waiting import wait_for
 from tests.spark.children import Child, job_child
-from tests.waiting import wait_for
 
 
 def java_of(pid: int) -> int | None:
@@ -53,7 +53,7 @@ def is_at_work(source: Source) -> bool:
 def test_lost_spark_is_replaced_and_tables_are_correct(tasks: TableTasks, rounds: int, tmp_path: Path) -> None:
     """Of the tables in one task two are left to Spark, which has no stream of files there to notice its end."""
     chance = random.Random(5)  # noqa: S311 - moments, no secrets
-    lake = SmallLake(tmp_path, TierSpec(tasks=tasks, cores=2))
+    lake = Lake(tmp_path, TierSpec(tasks=tasks, cores=2))
     left_to_spark = [
         replace(spec, table_properties={"delta.enableTypeWidening": "true"}) for spec in specs_of("a", "b")
     ]

@@ -18,13 +18,13 @@ from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.spread_spark import SparkSpread, TaskResultStore
 from tests.conftest import SPARK
-from tests.delta_rs.small_lake import TIER, SmallLake, spec_of
-from tests.landing import write_bytes
+from tests.harness.lake import TIER, Lake, spec_of
+from tests.harness.landing import write_bytes
 
 NAMES = ("a", "b", "c", "poisoned", "large")
 
 
-def run(lake: SmallLake, names: tuple[str, ...]) -> dict[str, JobResult]:
+def run(lake: Lake, names: tuple[str, ...]) -> dict[str, JobResult]:
     shown: list[JobResult] = []
     runtime = Runtime(storage=Storage(), spark=SPARK, spread=SparkSpread(SPARK, Storage()))
     run_job(lake.job([spec_of(name) for name in names]), runtime, shown.append)
@@ -35,7 +35,7 @@ def test_tables_are_spread_over_tasks(tmp_path: Path, request: pytest.FixtureReq
     """And those that one task declines are left to many."""
     if request.config.getoption("--engine") == "delta_rs":
         pytest.skip("it takes Spark")
-    lake = SmallLake(tmp_path, replace(TIER, task_max_bytes=20_000))
+    lake = Lake(tmp_path, replace(TIER, task_max_bytes=20_000))
     for name in NAMES:
         lake.load(spec_of(name), rows=10_000 if name == "large" else 3)
     left = TaskResultStore.of(lake.job([]), Storage())  # by an earlier start of the job, which was killed
@@ -55,7 +55,7 @@ def test_tables_are_spread_over_tasks(tmp_path: Path, request: pytest.FixtureReq
     assert list(Storage().list(f"{lake.roots.lake}/_gddl/jobs")) == []
 
 
-def kill_workers(lake: SmallLake, name: str, times: int, stop: threading.Event) -> None:
+def kill_workers(lake: Lake, name: str, times: int, stop: threading.Event) -> None:
     """Send SIGKILL to the Python worker as often as one has begun with a table, `times` at most."""
     results = TaskResultStore.of(lake.job([]), Storage())
     killed = 0
@@ -66,7 +66,7 @@ def kill_workers(lake: SmallLake, name: str, times: int, stop: threading.Event) 
             os.kill(int(Storage().read(begun).split()[1]), signal.SIGKILL)
 
 
-def run_killing(lake: SmallLake, names: tuple[str, ...], name: str, times: int) -> dict[str, JobResult]:
+def run_killing(lake: Lake, names: tuple[str, ...], name: str, times: int) -> dict[str, JobResult]:
     stop = threading.Event()
     killer = threading.Thread(target=kill_workers, args=(lake, name, times, stop))
     killer.start()
@@ -78,23 +78,23 @@ def run_killing(lake: SmallLake, names: tuple[str, ...], name: str, times: int) 
 
 
 @pytest.fixture
-def lake(tmp_path: Path, request: pytest.FixtureRequest) -> SmallLake:
+def lake(tmp_path: Path, request: pytest.FixtureRequest) -> Lake:
     if request.config.getoption("--engine") == "delta_rs":
         pytest.skip("it takes Spark")
-    found = SmallLake(tmp_path)
+    found = Lake(tmp_path)
     for name in ("a", "b"):
         found.load(spec_of(name))
     return found
 
 
-def test_killed_task_is_retried_once(lake: SmallLake) -> None:
+def test_killed_task_is_retried_once(lake: Lake) -> None:
     lake.load(spec_of("long"), rows=300_000)
     done = run_killing(lake, ("a", "b", "long"), "long", times=1)
     assert {r.status for r in done.values()} == {"succeeded"}
     assert len(lake.replica(spec_of("long"))) == 300_000
 
 
-def test_table_that_kills_its_tasks_fails_alone(lake: SmallLake) -> None:
+def test_table_that_kills_its_tasks_fails_alone(lake: Lake) -> None:
     lake.load(spec_of("long"), rows=300_000)
     done = run_killing(lake, ("a", "b", "long"), "long", times=2)
     assert done["long"].error is not None
@@ -105,7 +105,7 @@ def test_table_that_kills_its_tasks_fails_alone(lake: SmallLake) -> None:
     assert {r.status for r in run(lake, ("long",)).values()} == {"succeeded"}, "the next run takes it up"
 
 
-def test_table_beyond_its_memory_runs_on_spark(lake: SmallLake) -> None:
+def test_table_beyond_its_memory_runs_on_spark(lake: Lake) -> None:
     hungry = replace(lake, tier=replace(TIER, task_memory="1m"))
     hungry.load(spec_of("long"), rows=3_000_000)
     done = run(hungry, ("long",))["long"]

@@ -16,10 +16,10 @@ from spark_jobs.batch.runtime import Step
 from spark_jobs.job.job_tables import run_job
 from spark_jobs.ledger.claim import ClaimDocument
 from tests.conftest import LocalPort
+from tests.harness.lake import Lake
 from tests.oracle import replay
 from tests.spark.children import Child, Ended
 from tests.spark.crash_tables import BEFORE, BROKEN, RUNS, TYPES, spec_of
-from tests.spark.lake import Lake
 from tests.spark.table_lines import by_engine, by_oracle, differences
 
 STEPS = ("discover", "plan", "quarantine", "append", "tombstones", "merge", "history", "commit")
@@ -31,7 +31,7 @@ def landed(root: Path, specs: Sequence[TableSpec]) -> Lake:
     lake = Lake(root)
     for spec in specs:
         lake.land(spec, BEFORE, TYPES)
-    lake.run(WITHOUT_SPARK, lake.job(specs, run_id="before"))
+    lake.results(WITHOUT_SPARK, lake.job(specs, run_id="before"))
     for spec in specs:
         lake.land(spec, BROKEN, TYPES)
     return lake
@@ -45,7 +45,7 @@ def is_released(lake: Lake, spec: TableSpec) -> bool:
 
 def require_right(lake: Lake, specs: Sequence[TableSpec]) -> None:
     """The next run does what is left, and the tables are those of runs that nobody stopped."""
-    rerun = lake.run(WITHOUT_SPARK, lake.job(specs, run_id="rerun"))
+    rerun = lake.results(WITHOUT_SPARK, lake.job(specs, run_id="rerun"))
     assert {result.error for result in rerun.values()} == {None}, rerun
     for spec in specs:
         assert differences(by_oracle(replay(spec, RUNS), spec), by_engine(lake.layout(spec))) == []

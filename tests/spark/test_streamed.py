@@ -21,7 +21,7 @@ from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.ledger.claim import Claim
 from tests.conftest import SPARK, LocalPort
-from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.harness.lake import Lake, spec_of
 
 SPEC = spec_of("a")
 TIER = TierSpec(tasks="many", tables_per_job=1)
@@ -56,7 +56,7 @@ class Unread(NoSpark):
 class Place:
     """A table whose files a stream tells of."""
 
-    lake: SmallLake
+    lake: Lake
     later: timedelta = timedelta(0)
     listings: Listings = field(default_factory=Listings)
 
@@ -88,7 +88,7 @@ def place(tmp_path: Path, request: pytest.FixtureRequest) -> Place:
     """Its first run is over: it listed."""
     if request.config.getoption("--engine") == "delta_rs":
         pytest.skip("it takes Spark")
-    made = Place(SmallLake(tmp_path, TIER))
+    made = Place(Lake(tmp_path, TIER))
     made.lake.load(SPEC)
     assert reported(made.run()) == ("succeeded", "initial", 1, [])
     assert (made.listings.count > 0, made.checkpoint.exists()) == (True, False)

@@ -14,8 +14,8 @@ from spark_jobs.batch.runtime import utc_now
 from spark_jobs.plan.table_schema import Column
 from spark_jobs.tables import whole_tables
 from spark_jobs.tables.delta_log import DeltaCommits
-from spark_jobs.tables.merged_tables import MaintainedTables, MergedTables, SparkTables
 from spark_jobs.tables.places import InProcess
+from spark_jobs.tables.spark_merge import MaintainedTables, MergedTables, SparkTables
 from spark_jobs.tables.table_definition import TableDefinition
 from tests.conftest import SPARK
 

@@ -18,9 +18,9 @@ from spark_jobs.batch.runtime import Runtime
 from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.tables.delta_log import DeltaCommits
-from spark_jobs.tables.merged_tables import SparkTables
+from spark_jobs.tables.spark_merge import SparkTables
 from tests.conftest import LocalPort
-from tests.engine_port import EnginePort
+from tests.harness.engine_port import EnginePort
 
 ROUNDS = (
     ("LOAD00000001.parquet", {"id": [1, 2, 3], "n": pa.array([1, 2, 3], pa.int32())}),

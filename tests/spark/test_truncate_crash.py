@@ -8,11 +8,12 @@ from dataclasses import replace
 import pytest
 
 from airflow_gddl.contract.spec import TableSpec
-from tests.conftest import LocalPort, Way, table_of, ways_of_spark
+from tests.conftest import LocalPort
+from tests.harness.lake import Lake
+from tests.harness.places import Way, table_of
 from tests.oracle import replay
 from tests.spark.children import killed_at
 from tests.spark.crash_tables import TRUNCATED_LATE, TYPES, spec_of
-from tests.spark.lake import Lake
 from tests.spark.table_lines import by_engine, by_oracle, differences
 
 pytestmark = pytest.mark.timeout(900)
@@ -33,15 +34,14 @@ def test_rerun_after_a_kill(spark: LocalPort, tmp_path_factory: pytest.TempPathF
     first, last = TRUNCATED_LATE
     for spec in specs:
         lake.land(spec, first, TYPES)
-    loaded = lake.run(LocalPort("delta_rs"), lake.job(specs, run_id="before"))
+    loaded = lake.results(LocalPort("delta_rs"), lake.job(specs, run_id="before"))
     assert {result.status for result in loaded.values()} == {"succeeded"}, loaded
     for spec in specs:
         lake.land(spec, last, TYPES)
     job = spark.tiered(lake.job(specs, run_id="dies"))
     ended = killed_at(job, {spec.table: step for spec, step in places})
     assert ended.status == -signal.SIGKILL, ended
-    with ways_of_spark():
-        lake.run(spark, lake.job(specs, run_id="rerun"))
+    lake.results(spark.everywhere(), lake.job(specs, run_id="rerun"))
     for spec in specs:
         wanted = by_oracle(replay(spec, TRUNCATED_LATE), spec)
         assert differences(wanted, by_engine(lake.layout(spec))) == [], spec.table

@@ -14,13 +14,12 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from tests.conftest import LocalPort
-from tests.delta_rs.small_lake import SmallLake
-from tests.landing import write
+from tests.harness.lake import Lake, read
+from tests.harness.landing import write
+from tests.harness.sharded import Sharded
+from tests.harness.strategies import file_of
 from tests.oracle import Run, Value
-from tests.sharded import Sharded
 from tests.spark.children import Ended, killed_at
-from tests.spark.lake import Lake, read
-from tests.strategies import file_of
 
 COLUMNS = ("Op", "seq", "id", "n")
 NUMBERS, TEXTS = ({"Op": "string", "seq": "int64", "id": "int64", "n": kind} for kind in ("int64", "string"))
@@ -85,7 +84,7 @@ def before(lake: Lake, port: LocalPort, specs: Sequence[TableSpec]) -> None:
     for run, types in ((LOADED, NUMBERS), (MISFIT, TEXTS)):
         for spec in specs:
             lake.land(spec, run, types)
-    done = lake.run(port, lake.job(specs))
+    done = lake.results(port, lake.job(specs))
     assert {(r.status, r.quarantined) for r in done.values()} == {("succeeded", 1)}, done
 
 
@@ -106,7 +105,7 @@ def played(engine: LocalPort, tmp_path_factory: pytest.TempPathFactory) -> Playe
     for spec in specs:
         lake.land(spec, NEXT, TEXTS)
     ended = list(deaths(lake, engine))
-    rerun, idle = (lake.run(engine, lake.job(specs, run_id=name)) for name in ("rerun", "idle"))
+    rerun, idle = (lake.results(engine, lake.job(specs, run_id=name)) for name in ("rerun", "idle"))
     return Played(
         ended, rerun, idle,
         rows={s.table: sorted((row["id"], row["n"]) for row in read(lake.layout(s).replica)) for s in specs},
@@ -133,10 +132,10 @@ def test_what_stays_in_quarantine_is_tried_once(engine: LocalPort, tmp_path: Pat
     before(lake, engine, [spec])
     wrong = changes((4, "five", "1"), name="20240101-000000003.parquet")
     lake.land(spec, wrong, {**TEXTS, "id": "string"})
-    (kept,) = lake.run(engine, lake.job([spec])).values()
+    (kept,) = lake.results(engine, lake.job([spec])).values()
     assert kept.quarantined == 1
     lake.land(as_text(spec, False), NEXT, TEXTS)
-    (became, idle) = (lake.run(engine, lake.job([as_text(spec, False)]))[spec.table] for _ in range(2))
+    (became, idle) = (lake.results(engine, lake.job([as_text(spec, False)]))[spec.table] for _ in range(2))
     assert (became.status, became.quarantined, idle.batches) == ("succeeded", 1, 0), became
     left = [e["record"] for e in read(lake.layout(spec).errors) if e["resolved_at"] is None]
     assert (len(left), "five" in left[0]) == (1, True)
@@ -146,7 +145,7 @@ def test_what_stays_in_quarantine_is_tried_once(engine: LocalPort, tmp_path: Pat
 @pytest.mark.parametrize("unlocking", ["eu", "us"])
 def test_values_of_all_sources_are_loaded(unlocking: str, engine: LocalPort, tmp_path: Path) -> None:
     """Before and after the turn of the source whose file makes the column text, and of one that is loaded later."""
-    landed, lake = Sharded(tmp_path, ("eu", "us")), SmallLake(tmp_path)
+    landed, lake = Sharded(tmp_path, ("eu", "us")), Lake(tmp_path)
     for shard in landed.shards:
         number = pa.table({"id": pa.array([1], pa.int32()), "n": pa.array([5], pa.int64())})
         write(landed.folder(shard), "LOAD00000001.parquet", number)

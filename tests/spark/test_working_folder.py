@@ -14,7 +14,7 @@ from airflow_gddl.contract.result import TableTasks
 from airflow_gddl.contract.spec import TierSpec
 from airflow_gddl.runners.interface import ProgressEvent
 from airflow_gddl.runners.this_machine import LocalRunner
-from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.harness.lake import Lake, spec_of
 from tests.remote.heard import Heard
 
 OURS = ("spark_jobs", "airflow_gddl", "pyspark", "obstore")
@@ -32,7 +32,7 @@ def test_modules_in_the_working_directory_are_not_imported(
         (tmp_path / "work" / name).mkdir(parents=True)
         (tmp_path / "work" / name / "__init__.py").write_text("raise ImportError('this is the user\\'s own')\n")
     monkeypatch.chdir(tmp_path / "work")
-    lake = SmallLake(tmp_path, TierSpec(tasks=tasks, memory="1g"))
+    lake = Lake(tmp_path, TierSpec(tasks=tasks, memory="1g"))
     lake.load(spec_of("a"))
     lake.change(spec_of("a"), 1, [("U", 0, "first"), ("D", 1, None)])
     heard = Steps()

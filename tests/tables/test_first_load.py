@@ -19,11 +19,11 @@ from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import Expectation, SchemaEvolution
 from airflow_gddl.metadata.expression_text import with_expressions
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import TableOutcome
+from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.tables import file_parts, one_task
 from spark_jobs.tables.file_parts import PartReport, Split, WritePart
-from tests.delta_rs.small_lake import SmallLake
-from tests.landing import write_bytes
+from tests.harness.lake import Lake
+from tests.harness.landing import write_bytes
 from tests.spark.table_lines import TableLines, differences, everything
 
 ROWS, GROUP = 400, 50
@@ -76,7 +76,7 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> Parts:
     return seen
 
 
-def land(lake: SmallLake, spec: TableSpec, *, repeated: bool = False, damaged: bool = False) -> None:
+def land(lake: Lake, spec: TableSpec, *, repeated: bool = False, damaged: bool = False) -> None:
     folder = Path(lake.layout(spec).landing)
     for number in range(2):
         ids = list(range(number * ROWS, number * ROWS + ROWS))
@@ -96,9 +96,9 @@ def land(lake: SmallLake, spec: TableSpec, *, repeated: bool = False, damaged: b
         write_bytes(folder, f"LOAD0000000{number + 1}.parquet", data)
 
 
-def loaded_whole(root: Path, spec: TableSpec, **landed: bool) -> tuple[SmallLake, Any]:
+def loaded_whole(root: Path, spec: TableSpec, **landed: bool) -> tuple[Lake, Any]:
     """The same load, decoded as a whole."""
-    lake = SmallLake(root)
+    lake = Lake(root)
     land(lake, spec, **landed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(one_task, "_IN_MEMORY", 1 << 40)
@@ -119,7 +119,7 @@ def counted(result: Any) -> tuple[object, ...]:
     )
 
 
-def lines(lake: SmallLake, spec: TableSpec) -> TableLines:
+def lines(lake: Lake, spec: TableSpec) -> TableLines:
     return everything(lake.layout(spec))
 
 
@@ -127,7 +127,7 @@ def lines(lake: SmallLake, spec: TableSpec) -> TableLines:
 def test_same_tables_as_decoded_whole(case: str, parts: Parts, tmp_path: Path) -> None:
     spec = spec_of(**CASES[case])
     whole, expected = loaded_whole(tmp_path / "whole", spec)
-    lake = SmallLake(tmp_path / "parts")
+    lake = Lake(tmp_path / "parts")
     land(lake, spec)
     result = lake.done(spec)
     assert parts.written == 2 * ROWS // GROUP
@@ -141,7 +141,7 @@ def test_repeated_keys_are_compared_as_usual(parts: Parts, tmp_path: Path) -> No
     """Which of two full-load rows of a key counts is for the rules to say; nothing of the parts stays."""
     spec = spec_of()
     whole, expected = loaded_whole(tmp_path / "whole", spec, repeated=True)
-    lake = SmallLake(tmp_path / "parts")
+    lake = Lake(tmp_path / "parts")
     land(lake, spec, repeated=True)
     result = lake.done(spec)
     assert parts.written == 2 * ROWS // GROUP
@@ -152,14 +152,14 @@ def test_repeated_keys_are_compared_as_usual(parts: Parts, tmp_path: Path) -> No
     assert {path.name for path in folder.rglob("*.parquet")} == named
 
 
-def _files(lake: SmallLake, spec: TableSpec) -> list[str]:
+def _files(lake: Lake, spec: TableSpec) -> list[str]:
     return DeltaTable(lake.layout(spec).replica).file_uris()
 
 
 def test_others_wait_for_a_damaged_file_of_the_load(parts: Parts, tmp_path: Path) -> None:
     spec = spec_of()
     whole, expected = loaded_whole(tmp_path / "whole", spec)
-    lake = SmallLake(tmp_path / "parts")
+    lake = Lake(tmp_path / "parts")
     land(lake, spec, damaged=True)
     for _ in range(2):
         held = lake.run(spec)
@@ -179,7 +179,7 @@ def test_others_wait_for_a_damaged_file_of_the_load(parts: Parts, tmp_path: Path
 def test_interrupted_load_goes_on_with_the_parts_that_are_missing(deadly: int, parts: Parts, tmp_path: Path) -> None:
     spec = spec_of(delete="soft")
     whole, _ = loaded_whole(tmp_path / "whole", spec)
-    lake = SmallLake(tmp_path / "parts")
+    lake = Lake(tmp_path / "parts")
     land(lake, spec)
     parts.deadly = deadly
     with pytest.raises(KeyboardInterrupt):
@@ -194,7 +194,7 @@ def test_parts_whose_files_were_removed_are_written_again(parts: Parts, tmp_path
     """As a vacuum does, that finds files that no commit names."""
     spec = spec_of()
     whole, _ = loaded_whole(tmp_path / "whole", spec)
-    lake = SmallLake(tmp_path / "parts")
+    lake = Lake(tmp_path / "parts")
     land(lake, spec)
     parts.deadly = 9
     with pytest.raises(KeyboardInterrupt):
@@ -212,7 +212,7 @@ def test_parts_of_another_row_are_not_taken(parts: Parts, tmp_path: Path) -> Non
     spec = spec_of()
     masked = replace(spec, mask={"v": "hash"})
     whole, _ = loaded_whole(tmp_path / "whole", masked)
-    lake = SmallLake(tmp_path / "parts")
+    lake = Lake(tmp_path / "parts")
     land(lake, spec)
     parts.deadly = 9
     with pytest.raises(KeyboardInterrupt):
@@ -227,7 +227,7 @@ CHILD = """
 import os, signal, sys
 from pathlib import Path
 from spark_jobs.tables import file_parts, first_load, one_task
-from tests.delta_rs.small_lake import SmallLake
+from tests.harness.lake import Lake
 from tests.tables.test_first_load import spec_of
 
 one_task._IN_MEMORY, file_parts._LEAST_BYTES, file_parts.MOST_BYTES = -1, 1, 1
@@ -247,7 +247,7 @@ def deadly(kind, name):
 
 deadly(*{"part": (file_parts.WritePart, "_write"), "report": (file_parts.WritePart, "__call__"),
          "commit": (first_load.FirstLoad, "_commit"), "merge": (first_load.FirstLoad, "merge")}[where])
-SmallLake(Path(sys.argv[1])).done(spec_of(delete="soft"))
+Lake(Path(sys.argv[1])).done(spec_of(delete="soft"))
 """
 
 
@@ -257,7 +257,7 @@ SmallLake(Path(sys.argv[1])).done(spec_of(delete="soft"))
 def test_killed_load_is_run_again(where: str, number: int, parts: Parts, tmp_path: Path) -> None:
     spec = spec_of(delete="soft")
     whole, _ = loaded_whole(tmp_path / "whole", spec)
-    lake = SmallLake(tmp_path / "parts")
+    lake = Lake(tmp_path / "parts")
     land(lake, spec)
     command = [sys.executable, "-c", CHILD, str(lake.root), where, str(number)]
     ended = subprocess.run(command, check=False, capture_output=True, text=True, cwd=Path(__file__).parents[2])

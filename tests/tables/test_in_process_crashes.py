@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs.batch.runtime import Observer, Step
+from tests.harness.lake import Lake
+from tests.harness.strategies import file_of
 from tests.oracle import Run, replay
 from tests.spark.crash_tables import (
     BEFORE,
@@ -23,8 +25,6 @@ from tests.spark.crash_tables import (
     spec_of,
 )
 from tests.spark.table_lines import by_engine, by_oracle, differences, everything
-from tests.strategies import file_of
-from tests.tables.in_process_lake import InProcessLake
 
 STEPS = ("plan", "quarantine", "append", "tombstones", "merge", "history", "commit", "committed")
 TABLES = ("errors", "changes", "tombstones", "replica", "history")
@@ -51,23 +51,23 @@ def _after(step: str) -> Observer:
     return observe
 
 
-def _played(folder: Path, spec: TableSpec, runs: tuple[Run, ...], step: str | None = None) -> InProcessLake:
+def _played(folder: Path, spec: TableSpec, runs: tuple[Run, ...], step: str | None = None) -> Lake:
     """All runs; the last breaks off after `step`."""
-    lake = InProcessLake(folder)
+    lake = Lake(folder)
     for run in runs[:-1]:
         lake.land(spec, run, TYPES)
-        lake.run(spec)
+        lake.raising(spec)
     lake.land(spec, runs[-1], TYPES)
     if step is None:
-        lake.run(spec)
+        lake.raising(spec)
     else:
         with pytest.raises(BrokenOffError):
-            lake.run(spec, _after(step))
+            lake.raising(spec, observe=_after(step))
     return lake
 
 
-def _tables(lake: InProcessLake, spec: TableSpec) -> Mapping[str, object]:
-    return everything(lake.layout(spec), lake.port.read)
+def _tables(lake: Lake, spec: TableSpec) -> Mapping[str, object]:
+    return everything(lake.layout(spec))
 
 
 @pytest.fixture(scope="module")
@@ -96,11 +96,11 @@ def test_next_run_resumes(
 ) -> None:
     spec = spec_of("t", delete="soft" if delete == "soft" else "hard")
     broken = _played(tmp_path, spec, runs, step)
-    result = broken.run(spec)
+    result = broken.raising(spec)
     assert (result.status, result.batches) == (("skipped", 0) if step == "committed" else ("succeeded", 1))
     assert _tables(broken, spec) == whole(spec, runs)
     wanted = by_oracle(replay(spec, runs), spec)
-    assert differences(wanted, by_engine(broken.layout(spec), broken.port.read)) == []
+    assert differences(wanted, by_engine(broken.layout(spec))) == []
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -118,11 +118,11 @@ def test_batch_with_changed_files(step: str, tmp_path: Path) -> None:
     (name,) = (file.name for file in RUNS[-1].files if file.name.endswith("3.parquet"))
     again = Run((file_of(name, load=False, rows=[change("U", 30, 7, "rewritten")], columns=COLUMNS),))
     lake.land(spec, again, TYPES)
-    lake.run(spec)
+    lake.raising(spec)
     appended = step not in ("plan", "quarantine")
     files = {file.name: file for file in RUNS[-1].files} | {file.name: file for file in again.files}
     runs = (*RUNS, again) if appended else (RUNS[0], Run(tuple(files.values())))
-    found = by_engine(lake.layout(spec), lake.port.read)
+    found = by_engine(lake.layout(spec))
     assert differences(by_oracle(replay(spec, runs), spec), found) == []
 
 
@@ -133,10 +133,10 @@ def test_truncate_is_resumed(step: str, delete: str, runs: tuple[Run, ...], tmp_
     spec = spec_of("t", delete="soft" if delete == "soft" else "hard")
     spec = replace(spec, truncate="apply", ignore_null_updates=True)
     whole, broken = _played(tmp_path / "whole", spec, runs), _played(tmp_path / "broken", spec, runs, step)
-    broken.run(spec)
+    broken.raising(spec)
     assert _tables(broken, spec) == _tables(whole, spec)
     wanted = by_oracle(replay(spec, runs), spec)
-    assert differences(wanted, by_engine(broken.layout(spec), broken.port.read)) == []
+    assert differences(wanted, by_engine(broken.layout(spec))) == []
 
 
 def test_files_of_an_applied_truncate_change(tmp_path: Path) -> None:
@@ -147,9 +147,9 @@ def test_files_of_an_applied_truncate_change(tmp_path: Path) -> None:
         (file_of("20240101-000000003.parquet", load=False, rows=[change("U", 30, 7, "again")], columns=COLUMNS),)
     )
     lake.land(spec, again, TYPES)
-    lake.run(spec)
+    lake.raising(spec)
     wanted = by_oracle(replay(spec, (BEFORE, TRUNCATED, again)), spec)
-    assert differences(wanted, by_engine(lake.layout(spec), lake.port.read)) == []
+    assert differences(wanted, by_engine(lake.layout(spec))) == []
 
 
 @pytest.mark.parametrize("step", ["plan", "commit", "committed"])
@@ -158,9 +158,9 @@ def test_hold_is_resumed(step: str, tmp_path: Path) -> None:
     lake = _played(tmp_path, spec, (BEFORE, TRUNCATED), step)
     before = _tables(lake, spec)
     for _ in range(2):
-        result = lake.run(spec)
+        result = lake.raising(spec)
         assert [warning.code for warning in result.warnings] == ["TRUNCATE_HELD"]
     assert _tables(lake, spec) == before
-    lake.run(spec, action="truncate_release")
+    lake.raising(spec, JobOptions(action="truncate_release"))
     wanted = by_oracle(replay(replace(spec, truncate="apply"), (BEFORE, TRUNCATED)), spec)
-    assert differences(wanted, by_engine(lake.layout(spec), lake.port.read)) == []
+    assert differences(wanted, by_engine(lake.layout(spec))) == []

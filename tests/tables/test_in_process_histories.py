@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.spec import DeleteMode, TableSpec
+from tests.harness.examples import examples
+from tests.harness.lake import Lake
+from tests.harness.strategies import EVERYTHING, TYPES, Case, Traits, cases, dense, file_of, sequence_value
 from tests.oracle import Run, replay
-from tests.spark.playing import examples
 from tests.spark.table_lines import by_engine, by_oracle, counts_of, differences
-from tests.strategies import EVERYTHING, TYPES, Case, Traits, cases, dense, file_of, sequence_value
-from tests.tables.in_process_lake import InProcessLake
 
 SORTS = {
     "everything": dense(EVERYTHING),
@@ -36,7 +36,7 @@ def test_pipeline_and_oracle_agree(sort: str) -> None:
     @given(st.deferred(lambda: cases(SORTS[sort])))
     def agree(case: Case) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            _play(case, InProcessLake(Path(folder)))
+            _play(case, Lake(Path(folder)))
 
     agree()
 
@@ -85,15 +85,15 @@ _INSERT = _landed(1, _change("I", 1, id="a"), _change("I", 9, id="b"))
 )  # fmt: skip
 def test_truncates(runs: tuple[str, list[Run]], delete: DeleteMode, tmp_path: Path) -> None:
     spec = TableSpec(table="s.t", keys=("id",), delete=delete, history=True, truncate="apply", force_update="forced")
-    _play(Case(spec, tuple(runs[1]), TYPES), InProcessLake(tmp_path))
+    _play(Case(spec, tuple(runs[1]), TYPES), Lake(tmp_path))
 
 
-def _play(case: Case, lake: InProcessLake) -> None:
+def _play(case: Case, lake: Lake) -> None:
     for number, run in enumerate(case.runs):
         lake.land(case.spec, run, case.types)
-        result = lake.run(case.spec)
+        result = lake.raising(case.spec)
         outcome = replay(case.spec, case.runs[: number + 1])
-        assert differences(by_oracle(outcome, case.spec), by_engine(lake.layout(case.spec), lake.port.read)) == []
+        assert differences(by_oracle(outcome, case.spec), by_engine(lake.layout(case.spec))) == []
         assert counts_of(result) == outcome.counts[number]
     context, state = lake.table_run(case.spec).context(), lake.ledger(case.spec).state
     verdict = context.engine.verify(context, context.stored_schema(state), state.swept, limit=5)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,9 @@ from airflow_gddl.contract.table_spec import SchemaEvolution
 from spark_jobs.batch.runtime import Observer, Step, silent
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.job.table_job import act
-from tests.sharded import Sharded, rows_of
-from tests.spark.playing import examples
-from tests.tables.in_process_lake import InProcessLake
+from tests.harness.examples import examples
+from tests.harness.lake import Lake
+from tests.harness.sharded import Sharded, rows_of
 
 SHARDS = ("a", "b", "server")
 FIELDS = {"sweep_after": "0s", "sweep_limit": 1.0}
@@ -50,11 +50,10 @@ class World:
 
     def __init__(self, root: Path, **fields: Any) -> None:
         self.landed = Sharded(root, SHARDS, FIELDS | fields)
-        self.lake = InProcessLake(root)
+        self.lake = Lake(root)
 
     def run(self, observe: Observer = silent, **options: Any) -> JobResult:
-        run = self.lake.table_run(self.landed.spec, self.lake.port.runtime(observe))
-        return act(replace(run, job=replace(run.job, options=JobOptions(**options))), RunTotals())
+        return act(self.lake.table_run(self.landed.spec, JobOptions(**options), observe=observe), RunTotals())
 
     def broken(self, observer: Breaking, **options: Any) -> None:
         """A run that may break off."""
@@ -65,26 +64,26 @@ class World:
 
     @property
     def replica(self) -> dict[tuple[str, int], str]:
-        return rows_of(self.lake.port.read(self.lake.layout(self.landed.spec).replica))
+        return rows_of(self.lake.rows(self.lake.layout(self.landed.spec).replica))
 
     def versions(self, shard: str) -> set[tuple[Any, ...]]:
         """Of a source in the history."""
-        rows = self.lake.port.read(self.lake.layout(self.landed.spec).history)
+        rows = self.lake.rows(self.lake.layout(self.landed.spec).history)
         return _versions([row for row in rows if row["_source"] == shard])
 
     def alone(self, shard: str) -> set[tuple[Any, ...]]:
         """The same of a table of its own that has the source's files, after one more run."""
-        lake = InProcessLake(self.landed.root / f"alone-{shard}")
+        lake = Lake(self.landed.root / f"alone-{shard}")
         spec = TableSpec(
             table="s.t", keys=("id",), sequence_by=("seq",), settle="0s",
             landing=self.landed.spec.shard_landings[shard], **self.landed.fields,
         )  # fmt: skip
-        lake.run(spec)
-        return _versions(lake.port.read(lake.layout(spec).history))
+        lake.raising(spec)
+        return _versions(lake.rows(lake.layout(spec).history))
 
     @property
     def changes(self) -> int:
-        return len(self.lake.port.read(self.lake.layout(self.landed.spec).changes))
+        return len(self.lake.rows(self.lake.layout(self.landed.spec).changes))
 
 
 def _versions(rows: list[dict[str, Any]]) -> set[tuple[Any, ...]]:
@@ -165,7 +164,7 @@ def test_quarantined_values_of_all_sources_wait_for_their_replay(at: int, tmp_pa
     landed.land("b", 3, [("I", 3, "three")], n=["b-3"])
     world.broken(Breaking(at, kill=at % 2 == 0))
     world.run()
-    rows = world.lake.port.read(world.lake.layout(landed.spec).replica)
+    rows = world.lake.rows(world.lake.layout(landed.spec).replica)
     assert {(row["_source"], row["n"]) for row in rows if row["id"] == 2} == {(s, f"{s}-2") for s in SHARDS}
     assert world.run().status == "skipped"
 

@@ -9,23 +9,25 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, JobSpec, TableSpec
+from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs.batch.runtime import Step
-from tests.landing import write
-from tests.tables.in_process_lake import InProcessLake
+from tests.harness.lake import Lake
+from tests.harness.landing import write
 
 NANOS = 1_700_000_000_123_456_789
 
+REPLAY = JobOptions(action="errors_replay")
 
-def _land(lake: InProcessLake, spec: TableSpec, number: int, rows: Sequence[tuple[str, int, int, int]]) -> None:
+
+def _land(lake: Lake, spec: TableSpec, number: int, rows: Sequence[tuple[str, int, int, int]]) -> None:
     """A change file of (operation, sequence, id, time in nanoseconds)."""
     op, seq, key, at = (list(column) for column in zip(*rows, strict=True))
     table = pa.table({"Op": op, "seq": seq, "id": key, "at": pa.array(at, pa.timestamp("ns"))})
     write(Path(lake.layout(spec).landing), f"20240101-{number:09d}.parquet", table)
 
 
-def _ids(lake: InProcessLake, spec: TableSpec) -> list[int]:
-    return sorted(row["id"] for row in lake.port.read(lake.layout(spec).replica))
+def _ids(lake: Lake, spec: TableSpec) -> list[int]:
+    return sorted(row["id"] for row in lake.rows(lake.layout(spec).replica))
 
 
 class BrokenOffError(Exception):
@@ -37,9 +39,9 @@ def test_replay_loads_valid_records(step: str | None, tmp_path: Path) -> None:
     """Also where a replay broke off after a step, which the next run goes on with."""
     refused = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",), sub_microseconds="quarantine")
     taken = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",), sub_microseconds="truncate")
-    lake = InProcessLake(tmp_path)
+    lake = Lake(tmp_path)
     _land(lake, refused, 1, [("I", 1, 1, 0), ("I", 2, 2, NANOS)])
-    assert lake.run(refused).quarantined == 1
+    assert lake.raising(refused).quarantined == 1
     assert _ids(lake, refused) == [1]
 
     def observe(reported: Step) -> None:
@@ -47,40 +49,38 @@ def test_replay_loads_valid_records(step: str | None, tmp_path: Path) -> None:
             raise BrokenOffError
 
     if step is None:
-        lake.run(taken, action="errors_replay")
+        lake.raising(taken, REPLAY)
     else:
         with pytest.raises(BrokenOffError):
-            lake.run(taken, observe, action="errors_replay")
-        lake.run(taken, action="errors_replay")
+            lake.raising(taken, REPLAY, observe=observe)
+        lake.raising(taken, REPLAY)
     assert _ids(lake, taken) == [1, 2]
-    assert [row["resolved_at"] is None for row in lake.port.read(lake.layout(taken).errors)] == [False]
-    assert len(lake.port.read(lake.layout(taken).changes)) == 2
+    assert [row["resolved_at"] is None for row in lake.rows(lake.layout(taken).errors)] == [False]
+    assert len(lake.rows(lake.layout(taken).changes)) == 2
 
 
 @pytest.mark.parametrize(("days", "ids"), [(29, [2, 3, 4]), (31, [1, 2, 3, 4])])
 def test_late_change_restores_a_row_only_after_retention(days: int, ids: list[int], tmp_path: Path) -> None:
     spec = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",), tombstone_retention="30d")
-    lake, began = InProcessLake(tmp_path), datetime.now(UTC)
+    lake, began = Lake(tmp_path), datetime.now(UTC)
     _land(lake, spec, 1, [("I", 1, 1, 0), ("I", 2, 2, 0), ("D", 9, 1, 0)])
-    lake.run(spec, clock=lambda: began)
+    lake.raising(spec, clock=lambda: began)
     later = began + timedelta(days=days)
     _land(lake, spec, 2, [("I", 10, 3, 0)])
-    lake.run(spec, clock=lambda: later)  # forgets tombstones after its merge
+    lake.raising(spec, clock=lambda: later)  # forgets tombstones after its merge
     _land(lake, spec, 3, [("U", 5, 1, 0), ("I", 11, 4, 0)])
-    lake.run(spec, clock=lambda: later + timedelta(hours=1))
+    lake.raising(spec, clock=lambda: later + timedelta(hours=1))
     assert _ids(lake, spec) == ids
 
 
 def test_changes_of_a_key_are_explained(tmp_path: Path) -> None:
-    spec, lake = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",)), InProcessLake(tmp_path)
+    spec, lake = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",)), Lake(tmp_path)
     _land(lake, spec, 1, [("I", 1, 1, 0), ("I", 2, 2, 0), ("D", 9, 1, 0)])
-    lake.run(spec)
+    lake.raising(spec)
     _land(lake, spec, 2, [("U", 5, 1, 0)])
-    lake.run(spec)
+    lake.raising(spec)
     options = JobOptions(action="explain", key={"id": "1"})
-    job = JobSpec(run_id="run", roots=lake.roots, tables=(spec,), tiers=DEFAULT_TIERS, options=options)
-    (result,) = lake.port.run(job)
-    found = result.details
+    found = lake.done(spec, options).details
     assert [(c["sequence"], c["op"], c["state"]) for c in found["changes"]] == [
         (1, "I", "superseded"), (5, "U", "late"), (9, "D", "winner"),
     ]  # fmt: skip

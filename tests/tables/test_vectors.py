@@ -6,10 +6,9 @@ The tables are read by `deltalake`'s own scan, which knows the vectors.
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -20,24 +19,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, JobSpec, TableSpec
+from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Runtime
-from spark_jobs.batch.table_run import TableRun
-from spark_jobs.batch.totals import RunTotals
-from spark_jobs.job.spread_local import NoSpark
-from spark_jobs.pipeline import run_table
 from spark_jobs.tables import deletion_vectors
 from spark_jobs.tables.delta_tables import Tables
 from spark_jobs.tables.one_task import OneTaskEngine
-from spark_jobs.tables.snapshots import VECTORS, active_files
-from tests import exact_bounds
-from tests.landing import write
+from spark_jobs.tables.snapshots import VECTORS
+from tests.harness import exact_bounds
+from tests.harness.examples import examples
+from tests.harness.lake import Lake
+from tests.harness.landing import write
+from tests.harness.replayed_files import files_at
+from tests.harness.strategies import EVERYTHING, Case, Traits, cases, dense
 from tests.oracle import replay
-from tests.spark.playing import examples
 from tests.spark.table_lines import by_engine, by_oracle, counts_of, differences
-from tests.strategies import EVERYTHING, Case, Traits, cases, dense
-from tests.tables.in_process_lake import InProcessLake
 
 SORTS = {
     "everything": dense(EVERYTHING),
@@ -45,24 +40,13 @@ SORTS = {
     "partial": dense(Traits(partial=True, ties=False, steps=True)),
     "reloads": dense(Traits(most_reloads=3, steps=True)),
 }
-TIERS = {**DEFAULT_TIERS, "small": replace(DEFAULT_TIERS["small"], deletion_vectors=True)}
+VECTOR_TIER = replace(DEFAULT_TIERS["small"], deletion_vectors=True)
 
 
-@dataclass(frozen=True)
-class VectorLake(InProcessLake):
+def run_once(lake: Lake, spec: TableSpec) -> JobResult:
     """A new engine for each run, as a job has."""
-
-    def run_once(self, spec: TableSpec) -> JobResult:
-        job = JobSpec(run_id="run", roots=self.roots, tables=(spec,), tiers=TIERS, options=JobOptions())
-        tables = Tables(Storage(), lambda: datetime.now(UTC), features=frozenset({VECTORS}))
-        runtime = Runtime(storage=Storage(), spark=NoSpark(), engine=OneTaskEngine(tables))
-        return run_table(TableRun(job=job, spec=spec, runtime=runtime), RunTotals())
-
-
-def read(path: str) -> list[dict[str, Any]]:
-    if not Path(path, "_delta_log").is_dir():
-        return []
-    return pa.table(DeltaTable(path).scan()).to_pylist()
+    tables = Tables(Storage(), lambda: datetime.now(UTC), features=frozenset({VECTORS}))
+    return lake.raising(spec, engine=OneTaskEngine(tables))
 
 
 @pytest.mark.parametrize("sort", SORTS)
@@ -73,7 +57,7 @@ def test_pipeline_and_oracle_agree(sort: str) -> None:
     @given(st.deferred(lambda: cases(SORTS[sort])))
     def agree(case: Case) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            lake = VectorLake(Path(folder))
+            lake = Lake(Path(folder), VECTOR_TIER)
             play(case, lake)
             written.extend(Path(lake.layout(case.spec).replica).glob("deletion_vector_*.bin"))
 
@@ -81,12 +65,12 @@ def test_pipeline_and_oracle_agree(sort: str) -> None:
     assert written
 
 
-def play(case: Case, lake: VectorLake) -> None:
+def play(case: Case, lake: Lake) -> None:
     for number, run in enumerate(case.runs):
         lake.land(case.spec, run, case.types)
-        result = lake.run_once(case.spec)
+        result = run_once(lake, case.spec)
         outcome = replay(case.spec, case.runs[: number + 1])
-        assert differences(by_oracle(outcome, case.spec), by_engine(lake.layout(case.spec), read)) == []
+        assert differences(by_oracle(outcome, case.spec), by_engine(lake.layout(case.spec))) == []
         assert counts_of(result) == outcome.counts[number]
 
 
@@ -121,10 +105,10 @@ def test_files_are_those_of_deltalake(checkpoint_at: int | None, tmp_path: Path)
             DeltaTable(path).create_checkpoint()
     table = DeltaTable(path)
     expected = pa.table(table.get_add_actions()).column("path").to_pylist()
-    assert sorted(active_files(Storage(), path, table.version())) == sorted(expected)
+    assert sorted(files_at(path, table.version())) == sorted(expected)
     older = DeltaTable(path, version=3)
     expected = pa.table(older.get_add_actions()).column("path").to_pylist()
-    assert sorted(active_files(Storage(), path, 3)) == sorted(expected)
+    assert sorted(files_at(path, 3)) == sorted(expected)
 
 
 def test_the_last_checkpoint_is_gone(tmp_path: Path) -> None:
@@ -136,7 +120,7 @@ def test_the_last_checkpoint_is_gone(tmp_path: Path) -> None:
     _write(path, 4, "append")
     (checkpoint,) = (tmp_path / "_delta_log").glob("*.checkpoint.parquet")
     checkpoint.unlink()
-    assert len(active_files(Storage(), path, 4)) == 5
+    assert len(files_at(path, 4)) == 5
 
 
 def _write(path: str, number: int, mode: str) -> None:
@@ -144,9 +128,9 @@ def _write(path: str, number: int, mode: str) -> None:
 
 
 def test_bounds_beside_a_vector_are_those_of_the_file(tmp_path: Path) -> None:
-    lake, spec = VectorLake(tmp_path), TableSpec(table="s.t", keys=("id",), sequence_by=("seq",))
+    lake, spec = Lake(tmp_path, VECTOR_TIER), TableSpec(table="s.t", keys=("id",), sequence_by=("seq",))
     for _ in exact_bounds.landings(Path(lake.layout(spec).landing)):
-        assert lake.run_once(spec).error is None
+        assert run_once(lake, spec).error is None
     assert exact_bounds.wrong(lake.layout(spec).replica) == []
 
 
@@ -154,15 +138,15 @@ def test_polars_reads_no_deleted_row_of_any_partition(tmp_path: Path) -> None:
     """It misses vectors of files whose paths have special characters."""
     texts = ["plain", "a b", "100%", "\u00e9", "{n}", "'q'", "x=y/z", None]
     spec = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",), settle="0s", partition_by=("p",))
-    lake = VectorLake(tmp_path)
+    lake = Lake(tmp_path, VECTOR_TIER)
     folder, replica = Path(lake.layout(spec).landing), lake.layout(spec).replica
     loaded = [(4 * number + row, text) for number, text in enumerate(texts) for row in range(4)]
     write(folder, "LOAD00000001.parquet", pa.table({"id": [i for i, _ in loaded], "p": [p for _, p in loaded]}))
-    lake.run_once(spec)
+    run_once(lake, spec)
     gone = [4 * number for number in range(len(texts))]
     changes = {"Op": ["D"] * len(gone), "seq": gone, "id": gone}
     write(folder, "20240101-000000001.parquet", pa.table(changes))
-    assert lake.run_once(spec).main.deleted == len(gone)
+    assert run_once(lake, spec).main.deleted == len(gone)
     found = pl.scan_delta(replica).select("id", "p").collect().rows()
     assert sorted(found) == [row for row in loaded if row[0] not in gone]
     assert list(Path(replica).glob("deletion_vector_*.bin"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from airflow_gddl.metadata.loading import Catalog, load
+from airflow_gddl.metadata.loading import LoadedMetadata, load
 from airflow_gddl.metadata.problems import Problem
 
 NO_TABLE = "no table yet: add a row to metadata/tables/shop.yaml, or let `gddl onboard SOURCE` write the rows\n"
@@ -21,7 +21,7 @@ def write(folder: Path, files: dict[str, str | bytes]) -> Path:
     return folder
 
 
-def loaded(folder: Path, files: dict[str, str | bytes], environ: dict[str, str] | None = None) -> Catalog:
+def loaded(folder: Path, files: dict[str, str | bytes], environ: dict[str, str] | None = None) -> LoadedMetadata:
     return load(write(folder, files), environ or {})
 
 
@@ -30,6 +30,6 @@ def row_file(*rows: str, head: str = "source: shop\n") -> str:
     return head + "tables:\n" + "".join(f"  - {row}\n" for row in rows)
 
 
-def only_problem(catalog: Catalog) -> Problem:
+def only_problem(catalog: LoadedMetadata) -> Problem:
     assert len(catalog.problems) == 1, [str(problem) for problem in catalog.problems]
     return catalog.problems[0]

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.plan.discover import BatchLimits, Discovery, find, next_batch, state_after
 from spark_jobs.plan.planned_batch import BatchPlan, PlannedFile, TableState
-from tests.landed import LANDING, content, landed
+from spark_jobs.plan.waiting_files import BatchLimits, Discovery, find, next_batch, state_after
+from tests.harness.landed import LANDING, content, landed
 
 NOW = datetime(2024, 2, 1, 12, 30, tzinfo=UTC)
 WIDE = BatchLimits(max_files=100, max_bytes=10_000)
@@ -116,7 +116,7 @@ def test_batches_partition_what_waits(sizes: list[int], most: int, size: int, lo
         assert len(plan.files) == 1 or sum(file.size for file in plan.files) <= size
         seen.extend(plan.files)
         left = left.without(plan)
-        state = state_after(plan, state, landing=LANDING, left=left)
+        state = state_after(plan, state, landing=LANDING, remaining=left)
     assert tuple(seen) == waiting
 
 
@@ -162,7 +162,10 @@ def test_full_listing_is_recorded_once_all_files_are_ingested() -> None:
     state = TableState(batch=2, generation=1, listed_in_full_at="2024-01-01T00:00:00.000000+00:00")
     plan = planned(CHANGES[0])
     some = Discovery(waiting=files(CHANGES[1:]), listed_in_full_at="2024-02-01T00:00:00.000000+00:00")
-    assert state_after(plan, state, landing=LANDING, left=some).listed_in_full_at == state.listed_in_full_at
+    assert state_after(plan, state, landing=LANDING, remaining=some).listed_in_full_at == state.listed_in_full_at
     none = replace(some, waiting=())
-    assert state_after(plan, state, landing=LANDING, left=none).listed_in_full_at == "2024-02-01T00:00:00.000000+00:00"
+    assert (
+        state_after(plan, state, landing=LANDING, remaining=none).listed_in_full_at
+        == "2024-02-01T00:00:00.000000+00:00"
+    )
     assert state_after(plan, state, landing=LANDING).listed_in_full_at == state.listed_in_full_at

@@ -13,8 +13,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_gddl.contract.checks import check_table
 from airflow_gddl.contract.codec import from_json, to_json
+from airflow_gddl.contract.row_checks import check_table
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.loading import load
 from tests.unit.metadata_folder import write

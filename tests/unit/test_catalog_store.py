@@ -13,7 +13,7 @@ from airflow_gddl.metadata.folder import MAX_BYTES, LocalFolder, StoreFolder, op
 from airflow_gddl.metadata.loading import load_folder
 from airflow_gddl.metadata.settings import SettingsError
 from airflow_gddl.stores import open_store
-from tests.s3_server import Bucket, serving
+from tests.harness.s3_server import Bucket, serving
 from tests.unit.metadata_folder import SETTINGS, row_file, write
 
 FILES: dict[str, str | bytes] = {

@@ -20,7 +20,7 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.planning.commands import histogram
 from airflow_gddl.planning.rules import advice
 from airflow_gddl.runtime.state.documents import RunsDocument, place, update_runs
-from airflow_gddl.runtime.state.facts import TableRecord
+from airflow_gddl.runtime.state.table_runs import TableRecord
 from airflow_gddl.stores import open_store
 from tests.unit.metadata_folder import row_file, write
 from tests.unit.pages import section

@@ -21,7 +21,7 @@ from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.spread_spark import SparkSpread
 from spark_jobs.spark import cluster_check
 from spark_jobs.spark.cluster_check import check_versions
-from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.harness.lake import Lake, spec_of
 
 
 @dataclass
@@ -123,7 +123,7 @@ class Refusing(NoSpark):
 @pytest.mark.parametrize("tasks", ["many", "one"])
 def test_nothing_is_written_before_it_is_refused(tmp_path: Path, tasks: TableTasks) -> None:
     tier = TierSpec(tasks=tasks)
-    lake, spark = SmallLake(tmp_path, tier), Refusing()
+    lake, spark = Lake(tmp_path, tier), Refusing()
     specs = [spec_of("a"), spec_of("b")]
     for spec in specs:
         lake.load(spec)

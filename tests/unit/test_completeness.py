@@ -20,6 +20,7 @@ from airflow_gddl.contract.completeness import (
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import JobOptions, WindowLength
 from spark_jobs.verification import grid_of
+from tests.harness.examples import at_random
 
 LIMIT, BEAT, DELIVERY = 1800.0, 60.0, 240.0
 moments = st.floats(0, 10**6)
@@ -51,7 +52,7 @@ class Source:
 steps = st.lists(st.tuples(st.floats(0, 20_000), st.floats(0, DELIVERY)), min_size=1, max_size=12)
 
 
-@settings(max_examples=2000)
+@settings(max_examples=at_random(2000))
 @given(steps=steps, pause=st.floats(0, 10**6))
 def test_a_log_that_goes_on_is_never_said_to_stand_still(steps: list[tuple[float, float]], pause: float) -> None:
     """However rarely it is looked at, and however long nobody has."""
@@ -63,7 +64,7 @@ def test_a_log_that_goes_on_is_never_said_to_stand_still(steps: list[tuple[float
     assert not is_stopped(source.facts, LIMIT)
 
 
-@settings(max_examples=1000)
+@settings(max_examples=at_random(1000))
 @given(steps=steps, stops=st.floats(0, 10_000))
 def test_a_log_that_stands_still_is_found_by_the_next_look(steps: list[tuple[float, float]], stops: float) -> None:
     source = Source(stops=stops)
@@ -95,7 +96,7 @@ def test_a_heartbeat_of_which_only_the_full_load_came_stands_still_since_then() 
     assert is_stopped(HeartbeatFacts(loaded=0.0, as_of=LIMIT + 1), LIMIT)
 
 
-@settings(max_examples=2000)
+@settings(max_examples=at_random(2000))
 @given(commit=maybe, as_of=maybe, beat=maybe, verified=maybe, missing=maybe)
 def test_complete_until_is_what_evidence_says_and_not_more(
     commit: float | None, as_of: float | None, beat: float | None, verified: float | None, missing: float | None

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from airflow_gddl.contract.checks import check_table, check_values, fields_read, table_name_fault
 from airflow_gddl.contract.errors import field_name
+from airflow_gddl.contract.row_checks import check_table, check_values, fields_read, table_name_fault
 from airflow_gddl.contract.spec import TableSpec
 
 

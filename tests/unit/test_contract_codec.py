@@ -27,7 +27,7 @@ from airflow_gddl.contract.extensions import DmsOptions
 from airflow_gddl.contract.result import JobResult, MainCounts, RunWarning
 from airflow_gddl.contract.spec import DEFAULT_TIERS, DesiredState, JobOptions, JobSpec, Roots, TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
-from airflow_gddl.runtime.landing.work import row_digest
+from airflow_gddl.runtime.landing.tables_with_work import row_digest
 
 TABLE = TableSpec(
     table="shop.orders",

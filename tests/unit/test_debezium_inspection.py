@@ -16,8 +16,8 @@ from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.onboarding.inspection import Finding, debezium_findings
 from airflow_gddl.onboarding.landing import Landing
 from tests.debezium.flattening import flat
-from tests.debezium.lake import parquet
 from tests.debezium.probing import event, text
+from tests.debezium.topic import parquet
 
 GOOD = flat(event("c", {"id": 1, "v": "a"}))
 

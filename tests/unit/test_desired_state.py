@@ -10,7 +10,7 @@ import pytest
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.layout import desired_path
 from airflow_gddl.contract.spec import Continuous, DesiredState, JobOptions, JobSpec, Roots, TableSpec, TierSpec
-from airflow_gddl.runtime.landing.monitoring import FRESH_SECONDS, DesiredStateKeeper
+from airflow_gddl.runtime.landing.continuous_job import FRESH_SECONDS, DesiredStateKeeper
 from airflow_gddl.stores import Storage
 from spark_jobs.continuous.loop import POLL_SECONDS, DesiredStateReader
 from spark_jobs.job.stop import Stop

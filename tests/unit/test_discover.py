@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from spark_jobs.plan.discover import Discovery, find
 from spark_jobs.plan.planned_batch import BatchPlan, FileEntry, LandedFile, TableState
-from tests.landed import LANDING, content, entry, landed
+from spark_jobs.plan.waiting_files import Discovery, find
+from tests.harness.landed import LANDING, content, entry, landed
 
 FIRST = TableState(batch=1, generation=1)
 

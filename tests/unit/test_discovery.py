@@ -18,9 +18,9 @@ from spark_jobs.batch.notices import of_discovery
 from spark_jobs.dialects.dms import DmsDialect
 from spark_jobs.dialects.protocol import dialect_of
 from spark_jobs.discovery import folders_like
-from spark_jobs.plan.discover import Discovery, NotListed
-from tests.landing_folder import START, Table, counted_stats
-from tests.s3_server import Bucket, serving
+from spark_jobs.plan.waiting_files import Discovery, NotListed
+from tests.harness.landing_folder import START, Table, counted_stats
+from tests.harness.s3_server import Bucket, serving
 
 LAYOUTS: list[tuple[DatePartition, DateDelimiter]] = [
     ("none", "slash"),

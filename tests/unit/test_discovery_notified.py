@@ -12,10 +12,10 @@ import pytest
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.stores import Storage, StoredObject
 from spark_jobs.discovery import NotifiedFile, discover_notified
-from spark_jobs.plan.discover import Discovery
-from tests.landed import committed
-from tests.landing_folder import START, Table
-from tests.s3_server import Bucket, serving
+from spark_jobs.plan.waiting_files import Discovery
+from tests.harness.landed import committed
+from tests.harness.landing_folder import START, Table
+from tests.harness.s3_server import Bucket, serving
 
 DAY = timedelta(days=1)
 
@@ -58,7 +58,7 @@ def discovered(table: Table, files: Iterable[NotifiedFile]) -> Discovery:
 
 def take(table: Table, found: Discovery) -> list[str]:
     """Commit all that waits as one batch."""
-    from spark_jobs.plan.discover import next_batch  # noqa: PLC0415 - the planner of this one step
+    from spark_jobs.plan.waiting_files import next_batch  # noqa: PLC0415 - the planner of this one step
 
     ledger = table.ledger()
     plan = next_batch(found.waiting, limits=table.limits, state=ledger.state, now=table.now)

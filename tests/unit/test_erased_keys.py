@@ -17,7 +17,7 @@ from airflow_gddl.stores import Storage
 from spark_jobs.ledger.erasures import Erasure, ErasureRegister
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.rules.erasure import Bound, ErasedKeys, key_text, message_of
-from tests.landed import planned_file
+from tests.harness.landed import planned_file
 
 
 @pytest.mark.parametrize(

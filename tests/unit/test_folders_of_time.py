@@ -23,10 +23,10 @@ from airflow_gddl.stores import Storage
 from spark_jobs.continuous.streams import ListedFiles
 from spark_jobs.discovery import EVERY, DeepListings, NotifiedFile, discover, discover_notified
 from spark_jobs.ledger import ledger as ledgers
-from spark_jobs.plan.discover import BatchLimits, Discovery
-from tests.landing_folder import START, counted_stats
-from tests.s3_server import Bucket, serving
-from tests.sunk_folder import FORMATS, HOURLY, Sunk
+from spark_jobs.plan.waiting_files import BatchLimits, Discovery
+from tests.harness.landing_folder import START, counted_stats
+from tests.harness.s3_server import Bucket, serving
+from tests.harness.sunk_folder import FORMATS, HOURLY, Sunk
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 DAILY = "'year'=YYYY/'month'=MM/'day'=dd"

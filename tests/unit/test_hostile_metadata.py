@@ -10,7 +10,7 @@ import pytest
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.metadata import files
 from airflow_gddl.metadata.loading import load
-from airflow_gddl.runtime.snapshot.keeper import sign
+from airflow_gddl.runtime.compiled.keeper import sign
 from tests.unit.metadata_folder import only_problem, row_file, write
 
 GOOD = "{table: s.t, keys: [id]}"

@@ -12,9 +12,9 @@ from airflow_gddl.contract.result import ErrorInfo, JobResult, Status
 from airflow_gddl.contract.spec import DesiredState, Roots, TableSpec
 from airflow_gddl.runners.interface import ProgressEvent
 from airflow_gddl.runtime.landing import hints
+from airflow_gddl.runtime.landing.continuous_job import FLUSH_SECONDS, ContinuousJobMonitor, DesiredStateKeeper
 from airflow_gddl.runtime.landing.hints import HintBook
-from airflow_gddl.runtime.landing.monitoring import FLUSH_SECONDS, ContinuousJobMonitor, DesiredStateKeeper
-from airflow_gddl.runtime.state.board import read_pipeline
+from airflow_gddl.runtime.state.lake_state import read_pipeline
 from airflow_gddl.runtime.state.recording import StateRecorder
 from airflow_gddl.stores import open_store
 
@@ -91,7 +91,7 @@ def test_idle_polls_are_stored_silently_and_pending_events_are_kept(context: Kee
     assert (hint.looked_at, hint.announce) == ("2023-11-14T22:13:09.000000+00:00", {"rows": 5})
     record = read_pipeline(context.roots.lake, (PIPELINE,)).records["s.a"]
     assert (record.complete or 0) - (record.succeeded or 0) == 8
-    assert len(record.facts) == 1
+    assert len(record.runs) == 1
 
 
 def test_a_table_that_fails_is_failing_until_it_goes_well(context: KeepingContext) -> None:

@@ -1,10 +1,10 @@
-"""What `tests.lanes` names is there."""
+"""What `tests.harness.lanes` names is there."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from tests import lanes
+from tests.harness import lanes
 
 TESTS = Path(__file__).parents[1]
 

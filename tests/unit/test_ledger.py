@@ -16,7 +16,7 @@ from airflow_gddl.stores import Storage, StoredObject
 from spark_jobs.ledger.commit_files import decode_files
 from spark_jobs.ledger.ledger import COMMITS_PER_SNAPSHOT, Ledger
 from spark_jobs.plan.planned_batch import FileEntry, TableState
-from tests.landed import LANDING, change, committed, grow, plan_of
+from tests.harness.landed import LANDING, change, committed, grow, plan_of
 
 
 @pytest.fixture

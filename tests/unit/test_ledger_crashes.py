@@ -12,7 +12,7 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.stores import Storage
 from spark_jobs.ledger.ledger import COMMITS_PER_SNAPSHOT, Ledger
 from spark_jobs.plan.planned_batch import FileEntry
-from tests.landed import LANDING, change, committed, entry_of, grow, plan_of
+from tests.harness.landed import LANDING, change, committed, entry_of, grow, plan_of
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from airflow_gddl.contract.extensions import DmsOptions
 from spark_jobs.discovery import EVERY, GLANCE_BACK, DeepListings, discover
-from spark_jobs.plan.discover import Discovery
-from tests.landing_folder import START, Table
+from spark_jobs.plan.waiting_files import Discovery
+from tests.harness.landing_folder import START, Table
 
 SECOND = timedelta(seconds=1)
 

@@ -28,11 +28,12 @@ from airflow_gddl.contract.spec import (
 )
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import Runtime
-from spark_jobs.batch.totals import Declined, TableOutcome
-from spark_jobs.continuous.loop import POLL_SECONDS, ExecutorPools, Found, Loop
+from spark_jobs.batch.totals import Declined, TableOutcome, TaskOutcome
+from spark_jobs.continuous.loop import POLL_SECONDS, ExecutorPools, Loop
 from spark_jobs.continuous.schedule import ANYWAY_SECONDS, BATCHES_A_TURN, pause_seconds
 from spark_jobs.job.spread_local import LocalSpread, NoSpark
 from spark_jobs.job.stop import Stop
+from tests.harness.examples import at_random
 
 TABLES = {
     spec.table: spec
@@ -159,7 +160,7 @@ class Hand:
         for spec in specs:
             self.hand_over(spec)
 
-    def hand_over(self, spec: TableSpec, run: Callable[[], Found] | None = None) -> None:  # noqa: ARG002 - it is played
+    def hand_over(self, spec: TableSpec, run: Callable[[], TaskOutcome] | None = None) -> None:  # noqa: ARG002 - it is played
         self.queue.append(spec)
         self.hand_out()
 
@@ -179,13 +180,13 @@ class Hand:
         if since is not None and table in self.world.order:
             assert self.world.now - since < RESTS, f"{table} waited for {self.world.now - since} s"
 
-    def finished(self, within: float) -> list[Found]:
+    def finished(self, within: float) -> list[TaskOutcome]:
         world = self.world
         if self.waits:
             world.let_pass(within)
         return [found for at in list(self.own) if (found := self.look(at)) is not None]
 
-    def look(self, at: At) -> Found | None:
+    def look(self, at: At) -> TaskOutcome | None:
         """Null while it is at work. After the time of trouble all goes well."""
         world = self.world
         if at.ends is None:
@@ -317,7 +318,7 @@ def test_all_files_are_ingested_and_no_table_runs_twice_at_once(events: list[Eve
     assert {outcome.result.status for outcome in outcomes} <= {"succeeded", "skipped"}
 
 
-@settings(max_examples=30)
+@settings(max_examples=at_random(30))
 @given(st.lists(st.builds(Event, at=st.integers(0, 20), kind=st.just("land"), table=st.sampled_from(sorted(TABLES))),
                 max_size=20))  # fmt: skip
 def test_new_files_are_ingested_promptly(events: list[Event]) -> None:

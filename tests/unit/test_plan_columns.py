@@ -7,8 +7,8 @@ import pytest
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.names import landed_name
 from airflow_gddl.contract.spec import TableSpec
-from spark_jobs.plan.table_schema import IncomingSchema, land, select_columns
-from tests.typed_columns import schema_of
+from spark_jobs.plan.table_schema import land, select_columns
+from tests.harness.typed_columns import schema_of
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_landed_name(name: str, landed: str) -> None:
 )
 def test_collisions_inside_a_file_are_refused(types: dict[str, str], code: str, named: tuple[str, ...]) -> None:
     with pytest.raises(FatalError) as caught:
-        land(IncomingSchema(1, "f.parquet", schema_of(types).columns))
+        land("f.parquet", schema_of(types).columns)
     assert caught.value.code == code
     assert caught.value.where.startswith("f.parquet")
     assert all(name in caught.value.what for name in named)
@@ -63,13 +63,13 @@ def test_collisions_inside_a_file_are_refused(types: dict[str, str], code: str, 
 def test_equal_names_collide_too() -> None:
     twice = schema_of({"id": "int"}).columns * 2
     with pytest.raises(FatalError) as caught:
-        land(IncomingSchema(1, "f.csv", twice))
+        land("f.csv", twice)
     assert caught.value.code == "COLUMN_NAMES_COLLIDE"
 
 
 def test_the_remedy_of_a_collision_names_no_setting_that_leaves_out_both() -> None:
     with pytest.raises(FatalError) as caught:
-        land(IncomingSchema(1, "f.csv", schema_of({"id": "int", "v": "int", "V": "int"}).columns))
+        land("f.csv", schema_of({"id": "int", "v": "int", "V": "int"}).columns)
     assert caught.value.remedy == (
         "rename one of them at the source, or have it left out there: exclude_columns would leave out both"
     )
@@ -79,6 +79,6 @@ def test_the_remedy_of_a_collision_names_no_setting_that_leaves_out_both() -> No
 
 def test_nested_names_are_cleaned_and_sources_kept() -> None:
     schema = schema_of({"my col": "array<struct<`x y`:map<string,struct<`=`:int>>,_gddl:int>>"})
-    (column,) = land(IncomingSchema(1, "f", schema.columns)).columns
+    (column,) = land("f", schema.columns).columns
     assert (column.name, column.source) == ("my_col", schema.columns[0])
     assert str(column.type) == "array<struct<x_y:map<string,struct<_:int>>,_gddl:int>>"

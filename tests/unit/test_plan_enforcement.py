@@ -7,8 +7,8 @@ import pytest
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from spark_jobs.plan.schema_evolution import SchemaPlan, SchemaRules, plan_schema
-from spark_jobs.plan.table_schema import IncomingSchema
-from tests.typed_columns import schema_of, types_of
+from spark_jobs.plan.table_schema import land
+from tests.harness.typed_columns import schema_of, types_of
 
 Types = dict[str, str]
 ADD = SchemaEvolution()
@@ -20,9 +20,7 @@ NO_DROP = SchemaEvolution(dropped_column="fail")
 def plan(
     table: Types | None, *groups: Types, evolution: SchemaEvolution = ADD, keys: tuple[str, ...] = ()
 ) -> SchemaPlan:
-    incoming = tuple(
-        IncomingSchema(number, f"file{number}.parquet", schema_of(types).columns) for number, types in enumerate(groups)
-    )
+    incoming = tuple(land(f"file{number}.parquet", schema_of(types).columns) for number, types in enumerate(groups))
     rules = SchemaRules(evolution=evolution, required=keys)
     return plan_schema(None if table is None else schema_of(table), incoming, rules)
 
@@ -149,7 +147,7 @@ def test_nested_fields_are_dropped_whatever_the_case_of_their_parents() -> None:
 @pytest.mark.parametrize("table", [None, {"id": "int", "v": "int"}])
 def test_rows_are_ordered_by_columns_that_are_there(table: Types | None) -> None:
     """A first load by a column that no file has failed with a KeyError."""
-    files = (IncomingSchema(0, "file0.parquet", schema_of({"id": "int", "odd name": "int"}).columns),)
+    files = (land("file0.parquet", schema_of({"id": "int", "odd name": "int"}).columns),)
     stored = None if table is None else schema_of(table)
     plan_schema(stored, files, SchemaRules(evolution=ADD, clusters=("ID", "odd name")))
     with pytest.raises(FatalError, match=r"CLUSTER_COLUMN_MISSING.*'nowhere'.*id, .*Remedy: correct cluster_by"):

@@ -15,7 +15,7 @@ from airflow_gddl.contract.spec import DEFAULT_TIERS
 from airflow_gddl.metadata.files import read_yaml
 from airflow_gddl.planning import AIRFLOW, Metadata, make_plan
 from airflow_gddl.planning.prices import DAYS, REQUESTS_OF_A_BATCH, ZERO, Amount, Cost, Prices
-from airflow_gddl.runtime.state.facts import RunFact, TableRecord, to_list
+from airflow_gddl.runtime.state.table_runs import RunFact, TableRecord
 from tests.unit.pages import page
 from tests.unit.test_cli_plan import gddl
 from tests.unit.test_planning import EMR, SUNDAY, table, tables
@@ -77,7 +77,7 @@ def test_records_replace_what_is_assumed() -> None:
         rows_read=1, appended=1, redelivered=0, quarantined=0, rows=1, commit=None, lag=None, error=None, warnings=(),
         run_id="r",
     )  # fmt: skip
-    record = TableRecord(last=to_list(fact), changed_since=(now - timedelta(days=10)).timestamp(), changing_runs=21)
+    record = TableRecord(newest=fact, changed_since=(now - timedelta(days=10)).timestamp(), changing_runs=21)
     rows = tables(2)
     found, assumed = costs(rows, records={"shop.t00000": record}), costs(rows)
     assert (found.recorded, assumed.recorded) == (1, 0)

@@ -6,8 +6,8 @@ import pytest
 
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from spark_jobs.plan.schema_evolution import ColumnAction, SchemaPlan, SchemaRules, plan_schema
-from spark_jobs.plan.table_schema import IncomingSchema
-from tests.typed_columns import schema_of, types_of
+from spark_jobs.plan.table_schema import LandedGroup, land
+from tests.harness.typed_columns import schema_of, types_of
 
 Types = dict[str, str]
 ADD = SchemaEvolution()
@@ -15,8 +15,8 @@ RESCUE = SchemaEvolution(new_column="rescue", type_change="rescue", dropped_colu
 FAIL = SchemaEvolution(new_column="fail", type_change="fail", dropped_column="fail")
 
 
-def group(schema_id: int, types: Types, *, only_deletes: bool = False) -> IncomingSchema:
-    return IncomingSchema(schema_id, f"file{schema_id}.parquet", schema_of(types).columns, only_deletes)
+def group(number: int, types: Types, *, only_deletes: bool = False) -> LandedGroup:
+    return land(f"file{number}.parquet", schema_of(types).columns, only_deletes=only_deletes)
 
 
 def plan(
@@ -27,8 +27,8 @@ def plan(
     return plan_schema(None if table is None else schema_of(table), incoming, rules)
 
 
-def action(found: SchemaPlan, name: str, schema_id: int = 0) -> ColumnAction:
-    (one,) = [a for a in found.groups[schema_id].actions if a.target.name == name]
+def action(found: SchemaPlan, name: str, number: int = 0) -> ColumnAction:
+    (one,) = [a for a in found.groups[number].actions if a.target.name == name]
     return one
 
 
@@ -202,9 +202,9 @@ def test_deletes_that_carry_only_keys_are_no_schema_change() -> None:
     for evolution in (ADD, RESCUE, FAIL):
         rules = SchemaRules(evolution=evolution, required=("id",))
         table = schema_of({"id": "int", "v": "date"})
-        found = plan_schema(table, (group(7, {"id": "int"}, only_deletes=True),), rules)
+        found = plan_schema(table, (group(0, {"id": "int"}, only_deletes=True),), rules)
         assert (found.target, found.changes) == (table, ())
-        assert tuple(found.groups[7].schema) == ("id",)
+        assert tuple(found.groups[0].schema) == ("id",)
 
 
 def test_a_key_of_nulls_is_left_to_the_rows_where_its_type_is_known() -> None:

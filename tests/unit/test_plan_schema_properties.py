@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import get_args
 
 from hypothesis import assume, given
@@ -28,7 +29,7 @@ from airflow_gddl.contract.table_spec import (
     TypeChangePolicy,
 )
 from spark_jobs.plan.schema_evolution import SchemaPlan, SchemaRules, plan_schema
-from spark_jobs.plan.table_schema import Column, IncomingSchema, Schema
+from spark_jobs.plan.table_schema import Column, LandedGroup, Schema, land
 from spark_jobs.plan.types import NOTHING, lossless, merge
 
 NAMES = ["id", "Id", "a", "b", "a b", "c", "_gddl", "__v"]
@@ -63,8 +64,7 @@ COLUMNS = (
 )
 GROUPS = st.lists(st.tuples(COLUMNS, st.booleans()), max_size=4).map(
     lambda found: tuple(
-        IncomingSchema(number, f"f{number}", columns, only_deletes)
-        for number, (columns, only_deletes) in enumerate(found)
+        land(f"f{number}", columns, only_deletes=only_deletes) for number, (columns, only_deletes) in enumerate(found)
     )
 )
 EVOLUTIONS = st.builds(
@@ -76,7 +76,7 @@ EVOLUTIONS = st.builds(
 RULES = EVOLUTIONS.map(lambda evolution: SchemaRules(evolution=evolution))
 
 
-def _tables(groups: tuple[IncomingSchema, ...]) -> Schema | None:
+def _tables(groups: tuple[LandedGroup, ...]) -> Schema | None:
     """What an earlier batch made: a table's columns have landed names and no void parts."""
     return plan_schema(None, groups, SchemaRules(evolution=SchemaEvolution())).target if groups else None
 
@@ -84,7 +84,7 @@ def _tables(groups: tuple[IncomingSchema, ...]) -> Schema | None:
 TABLES = GROUPS.map(_tables)
 
 
-def _plan(table: Schema | None, groups: tuple[IncomingSchema, ...], rules: SchemaRules) -> SchemaPlan:
+def _plan(table: Schema | None, groups: tuple[LandedGroup, ...], rules: SchemaRules) -> SchemaPlan:
     try:
         return plan_schema(table, groups, rules)
     except FatalError as error:
@@ -96,7 +96,7 @@ def _plan(table: Schema | None, groups: tuple[IncomingSchema, ...], rules: Schem
 
 @given(TABLES, GROUPS, RULES)
 def test_planning_again_changes_nothing(
-    table: Schema | None, groups: tuple[IncomingSchema, ...], rules: SchemaRules
+    table: Schema | None, groups: tuple[LandedGroup, ...], rules: SchemaRules
 ) -> None:
     first = _plan(table, groups, rules)
     # Not through `_plan`: a repeated batch must not be refused where the first was not.
@@ -109,7 +109,7 @@ def test_planning_again_changes_nothing(
 
 @given(TABLES, GROUPS, RULES)
 def test_the_table_keeps_its_columns_in_order_and_no_type_narrows(
-    table: Schema | None, groups: tuple[IncomingSchema, ...], rules: SchemaRules
+    table: Schema | None, groups: tuple[LandedGroup, ...], rules: SchemaRules
 ) -> None:
     assume(table is not None)
     assert table is not None
@@ -121,31 +121,29 @@ def test_the_table_keeps_its_columns_in_order_and_no_type_narrows(
 
 @given(TABLES, GROUPS, RULES)
 def test_every_delivered_column_goes_to_exactly_one_place(
-    table: Schema | None, groups: tuple[IncomingSchema, ...], rules: SchemaRules
+    table: Schema | None, groups: tuple[LandedGroup, ...], rules: SchemaRules
 ) -> None:
     found = _plan(table, groups, rules)
-    assert set(found.groups) == {group.schema_id for group in groups}
-    for group in groups:
-        plan = found.groups[group.schema_id]
+    for group, plan in zip(groups, found.groups, strict=True):
         mapped = [action.source for action in plan.actions if action.source is not None]
-        assert sorted([*mapped, *plan.rescued, *plan.ignored]) == sorted(column.name for column in group.columns)
+        assert sorted([*mapped, *plan.rescued, *plan.ignored]) == sorted(column.source.name for column in group.columns)
         assert [action.target for action in plan.actions] == list(found.target.columns)
 
 
 @given(TABLES, GROUPS, RULES)
 def test_void_columns_are_ignored_unless_the_policy_adds_them(
-    table: Schema | None, groups: tuple[IncomingSchema, ...], rules: SchemaRules
+    table: Schema | None, groups: tuple[LandedGroup, ...], rules: SchemaRules
 ) -> None:
     found = _plan(table, groups, rules)
-    for group in groups:
-        lost = [c for c in group.columns if c.name in found.groups[group.schema_id].ignored and without_void(c.type)]
+    for group, plan in zip(groups, found.groups, strict=True):
+        lost = [c for c in group.columns if c.source.name in plan.ignored and without_void(c.type)]
         assert not lost or (rules.evolution.new_column == "ignore" and table is not None)
 
 
 @given(TABLES, GROUPS, RULES)
-def test_actions_do_what_they_say(table: Schema | None, groups: tuple[IncomingSchema, ...], rules: SchemaRules) -> None:
+def test_actions_do_what_they_say(table: Schema | None, groups: tuple[LandedGroup, ...], rules: SchemaRules) -> None:
     found = _plan(table, groups, rules)
-    for action in (action for plan in found.groups.values() for action in plan.actions):
+    for action in (action for plan in found.groups for action in plan.actions):
         if action.how == "same":
             assert action.source_type == action.target.type
         if action.how == "cast" and action.source_type is not None and not is_complex(action.source_type):
@@ -158,15 +156,15 @@ def test_actions_do_what_they_say(table: Schema | None, groups: tuple[IncomingSc
 
 @given(TABLES, GROUPS, RULES)
 def test_the_order_of_columns_in_a_file_means_nothing_to_existing_ones(
-    table: Schema | None, groups: tuple[IncomingSchema, ...], rules: SchemaRules
+    table: Schema | None, groups: tuple[LandedGroup, ...], rules: SchemaRules
 ) -> None:
     assume(table is not None)
     assert table is not None
-    turned = tuple(IncomingSchema(g.schema_id, g.label, tuple(reversed(g.columns)), g.only_deletes) for g in groups)
+    turned = tuple(replace(group, columns=tuple(reversed(group.columns))) for group in groups)
     first, second = _plan(table, groups, rules), _plan(table, turned, rules)
     count = len(table.columns)
     assert first.target.columns[:count] == second.target.columns[:count]
     assert set(first.target.columns) == set(second.target.columns)
     assert set(first.widenings) == set(second.widenings)
-    for number, plan in first.groups.items():
+    for number, plan in enumerate(first.groups):
         assert plan.actions[:count] == second.groups[number].actions[:count]

@@ -12,7 +12,7 @@ import pytest
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec, TierSpec
 from airflow_gddl.planning import AIRFLOW, MWAA, Metadata, Plan, PlatformLimits, make_plan
 from airflow_gddl.planning.rules import Advice, mwaa_limits, smallest_class
-from airflow_gddl.runtime.state.facts import RunFact, TableRecord, to_list
+from airflow_gddl.runtime.state.table_runs import RunFact, TableRecord
 
 SUNDAY = date(2026, 11, 1)
 EMR = {"execution_role": "arn:a", "entry_point": "s3://a", "application_id": "00f"}
@@ -287,7 +287,7 @@ def record(seconds: float, status: str = "succeeded") -> TableRecord:
         warnings=(),
         run_id="r",
     )
-    return TableRecord(last=to_list(fact))
+    return TableRecord(newest=fact)
 
 
 def test_times_come_from_records_where_there_are_enough() -> None:

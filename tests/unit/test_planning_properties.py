@@ -13,6 +13,7 @@ from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec
 from airflow_gddl.planning import AIRFLOW, Metadata, make_plan
 from airflow_gddl.planning.day import SlotRequest, demand_of, serve
 from airflow_gddl.topology.rows import gaps, minutes_of, runs_on
+from tests.harness.examples import at_random
 
 
 def fields(least: int, most: int) -> st.SearchStrategy[str]:
@@ -56,7 +57,7 @@ def test_the_histogram_sums_to_the_runs_of_the_day(crons: list[str], day: date) 
     assert all(plan.runs_per_minute[int(p.minute[:2]) * 60 + int(p.minute[3:])] == p.runs for p in plan.peaks)
 
 
-@settings(max_examples=30)
+@settings(max_examples=at_random(30))
 @given(minute=st.integers(0, 1439), many=st.integers(30, 60), others=st.integers(0, 100))
 def test_a_hot_minute_is_found_wherever_it_is(minute: int, many: int, others: int) -> None:
     cron = f"{minute % 60} {minute // 60} * * *"
@@ -69,7 +70,7 @@ def test_a_hot_minute_is_found_wherever_it_is(minute: int, many: int, others: in
     assert all(name.startswith("s.hot") for name in found.tables)
 
 
-@settings(max_examples=20, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(max_examples=at_random(20), phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(cron=CRONS, day=DAYS)
 @example(cron="0 0 1 * 0", day=date(2026, 1, 1))
 def test_gaps_are_those_between_starts(cron: str, day: date) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from airflow_gddl.contract.checks import check_table
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.published import (
     Publication,
@@ -20,6 +19,7 @@ from airflow_gddl.contract.published import (
     query,
     view_sql,
 )
+from airflow_gddl.contract.row_checks import check_table
 from airflow_gddl.contract.spec import TableSpec
 from tests.commands.test_cli import Shop
 

@@ -14,7 +14,7 @@ from airflow_gddl.contract.errors import RETRIED, SETUP, FatalError, RetriableEr
 from airflow_gddl.contract.result import JobResult, error_info
 from airflow_gddl.runners.interface import JobOutcome
 from airflow_gddl.runners.this_machine import JobLog
-from spark_jobs.batch.runtime import TableOutcome
+from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.job.job_tables import exit_status
 from tests.unit.pages import SOURCES, trees
 from tests.unit.test_docs import CODE, documented_codes

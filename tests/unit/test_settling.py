@@ -14,7 +14,7 @@ from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.discovery import Settling, Wait, settle_of
 from spark_jobs.plan.planned_batch import LandedFile
-from tests.landed import entry
+from tests.harness.landed import entry
 
 AFTER = timedelta(seconds=3)
 NOW = datetime(2024, 5, 1, 12, tzinfo=UTC)

@@ -13,11 +13,11 @@ from airflow_gddl.cli.status import line_of, show
 from airflow_gddl.contract.errors import FatalError, brief
 from airflow_gddl.contract.result import JobResult, error_info
 from airflow_gddl.runtime.state.alerts import AlertLimits, alerts
-from airflow_gddl.runtime.state.board import LakeState, standings
-from airflow_gddl.runtime.state.facts import TableRecord
+from airflow_gddl.runtime.state.lake_state import LakeState, table_statuses
+from airflow_gddl.runtime.state.table_runs import TableRecord
 from tests.unit.pages import SOURCES, trees
 from tests.unit.test_docs import CODE, documented_codes
-from tests.unit.test_state_judging import ROW
+from tests.unit.test_table_status import ROW
 
 TABLE = "a_schema_with_a_long_name.a_table_with_a_long_name"
 LISTING = "\n".join(f"  column_{number} decimal(38,10)" for number in range(300))
@@ -62,7 +62,7 @@ def test_remedy_is_whole_wherever_it_is_shown(
     failed = JobResult(table=TABLE, status="failed", error=error, started_at="2024-01-01T00:00:00+00:00")
     record = TableRecord().after(failed, 0.0)
     row = replace(ROW, table=TABLE, freshness=None)
-    (found,) = standings([row], LakeState(records={TABLE: record}, read=1.0), 0.0)
+    (found,) = table_statuses([row], LakeState(records={TABLE: record}, read=1.0), 0.0)
     whole = words(remedy)
     assert whole in words(record.error or ""), "the page's box"
     (alert,) = alerts([found], {}, AlertLimits(quarantine_rate=1.0, failed_runs=1))

@@ -19,7 +19,7 @@ from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.simulate.simulator import prepare, simulate
 from airflow_gddl.simulate.source import demo_spec, propose_keys, read_table
 from airflow_gddl.simulate.spec import Delivery, OpMix, SchemaEvent, SimulateSpec, TableShape, Troubles
-from tests.typed_tables import with_typed_columns
+from tests.harness.typed_tables import with_typed_columns
 
 PEOPLE = pa.table(
     {

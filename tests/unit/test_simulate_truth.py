@@ -22,7 +22,8 @@ from hypothesis import strategies as st
 from airflow_gddl.simulate.simulator import prepare
 from airflow_gddl.simulate.spec import Delivery, SchemaEvent, SimulateSpec, TableShape, Troubles
 from airflow_gddl.simulate.table import differences
-from tests.typed_tables import with_typed_columns
+from tests.harness.examples import at_random
+from tests.harness.typed_tables import with_typed_columns
 
 SEQUENCE = re.compile(r"[0-9]{35}")
 CHANGE_NAME = re.compile(r"[0-9]{8}-[0-9]{9}\.")
@@ -296,7 +297,7 @@ def specs(draw: st.DrawFn) -> SimulateSpec:
     )
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=at_random(15), suppress_health_check=[HealthCheck.too_slow])
 @given(specs())
 def test_a_replay_of_the_files_gives_the_truth(spec: SimulateSpec) -> None:
     with tempfile.TemporaryDirectory() as folder:

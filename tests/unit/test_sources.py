@@ -10,7 +10,7 @@ from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.names import TableNames
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.metadata.loading import Catalog
+from airflow_gddl.metadata.loading import LoadedMetadata
 from airflow_gddl.metadata.problems import Problem
 from airflow_gddl.metadata.settings import SettingsError
 from tests.unit.metadata_folder import SETTINGS, loaded, only_problem
@@ -25,12 +25,12 @@ TWO = (
 ORDERS = "tables:\n  - {table: public.orders, keys: [id]}\n"
 
 
-def two(folder: Path, environ: dict[str, str] | None = None, **files: str) -> Catalog:
+def two(folder: Path, environ: dict[str, str] | None = None, **files: str) -> LoadedMetadata:
     content = {"tables/crm.yaml": ORDERS, "tables/erp.yaml": ORDERS}
     return loaded(folder, {"gddl.yaml": TWO, **content, **{f"tables/{n}.yaml": t for n, t in files.items()}}, environ)
 
 
-def by_name(catalog: Catalog) -> dict[str, TableSpec]:
+def by_name(catalog: LoadedMetadata) -> dict[str, TableSpec]:
     assert [str(problem) for problem in catalog.problems] == []
     return {spec.table: spec for spec in catalog.tables}
 
@@ -269,7 +269,7 @@ def test_an_own_table_and_a_target_of_one_name_are_ambiguous(tmp_path: Path) -> 
     assert "may be crm:public.orders, public.orders" in problem.message
 
 
-def keyed(folder: Path, *names: str) -> Catalog:
+def keyed(folder: Path, *names: str) -> LoadedMetadata:
     rows = "tables:\n  - {table: public.orders}\n"
     keys = "keys:\n" + "".join(f"  {name}: [id]\n" for name in names)
     return loaded(folder, {"gddl.yaml": TWO, "tables/crm.yaml": rows, "tables/erp.yaml": rows, "keys/k.yaml": keys})

@@ -18,21 +18,18 @@ from airflow_gddl.runtime.state.alerts import (
     problems,
     without_load,
 )
-from airflow_gddl.runtime.state.board import BoardRow
-from airflow_gddl.runtime.state.facts import TableRecord
-from airflow_gddl.runtime.state.judging import Knowledge, judge
-from tests.unit.test_state_judging import ROW, moment, result
+from airflow_gddl.runtime.state.table_runs import TableRecord
+from airflow_gddl.runtime.state.table_status import Knowledge, TableStatus, judge
+from tests.unit.test_table_status import ROW, moment, result
 
 NOW = 1010.0
 LIMITS = AlertLimits(quarantine_rate=0.01, failed_runs=2)
 
 
-def standing(done: JobResult, now: float = NOW, **row: object) -> BoardRow:
+def standing(done: JobResult, now: float = NOW, **row: object) -> TableStatus:
     record = TableRecord().after(done, now)
     changed = replace(ROW, **row)  # type: ignore[arg-type]  # fields of a row by name
-    return BoardRow(
-        row=changed, record=record, poll=None, state=judge(changed, Knowledge(record=record, seen=0.0), now)
-    )
+    return judge(changed, Knowledge(record=record, seen=0.0), now)
 
 
 GOOD = replace(result("succeeded", 1000, 995), quarantined=0, changes_written=300)
@@ -118,9 +115,9 @@ def record_with(*runs: tuple[JobResult, tuple[str, str]]) -> TableRecord:
     return record
 
 
-def row_with(record: TableRecord, now: float = NOW, **row: object) -> BoardRow:
+def row_with(record: TableRecord, now: float = NOW, **row: object) -> TableStatus:
     changed = replace(ROW, **{"freshness": None, **row})  # type: ignore[arg-type]  # fields of a row by name
-    return BoardRow(row=changed, record=record, poll=None, state=judge(changed, Knowledge(record=record), now))
+    return judge(changed, Knowledge(record=record), now)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +149,7 @@ def test_everything_that_needs_attention_is_reported() -> None:
     warned = replace(GOOD, warnings=(RunWarning(code="SWEEP_HELD", message="m"),))
     found = row_with(TableRecord().after(warned, NOW))
     assert [(one.code, one.of_run) for one in problems(found, LIMITS)] == [("SWEEP_HELD", True)]
-    lost = replace(found, state=replace(found.state, attention=("FOLDER_MISSING", "SWEEP_HELD")))
+    lost = replace(found, attention=("FOLDER_MISSING", "SWEEP_HELD"))
     assert {one.code: one.text for one in problems(lost, LIMITS)}["FOLDER_MISSING"] == "its landing folder is missing"
 
 
@@ -198,4 +195,4 @@ def test_alerts_sent_by_others_are_kept() -> None:
 )  # fmt: skip
 def test_sent_alerts_move_with_their_table(told_by: Any, reported: Any, taken: Any, left: Any) -> None:
     found = moves(told_by, {"t": "new"})
-    assert (found.notified, found.taken, found.left) == (reported, taken, left)
+    assert (found.notified, found.taken, found.strays) == (reported, taken, left)

@@ -6,8 +6,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult
-from airflow_gddl.runtime.state.board import BoardRow, LakeState, PeriodFigures, overview, standings
-from airflow_gddl.runtime.state.facts import KEPT_RUNS, TableRecord
+from airflow_gddl.runtime.state.lake_state import LakeState, table_statuses
+from airflow_gddl.runtime.state.overview import PeriodFigures, overview
+from airflow_gddl.runtime.state.table_runs import KEPT_RUNS, TableRecord
+from airflow_gddl.runtime.state.table_status import TableStatus
 from airflow_gddl.topology.rows import TableRow
 
 HOUR, DAY = 3600.0, 86_400.0
@@ -26,7 +28,7 @@ def failed(ago: float) -> JobResult:
     return ran(ago, status="failed", error=ErrorInfo(code="X", message="x"), changes_written=0, seconds=99.0, lag=9e6)
 
 
-def board(**tables: tuple[dict[str, Any], list[JobResult]]) -> list[BoardRow]:
+def board(**tables: tuple[dict[str, Any], list[JobResult]]) -> list[TableStatus]:
     records, rows = {}, []
     for name, (fields, results) in tables.items():
         record = TableRecord()
@@ -34,7 +36,7 @@ def board(**tables: tuple[dict[str, Any], list[JobResult]]) -> list[BoardRow]:
             record = record.after(result, NOW)
         records[f"s.{name}"] = record
         rows.append(TableRow(table=f"s.{name}", **fields))
-    return standings(rows, LakeState(records=records), NOW)
+    return table_statuses(rows, LakeState(records=records), NOW)
 
 
 def fields(**given: Any) -> dict[str, Any]:

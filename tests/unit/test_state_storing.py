@@ -13,9 +13,8 @@ import pytest
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import Roots
-from airflow_gddl.runtime.state.board import StateReader
 from airflow_gddl.runtime.state.documents import RunsDocument, place, update_runs
-from airflow_gddl.runtime.state.facts import KEPT_RUNS, TableRecord
+from airflow_gddl.runtime.state.lake_state import StateReader
 from airflow_gddl.runtime.state.recording import (
     StateRecorder,
     compact,
@@ -25,10 +24,11 @@ from airflow_gddl.runtime.state.recording import (
     runs_folder,
     write_record,
 )
+from airflow_gddl.runtime.state.table_runs import KEPT_RUNS, TableRecord
 from airflow_gddl.stores import open_store
 from airflow_gddl.stores.lake_files import LOOSE_AT_MOST, LOOSE_LEFT
-from tests.s3_server import Bucket, serving
-from tests.unit.test_state_judging import Ending, moment, result
+from tests.harness.s3_server import Bucket, serving
+from tests.unit.test_table_status import Ending, moment, result
 
 
 @pytest.fixture(params=["disk", "s3"])
@@ -113,7 +113,7 @@ def test_a_result_that_no_job_kept_is_kept(roots: Roots) -> None:
     assert (found.error, found.started_at) == (died.error, moment(2000))
     record = reader(roots).read().records["shop.a"]
     assert (record.failed, record.error, record.complete) == (True, "gone", 1999)
-    assert [fact.airflow for fact in record.facts] == [("scheduled__1", "initial_load")]
+    assert [fact.airflow for fact in record.runs] == [["scheduled__1", "initial_load"]]
 
 
 @pytest.mark.parametrize("damage", [None, b"{", b'{"format":1}'])
@@ -129,11 +129,11 @@ def test_lost_state_is_made_again_from_the_runs(roots: Roots, damage: bytes | No
     recorder.flush()
     known = reader(roots).read()
     record = known.records["shop.a"]
-    assert [fact.started for fact in record.facts] == [1000, 1100, 1200]
+    assert [fact.started for fact in record.runs] == [1000, 1100, 1200]
     assert (record.commit, record.complete, record.failed, record.loose) == (1095, 1100, True, 3)
     assert (known.troubles, set(known.records)) == ((), {"shop.a"})
     by_name = rebuild(roots, {"p": ("shop.a",)}, lambda: 3000.0, write=True)
-    assert by_name.records["shop.a"] == record == reader(roots).read().records["shop.a"]
+    assert by_name["shop.a"] == record == reader(roots).read().records["shop.a"]
 
 
 def test_an_unreadable_lake_gives_what_was_known_and_since_when(tmp_path: Path) -> None:

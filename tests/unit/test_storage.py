@@ -18,7 +18,7 @@ import pytest
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.stores import Storage, StoredObject, open_store
 from airflow_gddl.stores.readers import os_error
-from tests.s3_server import Bucket, serving
+from tests.harness.s3_server import Bucket, serving
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores import local as storage_local
-from tests.landing_folder import counted_stats
+from tests.harness.landing_folder import counted_stats
 
 
 def test_local_listing_follows_links_but_not_upwards(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from spark_jobs.plan.discover import RELEASED, Discovery, SweepRule, held_sweep, sweep_state, with_sweep
 from spark_jobs.plan.planned_batch import BatchPlan, HeldSweep, TableState
-from tests.landed import planned_file
+from spark_jobs.plan.waiting_files import RELEASED, Discovery, SweepRule, held_sweep, sweep_state, with_sweep
+from tests.harness.landed import planned_file
 
 LOADED = datetime(2024, 1, 1, 12, tzinfo=UTC)
 RULE = SweepRule(after=3600.0, limit=0.34)

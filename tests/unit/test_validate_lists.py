@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from airflow_gddl.metadata.loading import Catalog
+from airflow_gddl.metadata.loading import LoadedMetadata
 from tests.unit.metadata_folder import loaded, row_file
 
 JOINED = "must be a list, not one text with commas"
 
 
-def lines(catalog: Catalog) -> list[str]:
+def lines(catalog: LoadedMetadata) -> list[str]:
     return [problem.compiler_line("metadata") for problem in catalog.problems]
 
 

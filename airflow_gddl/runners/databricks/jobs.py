@@ -51,13 +51,13 @@ def jobs_of(tiers: Mapping[str, TierSpec], settings: DatabricksSettings) -> dict
 
 def job_of(size: str, tier: TierSpec, settings: DatabricksSettings) -> JobSettings:
     """The job that runs a tier's tables: one wheel task, which receives its JobSpec as a job parameter."""
-    own = settings.tier(size)
+    tier_settings = settings.tier(size)
     task = Task(
         task_key=_KEY,
         python_wheel_task=PythonWheelTask(
             package_name="airflow_gddl",
             entry_point="gddl-task",
-            parameters=["--spec", "{{job.parameters.spec}}", "--results", *_discovery(size, tier, own)],
+            parameters=["--spec", "{{job.parameters.spec}}", "--results", *_discovery(size, tier, tier_settings)],
         ),
         # Airflow retries only the remaining tables; a retry by the platform would repeat all.
         max_retries=0,
@@ -73,30 +73,30 @@ def job_of(size: str, tier: TierSpec, settings: DatabricksSettings) -> JobSettin
         run_as=JobRunAs(service_principal_name=settings.run_as) if settings.run_as else None,
         tasks=[task],
     )
-    if own.serverless:
-        _make_serverless(job, task, own, settings)
+    if tier_settings.serverless:
+        _make_serverless(job, task, tier_settings, settings)
     else:
-        _give_cluster(job, task, _cluster(size, tier, own), settings)
+        _give_cluster(job, task, _cluster(size, tier, tier_settings), settings)
     return job
 
 
-def _discovery(size: str, tier: TierSpec, own: DatabricksTier) -> list[str]:
+def _discovery(size: str, tier: TierSpec, tier_settings: DatabricksTier) -> list[str]:
     """Arguments for file discovery other than listing."""
-    if own.discovery == "listing":
+    if tier_settings.discovery == "listing":
         return []
     if tier.in_one_task:
         where = f"gddl.yaml, runners.databricks.tiers.{size}"
-        what = f"discovery: {own.discovery} needs tasks: many, and tier {size} has {tier.tasks}"
+        what = f"discovery: {tier_settings.discovery} needs tasks: many, and tier {size} has {tier.tasks}"
         raise MetadataError("RUNNER_SETTINGS_INVALID", what, where=where, remedy="set discovery: listing for this tier")
-    options = [f"--stream-option={name}={value}" for name, value in sorted(own.auto_loader.items())]
-    return ["--discovery", own.discovery, *options]
+    options = [f"--stream-option={name}={value}" for name, value in sorted(tier_settings.auto_loader.items())]
+    return ["--discovery", tier_settings.discovery, *options]
 
 
-def _make_serverless(job: JobSettings, task: Task, own: DatabricksTier, settings: DatabricksSettings) -> None:
+def _make_serverless(job: JobSettings, task: Task, tier_settings: DatabricksTier, settings: DatabricksSettings) -> None:
     dependencies = [settings.wheel, *settings.dependencies]
-    spec = Environment(environment_version=own.environment_version, dependencies=dependencies)
+    spec = Environment(environment_version=tier_settings.environment_version, dependencies=dependencies)
     job.environments = [JobEnvironment(environment_key=_KEY, spec=spec)]
-    job.performance_target = PerformanceTarget(own.performance)
+    job.performance_target = PerformanceTarget(tier_settings.performance)
     task.environment_key = _KEY
 
 
@@ -107,24 +107,26 @@ def _give_cluster(job: JobSettings, task: Task, cluster: ClusterSpec, settings: 
     task.libraries = [Library(whl=settings.wheel), *packages]
 
 
-def _cluster(size: str, tier: TierSpec, own: DatabricksTier) -> ClusterSpec:
-    if own.node_type is None and own.instance_pool_id is None:
+def _cluster(size: str, tier: TierSpec, tier_settings: DatabricksTier) -> ClusterSpec:
+    if tier_settings.node_type is None and tier_settings.instance_pool_id is None:
         where = f"gddl.yaml, runners.databricks.tiers.{size}"
         what = "a job cluster needs node_type or instance_pool_id"
         raise MetadataError("RUNNER_SETTINGS_INVALID", what, where=where, remedy="give one, or set serverless: true")
-    fewest = own.workers if own.workers is not None else tier.workers
-    most = own.max_workers
+    fewest = tier_settings.workers if tier_settings.workers is not None else tier.workers
+    most = tier_settings.max_workers
     return ClusterSpec(
-        spark_version=own.spark_version,
-        node_type_id=own.node_type,
-        instance_pool_id=own.instance_pool_id,
+        spark_version=tier_settings.spark_version,
+        node_type_id=tier_settings.node_type,
+        instance_pool_id=tier_settings.instance_pool_id,
         num_workers=fewest if most is None else None,
         autoscale=AutoScale(min_workers=fewest, max_workers=most) if most is not None else None,
-        aws_attributes=AwsAttributes(instance_profile_arn=own.instance_profile) if own.instance_profile else None,
+        aws_attributes=AwsAttributes(instance_profile_arn=tier_settings.instance_profile)
+        if tier_settings.instance_profile
+        else None,
         data_security_mode=DataSecurityMode.SINGLE_USER,
-        policy_id=own.policy_id,
-        spark_conf={**own.spark_conf, **NO_SUBSTITUTION},
-        spark_env_vars=dict(own.environment) or None,
+        policy_id=tier_settings.policy_id,
+        spark_conf={**tier_settings.spark_conf, **NO_SUBSTITUTION},
+        spark_env_vars=dict(tier_settings.environment) or None,
     )
 
 
@@ -144,11 +146,11 @@ def plan(workspace: Workspace, wanted: Mapping[str, JobSettings]) -> list[JobCha
 
 
 def _planned(workspace: Workspace, name: str, wanted: JobSettings) -> JobChange[JobSettings]:
-    found = workspace.ask(lambda jobs: [job.job_id for job in jobs.list(name=name)])
-    if len(found) > 1:
-        what = f"the workspace has {len(found)} jobs named {name!r}: {', '.join(map(str, found))}"
+    job_ids = workspace.ask(lambda jobs: [job.job_id for job in jobs.list(name=name)])
+    if len(job_ids) > 1:
+        what = f"the workspace has {len(job_ids)} jobs named {name!r}: {', '.join(map(str, job_ids))}"
         raise FatalError("JOB_AMBIGUOUS", what, remedy="remove all but one, or set another job_name")
-    job_id = found[0] if found else None
+    job_id = job_ids[0] if job_ids else None
     actual = workspace.ask(lambda jobs: jobs.get(job_id).settings) if job_id is not None else None
     fields = differences(wanted.as_dict(), actual.as_dict(), _WHOLE) if actual is not None else ()
     return JobChange(name=name, wanted=wanted, exists=job_id is not None, job_id=job_id, fields=tuple(fields))

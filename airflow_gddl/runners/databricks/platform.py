@@ -39,9 +39,9 @@ _CANCELLED = {TerminationCodeCode.CANCELED, TerminationCodeCode.USER_CANCELED, T
 _NOT_OURS = {TerminationTypeType.CLOUD_FAILURE, TerminationTypeType.INTERNAL_ERROR}
 
 
-def make(own: Mapping[str, Any], _environ: Mapping[str, str], connections: Connections) -> Platform:
+def make(declared: Mapping[str, Any], _environ: Mapping[str, str], connections: Connections) -> Platform:
     """See `descriptor.make_platform`."""
-    settings = settings_of("databricks", DatabricksSettings, own)
+    settings = settings_of("databricks", DatabricksSettings, declared)
     return DatabricksPlatform(settings, connect(connections.databricks(settings.databricks_conn_id)))
 
 
@@ -64,8 +64,8 @@ class DatabricksPlatform(Platform):
                 jobs.run_now(job, idempotency_token=request.token, job_parameters=parameters).bind()["run_id"]
             )
         )
-        found = self._run(run)
-        return Handle(run=str(run), group=str(job), page=(found.run_page_url or "") if found else "")
+        job_run = self._run(run)
+        return Handle(run=str(run), group=str(job), page=(job_run.run_page_url or "") if job_run else "")
 
     def poll(self, handle: Handle) -> RunStatus:
         run = self._run(int(handle.run))
@@ -110,13 +110,13 @@ class DatabricksPlatform(Platform):
         self.workspace.ask(call)
 
     def _job(self, name: str) -> int:
-        found = self.workspace.ask(lambda jobs: list(jobs.list(name=name)))
-        if len(found) == 1 and found[0].job_id is not None:
-            tags = (found[0].settings.tags if found[0].settings else None) or {}
+        matches = self.workspace.ask(lambda jobs: list(jobs.list(name=name)))
+        if len(matches) == 1 and matches[0].job_id is not None:
+            tags = (matches[0].settings.tags if matches[0].settings else None) or {}
             check_contract("databricks", name, tags.get(CONTRACT_TAG))
-            return found[0].job_id
-        count = "no job" if not found else f"{len(found)} jobs"
-        remedy = "run `gddl deploy databricks`" if not found else "remove all but one, or set another job_name"
+            return matches[0].job_id
+        count = "no job" if not matches else f"{len(matches)} jobs"
+        remedy = "run `gddl deploy databricks`" if not matches else "remove all but one, or set another job_name"
         raise FatalError("JOB_NOT_DEPLOYED", f"the workspace has {count} named {name!r}", remedy=remedy)
 
     def _run(self, run: int) -> Run | None:

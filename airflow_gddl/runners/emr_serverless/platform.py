@@ -67,13 +67,13 @@ def application_of(size: str, settings: EmrSettings) -> str:
     Raises:
         MetadataError: `RUNNER_SETTINGS_INVALID`: neither the tier nor the runner names one.
     """
-    found = settings.tier(size).application_id or settings.application_id
-    if found is None:
+    application = settings.tier(size).application_id or settings.application_id
+    if application is None:
         raise _wrong(f"tier {size} has no application", f"runners.emr_serverless.tiers.{size}.application_id")
-    return found
+    return application
 
 
-def spark_conf(tier: TierSpec, own: EmrTier, settings: EmrSettings) -> Mapping[str, str]:
+def spark_conf(tier: TierSpec, tier_settings: EmrTier, settings: EmrSettings) -> Mapping[str, str]:
     """Settings of Spark: the tier's cores and memory, the environment, then the tier's own settings."""
     if tier.cores not in CORES:
         raise _wrong(f"machines have {', '.join(map(str, CORES))} cores, not {tier.cores}", "tiers")
@@ -83,9 +83,9 @@ def spark_conf(tier: TierSpec, own: EmrTier, settings: EmrSettings) -> Mapping[s
         "spark.executor.cores": str(tier.cores),
         "spark.executor.memory": tier.memory,
         "spark.executor.instances": str(tier.workers),
-        "spark.dynamicAllocation.maxExecutors": str(max(tier.workers, own.max_executors or 0)),
-        "spark.emr-serverless.driver.disk": own.disk,
-        "spark.emr-serverless.executor.disk": own.disk,
+        "spark.dynamicAllocation.maxExecutors": str(max(tier.workers, tier_settings.max_executors or 0)),
+        "spark.emr-serverless.driver.disk": tier_settings.disk,
+        "spark.emr-serverless.executor.disk": tier_settings.disk,
         "spark.jars": _DELTA,
     }
     if settings.archive:
@@ -100,7 +100,7 @@ def spark_conf(tier: TierSpec, own: EmrTier, settings: EmrSettings) -> Mapping[s
             "spark.emr-serverless.driverEnv.AWS_REGION": settings.region,
             "spark.executorEnv.AWS_REGION": settings.region,
         }
-    return {**conf, **own.spark_conf, **NO_SUBSTITUTION}
+    return {**conf, **tier_settings.spark_conf, **NO_SUBSTITUTION}
 
 
 def _wrong(what: str, where: str) -> MetadataError:
@@ -119,9 +119,9 @@ _OVER = ("ValidationException", "ConflictException", _GONE)
 _SERVICE = "EMR Serverless"
 
 
-def make(own: Mapping[str, Any], _environ: Mapping[str, str], connections: Connections) -> Platform:
+def make(declared: Mapping[str, Any], _environ: Mapping[str, str], connections: Connections) -> Platform:
     """See `descriptor.make_platform`."""
-    settings = settings_of("emr_serverless", EmrSettings, own)
+    settings = settings_of("emr_serverless", EmrSettings, declared)
     with translated(_SERVICE):
         session = connections.aws(settings.aws_conn_id, settings.region)
         return EmrPlatform(settings, session.client("emr-serverless", region_name=settings.region, config=CLIENT))
@@ -144,12 +144,12 @@ class EmrPlatform(Platform):
     def poll(self, handle: Handle) -> RunStatus:
         with translated(_SERVICE):
             try:
-                found = self.client.get_job_run(applicationId=handle.group, jobRunId=handle.run)["jobRun"]
+                job_run = self.client.get_job_run(applicationId=handle.group, jobRunId=handle.run)["jobRun"]
             except ClientError as error:
                 if code_of(error) != _GONE:
                     raise
                 return RunStatus(state="lost", message=f"there is no job run {handle.run}")
-        return RunStatus(state=_STATES.get(found["state"], "waiting"), message=str(found.get("stateDetails") or ""))
+        return RunStatus(state=_STATES.get(job_run["state"], "waiting"), message=str(job_run.get("stateDetails") or ""))
 
     def cancel(self, handle: Handle) -> None:
         with translated(_SERVICE):

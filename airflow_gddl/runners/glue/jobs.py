@@ -31,28 +31,28 @@ def jobs_of(tiers: Mapping[str, TierSpec], settings: GlueSettings) -> dict[str, 
 
 def job_of(size: str, tier: TierSpec, settings: GlueSettings) -> Definition:
     """The job that runs a tier's tables; each run receives its JobSpec as an argument."""
-    own = settings.tier(size)
+    tier_settings = settings.tier(size)
     return {
         "Name": settings.job_of(size),
         "Description": f"Loads tables of tier {size}; made by `gddl deploy glue`.",
         "Role": settings.role,
         "Command": {"Name": "glueetl", "ScriptLocation": settings.script, "PythonVersion": "3"},
-        "DefaultArguments": arguments_of(own, settings),
+        "DefaultArguments": arguments_of(tier_settings, settings),
         "ExecutionProperty": {"MaxConcurrentRuns": settings.max_concurrent_runs},
         "JobRunQueuingEnabled": True,
         # Airflow retries only the remaining tables; a retry by Glue would repeat all.
         "MaxRetries": 0,
         "Timeout": max(1, durations.seconds(settings.timeout) // 60),
         "GlueVersion": settings.glue_version,
-        "WorkerType": own.worker_type,
-        "NumberOfWorkers": own.workers if own.workers is not None else max(2, tier.workers + 1),
+        "WorkerType": tier_settings.worker_type,
+        "NumberOfWorkers": tier_settings.workers if tier_settings.workers is not None else max(2, tier.workers + 1),
     }
 
 
-def arguments_of(own: GlueTier, settings: GlueSettings) -> dict[str, str]:
+def arguments_of(tier_settings: GlueTier, settings: GlueSettings) -> dict[str, str]:
     """Arguments that Glue itself reads, and those of our script that are the same for every run."""
     region = {"spark.executorEnv.AWS_REGION": settings.region} if settings.region else {}
-    conf = {**_DELTA, **region, **own.spark_conf, **NO_SUBSTITUTION}
+    conf = {**_DELTA, **region, **tier_settings.spark_conf, **NO_SUBSTITUTION}
     arguments = {
         # One argument holds all settings: the first one bare, the others with the word before them.
         "--conf": " --conf ".join(f"{name}={value}" for name, value in conf.items()),

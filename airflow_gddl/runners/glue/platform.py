@@ -44,9 +44,9 @@ _LOOKBACK = timedelta(days=7)
 """How long a run may take: one that was started earlier has ended."""
 
 
-def make(own: Mapping[str, Any], _environ: Mapping[str, str], connections: Connections) -> Platform:
+def make(declared: Mapping[str, Any], _environ: Mapping[str, str], connections: Connections) -> Platform:
     """See `descriptor.make_platform`."""
-    settings = settings_of("glue", GlueSettings, own)
+    settings = settings_of("glue", GlueSettings, declared)
     return GluePlatform(settings, connect(settings, connections))
 
 
@@ -65,14 +65,14 @@ class GluePlatform(Platform):
         job = self.settings.job_of(request.size)
         with translated("Glue"):
             self._check_contract(job)
-            found = self._first(job, request.token)
-            if found is None:
+            run_id = self._first(job, request.token)
+            if run_id is None:
                 arguments = {SPEC: request.spec, TOKEN: request.token}
                 started = str(self.client.start_job_run(JobName=job, Arguments=arguments)["JobRunId"])
-                found = self._first(job, request.token) or started
-                if found != started:
+                run_id = self._first(job, request.token) or started
+                if run_id != started:
                     self._stop(job, started)
-        return Handle(run=found, group=job, page=self._page(job, found))
+        return Handle(run=run_id, group=job, page=self._page(job, run_id))
 
     def poll(self, handle: Handle) -> RunStatus:
         with translated("Glue"):
@@ -110,8 +110,8 @@ class GluePlatform(Platform):
 
     def _first(self, job: str, token: str) -> str | None:
         """The run that was started first with this token."""
-        found = [run for run in self._recent(job) if run.get("Arguments", {}).get(TOKEN) == token]
-        return str(min(found, key=lambda run: (run["StartedOn"], run["Id"]))["Id"]) if found else None
+        runs = [run for run in self._recent(job) if run.get("Arguments", {}).get(TOKEN) == token]
+        return str(min(runs, key=lambda run: (run["StartedOn"], run["Id"]))["Id"]) if runs else None
 
     def _recent(self, job: str) -> Iterator[Mapping[str, Any]]:
         """Runs that may still be active, newest first."""

@@ -1,16 +1,26 @@
-"""One poll of the landing folders of a pipeline's tables."""
+"""One poll of the landing folders of a pipeline's tables; of large ones it lists what is behind their watermarks."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
+from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.file_names import is_temporary
+from airflow_gddl.contract.file_names import (
+    LISTED_IN_PART,
+    LOOKBACK,
+    change_time,
+    digits_of,
+    is_listing_due,
+    is_temporary,
+    moment,
+)
 from airflow_gddl.contract.layout import LandingFolder, join
-from airflow_gddl.runtime.landing.hints import Watermark
 from airflow_gddl.stores import Storage, StoredObject
 
 _PAGE = 1000
@@ -67,6 +77,62 @@ def joined(polls: Sequence[Poll]) -> Poll:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Watermark:
+    """Watermark of one table.
+
+    Attributes:
+        after: name of the last file that it covers, below the table's folder.
+        files, total: number and sum of the digests of the files up to it.
+        swept: when the folder was listed in full, ISO 8601.
+    """
+
+    after: str
+    files: int
+    total: int
+    swept: str
+
+    def holds(self, now: datetime) -> bool:
+        """Whether the next full listing is not yet due; a time in the future (the clock was set back) counts as due."""
+        return not is_listing_due(self.swept, now)
+
+
+def watermark_of(digests: Mapping[str, int], lookback: timedelta, swept: str) -> Watermark | None:
+    """The watermark after a full listing; null where the next poll has to list everything, too.
+
+    Args:
+        digests: of all files, by name.
+        lookback: how far behind the newest change file later files may arrive.
+    """
+    if len(digests) <= LISTED_IN_PART:
+        return None
+    newest = max((time for name in digests if (time := _sorting_time(name)) is not None), default="")
+    moment_ = moment(newest)
+    if moment_ is None:
+        return None
+    limit, last, count, total = digits_of(moment_ - max(lookback, timedelta(seconds=seconds(LOOKBACK)))), "", 0, 0
+    for name in sorted(digests):
+        time = _sorting_time(name)
+        if time is None or time >= limit:
+            break
+        last, count, total = name, count + 1, total + digests[name]
+    return Watermark(after=last, files=count, total=total, swept=swept) if last else None
+
+
+def held(watermarks: Mapping[str, Watermark], tables: Iterable[str], now: datetime) -> dict[str, Watermark]:
+    """Watermarks of the tables whose next full listing is not yet due, by table."""
+    return {
+        name: watermark for name in tables if (watermark := watermarks.get(name)) is not None and watermark.holds(now)
+    }
+
+
+def _sorting_time(name: str) -> str | None:
+    """The time in a name if names like it sort by their times: flat, or in folders such as year, month, day."""
+    time = change_time(name)
+    folders = re.sub(r"\D", "", name.rpartition("/")[0])
+    return time if time is not None and name[0].isdigit() and time.startswith(folders) else None
+
+
 @dataclass(frozen=True)
 class Scope:
     """How much is listed.
@@ -103,8 +169,8 @@ def poll_folders(store: Storage, folders: Mapping[str, LandingFolder], scope: Sc
     listed: dict[str, ListedFiles] = {}
     for (root, schema), tables in sorted(by_schema.items()):
         marks = {name: mark for name, of in tables.items() if (mark := scope.watermarks.get(of[0])) is not None}
-        found = _schema(store, root, schema, list(tables), Scope(scope.window, marks))
-        listed |= {table: files for name, files in found.items() for table in tables[name]}
+        listed_files = _schema(store, root, schema, list(tables), Scope(scope.window, marks))
+        listed |= {table: files for name, files in listed_files.items() for table in tables[name]}
     faults = [files.refused for files in listed.values() if files.refused is not None]
     if listed and len(faults) == len(listed):
         if other := next((fault for fault in faults if fault.code != "STORAGE_DENIED"), None):
@@ -135,12 +201,12 @@ class ListedFiles:
     empty: bool = True
     missing: bool = False
 
-    def take(self, found: StoredObject, name: str) -> None:
+    def take(self, listed: StoredObject, name: str) -> None:
         self.empty = False
         if _is_data(name):
-            line = f"{name}\0{found.size}\0{found.etag}".encode(errors="surrogateescape")
+            line = f"{name}\0{listed.size}\0{listed.etag}".encode(errors="surrogateescape")
             self.digests[name] = int.from_bytes(hashlib.blake2b(line, digest_size=_BYTES).digest())
-            self.in_window = self.in_window or (self.window is not None and self.window.holds(found.modified))
+            self.in_window = self.in_window or (self.window is not None and self.window.holds(listed.modified))
 
     def poll(self) -> Poll:
         if self.refused is not None:
@@ -159,8 +225,8 @@ def _schema(store: Storage, landing: str, schema: str, names: list[str], scope: 
     whole = {name: files for name, files in listed.items() if files.known is None}
     if store.listing_spans_folders(folder) and len(whole) > 1:
         try:
-            left = _span(store, folder, whole)
-            rest = [name for name in listed if name in left or name not in whole]
+            unreached = _span(store, folder, whole)
+            rest = [name for name in listed if name in unreached or name not in whole]
         except FatalError as error:
             if error.code != "STORAGE_DENIED":  # list permission may be granted folder by folder
                 raise
@@ -169,8 +235,8 @@ def _schema(store: Storage, landing: str, schema: str, names: list[str], scope: 
         listed[name] = ListedFiles(scope.window, known)
         try:
             after = known.after if known is not None else ""
-            for found in store.list(join(folder, name), after, within=landing):
-                listed[name].take(found, found.name)
+            for item in store.list(join(folder, name), after, within=landing):
+                listed[name].take(item, item.name)
         except FatalError as error:
             if error.code not in _OF_ONE_TABLE:
                 raise
@@ -191,14 +257,14 @@ def _span(store: Storage, folder: str, listed: dict[str, ListedFiles]) -> list[s
     """List the folder for at most one page for each table; return the tables not reached."""
     ends = sorted(f"{name}/" for name in listed)
     budget = _PAGE * len(listed)
-    for seen, found in enumerate(store.list(folder, ends[0])):
-        name, _, rest = found.name.partition("/")
+    for seen, item in enumerate(store.list(folder, ends[0])):
+        name, _, rest = item.name.partition("/")
         if f"{name}/" > ends[-1]:
             break
         if seen >= budget:
             return [other for other in listed if f"{other}/" >= f"{name}/"]
         if rest and name in listed:
-            listed[name].take(found, rest)
+            listed[name].take(item, rest)
     return []
 
 

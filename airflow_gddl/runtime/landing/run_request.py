@@ -13,8 +13,8 @@ from typing import Any, Literal, get_args
 
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.names import NamedTable, TableNames
+from airflow_gddl.runtime.compiled.documents import Directory
 from airflow_gddl.runtime.landing.polling import PollWindow
-from airflow_gddl.runtime.snapshot.documents import Directory
 from airflow_gddl.topology.rows import selected
 
 What = Literal["run", "verify", "replay", "dismiss", "reload"]
@@ -115,7 +115,7 @@ def from_params(params: Mapping[str, Any] | str) -> RunRequestForm:
     try:
         given: Mapping[str, Any] = json.loads(params) if isinstance(params, str) else params
         refuse_unknown(given, FIELDS)
-        asked = RunRequestForm(
+        form = RunRequestForm(
             tables=tuple(given.get("tables") or ()),
             full_refresh=given.get("full_refresh") is True,
             start=given.get("from") or None,
@@ -128,25 +128,25 @@ def from_params(params: Mapping[str, Any] | str) -> RunRequestForm:
         )
     except (ValueError, TypeError, AttributeError) as error:
         raise invalid_request(f"params that can't be read: {error}", "use the fields of the trigger form") from error
-    _ = asked.window
-    if asked.action not in get_args(What):
-        raise invalid_request(f"no action is called {asked.action!r}", f"choose one of {', '.join(get_args(What))}")
-    if asked.action != "run" and asked.full_refresh:
-        raise invalid_request(f"full_refresh can't be combined with {asked.action}", "request one of the two")
-    if asked.confirmed and asked.action != "reload":
+    _ = form.window
+    if form.action not in get_args(What):
+        raise invalid_request(f"no action is called {form.action!r}", f"choose one of {', '.join(get_args(What))}")
+    if form.action != "run" and form.full_refresh:
+        raise invalid_request(f"full_refresh can't be combined with {form.action}", "request one of the two")
+    if form.confirmed and form.action != "reload":
         raise invalid_request(
-            f"confirmed can't be combined with {asked.action}", "set action to reload, or leave it out"
+            f"confirmed can't be combined with {form.action}", "set action to reload, or leave it out"
         )
-    if asked.codes and asked.action not in ("replay", "dismiss"):
+    if form.codes and form.action not in ("replay", "dismiss"):
         raise invalid_request(
-            f"codes can't be combined with {asked.action}", "set action to replay or dismiss, or leave them out"
+            f"codes can't be combined with {form.action}", "set action to replay or dismiss, or leave them out"
         )
-    if bool(asked.reason) != (asked.action == "dismiss"):
+    if bool(form.reason) != (form.action == "dismiss"):
         remedy = "set action to dismiss, and say why nothing better is expected"
         raise invalid_request("action dismiss and reason go together", remedy)
-    if asked.action == "dismiss" and not asked.codes:
+    if form.action == "dismiss" and not form.codes:
         raise invalid_request("codes of the rows to dismiss are not given", "list codes, e.g. [OP_UNKNOWN]")
-    return asked
+    return form
 
 
 def _codes(given: object) -> tuple[str, ...]:
@@ -224,11 +224,11 @@ def requests_of(params: Mapping[str, Any], directory: Directory | None) -> dict[
     Raises:
         MetadataError: `REQUEST_INVALID`, `TABLE_AMBIGUOUS`.
     """
-    asked = from_params(params)
-    if not asked.tables:
+    form = from_params(params)
+    if not form.tables:
         raise invalid_request("no table is named", "name tables, e.g. shop.orders")
     by_dag: defaultdict[str, list[str]] = defaultdict(list)
-    for table, dag_id in loaded_by(asked.tables, directory).items():
+    for table, dag_id in loaded_by(form.tables, directory).items():
         by_dag[dag_id].append(table)
     # Without the keys that Airflow added for its own purposes: it adds them again, for the runs that are triggered.
     given = {name: params[name] for name in FIELDS if params.get(name) not in (None, False, [], "")}
@@ -247,12 +247,12 @@ def loaded_by(tables: Iterable[str], directory: Directory | None) -> dict[str, s
     """
     rows = {row.table: row for row in directory.rows} if directory is not None else {}
     names = TableNames(rows.values())
-    found = {table: names.find(table) for table in tables}
-    unknown = sorted(table for table, target in found.items() if target is None)
+    targets = {table: names.find(table) for table in tables}
+    unknown = sorted(table for table, target in targets.items() if target is None)
     if unknown:
         raise invalid_request(f"no table of the metadata: {', '.join(unknown)}", "see `gddl validate` for the names")
     homes = {}
-    for table in sorted({target for target in found.values() if target is not None}):
+    for table in sorted({target for target in targets.values() if target is not None}):
         dag_id = rows[table].dag_id
         if rows[table].problems:
             raise invalid_request(f"no DAG loads {table}: its row is invalid", "run `gddl validate` and fix the row")

@@ -8,9 +8,8 @@ from typing import Literal
 
 from airflow_gddl.contract.completeness import STOPPED_CODE, WINDOW_CODE
 from airflow_gddl.contract.errors import brief
-from airflow_gddl.runtime.state.board import BoardRow
-from airflow_gddl.runtime.state.facts import LOST_CODE, SOURCE_CODE, STALE_CODE, VERIFY_CODE, RunFact
-from airflow_gddl.runtime.state.judging import MAINTENANCE_CODE, NEEDS_ATTENTION, has_many_quarantined
+from airflow_gddl.runtime.state.table_runs import LOST_CODE, SOURCE_CODE, STALE_CODE, VERIFY_CODE, RunFact
+from airflow_gddl.runtime.state.table_status import MAINTENANCE_CODE, NEEDS_ATTENTION, TableStatus, has_many_quarantined
 
 Notified = Mapping[str, tuple[str, ...]]
 """Table to the codes with a sent alert that have not ended."""
@@ -47,7 +46,7 @@ _COMMANDS = {
 class AlertLimits:
     """
     Attributes:
-        quarantine_rate: see `judging.Knowledge`.
+        quarantine_rate: see `table_status.Knowledge`.
         failed_runs: number of runs in a row in which a table fails until that is reported, from 1.
     """
 
@@ -100,33 +99,35 @@ class Alert:
         return f"gddl {_COMMANDS.get(self.code, 'status')} --table {self.table}"
 
 
-def problems(one: BoardRow, limits: AlertLimits) -> list[TableProblem]:
+def problems(one: TableStatus, limits: AlertLimits) -> list[TableProblem]:
     """All current problems of a table; of an invalid row, that alone."""
     if one.row.problems:
         return [TableProblem(_BROKEN_CODE, _first(one.row.problems))]
-    found = [_lateness(one)] if one.state.late else []
-    newest = one.newest
+    table_problems = [_lateness(one)] if one.late else []
+    newest = one.record.newest
     if newest is not None and one.row.enabled:
         if has_many_quarantined(one.record, limits.quarantine_rate):
             share = f"{newest.quarantined} of {newest.rows_read} rows of the last run were quarantined"
-            found.append(TableProblem("QUARANTINE_RATE", f"{share}; {one.record.quarantined} are in quarantine"))
-        found += _of_run(newest)
+            table_problems.append(
+                TableProblem("QUARANTINE_RATE", f"{share}; {one.record.quarantined} are in quarantine")
+            )
+        table_problems += _of_run(newest)
         if one.record.failed:
-            found += _failure(one, newest, limits)
-    known = {problem.code for problem in found}
-    found += [_attention(code) for code in one.state.attention if code not in known]
-    return found
+            table_problems += _failure(one, newest, limits)
+    known = {problem.code for problem in table_problems}
+    table_problems += [_attention(code) for code in one.attention if code not in known]
+    return table_problems
 
 
 def _first(lines: Sequence[str]) -> str:
     return lines[0] if len(lines) == 1 else f"{lines[0]} ({len(lines)} problems)"
 
 
-def _lateness(one: BoardRow) -> TableProblem:
-    if STOPPED_CODE in one.state.attention:
+def _lateness(one: TableStatus) -> TableProblem:
+    if STOPPED_CODE in one.attention:
         text = "nothing of its source's log has come for longer than its freshness allows, not even the heartbeat"
         return TableProblem(STOPPED_CODE, f"{text} {one.row.heartbeat}")
-    behind = "was never up to date" if one.state.behind is None else f"is {one.state.behind:.0f} s behind"
+    behind = "was never up to date" if one.behind is None else f"is {one.behind:.0f} s behind"
     return TableProblem(_LATE_CODE, f"it {behind}; its freshness allows {one.row.freshness} s")
 
 
@@ -139,7 +140,7 @@ def _of_run(run: RunFact) -> Iterable[TableProblem]:
             yield TableProblem(code, _OF_RUN, of_run=True)
 
 
-def _failure(one: BoardRow, newest: RunFact, limits: AlertLimits) -> Iterable[TableProblem]:
+def _failure(one: TableStatus, newest: RunFact, limits: AlertLimits) -> Iterable[TableProblem]:
     """A table that fails because of a file's content is reported at once; others after some runs."""
     why = one.record.error or newest.error or "see the log of its run"
     if newest.error in _REFUSED:
@@ -151,48 +152,48 @@ def _failure(one: BoardRow, newest: RunFact, limits: AlertLimits) -> Iterable[Ta
         yield TableProblem(_FAILED_CODE, text)
 
 
-def _failed_runs(one: BoardRow) -> int:
+def _failed_runs(one: TableStatus) -> int:
     """Runs in a row that failed, as far as runs are kept; tries of one run of Airflow count once."""
-    found = set()
-    for fact in reversed(one.record.facts):
+    runs = set()
+    for fact in reversed(one.record.runs):
         if fact.status != "failed" or fact.started <= (one.record.complete or 0):
             break
-        found.add(fact.airflow[0] if fact.airflow else fact.run_id)
-    return len(found)
+        runs.add(fact.airflow[0] if fact.airflow else fact.run_id)
+    return len(runs)
 
 
 def _attention(code: str) -> TableProblem:
     return TableProblem(code, _TEXTS.get(code, _OF_RUN), of_run=code in NEEDS_ATTENTION)
 
 
-def alerts(found: Iterable[BoardRow], notified: Notified, limits: AlertLimits) -> list[Alert]:
+def alerts(tables: Iterable[TableStatus], notified: Notified, limits: AlertLimits) -> list[Alert]:
     """Alerts to send now."""
-    return [alert for one in found for alert in _of_row(one, notified, limits)]
+    return [alert for one in tables for alert in _of_row(one, notified, limits)]
 
 
-def _of_row(one: BoardRow, notified: Notified, limits: AlertLimits) -> Iterator[Alert]:
+def _of_row(one: TableStatus, notified: Notified, limits: AlertLimits) -> Iterator[Alert]:
     known = notified
     if one.row.problems:  # of an invalid row, neither freshness nor runs are known
         known = {one.row.table: tuple(set(notified.get(one.row.table, ())) & {_BROKEN_CODE})}
     return _changes(one.row.table, one.row.owner, problems(one, limits), known)
 
 
-def without_load(found: Iterable[BoardRow], notified: Notified, limits: AlertLimits, now: float) -> list[Alert]:
+def without_load(tables: Iterable[TableStatus], notified: Notified, limits: AlertLimits, now: float) -> list[Alert]:
     """`alerts` for all tables at a moment that no load has ended.
 
     Of a table whose run has just ended, the load sends the others; here, only lateness. No load does that for a run
     that Airflow did not start.
     """
     made: list[Alert] = []
-    for one in found:
-        newest = one.newest
+    for one in tables:
+        newest = one.record.newest
         by_hand = newest is None or not newest.airflow
         ended = 0.0 if newest is None else newest.started + newest.seconds
         if by_hand or now - ended > _SETTLED_AFTER or one.row.problems:
             made += _of_row(one, notified, limits)
         else:
             known = {one.row.table: tuple(code for code in LATENESS if code in notified.get(one.row.table, ()))}
-            late = [_lateness(one)] if one.state.late else []
+            late = [_lateness(one)] if one.late else []
             made += _changes(one.row.table, one.row.owner, late, known)
     return made
 
@@ -225,12 +226,12 @@ def of_removed(notified_by: Mapping[str, Notified], tables: Collection[str]) -> 
 
 def _changes(table: str, owner: str | None, holding: Iterable[TableProblem], notified: Notified) -> Iterator[Alert]:
     """Problems of a table that began, or are over, since the sent alerts."""
-    found = {problem.code: problem for problem in holding}
+    current = {problem.code: problem for problem in holding}
     before = set(notified.get(table, ()))
-    for code, problem in found.items():
+    for code, problem in current.items():
         if code not in before:
             yield Alert(table=table, owner=owner, change="began", code=code, text=problem.text, of_run=problem.of_run)
-    for code in sorted(before - found.keys()):
+    for code in sorted(before - current.keys()):
         yield Alert(table=table, owner=owner, change="over", code=code)
 
 
@@ -250,12 +251,12 @@ class Moves:
     Attributes:
         notified: sent alerts by table, from any pipeline.
         taken: pipeline to its new tables, with the alerts that other pipelines sent for them.
-        left: pipeline to tables that it no longer has.
+        strays: pipeline to tables that it no longer has.
     """
 
     notified: Notified
     taken: Mapping[str, Notified]
-    left: Mapping[str, tuple[str, ...]]
+    strays: Mapping[str, tuple[str, ...]]
 
 
 def moves(notified_by: Mapping[str, Notified], homes: Mapping[str, str]) -> Moves:
@@ -267,14 +268,14 @@ def moves(notified_by: Mapping[str, Notified], homes: Mapping[str, str]) -> Move
     """
     notified: dict[str, tuple[str, ...]] = {}
     taken: dict[str, dict[str, tuple[str, ...]]] = {}
-    left: dict[str, tuple[str, ...]] = {}
+    strays_by_pipeline: dict[str, tuple[str, ...]] = {}
     elsewhere: dict[str, set[str]] = {}
     for pipeline, codes_of in notified_by.items():
         strays = tuple(sorted(table for table in codes_of if homes.get(table, pipeline) != pipeline))
-        left |= {pipeline: strays} if strays else {}
+        strays_by_pipeline |= {pipeline: strays} if strays else {}
         for table in strays:
             elsewhere.setdefault(table, set()).update(codes_of[table])
         notified |= {table: tuple(codes) for table, codes in codes_of.items() if homes.get(table) == pipeline}
     for table in elsewhere.keys() - notified.keys():
         notified[table] = taken.setdefault(homes[table], {})[table] = tuple(sorted(elsewhere[table]))
-    return Moves(notified=notified, taken=taken, left=left)
+    return Moves(notified=notified, taken=taken, strays=strays_by_pipeline)

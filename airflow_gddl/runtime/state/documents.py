@@ -1,11 +1,11 @@
 """The objects that hold the state: small, in `lake/_gddl/state`, read without knowing any table's folder.
 
     <pipeline>.runs.json    a `TableRecord` for each of its tables, by the tasks that load
-    <pipeline>.poll.json    a `TablePoll` for each of its tables, by its sensor
+    <pipeline>.poll.json    a `TablePoll` for each of its tables, and what its next poll begins with, by its sensor
     by-hand.runs.json       what `gddl run` did
 
-Each normally has one writer; if two conflict, a conditional put makes the second one read again. If they are lost, they
-are rebuilt from the run records.
+Each normally has one writer; if two conflict, a conditional put makes the second one read again. If they are lost, runs
+are read again from their records, and the next poll lists everything.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from airflow_gddl.contract.layout import STATE, join
-from airflow_gddl.runtime.state.facts import TableRecord
-from airflow_gddl.runtime.state.judging import RunningJob, TablePoll
-from airflow_gddl.stores import Storage, update_object
+from airflow_gddl.runtime.state.table_runs import RunFact, TableRecord
+from airflow_gddl.runtime.state.table_status import RunningJob, TablePoll
+from airflow_gddl.stores import Storage, read_if_there, update_object
 
 Kind = Literal["runs", "poll"]
 BY_HAND = "by-hand"
@@ -47,10 +47,15 @@ class RunsDocument:
 
 @dataclass(frozen=True, kw_only=True)
 class PollDocument:
-    """`polled`: seconds since the epoch."""
+    """
+    Attributes:
+        polled: seconds since the epoch; 0: only selected tables were polled yet.
+        next_poll: what the next poll begins with, as JSON that only the sensor parses; empty: nothing.
+    """
 
-    polled: float
+    polled: float = 0.0
     tables: Mapping[str, TablePoll] = field(default_factory=dict)
+    next_poll: str = ""
 
 
 def folder(lake: str) -> str:
@@ -95,13 +100,24 @@ def decode_runs(data: bytes) -> RunsDocument:
         raise ValueError(f"damaged: {error!r}") from error
 
 
+def read_runs(store: Storage, lake: str, pipeline: str) -> RunsDocument:
+    """Empty where there is none.
+
+    Raises:
+        RetriableError: `STORAGE_BUSY`.
+        ValueError: it is damaged.
+    """
+    data = read_if_there(store, place(lake, pipeline, "runs"))
+    return RunsDocument() if data is None else decode_runs(data)
+
+
 def _items(given: Mapping[str, Any], name: str) -> list[tuple[str, Any]]:
     return [(str(key), value) for key, value in given.get(name, {}).items()]
 
 
 def encode_poll(document: PollDocument) -> bytes:
     tables = {name: [getattr(poll, field) for field in _POLL_FIELDS] for name, poll in sorted(document.tables.items())}
-    return _bytes({"format": FORMAT, "looked": document.polled, "tables": tables})
+    return _bytes({"format": FORMAT, "looked": document.polled, "tables": tables, "next_poll": document.next_poll})
 
 
 def decode_poll(data: bytes) -> PollDocument:
@@ -115,7 +131,7 @@ def decode_poll(data: bytes) -> PollDocument:
         tables = {str(name): _to_poll(polled, values) for name, values in given["tables"].items()}
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"damaged: {error!r}") from error
-    return PollDocument(polled=polled, tables=tables)
+    return PollDocument(polled=polled, tables=tables, next_poll=str(given.get("next_poll", "")))
 
 
 def update_runs(
@@ -160,15 +176,15 @@ def forget(store: Storage, lake: str, names: Collection[str]) -> None:
     Raises:
         RetriableError: `STORAGE_BUSY`, or `STATE_CONTENDED`.
     """
-    for found in tuple(store.list(folder(lake))):
-        if not found.path.endswith(".runs.json"):
+    for item in tuple(store.list(folder(lake))):
+        if not item.path.endswith(".runs.json"):
             continue
         try:
-            known = decode_runs(store.read(found.path))
+            known = decode_runs(store.read(item.path))
         except (FileNotFoundError, ValueError):
             continue
         if {*known.tables, *known.notified, *known.seen} & set(names):
-            update_runs(store, found.path, lambda document: _without(document, names), RunsDocument)
+            update_runs(store, item.path, lambda document: _without(document, names), RunsDocument)
 
 
 def _without(document: RunsDocument, names: Collection[str]) -> RunsDocument:
@@ -182,9 +198,8 @@ def _without(document: RunsDocument, names: Collection[str]) -> RunsDocument:
 
 def _to_record(values: list[Any]) -> TableRecord:
     # Older lists are shorter: missing values have their defaults. A later release may store more values.
-    record = TableRecord(**dict(zip(_FIELDS, values, strict=False)))
-    _ = record.newest  # a run that can't be read must fail here, where it is known to be damage
-    return record
+    known = dict(zip(_FIELDS, values, strict=False))
+    return TableRecord(**{**known, "newest": RunFact(*known["newest"]) if known["newest"] is not None else None})
 
 
 def _to_poll(polled: float, values: list[Any]) -> TablePoll:

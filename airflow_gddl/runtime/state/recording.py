@@ -22,10 +22,9 @@ from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import LOADS, STATE, join, record_name, tells_of_load
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Roots
-from airflow_gddl.runtime.state.board import LakeState
 from airflow_gddl.runtime.state.documents import RunsDocument, place, update_runs
-from airflow_gddl.runtime.state.facts import KEPT_RUNS, TableRecord, latest, newest_of
-from airflow_gddl.runtime.state.judging import RunningJob
+from airflow_gddl.runtime.state.table_runs import KEPT_RUNS, TableRecord, latest, newest_of
+from airflow_gddl.runtime.state.table_status import RunningJob
 from airflow_gddl.stores import Storage, lake_files, open_store, read_if_there
 from airflow_gddl.stores.lake_files import LOOSE_AT_MOST
 
@@ -93,11 +92,11 @@ def record_of(roots: Roots, table: str, now: float, environ: Mapping[str, str] =
     Raises:
         RetriableError: `LAKE_UNREADABLE`.
     """
-    found = read_records(roots, table, KEPT_RUNS, environ, loads_only=True)
+    records = read_records(roots, table, KEPT_RUNS, environ, loads_only=True)
     record = TableRecord()
-    for result in reversed(found.results):
+    for result in reversed(records.results):
         record = record.after(result, now)
-    return replace(record, loose=found.loose)
+    return replace(record, loose=records.loose)
 
 
 def records_of(
@@ -110,7 +109,7 @@ def records_of(
     """
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         made = pool.map(lambda table: record_of(roots, table, now, environ), tables)
-        return {table: record for table, record in zip(tables, made, strict=True) if record.last is not None}
+        return {table: record for table, record in zip(tables, made, strict=True) if record.newest is not None}
 
 
 def write_record(store: Storage, roots: Roots, result: JobResult) -> None:
@@ -153,7 +152,7 @@ def rebuild(
     *,
     write: bool,
     environ: Mapping[str, str] = os.environ,
-) -> LakeState:
+) -> dict[str, TableRecord]:
     """Read the records of all these tables; one listing and some reads for each.
 
     Args:
@@ -170,7 +169,7 @@ def rebuild(
         if write:
             path = place(roots.lake, pipeline, "runs")
             update_runs(open_store(environ), path, _with(records, clock()), RunsDocument)
-    return LakeState(records=all_records, read=clock())
+    return all_records
 
 
 def _with(records: Mapping[str, TableRecord], now: float) -> Callable[[RunsDocument], RunsDocument]:
@@ -188,7 +187,7 @@ def _with(records: Mapping[str, TableRecord], now: float) -> Callable[[RunsDocum
                 changing_runs=known.changing_runs,
                 verified=known.verified,
                 missing_from=known.missing_from,
-                found=newest_of(record.found, known.found),
+                detected=newest_of(record.detected, known.detected),
                 settled=newest_of(record.settled, known.settled),
             )
         return replace(before, tables={**before.tables, **made}, written=now)
@@ -299,14 +298,14 @@ class StateRecorder:
         _logged(self.pipeline, lambda: self._write(taken))
 
     def _write(self, taken: Sequence[tuple[str, Change]], leave: Collection[str] = ()) -> frozenset[str]:
-        left: set[str] = set()
+        skipped: set[str] = set()
 
         def with_taken(before: RunsDocument) -> RunsDocument:
             now = self.clock()
-            left.update(
+            skipped.update(
                 name for name, job in before.running.items() if name in leave and job.is_of_another(self.run, now)
             )
-            for name in left:
+            for name in skipped:
                 self._running.pop(name, None)
             tables = dict(before.tables)
             for table, with_run in taken:
@@ -319,7 +318,7 @@ class StateRecorder:
         loose = {name: compact(open_store(self.environ), self.roots, name) for name in many}
         if loose:
             self.change(lambda document: _left(document, loose))
-        return frozenset(left)
+        return frozenset(skipped)
 
     def change(self, change: Callable[[RunsDocument], RunsDocument]) -> RunsDocument:
         """Change the stored state, and return the new one; unlike the others, this raises errors.
@@ -350,8 +349,8 @@ def _after(before: TableRecord, *, result: JobResult, now: float) -> TableRecord
     return before.after(result, now)
 
 
-def _left(document: RunsDocument, left: dict[str, int]) -> RunsDocument:
-    changed = {name: replace(document.tables[name], loose=loose) for name, loose in left.items()}
+def _left(document: RunsDocument, loose_by_table: dict[str, int]) -> RunsDocument:
+    changed = {name: replace(document.tables[name], loose=loose) for name, loose in loose_by_table.items()}
     return replace(document, tables={**document.tables, **changed})
 
 

@@ -86,10 +86,10 @@ def encoded_lengths(records: Iterable[bytes]) -> bytes:
 
 
 def _lengths(metadata: Mapping[str, Any], most: int) -> Iterator[int] | None:
-    found = metadata.get(LENGTHS.decode())
-    if found is None:
+    encoded = metadata.get(LENGTHS.decode())
+    if encoded is None:
         return None
-    lengths: list[int] = json.loads(zlib.decompressobj().decompress(base64.b64decode(found), most))
+    lengths: list[int] = json.loads(zlib.decompressobj().decompress(base64.b64decode(encoded), most))
     return iter(lengths)
 
 
@@ -159,23 +159,23 @@ class _Connect:
         kind = schema["type"]
         if not isinstance(kind, str):
             return self.of(kind)
-        found: dict[str, Any] = {"type": schema.get("connect.type") or _PRIMITIVES.get(kind, kind)}
+        description: dict[str, Any] = {"type": schema.get("connect.type") or _PRIMITIVES.get(kind, kind)}
         if kind in ("record", "enum", "fixed"):
-            self._remember(schema, found)
+            self._remember(schema, description)
         if kind == "record":
-            found["type"] = "struct"
-            found["fields"] = [{**self.of(part["type"]), "field": part["name"]} for part in schema["fields"]]
+            description["type"] = "struct"
+            description["fields"] = [{**self.of(part["type"]), "field": part["name"]} for part in schema["fields"]]
         elif kind == "array":
-            found["items"] = self.of(schema["items"])
+            description["items"] = self.of(schema["items"])
         elif kind == "map":
-            found |= {"keys": {"type": "string"}, "values": self.of(schema["values"])}
-        found.update(_named(schema))
-        return found
+            description |= {"keys": {"type": "string"}, "values": self.of(schema["values"])}
+        description.update(_named(schema))
+        return description
 
-    def _remember(self, schema: Schema, found: dict[str, Any]) -> None:
+    def _remember(self, schema: Schema, description: dict[str, Any]) -> None:
         name, namespace = str(schema["name"]), schema.get("namespace")
         for known in (name, name.rpartition(".")[2], f"{namespace}.{name}"):
-            self._records[known] = found
+            self._records[known] = description
 
 
 def _named(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -70,12 +70,12 @@ class Events:
     """The records of a file in order, without tombstones.
 
     Attributes:
-        broken: index in `found` to the original text of an invalid event; `found` has `NO_EVENT` there.
+        broken: index in `events` to the original text of an invalid event; `events` has `NO_EVENT` there.
         versions: the `fields` of events, each once, and no empty ones.
         text: all of the file; null: it is none.
     """
 
-    found: Sequence[Event]
+    events: Sequence[Event]
     broken: Mapping[int, str]
     versions: Sequence[Mapping[str, Schema]]
     text: str | None = None
@@ -85,7 +85,7 @@ class Events:
         """See `Probed.malformed`."""
         if not self.broken:
             return None
-        return pa.array([self.broken.get(at) for at in range(len(self.found))], pa.string())
+        return pa.array([self.broken.get(at) for at in range(len(self.events))], pa.string())
 
 
 def read_events(data: bytes, keys: Sequence[str] = (), flat: FlatForm = FLAT) -> Events:
@@ -112,7 +112,7 @@ def events_of(
         records: original text (null: not at hand) and record.
         may_be_cut: texts may hold what UTF-8 has no form for.
     """
-    found: list[Event] = []
+    events: list[Event] = []
     broken: dict[int, str] = {}
     schemas = _Schemas(flat)
     for original, record in records:
@@ -123,14 +123,14 @@ def events_of(
         if event is None or (may_be_cut and not _is_encodable(event)):
             event = None
             written = original if original is not None else json.dumps(value, ensure_ascii=False, default=text_of)
-            broken[len(found)] = written.encode("utf-8", "backslashreplace").decode()
-        found.append(event or NO_EVENT)
-    if broken and len(broken) == len(found):
+            broken[len(events)] = written.encode("utf-8", "backslashreplace").decode()
+        events.append(event or NO_EVENT)
+    if broken and len(broken) == len(events):
         raise ValueError(
-            f"none of its {len(found)} records is a change event of Debezium; rows that ExtractNewRecordState has made "
-            "of events need its settings add.fields and delete.tombstone.handling.mode=rewrite"
+            f"none of its {len(events)} records is a change event of Debezium; rows that ExtractNewRecordState has "
+            "made of events need its settings add.fields and delete.tombstone.handling.mode=rewrite"
         )
-    return Events(found, broken, schemas.versions)
+    return Events(events, broken, schemas.versions)
 
 
 def _event(record: Record, keys: Sequence[str], schemas: _Schemas) -> Event | None:
@@ -163,8 +163,8 @@ def event_of(value: Json, fields: Mapping[str, Schema], flat: FlatForm = FLAT) -
 
 
 def _of_document(value: Mapping[str, Json], key: Json) -> Event | None:
-    found = document_of(value, key)
-    return None if found is None else Event(found.op, found.row, value["source"])
+    document = document_of(value, key)
+    return None if document is None else Event(document.op, document.row, value["source"])
 
 
 def _with_key(event: Event, key: Json, keys: Sequence[str], schemas: _Schemas) -> Event:
@@ -238,14 +238,14 @@ def _records(text: str, flat: FlatForm) -> Iterator[tuple[str | None, Record]]:
             continue
         try:
             quick = wrapper.read(stripped)
-            found = [(stripped, quick)] if quick is not None else list(_concatenated(stripped, flat))
+            records = [(stripped, quick)] if quick is not None else list(_concatenated(stripped, flat))
         except json.JSONDecodeError as error:
             if number == len(lines) - 1:
                 raise ValueError(f"the file ends inside a record: {error}") from error
-            found = [(stripped, Record(""))]
+            records = [(stripped, Record(""))]
         except (ValueError, RecursionError):  # a number of too many digits, or nested too deeply to be read
-            found = [(stripped, Record(""))]
-        yield from found
+            records = [(stripped, Record(""))]
+        yield from records
 
 
 def _concatenated(line: str, flat: FlatForm) -> Iterator[tuple[str, Record]]:
@@ -326,13 +326,13 @@ def table_of(events: Events, options: DebeziumOptions, before_images: str | None
         ValueError: see `with_technical`.
     """
     table = _Table(events, options)
-    rows = [event.row for event in events.found]
+    rows = [event.row for event in events.events]
     data: dict[str, Values] = {}
     kept: dict[str, Sequence[bool]] = {}
     for name in _names(rows, events.versions):
         values = [row.get(name, _ABSENT) for row in rows]
         # Only in an update a missing column is unchanged.
-        flags = [value is _ABSENT and event.op == "U" for value, event in zip(values, events.found, strict=True)]
+        flags = [value is _ABSENT and event.op == "U" for value, event in zip(values, events.events, strict=True)]
         values, hits = table.sent(values)
         if hits:
             flags = [flag or hit for flag, hit in zip(flags, hits, strict=True)]
@@ -340,13 +340,13 @@ def table_of(events: Events, options: DebeziumOptions, before_images: str | None
             kept[name] = flags
         data[name] = table.column(name, values)
     images = {} if before_images is None else table.images(before_images)
-    made = with_technical([e.op for e in events.found], {**data, **images}, [e.source for e in events.found], kept)
-    return replace(made, id_types=_id_types(events), numbers=tuple(event.number for event in events.found))
+    made = with_technical([e.op for e in events.events], {**data, **images}, [e.source for e in events.events], kept)
+    return replace(made, id_types=_id_types(events), numbers=tuple(event.number for event in events.events))
 
 
 def _id_types(events: Events) -> tuple[str, ...]:
     """Of the keys of documents; none of other rows."""
-    ids = (event.row.get(KEY) for event in events.found if event.source.get("connector") == "mongodb")
+    ids = (event.row.get(KEY) for event in events.events if event.source.get("connector") == "mongodb")
     return tuple(dict.fromkeys(id_type(value) for value in ids if value is not None))
 
 
@@ -354,7 +354,7 @@ class _Table:
     """Columns of a file's events."""
 
     def __init__(self, events: Events, options: DebeziumOptions) -> None:
-        self._found: Sequence[Event] = events.found
+        self._found: Sequence[Event] = events.events
         self._versions = events.versions
         self._options = options
         self._unavailable = Unavailable(options.unavailable)
@@ -392,10 +392,10 @@ class _Table:
 
 def _names(rows: Sequence[Mapping[str, Any]], versions: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """In the order of the schemas, then in order of delivery."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for version in versions:
-        found.update(dict.fromkeys(version))
+        names.update(dict.fromkeys(version))
     for row in rows:
-        if not row.keys() <= found.keys():
-            found.update(dict.fromkeys(row))
-    return tuple(found)
+        if not row.keys() <= names.keys():
+            names.update(dict.fromkeys(row))
+    return tuple(names)

@@ -39,9 +39,9 @@ def fraction(text: str) -> float:
     value = float(text)
     if repr(value) == text:
         return value
-    found = Written(value)
-    found.text = text
-    return found
+    written = Written(value)
+    written.text = text
+    return written
 
 
 def digits(value: float) -> str:
@@ -61,8 +61,8 @@ class BeyondYears(str):
     def of(cls, milliseconds: int) -> BeyondYears:
         """ISO 8601 with a sign and at least six digits of the year; `milliseconds` since 1970, UTC."""
         cycles, rest = divmod(milliseconds, _CYCLE // timedelta(milliseconds=1))
-        found = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=rest)
-        return cls(f"{found.year + _CYCLE_YEARS * cycles:+07d}{found.isoformat()[4:]}")
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=rest)
+        return cls(f"{moment.year + _CYCLE_YEARS * cycles:+07d}{moment.isoformat()[4:]}")
 
 
 Value = Any
@@ -154,8 +154,8 @@ def _map(key: Kind | None, value: Kind | None) -> Kind | None:
     if key is None or value is None:
         return None
 
-    def pairs(found: Value) -> Value:
-        items = found.items() if isinstance(found, Mapping) else found
+    def pairs(entries: Value) -> Value:
+        items = entries.items() if isinstance(entries, Mapping) else entries
         return [(key.of(k), _or_null(value, v)) for k, v in items]
 
     return Kind(pa.map_(key.type, value.type), pairs)
@@ -185,17 +185,17 @@ def _whole(value: Value) -> int:
 
 def _real(value: Value) -> float:
     """No number is infinite: a text or constant that says so is."""
-    found = float(value)
-    if math.isinf(found) and any(char.isdigit() for char in text_of(value)):
+    number = float(value)
+    if math.isinf(number) and any(char.isdigit() for char in text_of(value)):
         raise OverflowError(value)
-    return found
+    return number
 
 
 def _single(value: Value) -> float:
-    found = _real(value)
-    if math.isfinite(found) and abs(found) >= _BEYOND_SINGLE:
+    number = _real(value)
+    if math.isfinite(number) and abs(number) >= _BEYOND_SINGLE:
         raise OverflowError(value)
-    return found
+    return number
 
 
 def _milliseconds(value: Value) -> int:
@@ -235,10 +235,10 @@ def _number_in_text(parameters: Mapping[str, Any]) -> Kind:
 
 
 def _finite(value: Value) -> Decimal:
-    found = Decimal(value)
-    if not found.is_finite():  # NaN and infinity, which no decimal of the lake can be
+    number = Decimal(value)
+    if not number.is_finite():  # NaN and infinity, which no decimal of the lake can be
         raise ValueError(value)
-    return found
+    return number
 
 
 def _of_any_scale(value: Value) -> str:
@@ -246,10 +246,10 @@ def _of_any_scale(value: Value) -> str:
 
 
 def _instant(value: Value) -> datetime:
-    found = value if isinstance(value, datetime) else datetime.fromisoformat(value)
-    if found.tzinfo is None or (isinstance(value, str) and _FINER.search(value)):
+    moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+    if moment.tzinfo is None or (isinstance(value, str) and _FINER.search(value)):
         raise ValueError(value)
-    return found.astimezone(UTC)
+    return moment.astimezone(UTC)
 
 
 def _time_of_day(units: int) -> Callable[[Value], str]:
@@ -307,8 +307,8 @@ def joined(parts: Sequence[Values], places: Sequence[Sequence[int]]) -> Values:
     whole = pa.concat_arrays([_as(part.array, pa.string() if has_misfit else kind) for part in parts])
     order = [at for rows in places for at in rows]
     back = sorted(range(len(order)), key=order.__getitem__)
-    found = whole.take(pa.array(back, pa.int64()))
-    return Values(found, kind if has_misfit and is_read_from_text(kind) else None)
+    in_order = whole.take(pa.array(back, pa.int64()))
+    return Values(in_order, kind if has_misfit and is_read_from_text(kind) else None)
 
 
 def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
@@ -376,8 +376,8 @@ def array_of(values: Sequence[Any], kind: Kind | None) -> Values:
     try:
         return Values(pa.array([None if value is None else kind.of(value) for value in values], kind.type))
     except _NOT_SUCH:
-        found = text_array([_text(value, kind) for value in values])
-        return Values(found, kind.type if is_read_from_text(kind.type) else None)
+        as_text = text_array([_text(value, kind) for value in values])
+        return Values(as_text, kind.type if is_read_from_text(kind.type) else None)
 
 
 def is_read_from_text(kind: pa.DataType) -> bool:
@@ -434,8 +434,12 @@ def _text(value: Any, kind: Kind) -> str | None:
     if value is None:
         return None
     try:
-        found = kind.of(value)
-        return texts(pa.array([found], kind.type))[0].as_py() if pa.types.is_temporal(kind.type) else text_of(found)
+        converted = kind.of(value)
+        return (
+            texts(pa.array([converted], kind.type))[0].as_py()
+            if pa.types.is_temporal(kind.type)
+            else text_of(converted)
+        )
     except _NOT_SUCH:
         return text_of(value)
 
@@ -447,15 +451,15 @@ def _inferred(values: Sequence[Any]) -> Values:
     """
     held = [None if _is_too_great(value) or isinstance(value, BeyondYears) else value for value in values]
     try:
-        found = pa.array(held)
+        inferred = pa.array(held)
     except _NOT_SUCH:
-        found = None
+        inferred = None
     texts = [None if value is None else text_of(value) for value in values]
-    if found is None or "struct" in str(found.type):
+    if inferred is None or "struct" in str(inferred.type):
         return Values(text_array(texts))
     if all(one is other for one, other in zip(held, values, strict=True)):
-        return Values(found)
-    return Values(text_array(texts), _stated(found.type, values))
+        return Values(inferred)
+    return Values(text_array(texts), _stated(inferred.type, values))
 
 
 def _stated(kind: pa.DataType, values: Sequence[Any]) -> pa.DataType | None:

@@ -41,9 +41,9 @@ from spark_jobs.dialects.debezium.technical import (
 )
 from spark_jobs.dialects.probe import probe, reading, require_bounded
 from spark_jobs.dialects.protocol import EVERYTHING, TRUNCATE, Dialect, InputOpener, Probed, Window
-from spark_jobs.plan.discover import FileTimes
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.plan.source_snapshots import MOST_NAMED, KnownSnapshots, SnapshotMarks, SnapshotPart
+from spark_jobs.plan.waiting_files import FileTimes
 
 _ENDING = r"(?:\.(?:snappy|gz|zstd))?\.(?:jsonl?|ndjson|parquet|avro)(?:\.gz)?"
 _CAPTURED = r"(?:_\d+_[0-9a-f]{8}(?:_log(?P<log>\d{4}))?)?"
@@ -65,28 +65,28 @@ def classify(relative_path: str) -> Names | None:
         return "load", "parquet", (relative_path,)
     if is_beside(relative_path) or not (_DATA.fullmatch(name) or _AIVEN.fullmatch(name)):
         return None
-    found = _OFFSET.fullmatch(name)
-    offset, partition = (found["offset"], found["partition"] or "") if found else ("", "")
+    match = _OFFSET.fullmatch(name)
+    offset, partition = (match["offset"], match["partition"] or "") if match else ("", "")
     order = (offset.zfill(20), partition.zfill(10), relative_path)
     return "change", "parquet" if ".parquet" in name.lower() else "json", order
 
 
 def offset_order(path: str) -> str | None:
     """Sort key by the Kafka offset in a file's name; None for other files."""
-    found = _OFFSET.fullmatch(path.rpartition("/")[2])
-    return None if found is None else f"{found['offset'].zfill(20)}/{(found['partition'] or '').zfill(10)}/{path}"
+    match = _OFFSET.fullmatch(path.rpartition("/")[2])
+    return None if match is None else f"{match['offset'].zfill(20)}/{(match['partition'] or '').zfill(10)}/{path}"
 
 
 def partition_of(path: str) -> str:
     """The topic's partition in a file's name; empty: its name has none."""
-    found = _OFFSET.fullmatch(path.rpartition("/")[2])
-    return "" if found is None else found["partition"] or ""
+    match = _OFFSET.fullmatch(path.rpartition("/")[2])
+    return "" if match is None else match["partition"] or ""
 
 
 def log_of(path: str) -> int:
     """How often the log that jobs capture was opened anew before this file; 0: never, or others wrote the file."""
-    found = _OFFSET.fullmatch(path.rpartition("/")[2])
-    return int((found and found["log"]) or 0)
+    match = _OFFSET.fullmatch(path.rpartition("/")[2])
+    return int((match and match["log"]) or 0)
 
 
 def is_beside(relative_path: str) -> bool:
@@ -125,8 +125,8 @@ def with_other_places(known: KnownSnapshots, began: Sequence[str]) -> KnownSnaps
         SEQUENCE: pa.array([run.position for run in known.runs], pa.string()),
         TIME: pa.array(times, pa.timestamp("us", "UTC")),
     })  # fmt: skip
-    found = with_other_epochs(places, began).column(SEQUENCE).to_pylist()
-    return replace(known, runs=tuple(replace(r, position=at) for r, at in zip(known.runs, found, strict=True)))
+    positions = with_other_epochs(places, began).column(SEQUENCE).to_pylist()
+    return replace(known, runs=tuple(replace(r, position=at) for r, at in zip(known.runs, positions, strict=True)))
 
 
 def _parts(table: pa.Table, sources: Sequence[Source]) -> tuple[SnapshotPart, ...]:
@@ -135,10 +135,10 @@ def _parts(table: pa.Table, sources: Sequence[Source]) -> tuple[SnapshotPart, ..
     if not rows or SEQUENCE not in table.column_names:
         return ()
     chosen = table.select([SEQUENCE, TIME]).take(pa.array(rows))
-    found: dict[str, dict[str, Any]] = {}
+    by_position: dict[str, dict[str, Any]] = {}
     for row, position, time in zip(rows, *(column.to_pylist() for column in chosen.columns), strict=True):
         if position is not None:
-            part = found.setdefault(position, {"since": None, "finished": {}, "whole": False})
+            part = by_position.setdefault(position, {"since": None, "finished": {}, "whole": False})
             part["since"] = min((t for t in (part["since"], time) if t is not None), default=None)
             part["whole"] |= marks[row] == _LAST
             if marks[row] == _LAST_OF_TABLE:
@@ -147,7 +147,7 @@ def _parts(table: pa.Table, sources: Sequence[Source]) -> tuple[SnapshotPart, ..
         SnapshotPart(
             position=position, since=_iso(part["since"]), finished=tuple(part["finished"]), whole=part["whole"]
         )
-        for position, part in found.items()
+        for position, part in by_position.items()
     )
 
 
@@ -194,12 +194,12 @@ class DebeziumDialect(Dialect):
 
     def classify(self, relative_path: str) -> Names | None:
         """By time first where folders state one, so that a partial run leaves newer files for later."""
-        found = classify(relative_path)
-        if found is None or self._format is None:
-            return found
-        kind, file_format, order = found
+        names = classify(relative_path)
+        if names is None or self._format is None:
+            return names
+        kind, file_format, order = names
         if kind == "load":
-            return found
+            return names
         return kind, file_format, (self._format.time(relative_path) or "", *order)
 
     def is_temporary(self, relative_path: str) -> bool:
@@ -291,6 +291,6 @@ class DebeziumDialect(Dialect):
         table = with_log(table, log_of(file.path))
         table = with_loaded(table, rows.sources, self.loaded, log_of(file.path))
         marks = None if self.options.snapshots == "merge" else marks_of(table, rows, file.path)
-        found = Probed.of_table(file, table, malformed, rows.stated, marks)
+        probed = Probed.of_table(file, table, malformed, rows.stated, marks)
         operations = pc.unique(rows.table.column(self.op_column)).to_pylist() if malformed is None else []
-        return replace(found, only_truncates=operations == [TRUNCATE], unavailable=rows.unavailable)
+        return replace(probed, only_truncates=operations == [TRUNCATE], unavailable=rows.unavailable)

@@ -68,10 +68,10 @@ def _key(key: Json) -> dict[str, Json]:
 def _fields(document: Json) -> dict[str, Json]:
     if document is None:
         return {}
-    found = json.loads(document)
-    if not isinstance(found, Mapping):
+    members = json.loads(document)
+    if not isinstance(members, Mapping):
         raise TypeError(document)
-    return {name: _value(value) for name, value in found.items()}
+    return {name: _value(value) for name, value in members.items()}
 
 
 def _changed(description: Json) -> dict[str, Json]:
@@ -84,16 +84,16 @@ def _changed(description: Json) -> dict[str, Json]:
     if not isinstance(description, Mapping):
         raise TypeError(description)
     removed: Sequence[str] = description.get("removedFields") or ()
-    found = _fields(description.get("updatedFields")) | dict.fromkeys(removed)
-    if description.get("truncatedArrays") or any("." in name for name in found):
+    changed = _fields(description.get("updatedFields")) | dict.fromkeys(removed)
+    if description.get("truncatedArrays") or any("." in name for name in changed):
         raise ValueError(description)
-    return found
+    return changed
 
 
 def _value(value: Json) -> Json:
     """A column's value; nested ones as text."""
-    found = _bare(value)
-    return text_of(found) if isinstance(found, (Mapping, list)) else found
+    bare = _bare(value)
+    return text_of(bare) if isinstance(bare, (Mapping, list)) else bare
 
 
 def _bare(value: Json) -> Json:
@@ -111,10 +111,10 @@ def _bare(value: Json) -> Json:
 def _date(value: Json) -> datetime | BeyondYears:
     if isinstance(value, str):
         try:
-            found = datetime.fromisoformat(value)
+            moment = datetime.fromisoformat(value)
         except ValueError:
             return BeyondYears(value)
-        return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+        return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     milliseconds = int(value["$numberLong"]) if isinstance(value, Mapping) else int(value)
     try:
         return _EPOCH + timedelta(milliseconds=milliseconds)

@@ -49,21 +49,21 @@ def read_parquet(
         FatalError: flat events lack fields, see `FlatForm.require`.
         pyarrow.ArrowException: it is no parquet file, or a damaged one.
     """
-    found = pq.ParquetFile(io.BytesIO(data), coerce_int96_timestamp_unit="us").read(use_threads=False)
-    table = _envelopes(found, flat)
+    delivered = pq.ParquetFile(io.BytesIO(data), coerce_int96_timestamp_unit="us").read(use_threads=False)
+    table = _envelopes(delivered, flat)
     raw = [None if op is None else str(op) for op in table.column("op").to_pylist()]
     fields = _names_of_types(table.schema.metadata or {}, flat)
     data_columns: dict[str, Values] = {}
     kept: dict[str, Sequence[bool]] = {}
     for name, values in _row_columns(table, raw, keys).items():
-        found, flags = _available(values, options)
+        available, flags = _available(values, options)
         if any(flags):
             kept[name] = flags
-        data_columns[name] = _meant(found, _kind(name, fields, options))
+        data_columns[name] = _meant(available, _kind(name, fields, options))
     if before_images is not None:
         for name, values in _before(table, raw).items():
-            found, _ = _available(values, options)
-            data_columns[f"{before_images}{name}"] = _meant(found, _kind(name, fields, options))
+            available, _ = _available(values, options)
+            data_columns[f"{before_images}{name}"] = _meant(available, _kind(name, fields, options))
     sources = [source or {} for source in table.column("source").to_pylist()]
     ops = [OPERATIONS.get(op, op.upper()) if op else None for op in raw]
     made = with_technical(ops, data_columns, sources, kept)
@@ -122,16 +122,16 @@ def _row_columns(table: pa.Table, ops: Sequence[str | None], keys: Sequence[str]
     """Columns of the row after, for deletes of the row before, whose key may be in the key of its record alone."""
     deleted = pa.array([op == "d" for op in ops], pa.bool_())
     after, before = _parts(table, "after"), _parts(table, "before")
-    found = {}
+    columns = {}
     for name in dict.fromkeys((*after, *before)):
         empty = pa.nulls(table.num_rows, (after[name] if name in after else before[name]).type)
-        found[name] = _chosen(deleted, before.get(name, empty), after.get(name, empty))
+        columns[name] = _chosen(deleted, before.get(name, empty), after.get(name, empty))
     wanted = {name.lower() for name in keys}
     for name, values in _parts(table, "key").items():
-        if name in found and name.lower() in wanted and not pt.is_nested(values.type):
-            lacking = pc.and_(deleted, found[name].is_null())
-            found[name] = pc.if_else(lacking, values.cast(found[name].type), found[name])
-    return found
+        if name in columns and name.lower() in wanted and not pt.is_nested(values.type):
+            lacking = pc.and_(deleted, columns[name].is_null())
+            columns[name] = pc.if_else(lacking, values.cast(columns[name].type), columns[name])
+    return columns
 
 
 def _before(table: pa.Table, ops: Sequence[str | None]) -> dict[str, pa.Array]:
@@ -139,8 +139,8 @@ def _before(table: pa.Table, ops: Sequence[str | None]) -> dict[str, pa.Array]:
     if "u" not in ops or table.column("before").null_count == table.num_rows:
         return {}
     updated = pa.array([op == "u" for op in ops], pa.bool_())
-    return {name: _chosen(updated, found, pa.nulls(len(found), found.type))
-            for name, found in _parts(table, "before").items()}  # fmt: skip
+    return {name: _chosen(updated, values, pa.nulls(len(values), values.type))
+            for name, values in _parts(table, "before").items()}  # fmt: skip
 
 
 def _chosen(where: pa.Array, yes: pa.Array, no: pa.Array) -> pa.Array:
@@ -193,13 +193,18 @@ def _kind(name: str, fields: Mapping[str, str], options: DebeziumOptions) -> Kin
 
 def _meant(values: pa.Array, kind: Kind | None) -> Values:
     """Converted by the type's name; parquet's own decimals, dates and times of day are unchanged."""
-    own = values.type
-    if pt.is_time(own):
+    stored = values.type
+    if pt.is_time(stored):
         times = values.cast(pa.time64("us"), safe=False).to_pylist()  # Python's have no nanoseconds
         return Values(pa.array([None if v is None else _time_text(v) for v in times], pa.string()))
-    if pt.is_decimal(own) and own.precision > MAX_PRECISION:  # Connect's converter writes 64 for unknown
+    if pt.is_decimal(stored) and stored.precision > MAX_PRECISION:  # Connect's converter writes 64 for unknown
         return _short(values)
-    if kind is None or pt.is_temporal(own) or pt.is_decimal(own) or (own == pa.string() and kind.type == pa.string()):
+    if (
+        kind is None
+        or pt.is_temporal(stored)
+        or pt.is_decimal(stored)
+        or (stored == pa.string() and kind.type == pa.string())
+    ):
         return Values(values)
     return array_of(values.to_pylist(), kind)
 
@@ -228,7 +233,7 @@ def _names_of_types(metadata: Mapping[bytes, bytes], flat: FlatForm) -> dict[str
         schema = json.loads(metadata.get(_AVRO, b"{}"))
     except ValueError:
         return {}
-    records = {str(found.get("name")).rpartition(".")[2]: found for found in _records(schema)}
+    records = {str(definition.get("name")).rpartition(".")[2]: definition for definition in _records(schema)}
     for one in records.values():
         if flat.is_flat(dict.fromkeys(str(part.get("name")) for part in one.get("fields") or ())):
             return _connect_names(one, records)
@@ -257,13 +262,13 @@ def _connect_names(row: Mapping[str, Any], records: Mapping[str, dict[str, Any]]
 
 
 def _records(schema: Any) -> list[dict[str, Any]]:
-    found = []
+    records = []
     for branch in _branches(schema):
         if isinstance(branch, dict) and branch.get("type") == "record":
-            found.append(branch)
+            records.append(branch)
             for field in branch.get("fields") or ():
-                found += _records(field.get("type"))
-    return found
+                records += _records(field.get("type"))
+    return records
 
 
 def _field(schema: Any, name: str) -> Any:

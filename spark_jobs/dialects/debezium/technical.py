@@ -72,8 +72,8 @@ def _postgresql(source: Source) -> str | None:
 
 def _last_commit(source: Source) -> str | None:
     """The first half of `sequence`, a JSON array as text; null where there was no commit yet, or the version is old."""
-    found = json.loads(source.get("sequence") or "[null]")
-    return str(found[0]) if isinstance(found, list) and found and found[0] is not None else None
+    parts = json.loads(source.get("sequence") or "[null]")
+    return str(parts[0]) if isinstance(parts, list) and parts and parts[0] is not None else None
 
 
 def _mysql(source: Source) -> str | None:
@@ -107,9 +107,9 @@ def _oracle(source: Source) -> str | None:
     if scn is None:
         return None
     redo = ".".join(part.lower().zfill(8) for part in _HEX.findall(source.get("rs_id") or "0.0.0"))
-    own = _number(scn)
-    first = max(_number(commit), own) if commit.isdigit() else own
-    return f"{first}.{own}.{redo}.{_number(source.get('ssn') or 0, 10)}"
+    change_scn = _number(scn)
+    first = max(_number(commit), change_scn) if commit.isdigit() else change_scn
+    return f"{first}.{change_scn}.{redo}.{_number(source.get('ssn') or 0, 10)}"
 
 
 def _mongodb(source: Source) -> str | None:
@@ -263,8 +263,8 @@ def with_loaded(table: pa.Table, sources: Sequence[Source], loaded: LoadedTransa
     """
     if loaded is None:
         return table
-    found = pa.array([_is_loaded(source, loaded, log) for source in sources], pa.bool_())
-    return table.set_column(table.column_names.index(OP), OP, pc.if_else(found, LOADED, table.column(OP)))
+    are_loaded = pa.array([_is_loaded(source, loaded, log) for source in sources], pa.bool_())
+    return table.set_column(table.column_names.index(OP), OP, pc.if_else(are_loaded, LOADED, table.column(OP)))
 
 
 def _is_loaded(source: Source, loaded: LoadedTransactions, log: int) -> bool:

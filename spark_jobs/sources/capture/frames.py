@@ -36,5 +36,5 @@ def read_frame(stream: IO[bytes]) -> Frame | None:
     fields, data = stream.read(head), stream.read(size)
     if len(fields) < head or len(data) < size:
         return None
-    found = json.loads(fields)
-    return Frame(found.pop("kind"), found, data)
+    values = json.loads(fields)
+    return Frame(values.pop("kind"), values, data)

@@ -15,11 +15,11 @@ from datetime import datetime
 from typing import Any
 
 from airflow_gddl.contract.capture import READ, capture_of, properties_of
-from airflow_gddl.contract.checks import table_name_fault
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.file_names import PathFormat
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.row_checks import table_name_fault
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.batch.runtime import iso
 from spark_jobs.batch.table_run import TableRun
@@ -109,14 +109,14 @@ def follow(run: TableRun, log: str) -> None:
         write_followed(run.runtime.storage, run.layout.state, FollowedTable(log=known, relation=relation))
 
 
-def load_forms(run: TableRun, found: SourceTable) -> dict[str, Form]:
+def load_forms(run: TableRun, source_table: SourceTable) -> dict[str, Form]:
     """Columns that a load has to write otherwise than by the driver, so that they equal those of the log."""
     if capture_of(run.spec) is None:
         return {}
     from sqlalchemy.dialects.postgresql import DOMAIN  # noqa: PLC0415 - `url_of` has said so if it is missing
 
-    kinds = _Source.of(run).log.require_published(found.connection, run.spec).columns
-    domains = {column.name for column in found.table.columns if isinstance(column.type, DOMAIN)}
+    kinds = _Source.of(run).log.require_published(source_table.connection, run.spec).columns
+    domains = {column.name for column in source_table.table.columns if isinstance(column.type, DOMAIN)}
     forms = {name: form_of(kind, is_domain=name in domains) for name, kind in kinds.items()}
     return {name: form for name, form in forms.items() if form is not None}
 

@@ -65,9 +65,9 @@ class LogPosition:
         """Distinguishes this log from every other."""
         return f"{self.number} {self.server} {self.opened}"
 
-    def behind(self, found: Offset) -> tuple[Offset, ...]:
+    def behind(self, offset: Offset) -> tuple[Offset, ...]:
         """The offsets with this one in place of its partition's."""
-        return (*(one for one in self.offsets if one.partition != found.partition), found)
+        return (*(one for one in self.offsets if one.partition != offset.partition), offset)
 
 
 @dataclass(frozen=True, kw_only=True)

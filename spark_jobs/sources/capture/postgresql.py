@@ -53,15 +53,15 @@ _PROPERTIES: Mapping[str, str] = {
 class PostgreSQL:
     """Attributes:
     sa: the module `sqlalchemy`.
-    own: properties that the source states, with the names of slot and publication.
+    stated: properties that the source states, with the names of slot and publication.
     """
 
     sa: Any
-    own: Mapping[str, str]
+    stated: Mapping[str, str]
 
     @property
     def slot(self) -> str:
-        return self.own[SLOT]
+        return self.stated[SLOT]
 
     def properties(self, url: Any) -> tuple[dict[str, str], str]:
         """Properties of the connector, and the path of the server's Unix socket; empty: it has an address.
@@ -78,14 +78,14 @@ class PostgreSQL:
             **{f"database.{name}": query.get(name) for name in ("sslmode", "sslcert", "sslkey", "sslrootcert")},
         }  # fmt: skip
         socket = f"{host}/.s.PGSQL.{port}" if host.startswith("/") else ""
-        return {**_PROPERTIES, **self.own, **{n: str(v) for n, v in known.items() if v is not None}}, socket
+        return {**_PROPERTIES, **self.stated, **{n: str(v) for n, v in known.items() if v is not None}}, socket
 
     def require_ready(self, connection: Any) -> None:
         """
         Raises:
             FatalError: `SOURCE_LOG_REFUSED`.
         """
-        findings = list(source_findings(self.sa, connection, self.slot, self.own[PUBLICATION]))
+        findings = list(source_findings(self.sa, connection, self.slot, self.stated[PUBLICATION]))
         if findings:
             what, remedy = shown(findings)
             raise FatalError("SOURCE_LOG_REFUSED", what, where=f"slot {self.slot}", remedy=remedy)
@@ -95,11 +95,11 @@ class PostgreSQL:
         Raises:
             FatalError: `NOT_PUBLISHED`, `SOURCE_TABLE_MISSING`.
         """
-        found = published_table(self.sa, connection, self.own[PUBLICATION], spec.name_in_source)
-        if findings := list(table_findings(spec, found, self.own[PUBLICATION])):
+        published = published_table(self.sa, connection, self.stated[PUBLICATION], spec.name_in_source)
+        if findings := list(table_findings(spec, published, self.stated[PUBLICATION])):
             what, remedy = shown(findings)
             raise FatalError("NOT_PUBLISHED", what, where=spec.name_in_source, remedy=remedy)
-        return found
+        return published
 
     def server(self, connection: Any) -> str:
         query = """SELECT (SELECT system_identifier FROM pg_control_system()) || '/'
@@ -110,7 +110,7 @@ class PostgreSQL:
     def published(self, connection: Any) -> str:
         """Changes with each `ALTER PUBLICATION … SET (…)`, too: what was left out meanwhile is in no log."""
         query = "SELECT oid || '/' || xmin FROM pg_publication WHERE pubname = CAST(:name AS name)"
-        return str(self._scalar(connection, query, name=self.own[PUBLICATION]))
+        return str(self._scalar(connection, query, name=self.stated[PUBLICATION]))
 
     def require_absent(self, connection: Any) -> None:
         """
@@ -148,7 +148,7 @@ class PostgreSQL:
         if (server := self.server(connection)) != known.server:
             raise self._restarted(f"the server was restored or failed over: it is {server}, and was {known.server}")
         if self.published(connection) != known.published:
-            publication = self.own[PUBLICATION]
+            publication = self.stated[PUBLICATION]
             raise self._restarted(f"publication {publication} was made again or altered: changes may be in no log")
         there = self._slot(connection)
         if there is None or there["wal_status"] == "lost" or there["confirmed"] is None:
@@ -189,8 +189,8 @@ class PostgreSQL:
         query = """SELECT COALESCE(wal_status, '') AS wal_status, active,
           CAST(confirmed_flush_lsn AS text) AS confirmed, CAST(pg_current_wal_flush_lsn() AS text) AS flushed
           FROM pg_replication_slots WHERE slot_name = CAST(:slot AS name)"""
-        found = connection.execute(self.sa.text(query), {"slot": self.slot}).mappings().first()
-        return None if found is None else dict(found)
+        row = connection.execute(self.sa.text(query), {"slot": self.slot}).mappings().first()
+        return None if row is None else dict(row)
 
     def _wait_until_free(self, connection: Any) -> None:
         """The server ends the connection of a job that was killed a moment later."""
@@ -215,7 +215,12 @@ class PostgreSQL:
         query = """SELECT EXISTS (SELECT FROM pg_logical_slot_peek_binary_changes(CAST(:slot AS name),
           CAST(:upto AS pg_lsn), NULL, 'proto_version', '1', 'publication_names', :publication, 'messages', 'true')
           WHERE position(convert_to(:token, 'UTF8') IN data) > 0)"""
-        values = {"slot": self.slot, "upto": mark.upto, "publication": self.own[PUBLICATION], "token": mark.token}
+        values = {
+            "slot": self.slot,
+            "upto": mark.upto,
+            "publication": self.stated[PUBLICATION],
+            "token": mark.token,
+        }
         return bool(self._scalar(connection, query, **values))
 
     def _restarted(self, what: str) -> FatalError:

@@ -230,16 +230,16 @@ class _TopicCapture:
 
     def _in_parts(self, partition: int, start: int, end: int) -> Iterator[tuple[list[Message], int]]:
         """Messages for a file each time, and the offset behind them."""
-        found: list[Message] = []
+        messages: list[Message] = []
         size = 0
         for message in self.reading.log.messages(self.reading.topic, partition, start, end) if start < end else ():
-            found.append(message)
+            messages.append(message)
             size += message.size
-            if len(found) >= _MESSAGES_A_FILE or size >= _BYTES_A_FILE:
-                yield found, message.offset + 1
-                found, size, start = [], 0, message.offset + 1
+            if len(messages) >= _MESSAGES_A_FILE or size >= _BYTES_A_FILE:
+                yield messages, message.offset + 1
+                messages, size, start = [], 0, message.offset + 1
         if start < end:
-            yield found, end
+            yield messages, end
 
     def _write(self, partition: int, file: TopicFile, upto: int) -> None:
         name = f"{self.reading.topic}+{partition}+{file.first:020d}_{upto}_{file.digest}{file.ending}"

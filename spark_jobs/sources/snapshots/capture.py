@@ -221,10 +221,10 @@ def _each_by_itself(
         try:
             result = load(run, totals)
         except FatalError as error:
-            found = _not_loaded(run)
-            if error.code not in _OF_CONTENT or not more or not found:
+            waiting = _not_loaded(run)
+            if error.code not in _OF_CONTENT or not more or not waiting:
                 raise
-            _hold_refused(run, found[-1].version, error)
+            _hold_refused(run, waiting[-1].version, error)
             continue
         if not more:
             return result
@@ -267,26 +267,26 @@ def capture(run: TableRun, totals: RunTotals, most: int | None = None) -> Snapsh
         require_same_identity(run.spec, ledger.state)
     _remove_ingested(run, ledger)
     former = None
-    found = survey(run)
-    faulty = found.faulty
-    if found.known.reloading and not (again or is_resumed):
+    surveyed = survey(run)
+    faulty = surveyed.faulty
+    if surveyed.known.reloading and not (again or is_resumed):
         what = f"{run.spec.table}: a reload from its snapshots was interrupted before it began"
         raise FatalError("RELOAD_UNFINISHED", what, remedy=f"{RELOAD} {run.spec.table}")
     waiting = () if is_resumed else _not_loaded(run)
-    if again or found.is_some or waiting:
+    if again or surveyed.is_some or waiting:
         with _claimed(run) as claim:
             if again or waiting:
                 with run.claim():  # of a table that is busy nothing is forgotten
                     _withdraw(run, claim)
                     former = _forget(run, claim) if again else None
-            found = survey(run)
-            _Capture(run, claim, found.landed, _known_now(run, found.known)).take(found, most)
-        found = survey(run, released=False)
-    if faulty and not found.faulty:
+            surveyed = survey(run)
+            _Capture(run, claim, surveyed.landed, _known_now(run, surveyed.known)).take(surveyed, most)
+        surveyed = survey(run, released=False)
+    if faulty and not surveyed.faulty:
         message = "snapshots that were held were taken, or removed, or are again as they were when they were taken"
         totals.warn([RunWarning(code="SNAPSHOT_CLEARED", message=message, count=len(faulty), sample=faulty[:5])])
-    totals.warn(found.warnings)
-    totals.revisit = found.waits
+    totals.warn(surveyed.warnings)
+    totals.revisit = surveyed.waits
     return former
 
 
@@ -342,15 +342,15 @@ def _loaded_files(run: TableRun, known: SnapshotsTaken) -> frozenset[str]:
         return frozenset()
     ledger = run.ledger()
     for entries in (ledger.entries, ledger.all_entries):
-        found = {path.rpartition("/")[2] for path, entry in entries().items() if entry.state == "committed"}
-        if names <= found:
+        loaded = {path.rpartition("/")[2] for path, entry in entries().items() if entry.state == "committed"}
+        if names <= loaded:
             break
     plan = ledger.plan()
     appended = plan is not None and plan.source == "files" and (
         run.context().engine.last_transaction(run.layout.changes, APPEND) >= version_of(plan)
     )  # fmt: skip
     resumed = {file.path.rpartition("/")[2] for file in plan.files} if plan is not None and appended else set()
-    return frozenset(names & (found | resumed))
+    return frozenset(names & (loaded | resumed))
 
 
 def _known_now(run: TableRun, known: SnapshotsTaken) -> SnapshotsTaken:
@@ -365,14 +365,14 @@ def _not_loaded(run: TableRun) -> tuple[TakenSnapshot, ...]:
 
 def _withdraw(run: TableRun, claim: Claim) -> None:
     """Take back snapshots that were not loaded, as if they had just landed."""
-    found = _not_loaded(run)
-    if not found:
+    waiting = _not_loaded(run)
+    if not waiting:
         return
     claim.check()
     known = _known(run)
-    first = min(name for one in found for name in one.change_files)
+    first = min(name for one in waiting for name in one.change_files)
     _remove_files(run, from_name=first)
-    _write(run, replace(known, taken=known.taken[: -len(found)]))
+    _write(run, replace(known, taken=known.taken[: -len(waiting)]))
 
 
 def withdraw_unloaded(run: TableRun) -> None:
@@ -388,9 +388,9 @@ def _hold_refused(run: TableRun, version: str, error: FatalError) -> None:
     """Hold a snapshot whose load was refused."""
     with _claimed(run) as claim, run.claim():
         _withdraw(run, claim)
-        found = survey(run)
-        if (snapshot := found.landed.get(version)) is not None:
-            _Capture(run, claim, found.landed, found.known).hold(
+        surveyed = survey(run)
+        if (snapshot := surveyed.landed.get(version)) is not None:
+            _Capture(run, claim, surveyed.landed, surveyed.known).hold(
                 snapshot, f"its load was refused, {error.code}: {error.what}"
             )
 
@@ -448,12 +448,12 @@ def _landed(run: TableRun) -> tuple[dict[str, _Snapshot], list[str]]:
     options, folder = run.dialect.options, LandingFolder.of(run.job.roots, run.spec)
     pattern = PathFormat.parsed(str(options.path_format))
     complete = str(options.complete)
-    found: defaultdict[str, list[StoredObject]] = defaultdict(list)
+    by_version: defaultdict[str, list[StoredObject]] = defaultdict(list)
     others = []
     for item in run.runtime.storage.list(folder.path, within=folder.root):
         version = pattern.whole_time(item.name)
         if version is not None:
-            found[version].append(item)
+            by_version[version].append(item)
         elif not is_temporary(item.name) and not item.name.endswith("/"):
             others.append(item.name)
     depth = pattern.text.strip("/").count("/") + 1
@@ -464,7 +464,7 @@ def _landed(run: TableRun) -> tuple[dict[str, _Snapshot], list[str]]:
             files=tuple(one for one in items if _is_data(one.name, complete, depth)),
             waits=_why_incomplete(items, complete, depth, (settle, now)),
         )
-        for version, items in found.items()
+        for version, items in by_version.items()
     }  # fmt: skip
     return made, others
 
@@ -489,8 +489,8 @@ def _why_incomplete(items: Sequence[StoredObject], complete: str, depth: int, se
         there = any(_is_marker(one.name, complete, depth) for one in items)
         return "" if there else f"it has no file {complete}, which is written when a snapshot is complete"
     newest = max((one.modified for one in items), default=now)
-    left = settle.total_seconds() - (now - newest)
-    return f"its newest file is younger than `settle`, {settle}" if left > 0 else ""
+    remaining = settle.total_seconds() - (now - newest)
+    return f"its newest file is younger than `settle`, {settle}" if remaining > 0 else ""
 
 
 def _remove_ingested(run: TableRun, ledger: Ledger) -> None:
@@ -517,16 +517,16 @@ class _Capture:
     landed: Mapping[str, _Snapshot]
     known: SnapshotsTaken
 
-    def take(self, found: SnapshotSurvey, most: int | None = None) -> None:
+    def take(self, surveyed: SnapshotSurvey, most: int | None = None) -> None:
         """Take snapshots, in order of their versions; one that can't be taken does not hold the others."""
         self._drop_begun()
-        if found.is_outdated:
+        if surveyed.is_outdated:
             now = self.known.only_of(self.landed)
             self._keep(held=now.held, taken=now.taken)
-        for one in found.touched:
+        for one in surveyed.touched:
             self._look_again(one)
         taken = 0
-        for snapshot in found.new:
+        for snapshot in surveyed.new:
             if taken == most:
                 break
             self.run.go_on()

@@ -103,8 +103,8 @@ class Comparison:
     @property
     def left_out(self) -> tuple[str, ...]:
         """Names of columns of the files that do not reach the lake."""
-        found = (name for exports in self._exports.values() for one in exports for name in one.left_out)
-        return tuple({column_id(name): name for name in found}.values())
+        names = (name for exports in self._exports.values() for one in exports for name in one.left_out)
+        return tuple({column_id(name): name for name in names}.values())
 
     def changes(self) -> Iterator[tuple[str, SnapshotChanges]]:
         """Changes of the `snapshot`, and of the one `after`."""
@@ -118,14 +118,14 @@ class Comparison:
         for part in range(self._parts):
             self._found = list(self._of_part(part))
             self.run.go_on()
-            for side, found in self._found:
-                self.changed += found.count
+            for side, changes in self._found:
+                self.changed += changes.count
                 if side == "snapshot":
-                    self.deletes += found.deletes
-                    self.keys_before += found.keys_before
+                    self.deletes += changes.deletes
+                    self.keys_before += changes.keys_before
                 else:
-                    self.taken_back += found.deletes
-                    self.keys += found.keys_before
+                    self.taken_back += changes.deletes
+                    self.keys += changes.keys_before
 
     def _of_part(self, part: int) -> Iterator[tuple[str, SnapshotChanges]]:
         before, snapshot, after = (self._of_side(side, part) for side in _SIDES)
@@ -136,8 +136,8 @@ class Comparison:
         before, snapshot = (nothing if one is None else one for one in (before, snapshot))
         if after is None and "after" in self.files:
             after = nothing
-        own, back = differences(before, snapshot, after, self._by)
-        yield "snapshot", own
+        changes, back = differences(before, snapshot, after, self._by)
+        yield "snapshot", changes
         if after is not None:
             yield "after", back
 
@@ -166,25 +166,25 @@ class Comparison:
     def _probe(self) -> None:
         storage, dialect = self.run.runtime.storage, self.run.dialect
         sides = [side for side in _SIDES if side in self.files]
-        found = [
+        exports = [
             (side, Export.of(probe(storage, planned(item), dialect.options, dialect.bounds), dialect))
             for side in sides
             for item in self.files[side]
         ]
         # A reload makes the table of the files alone.
         stored = None if self.run.job.options.reload else self._table
-        typed = with_key_types([one for _, one in found], stored)
-        for (side, _), one in zip(found, typed, strict=True):
+        typed = with_key_types([one for _, one in exports], stored)
+        for (side, _), one in zip(exports, typed, strict=True):
             self._exports.setdefault(side, []).append(one)
 
     @cached_property
     def _table(self) -> Schema | None:
         """Columns of the table now; null: there is none."""
         try:  # which needs no Spark
-            found = Tables(self.run.runtime.storage, self.run.runtime.clock).snapshot(self.run.layout.changes)
+            snapshot = Tables(self.run.runtime.storage, self.run.runtime.clock).snapshot(self.run.layout.changes)
         except DeclinedError:
             return self.run.context().stored_columns().data
-        return None if found is None else Schema(found.schema.columns)
+        return None if snapshot is None else snapshot.schema
 
     def _read(self, export: Export) -> Iterator[pa.Table]:
         probed = export.probed

@@ -1,0 +1,109 @@
+"""`gddl verify`: whether replicas equal their changes, their source and their constraints."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Sequence
+from enum import StrEnum
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from airflow_gddl.cli import context, job, options
+from airflow_gddl.cli.context import CliContext
+from airflow_gddl.cli.job import Request, perform
+from airflow_gddl.contract import durations
+from airflow_gddl.contract.connections import url_of
+from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.row_checks import CONNECTION_NAME
+from airflow_gddl.contract.spec import JobOptions, TableSpec
+
+if TYPE_CHECKING:
+    from airflow_gddl.metadata.loading import LoadedMetadata
+
+
+class Windows(StrEnum):
+    HOUR = "hour"
+    DAY = "day"
+
+
+def verify(  # noqa: PLR0913 - typer reads each option of the command from one parameter
+    ctx: typer.Context,
+    *,
+    metadata: options.Metadata = "metadata",
+    table: options.Tables = None,
+    json: options.Json = False,
+    source_connection: options.SourceConnection = "",
+    settle: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", min=0, help="How long a change may take; 0: no changes are on their way."),
+    ] = None,
+    since: Annotated[
+        str, typer.Option(metavar="DURATION", help="Compare rows changed in this time alone, by windows: 24h, 7d.")
+    ] = "",
+    by: Annotated[Windows, typer.Option(help="Length of a window, with --since.")] = Windows.HOUR,
+    column: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="The rows' column with the time of their last change; by default as updated_at."
+        ),
+    ] = "",
+) -> None:
+    """Compare each replica with its changes, its source and its constraints; exit status 1 when one fails.
+
+    With --since, only rows that were changed lately are compared, with the source.
+    """
+    require_name(source_connection)
+    cli = context.of(ctx).lending(source_connection)
+    job_options = JobOptions(
+        action="verify",
+        source_connection=source_connection,
+        settle_seconds=settle,
+        since_seconds=_duration(since) if since else None,
+        window=by.value,
+        window_column=column,
+    )
+    check = partial(require_connection, cli, source_connection)
+    done = perform(
+        cli, Request(metadata=metadata, tables=tuple(table or ()), options=job_options, as_json=json, check=check)
+    )
+    if not json:
+        shown = job.show_windows if since else job.show_verdicts
+        shown(cli.screen, done.outcome.results)
+    job.show_troubles(cli.screen, done.outcome)
+    any_different = any(job.verdict(result) == "different" for result in done.outcome.results)
+    raise typer.Exit(context.FAILED if any_different else done.exit_status)
+
+
+def _duration(text: str) -> float:
+    """
+    Raises:
+        MetadataError: `DURATION_INVALID`.
+    """
+    if not durations.is_duration(text):
+        raise MetadataError("DURATION_INVALID", f"not a duration: {text!r}", remedy=durations.remedy(text))
+    return durations.seconds(text)
+
+
+def require_name(connection: str) -> None:
+    """
+    Raises:
+        MetadataError: `CONNECTION_INVALID`; the value may be a URL with a password, so it is not shown.
+    """
+    if connection and not CONNECTION_NAME.fullmatch(connection):
+        remedy = "put the URL into a variable, and pass its name, e.g. SHOP_DB"
+        raise MetadataError("CONNECTION_INVALID", "not the name of a connection", remedy=remedy)
+
+
+def require_connection(cli: CliContext, connection: str, loaded: LoadedMetadata, _tables: Sequence[TableSpec]) -> None:
+    """Look for a named connection where jobs run on this machine, before one is started.
+
+    Raises:
+        FatalError: `SOURCE_CONNECTION_MISSING`.
+    """
+    from airflow_gddl.metadata.settings import is_remote  # noqa: PLC0415 - pydantic, as in `metadata.read`
+
+    if connection and not is_remote(loaded.runner) and importlib.util.find_spec("sqlalchemy") is not None:
+        url_of(importlib.import_module("sqlalchemy"), connection, cli.environ)

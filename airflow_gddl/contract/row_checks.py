@@ -1,0 +1,599 @@
+"""Checks of a `TableSpec` beyond its types: names, durations and contradicting fields.
+
+The catalog runs these on every metadata row; a job may run them again on its spec. Column names compare
+without case, as Delta does.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields
+from typing import Any
+
+from airflow_gddl.contract import durations
+from airflow_gddl.contract.capture import capture_problems
+from airflow_gddl.contract.codec import given
+from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
+from airflow_gddl.contract.extensions import DIALECTS
+from airflow_gddl.contract.kafka import kafka_problems
+from airflow_gddl.contract.names import TEMPLATE_REMEDY, has_source, rendered, template_fault
+from airflow_gddl.contract.option_checks import check_options
+from airflow_gddl.contract.published import published_problems
+from airflow_gddl.contract.table_spec import (
+    SHARD_COLUMN,
+    Expectation,
+    ForeignKey,
+    InitialLoad,
+    LandingRetention,
+    TableSpec,
+    lowered,
+)
+
+_COLUMNS = ("keys", "sequence_by", "exclude_columns", "track_history_except")
+
+
+def shard_problems(spec: TableSpec) -> Iterator[SpecProblem]:
+    if not spec.shards:
+        return
+    seen: set[str] = set()
+    for i, shard in enumerate(spec.shards):
+        if shard.lower() in seen:
+            message = "the same source twice (case does not count)"
+            yield SpecProblem("SHARD_DUPLICATE", ("shards", i), shard, message, "name each source once")
+        seen.add(shard.lower())
+    yield from _refused_fields(spec)
+    if not spec.shard_landings:  # the row as it is written
+        yield from _refused_columns(spec)
+
+
+def _refused_fields(spec: TableSpec) -> Iterator[SpecProblem]:
+    if not spec.keys:
+        message = "not for a table of several sources: its rows are identified by source and key"
+        yield _refused(("keys",), list(spec.keys), message, "name the key columns, or drop shards")
+    if spec.target is not None and not template_fault(spec.target) and has_source(spec.target):
+        message = "a target of several sources can't have the name of one"
+        yield _refused(("target",), spec.target, message, "write a target without {source} into the row")
+    if spec.changes_retention is not None:
+        message = "changes_retention is not built for tables of several sources"
+        path = ("changes_retention",)
+        yield _refused(path, spec.changes_retention, message, "leave changes_retention out, or drop shards")
+    if spec.cadence == "continuous":
+        name = "trigger" if spec.trigger is not None else "schedule"
+        message = "continuous jobs are not built for tables of several sources"
+        yield _refused((name,), getattr(spec, name), message, "write a cron schedule, or drop shards")
+
+
+def _refused_columns(spec: TableSpec) -> Iterator[SpecProblem]:
+    message = f"{SHARD_COLUMN} is added to each row, as the first key column"
+    named: list[tuple[FieldPath, str]] = [
+        ((name, i), column) for name in _COLUMNS for i, column in enumerate(getattr(spec, name))
+    ]
+    named += [(("mask", column), column) for column in spec.mask]
+    for path, column in named:
+        if column.lower() == SHARD_COLUMN:
+            yield _refused(path, column, message, "take it out of this field")
+
+
+def _refused(path: FieldPath, value: object, message: str, remedy: str) -> SpecProblem:
+    return SpecProblem("SHARDS_REFUSED", path, value, message, remedy)
+
+
+MAX_CLUSTER_COLUMNS = 4
+_EXPRESSION = re.compile(r"\s*(\w+)\s*\((.*)\)\s*", re.DOTALL)
+"""`days(at)`, `bucket(16, id)`: Iceberg and SQL have such partitions, Delta has none."""
+
+
+def check_clustering(spec: TableSpec) -> Iterator[SpecProblem]:
+    """Columns of `cluster_by`."""
+    if len(spec.cluster_by) > MAX_CLUSTER_COLUMNS:
+        message = f"more columns than the {MAX_CLUSTER_COLUMNS} that Delta clusters by"
+        yield SpecProblem("CLUSTER_INVALID", ("cluster_by",), list(spec.cluster_by), message, "keep the most selective")
+    yield from _expressions("cluster_by", spec.cluster_by, "CLUSTER_INVALID")
+    if len(lowered(spec.cluster_by)) < len(spec.cluster_by):
+        message = "the same column twice"
+        yield SpecProblem("CLUSTER_INVALID", ("cluster_by",), list(spec.cluster_by), message, "name each column once")
+
+
+def _expressions(field: str, names: Iterable[str], code: str) -> Iterator[SpecProblem]:
+    """Refuse expressions in place of columns."""
+    for i, name in enumerate(names):
+        if match := _EXPRESSION.fullmatch(name):
+            arguments = (part.strip() for part in match[2].split(","))
+            column = next((part for part in arguments if part and not part.isdigit()), "...")
+            message = "an expression; Delta takes columns alone"
+            remedy = f"write cluster_by: [{column}]"
+            if field == "partition_by":
+                remedy += ", or deliver a column of such values and name that"
+            yield SpecProblem(code, (field, i), name, message, remedy)
+
+
+def check_partitions(spec: TableSpec) -> Iterator[SpecProblem]:
+    """Columns of `partition_by`, as far as they can be checked without data; see
+    `schema_evolution.require_partitions`."""
+    path: FieldPath = ("partition_by",)
+    if spec.partition_by and spec.cluster_by:
+        message = "Delta clusters no table that has partitions"
+        yield SpecProblem("PARTITION_INVALID", path, list(spec.partition_by), message, "keep one, usually cluster_by")
+    if len(lowered(spec.partition_by)) < len(spec.partition_by):
+        yield SpecProblem(
+            "PARTITION_INVALID", path, list(spec.partition_by), "the same column twice", "name each column once"
+        )
+    yield from _expressions("partition_by", spec.partition_by, "PARTITION_INVALID")
+    masked, control = lowered(spec.mask), lowered(spec.sequence_by)
+    control |= lowered(name for name in (spec.columns_to_update, spec.force_update) if name is not None)
+    included = lowered((*spec.columns, *spec.keys)) if spec.columns is not None else lowered(spec.partition_by)
+    for i, column in enumerate(spec.partition_by):
+        if column.lower() not in included:
+            message = "a column that is missing in columns, so the replica can't be partitioned by it"
+            yield SpecProblem("COLUMN_EXCLUDED", (*path, i), column, message, "add it to columns")
+        if column.lower() in masked:
+            message = "a masked column: folders' names would show its masked values, or all be one"
+            yield SpecProblem("PARTITION_INVALID", (*path, i), column, message, "partition by another column")
+        if column.lower() in control:
+            message = "a column with another value in each change: a partition for each of them"
+            yield SpecProblem("PARTITION_INVALID", (*path, i), column, message, "partition by another column")
+
+
+_PROPERTIES = frozenset(
+    f"delta.{name}".lower()
+    for name in (
+        "autoOptimize.autoCompact", "autoOptimize.optimizeWrite", "checkpoint.writeStatsAsJson",
+        "checkpoint.writeStatsAsStruct", "checkpointInterval", "checkpointPolicy", "checkpointRetentionDuration",
+        "dataSkippingNumIndexedCols", "dataSkippingStatsColumns", "deletedFileRetentionDuration",
+        "enableChangeDataFeed", "enableDeletionVectors", "enableExpiredLogCleanup", "enableIcebergCompatV1",
+        "enableIcebergCompatV2", "enableInCommitTimestamps", "enableRowTracking", "enableTypeWidening",
+        "isolationLevel", "logRetentionDuration", "minReaderVersion", "minWriterVersion", "randomizeFilePrefixes",
+        "randomPrefixLength", "targetFileSize", "tuneFileSizesForRewrites", "universalFormat.enabledFormats",
+    )
+)  # fmt: skip
+"""In lower case, as Delta compares them."""
+_PREFIXES = ("user.", "delta.feature.")
+"""Prefixes of further allowed properties: user properties and table features."""
+_HIDDEN = frozenset({"deletionvectors", "typewidening", "columnmapping"})
+"""Features with which data files alone do not give the table's content."""
+
+
+def is_allowed(name: str) -> bool:
+    """Whether a row may set this property."""
+    return name.lower() in _PROPERTIES or name.lower().startswith(_PREFIXES)
+
+
+def iceberg_problems(spec: TableSpec) -> Iterator[SpecProblem]:
+    """Delta features that Iceberg metadata can't represent."""
+    if not spec.iceberg:
+        return
+    for key, value in spec.table_properties.items():
+        feature = key.lower().removeprefix("delta.enable").removeprefix("delta.feature.")
+        if feature in _HIDDEN and value.lower() != "false":
+            message = "Iceberg readers read data files directly and ignore this feature"
+            yield SpecProblem("ICEBERG_REFUSED", ("table_properties", key), value, message, "remove it, or iceberg")
+
+
+RESERVED_COLUMNS = frozenset({"_gddl", "_rescued_data"})
+RESERVED_SUFFIXES = ("__changes", "__history", "__errors")
+LEAST_VACUUM_SECONDS = 86_400
+CONNECTION_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_NAME_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_$#@ -]{0,127}")
+# Part of the DAG ids of packs, so limited to Airflow's characters.
+SOURCE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+_COLUMN_LISTS = (
+    "keys", "sequence_by", "track_history_except", "columns", "exclude_columns", "cluster_by", "partition_by",
+)  # fmt: skip
+DURATIONS = ("freshness", "trigger", "tombstone_retention", "changes_retention", "vacuum_retention")
+WAITS = ("settle", "sweep_after")
+"""Durations that may be `0s`."""
+_CONTROL_COLUMNS = ("columns_to_update", "force_update")
+
+
+def _source(spec: TableSpec) -> Iterator[SpecProblem]:
+    if not SOURCE_NAME.fullmatch(spec.source):
+        remedy = "use letters, digits, _ . and - (64 at most), e.g. source: shop"
+        yield SpecProblem("SOURCE_INVALID", ("source",), spec.source, "not valid as part of a DAG id", remedy)
+
+
+def _target(spec: TableSpec) -> Iterator[SpecProblem]:
+    """Check the template; the resulting names are checked with each row."""
+    if spec.target is None:
+        return
+    fault = template_fault(spec.target) or table_name_fault(rendered(spec.target, "s", "a.b"))
+    if fault:
+        yield SpecProblem("TARGET_INVALID", ("target",), spec.target, fault, TEMPLATE_REMEDY)
+
+
+def _substitutions(spec: TableSpec) -> Iterator[SpecProblem]:
+    """Refuse `${`: nothing is substituted in rows, and what reads a row's text elsewhere may do so."""
+    for name, value in given(spec).items():
+        for path, text in _texts(value, (name,)):
+            if "${" in text:
+                message = "holds ${, which other programs replace by variables"
+                remedy = "write the value itself; rows name connections, and never hold secrets"
+                yield SpecProblem("SUBSTITUTION_REFUSED", path, text, message, remedy)
+
+
+def _texts(value: object, path: FieldPath) -> Iterator[tuple[FieldPath, str]]:
+    """All texts in a field, names in mappings included."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, (Expectation, ForeignKey, InitialLoad, LandingRetention)):
+        for item in fields(value):
+            yield from _texts(getattr(value, item.name), (*path, item.name))
+    elif isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield (*path, name), str(name)
+            yield from _texts(inner, (*path, name))
+    elif isinstance(value, (tuple, list)):
+        for i, inner in enumerate(value):
+            yield from _texts(inner, (*path, i))
+
+
+_DIRECTION = re.compile(r"(.*\S)\s+(?:asc|desc)", re.IGNORECASE)
+
+
+def _column_names(spec: TableSpec) -> Iterator[SpecProblem]:
+    for path, column in named_columns(spec):
+        if not column.strip():
+            yield SpecProblem(
+                "COLUMN_INVALID", path, column, "an empty column name", "name the column or drop the entry"
+            )
+        elif column.lower() in RESERVED_COLUMNS:
+            message = "a reserved column name of the replica"
+            remedy = "rename the column in the source's view or leave it out of the metadata"
+            yield SpecProblem("COLUMN_RESERVED", path, column, message, remedy)
+        elif path[0] == "sequence_by" and (named := _DIRECTION.fullmatch(column)):
+            message = "a column with a direction: changes are always ordered from the lowest to the highest"
+            yield SpecProblem("COLUMN_INVALID", path, column, message, f"write {named[1]}")
+
+
+def named_columns(spec: TableSpec) -> Iterator[tuple[FieldPath, str]]:
+    """Columns that fields of the row name, with where each is named."""
+    for name in _COLUMN_LISTS:
+        yield from (((name, i), column) for i, column in enumerate(getattr(spec, name) or ()))
+    for name in _CONTROL_COLUMNS:
+        if (column := getattr(spec, name)) is not None:
+            yield (name,), column
+    yield from ((("mask", column), column) for column in spec.mask)
+    for name, columns in spec.unique.items():
+        yield from ((("unique", name, i), column) for i, column in enumerate(columns))
+    for name, key in spec.foreign_key.items():
+        yield from ((("foreign_key", name, "columns", i), column) for i, column in enumerate(key.columns))
+
+
+def _durations(spec: TableSpec) -> Iterator[SpecProblem]:
+    values: dict[FieldPath, object] = {(name,): getattr(spec, name) for name in DURATIONS}
+    values["options", "lookback"] = spec.options.get("lookback")
+    waits: dict[FieldPath, object] = {(name,): getattr(spec, name) for name in WAITS}
+    for path, value in (values | {p: v for p, v in waits.items() if v != durations.NO_WAIT}).items():
+        if isinstance(value, str) and not durations.is_duration(value):
+            yield SpecProblem("DURATION_INVALID", path, value, "not a duration", durations.remedy(value))
+
+
+def _retention(spec: TableSpec) -> Iterator[SpecProblem]:
+    kept = spec.vacuum_retention
+    if durations.is_duration(kept) and durations.seconds(kept) < LEAST_VACUUM_SECONDS:
+        message = "shorter than a running query may take"
+        yield SpecProblem("RETENTION_TOO_SHORT", ("vacuum_retention",), kept, message, "write 1d or more")
+
+
+def _landing_retention(spec: TableSpec) -> Iterator[SpecProblem]:
+    kept = spec.landing_retention
+    if kept is None:
+        return
+    path = ("landing_retention",)
+    if not durations.is_duration(kept.after):
+        yield SpecProblem(
+            "DURATION_INVALID", (*path, "after"), kept.after, "not a duration", durations.remedy(kept.after)
+        )
+    elif durations.seconds(kept.after) < LEAST_VACUUM_SECONDS:
+        message = "a repair may need files of the last day"
+        yield SpecProblem("RETENTION_TOO_SHORT", (*path, "after"), kept.after, message, "write 1d or more")
+    if (kept.to is not None) != (kept.action == "move"):
+        message = "move needs a folder, and delete takes none"
+        remedy = "write action: move and to: s3://bucket/folder, or neither"
+        yield SpecProblem("FIELD_VALUE", (*path, "to"), kept.to, message, remedy)
+
+
+_MOST_CONNECTIONS = 64
+
+
+def _takes_source_rows(spec: TableSpec) -> bool:
+    """Whether jobs may write files of the source's rows; true of a dialect that is not known, which others report."""
+    try:
+        return DIALECTS.get(spec.dialect).takes_source_rows
+    except FatalError:
+        return True
+
+
+def _initial_load(spec: TableSpec) -> Iterator[SpecProblem]:
+    load, path = spec.initial_load, ("initial_load",)
+    if load is None:
+        return
+    if not durations.is_duration(load.statement_timeout):
+        text, remedy = load.statement_timeout, durations.remedy(load.statement_timeout)
+        yield SpecProblem("DURATION_INVALID", (*path, "statement_timeout"), text, "not a duration", remedy)
+    bounds = {"chunk_rows": (1, None), "parallel": (1, _MOST_CONNECTIONS), "max_rows_per_second": (1, None)}
+    for name, (least, most) in bounds.items():
+        value = getattr(load, name)
+        if value is not None and (value < least or (most is not None and value > most)):
+            remedy = f"write a number from {least}" + (f" to {most}" if most is not None else " on")
+            yield SpecProblem("FIELD_VALUE", (*path, name), value, "out of range", remedy)
+    if not _takes_source_rows(spec):
+        message, remedy = "its dialect takes no load from the source", "let the CDC service take a snapshot"
+        yield SpecProblem("FIELD_VALUE", path, spec.dialect, message, remedy)
+    elif spec.shards:
+        message, remedy = "the table has several sources", "let the CDC service load each of them"
+        yield SpecProblem("FIELD_VALUE", path, list(spec.shards), message, remedy)
+    elif not spec.options.get("verify_connection"):
+        message, remedy = "no connection to the source is named", "set connection in the row's source"
+        yield SpecProblem("FIELD_VALUE", path, None, message, remedy)
+
+
+_NOT_OF_SNAPSHOTS = (
+    "shards", "initial_load", "landing_retention", "columns_to_update", "force_update", "before_image_prefix",
+    "ignore_null_updates", "sequence_by", "trigger",
+)  # fmt: skip
+_OPTIONS_OF_SNAPSHOTS = ("path_format", "complete")
+_OPTIONS_OF_CHANGES = ("missing_folder", "date_partition", "timestamp_column")
+
+
+def _snapshots(spec: TableSpec) -> Iterator[SpecProblem]:
+    """A table of snapshots has what they need, and nothing of changes; any other has nothing of snapshots."""
+    if spec.mode != "snapshots":
+        for name in _OPTIONS_OF_SNAPSHOTS if spec.dialect == "dms" else ():
+            if name in spec.options:
+                remedy = "write mode: snapshots, or drop it"
+                yield SpecProblem("FIELD_VALUE", ("options", name), spec.options[name], "for snapshots alone", remedy)
+        return
+    yield from _needed_of_snapshots(spec)
+    fields: dict[tuple[str, ...], object] = {(name,): getattr(spec, name) for name in _NOT_OF_SNAPSHOTS}
+    fields |= {("options", name): spec.options.get(name) for name in _OPTIONS_OF_CHANGES}
+    for path, value in fields.items():
+        if value:
+            message = "not for snapshots, which have no changes"
+            yield SpecProblem("FIELD_VALUE", path, str(value), message, f"drop {path[-1]}")
+
+
+def _needed_of_snapshots(spec: TableSpec) -> Iterator[SpecProblem]:
+    if spec.dialect != "dms":
+        message, remedy = "snapshots are parquet or CSV files", "drop dialect"
+        yield SpecProblem("FIELD_VALUE", ("dialect",), spec.dialect, message, remedy)
+    if not spec.keys:
+        yield SpecProblem("FIELD_VALUE", ("keys",), [], "snapshots are compared by key", "name the key columns")
+    if not spec.options.get("path_format"):
+        message, remedy = "says which folders are snapshots", "write path_format: \"'dt='yyyy-MM-dd\" into options"
+        yield SpecProblem("FIELD_VALUE", ("options", "path_format"), None, message, remedy)
+    complete = str(spec.options.get("complete", "_SUCCESS"))
+    if not complete or "/" in complete or (complete.isdigit() and not (complete.isascii() and int(complete))):
+        message, remedy = "shows no complete snapshot", "write the name of a file, a number from 1 on, or settle"
+        yield SpecProblem("FIELD_VALUE", ("options", "complete"), complete, message, remedy)
+    if complete == "settle" and spec.settle is None:
+        message = "a snapshot is complete when it has settled, and the row does not say after what time"
+        yield SpecProblem("FIELD_VALUE", ("settle",), None, message, "write settle: 10m")
+    if spec.sub_microseconds != "truncate":
+        message, remedy = "times of snapshots are truncated", "drop sub_microseconds"
+        yield SpecProblem("FIELD_VALUE", ("sub_microseconds",), spec.sub_microseconds, message, remedy)
+
+
+def _sweep_limit(spec: TableSpec) -> Iterator[SpecProblem]:
+    if not 0 <= spec.sweep_limit <= 1:  # also true for NaN
+        message = "not a fraction"
+        yield SpecProblem("FIELD_VALUE", ("sweep_limit",), spec.sweep_limit, message, "write a number from 0 to 1")
+
+
+def _cutting(spec: TableSpec) -> Iterator[SpecProblem]:
+    """Refuse retention where fields need the complete change table."""
+    if spec.changes_retention is None:
+        return
+    for name, is_set in (("history", spec.history), ("force_update", spec.force_update is not None)):
+        if is_set:
+            message = f"{name} needs the complete change table"
+            remedy = f"keep all changes (null), or remove {name}"
+            yield SpecProblem(
+                "CHANGES_RETENTION_REFUSED", ("changes_retention",), spec.changes_retention, message, remedy
+            )
+
+
+def _trigger(spec: TableSpec) -> Iterator[SpecProblem]:
+    if spec.trigger is not None and spec.schedule not in ("continuous", TableSpec.schedule):
+        message = f"trigger makes a table continuous, which excludes another schedule, here {spec.schedule!r}"
+        yield SpecProblem(
+            "TRIGGER_REFUSED", ("trigger",), spec.trigger, message, "write schedule: continuous, or drop trigger"
+        )
+
+
+def _connection(spec: TableSpec) -> Iterator[SpecProblem]:
+    for option, what in (("verify_connection", "URL"), ("kafka_connection", "client's settings")):
+        name = spec.options.get(option)
+        if isinstance(name, str) and not CONNECTION_NAME.fullmatch(name):
+            message = "not the name of an environment variable or of an Airflow connection"
+            remedy = f"put the {what} into a variable, and its name here, e.g. GDDL_SOURCE_SHOP"
+            # The value may be a URL with a password in it: it is not shown.
+            yield SpecProblem("CONNECTION_INVALID", ("options", option), "(not shown)", message, remedy)
+
+
+def _properties(spec: TableSpec) -> Iterator[SpecProblem]:
+    for key, value in spec.table_properties.items():
+        path = ("table_properties", key)
+        if key.lower().startswith(("gddl.", "delta.columnmapping.")):
+            message = "a property that is reserved for this package"
+            yield SpecProblem("PROPERTY_RESERVED", path, value, message, "remove it from table_properties")
+        elif not key.strip():
+            yield SpecProblem("PROPERTY_INVALID", path, value, "a property without a name", "name it or remove it")
+        elif not is_allowed(key):
+            message = "not one of the properties that a row may set"
+            remedy = "see docs/metadata.md#table-properties; write names of your own as user.name, or use tags"
+            yield SpecProblem("PROPERTY_REFUSED", path, value, message, remedy)
+
+
+def _prefix(spec: TableSpec) -> Iterator[SpecProblem]:
+    if spec.before_image_prefix is not None and not spec.before_image_prefix.strip():
+        message = "an empty prefix makes every column a before image"
+        remedy = "write the prefix of the task's before-image columns, e.g. BI_, or null"
+        yield SpecProblem("PREFIX_INVALID", ("before_image_prefix",), spec.before_image_prefix, message, remedy)
+
+
+def _table_name(spec: TableSpec) -> Iterator[SpecProblem]:
+    if fault := table_name_fault(spec.table):
+        remedy = "write schema.name as in the source, e.g. shop.orders"
+        yield SpecProblem("TABLE_NAME_INVALID", ("table",), spec.table, fault, remedy)
+
+
+def table_name_fault(table: str) -> str:
+    """Why a table can't have this name; empty when it can."""
+    schema, dot, name = table.partition(".")
+    if not dot:
+        return "not schema.name: it has no dot"
+    for part in (schema, name):
+        if not _NAME_PART.fullmatch(part) or part != part.strip():
+            return (
+                "schema and name are ASCII letters, digits, _ $ # @ - or inner blanks, 1 to 128 each, one dot between"
+            )
+        if part.lower().startswith("_gddl"):
+            return "names that start with _gddl are this package's own"
+    if name.lower().endswith(RESERVED_SUFFIXES):
+        return f"names that end with {', '.join(RESERVED_SUFFIXES)} are this package's own"
+    return ""
+
+
+def _keys(spec: TableSpec) -> Iterator[SpecProblem]:
+    excluded = lowered(spec.exclude_columns)
+    seen: set[str] = set()
+    for i, key in enumerate(spec.keys):
+        if key.lower() in seen:
+            message = "the same key column twice (case does not count)"
+            yield SpecProblem("KEYS_DUPLICATE", ("keys", i), key, message, "name each key column once")
+        if key.lower() in excluded:
+            message = "a key that exclude_columns leaves out; keys always reach the lake"
+            remedy = "remove it from exclude_columns, or mask it with hash"
+            yield SpecProblem("KEYS_EXCLUDED", ("keys", i), key, message, remedy)
+        seen.add(key.lower())
+
+
+def _mask(spec: TableSpec) -> Iterator[SpecProblem]:
+    if not spec.mask:
+        return
+    keys, ordering, control = lowered(spec.keys), lowered(spec.sequence_by), lowered(_control(spec).values())
+    for column, method in spec.mask.items():
+        path = ("mask", column)
+        if column.lower() in keys and method == "null":
+            message = "a key masked with null: every row would have the same key"
+            yield SpecProblem("MASK_REFUSED", path, method, message, "mask it with hmac or hash, or not at all")
+        if column.lower() in ordering | control:
+            message = "masks apply before changes are ordered and applied, which need this column's values"
+            remedy = "remove the column from mask; exclude_columns keeps a sequence column out of the lake"
+            yield SpecProblem("MASK_REFUSED", path, method, message, remedy)
+
+
+def _exclusions(spec: TableSpec) -> Iterator[SpecProblem]:
+    excluded, included = lowered(spec.exclude_columns), lowered(spec.columns or ())
+    for name, column in _control(spec).items():
+        if column.lower() in excluded:
+            message = "a column that exclude_columns removes, but that is needed to apply changes"
+            yield SpecProblem("COLUMN_EXCLUDED", (name,), column, message, "take it out of exclude_columns")
+    for i, column in enumerate(spec.exclude_columns):
+        if column.lower() in included:
+            message = "a column in both columns and exclude_columns"
+            yield SpecProblem("COLUMNS_OVERLAP", ("exclude_columns", i), column, message, "name it in one of the two")
+    for field, what in (("cluster_by", "clustered"), ("partition_by", "partitioned")):
+        for i, column in enumerate(getattr(spec, field)):
+            if column.lower() in excluded - lowered(spec.keys):
+                message = f"a column that exclude_columns leaves out, so the replica can't be {what} by it"
+                yield SpecProblem("COLUMN_EXCLUDED", (field, i), column, message, "remove it from one of the two")
+
+
+_KEYED_ONLY: tuple[tuple[str, Callable[[TableSpec], bool], str], ...] = (
+    ("history", lambda s: s.history, "versions are kept by key"),
+    ("before_image_prefix", lambda s: s.before_image_prefix is not None, "before images say which key changed"),
+    ("ignore_null_updates", lambda s: s.ignore_null_updates, "no update finds its row without a key"),
+    ("columns_to_update", lambda s: s.columns_to_update is not None, "no update finds its row without a key"),
+    ("delete", lambda s: s.delete == "soft", "no delete finds its row without a key"),
+)
+
+
+def _keyless(spec: TableSpec) -> Iterator[SpecProblem]:
+    if spec.keys:
+        return
+    for name, is_set, reason in _KEYED_ONLY:
+        if is_set(spec):
+            message = f"not for a table without keys (append-only): {reason}"
+            remedy = f"name the keys, or set {name} back to its default in the row"
+            yield SpecProblem("KEYLESS_REFUSED", (name,), getattr(spec, name), message, remedy)
+
+
+def _control(spec: TableSpec) -> dict[str, str]:
+    named = {name: getattr(spec, name) for name in _CONTROL_COLUMNS}
+    return {name: column for name, column in named.items() if column is not None}
+
+
+Check = Callable[[TableSpec], Iterable[SpecProblem]]
+"""Finds problems of a spec; a function of the spec's fields alone, that finds none where all have their defaults."""
+
+
+class Checks:
+    """Runs checks on a spec, without those that can find nothing.
+
+    As long as the fields that a check reads of a spec of defaults have these defaults, it reads no other fields, and
+    finds what it finds there: nothing. Of thirty checks, a usual row needs a few.
+    """
+
+    def __init__(self, *checks: Check) -> None:
+        self.checks = checks
+
+    def __call__(self, spec: TableSpec) -> tuple[SpecProblem, ...]:
+        names = given(spec).keys()
+        problem_lists = (check(spec) for check, read in self._read if not read.isdisjoint(names))
+        return tuple(problem for problems in problem_lists for problem in problems)
+
+    @functools.cached_property
+    def _read(self) -> tuple[tuple[Check, frozenset[str]], ...]:
+        """Each check, and the fields that it reads of a spec of defaults."""
+        return tuple((check, fields_read(check)) for check in self.checks)
+
+
+def fields_read(check: Check) -> frozenset[str]:
+    """Fields that a check reads of a spec with a table and keys alone."""
+    spec = _Watched(table="schema.name", keys=("id",))
+    read: set[str] = set()
+    spec.__dict__["watched"] = read
+    if problems := tuple(check(spec)):
+        raise AssertionError(f"{check} refuses a row of defaults: {problems[0]}")
+    return frozenset(read)
+
+
+class _Watched(TableSpec):
+    """Remembers which of its fields are read."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in _SPEC_FIELDS and (read := object.__getattribute__(self, "__dict__").get("watched")) is not None:
+            read.add(name)
+        return super().__getattribute__(name)
+
+
+_SPEC_FIELDS = frozenset(item.name for item in fields(TableSpec))
+_VALUE_CHECKS = (
+    _substitutions,
+    _source,
+    _target,
+    _column_names,
+    _durations,
+    _retention,
+    _landing_retention,
+    _initial_load,
+    capture_problems,
+    kafka_problems,
+    _connection,
+    check_options,
+    _properties,
+    _prefix,
+    _snapshots,
+    _sweep_limit,
+)
+_ROW_CHECKS = (
+    _table_name, _keys, _mask, _exclusions, published_problems, iceberg_problems, check_clustering, check_partitions,
+    _keyless, _cutting, _trigger, shard_problems,
+)  # fmt: skip
+check_values = Checks(*_VALUE_CHECKS)
+"""Problems of single values only, for defaults, which have no `table` and `keys`."""
+check_table = Checks(*_VALUE_CHECKS, *_ROW_CHECKS)
+"""All problems of a spec with valid types; empty when there are none."""

@@ -1,0 +1,182 @@
+"""Documents of compiled metadata, with the contract's classes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from airflow_gddl.contract.codec import compact, decode, plain
+from airflow_gddl.contract.errors import GddlError
+from airflow_gddl.contract.extensions import CatalogSpec
+from airflow_gddl.contract.source_access import SourceAccess
+from airflow_gddl.contract.spec import Roots, TableSpec, TierSpec
+from airflow_gddl.runtime.compiled.cache import (
+    INDEX,
+    PLACEMENT,
+    PROBLEMS,
+    TABLES,
+    Cache,
+    document,
+    index_entry,
+    place_of,
+    write,
+)
+from airflow_gddl.topology.pipeline import Pipeline
+from airflow_gddl.topology.placement import Placement
+from airflow_gddl.topology.rows import TableRow
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dependency:
+    """A table that others depend on: the pipeline that loads it, and its row."""
+
+    dag_id: str
+    spec: TableSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipelineDocument:
+    """All that a worker needs for one pipeline.
+
+    Attributes:
+        tiers, catalogs: those that its tables use.
+        runner_settings: settings under `runners` in `gddl.yaml` for this runner.
+        dependencies: tables of other pipelines that its tables depend on, sorted.
+        unmet: tables that they depend on and that nothing loads, since the row is disabled or invalid, sorted.
+        aws_conn_id: Airflow connection that reaches S3 for the roots; null: the configured one, if any.
+        access: landing roots of its tables that are read with credentials of their own.
+        heartbeats: other pipelines that load heartbeat tables of its rows, sorted.
+        metadata_at: when the newest file of the metadata was last modified, seconds since the epoch.
+    """
+
+    pipeline: Pipeline
+    roots: Roots
+    runner: str
+    specs: tuple[TableSpec, ...]
+    tiers: Mapping[str, TierSpec]
+    runner_settings: Mapping[str, Any] = field(default_factory=dict)
+    dependencies: tuple[Dependency, ...] = ()
+    unmet: tuple[str, ...] = ()
+    aws_conn_id: str | None = None
+    metadata_at: float = 0.0
+    access: tuple[SourceAccess, ...] = ()
+    catalogs: Mapping[str, CatalogSpec] = field(default_factory=dict)
+    heartbeats: tuple[str, ...] = ()
+
+    def spec_of(self, table: str) -> TableSpec | None:
+        """The row of a table; null: the pipeline does not load it."""
+        return next((spec for spec in self.specs if spec.table == table), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Directory:
+    """A short row for every table of the metadata, including disabled and invalid ones, sorted by name.
+
+    Attributes:
+        problems: problems of the metadata outside the rows, one line each, truncated.
+    """
+
+    roots: Roots
+    rows: tuple[TableRow, ...]
+    aws_conn_id: str | None = None
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlacementDocument:
+    """Assignment of tables to DAGs, and the version of the placement in the lake that it is based on.
+
+    Attributes:
+        path: of the object in the lake.
+        tag: of that object when read; null: there was none.
+        is_kept: whether the stored placement is equal.
+        roots: the lake is among them.
+        aws_conn_id: as in `PipelineDocument`.
+    """
+
+    path: str
+    placement: Placement
+    tag: str | None
+    is_kept: bool
+    roots: Roots
+    aws_conn_id: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compiled:
+    """Metadata as documents. `problems`: a line each; `carried`: tables taken over from those before."""
+
+    documents: tuple[PipelineDocument, ...]
+    directory: Directory
+    problems: tuple[str, ...]
+    carried: tuple[str, ...]
+    placed: PlacementDocument
+
+
+_ROW = tuple(field.name for field in fields(TableRow))
+
+
+def add(cache: Cache, compiled: Compiled) -> Path:
+    """Write a complete generation; it is not read before the state names it."""
+    generation = cache.new()
+    for one in compiled.documents:
+        write(place_of(generation, one.pipeline.dag_id), compact(one))
+    write(generation / PROBLEMS, {"problems": compiled.problems})
+    rows = [[getattr(row, name) for name in _ROW] for row in compiled.directory.rows]
+    write(generation / TABLES, {**plain(replace(compiled.directory, rows=())), "rows": rows})
+    write(generation / PLACEMENT, compact(compiled.placed))
+    entries = [compact(index_entry(one.pipeline)) for one in compiled.documents]
+    write(generation / INDEX, {"pipelines": entries})
+    return generation
+
+
+def read_document(generation: Path, dag_id: str) -> PipelineDocument | None:
+    """None when no pipeline has this DAG id.
+
+    Raises:
+        GddlError, ValueError: it is damaged.
+    """
+    data = document(generation, dag_id)
+    return None if data is None else decode(PipelineDocument, data)
+
+
+def read_directory(generation: Path) -> Directory:
+    """
+    Raises:
+        OSError, GddlError, ValueError, KeyError, TypeError: it is missing or damaged.
+    """
+    data = json.loads((generation / TABLES).read_bytes())
+    rows = tuple(_row(values) for values in data["rows"])  # not decoded, for speed
+    return replace(decode(Directory, {**data, "rows": ()}), rows=rows)
+
+
+def _row(values: list[Any]) -> TableRow:
+    given: Iterable[Any] = (tuple(value) if isinstance(value, list) else value for value in values)
+    return TableRow(**dict(zip(_ROW, given, strict=True)))
+
+
+def read_roots(generation: Path) -> Roots:
+    """
+    Raises:
+        OSError, GddlError, ValueError, KeyError: it is missing or damaged.
+    """
+    return decode(Roots, json.loads((generation / TABLES).read_bytes())["roots"])
+
+
+def read_placement(generation: Path) -> PlacementDocument:
+    """
+    Raises:
+        OSError, GddlError, ValueError: it is missing or damaged.
+    """
+    return decode(PlacementDocument, json.loads((generation / PLACEMENT).read_bytes()))
+
+
+def read_specs(generation: Path) -> Iterator[TableSpec]:
+    """Every row of a generation, without damaged documents."""
+    for path in sorted((generation / "pipelines").glob("*.json")):
+        with contextlib.suppress(OSError, ValueError, GddlError):
+            yield from decode(PipelineDocument, json.loads(path.read_bytes())).specs

@@ -1,0 +1,72 @@
+"""The placement of tables in DAGs, stored in the lake."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from airflow_gddl.contract.codec import decode, to_json
+from airflow_gddl.contract.errors import GddlError, RetriableError
+from airflow_gddl.contract.layout import STATE, join
+from airflow_gddl.runtime.compiled.documents import PlacementDocument
+from airflow_gddl.stores import open_store
+from airflow_gddl.topology.placement import Placement, legal
+
+_ID = re.compile(r"gddl(_pack)?\.[A-Za-z0-9_.-]{1,250}")
+
+
+def place_of(lake: str, prefix: str) -> str:
+    """Path for metadata folders with this prefix, so that two of them can share one lake."""
+    return join(lake, STATE, "airflow", "placement", f"{legal(prefix) if prefix else 'default'}.json")
+
+
+def read(path: str, environ: Mapping[str, str]) -> tuple[Placement, str | None]:
+    """The placement and its tag; an empty one and null where there is none yet.
+
+    Raises:
+        RetriableError: `PLACEMENT_DAMAGED`.
+        GddlError: the store does not answer; see `Storage`.
+    """
+    try:
+        data, tag = open_store(environ).read_tagged(path)
+    except FileNotFoundError:
+        return Placement(), None
+    try:
+        return _checked(decode(Placement, json.loads(data))), tag
+    except (GddlError, ValueError) as error:
+        what = error.what if isinstance(error, GddlError) else str(error)
+        remedy = "restore the object, or delete it: tables are then reassigned, and DAG ids may change"
+        raise RetriableError("PLACEMENT_DAMAGED", f"it can't be read: {what}", where=path, remedy=remedy) from error
+
+
+def _checked(placement: Placement) -> Placement:
+    """
+    Raises:
+        ValueError: another release wrote it, or an id is not a DAG id.
+    """
+    if placement.format != Placement.format:
+        raise ValueError(f"format {placement.format} belongs to another release")
+    wrong = [name for name in (*placement.packs, *placement.single, *placement.retired) if not _ID.fullmatch(name)]
+    if wrong:
+        raise ValueError(f"{wrong[0]!r:.80} is not a DAG id")
+    return placement
+
+
+def keep(document: PlacementDocument, now: float, environ: Mapping[str, str]) -> bool:
+    """Write the current placement unless it is already stored; False: another process was faster.
+
+    Expired ids are dropped.
+
+    Args:
+        now: seconds since the epoch.
+
+    Raises:
+        GddlError: the store does not answer; see `Storage`.
+    """
+    current = document.placement
+    retired = {name: one for name, one in current.retired.items() if one.until > now}
+    if document.is_kept and len(retired) == len(current.retired):
+        return True
+    return open_store(environ).swap(document.path, to_json(replace(current, retired=retired)).encode(), document.tag)

@@ -1,0 +1,294 @@
+"""One load task: its tables, jobs and results. No Airflow."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, Protocol
+
+from airflow_gddl.contract.layout import join, log_folder
+from airflow_gddl.contract.result import ErrorInfo, JobResult
+from airflow_gddl.contract.spec import Action, JobOptions, JobSpec, TableSpec
+from airflow_gddl.links import is_page
+from airflow_gddl.runners.interface import Listener, ProgressEvent, Runner, WaitPolicy
+from airflow_gddl.runtime.compiled.documents import PipelineDocument
+from airflow_gddl.runtime.landing.hints import HintBook, TableHint
+from airflow_gddl.runtime.landing.run_request import What, is_by_person
+from airflow_gddl.runtime.landing.tables_with_work import PipelineWork
+from airflow_gddl.runtime.state.recording import StateRecorder
+from airflow_gddl.topology.rows import in_order
+
+_LOG = logging.getLogger(__name__)
+Stage = Literal["initial", "increments"]
+_ACTIONS: Mapping[What, Action] = {
+    "run": "run",
+    "verify": "verify",
+    "replay": "errors_replay",
+    "dismiss": "errors_dismiss",
+    "reload": "run",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadRequest:
+    """A task's part of a run.
+
+    Attributes:
+        run: Airflow's run id.
+        job_id: first part of the jobs' run ids; sorts by time, and is unique beyond it.
+        wait_seconds: how long a job waits for a table that another run holds.
+        begun: tables that this try started with before it was deferred; null at its start.
+        max_tries: of the task instance, see `StageEnd`.
+    """
+
+    document: PipelineDocument
+    work: PipelineWork
+    stage: Stage
+    run: str
+    job_id: str
+    wait_seconds: float
+    begun: tuple[str, ...] | None = None
+    max_tries: int = 0
+
+    @property
+    def by_person(self) -> bool:
+        """Whether a user started the run, so that all folders are listed in full, whatever their size."""
+        return is_by_person(self.run) or self.work.form.is_some
+
+    @property
+    def marks(self) -> Mapping[str, str]:
+        return self.work.initial if self.stage == "initial" else self.work.increments
+
+
+class ProgressListener(Listener, Protocol):
+    """Receives the progress of a load while it runs."""
+
+    def event_of(self, result: JobResult) -> Mapping[str, object] | None:
+        """Extra of the result's asset event; null: none."""
+        ...
+
+
+@dataclass
+class Loading:
+    """Runs the jobs of a load request; keeps the hints and the tables' state.
+
+    Attributes:
+        task: Airflow's id of the task.
+        environ: says how S3 is reached.
+        results: of every finished table, in order of completion.
+        log: of the last job; null when there was none or it kept none.
+        stopped: whether a job was asked to stop.
+        waiting: a remote run that has not ended; null when there is none.
+    """
+
+    request: LoadRequest
+    book: HintBook
+    listener: ProgressListener
+    task: str = ""
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    results: list[JobResult] = field(default_factory=list)
+    log: str | None = None
+    stopped: bool = False
+    waiting: WaitPolicy | None = None
+    _marks: dict[str, str] = field(default_factory=dict)
+    _kept: list[JobResult] = field(default_factory=list)
+    _job_started: tuple[JobSpec, float] | None = None
+    _state: StateRecorder = field(init=False)
+
+    def __post_init__(self) -> None:
+        document = self.request.document
+        pipeline = document.pipeline
+        self._state = StateRecorder(
+            document.roots, pipeline.dag_id, pipeline.tables, environ=self.environ, run=self.request.run
+        )
+
+    def todo(self) -> tuple[TableSpec, ...]:
+        """Tables of the request that this run has not loaded yet; all, when a finished run was cleared.
+
+        For a resumed try: the tables that it started with. Without those that another run has loaded since they were
+        listed: runs overlap, and a task may wait long for a slot of its pool.
+        """
+        marks = self.request.marks
+        if self.request.begun is not None:
+            begun = set(self.request.begun)
+            return tuple(spec for spec in self.request.document.specs if spec.table in begun and spec.table in marks)
+        if self.book.is_cleared(self.request.stage, self.request.run, self.request.max_tries):
+            self.book.reopen(self.request.stage, self.request.run, marks)
+        run, looked_at = self.request.run, self.request.work.looked_at
+        open_ = [
+            spec
+            for spec in self.request.document.specs
+            if spec.table in marks and not self.book.is_done(spec.table, marks[spec.table], run, looked_at)
+        ]
+        loaded = [
+            spec.table
+            for spec in open_
+            if self._may_leave(spec) and self.book.is_loaded_by_another(spec.table, marks[spec.table], run)
+        ]
+        if loaded:
+            _LOG.info("loaded by another run since they were listed: %s", ", ".join(loaded))
+        return tuple(spec for spec in open_ if spec.table not in loaded)
+
+    def _may_leave(self, spec: TableSpec) -> bool:
+        """Whether another run may load the table in place of this one."""
+        work = self.request.work
+        return not work.form.is_some and spec.table not in work.again
+
+    def load(self, runner: Runner, specs: Sequence[TableSpec], marks: Mapping[str, str]) -> None:
+        """Load tables, each after its dependencies and only if these were loaded.
+
+        Those that another run loads now are left to the next run, and so are those that depend on them; see
+        `PipelineWork.elsewhere`. The sensor has left out those that it saw: two runs that begin together see none.
+
+        Raises:
+            GddlError: a job could not be started.
+        """
+        self._marks.update(marks)
+        elsewhere: set[str] = set()
+        try:
+            for wave in waves(specs):
+                bad = {result.table: result for result in self.failed}
+                ready = [spec for spec in wave if not bad.keys() & spec.depends_on]
+                for spec in wave:
+                    if spec not in ready:
+                        self.on_result(_left_out(spec, [bad[name] for name in sorted(bad.keys() & spec.depends_on)]))
+                late = {spec.table for spec in ready if elsewhere & set(spec.depends_on) and self._may_leave(spec)}
+                ready = [spec for spec in ready if spec.table not in late]
+                taken = self._begin(ready) if ready and not self.stopped else frozenset()
+                elsewhere |= late | taken
+                ready = [spec for spec in ready if spec.table not in taken]
+                if ready and not self.stopped:
+                    self._job(runner, ready)
+                if self.waiting is not None:
+                    break
+        finally:
+            for table in elsewhere:
+                self._marks.pop(table, None)
+            self.book.flush()
+            self._note_end()
+
+    def _begin(self, specs: Sequence[TableSpec]) -> frozenset[str]:
+        """Report the tables as running; return those that another run loads now."""
+        busy = self._state.begin((spec.table for spec in specs), leave={s.table for s in specs if self._may_leave(s)})
+        if busy:
+            _LOG.info("left to the next run, since another run loads them now: %s", ", ".join(sorted(busy)))
+        return busy
+
+    def tick(self) -> None:
+        """Called while a job runs on this machine."""
+        self._state.renew()
+
+    def interrupt(self, why: ErrorInfo) -> None:
+        """Fail the tables without a result of a job on this machine that was ended with its task.
+
+        `load` was left by an exception; a job that was not started has no tables here.
+        """
+        if self._job_started is None:
+            return
+        job, start = self._job_started
+        self._job_started = None
+        self.log = join(log_folder(job.roots.lake, job.log_group), f"{job.run_id}.log")
+        done, seconds = {result.table for result in self.results}, time.monotonic() - start
+        for spec in job.tables:
+            if spec.table not in done:
+                failed = JobResult(table=spec.table, status="failed", run_id=job.run_id, seconds=seconds, error=why)
+                self.on_result(replace(failed, origin=job.options.origin))
+        self.book.flush()
+        self._note_end()
+
+    def _note_end(self) -> None:
+        if self.waiting is None:
+            self._state.end()
+            return
+        # A remote job reports nothing while it runs; its task's timeout limits it.
+        unfinished = {spec.table for spec in self.request.document.specs if spec.table in self._marks}
+        unfinished -= {result.table for result in self.results}
+        self._state.begin(sorted(unfinished), self.request.document.pipeline.run_timeout)
+        self._state.flush()
+
+    @property
+    def _airflow(self) -> tuple[str, str]:
+        return self.request.run, self.task
+
+    @property
+    def failed(self) -> list[JobResult]:
+        return [result for result in self.results if result.status == "failed"]
+
+    def on_progress(self, event: ProgressEvent) -> None:
+        self.listener.on_progress(event)
+
+    def on_result(self, result: JobResult) -> None:
+        self.results.append(result)
+        self.listener.on_result(result)
+        action = self.request.work.form.action
+        if action != "verify":  # which has no load result
+            self._kept.append(self._state.take(result, self._airflow, whole=action in ("run", "reload")))
+        if action not in ("run", "reload"):
+            self.book.announce(result.table, self.listener.event_of(result) if action == "replay" else None)
+        elif result.status != "failed":
+            hint = TableHint(
+                mark="" if result.revisit else self._marks[result.table],
+                looked_at=self.request.work.looked_at,
+                run=self.request.run,
+                announce=self.listener.event_of(result),
+            )
+            self.book.take(result.table, hint)
+
+    def _job(self, runner: Runner, specs: Sequence[TableSpec]) -> None:
+        form = self.request.work.form
+        options = JobOptions(
+            action=_ACTIONS[form.action],
+            codes=form.codes,
+            reason=form.reason,
+            full_refresh=form.full_refresh and self.request.stage == "initial",
+            reload=form.action == "reload",
+            confirmed=form.confirmed,
+            full_listing=self.request.by_person,
+            wait_seconds=self.request.wait_seconds,
+            origin=(self.request.document.pipeline.dag_id, *self._airflow),
+        )
+        names = hashlib.sha256("\n".join(spec.table for spec in specs).encode()).hexdigest()
+        job = JobSpec(
+            run_id=f"{self.request.job_id}{names[:4]}",
+            roots=self.request.document.roots,
+            tables=in_order(specs),
+            tiers=self.request.document.tiers,
+            options=options,
+            catalogs=self.request.document.catalogs,
+            access=self.request.document.access,
+        )
+        self._kept = []
+        self._job_started = (job, time.monotonic())
+        outcome = runner.run(job, self)
+        self._job_started = None
+        self.log = outcome.log
+        if is_page(outcome.log):
+            # The URL of the job is known only now.
+            for result in self._kept:
+                self._state.take(result, (*self._airflow, outcome.log), whole=form.action in ("run", "reload"))
+        self.stopped = outcome.cancelled_by is not None
+        self.waiting = outcome.waiting
+
+
+def waves(specs: Sequence[TableSpec]) -> Iterator[list[TableSpec]]:
+    """Tables in groups: each after the groups of the tables that it depends on."""
+    waiting = {spec.table: spec for spec in specs}
+    while waiting:
+        ready = [spec for spec in waiting.values() if not any(name in waiting for name in spec.depends_on)]
+        # The catalog refuses cycles; a cycle that gets here anyway must not block the load.
+        ready = ready or list(waiting.values())
+        for spec in ready:
+            del waiting[spec.table]
+        yield ready
+
+
+def _left_out(spec: TableSpec, failed: Sequence[JobResult]) -> JobResult:
+    names = ", ".join(result.table for result in failed)
+    message = f"not loaded, because {names} failed, which it depends on. Remedy: fix that first."
+    fatal = any(result.error is not None and result.error.fatal for result in failed)
+    error = ErrorInfo(code="DEPENDENCY_FAILED", message=message, fatal=fatal)
+    return JobResult(table=spec.table, status="failed", error=error)

@@ -1,0 +1,364 @@
+"""Facts of a run and of a table's last runs: a bounded digest of the records in `lake/_gddl/runs`.
+
+Moments are seconds since the epoch: short in JSON, and fast to compare.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from airflow_gddl.contract.completeness import Verified, window_bounds
+from airflow_gddl.contract.durations import moment_of
+from airflow_gddl.contract.errors import brief
+from airflow_gddl.contract.layout import LOADS
+from airflow_gddl.contract.result import JobResult
+
+
+def seconds_of(text: str | None) -> float | None:
+    """An ISO 8601 moment, UTC when it names no zone; null when there is none, or none that can be read."""
+    try:
+        return moment_of(text or "").timestamp()
+    except ValueError:
+        return None
+
+
+def text_of(moment: float | None) -> str | None:
+    """ISO 8601, UTC, whole seconds; null for null."""
+    return None if moment is None else datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
+
+
+def latest(*moments: float | None) -> float | None:
+    """The greatest value that is not null; null when all are."""
+    return max((moment for moment in moments if moment is not None), default=None)
+
+
+KEPT_RUNS = 14
+STALE_CODE, LOST_CODE = "QUARANTINE_STALE", "FOLDER_MISSING"
+VERIFY_CODE, SOURCE_CODE = "VERIFY_DIFFERENT", "SOURCE_DIFFERENT"
+_LONGEST_TEXT = 500
+
+
+class RunFact(NamedTuple):
+    """One run of one table that changed something or failed; stored as the list of its values, so that new fields go
+    last, with a default.
+
+    Attributes:
+        started: seconds since the epoch.
+        rows: of the replica after it; null when not known.
+        commit: newest source commit applied by it, seconds since the epoch; null when it applied none.
+        lag: its end minus that commit, in seconds; null when there is none.
+        error: code; null unless it failed.
+        airflow: Airflow's run id and task id, and the job's page on the platform where it ran on one; empty for a run
+            that Airflow did not start.
+        late_ignored: changes that were not applied, because the stored row is newer.
+        not_listed_days: days of change files that its listing skipped.
+        listed: when these were last listed, seconds since the epoch; null if none was skipped.
+        replayed: rows that it took out of the quarantine to process them again; `quarantined` counts those that it
+            put back.
+    """
+
+    started: float
+    status: str
+    mode: str
+    tasks: str
+    seconds: float
+    files: int
+    rows_read: int
+    appended: int
+    redelivered: int
+    quarantined: int
+    rows: int | None
+    commit: float | None
+    lag: float | None
+    error: str | None
+    warnings: Sequence[str]
+    run_id: str
+    airflow: Sequence[str] = ()
+    late_ignored: int = 0
+    not_listed_days: int = 0
+    listed: float | None = None
+    replayed: int = 0
+
+    @property
+    def adds_up(self) -> bool:
+        """Nothing lost: rows read = changes appended + re-deliveries skipped + rows quarantined (design, rule 5)."""
+        return self.rows_read == self.appended + self.redelivered + self.quarantined
+
+    @property
+    def key(self) -> tuple[str, float]:
+        return self.run_id, self.started
+
+
+def fact_of(result: JobResult, now: float, airflow: tuple[str, ...] = ()) -> RunFact:
+    """
+    Args:
+        now: end of a run without a start time.
+    """
+    started = seconds_of(result.started_at)
+    return RunFact(
+        started=now - result.seconds if started is None else started,
+        status=result.status,
+        mode=result.mode,
+        tasks=result.tasks,
+        seconds=result.seconds,
+        files=result.files,
+        rows_read=result.rows_read,
+        appended=result.changes_written,
+        redelivered=result.redelivered,
+        quarantined=result.quarantined,
+        rows=result.main.rows,
+        commit=seconds_of(result.freshness.commit_ts),
+        lag=result.freshness.lag_seconds,
+        error=None if result.error is None else result.error.code,
+        warnings=[warning.code for warning in result.warnings],
+        run_id=result.run_id,
+        airflow=list(airflow),
+        late_ignored=result.late_ignored,
+        not_listed_days=result.not_listed_days,
+        listed=seconds_of(result.listed_in_full_at),
+        replayed=result.rows_read if result.action == "errors_replay" and result.status != "failed" else 0,
+    )
+
+
+def left_in_quarantine(runs: Iterable[RunFact], rows: int = 0) -> int:
+    """Number of rows in quarantine after these runs, oldest first, of which none has counted them.
+
+    A replay takes rows out and puts back those that are refused again. A rebuild processes all files again, so
+    that its own rows replace those of earlier runs.
+    """
+    for run in runs:
+        refreshed = run.mode == "refresh" and run.status != "failed"
+        rows = run.quarantined if refreshed else max(rows - run.replayed, 0) + run.quarantined
+    return rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableRecord:
+    """Facts from the runs of a table. Moments are seconds since the epoch; null: never, or not known.
+
+    Attributes:
+        newest: the newest run; null before any.
+        older: the runs before it, `KEPT_RUNS` - 1 at most, newest last: JSON that is parsed only when needed, since a
+            list of ten thousand tables shows few of them.
+        quarantined: rows and files in quarantine: as last counted, then see `left_in_quarantine`.
+        counted, counted_files: rows and files, and files alone, that were in quarantine when a run or an erasure last
+            counted them in the errors table, and `counted_at`, when it began; null: none did.
+        late_ignored: changes that these runs ignored as late.
+        commit: newest source commit ever applied.
+        complete: start of the newest run that did not fail: all that had landed by then is applied.
+        succeeded: start of the newest run that did something and did not fail.
+        rows, rows_at: of the replica, and the start of the run that counted them.
+        error: of the newest run that failed, with its code.
+        loose: number of run records not archived yet.
+        maintained: start of the newest maintenance.
+        changed_since, changing_runs: start of the first run with changes after it, and the number of such runs.
+        verified, missing_from: see `completeness.complete_until`.
+        detected, settled: code of a problem that outlives the newest run, to the start of the newest run or
+            verification that found it, and of the newest that found it settled; see `holds`.
+    """
+
+    newest: RunFact | None = None
+    older: str = "[]"
+    quarantined: int = 0
+    commit: float | None = None
+    complete: float | None = None
+    succeeded: float | None = None
+    rows: int | None = None
+    rows_at: float | None = None
+    error: str | None = None
+    loose: int = 0
+    late_ignored: int = 0
+    counted: int | None = None
+    counted_files: int = 0
+    counted_at: float | None = None
+    maintained: float | None = None
+    changed_since: float | None = None
+    changing_runs: int = 0
+    verified: float | None = None
+    missing_from: float | None = None
+    detected: Mapping[str, float] = field(default_factory=dict)
+    settled: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def runs(self) -> tuple[RunFact, ...]:
+        """Newest last."""
+        return (*(RunFact(*run) for run in json.loads(self.older)), self.newest) if self.newest is not None else ()
+
+    @property
+    def started(self) -> float | None:
+        """Of the newest run."""
+        return None if self.newest is None else self.newest.started
+
+    @property
+    def warned(self) -> frozenset[str]:
+        """Codes of the newest run's warnings."""
+        return frozenset() if self.newest is None else frozenset(self.newest.warnings)
+
+    def holds(self, code: str) -> bool:
+        """Whether a problem of `detected` was not settled since."""
+        problems = _found(self)
+        return code in problems and problems[code] > self.settled.get(code, -math.inf)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the newest run failed and no later one succeeded."""
+        newest = self.newest
+        return newest is not None and newest.status == "failed" and newest.started > (self.complete or 0)
+
+    def with_runs(self, runs: Iterable[RunFact]) -> TableRecord:
+        """Copy with these runs instead of its own, limited to the newest `KEPT_RUNS`."""
+        kept = sorted(runs, key=lambda run: run.started)[-KEPT_RUNS:]
+        older = json.dumps(kept[:-1], ensure_ascii=False, separators=(",", ":"))
+        since = -math.inf if self.counted_at is None else self.counted_at
+        return replace(
+            self,
+            newest=kept[-1] if kept else None,
+            older=older,
+            quarantined=left_in_quarantine((run for run in kept if run.started > since), self.counted or 0),
+            late_ignored=sum(run.late_ignored for run in kept),
+        )
+
+    def after(self, result: JobResult, now: float, airflow: tuple[str, ...] = (), *, whole: bool = True) -> TableRecord:
+        """Copy with one more run, which need not be the newest; adding a run twice has no effect.
+
+        An idle run had nothing to do: it only records that everything is applied; not where the landing folder is
+        missing, since nothing is known of the source then.
+
+        Args:
+            whole: it loaded everything that had landed; a replay of the quarantine does not.
+        """
+        fact = fact_of(result, now, airflow)
+        self = _judged(self, result, fact)  # noqa: PLW0642 - the same record, with what this run found
+        if result.in_quarantine is not None and fact.started >= (self.counted_at or 0):
+            self = replace(  # noqa: PLW0642 - the same record, with the count of this run
+                self, counted=result.in_quarantine, counted_files=result.files_in_quarantine, counted_at=fact.started
+            )
+        if result.action == "maintain" and result.status == "succeeded":
+            return replace(self, maintained=latest(self.maintained, fact.started), changed_since=None, changing_runs=0)
+        if result.action == "verify":
+            return self._verified(result)
+        if result.action not in LOADS:
+            return self.with_runs(self.runs)
+        if result.is_idle:
+            is_complete = whole and LOST_CODE not in fact.warnings
+            return replace(self, complete=latest(self.complete, fact.started)) if is_complete else self
+        text = None if result.error is None else brief(result.error.message, _LONGEST_TEXT)
+        if fact.key in {run.key for run in self.runs}:
+            # Reported again with more details: the job's own record does not name Airflow's run.
+            return self.with_runs(fact if run.key == fact.key else run for run in self.runs)
+        one = _record_of(fact, text)
+        return merged(self, one if whole else replace(one, complete=None))
+
+    def _verified(self, result: JobResult) -> TableRecord:
+        """Copy with what a verification found of the source."""
+        bounds, until = window_bounds(result.details), seconds_of(result.freshness.complete_until)
+        if bounds is None and until is None:
+            return self
+        since, missing_from = (None, None) if bounds is None else map(seconds_of, bounds)
+        outcome = Verified(until=self.verified, missing_from=self.missing_from).after(since, until, missing_from)
+        return replace(self, verified=outcome.until, missing_from=outcome.missing_from)
+
+
+def _judged(record: TableRecord, result: JobResult, fact: RunFact) -> TableRecord:
+    """Copy with the problems that a run or a verification found, or found settled."""
+    verdicts = _verdicts(result) if result.action == "verify" else _of_run(result, fact)
+    holding = {code: fact.started for code, holds in verdicts.items() if holds}
+    settled = {code: fact.started for code, holds in verdicts.items() if not holds}
+    return replace(record, detected=newest_of(record.detected, holding), settled=newest_of(record.settled, settled))
+
+
+def _of_run(result: JobResult, fact: RunFact) -> dict[str, bool]:
+    """Code to whether it holds after a run, as far as that run knows.
+
+    A quarantined row stays stale until nothing is left in quarantine, or a run through which all that is left went
+    names none.
+    """
+    made = {code: True for code in (STALE_CODE, LOST_CODE) if code in fact.warnings}
+    if result.status == "failed":
+        return made
+    if result.action == "run" and result.mode != "refresh":
+        made.setdefault(LOST_CODE, False)
+    if result.in_quarantine is not None:
+        rows = result.in_quarantine - result.files_in_quarantine
+        went_through = result.action in LOADS and (
+            result.mode == "refresh" or result.in_quarantine == result.quarantined
+        )
+        if rows <= 0 or went_through:
+            made.setdefault(STALE_CODE, False)
+    return made
+
+
+def _verdicts(result: JobResult) -> dict[str, bool]:
+    """Code to whether a verification found it; nothing of what it did not compare."""
+    code = None if result.error is None else result.error.code
+    made = {one: True for one in (VERIFY_CODE, SOURCE_CODE) if one == code}
+    details = result.details if isinstance(result.details, Mapping) else {}
+    compared, source = "buckets_different" in details, details.get("source")
+    if compared and (details["buckets_different"] or details.get("rows") != details.get("expected_rows")):
+        made[VERIFY_CODE] = True
+    if isinstance(source, Mapping) and source.get("different"):
+        made[SOURCE_CODE] = True
+    if code == "BATCH_UNFINISHED":  # some sources of the table were not compared
+        return made
+    looked_at = ((VERIFY_CODE, compared), (SOURCE_CODE, isinstance(source, Mapping)))
+    return {**{one: False for one, is_so in looked_at if is_so}, **made}
+
+
+def newest_of(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
+    """The later moment of each code."""
+    return {code: max(at[code] for at in (one, other) if code in at) for code in sorted({*one, *other})}
+
+
+def _found(record: TableRecord) -> Mapping[str, float]:
+    """A record of an earlier release has the warnings of its runs only."""
+    is_stale = record.started is not None and STALE_CODE in record.warned
+    return newest_of(record.detected, {STALE_CODE: record.started or 0.0} if is_stale else {})
+
+
+def _record_of(fact: RunFact, error: str | None) -> TableRecord:
+    good = fact.started if fact.status != "failed" else None
+    return TableRecord(
+        newest=fact,
+        quarantined=fact.quarantined,
+        commit=fact.commit,
+        complete=good,
+        succeeded=good,
+        rows=fact.rows,
+        rows_at=None if fact.rows is None else fact.started,
+        error=error,
+        loose=1,
+        late_ignored=fact.late_ignored,
+        changed_since=good,
+        changing_runs=0 if good is None else 1,
+    )
+
+
+def merged(one: TableRecord, other: TableRecord) -> TableRecord:
+    """Merge the facts of two writers."""
+    counted = max(one, other, key=lambda record: record.rows_at or 0)
+    newest = max(one, other, key=lambda record: record.started or 0 if record.error else 0)
+    quarantine = max(one, other, key=lambda record: record.counted_at or 0)
+    return TableRecord(
+        commit=latest(one.commit, other.commit),
+        complete=latest(one.complete, other.complete),
+        succeeded=latest(one.succeeded, other.succeeded),
+        rows=counted.rows,
+        rows_at=counted.rows_at,
+        error=newest.error,
+        loose=one.loose + other.loose,
+        counted=quarantine.counted,
+        counted_files=quarantine.counted_files,
+        counted_at=quarantine.counted_at,
+        maintained=latest(one.maintained, other.maintained),
+        changed_since=min(filter(None, (one.changed_since, other.changed_since)), default=None),
+        changing_runs=one.changing_runs + other.changing_runs,
+        verified=latest(one.verified, other.verified),
+        missing_from=min(filter(None, (one.missing_from, other.missing_from)), default=None),
+        detected=newest_of(_found(one), _found(other)),
+        settled=newest_of(one.settled, other.settled),
+    ).with_runs({run.key: run for run in (*one.runs, *other.runs)}.values())

@@ -1,0 +1,286 @@
+"""Current state of a table, for page, command and alerts; pure.
+
+It follows from the applied files and the polls of the landing folder. A table is up to date as of the last moment at
+which everything that had landed was applied: a run loaded it, or a poll found nothing new. A source that does not
+change keeps its table fresh as long as it is polled, unless its heartbeat shows that its log stands still.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from airflow_gddl.contract.completeness import (
+    STOPPED_CODE,
+    WINDOW_CODE,
+    HeartbeatFacts,
+    complete_until,
+    is_stopped,
+)
+from airflow_gddl.contract.layout import FEW_ROWS
+from airflow_gddl.contract.result import CATALOG_PROBLEMS
+from airflow_gddl.runtime.state.table_runs import LOST_CODE, SOURCE_CODE, STALE_CODE, VERIFY_CODE, TableRecord, latest
+from airflow_gddl.topology.rows import TableRow
+
+State = Literal[
+    "broken_row", "failed", "unknown", "late", "attention", "running", "waiting", "new", "fresh", "disabled"
+]
+STATES: tuple[State, ...] = get_args(State)
+"""Most urgent first; displayed with blanks for `_`."""
+EXCEPTIONS_CODE, EXCEPTIONS_SECONDS = "SOURCE_EXCEPTIONS", 86_400.0
+"""Changes that AWS DMS could not apply need attention for a day: no later run shows that somebody saw to them."""
+NEEDS_ATTENTION = (
+    *("BATCH_LATE", "FILE_UNREADABLE", "FOREIGN_COMMIT", "GENERATIONS_INFERRED", "ICEBERG_BEHIND", "LOG_BEGAN_LATE"),
+    *(STALE_CODE, "SNAPSHOT_HELD", "SNAPSHOT_INCOMPLETE", "SNAPSHOT_MERGED", EXCEPTIONS_CODE, "SWEEP_HELD"),
+    *("TRUNCATE_HELD", "TRUNCATE_IGNORED"),
+    *sorted(CATALOG_PROBLEMS),
+)
+"""Warnings of a successful run that need a user's attention."""
+MOST_QUARANTINED = 0.01
+"""Default of `alert_quarantine_rate`."""
+_UNREAD, _RATE = "FILE_UNREADABLE", "QUARANTINE_RATE"
+_HELD = (STALE_CODE, VERIFY_CODE, SOURCE_CODE)
+"""Problems that hold until a later run or verification finds them settled; see `TableRecord.holds`."""
+MAINTENANCE_CODE = "MAINTENANCE_DUE"
+MAINTENANCE_RUNS, MAINTENANCE_SECONDS = 100, 14 * 86_400.0
+"""A large table needs maintenance after so many runs with changes and so much time since the last one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TablePoll:
+    """Poll of a table by a sensor.
+
+    Attributes:
+        polled: seconds since the epoch.
+        files: data files in the landing folder.
+        waiting: how many of them are not loaded; at least 1 while a file or the row is new or changed.
+        since: first poll that found pending files; null when nothing is pending.
+        clear: newest poll that found nothing pending in a folder that was there; null: none yet.
+        held_by: dependencies that it waits for.
+        first: when a sensor first saw the table; null where that was not stored.
+        missing: its landing folder is missing, though the row does not say that this is an empty table.
+    """
+
+    polled: float
+    files: int = 0
+    waiting: int = 0
+    since: float | None = None
+    clear: float | None = None
+    held_by: tuple[str, ...] = ()
+    first: float | None = None
+    missing: bool = False
+
+
+@dataclass(frozen=True)
+class RunningJob:
+    """A job that works on a table, seconds since the epoch.
+
+    Attributes:
+        since: when it began.
+        until: when the job expires unless it is reported again.
+        run: Airflow's id of the run; empty where Airflow did not start it.
+    """
+
+    since: float
+    until: float
+    run: str = ""
+
+    def is_of_another(self, run: str, now: float) -> bool:
+        """Whether another run than this one of the same pipeline works on the table."""
+        return self.until > now and self.run not in ("", run)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableStatus:
+    """A table with what is known of it, and what that means now. Moments are seconds since the epoch, lengths seconds;
+    null: never, or not known.
+
+    Attributes:
+        record, poll: facts of its runs, empty before any, and its last poll.
+        state: the most urgent of what holds.
+        last_state: for an invalid row, the state from its runs and polls; else as `state`.
+        late: exceeds the row's `freshness`, also while it fails; never while its first load is due. Or its source's log
+            stands still for longer than that, by its heartbeat.
+        running: start of the job that loads it now.
+        lag: now minus the newest source commit applied. A source without changes lets it grow.
+        as_of: the last moment as of which the replica is complete.
+        behind: now minus `as_of`; compared with `freshness`.
+        complete_until: commit time of the source until which everything is known to have come.
+        waiting: landed files that are not loaded.
+        attention: warnings of the newest run, and of the last poll, that need a user's attention; what is in
+            quarantine, and rows that are stale by it, as long as they are; maintenance that is due; a log that stands
+            still; a landing folder that is missing; and differences and windows in which changes are missing, until a
+            later verification of that kind finds none.
+    """
+
+    row: TableRow
+    record: TableRecord
+    poll: TablePoll | None
+    state: State
+    last_state: State
+    late: bool = False
+    failed: bool = False
+    running: float | None = None
+    lag: float | None = None
+    behind: float | None = None
+    as_of: float | None = None
+    complete_until: float | None = None
+    waiting: int = 0
+    attention: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Knowledge:
+    """Inputs for a table's state; null: unknown.
+
+    Attributes:
+        unread: what is stored of its runs can't be read, so that nothing is known where `record` is empty.
+        quarantine_rate: the share of its rows, or of the newest run's, that may be in quarantine, 0 to 1.
+        record: facts of its runs; empty before any.
+        running: the job that loads it, as last reported.
+        seen: when a sensor or `gddl_watch` first saw the table, seconds since the epoch.
+        heartbeat: of the table's source; null: it has none, or nothing is known of it.
+    """
+
+    record: TableRecord = field(default_factory=TableRecord)
+    poll: TablePoll | None = None
+    running: RunningJob | None = None
+    seen: float | None = None
+    heartbeat: HeartbeatFacts | None = None
+    unread: bool = False
+    quarantine_rate: float = MOST_QUARANTINED
+
+
+def judge(row: TableRow, known: Knowledge, now: float) -> TableStatus:
+    """The state of a table at `now`."""
+    record, poll = known.record, known.poll
+    waiting = _waits(record, poll)
+    as_of = latest(_complete(record), record.commit, _clear(record, poll))
+    behind = None if as_of is None else now - as_of
+    overdue = row.enabled and row.freshness is not None and (behind is None or behind > row.freshness)
+    stopped = row.enabled and record.succeeded is not None and is_stopped(known.heartbeat, row.freshness, record.commit)
+    late = stopped or (overdue and not _is_in_grace(row, record, known, now))
+    running = known.running.since if known.running is not None and known.running.until > now else None
+    attention = _attention(row, known, now, stopped=stopped)
+    state = _state(row, record, late=late, attention=bool(attention), waiting=waiting, running=running is not None)
+    state = "unknown" if row.enabled and known.unread and record.started is None else state
+    return TableStatus(
+        row=row,
+        record=record,
+        poll=poll,
+        state="broken_row" if row.problems else state,
+        last_state=state,
+        late=late,
+        failed=row.enabled and record.failed,
+        running=running if row.enabled else None,
+        lag=None if record.commit is None else now - record.commit,
+        behind=behind,
+        as_of=as_of,
+        complete_until=complete_until(
+            record.commit, as_of, known.heartbeat, verified=record.verified, missing_from=record.missing_from
+        ),
+        waiting=poll.waiting if poll is not None and waiting else 0,
+        attention=attention,
+    )
+
+
+def heartbeat_of(record: TableRecord, poll: TablePoll | None) -> HeartbeatFacts:
+    """What the runs and the poll of a heartbeat table say."""
+    return HeartbeatFacts(
+        commit=record.commit, loaded=record.succeeded, as_of=latest(_complete(record), _clear(record, poll))
+    )
+
+
+def _complete(record: TableRecord) -> float | None:
+    """The last run that applied all that had landed; as in `_clear`, for a missing folder."""
+    return latest(record.complete, record.detected.get(LOST_CODE) if record.succeeded is None else None)
+
+
+def _is_lost(record: TableRecord, poll: TablePoll | None) -> bool:
+    """Whether the newest of runs and polls missed the landing folder of a table that was loaded."""
+    if record.succeeded is None:
+        return False
+    looked = latest(record.detected.get(LOST_CODE), record.settled.get(LOST_CODE))
+    if poll is None or (looked is not None and looked > poll.polled):
+        return record.holds(LOST_CODE)
+    return poll.missing
+
+
+def _clear(record: TableRecord, poll: TablePoll | None) -> float | None:
+    """The last poll that found nothing to load.
+
+    A missing folder has nothing for a table that was never loaded; it says nothing of the source of one that was.
+    """
+    if poll is None:
+        return None
+    return poll.polled if poll.missing and poll.since is None and record.succeeded is None else poll.clear
+
+
+def _is_in_grace(row: TableRow, record: TableRecord, known: Knowledge, now: float) -> bool:
+    """Whether nothing was loaded yet, and the first load is not overdue.
+
+    The period begins when the table is first seen. Where that was not stored, as without Airflow, the newest run or
+    poll is used; a table without any record is new.
+    """
+    if record.succeeded is not None:
+        return False
+    known_since = known.seen
+    if known_since is None:
+        known_since = latest(_complete(record), record.started, None if known.poll is None else known.poll.polled)
+    return known_since is None or now - known_since <= (row.grace or 0)
+
+
+def _waits(record: TableRecord, poll: TablePoll | None) -> bool:
+    """Whether the last poll found pending files and no run has loaded them since."""
+    return poll is not None and poll.since is not None and (record.complete or 0) <= poll.polled
+
+
+def needs_maintenance(record: TableRecord, now: float) -> bool:
+    """Whether maintenance of a table that is too large to tidy itself has not run for long."""
+    since = latest(record.maintained, record.changed_since)
+    if record.rows is None or record.rows < FEW_ROWS or record.changed_since is None or since is None:
+        return False
+    return record.changing_runs >= MAINTENANCE_RUNS and now - since > MAINTENANCE_SECONDS
+
+
+def _attention(row: TableRow, known: Knowledge, now: float, *, stopped: bool) -> tuple[str, ...]:
+    record, poll = known.record, known.poll
+    codes = set(record.warned.intersection(NEEDS_ATTENTION))
+    codes.discard(STALE_CODE)
+    if record.counted is not None:
+        codes.discard(_UNREAD)
+    if now - (record.started or 0.0) > EXCEPTIONS_SECONDS:
+        codes.discard(EXCEPTIONS_CODE)
+    holds = {
+        LOST_CODE: _is_lost(record, poll),
+        **{code: record.holds(code) for code in _HELD},
+        _UNREAD: record.counted_files > 0,
+        _RATE: has_many_quarantined(record, known.quarantine_rate),
+        MAINTENANCE_CODE: needs_maintenance(record, now),
+        STOPPED_CODE: stopped,
+        WINDOW_CODE: record.missing_from is not None,
+    }
+    codes |= {code for code, is_so in holds.items() if is_so}
+    return tuple(sorted(codes)) if row.enabled else ()
+
+
+def has_many_quarantined(record: TableRecord, rate: float) -> bool:
+    """Whether more than this share of the newest run's rows was quarantined, or of all its rows still is."""
+    newest, rows = record.newest, max(record.quarantined - record.counted_files, 0)
+    if newest is not None and newest.rows_read and newest.quarantined / newest.rows_read > rate:
+        return rows > 0
+    return record.rows is not None and rows > rate * (record.rows + rows)
+
+
+def _state(row: TableRow, record: TableRecord, *, late: bool, attention: bool, waiting: bool, running: bool) -> State:
+    if not row.enabled:
+        return "disabled"
+    holds: tuple[tuple[State, bool], ...] = (
+        ("failed", record.failed),
+        ("late", late),
+        ("attention", attention),
+        ("running", running),
+        ("waiting", waiting),
+        ("new", record.succeeded is None),
+    )
+    return next((state for state, is_so in holds if is_so), "fresh")

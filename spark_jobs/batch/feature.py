@@ -1,0 +1,29 @@
+"""What a feature can do beside the steps of a batch; `spark_jobs.features` has those that there are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from airflow_gddl.contract.result import RunWarning
+    from spark_jobs.batch.commit import CommittedBatch
+    from spark_jobs.batch.table_run import TableRun
+
+
+class Feature:
+    """What a feature does at these points; this one: nothing."""
+
+    def after_commit(self, done: CommittedBatch) -> None:
+        """After a batch is in the ledger."""
+
+    def at_end(self, run: TableRun) -> tuple[RunWarning, ...]:  # noqa: ARG002 - for features that do
+        """At the end of an action that wrote the tables."""
+        return ()
+
+    def has_work(self, run: TableRun) -> bool:  # noqa: ARG002 - for features that do
+        """For a poll: whether an idle table needs a run all the same."""
+        return False
+
+    def clean(self, run: TableRun) -> int:  # noqa: ARG002 - for features that do
+        """In maintenance: remove files that nobody needs any more; returns their number."""
+        return 0

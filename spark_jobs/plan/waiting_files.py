@@ -1,0 +1,734 @@
+"""What waits: files that are new, changed or late, their generations, and how they are cut into batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from itertools import groupby, takewhile
+from typing import Literal
+
+from airflow_gddl.contract.durations import seconds, wait_seconds
+from airflow_gddl.contract.file_names import FIRST_OF_LOAD, PathFormat, change_time, digits_of, moment
+from airflow_gddl.contract.spec import Generations, TableSpec
+from spark_jobs.plan.planned_batch import (
+    BatchPlan,
+    FileEntry,
+    HeldSweep,
+    HeldTruncate,
+    LandedFile,
+    PlannedFile,
+    TableState,
+)
+from spark_jobs.plan.sequence import greater, sort_key
+from spark_jobs.plan.source_snapshots import KnownSnapshots, SnapshotRun, floors_of, is_whole
+
+_CLOCK_SKEW = timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class FileTimes:
+    """Times are digits as `name_times.change_time` gives them, of one zone, whichever it is.
+
+    Attributes:
+        format: of folders that partition by time, as sinks make them: files of a folder have one time, when it begins.
+            Null: files are named as DMS names them.
+    """
+
+    format: PathFormat | None = None
+
+    @property
+    def rule(self) -> str:
+        """Tells one rule from another: what was archived by one says nothing under another. Empty: names as DMS's."""
+        return "" if self.format is None else self.format.text
+
+    def of(self, relative: str) -> str | None:
+        """Of a change file by its path below the landing folder; null: it has none."""
+        return change_time(relative) if self.format is None else self.format.time(relative)
+
+    def floor(self, time: datetime) -> datetime:
+        """The time that a file of this moment has."""
+        return time if self.format is None else self.format.floor(time)
+
+
+BY_NAME = FileTimes()
+
+
+def time_of(times: FileTimes, relative: str | None) -> datetime | None:
+    return moment(times.of(relative) or "") if relative else None
+
+
+def reaching_back(times: FileTimes, cursor: str | None, reach: timedelta) -> str | None:
+    """The time, as digits, from which on files are so near the newest one; null where that states no time.
+
+    Whole folders: their files have no order among themselves.
+    """
+    newest = time_of(times, cursor)
+    return None if newest is None else digits_of(times.floor(newest - reach))
+
+
+def newest(times: FileTimes, names: Iterable[str], now: datetime, cursor: str | None = None) -> str | None:
+    """Of relative paths, and one that was the newest before, the one of the latest time; null where none has any.
+
+    Args:
+        now: aware. A path from the far future would hide all that comes after.
+    """
+    latest = digits_of(now.astimezone(UTC) + _CLOCK_SKEW)
+    timed = [(time, name) for name in names if (time := times.of(name)) is not None and time <= latest]
+    if cursor is not None:
+        timed.append((times.of(cursor) or "", cursor))
+    return max(timed, default=("", None))[1]
+
+
+@dataclass(frozen=True)
+class FileAging:
+    """Which rows of a ledger are old.
+
+    Attributes:
+        lookback: how far behind the cursor a file is not old; null: none is.
+        landing: root of the files; what lies elsewhere is from before it moved.
+    """
+
+    lookback: timedelta | None = None
+    times: FileTimes = BY_NAME
+    landing: str = ""
+
+    def horizon(self, cursor: str | None) -> str | None:
+        """Change files of an earlier time are old."""
+        return None if self.lookback is None else reaching_back(self.times, cursor, self.lookback)
+
+    def is_before(self, row: FileEntry, horizon: str | None) -> bool:
+        time = self.times.of(row.path.removeprefix(f"{self.landing.rstrip('/')}/")) if row.kind == "change" else None
+        return horizon is not None and time is not None and time < horizon
+
+
+Certainty = Literal["certain", "inferred", "unknown"]
+TimedFile = LandedFile | PlannedFile
+NEAR = timedelta(minutes=1)
+FAR = timedelta(days=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inference:
+    """Generations inferred from the times of files.
+
+    Attributes:
+        openings: modification times from which files belong to generation 2, 3, ...
+        older: change files older than some load file.
+        sample: one of these, and the newest load file; empty when there is none.
+    """
+
+    certainty: Certainty = "certain"
+    openings: tuple[str, ...] = ()
+    older: int = 0
+    sample: tuple[str, ...] = ()
+
+
+CERTAIN = Inference()
+
+
+def infer(files: Iterable[TimedFile], said: Generations = "auto") -> Inference:
+    """Generations of a landing folder of which nothing was ingested.
+
+    A change file that is older than a load file by up to a minute was written during the load. One that is older than
+    every load file by a day or more belongs to the load that was there before. Anything else could be either.
+
+    Args:
+        said: `generations` of the row. `auto`: as above; `one`: all files belong to one generation; `by_time`: each
+            load that comes after change files opens one.
+    """
+    listed = list(files)
+    loads = sorted((f for f in listed if f.kind == "load"), key=lambda f: f.modified)
+    newest = loads[-1].modified if loads else ""
+    older = sorted((f for f in listed if f.kind == "change" and f.modified < newest), key=lambda f: f.modified)
+    if not older or said == "one":
+        return CERTAIN
+    if said == "by_time":
+        return Inference(openings=_openings(listed))
+    inference = Inference(certainty="inferred", older=len(older), sample=(older[0].path, loads[-1].path))
+    if _between(older[0], loads[-1]) <= NEAR:
+        return inference
+    if _between(older[-1], loads[0]) >= FAR:
+        return replace(inference, openings=(loads[0].modified,))
+    return replace(inference, certainty="unknown")
+
+
+def generation_at(modified: str, openings: Sequence[str]) -> int:
+    """The generation of a file that was last modified then."""
+    return 1 + sum(opening <= modified for opening in openings)
+
+
+def _between(earlier: TimedFile, later: TimedFile) -> timedelta:
+    return datetime.fromisoformat(later.modified) - datetime.fromisoformat(earlier.modified)
+
+
+def _openings(files: Sequence[TimedFile]) -> tuple[str, ...]:
+    """Each load file that comes after change files opens a generation, with those that follow it at once."""
+    ordered = sorted(files, key=lambda f: (f.modified, f.kind != "load"))
+    runs = [(kind, next(group).modified) for kind, group in groupby(ordered, key=lambda f: f.kind)]
+    return tuple(first for number, (kind, first) in enumerate(runs) if kind == "load" and number > 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedFile:
+    """What the change table holds of one file and generation.
+
+    Attributes:
+        applied_at: when the newest batch with rows of it was planned, ISO 8601 UTC.
+        batch: greatest number of a batch with rows of it.
+        min_sequence, max_sequence: JSON form; null for full-load rows.
+    """
+
+    path: str
+    generation: int
+    applied_at: str
+    batch: int = 0
+    max_sequence: str | None = None
+    min_sequence: str | None = None
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What the change table knows of generations."""
+
+    rows: Sequence[RecordedFile]
+
+    @property
+    def generation(self) -> int:
+        return max((row.generation for row in self.rows), default=1)
+
+    def newest(self) -> Mapping[str, RecordedFile]:
+        """The newest generation's row of each file."""
+        return {row.path: row for row in sorted(self.rows, key=lambda row: row.generation)}
+
+    def highest_before(self, generation: int) -> str | None:
+        """The greatest sequence of the generations before one; null: none."""
+        highest: str | None = None
+        for row in self.rows:
+            highest = greater(highest, row.max_sequence) if row.generation < generation else highest
+        return highest
+
+    def lowest_of(self, generation: int) -> str | None:
+        """The least sequence of a generation; null: none."""
+        sequences = [
+            row.min_sequence for row in self.rows if row.generation == generation and row.min_sequence is not None
+        ]
+        return min(sequences, key=sort_key, default=None)
+
+    def opened_at(self, generation: int) -> str:
+        """When the first batch with rows of a generation was planned; empty when there are none."""
+        return min((row.applied_at for row in self.rows if row.generation == generation), default="")
+
+
+def reconstruct(files: Sequence[TimedFile], recorded: Recorded) -> dict[str, int]:
+    """The generation of each file, once the ledger is lost.
+
+    Rows of a file that the change table holds state its generation. A file written after the batch that took it is
+    newer than these rows: a load file of the current generation then opens one, as it does with a ledger. Change
+    files of which there are no rows belong to the generation that was current when they were written.
+    """
+    known, current = recorded.newest(), recorded.generation
+    stale = {f.path for f in files if f.path in known and _is_after(f.modified, known[f.path].applied_at)}
+    opening = [
+        f.modified for f in files if f.path in stale and f.kind == "load" and known[f.path].generation == current
+    ]
+    opened = {g: _opening_time(g, files, known, stale) or recorded.opened_at(g) for g in range(2, current + 1)}
+    if opening:
+        opened[current + 1] = min(opening)
+    newest = max(opened, default=current)
+
+    def generation(file: TimedFile) -> int:
+        if file.path in known and file.path not in stale:
+            return known[file.path].generation
+        if file.kind == "load":
+            return newest
+        return max((g for g, since in opened.items() if not _is_after(since, file.modified)), default=1)
+
+    return {file.path: generation(file) for file in files}
+
+
+def _opening_time(
+    generation: int, files: Sequence[TimedFile], known: Mapping[str, RecordedFile], stale: set[str]
+) -> str | None:
+    """When the first load file of a generation was written; null when none is left as it was."""
+    loads = (f for f in files if f.kind == "load" and f.path in known and f.path not in stale)
+    return min((f.modified for f in loads if known[f.path].generation == generation), default=None)
+
+
+def _is_after(one: str, other: str) -> bool:
+    return datetime.fromisoformat(one) > datetime.fromisoformat(other)
+
+
+Fingerprint = Callable[[LandedFile], str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotListed:
+    """What a listing left out: days of change files, and when they were last listed (ISO 8601 UTC)."""
+
+    days: int
+    since: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Discovery:
+    """What one listing found.
+
+    Attributes:
+        waiting: files to ingest in the order to ingest them; input of `batching.next_batch`.
+        touched: path to (fingerprint, etag now) where only the etag changed, not the content.
+        missing: paths that the ledger knows, within what was listed, but that no longer exist.
+        folder_missing: there is no landing folder (on S3: nothing below it).
+        root_missing: nor the landing root, as where a file system is not mounted; never on S3, which has no folders.
+        folders_there: where there is none, landing folders with names like it, or a few others; relative to the root.
+        ignored: how many files have a name that no rule knows; hidden and temporary ones don't count.
+        ignored_sample: a few of them, relative.
+        refused: how many must not be read: links that leave the landing root, names that aren't UTF-8.
+        refused_sample: a few of them, relative, each with the reason.
+        listed_in_full_at: ISO 8601 UTC when this was a full listing that the ledger is to be given, else null.
+        not_listed: null when nothing was left out.
+        listed: objects that the store returned, the cost of the listing.
+        unsettled: new files that are still being written, or may be; they are left for a later listing.
+        older_loads: load files whose rows belong, or will, to an older generation than the newest.
+        unreadable_loads: load files that are there, wait for nothing and could not be read.
+        unreadable_changes: the same of change files that a batch has met since the newest snapshot of the source began.
+        inference: what was inferred of generations, where nothing has been ingested yet.
+        openings: see `TableState.openings`.
+        held: files that wait for a user's release of a truncate in the first of them; they are not in `waiting`.
+        unread_loads: load files that a batch of this run could not read: nothing waits for this run any more.
+    """
+
+    waiting: tuple[PlannedFile, ...] = ()
+    touched: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+    folder_missing: bool = False
+    root_missing: bool = False
+    folders_there: tuple[str, ...] = ()
+    ignored: int = 0
+    ignored_sample: tuple[str, ...] = ()
+    refused: int = 0
+    refused_sample: tuple[str, ...] = ()
+    listed_in_full_at: str | None = None
+    not_listed: NotListed | None = None
+    listed: int = 0
+    unsettled: tuple[str, ...] = ()
+    older_loads: tuple[str, ...] = ()
+    unreadable_loads: tuple[str, ...] = ()
+    unreadable_changes: tuple[str, ...] = ()
+    inference: Inference = CERTAIN
+    openings: tuple[str, ...] = ()
+    held: tuple[PlannedFile, ...] = ()
+    unread_loads: tuple[str, ...] = ()
+
+    def held_from(self, path: str) -> Discovery:
+        """What waits before a file with a truncate: it and all after it are held, and the next listing is full."""
+        at = next((at for at, file in enumerate(self.waiting) if file.path == path), len(self.waiting))
+        held = self.waiting[at:]
+        if not held:
+            return self
+        return replace(self, waiting=self.waiting[:at], held=(*held, *self.held), listed_in_full_at=None)
+
+    def without_yet(self, paths: Collection[str], *, all_after: bool) -> Discovery:
+        """What waits before these files, which are held until there is a table; or, unless all after them are, too, but
+        for them.
+        """
+        if all_after:
+            return self.held_from(next(file.path for file in self.waiting if file.path in paths))
+        held = tuple(file for file in self.waiting if file.path in paths)
+        waiting = tuple(file for file in self.waiting if file.path not in paths)
+        return replace(self, waiting=waiting, held=(*self.held, *held), listed_in_full_at=None)
+
+    def with_last(self, files: Sequence[PlannedFile], paths: Collection[str]) -> Discovery:
+        """Files of a batch that was not made wait again; those of these paths after all others."""
+        last = tuple(file for file in files if file.path in paths)
+        return replace(self, waiting=(*(f for f in files if f.path not in paths), *self.waiting, *last))
+
+    def held_by(self, held: HeldTruncate | None) -> Discovery:
+        """The same of a file that is known to have one, unless it is gone or has another content now."""
+        file = None if held is None else next((f for f in self.waiting if f.path == held.path), None)
+        if held is None or file is None or file.fingerprint != held.fingerprint:
+            return self
+        return self.held_from(held.path)
+
+    def without(self, plan: BatchPlan) -> Discovery:
+        """What still waits once `plan` is committed.
+
+        A plan of an earlier run may hold an older version of a file that waits: the next listing finds that again, so
+        this one no longer counts as full.
+        """
+        done = {file.path: file.etag for file in plan.files}
+        stale = any(done.get(file.path, file.etag) != file.etag for file in self.waiting)
+        return replace(
+            self,
+            waiting=tuple(file for file in self.waiting if file.path not in done),
+            listed_in_full_at=None if stale else self.listed_in_full_at,
+        )
+
+    def with_unreadable(self, files: Collection[PlannedFile]) -> Discovery:
+        """What still waits once a batch could not read these files: nothing, if one is of a full load."""
+        if loads := tuple(file.path for file in files if file.kind == "load"):
+            return replace(self, waiting=(), listed_in_full_at=None, unread_loads=loads)
+        changes = tuple(file.path for file in files if file.kind == "change")
+        return replace(self, unreadable_changes=(*self.unreadable_changes, *changes)) if changes else self
+
+
+def find(
+    listing: Iterable[LandedFile],
+    known: Mapping[str, FileEntry],
+    state: TableState,
+    fingerprint: Fingerprint,
+    generations: Generations = "auto",
+    *,
+    unread: Collection[str] | None = (),
+) -> Discovery:
+    """Compare landed files with ingested ones (docs/semantics.md, section 2).
+
+    Args:
+        known: newest ledger row of every path within the listed range; other paths would be reported missing.
+        fingerprint: asked only of new files and of those whose etag changed; raises FileNotFoundError for a file that
+            was removed since the listing, which then counts as not listed.
+        generations: what the row says of a folder of which nothing was ingested.
+        unread: files that wait again, also unchanged, if they could not be read; null: all.
+    """
+    compared = {}
+    for file in listing:
+        is_unread = unread is None or file.path in unread
+        compared[file.path] = _compare(file, known.get(file.path), fingerprint, unread=is_unread)
+    comparisons = [item for item in compared.values() if item is not None]
+    opening = [item for item in comparisons if item.opens(state)]
+    waiting = [item for item in comparisons if item.waits(state.generation, opens=bool(opening))]
+    paths = {item.file.path for item in waiting}
+    inference = infer((item.file for item in waiting), generations) if state.generation == 0 else CERTAIN
+    openings = state.openings or inference.openings
+    resting = [item for item in comparisons if item.file.kind == "load" and item.file.path not in paths]
+    planned = tuple(_in_order(waiting, opening, state, openings))
+    newest = max([state.generation, *(file.generation for file in planned)])
+    older = [item.file.path for item in resting if item.was_read and item.generation < newest]
+    return Discovery(
+        waiting=planned,
+        touched={
+            item.file.path: (item.fingerprint, item.file.etag)
+            for item in comparisons
+            if item.touched_only and item.file.path not in paths
+        },
+        missing=tuple(sorted(known.keys() - {path for path, item in compared.items() if item is not None})),
+        older_loads=(*older, *(file.path for file in planned if file.kind == "load" and file.generation < newest)),
+        unreadable_loads=tuple(item.file.path for item in resting if not item.was_read),
+        unreadable_changes=tuple(_unreadable_since_snapshot(comparisons, paths, state)),
+        inference=inference,
+        openings=openings,
+    )
+
+
+def _unreadable_since_snapshot(
+    comparisons: Iterable[_Compared], waiting: Collection[str], state: TableState
+) -> Iterator[str]:
+    runs = () if state.snapshots is None else state.snapshots.runs
+    for item in comparisons if runs else ():
+        known = item.known
+        unread = known is not None and not item.was_read and known.batch >= runs[-1].batch
+        if unread and item.file.kind == "change" and item.file.path not in waiting:
+            yield item.file.path
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """A listed file, its ledger row, and whether its content is new."""
+
+    file: LandedFile
+    known: FileEntry | None
+    fingerprint: str
+    unread: bool = False
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is content to read: new, or, with `unread`, what could not be read before."""
+        if self.known is None or self.known.fingerprint != self.fingerprint:
+            return True
+        return self.unread and not self.was_read
+
+    @property
+    def touched_only(self) -> bool:
+        return self.known is not None and not self.changed and self.known.etag != self.file.etag
+
+    @property
+    def was_read(self) -> bool:
+        return self.known is not None and self.known.state == "committed"
+
+    @property
+    def generation(self) -> int:
+        """As its row says; 0 without one."""
+        return 0 if self.known is None else self.known.generation
+
+    def opens(self, state: TableState) -> bool:
+        """A load of the current generation with new content. An unreadable one never was part of it: it continues.
+
+        Without keys so does the first file of a load that follows changes: rows of these are in the load, too.
+        """
+        known = self.known
+        if known is None:
+            follows = state.keys == () and state.generation > 0
+            return follows and self.file.path.rpartition("/")[2] == FIRST_OF_LOAD
+        return (
+            self.file.kind == "load"
+            and (known.state == "committed" or known.reopens)
+            and known.generation == state.generation
+            and self.changed
+        )
+
+    @property
+    def opened_at(self) -> str:
+        """When it began a full load: with a version that could not be read all changes since then wait."""
+        known = self.known
+        return known.modified if known is not None and known.reopens else self.file.modified
+
+    def waits(self, generation: int, *, opens: bool) -> bool:
+        """New content; or a load written again with the content it had, as part of a newer full load than its row's:
+        left out, its rows would be swept with the older generation.
+        """
+        if self.known is None or self.changed:
+            return True
+        written_again = self.known.modified != self.file.modified
+        current = generation + 1 if opens else generation
+        return (
+            self.file.kind == "load"
+            and written_again
+            and self.known.state == "committed"
+            and self.known.generation < current
+        )
+
+
+def _compare(file: LandedFile, known: FileEntry | None, fingerprint: Fingerprint, *, unread: bool) -> _Compared | None:
+    if known is not None and known.etag == file.etag:
+        return _Compared(file, known, known.fingerprint, unread)
+    try:
+        return _Compared(file, known, fingerprint(file), unread)
+    except FileNotFoundError:
+        return None
+
+
+def _in_order(
+    waiting: list[_Compared], opening: list[_Compared], state: TableState, openings: Sequence[str]
+) -> Iterator[PlannedFile]:
+    """By generation, load files of each first.
+
+    Changes written before a reload stay in the generation that it ends: after it they would undo newer rows.
+    """
+    current = state.generation + 1 if opening else max(state.generation, 1)
+    since = min((item.opened_at for item in opening), default="")
+
+    def generation(file: LandedFile) -> int:
+        if openings:
+            return generation_at(file.modified, openings)
+        return state.generation if file.kind == "change" and file.modified < since else current
+
+    def place(planned: tuple[int, _Compared]) -> tuple[int, bool, tuple[str, ...], str]:
+        number, file = planned[0], planned[1].file
+        return number, file.kind != "load", file.order, file.modified
+
+    for number, item in sorted(((generation(item.file), item) for item in waiting), key=place):
+        yield _planned(item, number)
+
+
+def _planned(item: _Compared, generation: int) -> PlannedFile:
+    file = item.file
+    return PlannedFile(
+        path=file.path,
+        kind=file.kind,
+        format=file.format,
+        size=file.size,
+        etag=file.etag,
+        modified=file.modified,
+        fingerprint=item.fingerprint,
+        generation=generation,
+        corrects=file.kind == "change" and item.was_read and item.changed,
+    )
+
+
+SweepState = Literal["none", "pending", "due", "held"]
+
+
+@dataclass(frozen=True)
+class SweepRule:
+    """A row's settings of reloads.
+
+    Attributes:
+        after: seconds without another load file after which a reload of some files is whole.
+        limit: largest share of live rows that is removed without a user's release.
+        released: a user says that the reload is whole.
+    """
+
+    after: float
+    limit: float
+    released: bool = False
+
+    @classmethod
+    def of(cls, spec: TableSpec) -> SweepRule:
+        return cls(float(wait_seconds(spec.sweep_after)), spec.sweep_limit)
+
+    def allows(self, rows: int, live: int) -> bool:
+        """Whether so many of the live rows may be swept."""
+        return rows <= self.limit * live
+
+
+RELEASED = SweepRule(after=0.0, limit=1.0, released=True)
+"""A user's release: the reload is complete, and rows that it lacks may be removed."""
+
+
+def sweep_state(state: TableState, discovery: Discovery, rule: SweepRule, now: datetime) -> SweepState:
+    """State of the current generation's sweep while no load file waits."""
+    if state.generation <= max(state.swept, 1):
+        return "none"
+    held = state.held
+    if held is not None and held.generation == state.generation and not rule.allows(held.rows, held.live):
+        return "held"
+    return "due" if _is_whole(state, discovery, rule, now) else "pending"
+
+
+def with_sweep(plan: BatchPlan, discovery: Discovery, rule: SweepRule) -> BatchPlan:
+    """A batch with the last load files that wait: it sweeps if these make the load whole, and no time need pass."""
+    whole = not discovery.unsettled and (rule.after == 0 or not discovery.older_loads)
+    return replace(plan, sweep=plan.sweep and whole)
+
+
+def held_sweep(plan: BatchPlan, rows: int, live: int, rule: SweepRule) -> HeldSweep | None:
+    """What keeps a sweep that would remove `rows` of `live` rows; null: nothing."""
+    if plan.released or rule.allows(rows, live):
+        return None
+    return HeldSweep(generation=plan.generation, rows=rows, live=live, since=plan.planned_at)
+
+
+def is_due_by_time(state: TableState, standing: SweepState) -> bool:
+    """Whether a pending sweep becomes due without a new file; the rest of a snapshot comes in one."""
+    run, known = snapshot_of(state), state.snapshots
+    return standing == "pending" and (run is None or known is None or is_whole(known, run, state.max_sequence))
+
+
+def snapshot_of(state: TableState) -> SnapshotRun | None:
+    """The snapshot of the source that has opened the current generation; null: a full load or a missing folder did."""
+    return None if state.snapshots is None else state.snapshots.run_of(state.generation)
+
+
+def _is_whole(state: TableState, discovery: Discovery, rule: SweepRule, now: datetime) -> bool:
+    run = snapshot_of(state)
+    if run is not None and state.snapshots is not None:
+        return rule.released or _is_whole_snapshot(state, state.snapshots, run, discovery, rule, now)
+    if discovery.unsettled or discovery.unreadable_loads or any(file.kind == "load" for file in discovery.waiting):
+        return False
+    if discovery.root_missing:  # whether other load files are there can't be seen
+        return False
+    if not discovery.older_loads or state.loaded_at is None:
+        return True
+    return _has_passed(rule, state.loaded_at, now)
+
+
+def _is_whole_snapshot(
+    state: TableState, known: KnownSnapshots, run: SnapshotRun, discovery: Discovery, rule: SweepRule, now: datetime
+) -> bool:
+    """Rows of other partitions of a topic may come after the end of a snapshot, and nothing tells which is the last."""
+    if discovery.unsettled or discovery.unreadable_changes or not is_whole(known, run, state.max_sequence):
+        return False
+    return len(known.partitions) < 2 or _has_passed(rule, run.continued_at, now)
+
+
+def _has_passed(rule: SweepRule, since: str, now: datetime) -> bool:
+    return (now - datetime.fromisoformat(since)).total_seconds() >= rule.after
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchLimits:
+    """Most files and bytes of a batch, from the tier."""
+
+    max_files: int
+    max_bytes: int
+
+
+def next_batch(
+    waiting: Sequence[PlannedFile], *, limits: BatchLimits, state: TableState, now: datetime
+) -> BatchPlan | None:
+    """The batch after the last committed one; None when nothing waits.
+
+    It holds loads or changes of one generation, from the head of `waiting` (ordered by `waiting_files.find`), within
+    the limits but always one file.
+    """
+    if not waiting:
+        return None
+    first = waiting[0]
+    alike = list(takewhile(lambda file: (file.kind, file.generation) == (first.kind, first.generation), waiting))
+    files = _within(alike, limits)
+    return BatchPlan(
+        number=state.batch + 1,
+        mode="initial" if state.batch == 0 or (first.kind == "load" and first.generation == 1) else "incremental",
+        planned_at=now.astimezone(UTC).isoformat(timespec="microseconds"),
+        generation=max(first.generation, state.generation),
+        files=tuple(files),
+        sweep=first.kind == "load" and first.generation > 1 and len(files) == len(alike),
+    )
+
+
+def _within(files: Sequence[PlannedFile], limits: BatchLimits) -> list[PlannedFile]:
+    taken, size = [files[0]], files[0].size
+    for file in files[1:]:
+        size += file.size
+        if len(taken) >= limits.max_files or size > limits.max_bytes:
+            break
+        taken.append(file)
+    return taken
+
+
+def state_after(
+    plan: BatchPlan,
+    state: TableState,
+    *,
+    landing: str,
+    remaining: Discovery | None = None,
+    times: FileTimes = BY_NAME,
+) -> TableState:
+    """`state` moved on by what `plan` alone gives: batch, generation and its floor, cursor, time of the full listing.
+
+    Args:
+        remaining: the discovery without the plan's files; its full listing counts once nothing of it waits, so that a
+            crash in between lists in full again. None for a plan found from an earlier run.
+    """
+    listed = remaining.listed_in_full_at if remaining is not None and not remaining.waiting else None
+    names = [file.path.removeprefix(f"{landing.rstrip('/')}/") for file in plan.files if file.kind == "change"]
+    return replace(
+        state,
+        batch=plan.number,
+        generation=plan.generation,
+        loaded_at=plan.planned_at if any(file.kind == "load" for file in plan.files) else state.loaded_at,
+        held=state.held if plan.generation == state.generation else None,
+        truncates=state.truncates if plan.truncates is None else plan.truncates,
+        held_truncate=_held_truncate_after(plan, state),
+        snapshots=plan.snapshots or state.snapshots,
+        openings=_openings_after(plan, state.openings if remaining is None else remaining.openings),
+        generation_floor=generation_low_watermarks_of(plan, state),
+        cursor=newest(times, names, datetime.fromisoformat(plan.planned_at), state.cursor),
+        oldest=min(filter(None, (*map(times.of, names), state.oldest)), default=None),
+        listed_in_full_at=listed or state.listed_in_full_at,
+    )
+
+
+def _held_truncate_after(plan: BatchPlan, state: TableState) -> HeldTruncate | None:
+    held = state.held_truncate
+    taken = held is not None and any(file.path == held.path for file in plan.files)
+    return plan.holds or (None if taken else held)
+
+
+def generation_low_watermarks_of(plan: BatchPlan, state: TableState) -> tuple[str | None, ...]:
+    """Highest sequence ingested before each generation, including the plan's; of one that a snapshot has opened, its
+    place in the log, before which all earlier changes are.
+    """
+    known = plan.snapshots or state.snapshots
+    new = plan.generation - len(state.generation_floor)
+    return floors_of((*state.generation_floor, *((state.max_sequence,) * new)), known)
+
+
+def _openings_after(plan: BatchPlan, openings: tuple[str, ...]) -> tuple[str, ...]:
+    """None once the last generation that they report is open: from then on a rewritten file opens one."""
+    return openings if plan.generation <= len(openings) else ()
+
+
+def tombstones_since(spec: TableSpec, now: datetime) -> datetime:
+    """Tombstones of deletes that were applied before this time are removed, by a batch once a day or maintenance."""
+    return now - timedelta(seconds=seconds(spec.tombstone_retention))

@@ -1,0 +1,85 @@
+"""Rows of the replica that are older than a change of their key in quarantine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_gddl.contract.result import RunWarning
+from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.rules.arrays import by_name, compare_rows, sortable, table_codes
+from spark_jobs.rules.decode import DecodedGroup
+from spark_jobs.rules.order import gddl_fields, old_keys, sample_keys
+from spark_jobs.rules.sweep import unmarked
+
+STALE_CODE = "QUARANTINE_STALE"
+_COMPARED = 10_000
+"""Quarantined rows of a part of a batch that are compared with the replica."""
+
+
+def suspects(groups: Sequence[DecodedGroup], schema: TableSchema) -> pa.Table | None:
+    """Keys and `_gddl` of quarantined rows that have a key, by the key before and after each change; None: of none."""
+    bad = [group.rows.take(pa.array(group.bad[:_COMPARED], pa.int64())) for group in groups if group.bad]
+    if not bad or not schema.keys:
+        return None
+    rows = pa.concat_tables(bad)
+    current, gddl = rows.select([*schema.keys, GDDL]), rows.column(GDDL)
+    parts = [current, pa.table({**old_keys(rows, schema), GDDL: gddl})] if schema.before_of_key else [current]
+    both = pa.concat_tables([by_name(part, current.schema) for part in parts])
+    whole = np.ones(both.num_rows, dtype=bool)
+    for key in schema.keys:
+        whole &= np.asarray(both.column(key).is_valid())
+    return both.filter(pa.array(whole)) if whole.any() else None
+
+
+def stale_keys(quarantined: pa.Table, replica: pa.Table, schema: TableSchema) -> pa.Table:
+    """Keys of live rows of the replica to which a quarantined change would apply, each once.
+
+    Args:
+        quarantined: see `suspects`.
+        replica: rows with these keys, perhaps of others too, with `_gddl`.
+    """
+    stored = unmarked(replica)
+    stored = by_name(
+        stored, pa.schema([*(quarantined.schema.field(key) for key in schema.keys), stored.schema.field(GDDL)])
+    )
+    mine, theirs = table_codes([quarantined.select(schema.keys), stored.select(schema.keys)], schema.keys)
+    order = np.argsort(theirs, kind="stable")
+    place = np.searchsorted(theirs[order], mine)
+    inside = place < len(order)
+    at = order[np.where(inside, place, 0)] if len(order) else np.zeros(len(mine), np.int64)
+    known = inside & (theirs[at] == mine) if len(order) else np.zeros(len(mine), dtype=bool)
+    rows, held = quarantined.filter(pa.array(known)), stored.take(pa.array(at[known]))
+    return rows.filter(pa.array(_are_later(rows, held))).select(schema.keys)
+
+
+def _are_later(changes: pa.Table, rows: pa.Table) -> np.ndarray:
+    """Whether each change is of a later generation or sequence than the row; a change without a sequence may be."""
+    ours, theirs = gddl_fields(changes), gddl_fields(rows)
+    compared = compare_rows(
+        *(
+            [fields["generation"], *sortable(fields["sequence"].cast(theirs["sequence"].type))]
+            for fields in (ours, theirs)
+        )
+    )
+    unordered = np.asarray(ours["sequence"].is_null()) & ~np.asarray(pc.fill_null(pc.equal(ours["op"], "R"), False))
+    of_now = np.asarray(pc.greater_equal(ours["generation"], theirs["generation"]))
+    later: np.ndarray = (compared > 0) | (unordered & of_now)
+    return later
+
+
+def stale_warning(keys: pa.Table, schema: TableSchema) -> tuple[RunWarning, ...]:
+    """
+    Args:
+        keys: see `stale_keys`.
+    """
+    sample = sample_keys(keys, schema) if keys.num_rows else ()
+    count = len(np.unique(table_codes([keys], schema.keys)[0])) if keys.num_rows else 0
+    message = (
+        "rows of the replica are older than changes of their keys that are in quarantine; correct the cause and run "
+        "`gddl errors replay`"
+    )
+    return (RunWarning(code=STALE_CODE, message=message, count=count, sample=sample),) if count else ()

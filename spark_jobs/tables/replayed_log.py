@@ -1,0 +1,370 @@
+"""A Delta log as it is read: checkpoints and commits, replayed up to a version.
+
+Small tables have a batch every few minutes, and `deltalake` lists a log and reads each of its commits twice. What a run
+knows of the version that it left is enough for the next one: it reads that commit again, to see that the log is still
+the same, and the ones after it, until there is none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_gddl.contract.layout import join
+from airflow_gddl.stores import Storage, read_if_there
+
+Add = Mapping[str, Any]
+"""An `add` action."""
+_COMMIT = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10})|\.[0-9a-f-]{36})?\.(parquet|json)")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_POINTER = "_last_checkpoint"
+_MOST_FILES = 200
+"""Of a version that is remembered: a larger one takes as long to store as its log to read."""
+
+
+class DamagedLogError(ValueError):
+    """A log that can't be replayed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayedLog:
+    """A table at a version, by its log.
+
+    Attributes:
+        protocol, metadata: the newest actions of these kinds.
+        transactions: application to the last version that it committed.
+        files: `add` actions of the current files, by their path without escapes.
+        digest: of the version's commit; empty where it was not read.
+    """
+
+    version: int
+    protocol: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    transactions: Mapping[str, int] = field(default_factory=dict)
+    files: Mapping[str, Add] = field(default_factory=dict)
+    digest: str = ""
+
+    @property
+    def schema(self) -> str:
+        """JSON."""
+        return str(self.metadata["schemaString"])
+
+    @property
+    def properties(self) -> dict[str, str | None]:
+        return dict(self.metadata.get("configuration") or {})
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        return tuple(self.metadata.get("partitionColumns") or ())
+
+    @property
+    def description(self) -> str | None:
+        return self.metadata.get("description")
+
+    @property
+    def reader_features(self) -> frozenset[str]:
+        """Features that the protocol names; older protocols name none."""
+        return frozenset(self.protocol.get("readerFeatures") or ())
+
+    @property
+    def writer_features(self) -> frozenset[str]:
+        """See `reader_features`."""
+        return frozenset(self.protocol.get("writerFeatures") or ())
+
+    @property
+    def has_files_elsewhere(self) -> bool:
+        """Whether a data file is outside of the table's folder, as those of a shallow clone are."""
+        return any(_SCHEME.match(add["path"]) or add["path"].startswith("/") for add in self.files.values())
+
+    def after(self, commit: bytes) -> ReplayedLog:
+        """The version of the next commit: its removals, then what it adds (a new vector of a file has both).
+
+        Raises:
+            ValueError: not JSON, or no actions.
+        """
+        log = _Replay(self)
+        log.take(map(json.loads, commit.splitlines()))
+        return replace(log.result(self.version + 1), digest=digest_of(commit))
+
+    def to_json(self) -> dict[str, Any] | None:
+        """What `of_json` takes; null for a version that is too large to remember."""
+        if len(self.files) > _MOST_FILES:
+            return None
+        return {**self.__dict__, "files": list(self.files.values())}
+
+    @classmethod
+    def of_json(cls, stored: Mapping[str, Any]) -> ReplayedLog:
+        return cls(**{**stored, "files": {unquote(add["path"]): add for add in stored["files"]}})
+
+
+class _Replay:
+    """Actions as they are applied."""
+
+    def __init__(self, start: ReplayedLog) -> None:
+        self._protocol, self._metadata = start.protocol, start.metadata
+        self._transactions, self._files = dict(start.transactions), dict(start.files)
+
+    def take(self, actions: Iterable[Mapping[str, Any]]) -> None:
+        """The actions of one commit, or of a checkpoint."""
+        added: list[Add] = []
+        for action in actions:
+            if remove := action.get("remove"):
+                self._files.pop(unquote(remove["path"]), None)
+            elif add := action.get("add"):
+                added.append(add)
+            elif transaction := action.get("txn"):
+                self._transactions[transaction["appId"]] = int(transaction["version"])
+            else:
+                self._protocol = action.get("protocol") or self._protocol
+                self._metadata = action.get("metaData") or self._metadata
+        self._files |= {unquote(add["path"]): add for add in added}
+
+    def result(self, version: int) -> ReplayedLog:
+        return ReplayedLog(
+            version=version, protocol=self._protocol, metadata=self._metadata, transactions=self._transactions,
+            files=self._files,
+        )  # fmt: skip
+
+
+def digest_of(commit: bytes) -> str:
+    return hashlib.sha256(commit).hexdigest()
+
+
+def commit_path(table: str, version: int) -> str:
+    return join(table, "_delta_log", f"{version:020d}.json")
+
+
+def replayed(storage: Storage, table: str, version: int | None = None) -> ReplayedLog | None:
+    """The newest version, or another one; None where there is no table.
+
+    Raises:
+        DamagedLogError: the log is damaged, or lacks a commit.
+    """
+    try:
+        return _replayed(storage, table, version)
+    except _DAMAGED as error:
+        raise _damaged(error) from error
+
+
+def continued(storage: Storage, table: str, known: ReplayedLog) -> tuple[ReplayedLog, list[bytes]] | None:
+    """The newest version, by an earlier one, and the commits between; None where the log lacks that one as it was.
+
+    Raises:
+        DamagedLogError: as `replayed`.
+    """
+    stored = read_if_there(storage, commit_path(table, known.version))
+    if stored is None or digest_of(stored) != known.digest:
+        return None
+    commits: list[bytes] = []
+    try:
+        while (commit := read_if_there(storage, commit_path(table, known.version + 1))) is not None:
+            known = known.after(commit)
+            commits.append(commit)
+    except _DAMAGED as error:
+        raise _damaged(error) from error
+    return known, commits
+
+
+class KnownLogs:
+    """Logs of a run's tables as far as they are known: what was read is not read again until `look_again`."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._logs: dict[str, ReplayedLog] = {}
+        self._current: set[str] = set()
+        self._absent: set[str] = set()
+        self._since: dict[str, tuple[int, list[bytes]]] = {}
+
+    def recall(self, table: str, log: ReplayedLog | None) -> None:
+        """Take over what an earlier run knew; it is compared with the log before it is used.
+
+        Args:
+            log: None: there was no table, and only this run may make one.
+        """
+        if log is None:
+            self._absent.add(table)
+        else:
+            self._logs.setdefault(table, log)
+
+    def note(self, table: str, log: ReplayedLog) -> None:
+        """The version of a commit that was made here."""
+        self._logs[table] = log
+        self._current.add(table)
+
+    def look_again(self, table: str) -> None:
+        """Something may have changed the table."""
+        self._current.discard(table)
+        self._absent.discard(table)
+
+    def known(self, table: str) -> ReplayedLog | None:
+        """As far as it was read or recalled."""
+        return self._logs.get(table)
+
+    def newest(self, table: str) -> ReplayedLog | None:
+        """
+        Raises:
+            DamagedLogError: as `replayed`.
+        """
+        if table in self._absent:
+            return None
+        if table not in self._current and not self._continue(table):
+            log = replayed(self._storage, table)
+            if log is None:
+                return None
+            self.note(table, log)
+        return self._logs[table]
+
+    def commits_since(self, table: str, version: int) -> list[bytes] | None:
+        """Commits after a version that was recalled; None where that was another one, or is not in the log.
+
+        Raises:
+            DamagedLogError: as `replayed`.
+        """
+        if table not in self._current:
+            self._continue(table)
+        known, commits = self._since.get(table, (-1, []))
+        return commits if known == version else None
+
+    def _continue(self, table: str) -> bool:
+        """Read what came after the version that is known; False where that is none of the log's."""
+        known = self._logs.pop(table, None)
+        ended = None if known is None else continued(self._storage, table, known)
+        if known is None or ended is None:
+            return False
+        self._since.setdefault(table, (known.version, ended[1]))
+        self.note(table, ended[0])
+        return True
+
+
+_DAMAGED = (ValueError, KeyError, TypeError, AttributeError, OSError, pa.ArrowException)
+
+
+def _damaged(error: Exception) -> DamagedLogError:
+    return DamagedLogError(f"its log can't be read: {type(error).__name__}: {str(error).partition(chr(10))[0]:.200}")
+
+
+def _replayed(storage: Storage, table: str, version: int | None) -> ReplayedLog | None:
+    folder = join(table, "_delta_log")
+    after = _after(read_if_there(storage, join(folder, _POINTER)), version)
+    names = _names(storage, folder, after)
+    start, parts = _checkpoint(names, version)
+    if start < 0 and after:  # the last checkpoint that the log names is gone, or not whole
+        names = _names(storage, folder, "")
+        start, parts = _checkpoint(names, version)
+    numbers = [int(match[1]) for name in names if (match := _COMMIT.fullmatch(name))]
+    wanted = sorted(n for n in numbers if n > start and (version is None or n <= version))
+    if start < 0 and not wanted:
+        return None
+    log = _Replay(ReplayedLog(version=-1))
+    for name in parts:
+        log.take(_checkpointed(storage, folder, name))
+    commit, expected = b"", start
+    for number in wanted:
+        expected += 1
+        if number != expected:
+            raise ValueError(f"commit {expected} is missing")
+        commit = storage.read(join(folder, f"{number:020d}.json"))
+        log.take(map(json.loads, commit.splitlines()))
+    ended = log.result(expected)
+    if not ended.metadata or not ended.protocol:
+        raise ValueError("it has no metadata or no protocol")
+    return replace(ended, digest=digest_of(commit)) if wanted else ended
+
+
+def copy_log(storage: Storage, table: str, version: int, into: Path) -> None:
+    """Copy what a reader needs of a log up to a version; not the files that checkpoints of version 2 name."""
+    folder, target = join(table, "_delta_log"), into / "_delta_log"
+    target.mkdir(parents=True)
+    pointer = read_if_there(storage, join(folder, _POINTER))
+    names = _names(storage, folder, _after(pointer, version))
+    for name in names:
+        match = _COMMIT.fullmatch(name) or _CHECKPOINT.fullmatch(name)
+        if match and int(match[1]) <= version:
+            (target / name).write_bytes(storage.read(join(folder, name)))
+    if pointer is not None:
+        (target / _POINTER).write_bytes(pointer)
+
+
+def _names(storage: Storage, folder: str, after: str) -> list[str]:
+    return [item.path.rsplit("/", 1)[-1] for item in storage.list(folder, after)]
+
+
+def _after(pointer: bytes | None, version: int | None) -> str:
+    """Name in the log from which the last checkpoint and all commits since are listed; empty: all of it.
+
+    Args:
+        pointer: content of `_last_checkpoint`.
+    """
+    try:
+        newest = int(json.loads(pointer or b"{}")["version"])
+    except (ValueError, TypeError, KeyError):
+        return ""
+    return f"{newest:020d}" if version is None or newest <= version else ""
+
+
+def _checkpoint(names: Sequence[str], version: int | None) -> tuple[int, list[str]]:
+    """Version and files of the newest checkpoint that is whole; -1 without any."""
+    files_of: dict[tuple[int, int], list[str]] = {}
+    for name in names:
+        match = _CHECKPOINT.fullmatch(name)
+        if match and (version is None or int(match[1]) <= version):
+            files_of.setdefault((int(match[1]), int(match[3] or 0)), []).append(name)
+    whole = {key: files for key, files in files_of.items() if key[1] in (0, len(files))}
+    if not whole:
+        return -1, []
+    newest = max(whole)
+    return newest[0], whole[newest] if newest[1] else whole[newest][:1]  # several of the second version are equal
+
+
+def _checkpointed(storage: Storage, folder: str, name: str) -> Iterator[dict[str, Any]]:
+    data = storage.read(join(folder, name))
+    actions = map(json.loads, data.splitlines()) if name.endswith(".json") else _rows(data)
+    for action in actions:
+        if sidecar := action.get("sidecar"):
+            yield from _rows(storage.read(join(folder, "_sidecars", sidecar["path"])))
+        else:
+            yield action
+
+
+_KINDS = ("add", "txn", "protocol", "metaData", "sidecar")
+
+
+def _rows(data: bytes) -> Iterator[dict[str, Any]]:
+    """Actions of a checkpoint file as commits spell them."""
+    file = pq.ParquetFile(io.BytesIO(data), coerce_int96_timestamp_unit="us")
+    for row in file.read(list(_leaves(file.schema_arrow)), use_threads=False).to_pylist():
+        for kind, action in row.items():
+            if action is not None:
+                yield {kind: _plain(action)}
+
+
+def _leaves(schema: pa.Schema) -> Iterator[str]:
+    """Fields of the actions that a replay needs; parsed copies of them may be large."""
+    for kind in _KINDS:
+        if kind in schema.names:
+            yield from (f"{kind}.{part.name}" for part in schema.field(kind).type if not part.name.endswith("_parsed"))
+
+
+def _plain(action: Mapping[str, Any]) -> dict[str, Any]:
+    """Maps are lists of pairs in Parquet, and absent fields null."""
+    return {name: _plain_value(name, value) for name, value in action.items() if value is not None}
+
+
+_MAPS = frozenset({"partitionValues", "tags", "configuration", "options"})
+
+
+def _plain_value(name: str, value: Any) -> Any:
+    if name in _MAPS:
+        return dict(value)
+    return _plain(value) if isinstance(value, dict) else value
