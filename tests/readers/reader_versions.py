@@ -11,6 +11,7 @@ is 1 where one is wrong. `--make FOLDER` only makes the tables, `--ask READER FO
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib.util
 import json
 import os
@@ -175,6 +176,10 @@ def ask_duckdb(path: str, asked: Sequence[Filter]) -> Iterator[int]:
         yield count
 
 
+CENTRAL = """<ivysettings><settings defaultResolver="central"/>
+<resolvers><ibiblio name="central" m2compatible="true"/></resolvers></ivysettings>"""
+
+
 def ask_pyspark(path: str, asked: Sequence[Filter]) -> Iterator[int]:
     from delta import configure_spark_with_delta_pip  # noqa: PLC0415 - in the environment of this reader alone
     from pyspark.sql import SparkSession  # noqa: PLC0415 - in the environment of this reader alone
@@ -184,14 +189,18 @@ def ask_pyspark(path: str, asked: Sequence[Filter]) -> Iterator[int]:
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "1",
     }  # fmt: skip
+    central = Path(tempfile.mkdtemp()) / "ivy.xml"  # Spark's own settings ask a second repository, too
+    central.write_text(CENTRAL)
+    settings["spark.jars.ivySettings"] = str(central)
     builder = SparkSession.builder.master("local[1]")
     for name, value in settings.items():
         builder = builder.config(name, value)
     spark = configure_spark_with_delta_pip(builder).getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     frame = spark.read.format("delta").load(path)
-    for one in asked:
-        yield frame.where(sql(one, "`")).count()
+    for at in range(0, len(asked), 23):  # a query of its own takes a second
+        counts = [frame.where(sql(one, "`")).selectExpr("count(*) AS n") for one in asked[at : at + 23]]
+        yield from (row["n"] for row in functools.reduce(lambda left, right: left.union(right), counts).collect())
 
 
 def sql(one: Filter, quote: str = '"') -> str:
