@@ -188,6 +188,7 @@ def ask_pyspark(path: str, asked: Sequence[Filter]) -> Iterator[int]:
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension", "spark.sql.session.timeZone": "UTC",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "1",
+        "spark.databricks.delta.snapshotPartitions": "1",
     }  # fmt: skip
     central = Path(tempfile.mkdtemp()) / "ivy.xml"  # Spark's own settings ask a second repository, too
     central.write_text(CENTRAL)
