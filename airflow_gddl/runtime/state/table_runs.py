@@ -86,7 +86,7 @@ class RunFact(NamedTuple):
 
     @property
     def adds_up(self) -> bool:
-        """Nothing lost: rows read = changes appended + re-deliveries skipped + rows quarantined (design, rule 5)."""
+        """Nothing lost: rows read = changes appended + re-deliveries skipped + rows quarantined (semantics, rule 5)."""
         return self.rows_read == self.appended + self.redelivered + self.quarantined
 
     @property
