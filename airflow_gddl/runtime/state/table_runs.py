@@ -16,7 +16,7 @@ from airflow_gddl.contract.completeness import Verified, window_bounds
 from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.errors import brief
 from airflow_gddl.contract.layout import LOADS
-from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.result import STALE_CODE, JobResult
 
 
 def seconds_of(text: str | None) -> float | None:
@@ -38,7 +38,7 @@ def latest(*moments: float | None) -> float | None:
 
 
 KEPT_RUNS = 14
-STALE_CODE, LOST_CODE = "QUARANTINE_STALE", "FOLDER_MISSING"
+LOST_CODE = "FOLDER_MISSING"
 VERIFY_CODE, SOURCE_CODE = "VERIFY_DIFFERENT", "SOURCE_DIFFERENT"
 _LONGEST_TEXT = 500
 
