@@ -214,8 +214,7 @@ class Tables:
 
     def forget_all(self) -> None:
         """Drop the cached state of tables that another engine may have changed."""
-        for path in (*self._snapshots, *self._versions):
-            self._logs.look_again(path)
+        self._logs.look_again()
         self._snapshots, self._transactions, self._versions = {}, {}, {}
 
     def forget(self, path: str) -> None:

@@ -12,6 +12,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.contract.table_spec import Expectation
+from airflow_gddl.metadata.expression_text import with_expressions
 from airflow_gddl.stores import Storage
 from spark_jobs.ledger.claim import Claim
 from tests.harness.lake import Lake, spec_of
@@ -44,9 +46,10 @@ def next_batch(lake: Lake) -> None:
 
 
 def test_versions_are_those_of_the_ledger(lake: Lake) -> None:
-    logs, versions = json.loads(stored(lake).read_text()), lake.ledger(SPEC).state.delta_versions
-    assert {name: log["version"] for name, log in logs.items() if log} == dict(versions)
-    assert logs["errors"] is None
+    found, ledger = json.loads(stored(lake).read_text()), lake.ledger(SPEC)
+    logs = found["logs"]
+    assert {name: log["version"] for name, log in logs.items() if log} == dict(ledger.state.delta_versions)
+    assert (found["batch"], logs["errors"]) == (ledger.state.batch, None)
     next_batch(lake)
 
 
@@ -70,8 +73,26 @@ WRONG: dict[str, Callable[[Logs], object]] = {
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_copy_that_does_not_fit_is_not_used(lake: Lake, wrong: str) -> None:
     path = stored(lake)
-    path.write_text(json.dumps(WRONG[wrong](json.loads(path.read_text()))))
+    found = json.loads(path.read_text())
+    path.write_text(json.dumps({**found, "logs": WRONG[wrong](found["logs"])}))
     next_batch(lake)
+
+
+@pytest.mark.parametrize("batch", [None, 0, "3"])
+def test_a_copy_of_another_batch_is_not_used(lake: Lake, batch: object) -> None:
+    found = json.loads(stored(lake).read_text())
+    stored(lake).write_text(json.dumps({"batch": batch, "logs": _replaced(found["logs"], files=[])}))
+    next_batch(lake)
+
+
+def test_rows_that_a_reload_quarantines_are_found(lake: Lake) -> None:
+    """The table of errors is made by a commit of the ledger that is no batch."""
+    strict = with_expressions(spec_of(expect={"no_seven": Expectation(rule="v <> 'seven'")}))
+    lake.done(strict, JobOptions(reload=True, confirmed=True))
+    lake.change(SPEC, 3, [("U", 0, "again")])
+    lake.done(SPEC)
+    assert lake.done(SPEC, JobOptions(action="errors_replay")).rows_read == 1
+    assert lake.replica(SPEC)[7] == "seven"
 
 
 @pytest.mark.parametrize("text", ["", "{", "null", "\0"])
