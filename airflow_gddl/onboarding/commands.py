@@ -445,14 +445,23 @@ def carry_out_inspect(
     for finding in all_findings if as_json else ():
         cli.screen.record(finding)
     if not count:
-        remedy = "check the root and --table; files lie in <landing>/<schema>/<table>/, named as DMS names them"
-        where = ", ".join(places)
-        raise MetadataError(
-            "INSPECT_NOTHING_FOUND", "no table has files of AWS DMS or Debezium there", where=where, remedy=remedy
-        )
+        raise _nothing_found(places, tables)
     if not as_json:
         show(cli.screen, all_findings, count)
     return tuple(all_findings)
+
+
+def _nothing_found(places: Mapping[str, Mapping[str, TableSpec]], tables: frozenset[str]) -> MetadataError:
+    others = {
+        f"{table} ({spec.dialect})" for specs in places.values() for table, spec in specs.items()
+        if spec.dialect not in ("dms", "debezium") and (not tables or table in tables)
+    }  # fmt: skip
+    what = "no table has files of AWS DMS or Debezium there"
+    if others:
+        what += f"; left out, for there are no rules for files of their dialect: {', '.join(sorted(others)[:10])}"
+        what += f" and {len(others) - 10} more" if len(others) > 10 else ""
+    remedy = "check the root and --table; files lie in <landing>/<schema>/<table>/, named as DMS names them"
+    return MetadataError("INSPECT_NOTHING_FOUND", what, where=", ".join(places), remedy=remedy)
 
 
 def _places(

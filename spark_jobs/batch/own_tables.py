@@ -1,4 +1,4 @@
-"""Whether ledger and tables belong together, and commits of other writers to the tables."""
+"""Whether ledger and tables belong together, commits of other writers, and what runs remember of the tables' logs."""
 
 from __future__ import annotations
 
@@ -117,7 +117,10 @@ def has_all_changes(spec: TableSpec, storage: Storage, layout: Layout, ledger: L
 
 
 def _require_newest_of_shard(context: TableContext, ledger: Ledger) -> None:
-    """The same of a shard by the tables' transactions: versions that other shards left hide its own commits."""
+    """Refuse the ledger of a shard that lacks a batch of the tables.
+
+    By the tables' transactions: versions that other shards left hide the shard's own commits.
+    """
     known, layout = _newest_plan(ledger), context.layout
     for name, step in (("changes", APPEND), ("replica", MERGE)):
         path = getattr(layout, name)
@@ -133,7 +136,7 @@ def _newest_plan(ledger: Ledger) -> int:
 
 
 def require_replica(context: TableContext, state: TableState) -> None:
-    """Of a ledger that knows no versions yet too.
+    """Refuse a ledger of a loaded table whose replica is missing, also one that knows no versions yet.
 
     Raises:
         FatalError: `TABLES_MISSING`.

@@ -1,4 +1,4 @@
-"""One run at a time per table: numbered claims, the highest of which holds (design, rule 13).
+"""One run at a time per table: numbered claims, the highest of which holds (semantics, rule 13).
 
 A claim is put if absent, so of two processes that want the same number one gets it. It is renewed every 15 seconds and
 void 60 seconds after its last renewal, at once when released or when its process is known to be dead. Expiry compares
@@ -183,7 +183,8 @@ class Claim:
 
         Args:
             clock: aware times; compared with other holders' clocks.
-            wait_seconds: seconds to wait for an active holder; 0: don't wait.
+            wait_seconds: seconds to wait for an active holder; 0: don't wait, but that a claim whose
+                renewal lies in the future is watched for its time to live.
             listed: names below `root` as they were listed just now; null: they are listed.
 
         Raises:
@@ -278,7 +279,8 @@ class _Silence:
 class _Claims:
     """The numbered claims of a table, below its state folder.
 
-    A claim removes those before it, oldest first, and no renewal brings one back: so the claim of a number is the
+    A claim removes those before it, oldest first, and `renew` brings none back; `release` and
+    `withdraw` may, but a released one, which is void. So the claim of a number is the
     highest where the next number is free and its own is still there, asked in this order.
     """
 
