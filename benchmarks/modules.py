@@ -1,10 +1,10 @@
 """The house in figures: code of the core and of each room, and what a plain row imports.
 
-    python benchmarks/modules.py [FOLDER]
+    python benchmarks/modules.py [FOLDER] [--of PATTERN ...]
 
-FOLDER is that of the repository. Code is lines without docstrings, comments and blank lines. A room can be deleted
-(`tests/architecture/test_removable.py`); what remains without all rooms is the core. The last line of standard output
-is one JSON object.
+FOLDER is that of the repository; `--of` prints the code of these modules alone. Code is lines without docstrings,
+comments and blank lines. A room can be deleted (`tests/architecture/test_removable.py`); what remains without all rooms
+is the core. The last line of standard output is one JSON object, but for `--of`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from measuring import print_figures
 PACKAGES = ("airflow_gddl", "spark_jobs")
 ROOMS = (
     "airflow_gddl/runners/*/", "airflow_gddl/onboarding/", "airflow_gddl/simulate/", "airflow_gddl/planning/",
-    "airflow_gddl/page/", "airflow_gddl/bundle.py", "spark_jobs/sources/*/", "spark_jobs/features/*",
+    "airflow_gddl/eject/", "airflow_gddl/page/", "airflow_gddl/bundle.py",
+    "spark_jobs/sources/*/", "spark_jobs/features/*",
     "spark_jobs/actions/*.py", "spark_jobs/catalogs/*_catalog.py", "spark_jobs/dialects/*/",
 )  # fmt: skip
 """Patterns of folders and modules that sockets find by name."""
@@ -81,7 +82,13 @@ def imported(module: str, root: Path) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("folder", nargs="?", default=Path(__file__).parents[1], type=Path)
-    root = parser.parse_args().folder.resolve()
+    parser.add_argument("--of", nargs="+", metavar="PATTERN", help="code of these modules alone, by paths below FOLDER")
+    given = parser.parse_args()
+    root = given.folder.resolve()
+    if given.of:
+        for pattern in given.of:
+            print(f"{pattern:44} {sum(code_of(path.read_text()) for path in root.glob(pattern)):>7,}")
+        return
     code: dict[str, int] = defaultdict(int)
     figures = {"modules": 0, "lines": 0}
     for path in (path for package in PACKAGES for path in (root / package).rglob("*.py")):

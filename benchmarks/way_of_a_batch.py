@@ -46,7 +46,8 @@ CHANGES, TIMED = 100, 15
 SPEC = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",), settle="0s")
 FORMS = {
     "batch": (
-        "Probed", "FileGroup", "RawGroup", "LandedGroup", "GroupPlan", "BatchSchema", "TableSchema",
+        "Probed", "FileGroup", "RawGroup", "LandedGroup", "GroupPlan", "BatchSchema", "TableSchema", "DeliveredColumns",
+        "PlannedColumns", "ColumnSelection", "SchemaPlan", "Stored", "DecodedGroup", "Schema",
     ),
     "row": ("Document", "TableFile", "Row", "NamedRow", "TableSpec", "TableRow", "PipelineDocument"),
 }  # fmt: skip

@@ -17,7 +17,7 @@ from airflow_gddl.contract import codec
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.layout import places_of
-from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.result import APPLICATION, JobResult
 from airflow_gddl.contract.s3 import s3a_settings
 from airflow_gddl.contract.source_access import announce
 from airflow_gddl.contract.spec import JobSpec, TierSpec, size_bytes
@@ -38,8 +38,6 @@ from spark_jobs.spark.tasks import leave_pandas_out
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-APPLICATION = "GDDL-APPLICATION "
 
 
 def run(argv: Sequence[str] | None, *, raises: bool = False) -> int:

@@ -508,7 +508,11 @@ def _runner(cli: CliContext, loaded: LoadedMetadata) -> Iterator[Checked]:
     name = loaded.runner
     descriptor, settings = RUNNERS.get(name), loaded.runners.get(name, {})
     if descriptor.remote:
-        login = f"; `gddl deploy {name} --dry-run` tries the login" if descriptor.deployed else ""
+        login = (
+            f"; `gddl deploy {name} --dry-run` tries the login"
+            if descriptor.deployed and name in RUNNERS.referenced
+            else ""
+        )
         yield _tried(f"runner {name}", lambda: _platform(name, settings, cli.environ) + login)
     if descriptor.check:
         tiers = tuple(loaded.tiers[spec.size] for spec in loaded.tables if spec.enabled)

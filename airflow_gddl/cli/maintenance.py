@@ -18,22 +18,13 @@ from airflow_gddl.cli.job import Request, ask, carry_out, each, recorder_of, run
 from airflow_gddl.cli.options import read_key
 from airflow_gddl.cli.screen import Screen, count, counted
 from airflow_gddl.contract.errors import GddlError, MetadataError
-from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.result import MAINTENANCE_COUNTS, JobResult
 from airflow_gddl.contract.row_checks import table_name_fault
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.runtime.state.documents import forget
 from airflow_gddl.runtime.state.recording import read_records
 from airflow_gddl.runtime.state.table_runs import KEPT_RUNS
 from airflow_gddl.stores import open_store
-
-_COUNTS = (
-    "files_removed",
-    "log_files_removed",
-    "tombstones_removed",
-    "changes_cut",
-    "runs_removed",
-    "leftovers_removed",
-)
 
 
 def maintain(
@@ -60,7 +51,7 @@ def show_upkeep(screen: Screen, results: Sequence[JobResult]) -> None:
 def _counts(result: JobResult) -> list[str]:
     details = job.answer(result)
     joined = sum(c["files_before"] - c["files_after"] for c in details.get("compacted", {}).values())
-    return [count(joined), *(count(details.get(name)) for name in _COUNTS)]
+    return [count(joined), *(count(details.get(name)) for name in MAINTENANCE_COUNTS)]
 
 
 sweep_app = Group("Rows that a reload lacks: release them to be removed.")

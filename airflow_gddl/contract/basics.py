@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 CONTRACT_VERSION = 1
 Priority = Literal["low", "normal", "high", "critical"]
+PRIORITY_RANK: dict[str, int] = {name: rank for rank, name in enumerate(reversed(get_args(Priority)))}
+"""0: starts first."""
 AirflowView = Literal["table", "mapped", "pack"]
 STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 """pydantic configuration of the contract's classes."""

@@ -206,7 +206,7 @@ class PathFormat:
         return "".join(_plain(token) for token in before) + _FIRST_YEAR
 
     def time(self, relative: str) -> str | None:
-        """Digits as `name_times.change_time` gives, when the folder's time begins; null outside folders of time.
+        """Digits as `change_time` gives, when the folder's time begins; null outside folders of time.
 
         A file of a folder further up (a day's, where the format goes to hours) has the time when that one begins.
         """

@@ -16,6 +16,19 @@ TableTasks = Literal["one", "many"]
 CommitMethod = Literal["direct", "merge"]
 """By one Delta commit of ours that names data files, or by Spark's own `MERGE INTO`."""
 
+PROGRESS, APPLICATION = "GDDL-PROGRESS ", "GDDL-APPLICATION "
+"""Beginnings of lines of a job's standard error: a step as JSON, and the identifier of its Spark application."""
+STALE_CODE = "QUARANTINE_STALE"
+"""Warning: rows of the replica are older than changes of them in quarantine."""
+MAINTENANCE_COUNTS = (
+    "files_removed",
+    "log_files_removed",
+    "tombstones_removed",
+    "changes_cut",
+    "runs_removed",
+    "leftovers_removed",
+)
+"""Counts in the details of a maintenance, as they are shown."""
 STARTING_SPARK = "starting Spark"
 """The step of a table that waits for the Java process of the job."""
 

@@ -122,7 +122,7 @@ def lowered(names: Iterable[str]) -> frozenset[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class SchemaEvolution:
-    """Effects of source schema changes on the tables (design, rule 11)."""
+    """Effects of source schema changes on the tables (semantics, rule 11)."""
 
     __pydantic_config__ = STRICT
 

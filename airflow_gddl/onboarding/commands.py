@@ -9,7 +9,8 @@ import difflib
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,7 +22,7 @@ from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.options import absolute, check_names
 from airflow_gddl.cli.screen import Cell, Screen, count, counted
 from airflow_gddl.cli.verify import require_name
-from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.layout import LandingFolder, join
 from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.contract.row_checks import check_values
@@ -68,6 +69,14 @@ _Schemas = Annotated[
     list[str] | None,
     typer.Option("--schema", metavar="NAME", help="Only tables of this schema; may be given several times."),
 ]
+_From = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--from",
+        metavar="FILE",
+        help="Also read what you have: a DMS task or endpoint, a Debezium connector, a file of sdp-meta.",
+    ),
+]
 _Write = Annotated[bool, typer.Option("--write", help="Write the files without asking.")]
 
 
@@ -81,6 +90,7 @@ def onboard(  # noqa: PLR0913 - typer reads each option of the command from one 
     lake: _Lake = "",
     schema: _Schemas = None,
     table: options.Tables = None,
+    from_: _From = None,
     write: _Write = False,
     json: options.Json = False,
 ) -> None:
@@ -94,6 +104,7 @@ def onboard(  # noqa: PLR0913 - typer reads each option of the command from one 
         lake=lake,
         schemas=frozenset(schema or ()),
         tables=frozenset(table or ()),
+        files=tuple(from_ or ()),
         write=write,
         as_json=json,
     )
@@ -225,6 +236,7 @@ class OnboardingOptions:
     lake: str
     schemas: frozenset[str]
     tables: frozenset[str]
+    files: tuple[Path, ...]
     write: bool
     as_json: bool
 
@@ -293,6 +305,46 @@ def _first_settings(folder: Folder, given: OnboardingOptions) -> tuple[FileChang
 
 
 def _facts(cli: CliContext, given: OnboardingOptions, settings: Settings) -> SourceFacts:
+    if not given.files:
+        return _found(cli, given, settings)
+    imported = _imported(given.files)
+    try:
+        found = _found(cli, given, settings)
+    except MetadataError as error:
+        if given.connection or error.code != "ONBOARD_NOTHING_FOUND":
+            raise
+        found = None  # nothing has landed yet
+    facts: SourceFacts = imported.facts(found)
+    return replace(facts, tables=tuple(one for one in facts.tables if _is_asked_for(one.table, given)))
+
+
+def _is_asked_for(table: str, given: OnboardingOptions) -> bool:
+    by_schema = not given.schemas or table.partition(".")[0] in given.schemas
+    return by_schema and (not given.tables or table in given.tables)
+
+
+def _imported(files: Sequence[Path]) -> Any:
+    """An `ImportedSource`, by modules that can be removed.
+
+    Raises:
+        FatalError: `COMMAND_MISSING`.
+        MetadataError: `ONBOARD_FORMAT_UNKNOWN`.
+    """
+    place = f"{__package__}.from_files"
+    try:
+        reading = import_module(place)
+    except ModuleNotFoundError as error:
+        what, remedy = "this installation lacks `gddl onboard --from`", "install all of airflow-gddl"
+        raise FatalError("COMMAND_MISSING", what, where=place, remedy=remedy) from error
+    try:
+        return reading.read({str(path): path.read_text("utf-8-sig") for path in files})
+    except (OSError, UnicodeDecodeError) as error:
+        raise MetadataError(
+            "ONBOARD_FORMAT_UNKNOWN", f"a file can't be read: {error}", remedy="correct --from"
+        ) from error
+
+
+def _found(cli: CliContext, given: OnboardingOptions, settings: Settings) -> SourceFacts:
     if given.connection:
         return Database(given.connection, cli.environ).read(given.schemas, given.tables)
     with needed_by("gddl onboard without --connection", install="airflow-gddl[local]"):
@@ -393,14 +445,23 @@ def carry_out_inspect(
     for finding in all_findings if as_json else ():
         cli.screen.record(finding)
     if not count:
-        remedy = "check the root and --table; files lie in <landing>/<schema>/<table>/, named as DMS names them"
-        where = ", ".join(places)
-        raise MetadataError(
-            "INSPECT_NOTHING_FOUND", "no table has files of AWS DMS or Debezium there", where=where, remedy=remedy
-        )
+        raise _nothing_found(places, tables)
     if not as_json:
         show(cli.screen, all_findings, count)
     return tuple(all_findings)
+
+
+def _nothing_found(places: Mapping[str, Mapping[str, TableSpec]], tables: frozenset[str]) -> MetadataError:
+    others = {
+        f"{table} ({spec.dialect})" for specs in places.values() for table, spec in specs.items()
+        if spec.dialect not in ("dms", "debezium") and (not tables or table in tables)
+    }  # fmt: skip
+    what = "no table has files of AWS DMS or Debezium there"
+    if others:
+        what += f"; left out, for there are no rules for files of their dialect: {', '.join(sorted(others)[:10])}"
+        what += f" and {len(others) - 10} more" if len(others) > 10 else ""
+    remedy = "check the root and --table; files lie in <landing>/<schema>/<table>/, named as DMS names them"
+    return MetadataError("INSPECT_NOTHING_FOUND", what, where=", ".join(places), remedy=remedy)
 
 
 def _places(

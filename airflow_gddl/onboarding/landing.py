@@ -419,7 +419,7 @@ def read_landing(landing: Landing, schemas: frozenset[str], names: frozenset[str
         now: seconds since the epoch.
 
     Raises:
-        GddlError: the root can't be listed, as `Store`.
+        GddlError: the root can't be listed, as `Storage`.
     """
     folders = [f for f in landing.folders(names) if not schemas or f.table.partition(".")[0] in schemas]
     return SourceFacts(

@@ -254,8 +254,8 @@ def _table_edits(files: SourceFiles, merged: Merged) -> list[Edit]:
 
 
 def _comment(evidence: Mapping[str, str]) -> str:
-    """Behind a new row: its extent, and masks and constraints to consider."""
-    return "; ".join(evidence[name] for name in ("size", "mask", "constraints") if evidence.get(name))
+    """Behind a new row: its extent, and masks, constraints and a filter to consider."""
+    return "; ".join(evidence[name] for name in ("size", "mask", "constraints", "where") if evidence.get(name))
 
 
 def _row(new: NewRow) -> dict[str, Any]:

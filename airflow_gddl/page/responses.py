@@ -14,7 +14,7 @@ from typing import Any
 
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.extensions import CatalogSpec
-from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.result import MAINTENANCE_COUNTS, JobResult
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.runtime.compiled.documents import Directory, PipelineDocument
 from airflow_gddl.runtime.compiled.metadata import CompiledMetadata
@@ -140,9 +140,6 @@ class PageSource:
 
 _OF_ROW = ("table", "source", "tier", "priority", "owner", "freshness")
 _OF_STATE = ("state", "last_state", "late", "failed", "running", "lag", "behind", "as_of", "complete_until", "waiting")
-_KEPT = (
-    "files_removed", "log_files_removed", "tombstones_removed", "changes_cut", "runs_removed", "leftovers_removed"
-)  # fmt: skip
 
 
 def table_list(
@@ -294,7 +291,10 @@ def did(result: JobResult) -> str:
     match result.action:
         case "maintain":
             joined = details.get("compacted") or {}
-            counts = {"tables with compacted files": len(joined), **{name: details.get(name) for name in _KEPT}}
+            counts = {
+                "tables with compacted files": len(joined),
+                **{name: details.get(name) for name in MAINTENANCE_COUNTS},
+            }
             return ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items() if count)
         case "verify":
             return str(details.get("verdict") or "")

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from airflow_gddl.cli.screen import Cell, Screen, counted, number_columns, safe
 from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.contract.table_spec import lowered
+from airflow_gddl.contract.table_identity import BUILT_FIELDS, COLUMN_FIELDS, Repair, value_of
 from airflow_gddl.metadata.loading import LoadedMetadata
 from airflow_gddl.metadata.problems import Problem, show
 from airflow_gddl.planning.plan import Plan
@@ -207,38 +207,29 @@ def _steps(was: TableSpec, now: TableSpec) -> Iterator[_Step]:
         yield _Step(f"its tables in the lake have the name {was.table} until they are moved", command)
     if bool(was.shards) != bool(now.shards):
         yield _Step("it needs a new target, into which it is loaded (SHARDS_CHANGED)", "")
-    rebuild, reload = f"gddl rebuild --table {now.table}", f"gddl reload --from-files --table {now.table}"
-    anew = "a table with shards has to be loaded into a new target"
-    for name in _rebuilt(was, now):
-        if now.shards and name != "partition_by":
-            yield _Step(f"{name}: its tables are built with the former value; {anew}", "")
-            continue
-        yield _Step(f"{name}: its tables are built with the former value; runs fail until they are rebuilt", rebuild)
-    for name in ("where", "rename"):
-        if getattr(was, name) != getattr(now, name) and not (name == "where" and was.where is None):
-            again = anew if now.shards else "runs fail until the table is loaded again from the files that are there"
-            yield _Step(f"{name}: {again}", "" if now.shards else reload)
+    for name in sorted({**BUILT_FIELDS, **COLUMN_FIELDS}):
+        built = BUILT_FIELDS.get(name) or COLUMN_FIELDS[name]
+        before = value_of(was, name)
+        if built.differs(before, value_of(now, name)):
+            yield _of_built(now, name, built.repair(before))
+    for option in ("types", "log_began"):
+        if was.options.get(option) != now.options.get(option):
+            yield _of_built(now, f"options.{option}", "rebuild")
 
 
-def _rebuilt(was: TableSpec, now: TableSpec) -> Iterator[str]:
-    """Fields whose change needs a rebuild; a column that is let in again needs none."""
-    different = {name: getattr(was, name) != getattr(now, name) for name in ("partition_by", "mask", "derive")}
-    different["keys"] = lowered(was.keys) != lowered(now.keys)
-    different["sequence_by"] = bool(now.sequence_by) and _lower(was.sequence_by) != _lower(now.sequence_by)
-    different["before_image_prefix"] = (was.before_image_prefix or "").lower() != (
-        now.before_image_prefix or ""
-    ).lower()
-    different["exclude_columns"] = bool(lowered(now.exclude_columns) - lowered(was.exclude_columns))
-    different["columns"] = now.columns is not None and (
-        was.columns is None or bool(lowered(was.columns) - lowered(now.columns))
-    )
-    different["where"] = was.where is None and now.where is not None
-    options = {f"options.{name}": was.options.get(name) != now.options.get(name) for name in ("types", "log_began")}
-    yield from sorted(name for name, differs in (different | options).items() if differs)
+_COMMANDS: Mapping[Repair, str] = {"rebuild": "gddl rebuild", "reload": "gddl reload --from-files"}
 
 
-def _lower(names: Sequence[str]) -> list[str]:
-    return [name.lower() for name in names]
+def _of_built(now: TableSpec, name: str, repair: Repair) -> _Step:
+    """Where a field was changed by which the tables were built."""
+    fail = "runs fail" if name in BUILT_FIELDS else "runs may fail"
+    if name in COLUMN_FIELDS:
+        fail += " if the column is stored"
+    if now.shards and name != "partition_by":
+        return _Step(f"{name}: {fail}; a table with shards has to be loaded into a new target", "")
+    again = "they are rebuilt" if repair == "rebuild" else "the table is loaded again from the files that are there"
+    effect = f"{name}: its tables are built with the former value; until {again}, {fail}"
+    return _Step(effect, f"{_COMMANDS[repair]} --table {now.table}")
 
 
 def _settings(before: LoadedMetadata, after: LoadedMetadata) -> Iterator[Change]:

@@ -204,7 +204,7 @@ def make_plan(
 ) -> Plan:
     """
     Args:
-        chosen: the day to show; null: the busiest from `today` on, see `starts.busiest_day`.
+        chosen: the day to show; null: the busiest from `today` on, see `topology.rows.busiest_day`.
 
     Raises:
         MetadataError: `RUNNER_UNKNOWN`, `RUNNER_SETTINGS_INVALID`: what the metadata would have refused.

@@ -354,7 +354,7 @@ def _workers(day: Day, limits: PlatformLimits, figures: Mapping[str, Figure]) ->
             level="limit",
             message=f"runner {day.metadata.runner} runs jobs on MWAA's own workers, which have neither Spark nor"
             " deltalake",
-            change="runner: databricks, emr_serverless or glue",
+            change=f"runner: {', '.join(name for name in RUNNERS.referenced if RUNNERS.get(name).remote)}",
         )
 
 

@@ -73,7 +73,8 @@ class RunnerDescriptor:
         compute: frozen dataclass of `tiers.<tier>.compute.<name>`, with `check_compute`; null: there is none.
         check_root: problems of a landing or lake root, by the field that names it.
         install: what pip must install where the platform is called, e.g. `airflow-gddl[glue]`; empty: nothing.
-        deployed: `gddl deploy <name>` creates its jobs.
+        deployed: its jobs are created before it runs them. `gddl deploy <name>` has a command for each such runner of
+            this project, written by hand; a package brings its own.
         check: reference of a function that takes a `RunnerCheck` and yields subjects and probes, for `gddl check`.
         bundle: reference of a `JobFiles`, for `gddl bundle`.
         capacity: reference of a `RunnerCapacity`, for `gddl plan`.

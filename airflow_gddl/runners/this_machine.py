@@ -29,7 +29,7 @@ from airflow_gddl.contract.extensions import ProbeSkippedError
 from airflow_gddl.contract.layout import join, log_folder
 from airflow_gddl.contract.packages import package_missing
 from airflow_gddl.contract.python_command import JOB
-from airflow_gddl.contract.result import ErrorInfo, JobResult, error_info
+from airflow_gddl.contract.result import APPLICATION, PROGRESS, ErrorInfo, JobResult, error_info
 from airflow_gddl.contract.s3 import is_s3, split
 from airflow_gddl.contract.spark_versions import job_packages
 from airflow_gddl.contract.spec import CONTRACT_VERSION, JobSpec
@@ -196,8 +196,6 @@ class JobLog:
 
 
 GRACE_SECONDS = 30.0
-_PROGRESS = "GDDL-PROGRESS "
-_APPLICATION = "GDDL-APPLICATION "
 _REFUSED, _RETRY = 2, 75
 """Exit statuses of a job that rejected its JobSpec, or could not read it for now; its last line gives the reason."""
 _CODED = re.compile(r"^\[([A-Z][A-Z0-9_]+)\] ")
@@ -286,13 +284,13 @@ class _Reader:
     application: str | None = None
 
     def take(self, line: Line) -> None:
-        if line.stream == "stderr" and line.text.startswith(_PROGRESS):
-            event = from_json_or_none(ProgressEvent, line.text.removeprefix(_PROGRESS))
+        if line.stream == "stderr" and line.text.startswith(PROGRESS):
+            event = from_json_or_none(ProgressEvent, line.text.removeprefix(PROGRESS))
             if event is not None:  # else the line belongs to the log
                 self.listener.on_progress(event)
                 return
-        if line.stream == "stderr" and line.text.startswith(_APPLICATION):
-            self.application = line.text.removeprefix(_APPLICATION).strip()
+        if line.stream == "stderr" and line.text.startswith(APPLICATION):
+            self.application = line.text.removeprefix(APPLICATION).strip()
         if line.stream == "stdout" and line.text.startswith("{"):
             try:
                 self.add(report_from_json(JobResult, line.text))

@@ -42,7 +42,8 @@ class translated:  # noqa: N801 - a context manager; a class, for a listing of e
 
     Raises:
         RetriableError: `STORAGE_BUSY`; `DISK_FULL`; `S3_UNREACHABLE`.
-        FatalError: `STORAGE_DENIED`, `STORAGE_UNUSABLE`; `S3_…` (`s3_errors.CODES`): nothing in the bucket can be read.
+        FatalError: `STORAGE_DENIED`, `STORAGE_UNUSABLE`; `S3_…` (`contract.s3.CODES`): nothing in the bucket can be
+            read.
     """
 
     def __init__(self, path: str) -> None:

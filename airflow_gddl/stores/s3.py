@@ -14,7 +14,7 @@ from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
 
 import obstore
-from obstore.exceptions import AlreadyExistsError, GenericError, NotSupportedError, PreconditionError
+from obstore.exceptions import AlreadyExistsError, GenericError, PreconditionError
 from obstore.store import S3Store
 
 from airflow_gddl.contract.errors import FatalError, RetriableError
@@ -210,17 +210,16 @@ class Buckets:
             yield bytes(part)
 
     def open(self, url: str) -> BinaryIO:
-        """One request, which reads the end of the object, or all of a small one: what readers of Parquet begin with."""
+        """One request, which reads all of a small object."""
         store, key = self._at(url)
         try:
-            response = obstore.get(store, key, options={"range": {"suffix": _READ_AHEAD}})
-            size, end = response.meta["size"], bytes(response.bytes())
-        except (GenericError, NotSupportedError) as error:
+            response = obstore.get(store, key, options={"range": (0, _READ_AHEAD)})
+            size, start = response.meta["size"], bytes(response.bytes())
+        except GenericError as error:
             if "range" not in str(error).lower():
                 raise
-            # An empty object has no end, and some stores don't know such ranges.
-            size, end = obstore.head(store, key)["size"], b""
-        return StoreReader(url, _Ranges(store, key, size, end), _READ_AHEAD)
+            size, start = obstore.head(store, key)["size"], b""  # an empty object has no such range
+        return StoreReader(url, _Ranges(store, key, size, start), _READ_AHEAD)
 
     def write(self, url: str, data: bytes) -> None:
         self._put(url, data, "overwrite")
@@ -258,13 +257,13 @@ class _Ranges(io.RawIOBase):
     """Reads by ranged requests; the buffer above it joins small ones.
 
     Args:
-        end: the object's last bytes, which need no request.
+        start: the object's first bytes, which need no request.
     """
 
-    def __init__(self, store: S3Store, key: str, size: int, end: bytes = b"") -> None:
+    def __init__(self, store: S3Store, key: str, size: int, start: bytes) -> None:
         super().__init__()
         self._store, self._key, self._size, self._position = store, key, size, 0
-        self._end, self._end_at = end, size - len(end)
+        self._start = start
 
     def readable(self) -> bool:
         return True
@@ -292,10 +291,9 @@ class _Ranges(io.RawIOBase):
         end = min(self._position + len(buffer), self._size)
         if end <= self._position:
             return 0
-        if self._position >= self._end_at:
-            data: Any = self._end[self._position - self._end_at : end - self._end_at]
-        else:  # up to the end that is there already
-            data = obstore.get_range(self._store, self._key, start=self._position, end=min(end, self._end_at))
+        data: Any = self._start[self._position : end]
+        if not data:
+            data = obstore.get_range(self._store, self._key, start=self._position, end=end)
         buffer[: len(data)] = data
         self._position += len(data)
         return len(data)

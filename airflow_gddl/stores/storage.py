@@ -51,7 +51,7 @@ class Storage:
     Raises (every method):
         RetriableError: `STORAGE_BUSY`, `DISK_FULL`, `S3_UNREACHABLE`, after the client's own retries.
         FatalError: `STORAGE_DENIED`: no permission; `STORAGE_UNUSABLE`: an unsupported path; `S3_…`:
-            nothing in the bucket can be read (`s3_errors.CODES`).
+            nothing in the bucket can be read (`contract.s3.CODES`).
     """
 
     def __init__(self, environ: Mapping[str, str] = os.environ, *, quick: bool = False) -> None:

@@ -53,7 +53,7 @@ class Pack:
     """The tables of a DAG.
 
     Attributes:
-        schedule: slug of the schedule that its tables have (`schedules.slug`).
+        schedule: slug of the schedule that its tables have (`pipelines.slug`).
         tables: sorted.
         view: what Airflow shows of them; `table` for the DAG of one table.
     """

@@ -17,7 +17,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from itertools import pairwise
 
 from airflow_gddl.contract import durations
-from airflow_gddl.contract.basics import Priority
+from airflow_gddl.contract.basics import PRIORITY_RANK
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.names import TableNames
 from airflow_gddl.contract.published import EVERY, Publication
@@ -137,9 +137,6 @@ def _broken(specs: Iterable[TableSpec], problems: Iterable[Problem]) -> list[Tab
     return [TableRow(table=table, problems=tuple(messages)) for table, messages in lines.items()]
 
 
-_RANK: dict[Priority, int] = {"critical": 0, "high": 1, "normal": 2, "low": 3}
-
-
 def select(tables: Sequence[TableSpec], names: Sequence[str], bad: Sequence[str]) -> tuple[TableSpec, ...]:
     """The named tables, or all enabled ones when none is named.
 
@@ -165,7 +162,7 @@ def select(tables: Sequence[TableSpec], names: Sequence[str], bad: Sequence[str]
 
 def in_order(tables: Sequence[TableSpec]) -> tuple[TableSpec, ...]:
     """Order by priority and name, with each table after its dependencies."""
-    sorted_ = sorted(tables, key=lambda t: (_RANK[t.priority], t.table))
+    sorted_ = sorted(tables, key=lambda t: (PRIORITY_RANK[t.priority], t.table))
     if not any(table.depends_on for table in sorted_):
         return tuple(sorted_)
     waiting = {table.table: table for table in sorted_}

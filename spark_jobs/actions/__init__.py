@@ -1,4 +1,7 @@
-"""Actions of a job beside loading: a module each, named as the action, with `act`; imported when it is asked for."""
+"""Actions of a job beside loading, imported when they are asked for.
+
+A module that has `act` is named as its action; the others are parts of these.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether ledger and tables belong together, and commits of other writers to the tables."""
+"""Whether ledger and tables belong together, commits of other writers, and what runs remember of the tables' logs."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def versions_of(engine: Engine, layout: Layout) -> dict[str, int]:
     return {name: version for name, version in versions.items() if version is not None}
 
 
-def remember(context: TableContext, ledger: Ledger) -> None:
-    """Keep what this run knows of the tables' logs for the next one, see `recall`.
+def remember(context: TableContext, ledger: Ledger, batch: int) -> None:
+    """Keep what the run of a batch knows of the tables' logs for the next one, see `recall`.
 
     Not of a table with several sources, of which an erasure would have to forget what each knows.
     """
@@ -48,7 +48,7 @@ def remember(context: TableContext, ledger: Ledger) -> None:
     known: dict[str, Any] = {name: log for name, log in stored.items() if log is not None}
     if known and not context.engine.exists(context.layout.errors):
         known["errors"] = None
-    ledger.write_delta_logs(known)
+    ledger.write_delta_logs(batch, known)
 
 
 def recall(context: TableContext, ledger: Ledger) -> None:
@@ -58,8 +58,7 @@ def recall(context: TableContext, ledger: Ledger) -> None:
         return
     logs = ledger.delta_logs()
     for name in (*_TABLES, "errors"):
-        is_absent = name in logs and logs[name] is None if name == "errors" else name not in versions
-        if is_absent:
+        if name not in versions and (name != "errors" or (name in logs and logs[name] is None)):
             context.engine.recall(getattr(context.layout, name), None)
     for name, stored in logs.items():
         with suppress(KeyError, TypeError, AttributeError):  # a copy of another release
@@ -118,7 +117,10 @@ def has_all_changes(spec: TableSpec, storage: Storage, layout: Layout, ledger: L
 
 
 def _require_newest_of_shard(context: TableContext, ledger: Ledger) -> None:
-    """The same of a shard by the tables' transactions: versions that other shards left hide its own commits."""
+    """Refuse the ledger of a shard that lacks a batch of the tables.
+
+    By the tables' transactions: versions that other shards left hide the shard's own commits.
+    """
     known, layout = _newest_plan(ledger), context.layout
     for name, step in (("changes", APPEND), ("replica", MERGE)):
         path = getattr(layout, name)
@@ -134,7 +136,7 @@ def _newest_plan(ledger: Ledger) -> int:
 
 
 def require_replica(context: TableContext, state: TableState) -> None:
-    """Of a ledger that knows no versions yet too.
+    """Refuse a ledger of a loaded table whose replica is missing, also one that knows no versions yet.
 
     Raises:
         FatalError: `TABLES_MISSING`.

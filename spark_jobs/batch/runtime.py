@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from airflow_gddl.contract.errors import GddlError, RetriableError
+from airflow_gddl.contract.result import PROGRESS
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores import scratch as scratch_folders
@@ -50,7 +51,6 @@ class Step:
 
 Observer = Callable[[Step], None]
 
-PROGRESS = "GDDL-PROGRESS "
 _LOG = logging.getLogger(__name__)
 _AGAIN_AFTER = 60.0
 """Seconds after which a start that failed for a reason that may pass is tried again: a job may run for days."""

@@ -1,4 +1,4 @@
-"""One run at a time per table: numbered claims, the highest of which holds (design, rule 13).
+"""One run at a time per table: numbered claims, the highest of which holds (semantics, rule 13).
 
 A claim is put if absent, so of two processes that want the same number one gets it. It is renewed every 15 seconds and
 void 60 seconds after its last renewal, at once when released or when its process is known to be dead. Expiry compares
@@ -9,6 +9,7 @@ from the future, made before a clock was set back, is void if it isn't renewed d
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
@@ -182,7 +183,8 @@ class Claim:
 
         Args:
             clock: aware times; compared with other holders' clocks.
-            wait_seconds: seconds to wait for an active holder; 0: don't wait.
+            wait_seconds: seconds to wait for an active holder; 0: don't wait, but that a claim whose
+                renewal lies in the future is watched for its time to live.
             listed: names below `root` as they were listed just now; null: they are listed.
 
         Raises:
@@ -277,7 +279,8 @@ class _Silence:
 class _Claims:
     """The numbered claims of a table, below its state folder.
 
-    A claim removes those before it, oldest first, and no renewal brings one back: so the claim of a number is the
+    A claim removes those before it, oldest first, and `renew` brings none back; `release` and
+    `withdraw` may, but a released one, which is void. So the claim of a number is the
     highest where the next number is free and its own is still there, asked in this order.
     """
 
@@ -344,7 +347,7 @@ class _Claims:
         if read_if_there(self.storage, self.path(number + 1)) is not None:
             return False
         data = read_if_there(self.storage, self.path(number))
-        return data is not None and self._decode(number, data).token == token
+        return data is not None and _is_of(data, token)
 
     def renew(self, number: int, document: ClaimDocument) -> bool:
         """Renew a claim; False where it is gone: nothing is written then."""
@@ -352,8 +355,8 @@ class _Claims:
             data, tag = self.storage.read_tagged(self.path(number))
         except FileNotFoundError:
             return False
-        is_ours = self._decode(number, data).token == document.token
-        return is_ours and self.storage.swap(self.path(number), codec.to_document(document).encode(), tag)
+        renewed = codec.to_document(document).encode()
+        return _is_of(data, document.token) and self.storage.swap(self.path(number), renewed, tag)
 
     def withdraw(self, number: int, document: ClaimDocument) -> None:
         """Release a claim that was asked for, if the store has it."""
@@ -385,6 +388,13 @@ def _in_background(release: Callable[[], None]) -> None:
                 return
 
     threading.Thread(target=work, name="claim-release", daemon=True).start()
+
+
+def _is_of(data: bytes, token: str) -> bool:
+    """Whether a claim was made with this token, whatever its times say: a clock may have been set since."""
+    with suppress(ValueError, AttributeError):
+        return bool(json.loads(data).get("token") == token)
+    return False
 
 
 def _claims_of(listed: Iterable[str]) -> Iterator[str]:

@@ -319,20 +319,23 @@ class Ledger:
         self._write_seen(replace(self._stored_seen(), rows=rows, rows_at=self.state.batch))
 
     def delta_logs(self) -> Mapping[str, Any]:
-        """What the last batch knew of the Delta logs of its tables, by the table's name; empty: nothing.
+        """What the last batch knew of the Delta logs of its tables, by the table's name; None: there was no table.
 
-        A copy that saves reading them: whoever uses it compares it with the log.
+        A copy that saves reading them: whoever uses it compares it with the log. Empty where something else than a
+        batch, such as a rebuild, was committed since.
         """
         data = read_if_there(self._storage, join(self._root, _LOGS)) if _LOGS in self._names else None
-        with suppress(ValueError):
+        with suppress(ValueError, KeyError, TypeError):
             stored = json.loads(data or b"{}")
-            return stored if isinstance(stored, dict) else {}
+            if isinstance(stored, dict) and stored.get("batch") == self.state.batch:
+                return dict(stored["logs"])
         return {}
 
-    def write_delta_logs(self, logs: Mapping[str, Any]) -> None:
-        """Store what `delta_logs` returns; without any, forget what is stored: it has bounds of values."""
+    def write_delta_logs(self, batch: int, logs: Mapping[str, Any]) -> None:
+        """Store what `delta_logs` returns once a batch is committed; without any, forget it."""
         if logs:
-            self._storage.write(join(self._root, _LOGS), json.dumps(logs, separators=(",", ":")).encode())
+            stored = json.dumps({"batch": batch, "logs": logs}, separators=(",", ":"))
+            self._storage.write(join(self._root, _LOGS), stored.encode())
             self._names.add(_LOGS)
         elif _LOGS in self._names:
             self._storage.delete(join(self._root, _LOGS))

@@ -9,6 +9,7 @@ from typing import Any
 from airflow_gddl.contract.extensions import DIALECTS, is_among
 from airflow_gddl.contract.spec import DeleteMode, MaskMethod, TableSpec
 from airflow_gddl.contract.sql_types import VOID
+from airflow_gddl.contract.table_identity import derived_of, filter_of
 from airflow_gddl.contract.table_spec import TableMode, TieBreak, lowered
 
 
@@ -124,21 +125,6 @@ def settings_of(spec: TableSpec) -> AppliedSettings:
 def is_changed(spec: TableSpec, applied: AppliedSettings | None) -> bool:
     """Whether tables must be reconciled with the row; null: they were never made."""
     return applied != settings_of(spec)
-
-
-def filter_of(spec: TableSpec) -> str | None:
-    """The row filter in the form in which equal ones are equal; null: there is none."""
-    return None if spec.where is None else expression_of(spec, spec.where)
-
-
-def derived_of(spec: TableSpec) -> dict[str, str]:
-    """Computed columns with their expressions in the form in which equal ones are equal."""
-    return {name: expression_of(spec, text) for name, text in spec.derive.items()}
-
-
-def expression_of(spec: TableSpec, text: str) -> str:
-    """An expression of the row in the form in which equal ones are equal."""
-    return str(spec.expressions.get(text, text))
 
 
 def untracked_of(spec: TableSpec) -> tuple[str, ...]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.names import clean_name, is_before_image, landed_name
 from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.table_identity import BUILT_FIELDS, COLUMN_FIELDS, renamed_names, value_of
 from airflow_gddl.contract.table_spec import lowered
-from spark_jobs.plan.applied_settings import AppliedSettings, derived_of, filter_of, is_mark
+from spark_jobs.plan.applied_settings import AppliedSettings, is_mark
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.sharding import refreshed
 from spark_jobs.plan.table_schema import select_columns
@@ -25,36 +27,46 @@ def require_same_identity(spec: TableSpec, state: TableState) -> None:
             `PARTITION_CHANGED`, `BEFORE_IMAGES_CHANGED`.
     """
     _require_same_selection(spec, state)
-    if state.applied is not None and not has_same_mode(spec, state):
-        raise _mode_changed(spec, state.applied.mode)
-    if state.keys is not None and lowered(spec.keys) != lowered(state.keys):
-        raise _refused("KEYS_CHANGED", "keys", spec, state.keys, spec.keys)
-    ordered = tuple(c.lower() for c in spec.sequence_by)
-    if state.sequence_by and ordered and ordered != tuple(c.lower() for c in state.sequence_by):
-        raise _refused("SEQUENCE_CHANGED", "sequence_by", spec, state.sequence_by, spec.sequence_by)
+    for field, built in BUILT_FIELDS.items():
+        known, before = _built_with(field, state)
+        if known and built.differs(before, value_of(spec, field)):
+            raise _changed(field, spec, before)
     if state.applied is not None and other_prefix(spec, state):
         was, now = state.applied.before_image_prefix or "", spec.before_image_prefix or ""
-        raise _refused("BEFORE_IMAGES_CHANGED", "before_image_prefix", spec, (was,), (now,))
-    if state.applied is not None and state.applied.where != filter_of(spec):
-        raise _filter_changed(spec, state.applied.where)
-    if state.applied is not None and state.applied.derive != derived_of(spec):
-        raise _refused("DERIVED_CHANGED", "derive", spec, _listed(state.applied.derive), _listed(derived_of(spec)))
+        raise _refused("before_image_prefix", spec, (was,), (now,))
     if moved := renamed_columns(spec, state):
         raise _renaming_changed(spec, moved)
-    partitions = state.applied.partition_by if state.applied is not None else spec.partition_by
-    if [c.lower() for c in spec.partition_by] != [c.lower() for c in partitions]:
-        raise _refused("PARTITION_CHANGED", "partition_by", spec, partitions, spec.partition_by)
+
+
+def _built_with(field: str, state: TableState) -> tuple[bool, Any]:
+    """Whether it is known what the tables were built with, and that value."""
+    if field == "keys":
+        return state.keys is not None, state.keys
+    if field == "sequence_by":
+        return bool(state.sequence_by), state.sequence_by
+    return state.applied is not None, getattr(state.applied, field, None)
+
+
+def _changed(field: str, spec: TableSpec, before: Any) -> FatalError:
+    now = value_of(spec, field)
+    if field == "mode":
+        return _mode_changed(spec, before)
+    if field == "where":
+        return _filter_changed(spec, before)
+    if field == "derive":
+        before, now = _listed(before), _listed(now)
+    return _refused(field, spec, before, now)
 
 
 def has_same_mode(spec: TableSpec, state: TableState) -> bool:
     """Whether the tables were built from what the row now says that lands."""
-    return state.applied is None or state.applied.mode == spec.mode
+    return state.applied is None or not BUILT_FIELDS["mode"].differs(state.applied.mode, spec.mode)
 
 
 def other_prefix(spec: TableSpec, state: TableState) -> bool:
     """Whether another `before_image_prefix` changes how stored updates of keys are applied."""
     known, now = state.applied, spec.before_image_prefix
-    if known is None or (known.before_image_prefix or "").lower() == (now or "").lower():
+    if known is None or not COLUMN_FIELDS["before_image_prefix"].differs(known.before_image_prefix, now):
         return False
     names = (name for schema in state.schemas for name in schema)
     return known.before_image_prefix is not None or any(is_before_image(name, now) for name in names)
@@ -114,15 +126,10 @@ def renamed_columns(spec: TableSpec, state: TableState) -> tuple[str, ...]:
 
     A name for a column that the tables don't have is none: so a column that is renamed at the source keeps its values.
     """
-    before = {} if state.applied is None else _renaming(state.applied.rename)
-    now = _renaming(spec.rename)
+    before = {} if state.applied is None else state.applied.rename
     stored = {landed_name(name).lower() for schema in state.schemas for name in schema if not is_mark(name)}
-    changed = {name for name in (*before, *now) if before.get(name, "").lower() != now.get(name, "").lower()}
-    return tuple(sorted(n for n in changed if n in before or landed_name(n).lower() in stored))
-
-
-def _renaming(names: Mapping[str, str]) -> dict[str, str]:
-    return {clean_name(name).lower(): after for name, after in names.items()}
+    moved, former = renamed_names(before, spec.rename), {clean_name(name).lower() for name in before}
+    return tuple(sorted(n for n in moved if n in former or landed_name(n).lower() in stored))
 
 
 def _renaming_changed(spec: TableSpec, columns: Sequence[str]) -> FatalError:
@@ -140,11 +147,11 @@ def _mode_changed(spec: TableSpec, before: str) -> FatalError:
 def _filter_changed(spec: TableSpec, before: str | None) -> FatalError:
     held = f"the rows where {before}" if before else "all rows"
     what = f"{spec.table}: the tables hold {held}, the metadata says "
-    reload = f"load the files that are there with `gddl reload --from-files --table {spec.table}`"
-    if before is None:  # all rows are there
-        reload = f"rebuild the table with `gddl run --table {spec.table} --full-refresh`"
+    repair = f"load the files that are there with `gddl reload --from-files --table {spec.table}`"
+    if BUILT_FIELDS["where"].repair(before) == "rebuild":  # all rows are there
+        repair = f"rebuild the table with `gddl run --table {spec.table} --full-refresh`"
     return FatalError("FILTER_CHANGED", what + (f"where {spec.where}" if spec.where else "no filter"),
-                      remedy=f"restore where, or {refreshed(spec, reload)}")  # fmt: skip
+                      remedy=f"restore where, or {refreshed(spec, repair)}")  # fmt: skip
 
 
 def has_same_identity(spec: TableSpec, state: TableState) -> bool:
@@ -156,10 +163,10 @@ def has_same_identity(spec: TableSpec, state: TableState) -> bool:
     return True
 
 
-def _refused(code: str, field: str, spec: TableSpec, was: tuple[str, ...], now: tuple[str, ...]) -> FatalError:
+def _refused(field: str, spec: TableSpec, was: tuple[str, ...], now: tuple[str, ...]) -> FatalError:
     rebuild = f"rebuild the table with `gddl run --table {spec.table} --full-refresh`"
     return FatalError(
-        code,
+        {**BUILT_FIELDS, **COLUMN_FIELDS}[field].code,
         f"{spec.table}: the tables were built with {field} [{', '.join(was)}], the metadata says [{', '.join(now)}]",
         remedy=f"restore {field}, or {rebuild if field == 'partition_by' else refreshed(spec, rebuild)}",
     )

@@ -40,7 +40,7 @@ def evolve(
     fixed: Collection[str] = (),
     live: Schema | None = None,
 ) -> Schema:
-    """The target, which a policy of `fail` leaves unchanged; `enforcement.refuse` checks the remaining differences.
+    """The target, which a policy of `fail` leaves unchanged; `refuse` checks the remaining differences.
 
     Args:
         texts: columns, in lower case, that the row declares to be text: they become it whatever the policy.
@@ -483,7 +483,8 @@ def plan_schema(table: Schema | None, groups: tuple[LandedGroup, ...], rules: Sc
 
     Args:
         table: its delivered columns now (without `_gddl` and `_rescued_data`); null when it doesn't exist. Then it is
-            created with the columns of all groups, regardless of `new_column` unless `rules.live` says what is new.
+            created with the columns of all groups, regardless of `new_column` unless `live` of the rules says
+            what is new.
         groups: one for each distinct schema of the batch.
 
     A new column whose type differs between groups gets the type that holds all of them, where Delta's list leads to

@@ -43,7 +43,7 @@ def lossless(source: SqlType, target: SqlType) -> bool:
 
     Integers and decimals by range, numbers to `double` and `float` where these are exact, dates to timestamps, and the
     two timestamps into each other, which is exact because every session runs in UTC. Transitive; contains all of
-    Delta's widenings. Complex types are only lossless to themselves here; `spark_jobs.plan.types` handles parts.
+    Delta's widenings. Complex types are only lossless to themselves here; their parts are handled one by one.
     """
     if source in (target, VOID):
         return True

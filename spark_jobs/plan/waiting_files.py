@@ -28,7 +28,7 @@ _CLOCK_SKEW = timedelta(days=1)
 
 @dataclass(frozen=True)
 class FileTimes:
-    """Times are digits as `name_times.change_time` gives them, of one zone, whichever it is.
+    """Times are digits as `file_names.change_time` gives them, of one zone, whichever it is.
 
     Attributes:
         format: of folders that partition by time, as sinks make them: files of a folder have one time, when it begins.
@@ -275,7 +275,7 @@ class Discovery:
     """What one listing found.
 
     Attributes:
-        waiting: files to ingest in the order to ingest them; input of `batching.next_batch`.
+        waiting: files to ingest in the order to ingest them; input of `next_batch`.
         touched: path to (fingerprint, etag now) where only the etag changed, not the content.
         missing: paths that the ledger knows, within what was listed, but that no longer exist.
         folder_missing: there is no landing folder (on S3: nothing below it).

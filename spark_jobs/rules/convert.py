@@ -1,4 +1,4 @@
-"""Columns into the table's types: without loss, misfits distinguished (design, rule 11)."""
+"""Columns into the table's types: without loss, misfits distinguished (semantics, rule 11)."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ _PLAIN = {
     "date": f"^{_DATE}$",
     "double": r"^-?[0-9]{1,30}(\.[0-9]{1,30})?$",
 }
-"""Forms of text that Arrow and `text_grammar` read alike, by type."""
+"""Forms of text that Arrow and `rules.texts` read alike, by type."""
 _PLAIN_DECIMAL = r"^-?[0-9]{1,37}(\.[0-9]{1,37})?$"
 _FINER_HALF = r"\.[0-9]{6}[5-9]"
 _PAST_MICROS = r"(\.[0-9]{6})[0-9]+"

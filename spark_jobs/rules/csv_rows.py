@@ -28,7 +28,7 @@ def read_csv(data: bytes, names: Sequence[str], form: DmsOptions) -> tuple[pa.Ta
     An empty field is null, a quoted empty one is empty text; the text of null is plain text where it is quoted.
     An empty line is a row of null in a table of one column, and nothing in others. Line breaks other than those of
     `csv_row_delimiter` are part of their field.
-    Bytes that are not UTF-8 come as they are (`valid_text` finds them). A byte-order mark is no part of the text.
+    Bytes that are not UTF-8 come as they are. A byte-order mark is no part of the text.
     """
     data = data.removeprefix(_MARK)
     if _is_text(data):

@@ -321,7 +321,7 @@ def with_key(rows: pa.Table, schema: TableSchema, key: tuple[str, ...]) -> pa.Ta
 
     Args:
         rows: of a change table, or of another one, which has no before images.
-        key: its parts as `erased_keys.key_text` writes them, in the order of `schema.keys`.
+        key: its parts as `erasure.key_text` writes them, in the order of `schema.keys`.
     """
     rows = _candidates(rows, schema, key)
     current = key_texts(rows, schema)

@@ -1,4 +1,4 @@
-"""Masked columns: what is stored instead of a value (`columns.<name>.mask`)."""
+"""Masked columns: what is stored instead of a value (`mask: {column: method}`)."""
 
 from __future__ import annotations
 

@@ -18,9 +18,9 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.names import clean_name, delivered_name, is_before_image, landed_name, mask_method
 from airflow_gddl.contract.spec import MaskMethod, TableSpec
 from airflow_gddl.contract.sql_types import SqlType, StructType, parse_type
+from airflow_gddl.contract.table_identity import derived_of, filter_of
 from airflow_gddl.contract.table_spec import HASHED, lowered
 from spark_jobs.dialects.protocol import Dialect, declared_texts, sequence_type
-from spark_jobs.plan.applied_settings import derived_of, filter_of
 from spark_jobs.plan.identity import keyed_otherwise, other_prefix, renamed_columns, reselected_columns
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.schema_evolution import STRING

@@ -8,14 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.result import STALE_CODE, RunWarning
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import by_name, compare_rows, sortable, table_codes
 from spark_jobs.rules.decode import DecodedGroup
 from spark_jobs.rules.order import gddl_fields, old_keys, sample_keys
 from spark_jobs.rules.sweep import unmarked
 
-STALE_CODE = "QUARANTINE_STALE"
 _COMPARED = 10_000
 """Quarantined rows of a part of a batch that are compared with the replica."""
 

@@ -333,7 +333,7 @@ def key_history(
     Args:
         changes: rows of the change table, all that have the key or had it before; archived ones are left out.
         replica: rows of the replica with the key.
-        key: its parts as `erased_keys.key_text` writes them.
+        key: its parts as `erasure.key_text` writes them.
         swept: rows of generations before this one have vanished.
     """
     changes = that_count(by_name(changes, change_schema(schema)))

@@ -586,7 +586,7 @@ def is_falling(numbers: np.ndarray) -> bool:
 def _without_empty_sequence(rows: pa.Table) -> pa.Table:
     """Rows without `_gddl.sequence` if none has one, as in a full load; readers take it for null.
 
-    Its type may be known with the first change only: see `evolve.retype_sequence`.
+    Its type may be known with the first change only: see `whole_tables.retype_sequence`.
     """
     at = rows.schema.get_field_index(GDDL)
     kind = rows.schema.field(at).type if at >= 0 else None

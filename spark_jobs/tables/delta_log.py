@@ -384,7 +384,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def version_of(plan: BatchPlan) -> int:
     """Microseconds of the plan's time since 1970.
 
-    Plan times of a table always increase (`next_batch.moment`), also those of a new ledger: a table that has the
+    Plan times of a table always increase (`pending.moment`), also those of a new ledger: a table that has the
     transactions of a lost ledger never mistakes a new one for an old one.
     """
     return round((datetime.fromisoformat(plan.planned_at) - _EPOCH) / timedelta(microseconds=1))

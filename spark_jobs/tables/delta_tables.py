@@ -121,7 +121,7 @@ class Tables:
     def __init__(self, storage: Storage, clock: Clock, shard: str = "", features: frozenset[str] = frozenset()) -> None:
         """
         Args:
-            features: table features that are supported in addition, see `features.require_known`.
+            features: table features that are supported in addition, see `snapshots.require_known`.
         """
         self.storage, self._clock, self._shard, self.features = storage, clock, shard, features
         self.log = DeltaCommits(storage)
@@ -214,8 +214,7 @@ class Tables:
 
     def forget_all(self) -> None:
         """Drop the cached state of tables that another engine may have changed."""
-        for path in (*self._snapshots, *self._versions):
-            self._logs.look_again(path)
+        self._logs.look_again()
         self._snapshots, self._transactions, self._versions = {}, {}, {}
 
     def forget(self, path: str) -> None:
@@ -261,7 +260,7 @@ class Tables:
         return pa.concat_tables(parts) if parts else schema.empty_table()
 
     def require_creatable(self, spec: TableSpec, tier: TierSpec) -> None:
-        """See `features.require_creatable`."""
+        """See `snapshots.require_creatable`."""
         require_creatable(spec, tier, self.features)
 
     def create(self, definition: TableDefinition) -> None:

@@ -238,7 +238,7 @@ class Maintenance(Protocol):
 class Eraser(Protocol):
     """Removes one key from tables. Idempotent; counts are rows.
 
-    `key`: its parts as `erased_keys.key_text` writes them, in the order of `table_schema.keys`.
+    `key`: its parts as `erasure.key_text` writes them, in the order of `table_schema.keys`.
     """
 
     def remove_key(self, path: str, table_schema: TableSchema, key: tuple[str, ...]) -> int: ...
@@ -374,7 +374,7 @@ class Engine(Protocol):
 
         Args:
             key: as for `Eraser`.
-            limit: see `key_rows.highest`.
+            limit: see `erasure.highest`.
         """
         ...
 

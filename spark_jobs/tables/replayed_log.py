@@ -157,14 +157,19 @@ def replayed(storage: Storage, table: str, version: int | None = None) -> Replay
         raise _damaged(error) from error
 
 
-def continued(storage: Storage, table: str, known: ReplayedLog) -> tuple[ReplayedLog, list[bytes]] | None:
+def continued(
+    storage: Storage, table: str, known: ReplayedLog, *, is_sure: bool = False
+) -> tuple[ReplayedLog, list[bytes]] | None:
     """The newest version, by an earlier one, and the commits between; None where the log lacks that one as it was.
+
+    Args:
+        is_sure: that it has it.
 
     Raises:
         DamagedLogError: as `replayed`.
     """
-    stored = read_if_there(storage, commit_path(table, known.version))
-    if stored is None or digest_of(stored) != known.digest:
+    stored = None if is_sure else read_if_there(storage, commit_path(table, known.version))
+    if not is_sure and (stored is None or digest_of(stored) != known.digest):
         return None
     commits: list[bytes] = []
     try:
@@ -184,6 +189,7 @@ class KnownLogs:
         self._logs: dict[str, ReplayedLog] = {}
         self._current: set[str] = set()
         self._absent: set[str] = set()
+        self._made_here: set[str] = set()
         self._since: dict[str, tuple[int, list[bytes]]] = {}
 
     def recall(self, table: str, log: ReplayedLog | None) -> None:
@@ -198,14 +204,14 @@ class KnownLogs:
             self._logs.setdefault(table, log)
 
     def note(self, table: str, log: ReplayedLog) -> None:
-        """The version of a commit that was made here."""
+        """The version of a commit that was made here; others may have made more since."""
         self._logs[table] = log
-        self._current.add(table)
+        self._made_here.add(table)
 
-    def look_again(self, table: str) -> None:
-        """Something may have changed the table."""
-        self._current.discard(table)
-        self._absent.discard(table)
+    def look_again(self, *tables: str) -> None:
+        """Something may have changed these tables, or without a name any."""
+        for known in (self._current, self._absent, self._made_here):
+            known.difference_update(tables or tuple(known))
 
     def known(self, table: str) -> ReplayedLog | None:
         """As far as it was read or recalled."""
@@ -222,7 +228,8 @@ class KnownLogs:
             log = replayed(self._storage, table)
             if log is None:
                 return None
-            self.note(table, log)
+            self._logs[table] = log
+            self._current.add(table)
         return self._logs[table]
 
     def commits_since(self, table: str, version: int) -> list[bytes] | None:
@@ -238,12 +245,13 @@ class KnownLogs:
 
     def _continue(self, table: str) -> bool:
         """Read what came after the version that is known; False where that is none of the log's."""
-        known = self._logs.pop(table, None)
-        ended = None if known is None else continued(self._storage, table, known)
+        known, is_ours = self._logs.pop(table, None), table in self._made_here
+        ended = None if known is None else continued(self._storage, table, known, is_sure=is_ours)
         if known is None or ended is None:
             return False
         self._since.setdefault(table, (known.version, ended[1]))
-        self.note(table, ended[0])
+        self._logs[table] = ended[0]
+        self._current.add(table)
         return True
 
 

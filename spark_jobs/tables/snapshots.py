@@ -126,7 +126,7 @@ def require_settable(properties: Mapping[str, str]) -> None:
 
 
 def is_settable(properties: Mapping[str, str]) -> bool:
-    """Whether no property requires more of a writer than `log_commits` does."""
+    """Whether no property requires more of a writer than `delta_log` does."""
     return not any(_unsettable(properties))
 
 

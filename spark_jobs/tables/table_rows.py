@@ -69,7 +69,7 @@ class KeyMatches:
         """New contents of the files that hold a changed row, and these files.
 
         Args:
-            outcome: see `merge.decided`; columns that only the table has keep their value.
+            outcome: see `merge.decide`; columns that only the table has keep their value.
         """
         touched = outcome.filter(outcome.column(AT).is_valid())
         if not touched.num_rows or self.whole is None:
@@ -349,7 +349,7 @@ class _OnParts:
 
 @dataclass(frozen=True, kw_only=True)
 class _Sample(_OnParts):
-    """Keys of a few rows of a file, see `key_ranges.sample_of`."""
+    """Keys of a few rows of a file, see `arrays.sample_of`."""
 
     keys: pa.Schema
 
@@ -365,7 +365,7 @@ class _Ranges(_OnParts):
     """See `KeyWork`.
 
     Attributes:
-        cuts: see `key_ranges.cuts_of`.
+        cuts: see `arrays.cuts_of`.
     """
 
     cuts: pa.Table

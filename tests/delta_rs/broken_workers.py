@@ -17,7 +17,7 @@ _answer = spread_local.answer
 
 
 def serve(orders: Connection, job: JobSpec) -> None:
-    """`worker.serve` that dies, hangs or lacks memory at tables of such names."""
+    """`spread_local.serve` that dies, hangs or lacks memory at tables of such names."""
     spread_local.answer = answer
     spread_local.serve(orders, job)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,10 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from airflow_gddl.contract.result import MAINTENANCE_COUNTS
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.actions.maintain import RUNS_KEPT
+from spark_jobs.actions.maintain import RUNS_KEPT, MaintenanceResult
 from spark_jobs.batch.runtime import Clock, Runtime, Step, utc_now
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import TableOutcome
@@ -324,3 +325,9 @@ def test_kill_after_any_step_resumes(step: str, tmp_path: Path) -> None:
     assert (files(lake.layout(spec).changes), lake.done(spec, VERIFY).details["verdict"]) == (1, "equal")
     lake.change(spec, 70, [("I", 500, "after")])
     assert lake.done(spec).changes_written == 1
+
+
+def test_each_figure_of_a_maintenance_is_shown_or_known_as_left_out() -> None:
+    own_way = {"compacted", "logs_kept", "landing"}  # no counts: shown in their own ways
+    assert {*MAINTENANCE_COUNTS, *own_way} == {field.name for field in fields(MaintenanceResult)}
+    assert own_way.isdisjoint(MAINTENANCE_COUNTS)

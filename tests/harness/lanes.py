@@ -335,13 +335,14 @@ _ROOMS = (
     "catalogs/test_glue.py",
     "databases/test_initial_load.py::test_ranges_of_any_key_hold_each_row_once",
     "docs/",
+    "eject/test_eject_command.py",
     "kafka/test_topics.py::test_replica_equals_the_source[1-1]",
     "readers/test_iceberg.py::test_shards_are_read_as_one_table[delta_rs]",
     "s3/test_commits_on_s3.py::test_conflicting_commit_overwrites_nothing",
     "s3/test_requests.py",
 )
 """What `make test` plays of the other folders, at least one test of a room: beginnings of paths below `tests/`."""
-_ROOMS_NOT = ("docs/test_site.py", "airflow/test_dags.py::test_a04")
+_ROOMS_NOT = ("docs/test_site.py", "docs/test_trust_page.py::test_suites", "airflow/test_dags.py::test_a04")
 _ON_SPARK_AT_LEAST = (
     "history_versions",
     "quarantine_rows",

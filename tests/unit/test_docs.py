@@ -34,7 +34,18 @@ from tests.unit.metadata_folder import loaded
 from tests.unit.pages import DOCS, PAGES, ROOT, SOURCES, TESTS, anchors, bare, commands, page, rows, section, trees
 
 CODE = re.compile(r"(?=.{4})[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*")
-CARRIERS = ("Error", "RunWarning", "ErrorInfo", "Unreadable", "Refused", "_refused", "roblem", "__init__", "JarSet")
+CARRIERS = (
+    "BuiltField",
+    "Error",
+    "RunWarning",
+    "ErrorInfo",
+    "Unreadable",
+    "Refused",
+    "_refused",
+    "roblem",
+    "__init__",
+    "JarSet",
+)
 CARRIERS += ("Notice", "Finding", "advice", "_of_paths", "require_keyed")
 LINK = re.compile(r"\[[^\]]*\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
 NAMED_FILE = re.compile(r"`((?:airflow_gddl|spark_jobs|tests|docs|metadata|benchmarks|devtools)/[\w./-]*)`")

@@ -16,6 +16,7 @@ import pytest
 from airflow_gddl.cli.context import real
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.onboarding import commands
 from airflow_gddl.onboarding.inspection import Finding, inspect_folder, judge
 from airflow_gddl.onboarding.landing import Landing
 from airflow_gddl.simulate.simulator import simulate
@@ -285,3 +286,10 @@ def test_settings_that_csv_shows(tmp_path: Path, options: dict[str, Any], text: 
     spec = replace(SPEC, options={"csv_columns": ["seq", "id", "name", "city", "v"], **options})
     found = [one for one in findings(tmp_path, spec) if one.code == "INSPECT_CSV_SETTING"]
     assert [one.evidence.partition(":")[0] for one in found] == ([] if named is None else [named])
+
+
+def test_a_table_of_another_dialect_is_named_as_left_out() -> None:
+    spec = TableSpec(table="shop.t", keys=("id",), dialect="pipes")
+    places = {"/landing": {"shop.t": spec, "shop.u": replace(spec, table="shop.u", dialect="dms")}}
+    assert str(commands._nothing_found(places, frozenset())).count("shop.t (pipes)") == 1
+    assert "left out" not in str(commands._nothing_found(places, frozenset({"shop.u"})))

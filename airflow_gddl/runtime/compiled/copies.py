@@ -43,7 +43,7 @@ class Copies:
         environ: S3 settings.
 
     Raises (every method):
-        GddlError: as `Store`.
+        GddlError: as `Storage`.
     """
 
     root: str

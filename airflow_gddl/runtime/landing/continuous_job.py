@@ -54,7 +54,7 @@ class DesiredStateKeeper:
     def put(self, desired: DesiredState) -> None:
         """
         Raises:
-            GddlError: as `Store`.
+            GddlError: as `Storage`.
         """
         open_store(self.environ).write(desired_path(self.folder), to_document(desired).encode())
         self._written, self._next = desired, self.now() + FRESH_SECONDS
@@ -75,7 +75,7 @@ class DesiredStateKeeper:
         """Ask the job of that id to finish its current batch and end.
 
         Raises:
-            GddlError: as `Store`.
+            GddlError: as `Storage`.
         """
         open_store(self.environ).write(stop_path(self.folder, run_id), b"")
 
@@ -91,7 +91,7 @@ class DesiredStateKeeper:
         """Remove the stop request of a job that has ended.
 
         Raises:
-            GddlError: as `Store`.
+            GddlError: as `Storage`.
         """
         open_store(self.environ).delete(stop_path(self.folder, run_id))
 

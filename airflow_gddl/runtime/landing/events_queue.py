@@ -215,7 +215,7 @@ class QueuePollState:
     Attributes:
         listed_at: ISO 8601 UTC, before the last listing of all tables.
         looked_at: ISO 8601 UTC, before the last poll.
-        read: names of `pending_tables` objects already read, as long as they may be listed again.
+        read: names of objects already read, as long as they may be listed again.
     """
 
     listed_at: str

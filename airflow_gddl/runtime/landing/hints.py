@@ -26,7 +26,8 @@ class TableHint:
     """Last load of a table.
 
     Attributes:
-        mark: of the files and the row that were loaded, see `work.mark`; empty: the next run has work in any case.
+        mark: of the files and the row that were loaded, see `tables_with_work.mark`; empty: the next run has
+            work in any case.
         looked_at: ISO 8601 UTC: every file that existed by then is loaded.
         run: Airflow's id of the run that loaded it.
         announce: extra of the asset event that is still to be sent; null when there is none.

@@ -8,7 +8,8 @@ from typing import Literal
 
 from airflow_gddl.contract.completeness import STOPPED_CODE, WINDOW_CODE
 from airflow_gddl.contract.errors import brief
-from airflow_gddl.runtime.state.table_runs import LOST_CODE, SOURCE_CODE, STALE_CODE, VERIFY_CODE, RunFact
+from airflow_gddl.contract.result import STALE_CODE
+from airflow_gddl.runtime.state.table_runs import LOST_CODE, SOURCE_CODE, VERIFY_CODE, RunFact
 from airflow_gddl.runtime.state.table_status import MAINTENANCE_CODE, NEEDS_ATTENTION, TableStatus, has_many_quarantined
 
 Notified = Mapping[str, tuple[str, ...]]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from airflow_gddl.contract.basics import PRIORITY_RANK
 from airflow_gddl.runtime.state.table_status import (
     STATES,
     TableStatus,
@@ -15,7 +16,6 @@ from airflow_gddl.runtime.state.table_status import (
 Order = Literal["urgency", "lag", "table", "last_run", "as_of", "rows", "quarantined", "waiting"]
 Facet = Literal["source", "tier", "priority", "owner"]
 FACETS: tuple[Facet, ...] = ("source", "tier", "priority", "owner")
-_PRIORITIES = {"critical": 0, "high": 1, "normal": 2, "low": 3}
 _URGENCY = {state: rank for rank, state in enumerate(STATES)}
 
 
@@ -92,7 +92,7 @@ def _all_states(one: TableStatus) -> set[str]:
 
 
 def _urgency(one: TableStatus) -> tuple[int, int, float]:
-    return _URGENCY[one.state], _PRIORITIES.get(one.row.priority, 9), -(one.behind or 0.0)
+    return _URGENCY[one.state], PRIORITY_RANK.get(one.row.priority, 9), -(one.behind or 0.0)
 
 
 _KEYS: dict[str, Callable[[TableStatus], tuple[float, ...]]] = {

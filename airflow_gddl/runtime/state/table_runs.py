@@ -16,7 +16,7 @@ from airflow_gddl.contract.completeness import Verified, window_bounds
 from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.errors import brief
 from airflow_gddl.contract.layout import LOADS
-from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.result import STALE_CODE, JobResult
 
 
 def seconds_of(text: str | None) -> float | None:
@@ -38,7 +38,7 @@ def latest(*moments: float | None) -> float | None:
 
 
 KEPT_RUNS = 14
-STALE_CODE, LOST_CODE = "QUARANTINE_STALE", "FOLDER_MISSING"
+LOST_CODE = "FOLDER_MISSING"
 VERIFY_CODE, SOURCE_CODE = "VERIFY_DIFFERENT", "SOURCE_DIFFERENT"
 _LONGEST_TEXT = 500
 
@@ -86,7 +86,7 @@ class RunFact(NamedTuple):
 
     @property
     def adds_up(self) -> bool:
-        """Nothing lost: rows read = changes appended + re-deliveries skipped + rows quarantined (design, rule 5)."""
+        """Nothing lost: rows read = changes appended + re-deliveries skipped + rows quarantined (semantics, rule 5)."""
         return self.rows_read == self.appended + self.redelivered + self.quarantined
 
     @property

@@ -18,8 +18,8 @@ from airflow_gddl.contract.completeness import (
     is_stopped,
 )
 from airflow_gddl.contract.layout import FEW_ROWS
-from airflow_gddl.contract.result import CATALOG_PROBLEMS
-from airflow_gddl.runtime.state.table_runs import LOST_CODE, SOURCE_CODE, STALE_CODE, VERIFY_CODE, TableRecord, latest
+from airflow_gddl.contract.result import CATALOG_PROBLEMS, STALE_CODE
+from airflow_gddl.runtime.state.table_runs import LOST_CODE, SOURCE_CODE, VERIFY_CODE, TableRecord, latest
 from airflow_gddl.topology.rows import TableRow
 
 State = Literal[

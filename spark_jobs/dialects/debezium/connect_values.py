@@ -386,7 +386,7 @@ def is_read_from_text(kind: pa.DataType) -> bool:
 
 
 def text_array(values: Sequence[str | None]) -> pa.Array:
-    """Texts; those with surrogates (see `change_events.read_events`) as bytes that aren't UTF-8, for `valid_text`."""
+    """Texts; those with surrogates (see `change_events.read_events`) as bytes that aren't UTF-8."""
     try:
         return pa.array(values, pa.string())
     except UnicodeEncodeError:

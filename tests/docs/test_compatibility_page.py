@@ -1,0 +1,47 @@
+"""`docs/releasing.md`: what is promised names tests that exist, and import paths that can be imported."""
+
+from __future__ import annotations
+
+import importlib
+import re
+
+from airflow_gddl.cli.lake import Lake
+from tests.unit.pages import ROOT, page
+
+PAGE = page("releasing.md")
+ROWS = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in PAGE.splitlines() if line.startswith("| ")][
+    1:
+]
+ASKED = ("metadata", "commands", "--json", "tables", "documents of the lake", "Python API", "Airflow import paths")
+
+
+def test_each_promise_says_how_it_changes_and_names_tests() -> None:
+    assert all(any(asked in row[0] for row in ROWS) for asked in ASKED)
+    for part, promise, changes, held in ROWS:
+        assert promise, part
+        assert changes, part
+        files = re.findall(r"`(tests/[^`]+)`", held)
+        assert files, part
+        assert [name for name in files if not (ROOT / name).is_file()] == [], part
+
+
+def test_import_paths_are_there() -> None:
+    found = re.findall(r"^from (airflow_gddl[\w.]*) import (.+)$", PAGE, re.MULTILINE)
+    assert len(found) == 5
+    for module, names in found:
+        for name in names.split(", "):
+            assert getattr(importlib.import_module(module), name), f"{module}.{name}"
+
+
+def test_paths_of_other_pages_are_among_them() -> None:
+    """Pages that say how to write DAGs import nothing that is not promised."""
+    promised = dict(re.findall(r"^from (airflow_gddl[\w.]*) import (.+)$", PAGE, re.MULTILINE))
+    for name in ("airflow.md", "tutorial.md", "streaming.md"):
+        for module, names in re.findall(r"^from (airflow_gddl[\w.]*) import (.+)$", page(name), re.MULTILINE):
+            assert set(names.split(", ")) <= set(promised[module].split(", ")), f"{name}: {module}"
+
+
+def test_the_python_api_is_that_of_its_page() -> None:
+    named = set(re.findall(r"\blake\.(\w+)\(", page("notebooks.md")))
+    assert named
+    assert {name for name in named if not hasattr(Lake, name)} == set()
