@@ -164,6 +164,10 @@ OF_PAGES = {
         **{situation: f"delta_rs/test_repair_page.py::{play.__name__}" for situation, (_, play) in PLAYED.items()},
     },
     "security.md": {"To change the key": "spark/test_masks.py::test_another_key_needs_the_files"},
+    "trust.md": {
+        "- **Restore**": "docs/test_trust_page.py::test_restored_by_delta_is_said_by_the_next_run",
+        "gddl rebuild --table shop.orders": "docs/test_trust_page.py::test_a_harmed_replica_is_found_and_made_again",
+    },
     "sources.md": {
         "also into other partitions": "delta_rs/test_shards.py::test_a_rebuild_into_partitions",
         "`SHARD_REMOVED`": "delta_rs/test_shards_changed.py::test_a_replay_says_what_is_left_of_a_removed_shard",
