@@ -137,6 +137,13 @@ def engine(request: pytest.FixtureRequest) -> EnginePort:
     return LocalPort(request.param)
 
 
+@pytest.fixture(autouse=True)
+def _commands_start_the_job_itself(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests of Airflow name another job for this process, which `gddl` would start, too."""
+    if "airflow" not in request.path.parts[-2:]:
+        monkeypatch.delenv("AIRFLOW__GDDL__JOB_COMMAND", raising=False)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _no_spark_is_left() -> Iterator[None]:
     yield

@@ -440,7 +440,7 @@ def is_different(result: JobResult, *, acted: bool) -> bool:
     """Whether a difference remains."""
     if result.warnings:
         return True
-    return any(table["left"] or (not acted and table["action"] != "none") for table in _tables(result))
+    return any(table["unaltered"] or (not acted and table["action"] != "none") for table in _tables(result))
 
 
 def _lines(result: JobResult, *, acted: bool) -> Iterator[list[Cell | str]]:
@@ -453,7 +453,7 @@ def _lines(result: JobResult, *, acted: bool) -> Iterator[list[Cell | str]]:
         for one in table["differences"]:
             what = f"{one['aspect']} {one['name']}".strip()
             yield [*first, _state("altered" if acted else "different"), what, one["registered"], one["wanted"]]
-        for one in table["left"]:
+        for one in table["unaltered"]:
             what = f"{one['aspect']} {one['name']}".strip()
             yield [*first, _state("different"), f"{what} (can't be altered)", one["registered"], one["wanted"]]
 

@@ -67,7 +67,7 @@ def test_unsupported_changes_are_reported(world: CatalogWorld, unity: UnityWorld
     )
     assert codes(world.run(owned)) == []
     compared = world.run(owned, options=JobOptions(action="catalog_diff"))
-    left = {(one["aspect"], one["name"]) for one in compared.details["tables"][0]["left"]}
+    left = {(one["aspect"], one["name"]) for one in compared.details["tables"][0]["unaltered"]}
     assert ("columns", "extra1") in left
     assert not [asked for asked in unity.asked if asked.startswith("DELETE")]
 

@@ -292,7 +292,8 @@ def test_maintenance_stops_after_losing_its_claim(action: Any, tmp_path: Path) -
 
     def overtaken(step: Step) -> None:
         if step.step in {"tombstones", "before_images"}:
-            (claims / f"{999:020d}.json").write_text("another run's")
+            mine = max(int(file.stem) for file in claims.glob("*.json"))
+            (claims / f"{mine + 1:020d}.json").write_text("another run's")
 
     job = lake.job([spec], JobOptions(action=action, key={"id": "100"} if action == "erase" else {}))
     runtime = Runtime(storage=Storage(), spark=NoSpark(), observe=overtaken)

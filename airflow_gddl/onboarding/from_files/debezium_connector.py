@@ -72,7 +72,7 @@ def _pattern(name: str) -> re.Pattern[str]:
 
 
 def _keys(text: str) -> Iterator[Told]:
-    """`message.key.columns`: `schema.table:column,column;…`."""
+    """The connector's key columns: `schema.table:column,column;…`."""
     for part in filter(None, (one.strip() for one in text.split(";"))):
         name, _, columns = part.rpartition(":")
         key = KeyFact(columns=tuple(_listed(columns)), evidence="message.key.columns of the connector")

@@ -58,7 +58,7 @@ def _name(flow: Mapping[str, Any]) -> str:
 
 
 def _by_environment(flow: Mapping[str, Any], name: str) -> Any:
-    """`name`, or the first of `name_dev`, `name_prod` and so on."""
+    """The field, or the first that has the name of an environment at its end (dev, prod and so on)."""
     found = [value for field, value in flow.items() if re.fullmatch(rf"{name}(_[a-z0-9]+)?", field)]
     return next((value for value in found if value), None)
 
