@@ -106,7 +106,7 @@ test-newest:
 # all that docker-compose.yaml starts, without containers, and two schedulers. Last, the property tests of all folders.
 RANDOM := --hypothesis-profile random $(if $(SEED),--hypothesis-seed $(SEED))
 test-deep: $(VENV)/.dev
-	$(BIN)/python -m pytest -m deep $(RANDOM) tests/capture tests/spark tests/catalogs tests/delta_rs tests/scenarios tests/debezium tests/fuzz tests/s3 tests/cluster tests/packages tests/compose tests/e2e tests/readers tests/readme tests/recipes tests/benchmarks
+	$(BIN)/python -m pytest -m deep $(RANDOM) tests/capture tests/spark tests/catalogs tests/delta_rs tests/scenarios tests/debezium tests/fuzz tests/s3 tests/cluster tests/packages tests/compose tests/docs tests/e2e tests/eject tests/readers tests/readme tests/recipes tests/benchmarks
 	GDDL_MERGED=014567 $(BIN)/python -m pytest tests/scenarios --engine spark
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m 'random and not deep' $(RANDOM) tests
 

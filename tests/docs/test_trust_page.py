@@ -53,6 +53,7 @@ def test_the_page_names_all_code_of_tables() -> None:
     assert {path for path in (ROOT / "spark_jobs/tables").glob("*.py") if path.read_text()} <= named
 
 
+@pytest.mark.deep
 def test_suites_exist_and_have_as_many_cases() -> None:
     rows = table("How it was checked")
     suites = [suite for row in rows for suite in NAMED.findall(row[1])]

@@ -79,7 +79,9 @@ def columns(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, ..
     return {name: tuple(found[-1].columns) for name, found in seen.items()}
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
+@pytest.mark.parametrize(
+    "scenario", [*SCENARIOS[:3], *(pytest.param(one, marks=pytest.mark.deep) for one in SCENARIOS[3:])], ids=str
+)
 def test_job_loads_a_table_from_nothing(
     scenario: Scenario, spark: SparkSession, columns: dict[str, tuple[str, ...]], tmp_path: Path
 ) -> None:

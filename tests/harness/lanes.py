@@ -342,7 +342,7 @@ _ROOMS = (
     "s3/test_requests.py",
 )
 """What `make test` plays of the other folders, at least one test of a room: beginnings of paths below `tests/`."""
-_ROOMS_NOT = ("docs/test_site.py", "docs/test_trust_page.py::test_suites", "airflow/test_dags.py::test_a04")
+_ROOMS_NOT = ("docs/test_site.py", "airflow/test_dags.py::test_a04")
 _ON_SPARK_AT_LEAST = (
     "history_versions",
     "quarantine_rows",
