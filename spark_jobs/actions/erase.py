@@ -181,7 +181,7 @@ class _Erasing:
                         by=run.job.options.asked_by, run_id=run.job.run_id)  # fmt: skip
         known = self._bounded(register.read(key_hash) or first, files, asked_at)
         self.claim.check()
-        run.ledger().write_delta_logs(0, {})
+        run.ledger().forget_delta_logs()
         register.write(known)
         run.report("remembered")
         removed = dict(known.removed)

@@ -40,6 +40,7 @@ from spark_jobs.plan.waiting_files import tombstones_since
 from spark_jobs.rules.step_results import Compacted
 from spark_jobs.tables.engine import Maintenance, TableContext
 from spark_jobs.tables.iceberg_metadata import withdraw
+from spark_jobs.tables.replayed_log import CHECKPOINT, COMMIT, POINTER
 
 _DELETED_AT_ONCE, _SAMPLE = 1000, 5
 
@@ -181,12 +182,10 @@ def _bucket(path: str) -> str:
 _SETTLED = timedelta(hours=12)
 """Minimum age of a checkpoint before older commits are removed: earlier readers have finished opening the table."""
 _VERSION = re.compile(r"(\d{20})\.")
-_COMMIT = re.compile(r"\d{20}\.json")
-_CHECKPOINT = re.compile(r"\d{20}\.checkpoint\.(?:(\d{10})\.(\d{10})\.|[0-9a-f-]{36}\.)?(?:parquet|json)")
 _JOINED = re.compile(r"\d{20}\.(\d{20})\.compacted\.json")
-_HARMLESS = re.compile(r"\d{20}\.crc|_last_checkpoint|_last_vacuum_info|(?:.*/)?[._][^/]*\.(?:crc|tmp)")
+_HARMLESS = re.compile(rf"\d{{20}}\.crc|{POINTER}|_last_vacuum_info|(?:.*/)?[._][^/]*\.(?:crc|tmp)")
 """Files without statistics, or with them only while being written."""
-_KNOWN = (_COMMIT, _CHECKPOINT, _JOINED, _HARMLESS)
+_KNOWN = (COMMIT, CHECKPOINT, _JOINED, _HARMLESS)
 
 
 @dataclass(frozen=True)
@@ -213,7 +212,7 @@ def cut_log(
     if unknown := sorted(f.name for f in everything if not any(k.fullmatch(f.name) for k in _KNOWN)):
         return CutLog(unknown=tuple(unknown))
     files = [f for f in everything if _VERSION.match(f.name)]
-    last = max((_version(f) for f in files if _COMMIT.fullmatch(f.name) and _modified(f) < before), default=None)
+    last = max((_version(f) for f in files if COMMIT.fullmatch(f.name) and _modified(f) < before), default=None)
     if last is None:
         return CutLog()
     standing = [f for f in _checkpoints(files) if _version(f) > last]
@@ -244,9 +243,9 @@ def _checkpoints(files: Sequence[StoredObject]) -> list[StoredObject]:
     """One file of each complete checkpoint."""
     parts: dict[tuple[int, str], list[StoredObject]] = defaultdict(list)
     for file in files:
-        match = _CHECKPOINT.fullmatch(file.name)
+        match = CHECKPOINT.fullmatch(file.name)
         if match:
-            parts[_version(file), match[2] or ""].append(file)
+            parts[_version(file), match[3] or ""].append(file)
     return [group[-1] for (_, total), group in parts.items() if len(group) == int(total or 1)]
 
 

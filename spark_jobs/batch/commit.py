@@ -43,7 +43,7 @@ def commit(table: TableSession, merged: MergedBatch) -> CommittedBatch:
     table.run.report("commit", number)
     table.claim.check()
     made = commit_of(table, merged)
-    remember(table.context, table.ledger, number)
+    remember(table.context, table.ledger, made.plan)
     table.ledger.commit(made)
     table.run.report("committed", number)
     _count(table, merged, made)

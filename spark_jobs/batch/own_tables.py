@@ -11,7 +11,7 @@ from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.plan.planned_batch import ForeignCommit, TableState
+from spark_jobs.plan.planned_batch import BatchPlan, ForeignCommit, TableState
 from spark_jobs.plan.sharding import refreshed
 from spark_jobs.tables.delta_log import APPEND, MERGE, DeltaCommits, is_later, version_of
 from spark_jobs.tables.engine import Engine, TableContext
@@ -36,7 +36,7 @@ def versions_of(engine: Engine, layout: Layout) -> dict[str, int]:
     return {name: version for name, version in versions.items() if version is not None}
 
 
-def remember(context: TableContext, ledger: Ledger, batch: int) -> None:
+def remember(context: TableContext, ledger: Ledger, plan: BatchPlan) -> None:
     """Keep what the run of a batch knows of the tables' logs for the next one, see `recall`.
 
     Not of a table with several sources, of which an erasure would have to forget what each knows.
@@ -48,7 +48,7 @@ def remember(context: TableContext, ledger: Ledger, batch: int) -> None:
     known: dict[str, Any] = {name: log for name, log in stored.items() if log is not None}
     if known and not context.engine.exists(context.layout.errors):
         known["errors"] = None
-    ledger.write_delta_logs(batch, known)
+    ledger.write_delta_logs(plan, known)
 
 
 def recall(context: TableContext, ledger: Ledger) -> None:

@@ -147,6 +147,7 @@ class Ledger:
         self._newest: CommitFile | None = None
         self._seen = ListedVersion()
         self._others: Sequence[TableState] = ()
+        self._logs_of = ""
         self.state = TableState()
 
     @classmethod
@@ -325,19 +326,25 @@ class Ledger:
         batch, such as a rebuild, was committed since.
         """
         data = read_if_there(self._storage, join(self._root, _LOGS)) if _LOGS in self._names else None
-        with suppress(ValueError, KeyError, TypeError):
-            stored = json.loads(data or b"{}")
-            if isinstance(stored, dict) and stored.get("batch") == self.state.batch:
+        with suppress(ValueError, KeyError, TypeError, AttributeError):
+            stored, last = json.loads(data or b"{}"), self.last_commit()
+            if last is not None and stored.get("planned_at") == last.plan.planned_at:
                 return dict(stored["logs"])
         return {}
 
-    def write_delta_logs(self, batch: int, logs: Mapping[str, Any]) -> None:
-        """Store what `delta_logs` returns once a batch is committed; without any, forget it."""
+    def write_delta_logs(self, plan: BatchPlan, logs: Mapping[str, Any]) -> None:
+        """Store what `delta_logs` returns once the plan's batch is committed; without any, forget what is stored."""
         if logs:
-            stored = json.dumps({"batch": batch, "logs": logs}, separators=(",", ":"))
+            stored = json.dumps({"planned_at": plan.planned_at, "logs": logs}, separators=(",", ":"))
             self._storage.write(join(self._root, _LOGS), stored.encode())
             self._names.add(_LOGS)
-        elif _LOGS in self._names:
+            self._logs_of = plan.planned_at
+        else:
+            self.forget_delta_logs()
+
+    def forget_delta_logs(self) -> None:
+        """They have bounds of values."""
+        if _LOGS in self._names:
             self._storage.delete(join(self._root, _LOGS))
             self._names.discard(_LOGS)
 
@@ -360,6 +367,8 @@ class Ledger:
             self._rows = None
         with suppress(GddlError):  # the batch is committed: leftovers are harmless, an error would mislead
             self.drop_plan()
+            if self._logs_of != commit.plan.planned_at:
+                self.forget_delta_logs()
             if snapshot != before:
                 self._clean_up(before, snapshot)
 

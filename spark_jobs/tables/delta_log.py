@@ -24,12 +24,12 @@ from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import MainCounts
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.sql_types import parts
-from airflow_gddl.stores import Storage
+from airflow_gddl.stores import Storage, read_if_there
 from airflow_gddl.stores.scratch import scratch
 from spark_jobs.plan.planned_batch import BatchPlan
 from spark_jobs.rules.arrays import DeltaSchema
 from spark_jobs.rules.delta_values import PartitionText
-from spark_jobs.tables.replayed_log import ReplayedLog, commit_path, copy_log
+from spark_jobs.tables.replayed_log import COMMIT, POINTER, ReplayedLog, commit_path, copy_log, pointed_version
 from spark_jobs.tables.table_definition import WITH_VECTORS, TableDefinition
 
 Action = Mapping[str, Any]
@@ -230,10 +230,8 @@ def _checkpoint_of_copy(storage: Storage, path: str, version: int) -> None:
         log = folder / "_delta_log"
         before = {file.name for file in log.iterdir()}
         deltalake.DeltaTable(str(folder), version=version).create_checkpoint()
-        for file in sorted(
-            log.iterdir(), key=lambda file: file.name == _POINTER
-        ):  # a checkpoint that it names is there
-            if file.name not in before or file.name == _POINTER:
+        for file in sorted(log.iterdir(), key=lambda file: file.name == POINTER):  # a checkpoint that it names is there
+            if file.name not in before or file.name == POINTER:
                 storage.write(join(path, "_delta_log", file.name), file.read_bytes())
 
 
@@ -242,12 +240,10 @@ def _interval(settings: Mapping[str, Any]) -> int:
     return int(interval) if interval.isdecimal() and int(interval) else COMMITS_PER_CHECKPOINT
 
 
-_COMMIT = re.compile(r"(\d{20})\.json")
 _STATED = re.compile(r"\d{20}\.(json|checkpoint\..+)")
-"""Commits and checkpoints; beside them lie checksums, and what a writer that was interrupted left."""
+"""Commits and checkpoints of any kind; beside them lie checksums, and what a writer that was interrupted left."""
 _NEWEST_COMMITS = 50
 _MERGED = {name: f"numTargetRows{name.capitalize()}" for name in ("inserted", "updated", "deleted")}
-_POINTER = "_last_checkpoint"
 OURS = "gddl"
 """Prefix of the user metadata of this project's commits."""
 
@@ -288,7 +284,7 @@ class DeltaCommits:
         """Commits after a version, oldest first; None where the log lacks that commit and all later ones."""
         log, commits, has_commits = join(table, "_delta_log"), [], False
         for item in self.storage.list(log, f"{version:020d}"):
-            match = _COMMIT.fullmatch(item.path.rsplit("/", 1)[-1])
+            match = COMMIT.fullmatch(item.path.rsplit("/", 1)[-1])
             has_commits = has_commits or match is not None
             if match and int(match[1]) > version:
                 commits.append(commit_of(int(match[1]), self.storage.read(item.path)))
@@ -321,17 +317,17 @@ class DeltaCommits:
         first = self._checkpoint(log) - _NEWEST_COMMITS
         after = f"{first:020d}" if first > 0 else ""
         for file in self.storage.list(log, after):
-            match = _COMMIT.fullmatch(file.path.rsplit("/", 1)[-1])
+            match = COMMIT.fullmatch(file.path.rsplit("/", 1)[-1])
             if match:
                 yield int(match[1]), file.path
 
     def _checkpoint(self, log: str) -> int:
         """Version of the last checkpoint at the first call; 0 where there is none."""
         if log not in self._checkpoints:
-            try:
-                self._checkpoints[log] = int(json.loads(self.storage.read(join(log, _POINTER)))["version"])
-            except (FileNotFoundError, ValueError, TypeError, KeyError):
+            newest = pointed_version(read_if_there(self.storage, join(log, POINTER)))
+            if newest is None:
                 return 0
+            self._checkpoints[log] = newest
         return self._checkpoints[log]
 
 

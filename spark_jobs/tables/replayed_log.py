@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -25,10 +25,12 @@ from airflow_gddl.stores import Storage, read_if_there
 
 Add = Mapping[str, Any]
 """An `add` action."""
-_COMMIT = re.compile(r"(\d{20})\.json")
-_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10})|\.[0-9a-f-]{36})?\.(parquet|json)")
+COMMIT = re.compile(r"(\d{20})\.json")
+"""Name of a commit, with its version."""
+CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10})|\.[0-9a-f-]{36})?\.(parquet|json)")
+"""Name of a checkpoint's file, with its version and, of one in several parts, the part and their number."""
+POINTER = "_last_checkpoint"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-_POINTER = "_last_checkpoint"
 _MOST_FILES = 200
 """Of a version that is remembered: a larger one takes as long to store as its log to read."""
 
@@ -186,10 +188,8 @@ class KnownLogs:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._logs: dict[str, ReplayedLog] = {}
-        self._current: set[str] = set()
-        self._absent: set[str] = set()
-        self._made_here: set[str] = set()
+        self._logs: dict[str, ReplayedLog | None] = {}
+        self._trust: dict[str, Trust] = {}
         self._since: dict[str, tuple[int, list[bytes]]] = {}
 
     def recall(self, table: str, log: ReplayedLog | None) -> None:
@@ -198,20 +198,20 @@ class KnownLogs:
         Args:
             log: None: there was no table, and only this run may make one.
         """
-        if log is None:
-            self._absent.add(table)
-        else:
-            self._logs.setdefault(table, log)
+        if table not in self._logs:
+            self._keep(table, log, "recalled" if log else "read")
 
     def note(self, table: str, log: ReplayedLog) -> None:
         """The version of a commit that was made here; others may have made more since."""
-        self._logs[table] = log
-        self._made_here.add(table)
+        self._keep(table, log, "made")
 
     def look_again(self, *tables: str) -> None:
         """Something may have changed these tables, or without a name any."""
-        for known in (self._current, self._absent, self._made_here):
-            known.difference_update(tables or tuple(known))
+        for table in tables or tuple(self._logs):
+            if self._logs.get(table) is None:
+                self._logs.pop(table, None)
+            else:
+                self._trust[table] = "recalled"
 
     def known(self, table: str) -> ReplayedLog | None:
         """As far as it was read or recalled."""
@@ -222,14 +222,11 @@ class KnownLogs:
         Raises:
             DamagedLogError: as `replayed`.
         """
-        if table in self._absent:
-            return None
-        if table not in self._current and not self._continue(table):
+        if not self._is_read(table):
             log = replayed(self._storage, table)
             if log is None:
                 return None
-            self._logs[table] = log
-            self._current.add(table)
+            self._keep(table, log, "read")
         return self._logs[table]
 
     def commits_since(self, table: str, version: int) -> list[bytes] | None:
@@ -238,23 +235,27 @@ class KnownLogs:
         Raises:
             DamagedLogError: as `replayed`.
         """
-        if table not in self._current:
-            self._continue(table)
-        known, commits = self._since.get(table, (-1, []))
+        known, commits = self._since.get(table, (-1, [])) if self._is_read(table) else (-1, [])
         return commits if known == version else None
 
-    def _continue(self, table: str) -> bool:
-        """Read what came after the version that is known; False where that is none of the log's."""
-        known, is_ours = self._logs.pop(table, None), table in self._made_here
-        ended = None if known is None else continued(self._storage, table, known, is_sure=is_ours)
-        if known is None or ended is None:
+    def _is_read(self, table: str) -> bool:
+        """Whether the newest version is known, once what came after a known one was read."""
+        if table not in self._logs or self._trust[table] == "read":
+            return table in self._logs
+        known = self._logs.pop(table)
+        ended = known and continued(self._storage, table, known, is_sure=self._trust[table] == "made")
+        if not known or not ended:
             return False
         self._since.setdefault(table, (known.version, ended[1]))
-        self._logs[table] = ended[0]
-        self._current.add(table)
+        self._keep(table, ended[0], "read")
         return True
 
+    def _keep(self, table: str, log: ReplayedLog | None, trust: Trust) -> None:
+        self._logs[table], self._trust[table] = log, trust
 
+
+Trust = Literal["recalled", "made", "read"]
+"""Why a version is known: an earlier run left it, it was committed here, or no later one was found."""
 _DAMAGED = (ValueError, KeyError, TypeError, AttributeError, OSError, pa.ArrowException)
 
 
@@ -264,13 +265,13 @@ def _damaged(error: Exception) -> DamagedLogError:
 
 def _replayed(storage: Storage, table: str, version: int | None) -> ReplayedLog | None:
     folder = join(table, "_delta_log")
-    after = _after(read_if_there(storage, join(folder, _POINTER)), version)
+    after = _after(read_if_there(storage, join(folder, POINTER)), version)
     names = _names(storage, folder, after)
     start, parts = _checkpoint(names, version)
     if start < 0 and after:  # the last checkpoint that the log names is gone, or not whole
         names = _names(storage, folder, "")
         start, parts = _checkpoint(names, version)
-    numbers = [int(match[1]) for name in names if (match := _COMMIT.fullmatch(name))]
+    numbers = [int(match[1]) for name in names if (match := COMMIT.fullmatch(name))]
     wanted = sorted(n for n in numbers if n > start and (version is None or n <= version))
     if start < 0 and not wanted:
         return None
@@ -294,38 +295,39 @@ def copy_log(storage: Storage, table: str, version: int, into: Path) -> None:
     """Copy what a reader needs of a log up to a version; not the files that checkpoints of version 2 name."""
     folder, target = join(table, "_delta_log"), into / "_delta_log"
     target.mkdir(parents=True)
-    pointer = read_if_there(storage, join(folder, _POINTER))
+    pointer = read_if_there(storage, join(folder, POINTER))
     names = _names(storage, folder, _after(pointer, version))
     for name in names:
-        match = _COMMIT.fullmatch(name) or _CHECKPOINT.fullmatch(name)
+        match = COMMIT.fullmatch(name) or CHECKPOINT.fullmatch(name)
         if match and int(match[1]) <= version:
             (target / name).write_bytes(storage.read(join(folder, name)))
     if pointer is not None:
-        (target / _POINTER).write_bytes(pointer)
+        (target / POINTER).write_bytes(pointer)
 
 
 def _names(storage: Storage, folder: str, after: str) -> list[str]:
     return [item.path.rsplit("/", 1)[-1] for item in storage.list(folder, after)]
 
 
-def _after(pointer: bytes | None, version: int | None) -> str:
-    """Name in the log from which the last checkpoint and all commits since are listed; empty: all of it.
-
-    Args:
-        pointer: content of `_last_checkpoint`.
-    """
+def pointed_version(pointer: bytes | None) -> int | None:
+    """Version of the checkpoint that the content of `POINTER` names; None where it names none."""
     try:
-        newest = int(json.loads(pointer or b"{}")["version"])
+        return int(json.loads(pointer or b"{}")["version"])
     except (ValueError, TypeError, KeyError):
-        return ""
-    return f"{newest:020d}" if version is None or newest <= version else ""
+        return None
+
+
+def _after(pointer: bytes | None, version: int | None) -> str:
+    """Name in the log from which the last checkpoint and all commits since are listed; empty: all of it."""
+    newest = pointed_version(pointer)
+    return "" if newest is None or (version is not None and newest > version) else f"{newest:020d}"
 
 
 def _checkpoint(names: Sequence[str], version: int | None) -> tuple[int, list[str]]:
     """Version and files of the newest checkpoint that is whole; -1 without any."""
     files_of: dict[tuple[int, int], list[str]] = {}
     for name in names:
-        match = _CHECKPOINT.fullmatch(name)
+        match = CHECKPOINT.fullmatch(name)
         if match and (version is None or int(match[1]) <= version):
             files_of.setdefault((int(match[1]), int(match[3] or 0)), []).append(name)
     whole = {key: files for key, files in files_of.items() if key[1] in (0, len(files))}

@@ -400,3 +400,21 @@ def test_a_claim_is_released_when_the_store_comes_back(root: str, monkeypatch: p
     full.clear()
     with take(root, "second", wait_seconds=20.0):
         assert numbers(root) == [2]
+
+
+class LostResponses(Storage):
+    """Does what is asked; the response is lost, and the client's own retry is refused."""
+
+    def swap(self, path: str, data: bytes, tag: str | None) -> bool:
+        super().swap(path, data, tag)
+        return False
+
+
+def test_a_claim_is_renewed_though_responses_are_lost(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "RENEWAL_SECONDS", 0.02)
+    with Claim.acquire(LostResponses(), root, "run", clock) as claim:
+        first = document(root, 1).renewed_at
+        wait_for(lambda: document(root, 1).renewed_at > first)
+        second = document(root, 1).renewed_at
+        wait_for(lambda: document(root, 1).renewed_at > second)
+        claim.check()
