@@ -32,7 +32,9 @@ def job_command(environ: Mapping[str, str]) -> tuple[str, ...]:
     Raises:
         MetadataError: `OPTION_INVALID`.
     """
-    if VARIABLE not in environ and installed_version("apache-airflow") is None:
+    if VARIABLE not in environ and not (
+        configuration(environ).is_file() and installed_version("apache-airflow")  # which imports more
+    ):
         return python_command.JOB
     return python_command.job_command(_written(environ))
 
