@@ -311,7 +311,7 @@ def _facts(cli: CliContext, given: OnboardingOptions, settings: Settings) -> Sou
     try:
         found = _found(cli, given, settings)
     except MetadataError as error:
-        if given.connection or error.code != "ONBOARD_NOTHING_FOUND":
+        if given.connection or not imported.selections or error.code != "ONBOARD_NOTHING_FOUND":
             raise
         found = None  # nothing has landed yet
     facts: SourceFacts = imported.facts(found)

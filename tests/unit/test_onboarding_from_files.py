@@ -398,3 +398,15 @@ def test_a_database_shows_tables_and_keys_that_files_do_not() -> None:
         ("sales.ORDERS", ("id",), 7)
     ]
     assert facts.notices == ()
+
+
+def test_settings_alone_are_of_the_tables_that_are_found(shop: Shop) -> None:
+    settings = {"BucketName": "raw", "DataFormat": "parquet", "TimestampColumnName": "ts"}
+    nothing = onboarded(shop, settings)
+    assert (nothing.status, "ONBOARD_NOTHING_FOUND" in nothing.err + nothing.out) == (2, True)
+    told = read({"endpoint.json": json.dumps(settings)})
+    known = SourceFacts(origin="landing", tables=(TableFacts(table="shop.orders"), TableFacts(table="shop.people")))
+    assert [(one.table, one.fields) for one in told.facts(known).tables] == [
+        ("shop.orders", {"options.timestamp_column": "ts"}),
+        ("shop.people", {"options.timestamp_column": "ts"}),
+    ]

@@ -48,7 +48,7 @@ class Told:
 class ImportedSource:
     """Attributes:
     tables: those that are named in full, as the source has them.
-    selections: the last one that fits a table decides; none fits: it is not taken. Empty: only settings are told.
+    selections: a table is taken that one fits, and none that excludes. Empty: only settings are told, of all tables.
     notices: what is not carried over.
     """
 
@@ -59,7 +59,7 @@ class ImportedSource:
 
     def selects(self, table: str) -> bool:
         mine = [one for one in self.selections if one.pattern.fullmatch(table)]
-        return bool(mine) and not any(one.is_excluded for one in mine)
+        return not self.selections or (bool(mine) and not any(one.is_excluded for one in mine))
 
     def facts(self, found: SourceFacts | None) -> SourceFacts:
         """Facts of the tables that the files select.
