@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -170,8 +169,6 @@ class Tables:
 
     def _newest(self, path: str) -> ReplayedLog | None:
         """The table's log, from what is known of it on."""
-        if "://" not in path and not Path(path, "_delta_log").is_dir():
-            return None
         try:
             return self._logs.newest(path)
         except DamagedLogError as error:
