@@ -58,7 +58,10 @@ def test_profiles_are_in_one_module() -> None:
     assert [f"{path}:{line}" for path in paths for line in set_here(path.read_text())] == []
 
 
-def test_the_printed_seed_repeats_random_examples(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ci", ["", "true"])
+def test_the_printed_seed_repeats_random_examples(ci: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Hypothesis looks for the variable, not for a value.
+    monkeypatch.setenv("CI", ci) if ci else monkeypatch.delenv("CI", raising=False)
     (tmp_path / "test_numbers.py").write_text(PROPERTY)
     fixed, nothing = drawn(tmp_path)
     assert (len(fixed), nothing) == (10, "")
