@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 FEATURES: Mapping[str, Callable[[TableSpec, TierSpec], bool]] = {
     "apply_exceptions": lambda spec, _: spec.name_in_source.lower().endswith(".awsdms_apply_exceptions"),
     "iceberg": lambda spec, _: spec.iceberg,
+    "shadow": lambda spec, tier: bool(tier.shadow if spec.shadow is None else spec.shadow),
 }
 """By name, whether a row of a tier uses it; in the order in which they are called."""
 
