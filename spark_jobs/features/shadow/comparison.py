@@ -65,6 +65,7 @@ class BatchComparison(CommitCheck):
             self.table.run.go_on()
             self.failure = "too_large" if isinstance(error, TooManyRowsError) else "failed"
             _LOG.warning("a batch of %s was not compared: %s", self.table.spec.table, error, exc_info=True)
+            kept.discard(folder)
             return
         finally:
             self._seconds += self.clock() - began
