@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_gddl.contract.errors import FieldPath, SpecProblem
 from airflow_gddl.contract.extensions import CatalogSpec
@@ -15,12 +15,15 @@ from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.contract.spec import Roots, TableSpec, TierSpec
 from airflow_gddl.metadata import files
 from airflow_gddl.metadata.folder import FILE, FOLDERS, Folder, open_folder
-from airflow_gddl.metadata.keys import Keys, Layer, read_keys, report
+from airflow_gddl.metadata.keys import Layer, read_keys, report
 from airflow_gddl.metadata.problems import Problem, one_or_more, screen, show_name
 from airflow_gddl.metadata.rows import NamedRow, Row, TableFile, TakenNames, assess, table_files
 from airflow_gddl.metadata.settings import Settings, read_settings
 from airflow_gddl.metadata.sources import check_rows
 from airflow_gddl.metadata.validation import resolved_keys
+
+if TYPE_CHECKING:
+    from airflow_gddl.metadata.known_rows import KnownRows
 
 _NAMED = 5
 
@@ -63,7 +66,7 @@ def _target(table: str, source: str, names: _Names, path: FieldPath) -> str | Sp
 
 def cyclic(specs: Sequence[TableSpec]) -> dict[str, SpecProblem]:
     """A problem for each table that is part of a cycle; tables that only depend on such a table are valid."""
-    edges = {spec.table: spec.depends_on for spec in specs}
+    edges = {spec.table: spec.depends_on for spec in specs if spec.depends_on}
     problems = {}
     for cycle in _components(edges):
         if len(cycle) == 1 and cycle[0] not in edges[cycle[0]]:
@@ -138,6 +141,7 @@ class LoadedMetadata:
         access: sources whose landing root is read with credentials of its own.
         dag_prefix: begins the ids of the DAGs and the names of the tiers' own pools; may be empty.
         rows: of `tables`, as read, by table; empty unless they were asked for.
+        known_rows: what the next load of this folder need not do again; see `KnownRows`.
     """
 
     roots: Roots
@@ -154,11 +158,12 @@ class LoadedMetadata:
     landings: Mapping[str, str] = field(default_factory=dict)
     access: tuple[SourceAccess, ...] = ()
     rows: Mapping[str, Row] = field(default_factory=dict, compare=False, repr=False)
+    known_rows: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def placed(self, problem: SpecProblem, table: str) -> Problem:
         """A problem of a table at the place that set the value, where `rows` are kept."""
         row = self.rows.get(table)
-        return report(problem, (_NOWHERE,) if row is None else (row.layer, *row.below), table)
+        return report(problem, (_NOWHERE,) if row is None else row.layers(), table)
 
 
 _NOWHERE = Layer(file="", values={}, locate=lambda _: None)
@@ -191,14 +196,22 @@ def _not_read(name: str, remedy: str) -> Problem:
     return Problem(code="FILE_NOT_READ", message=message, remedy=remedy, file=show_name(name))
 
 
-def load_folder(folder: Folder, environ: Mapping[str, str], *, keep_rows: bool = False) -> LoadedMetadata:
-    """`load` for a folder that is open already."""
+def load_folder(
+    folder: Folder, environ: Mapping[str, str], *, keep_rows: bool = False, before: Mapping[str, Any] | None = None
+) -> LoadedMetadata:
+    """`load` for a folder that is open already.
+
+    Args:
+        before: `known_rows` of an earlier load, for which this one looks and which it fills again; null: it does not.
+    """
     settings = read_settings(folder, environ)
-    files = tuple(table_files(folder, settings))
+    known = None if before is None else _known(before, settings)
+    files = tuple(table_files(folder, settings, None if known is None else known.rows_of))
     rows = [row for file in files for row in file.rows]
     identities = [identity for row in rows if (identity := row.identity) is not None]
     keys = read_keys(folder).for_tables(identities)
-    sound, row_problems = _assess(rows, keys, settings)
+    assessed = partial(assess, tiers=settings.tiers, sources=settings.sources) if known is None else known.assess
+    sound, row_problems = _assess(rows, partial(assessed, keys=keys), settings.roots)
     names = _Names(TableNames(identities), frozenset(_written(files)))
     problems_beside = _dependencies(sound, names)
     _resolve_foreign_keys(problems_beside, sound, names)
@@ -223,11 +236,18 @@ def load_folder(folder: Folder, environ: Mapping[str, str], *, keep_rows: bool =
         tables=tuple(sorted(tables, key=lambda spec: spec.table)),
         problems=tuple(sorted(problems, key=lambda problem: (problem.file, problem.line or 0, problem.column or 0))),
         rows={item.spec.table: item.row for item in sound.values()} if keep_rows else {},
+        known_rows={} if known is None else known.left(files),
         unread_files=(*keys.passed_over, *(name for file in files for name in file.passed_over)),
         unused_keys=tuple(
             keys.entries[table].unused(names.tables.near(table)) for table in sorted(keys.entries.keys() - written)
         ),
     )
+
+
+def _known(before: Mapping[str, Any], settings: Settings) -> KnownRows:
+    from airflow_gddl.metadata.known_rows import KnownRows  # noqa: PLC0415 - of a compilation alone
+
+    return KnownRows(before, settings)
 
 
 @dataclass(frozen=True)
@@ -247,12 +267,14 @@ def _written(files: Iterable[TableFile]) -> Iterator[str]:
         yield from (table for table in file.refused if isinstance(table, str))
 
 
-def _assess(rows: Sequence[Row], keys: Keys, settings: Settings) -> tuple[dict[str, NamedRow], list[Problem]]:
+def _assess(
+    rows: Sequence[Row], assessed: Callable[[Row], TableSpec | tuple[Problem, ...]], roots: Roots
+) -> tuple[dict[str, NamedRow], list[Problem]]:
     """Valid rows by table in lower case, and problems of the others. An invalid row does not take its table's name."""
-    taken = TakenNames(settings.roots)
+    taken = TakenNames(roots)
     problems: list[Problem] = []
     for row in rows:
-        spec = assess(row, keys, settings.tiers, settings.sources)
+        spec = assessed(row)
         if isinstance(spec, tuple):
             problems += spec
         elif (problem := taken.take(NamedRow(row, spec))) is not None:
@@ -321,10 +343,12 @@ def _dependencies_of_others(rows: Sequence[Row], sound: Mapping[str, NamedRow], 
 
     Skips rows with values that must not be displayed, such as secrets.
     """
-    known = {id(item.row) for item in sound.values()}
+    valid = {id(item.row) for item in sound.values()}
     for row in rows:
+        if id(row) in valid:
+            continue
         listed = one_or_more(row.layer.values.get("depends_on"))
-        if id(row) in known or not isinstance(listed, list) or screen(row.layer.values):
+        if not isinstance(listed, list) or screen(row.layer.values):
             continue
         if not all(isinstance(name, str) for name in listed):
             continue
@@ -335,4 +359,4 @@ def _dependencies_of_others(rows: Sequence[Row], sound: Mapping[str, NamedRow], 
 
 
 def _placed(problem: SpecProblem, row: Row) -> Problem:
-    return report(problem, (row.layer, *row.below), row.shown)
+    return report(problem, row.layers(), row.shown)

@@ -58,6 +58,7 @@ def compile_metadata(
             roots=loaded.roots,
             aws_conn_id=loaded.aws_conn_id,
         ),
+        known_rows=loaded.known_rows,
     )
 
 
