@@ -178,6 +178,8 @@ _IMPOSSIBLE: tuple[tuple[str, Callable[[TableSpec, _Of], Any]], ...] = (
     ("rows move by before images, or as Debezium's delete and insert", _moves_by_nothing),
     ("Debezium writes no full-load files", lambda row, of: of("reloaded") and row.dialect == "debezium"),
     ("without a key nothing is erased", lambda row, of: of("erased") and not row.keys),
+    ("an erased key takes along the rest of a row that moved from it, which a later fold of parts lacks",
+     lambda row, of: of("erased") and of("moved") and (row.columns_to_update or row.ignore_null_updates)),
     ("DMS alone lists columns and forces changes", _lists_beside_debezium),
     ("a policy that fails would stop the history where columns change", _fails_at_columns),
     ("Debezium's truncate has no row, and so no sequence but its place",
