@@ -101,6 +101,14 @@ def test_filters_of_the_readers_are_as_many_as_the_page_says() -> None:
     )
 
 
+def test_figures_of_shadow_are_those_of_its_lane() -> None:
+    (block,) = re.findall(f"{re.escape(random_batches.BEGIN)}\n(.*?)\n{re.escape(random_batches.END)}", PAGE, re.DOTALL)
+    figures = r"([\d,]+) random batches compared, 0 differences; broken off [\d,]+ times at \d+ steps; "
+    found = re.fullmatch(figures + r"seed \d+, commit [0-9a-f]{12}\.", block)
+    assert found, block
+    assert number(found[1]) > 0
+
+
 def test_the_lane_writes_its_block(tmp_path: Path) -> None:
     found = random_batches.Found(compared={(0, "s.t000", n) for n in range(1234)}, broken=Counter({"plan": 7}))
     made = tmp_path / "trust.md"
