@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from airflow_gddl.contract.errors import FieldPath, SpecProblem
+from airflow_gddl.contract.errors import FieldPath, Note, SpecProblem
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.names import TableNames, ambiguous, ambiguous_remedy
 from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.contract.spec import Roots, TableSpec, TierSpec
 from airflow_gddl.metadata import files
-from airflow_gddl.metadata.folder import FILE, FOLDERS, Folder, open_folder
+from airflow_gddl.metadata.folder import FILE, FOLDERS, Folder, RevisionFolder, open_folder
 from airflow_gddl.metadata.keys import Keys, Layer, read_keys, report
+from airflow_gddl.metadata.looks import FILE as LAKE_FILE
+from airflow_gddl.metadata.looks import LakeRows, StoredRows, place_of
 from airflow_gddl.metadata.problems import Problem, one_or_more, screen, show_name
-from airflow_gddl.metadata.rows import NamedRow, Row, TableFile, TakenNames, assess, table_files
+from airflow_gddl.metadata.rows import FOLDER, NamedRow, Row, TableFile, TakenNames, assess, table_files
 from airflow_gddl.metadata.settings import Settings, read_settings
-from airflow_gddl.metadata.sources import check_rows
+from airflow_gddl.metadata.sources import Source, check_rows
 from airflow_gddl.metadata.validation import resolved_keys
 
 _NAMED = 5
@@ -115,6 +117,7 @@ def _closed(open_: dict[str, None], root: str) -> list[str]:
 
 
 _UNREAD_REMEDY = "rename it to .yaml or .json (tables: or .csv), copy the files of a linked folder, or remove it"
+_LAKE_ROWS = f"{FOLDER}/{LAKE_FILE}"
 # Besides the folders that are read: JSON Schemas, and what `gddl onboard` proposed last.
 _KNOWN = (FILE, *FOLDERS, "schema", "onboarding")
 
@@ -138,6 +141,10 @@ class LoadedMetadata:
         access: sources whose landing root is read with credentials of its own.
         dag_prefix: begins the ids of the DAGs and the names of the tiers' own pools; may be empty.
         rows: of `tables`, as read, by table; empty unless they were asked for.
+        looked_at: sources that ask for a look, by short name.
+        lake_rows: rows that the lake keeps for them; null: no source asks, or they were not to be read.
+        from_lake: those of `tables` that are among these.
+        named: source and name in the source, in lower case, of every row of the folder, invalid ones included.
     """
 
     roots: Roots
@@ -154,6 +161,15 @@ class LoadedMetadata:
     landings: Mapping[str, str] = field(default_factory=dict)
     access: tuple[SourceAccess, ...] = ()
     rows: Mapping[str, Row] = field(default_factory=dict, compare=False, repr=False)
+    looked_at: Mapping[str, Source] = field(default_factory=dict)
+    lake_rows: StoredRows | None = None
+    from_lake: frozenset[str] = frozenset()
+    named: frozenset[tuple[str, str]] = frozenset()
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """What awaits a person."""
+        return () if self.lake_rows is None else self.lake_rows.content.notes
 
     def placed(self, problem: SpecProblem, table: str) -> Problem:
         """A problem of a table at the place that set the value, where `rows` are kept."""
@@ -164,18 +180,49 @@ class LoadedMetadata:
 _NOWHERE = Layer(file="", values={}, locate=lambda _: None)
 
 
-def load(metadata_dir: str | Path, environ: Mapping[str, str], *, keep_rows: bool = False) -> LoadedMetadata:
+@dataclass(frozen=True, kw_only=True)
+class LookRequest:
+    """What a look, or a decision on what it found, is given.
+
+    Attributes:
+        folder: the metadata folder.
+        environ: names that start with `GDDL_` override settings.
+        lake: reads the rows that the lake keeps.
+        reaching: returns the environment for the roots, and for the databases of sources.
+        now: seconds since the epoch.
+    """
+
+    folder: Folder
+    environ: Mapping[str, str]
+    lake: ReadLakeRows
+    reaching: Callable[[LoadedMetadata], Mapping[str, str]]
+    now: float
+
+
+ReadLakeRows = Callable[[str, str | None], StoredRows]
+"""Reads the rows that the lake keeps: from the object's path, and the Airflow connection that reaches it."""
+
+
+def load(
+    metadata_dir: str | Path,
+    environ: Mapping[str, str],
+    *,
+    keep_rows: bool = False,
+    lake: ReadLakeRows | None = None,
+) -> LoadedMetadata:
     """Read a metadata folder: a local path, or an `s3://` URL.
 
     Args:
         environ: names that start with `GDDL_` override settings; `AWS_…` say how S3 is reached.
         keep_rows: fill `LoadedMetadata.rows`.
+        lake: called where a source asks for a look; null: the folder's rows alone.
 
     Raises:
         MetadataError: `SETTINGS_INVALID`: `gddl.yaml` or a variable is invalid.
         RetriableError: `METADATA_UNREACHABLE`: the object store did not answer.
+        GddlError: those of `lake`.
     """
-    return load_folder(open_folder(metadata_dir, environ), environ, keep_rows=keep_rows)
+    return load_folder(open_folder(metadata_dir, environ), environ, keep_rows=keep_rows, lake=lake)
 
 
 def unread(folder: Folder, loaded: LoadedMetadata) -> Iterator[Problem]:
@@ -191,11 +238,18 @@ def _not_read(name: str, remedy: str) -> Problem:
     return Problem(code="FILE_NOT_READ", message=message, remedy=remedy, file=show_name(name))
 
 
-def load_folder(folder: Folder, environ: Mapping[str, str], *, keep_rows: bool = False) -> LoadedMetadata:
+def load_folder(
+    folder: Folder, environ: Mapping[str, str], *, keep_rows: bool = False, lake: ReadLakeRows | None = None
+) -> LoadedMetadata:
     """`load` for a folder that is open already."""
     settings = read_settings(folder, environ)
     files = tuple(table_files(folder, settings))
+    looked_at = {name: source for name, source in settings.sources.items() if source.looks}
+    stored, named = None, frozenset(_named(files))
     rows = [row for file in files for row in file.rows]
+    if lake is not None and looked_at:
+        stored = lake(place_of(settings.roots.lake, settings.dag_prefix), settings.aws_conn_id)
+        rows += _lake_rows(stored.content, folder, settings, named)
     identities = [identity for row in rows if (identity := row.identity) is not None]
     keys = read_keys(folder).for_tables(identities)
     sound, row_problems = _assess(rows, keys, settings)
@@ -223,11 +277,38 @@ def load_folder(folder: Folder, environ: Mapping[str, str], *, keep_rows: bool =
         tables=tuple(sorted(tables, key=lambda spec: spec.table)),
         problems=tuple(sorted(problems, key=lambda problem: (problem.file, problem.line or 0, problem.column or 0))),
         rows={item.spec.table: item.row for item in sound.values()} if keep_rows else {},
+        looked_at=looked_at,
+        lake_rows=stored,
+        from_lake=frozenset(item.spec.table for item in sound.values() if item.row.layer.file == _LAKE_ROWS),
+        named=named,
         unread_files=(*keys.passed_over, *(name for file in files for name in file.passed_over)),
         unused_keys=tuple(
             keys.entries[table].unused(names.tables.near(table)) for table in sorted(keys.entries.keys() - written)
         ),
     )
+
+
+def _named(files: Iterable[TableFile]) -> Iterator[tuple[str, str]]:
+    """Source and name in the source of each row, in lower case; without a source where the row names none."""
+    for file in files:
+        for row in file.rows:
+            if isinstance(row.table, str):
+                source = row.value("source")
+                yield source if isinstance(source, str) else "", row.table.lower()
+        yield from (("", table.lower()) for table in file.refused)
+
+
+def _lake_rows(
+    stored: LakeRows, folder: Folder, settings: Settings, named: Collection[tuple[str, str]]
+) -> Iterator[Row]:
+    """Rows that the lake keeps, of sources that ask for it, where the folder has none for the table."""
+    beside = RevisionFolder(base=folder.base, contents={_LAKE_ROWS: stored.text})
+    for file in table_files(beside, settings):
+        for row in file.rows:
+            source, name = str(row.value("source")), str(row.table).lower()
+            asks = source in settings.sources and bool(settings.sources[source].looks)
+            if asks and not {(source, name), ("", name)} & set(named):
+                yield row
 
 
 @dataclass(frozen=True)

@@ -203,6 +203,16 @@ class Database(SourceDatabase):
             shown=frozenset(schema for schema, tables in tables_by_schema.items() if tables),
         )
 
+    def names(self) -> list[str]:
+        """`schema.name` of every table of the schemas that are not the system's own.
+
+        Raises:
+            GddlError: as `read`.
+        """
+        with self.connected() as (_, inspector):
+            schemas = self._schemas(inspector, frozenset())
+            return [f"{schema}.{name}" for schema in schemas for name in sorted(inspector.get_table_names(schema))]
+
     def _schemas(self, inspector: Any, requested: frozenset[str]) -> list[str]:
         there = [name for name in inspector.get_schema_names() if name not in _SYSTEM and not name.startswith("pg_")]
         if missing := sorted(requested - set(there)):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_gddl.contract.codec import compact, decode, plain
-from airflow_gddl.contract.errors import GddlError
+from airflow_gddl.contract.errors import GddlError, Note
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.contract.spec import Roots, TableSpec, TierSpec
@@ -78,12 +78,14 @@ class Directory:
 
     Attributes:
         problems: problems of the metadata outside the rows, one line each, truncated.
+        notes: what awaits a person.
     """
 
     roots: Roots
     rows: tuple[TableRow, ...]
     aws_conn_id: str | None = None
     problems: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,13 +110,18 @@ class PlacementDocument:
 
 @dataclass(frozen=True, kw_only=True)
 class Compiled:
-    """Metadata as documents. `problems`: a line each; `carried`: tables taken over from those before."""
+    """Metadata as documents. `problems`: a line each; `carried`: tables taken over from those before; `looks`: those
+    that sources ask for."""
 
     documents: tuple[PipelineDocument, ...]
     directory: Directory
     problems: tuple[str, ...]
     carried: tuple[str, ...]
     placed: PlacementDocument
+    prefix: str = ""
+    looks: tuple[str, ...] = ()
+    lake_rows: str = ""
+    lake_rows_tag: str | None = None
 
 
 _ROW = tuple(field.name for field in fields(TableRow))
@@ -130,7 +137,7 @@ def add(cache: Cache, compiled: Compiled) -> Path:
     write(generation / TABLES, {**plain(replace(compiled.directory, rows=())), "rows": rows})
     write(generation / PLACEMENT, compact(compiled.placed))
     entries = [compact(index_entry(one.pipeline)) for one in compiled.documents]
-    write(generation / INDEX, {"pipelines": entries})
+    write(generation / INDEX, {"pipelines": entries, "prefix": compiled.prefix, "looks": compiled.looks})
     return generation
 
 
