@@ -23,6 +23,7 @@ from airflow_gddl.metadata.looks import LakeRows, StoredRows
 from airflow_gddl.metadata.problems import show_name
 from airflow_gddl.metadata.sources import Source
 from airflow_gddl.onboarding.database import Database
+from airflow_gddl.onboarding.new_tables import renames
 from airflow_gddl.onboarding.new_tables.standing import (
     DAY,
     MOST_PROPOSED,
@@ -93,7 +94,19 @@ class Finder:
             left=len(fresh) - len(chosen) + unlisted,
             unfit=len(unfit),
             example=show_name(unfit[0]) if unfit else "",
+            renamed=self._renamed(),
         )
+
+    def _renamed(self) -> dict[str, dict[str, str]]:
+        """Columns that were renamed at the source since a look first saw them, of tables that have a row."""
+        stored = self.loaded.lake_rows
+        if not self._options.get("verify_connection") or stored is None:
+            return {}
+        specs = [spec for spec in self.loaded.tables if spec.source == self.source and not spec.shards]
+        meant = frozenset(s.name_in_source for s in specs if is_meant(s.name_in_source, self._spec.limits))
+        path = f"{stored.path.removesuffix('.json')}.{self.source}.columns.json"
+        columns = self._database.numbered_columns(meant) if meant else {}
+        return renames.look(open_store(self.environ), path, columns, specs) if columns else {}
 
     def _is_young(self, table: NewTable) -> bool:
         return table.standing == "proposed" and self.request.now - table.at < DAY

@@ -15,11 +15,13 @@ from airflow_gddl.contract.codec import decode, plain
 from airflow_gddl.contract.errors import Note
 from airflow_gddl.metadata.looks import LakeRows
 from airflow_gddl.metadata.sources import NewTableLimits
+from airflow_gddl.metadata.validation import quoted
 from airflow_gddl.onboarding.rules import MEASURED
 
 Standing = Literal["proposed", "added", "ignored"]
 PROPOSED_CODE, ADDED_CODE, LIMIT_CODE = "NEW_TABLE_PROPOSED", "NEW_TABLE_ADDED", "NEW_TABLE_LIMIT"
 NO_KEY_CODE, MEASURED_CODE = "NEW_TABLE_NO_KEY", "NEW_TABLE_KEY_MEASURED"
+RENAMED_CODE = "COLUMN_RENAMED"
 NAMES_CODE, LEFT_CODE = "NEW_TABLE_NAMES", "NEW_TABLES_LEFT"
 DAY = 86_400.0
 MOST_PROPOSED = 200
@@ -81,6 +83,7 @@ class SourceView:
         cursor: name of the last of them; the next look goes on after it.
         left: tables that were not looked into yet.
         unfit, example: number of folders whose names no table can have, and one of them.
+        renamed: by table that has a row, new to old names of columns that were renamed at the source.
     """
 
     mode: str
@@ -92,17 +95,19 @@ class SourceView:
     left: int = 0
     unfit: int = 0
     example: str = ""
+    renamed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Counts:
-    """Of a source: see `SourceView`."""
+    """Of a source: see `SourceView`. `codes`: why tables are only proposed."""
 
     cursor: str = ""
     left: int = 0
     unfit: int = 0
     example: str = ""
     codes: Mapping[str, str] = field(default_factory=dict)
+    renamed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,6 +156,10 @@ class Known:
             if counts.unfit:
                 text = f"{counts.unfit:,} folders have names that no table can have, e.g. {counts.example}"
                 yield Note(table=source, code=NAMES_CODE, text=text)
+            for name, columns in counts.renamed.items():
+                pairs = ", ".join(f"{quoted(new)}: {quoted(old)}" for new, old in columns.items())
+                text = f"columns were renamed at the source; proposed for its row: rename: {{{pairs}}}"
+                yield Note(table=f"{source}:{name}", code=RENAMED_CODE, text=text)
         for table in self.tables:
             code = self.code(table)
             if table.standing == "proposed":
@@ -217,7 +226,12 @@ def after(before: Known, views: Mapping[str, SourceView], now: float) -> Known:
         kept, codes = _decided(mine, view, now)
         tables += kept
         sources[source] = _Counts(
-            cursor=view.cursor, left=view.left + left, unfit=view.unfit, example=view.example, codes=codes
+            cursor=view.cursor,
+            left=view.left + left,
+            unfit=view.unfit,
+            example=view.example,
+            codes=codes,
+            renamed=view.renamed,
         )
     return Known(tables=tuple(sorted(tables, key=lambda one: one.name)), sources=sources)
 

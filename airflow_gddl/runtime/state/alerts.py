@@ -226,14 +226,17 @@ def of_metadata(lines: Sequence[str], notified: Notified) -> list[Alert]:
 
 def of_notes(notes: Sequence[Note], notified: Notified) -> list[Alert]:
     """An alert of each new note; the end of others, which is remembered and not sent."""
-    current = {f"{NOTE}{note.table}": note for note in notes}
+    current: dict[str, dict[str, Note]] = {}
+    for note in notes:
+        current.setdefault(f"{NOTE}{note.table}", {})[note.code] = note
     before = {table: codes for table, codes in notified.items() if table.startswith(NOTE)}
     made: list[Alert] = []
     for table in sorted(current.keys() | before.keys()):
-        note = current.get(table)
-        holding = [TableProblem(note.code, note.text)] if note else []
-        step = note.command if note else ""
-        made += [replace(alert, next_step=step) for alert in _changes(table, None, holding, before)]
+        mine = current.get(table, {})
+        holding = [TableProblem(note.code, note.text) for note in mine.values()]
+        for alert in _changes(table, None, holding, before):
+            step = mine[alert.code].command if alert.code in mine else ""
+            made.append(replace(alert, next_step=step or "gddl status"))
     return made
 
 
