@@ -157,8 +157,9 @@ _CHANGE_DATA = "_change_data/"
 _SEQUENCE = f"{GDDL}.sequence"
 _TOGETHER = 128 * 1024**2
 """Bytes of row groups, not compressed, that are in memory together."""
-_SAMPLE, _SMALL, _DIFFERENT = 1_000, 20_000, 0.95
-"""Rows that are looked at, most rows of a small file, and the share of different values that needs no dictionary."""
+_SAMPLE, _SMALL, _PARTS, _DIFFERENT = 1_000, 20_000, 20, 0.95
+"""Rows that are looked at, of a larger file than a small one in so many parts of it; the share of different values that
+needs no dictionary."""
 _PLAIN = re.compile(r"[A-Za-z0-9_.=/-]*")
 _TEXTS = frozenset(f"{GDDL}.{name}" for name in ("op", "source_file", "batch_id"))
 
@@ -604,20 +605,27 @@ def _without_empty_sequence(rows: pa.Table) -> pa.Table:
 def _with_dictionary(rows: pa.Table, rising: Sequence[str]) -> bool | list[str]:
     """Columns of which the file keeps a dictionary: not of `rising` ones.
 
-    In a small file, a dictionary of values that are nearly all different is larger than the values themselves, and
-    costs time. A larger file gives such a dictionary up by itself.
+    A dictionary of values that are nearly all different is larger than the values themselves, and costs a third of the
+    time. A larger file gives such a dictionary up by itself, but when it has been built.
     """
-    is_small = _SAMPLE <= rows.num_rows <= _SMALL
-    if not is_small and not rising:
+    if rows.num_rows < _SAMPLE and not rising:
         return True
-    first = rows.slice(0, _SAMPLE)
+    sample = _sample(rows)
+    enough = _DIFFERENT * sample.num_rows if rows.num_rows >= _SAMPLE else math.inf
     return [
         leaf
-        for field, values in zip(rows.schema, first.columns, strict=True)
-        if field.name not in rising
-        and (not is_small or pt.is_nested(field.type) or pc.count_distinct(values).as_py() < _DIFFERENT * _SAMPLE)
+        for field, values in zip(rows.schema, sample.columns, strict=True)
+        if field.name not in rising and (pt.is_nested(field.type) or pc.count_distinct(values).as_py() < enough)
         for leaf in _leaves(field.name, field.type)
     ]
+
+
+def _sample(rows: pa.Table) -> pa.Table:
+    """The first rows of a small file; of a larger one as many from each part, since neighbours are often alike."""
+    if rows.num_rows <= _SMALL:
+        return rows.slice(0, _SAMPLE)
+    starts = range(0, rows.num_rows, -(-rows.num_rows // _PARTS))
+    return pa.concat_tables([rows.slice(start, _SAMPLE) for start in starts])
 
 
 def _leaves(path: str, kind: pa.DataType) -> list[str]:

@@ -1,0 +1,40 @@
+"""Figures of a file's rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_jobs.rules.figures import distinct
+from tests.rules.changes import table_schema
+
+Row = tuple[int, str, int | None]
+ROW = st.tuples(st.integers(0, 5), st.sampled_from(["a", "b"]), st.none() | st.integers(0, 2))
+PLAIN: list[Row] = [(n, "a", None) for n in range(6)]
+
+
+def rows(values: Sequence[Row], kind: pa.DataType) -> pa.Table:
+    ids, parts, sequence = ([row[at] for row in values] for at in range(3))
+    meta = pa.StructArray.from_arrays([pa.array(sequence, kind)], ["sequence"])
+    return pa.table({"id": pa.array(ids, pa.int64()), "part": pa.array(parts, pa.string()), "_gddl": meta})
+
+
+@pytest.mark.parametrize("keys", [("id",), ("part",), ("id", "part")])
+@pytest.mark.parametrize("kind", [pa.int64(), pa.string(), pa.struct([("a", pa.int64()), ("b", pa.string())])])
+@given(values=st.lists(ROW, max_size=8) | st.just(PLAIN) | st.permutations(PLAIN))
+def test_identities_and_keys_are_counted(keys: tuple[str, ...], kind: pa.DataType, values: list[Row]) -> None:
+    def as_sequence(number: int | None) -> object:
+        if number is None or pa.types.is_integer(kind):
+            return number
+        return str(number) if pa.types.is_string(kind) else {"a": number, "b": "x"}
+
+    schema = table_schema(keys=keys)
+    given_rows = [(i, part, as_sequence(n)) for i, part, n in values]
+    at = [("id", "part").index(name) for name in keys]
+    expected_keys = {tuple(row[i] for i in at) for row in values}
+    identities = {(*(row[i] for i in at), row[2]) for row in values}
+    assert distinct(rows(given_rows, kind), schema) == (len(identities), len(expected_keys))
