@@ -80,7 +80,7 @@ def read(cli: CliContext, folder: str, *, keep_rows: bool = False) -> LoadedMeta
     from airflow_gddl.metadata.loading import load  # noqa: PLC0415 - as said above
 
     warn_of_variables(cli)
-    return load(folder, cli.environ, keep_rows=keep_rows, lake=partial(_lake_rows, cli))
+    return load(folder, cli.environ, keep_rows=keep_rows, lake=partial(lake_rows, cli))
 
 
 def require_folder(folder: str) -> None:
@@ -93,7 +93,7 @@ def require_folder(folder: str) -> None:
         raise MetadataError("METADATA_MISSING", f"there is no folder {folder!r}", remedy=remedy)
 
 
-def _lake_rows(cli: CliContext, path: str, _connection: str | None) -> StoredRows:
+def lake_rows(cli: CliContext, path: str, _connection: str | None) -> StoredRows:
     """Rows that the lake keeps; with a warning, none if they can't be read: CI validates metadata without a lake."""
     from airflow_gddl.metadata import looks  # noqa: PLC0415 - see `read`
 

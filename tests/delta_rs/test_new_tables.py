@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -345,3 +346,23 @@ def test_an_idle_look_lists_the_root_and_each_schema_and_writes_nothing(
 
 def counted(method: Any, name: str, asked: list[str]) -> Any:
     return lambda *arguments, **named: asked.append(name) or method(*arguments, **named)
+
+
+def test_an_added_row_is_no_difference_between_revisions(tmp_path: Path) -> None:
+    site = Site(tmp_path, limits={"measured_keys": True})
+    for arguments in (
+        ["init", "-q"],
+        ["add", "."],
+        ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "a"],
+    ):
+        subprocess.run(["git", "-C", str(tmp_path / "metadata"), *arguments], check=True)
+    site.land("shop.lines")
+    site.look()
+    assert "shop.lines" not in gddl(tmp_path, "plan", "--diff", "HEAD")[1]
+
+
+def test_keys_of_a_large_load_are_not_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(tmp_path, limits={"measured_keys": True})
+    site.land("shop.lines")
+    monkeypatch.setattr("airflow_gddl.onboarding.new_tables.finding.MOST_MEASURED", 10)
+    assert site.codes() == {"crm:shop.lines": "NEW_TABLE_NO_KEY"}

@@ -38,6 +38,8 @@ from airflow_gddl.stores import open_store
 
 MOST_SCHEMAS, MOST_READ = 200, 20
 """Folders of schemas that a look lists, and tables whose files it reads: more wait for later looks."""
+MOST_MEASURED = 64 * 1024**2
+"""Bytes of a full load in which keys are measured: a look is no job."""
 _SETTLED = 600.0
 _FIELDS = ("size", "sequence_by", "before_image_prefix")
 """Fields that a proposed row takes, beside options. Schedule and priority are for people, or the source's defaults."""
@@ -219,9 +221,11 @@ class Finder:
         folder = next(iter(landing.folders(frozenset([name]))), None)
         if folder is None:
             return None
-        newest = max((file.modified for file in folder.of("load")), default=0.0)
+        loads = folder.of("load")
+        newest = max((file.modified for file in loads), default=0.0)
         why = "a file of its full load is younger than 10 minutes" if self.request.now - newest < _SETTLED else ""
-        return facts_of(folder, measured_key(landing, folder), self.request.now), why
+        few = sum(file.size for file in loads) <= MOST_MEASURED
+        return facts_of(folder, measured_key(landing, folder) if few else None, self.request.now), why
 
 
 @dataclass(frozen=True, kw_only=True)
