@@ -168,13 +168,32 @@ class LoadedMetadata:
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """What awaits a person."""
-        return () if self.lake_rows is None else self.lake_rows.content.notes
+        """What awaits a person, and rows that the lake keeps of sources that no longer ask for it."""
+        if self.lake_rows is None:
+            return ()
+        return (*self.lake_rows.content.notes, *map(_left_note, self._left()))
+
+    def _left(self) -> Iterator[tuple[str, str]]:
+        """Source and name of each such row."""
+        for row in () if self.lake_rows is None else self.lake_rows.content.rows:
+            source, name = str(row.get("source")), str(row.get("table"))
+            if source not in self.looked_at and (source, name.lower()) not in self.named:
+                yield source, name
 
     def placed(self, problem: SpecProblem, table: str) -> Problem:
         """A problem of a table at the place that set the value, where `rows` are kept."""
         row = self.rows.get(table)
         return report(problem, (_NOWHERE,) if row is None else (row.layer, *row.below), table)
+
+
+def _left_note(row: tuple[str, str]) -> Note:
+    source, name = row
+    return Note(
+        table=f"{source}:{name}",
+        code="NEW_TABLES_OFF",
+        text="was added, and is not loaded any more: its source no longer sets new_tables",
+        command=f"gddl onboard {source} --table {name} --write",
+    )
 
 
 _NOWHERE = Layer(file="", values={}, locate=lambda _: None)

@@ -366,3 +366,19 @@ def test_keys_of_a_large_load_are_not_measured(tmp_path: Path, monkeypatch: pyte
     site.land("shop.lines")
     monkeypatch.setattr("airflow_gddl.onboarding.new_tables.finding.MOST_MEASURED", 10)
     assert site.codes() == {"crm:shop.lines": "NEW_TABLE_NO_KEY"}
+
+
+def test_added_rows_of_a_source_that_no_longer_asks_are_noted(tmp_path: Path) -> None:
+    site = Site(tmp_path, limits={"measured_keys": True})
+    site.land("shop.orders", "shop.lines")
+    site.look()
+    settings = json.loads((tmp_path / "metadata/gddl.yaml").read_text())
+    asks = {"landing": "../landing-hr", "new_tables": "propose"}
+    settings["sources"] = {"crm": {"landing": "../landing"}, "hr": asks}
+    site.write("gddl.yaml", json.dumps(settings))
+    said = " ".join(gddl(tmp_path, "status")[1].split())
+    assert "crm:shop.lines: [NEW_TABLES_OFF] was added, and is not loaded any more" in said
+    assert set(site.run()) == {"shop.orders"}
+    gddl(tmp_path, "onboard", "crm", "--table", "shop.lines", "--write")
+    assert "NEW_TABLES_OFF" not in gddl(tmp_path, "status")[1]
+    assert set(site.run()) == {"shop.orders", "shop.lines"}
