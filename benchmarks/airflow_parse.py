@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +53,7 @@ def measure(fleet: Fleet, root: Path, *, only_ours: bool) -> Mapping[str, float 
     ours = Side(parsed := quickest(root / "ours", ours_dags), parsed.seconds - empty.seconds)
     tell("this package", ours.parsed, ours.seconds)
     read = check_tables(fleet, root / "ours", ours_dags, ours.parsed)
+    parses = parse_cpu(root, ours_dags / "gddl.py", ours.parsed)
     extra = worker_load_extra_ms(root, ours_dags / "gddl.py", ours.parsed)
     ratios: dict[str, float | None] = {"loop": None, "factory": None}
     if not only_ours:
@@ -63,6 +66,8 @@ def measure(fleet: Fleet, root: Path, *, only_ours: bool) -> Mapping[str, float 
         "tables": fleet.tables,
         "dags": len(ours.parsed.dags),
         "seconds": round(ours.seconds, 2),
+        "cpu_seconds": round(ours.parsed.cpu_seconds - empty.cpu_seconds, 2),
+        **{f"{what}_parse_cpu_seconds": round(seconds, 2) for what, seconds in parses.items()},
         "ratio_to_dag_per_table": ratios["loop"],
         "ratio_to_dag_factory": ratios["factory"],
         "worker_load_extra_ms": round(extra, 1),
@@ -92,6 +97,28 @@ def check_tables(fleet: Fleet, root: Path, dags: Path, parsed: Parsed) -> dict[s
 def check_loop(fleet: Fleet, parsed: Parsed) -> None:
     if parsed.dags != {f"table_{n}" for n in range(fleet.tables)}:
         raise WrongResultError(f"{len(parsed.dags)} stored DAGs instead of {fleet.tables}")
+
+
+def parse_cpu(root: Path, file: Path, parsed: Parsed) -> dict[str, float]:
+    """CPU of parses of the DAG file, in processes of their own: the first, a later one, and one after a changed row."""
+    environ, rows = prepare(root / "parse", file.parent), root / "ours" / "metadata" / "tables" / "s0.yaml"
+    cold = parsed_cpu(environ, file, parsed)
+    unchanged = statistics.median(parsed_cpu(environ, file, parsed) for _ in range(_RUNS))
+    changed = []
+    for number in range(_RUNS):
+        rows.write_text(rows.read_text().replace("t0, keys: [id", f"t0, keys: [id{number}, id", 1))
+        os.utime(rows, (time.time() - 60, time.time() - 60 + number))  # a file of this moment would wait
+        changed.append(parsed_cpu(environ, file, parsed))
+    found = {"cold": cold, "unchanged": unchanged, "changed": statistics.median(changed)}
+    sys.stdout.write(f"CPU seconds of a parse: {', '.join(f'{what} {cpu:.2f}' for what, cpu in found.items())}\n")
+    return found
+
+
+def parsed_cpu(environ: Mapping[str, str], file: Path, parsed: Parsed) -> float:
+    answer = child(environ, "parse", str(file))
+    if set(answer["dags"]) != parsed.dags or answer["errors"]:
+        raise WrongResultError(f"{len(answer['dags'])} DAGs, {len(parsed.dags)} stored; {answer['errors']}")
+    return float(answer["cpu_seconds"])
 
 
 def worker_load_extra_ms(root: Path, file: Path, parsed: Parsed) -> float:

@@ -142,6 +142,8 @@ def report(sides: dict[str, Figures], growth: list[Growth]) -> None:
 def _summary(sides: dict[str, Figures], growth: list[Growth]) -> dict[str, object]:
     mine, other = sides[this_engine.SIDE], sides[handwritten.SIDE]
     summary: dict[str, object] = {
+        "rows": mine.work.rows,
+        "changes": mine.work.changes,
         "changes_per_second": round(mine.changes_per_second, 1),
         "baseline_changes_per_second": round(other.changes_per_second, 1),
         "ratio": round(mine.changes_per_second / other.changes_per_second, 2),

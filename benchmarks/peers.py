@@ -82,6 +82,7 @@ class Result:
         }  # fmt: skip
         return {
             "work": self.work.name, "tool": self.tool, "status": self.status, **figures,
+            "rows": self.work.base.rows, "changes": self.work.changes, "batches": len(self.work.batches),
             "versions": list(found.versions), "load_average": round(self.load_average, 1),
         }  # fmt: skip
 

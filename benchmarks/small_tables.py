@@ -198,6 +198,9 @@ def report(figures: Figures, by_spark: dict[str, float], steps: dict[str, float]
     ratio = figures.tables_per_second * by_spark["by_hand"] if "by_hand" in by_spark else None
     summary = {
         "tables": figures.tables,
+        "rows": _ROWS,
+        "changes": _CHANGES,
+        "rounds": _ROUNDS,
         "idle_tables": figures.idle_tables,
         "tables_per_second": round(figures.tables_per_second, 1),
         "ratio_to_spark_merge": None if ratio is None else round(ratio, 1),

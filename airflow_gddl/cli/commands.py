@@ -6,6 +6,7 @@ its package: without it, the others work as before.
 
 from __future__ import annotations
 
+import copy
 import difflib
 import re
 from collections.abc import Callable, Mapping
@@ -195,11 +196,39 @@ class _PlainFlags:
         return parameters
 
 
-class SingleCommand(_PlainFlags, TyperCommand):
+class _GivenOnce:
+    """Refuses an option that takes one value and is given several times: the base class takes the last one silently."""
+
+    def parse_args(self: Any, ctx: Any, args: list[str]) -> list[str]:
+        if not ctx.resilient_parsing:  # completion, of a line that is being written
+            parser = type(self.make_parser(ctx))(ctx)
+            for parameter in self.get_params(ctx):
+                listed = copy.copy(parameter)
+                listed.multiple = parameter.multiple or _takes_one_value(parameter)
+                listed.add_to_parser(parser, ctx)
+            given, _, _ = parser.parse_args(args=list(args))
+            for parameter in filter(_takes_one_value, self.get_params(ctx)):
+                if len(values := given.get(parameter.name, ())) > 1:
+                    ctx.fail(_given_twice("/".join(parameter.opts), values))
+        rest: list[str] = super().parse_args(ctx, args)  # type: ignore[misc] # of the class it is mixed into
+        return rest
+
+
+def _takes_one_value(parameter: Any) -> bool:
+    is_option = parameter.param_type_name == "option"
+    return is_option and not (parameter.multiple or parameter.is_flag or parameter.count)
+
+
+def _given_twice(option: str, values: list[Any]) -> str:
+    shown = " and ".join(f"{value!r:.80}" for value in values)
+    return f"{option} takes one value, and is given {len(values)}: {shown}; write one, or run the command once for each"
+
+
+class SingleCommand(_GivenOnce, _PlainFlags, TyperCommand):
     """A command without commands of its own."""
 
 
-class CommandGroup(_PlainFlags, TyperGroup):
+class CommandGroup(_GivenOnce, _PlainFlags, TyperGroup):
     """A command whose commands are known when its module is imported."""
 
 

@@ -233,7 +233,7 @@ class _View:
         sound = select(loaded.tables, named, ()) if named else ()
         wanted = {spec.table for spec in sound} | broken.intersection(self.names)
         chosen_rows = [row for row in rows if (row.table in wanted if self.names else row.enabled)]
-        return loaded.roots, chosen_rows, () if self.names else loaded.notes, not bad
+        return loaded.roots, chosen_rows, () if self.names else loaded.beside.notes, not bad
 
     def stay(self) -> None:
         """Show it repeatedly, until Ctrl-C."""

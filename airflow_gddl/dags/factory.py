@@ -25,6 +25,7 @@ from airflow_gddl.operators.jobs import (
     GddlTableOperator,
 )
 from airflow_gddl.plugins.timetables import cron_timetable
+from airflow_gddl.runtime.compiled.keeper import collector_paused
 from airflow_gddl.runtime.compiled.metadata import CompiledMetadata
 from airflow_gddl.sensors.tables import GddlTablesSensor, poll_times
 from airflow_gddl.topology.pipeline import CONTINUOUS_POOL, NO_OWNER, Pipeline, Timing, pool_of_instances
@@ -358,16 +359,23 @@ def build_dags(  # noqa: PLR0913 - what a DAG file may say
         raise MetadataProblems(f"\n{problems_text(compiled)}")
     running = get_parsing_context().dag_id
     custom = Customization(default_args=default_args or {}, on_dag=on_dag, timezone=timezone, paused=paused)
-    dags, unbuilt, shared = {}, [], Shared.read(metadata, custom)
-    for pipeline in _wanted(compiled, running, select, exclude):
+    with collector_paused():
+        dags, unbuilt = _built(_wanted(compiled, running, select, exclude), Shared.read(metadata, custom))
+    if running is None:
+        compiled.note_unbuilt(unbuilt)
+    return dags
+
+
+def _built(pipelines: Iterable[Pipeline], shared: Shared) -> tuple[dict[str, DAG], tuple[str, ...]]:
+    """DAGs by id, and a line for each pipeline that can't be built."""
+    dags, unbuilt = {}, []
+    for pipeline in pipelines:
         try:
             dags[pipeline.dag_id] = build_dag(pipeline, shared)
         except Exception as error:  # noqa: BLE001 - an error in one pipeline must not affect the others
             _LOG.exception("%s can't be built", pipeline.dag_id)
             unbuilt.append(f"{pipeline.dag_id}: {type(error).__name__}: {error}"[:500])
-    if running is None:
-        compiled.note_unbuilt(tuple(unbuilt))
-    return dags
+    return dags, tuple(unbuilt)
 
 
 def _wanted(

@@ -127,12 +127,16 @@ class Keys:
             written: its `table`.
             table: what it is called in the lake and in its source; null where that isn't known.
         """
+        if not self.entries:
+            return None
         names = () if table is None else (f"{table.source}:{table.name_in_source}", table.table)
         candidates = (self.entries.get(name.lower()) for name in (*names, written) if isinstance(name, str))
         return next((entry for entry in candidates if entry is not None), None)
 
     def for_tables(self, tables: Iterable[NamedTable]) -> Keys:
         """The same, with entries of a name that several tables have marked as such."""
+        if not self.entries:
+            return self
         names, entries = TableNames(tables, fold=True), {}
         for name, entry in self.entries.items():
             targets = names.candidates(name)

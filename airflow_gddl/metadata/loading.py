@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_gddl.contract.errors import FieldPath, Note, SpecProblem
 from airflow_gddl.contract.extensions import CatalogSpec
@@ -15,7 +15,7 @@ from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.contract.spec import Roots, TableSpec, TierSpec
 from airflow_gddl.metadata import files
 from airflow_gddl.metadata.folder import FILE, FOLDERS, Folder, RevisionFolder, open_folder
-from airflow_gddl.metadata.keys import Keys, Layer, read_keys, report
+from airflow_gddl.metadata.keys import Layer, read_keys, report
 from airflow_gddl.metadata.looks import FILE as LAKE_FILE
 from airflow_gddl.metadata.looks import LakeRows, StoredRows, place_of
 from airflow_gddl.metadata.problems import Problem, one_or_more, screen, show_name
@@ -23,6 +23,9 @@ from airflow_gddl.metadata.rows import FOLDER, NamedRow, Row, TableFile, TakenNa
 from airflow_gddl.metadata.settings import Settings, read_settings
 from airflow_gddl.metadata.sources import Source, check_rows
 from airflow_gddl.metadata.validation import resolved_keys
+
+if TYPE_CHECKING:
+    from airflow_gddl.metadata.known_rows import KnownRows
 
 _NAMED = 5
 
@@ -65,7 +68,7 @@ def _target(table: str, source: str, names: _Names, path: FieldPath) -> str | Sp
 
 def cyclic(specs: Sequence[TableSpec]) -> dict[str, SpecProblem]:
     """A problem for each table that is part of a cycle; tables that only depend on such a table are valid."""
-    edges = {spec.table: spec.depends_on for spec in specs}
+    edges = {spec.table: spec.depends_on for spec in specs if spec.depends_on}
     problems = {}
     for cycle in _components(edges):
         if len(cycle) == 1 and cycle[0] not in edges[cycle[0]]:
@@ -122,6 +125,35 @@ _LAKE_ROWS = f"{FOLDER}/{LAKE_FILE}"
 _KNOWN = (FILE, *FOLDERS, "schema", "onboarding")
 
 
+@dataclass(frozen=True)
+class Beside:
+    """
+    Attributes:
+        looked_at: sources that ask for a look, by short name.
+        named: source and name in the source, in lower case, of every row of the folder, invalid ones included.
+        stored: rows that the lake keeps for them; null: no source asks, or they were not to be read.
+        rows: those that count.
+    """
+
+    looked_at: Mapping[str, Source] = field(default_factory=dict)
+    named: frozenset[tuple[str, str]] = frozenset()
+    stored: StoredRows | None = None
+    rows: tuple[Row, ...] = field(default=(), compare=False, repr=False)
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """What awaits a person, and rows that the lake keeps of sources that no longer ask for it."""
+        stored = LakeRows() if self.stored is None else self.stored.content
+        return (*stored.notes, *map(_left_note, self._left(stored)))
+
+    def _left(self, stored: LakeRows) -> Iterator[tuple[str, str]]:
+        """Source and name of each such row."""
+        for row in stored.rows:
+            source, name = str(row.get("source")), str(row.get("table"))
+            if source not in self.looked_at and (source, name.lower()) not in self.named:
+                yield source, name
+
+
 @dataclass(frozen=True, kw_only=True)
 class LoadedMetadata:
     """Content of the metadata.
@@ -141,10 +173,8 @@ class LoadedMetadata:
         access: sources whose landing root is read with credentials of its own.
         dag_prefix: begins the ids of the DAGs and the names of the tiers' own pools; may be empty.
         rows: of `tables`, as read, by table; empty unless they were asked for.
-        looked_at: sources that ask for a look, by short name.
-        lake_rows: rows that the lake keeps for them; null: no source asks, or they were not to be read.
-        from_lake: those of `tables` that are among these.
-        named: source and name in the source, in lower case, of every row of the folder, invalid ones included.
+        beside: what sources ask for beside their rows, and rows that the lake keeps for it.
+        known_rows: what the next load of this folder need not do again; see `KnownRows`.
     """
 
     roots: Roots
@@ -161,29 +191,19 @@ class LoadedMetadata:
     landings: Mapping[str, str] = field(default_factory=dict)
     access: tuple[SourceAccess, ...] = ()
     rows: Mapping[str, Row] = field(default_factory=dict, compare=False, repr=False)
-    looked_at: Mapping[str, Source] = field(default_factory=dict)
-    lake_rows: StoredRows | None = None
-    from_lake: frozenset[str] = frozenset()
-    named: frozenset[tuple[str, str]] = frozenset()
+    beside: Beside = field(default_factory=Beside)
+    known_rows: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
-    def notes(self) -> tuple[Note, ...]:
-        """What awaits a person, and rows that the lake keeps of sources that no longer ask for it."""
-        if self.lake_rows is None:
-            return ()
-        return (*self.lake_rows.content.notes, *map(_left_note, self._left()))
-
-    def _left(self) -> Iterator[tuple[str, str]]:
-        """Source and name of each such row."""
-        for row in () if self.lake_rows is None else self.lake_rows.content.rows:
-            source, name = str(row.get("source")), str(row.get("table"))
-            if source not in self.looked_at and (source, name.lower()) not in self.named:
-                yield source, name
+    def from_lake(self) -> frozenset[str]:
+        """Those of `tables` whose rows the lake keeps."""
+        mine = {row.identity.table for row in self.beside.rows if row.identity is not None}
+        return frozenset(spec.table for spec in self.tables if spec.table in mine) if mine else frozenset()
 
     def placed(self, problem: SpecProblem, table: str) -> Problem:
         """A problem of a table at the place that set the value, where `rows` are kept."""
         row = self.rows.get(table)
-        return report(problem, (_NOWHERE,) if row is None else (row.layer, *row.below), table)
+        return report(problem, (_NOWHERE,) if row is None else row.layers(), table)
 
 
 def _left_note(row: tuple[str, str]) -> Note:
@@ -258,25 +278,29 @@ def _not_read(name: str, remedy: str) -> Problem:
 
 
 def load_folder(
-    folder: Folder, environ: Mapping[str, str], *, keep_rows: bool = False, lake: ReadLakeRows | None = None
+    folder: Folder,
+    environ: Mapping[str, str],
+    *,
+    keep_rows: bool = False,
+    before: Mapping[str, Any] | None = None,
+    lake: ReadLakeRows | None = None,
 ) -> LoadedMetadata:
-    """`load` for a folder that is open already."""
+    """`load` for a folder that is open already.
+
+    Args:
+        before: `known_rows` of an earlier load, for which this one looks and which it fills again; null: it does not.
+    """
     settings = read_settings(folder, environ)
-    files = tuple(table_files(folder, settings))
-    looked_at = {name: source for name, source in settings.sources.items() if source.looks}
-    stored, named = None, frozenset(_named(files))
-    rows = [row for file in files for row in file.rows]
-    if lake is not None and looked_at:
-        stored = lake(place_of(settings.roots.lake, settings.dag_prefix), settings.aws_conn_id)
-        rows += _lake_rows(stored.content, folder, settings, named)
+    known = None if before is None else _known(before, settings)
+    files = tuple(table_files(folder, settings, None if known is None else known.rows_of))
+    beside = _beside(folder, settings, files, lake)
+    rows = [*(row for file in files for row in file.rows), *beside.rows]
     identities = [identity for row in rows if (identity := row.identity) is not None]
     keys = read_keys(folder).for_tables(identities)
-    sound, row_problems = _assess(rows, keys, settings)
+    assessed = partial(assess, tiers=settings.tiers, sources=settings.sources) if known is None else known.assess
+    sound, row_problems = _assess(rows, partial(assessed, keys=keys), settings.roots)
     names = _Names(TableNames(identities), frozenset(_written(files)))
-    problems_beside = _dependencies(sound, names)
-    _resolve_foreign_keys(problems_beside, sound, names)
-    _resolve_heartbeats(problems_beside, sound, names)
-    _add_catalog_problems(problems_beside, sound, settings.catalogs)
+    problems_beside = _of_each_other(sound, names, settings.catalogs)
     row_problems += _dependencies_of_others(rows, sound, names)
     problems = (*keys.problems, *(p for file in files for p in file.problems), *row_problems)
     problems += tuple(problem for table_problems in problems_beside.values() for problem in table_problems)
@@ -296,10 +320,8 @@ def load_folder(
         tables=tuple(sorted(tables, key=lambda spec: spec.table)),
         problems=tuple(sorted(problems, key=lambda problem: (problem.file, problem.line or 0, problem.column or 0))),
         rows={item.spec.table: item.row for item in sound.values()} if keep_rows else {},
-        looked_at=looked_at,
-        lake_rows=stored,
-        from_lake=frozenset(item.spec.table for item in sound.values() if item.row.layer.file == _LAKE_ROWS),
-        named=named,
+        beside=beside,
+        known_rows={} if known is None else known.left(files),
         unread_files=(*keys.passed_over, *(name for file in files for name in file.passed_over)),
         unused_keys=tuple(
             keys.entries[table].unused(names.tables.near(table)) for table in sorted(keys.entries.keys() - written)
@@ -307,13 +329,25 @@ def load_folder(
     )
 
 
+def _beside(folder: Folder, settings: Settings, files: Sequence[TableFile], lake: ReadLakeRows | None) -> Beside:
+    looked_at = {name: source for name, source in settings.sources.items() if source.looks}
+    if lake is None or not looked_at:
+        return Beside(looked_at)
+    stored, named = (
+        lake(place_of(settings.roots.lake, settings.dag_prefix), settings.aws_conn_id),
+        frozenset(_named(files)),
+    )
+    return Beside(looked_at, named, stored, tuple(_lake_rows(stored.content, folder, settings, named)))
+
+
 def _named(files: Iterable[TableFile]) -> Iterator[tuple[str, str]]:
     """Source and name in the source of each row, in lower case; without a source where the row names none."""
     for file in files:
         for row in file.rows:
-            if isinstance(row.table, str):
-                source = row.value("source")
-                yield source if isinstance(source, str) else "", row.table.lower()
+            if row.identity is not None:
+                yield row.identity.source, row.identity.name_in_source.lower()
+            elif isinstance(row.table, str):
+                yield "", row.table.lower()
         yield from (("", table.lower()) for table in file.refused)
 
 
@@ -324,10 +358,16 @@ def _lake_rows(
     beside = RevisionFolder(base=folder.base, contents={_LAKE_ROWS: stored.text})
     for file in table_files(beside, settings):
         for row in file.rows:
-            source, name = str(row.value("source")), str(row.table).lower()
+            source, name = ("", "") if row.identity is None else (row.identity.source, row.identity.name_in_source)
             asks = source in settings.sources and bool(settings.sources[source].looks)
-            if asks and not {(source, name), ("", name)} & set(named):
+            if asks and not {(source, name.lower()), ("", name.lower())} & set(named):
                 yield row
+
+
+def _known(before: Mapping[str, Any], settings: Settings) -> KnownRows:
+    from airflow_gddl.metadata.known_rows import KnownRows  # noqa: PLC0415 - of a compilation alone
+
+    return KnownRows(before, settings)
 
 
 @dataclass(frozen=True)
@@ -347,17 +387,30 @@ def _written(files: Iterable[TableFile]) -> Iterator[str]:
         yield from (table for table in file.refused if isinstance(table, str))
 
 
-def _assess(rows: Sequence[Row], keys: Keys, settings: Settings) -> tuple[dict[str, NamedRow], list[Problem]]:
+def _assess(
+    rows: Sequence[Row], assessed: Callable[[Row], TableSpec | tuple[Problem, ...]], roots: Roots
+) -> tuple[dict[str, NamedRow], list[Problem]]:
     """Valid rows by table in lower case, and problems of the others. An invalid row does not take its table's name."""
-    taken = TakenNames(settings.roots)
+    taken = TakenNames(roots)
     problems: list[Problem] = []
     for row in rows:
-        spec = assess(row, keys, settings.tiers, settings.sources)
+        spec = assessed(row)
         if isinstance(spec, tuple):
             problems += spec
         elif (problem := taken.take(NamedRow(row, spec))) is not None:
             problems.append(_placed(problem, row))
     return taken.by_target, problems
+
+
+def _of_each_other(
+    sound: dict[str, NamedRow], names: _Names, catalogs: Mapping[str, CatalogSpec]
+) -> dict[str, list[Problem]]:
+    """Problems of valid rows with each other, by table in lower case; what names another row gets its target."""
+    problems = _dependencies(sound, names)
+    _resolve_foreign_keys(problems, sound, names)
+    _resolve_heartbeats(problems, sound, names)
+    _add_catalog_problems(problems, sound, catalogs)
+    return problems
 
 
 def _dependencies(sound: dict[str, NamedRow], names: _Names) -> dict[str, list[Problem]]:
@@ -421,10 +474,12 @@ def _dependencies_of_others(rows: Sequence[Row], sound: Mapping[str, NamedRow], 
 
     Skips rows with values that must not be displayed, such as secrets.
     """
-    known = {id(item.row) for item in sound.values()}
+    valid = {id(item.row) for item in sound.values()}
     for row in rows:
+        if id(row) in valid:
+            continue
         listed = one_or_more(row.layer.values.get("depends_on"))
-        if id(row) in known or not isinstance(listed, list) or screen(row.layer.values):
+        if not isinstance(listed, list) or screen(row.layer.values):
             continue
         if not all(isinstance(name, str) for name in listed):
             continue
@@ -435,4 +490,4 @@ def _dependencies_of_others(rows: Sequence[Row], sound: Mapping[str, NamedRow], 
 
 
 def _placed(problem: SpecProblem, row: Row) -> Problem:
-    return report(problem, (row.layer, *row.below), row.shown)
+    return report(problem, row.layers(), row.shown)

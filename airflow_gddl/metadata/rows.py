@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+import functools
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
@@ -30,30 +32,25 @@ FIELDS = ("source", "defaults", "tables")
 
 @dataclass(frozen=True)
 class Row:
-    """A row as written: `layer` values over `below`, the strongest first.
+    """A row as written.
 
     Attributes:
+        table: the name, valid or not; null when there is none.
+        identity: null where the row's names are not such as tables have.
         landing: root of the source that `gddl.yaml` declares; null: the row's source is not declared.
+        layers: its own values and those below, the strongest first; a row of a known file is read again for them.
+        key: digest of its values and those of its file; see `KnownRows`.
     """
 
-    layer: Layer
-    below: tuple[Layer, ...]
-    landing: str | None = None
+    table: object
+    identity: Identity | None
+    landing: str | None
+    layers: Callable[[], tuple[Layer, ...]]
+    key: str
 
     @property
-    def table(self) -> object:
-        """The name as written, valid or not; null when there is none."""
-        return self.layer.values.get("table")
-
-    @cached_property
-    def identity(self) -> Identity | None:
-        """Null where the row's names are not such as tables have."""
-        table, source, target = self.table, self.value("source"), self.value("target")
-        if not isinstance(table, str) or not isinstance(source, str):
-            return None
-        if not isinstance(target, str) or template_fault(target):
-            return Identity(table, source, table)
-        return Identity(rendered(target, source, table), source, table)
+    def layer(self) -> Layer:
+        return self.layers()[0]
 
     @property
     def shown(self) -> object:
@@ -62,10 +59,6 @@ class Row:
         if identity is None or self.landing is None or identity.table == identity.name_in_source:
             return self.table
         return f"{identity.source}:{identity.name_in_source}"
-
-    def value(self, name: str) -> object:
-        """A field of the row, or of its defaults."""
-        return next((layer.values[name] for layer in (self.layer, *self.below) if name in layer.values), None)
 
 
 class Identity(NamedTuple):
@@ -83,32 +76,102 @@ class TableFile:
     Attributes:
         refused: table names of rows that are not loaded because of problems of the file.
         passed_over: see `files.passed_over`; of all files, in an item of its own.
+        digest: of its name and content; empty where nobody asked for it.
     """
 
     rows: tuple[Row, ...] = ()
     problems: tuple[Problem, ...] = ()
     refused: tuple[str, ...] = ()
     passed_over: tuple[str, ...] = ()
+    name: str = ""
+    digest: str = ""
 
 
-def table_files(folder: Folder, settings: Settings) -> Iterator[TableFile]:
-    """Every file below `tables/`, in the order of their names."""
+class KnownRow(NamedTuple):
+    """A valid row.
+
+    Attributes:
+        key: of `Row`.
+        entry: digest of its keys in another file; empty: there are none.
+        table: as written.
+        target, source, name_in_source: its `Identity`.
+        spec: `compact` of its specification, without what other rows add.
+    """
+
+    key: str
+    entry: str
+    table: str
+    target: str
+    source: str
+    name_in_source: str
+    spec: Mapping[str, Any]
+
+
+RowsOfFile = Callable[[str, str], tuple[KnownRow, ...] | None]
+"""All rows of a file by its name and the digest of name and content; null where they are not known."""
+
+
+def table_files(folder: Folder, settings: Settings, known: RowsOfFile | None = None) -> Iterator[TableFile]:
+    """Every file below `tables/`, in the order of their names.
+
+    Args:
+        known: what an earlier load knows; null: every file is read.
+    """
     names = folder.names(FOLDER)
     for name in files.having_ending(names, ENDINGS):
-        try:
-            yield _csv(folder, name, settings) if name.lower().endswith(".csv") else _document(folder, name, settings)
-        except (DocumentError, FileNotFoundError) as error:
-            yield TableFile(problems=(unread(error, name),))
+        read = partial(_read, folder, name, settings)
+        digest = "" if known is None else _digest(folder, name)
+        rows = known(name, digest) if known is not None and digest else None
+        yield replace(read() if rows is None else _known(rows, read, settings), name=name, digest=digest)
     yield TableFile(passed_over=files.passed_over(names, ENDINGS))
 
 
+def _read(folder: Folder, name: str, settings: Settings) -> TableFile:
+    try:
+        return _csv(folder, name, settings) if name.lower().endswith(".csv") else _document(folder, name, settings)
+    except (DocumentError, FileNotFoundError) as error:
+        return TableFile(problems=(unread(error, name),))
+
+
+def _known(rows: Iterable[KnownRow], read: Callable[[], TableFile], settings: Settings) -> TableFile:
+    """A file whose rows are known: it is read only for the layers of one, for a problem that it has beside others."""
+    again = functools.cache(read)
+    made = []
+    for i, row in enumerate(rows):
+        identity, source = Identity(row.target, row.source, row.name_in_source), settings.sources.get(row.source)
+        landing = None if source is None else source.landing
+        made.append(Row(row.table, identity, landing, partial(_layers_of, again, i), row.key))
+    return TableFile(tuple(made))
+
+
+def _layers_of(read: Callable[[], TableFile], number: int) -> tuple[Layer, ...]:
+    return read().rows[number].layers()
+
+
+def digest_of(*parts: bytes | str) -> str:
+    found = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        data = part.encode(errors="backslashreplace") if isinstance(part, str) else part
+        found.update(b"%d " % len(data))
+        found.update(data)
+    return found.hexdigest()
+
+
+def _digest(folder: Folder, name: str) -> str:
+    """Empty where it can't be read."""
+    try:
+        return digest_of(name, folder.read(name))
+    except OSError:
+        return ""
+
+
 def _csv(folder: Folder, name: str, settings: Settings) -> TableFile:
-    below = (settings.defaults, _stem(name))
+    make = _RowMaker((), (_stem(name),), settings)
     rows, problems = [], []
     for row in files.read_csv(files.read_text(folder, name)):
         layer = Layer(file=name, values=written(row.values), locate=partial(_same, Position(row.line)))
         if row.fault is None:
-            rows.append(_row(layer, (), below, settings))
+            rows.append(make.row(layer))
         else:
             problems.append(report(_refused(row.fault), (layer,)))
     return TableFile(tuple(rows), tuple(problems))
@@ -130,13 +193,13 @@ def _document(folder: Folder, name: str, settings: Settings) -> TableFile:
 
 
 def _rows(document: Document, entries: list[Any], shared: Layer, settings: Settings) -> TableFile:
-    below = (settings.defaults, _stem(document.file))
+    make = _RowMaker((shared,), (_stem(document.file),), settings)
     rows, problems = [], []
     for i, entry in enumerate(entries):
         values = entry if isinstance(entry, dict) else {}
         layer = Layer(file=document.file, values=written(values), locate=partial(_inside, document, ("tables", i)))
         if isinstance(entry, dict):
-            rows.append(_row(layer, (shared,), below, settings))
+            rows.append(make.row(layer))
         elif isinstance(entry, Refused):
             problems.append(report(_refused(entry), (layer,)))
         else:
@@ -145,12 +208,43 @@ def _rows(document: Document, entries: list[Any], shared: Layer, settings: Setti
     return TableFile(tuple(rows), tuple(problems))
 
 
-def _row(own_layer: Layer, file: tuple[Layer, ...], below: tuple[Layer, ...], settings: Settings) -> Row:
-    """The row over its file's defaults, those of its source where that is declared, and those of the settings."""
-    row = Row(own_layer, (*file, *below))
-    name = row.value("source")
-    source = settings.sources.get(name) if isinstance(name, str) else None
-    return row if source is None else Row(own_layer, (*file, source.layer, *below), source.landing)
+class _RowMaker:
+    """Makes rows of their own layers: over their file's defaults, those of their source where that is declared, those
+    of the settings, and what the file's name says.
+    """
+
+    def __init__(self, file: tuple[Layer, ...], name: tuple[Layer, ...], settings: Settings) -> None:
+        self._file, self._name, self._settings = file, name, settings
+        shared = [dict(layer.values) for layer in (*file, *name)]
+        self._digest = hashlib.blake2b(repr(shared).encode(errors="backslashreplace"), digest_size=16)
+
+    def row(self, own: Layer) -> Row:
+        below = (self._settings.defaults, *self._name)
+        layers = (own, *self._file, *below)
+        name = _value(layers, "source")
+        source = self._settings.sources.get(name) if isinstance(name, str) else None
+        if source is not None:
+            layers = (own, *self._file, source.layer, *below)
+        landing = None if source is None else source.landing
+        return Row(own.values.get("table"), _identity(layers), landing, lambda: layers, self._key(own.values))
+
+    def _key(self, values: Mapping[str, Any]) -> str:
+        digest = self._digest.copy()
+        digest.update(repr(values).encode(errors="backslashreplace"))
+        return digest.hexdigest()
+
+
+def _value(layers: Sequence[Layer], name: str) -> object:
+    return next((layer.values[name] for layer in layers if name in layer.values), None)
+
+
+def _identity(layers: Sequence[Layer]) -> Identity | None:
+    table, source, target = layers[0].values.get("table"), _value(layers, "source"), _value(layers, "target")
+    if not isinstance(table, str) or not isinstance(source, str):
+        return None
+    if not isinstance(target, str) or template_fault(target):
+        return Identity(table, source, table)
+    return Identity(rendered(target, source, table), source, table)
 
 
 def _faults(values: Mapping[str, Any], settings: Settings) -> Iterator[SpecProblem]:
@@ -242,8 +336,9 @@ class NamedRow:
 
     @property
     def place(self) -> str:
-        position = self.row.layer.locate(("table",))
-        return self.row.layer.file if position is None else f"{self.row.layer.file}:{position.line}"
+        layer = self.row.layer
+        position = layer.locate(("table",))
+        return layer.file if position is None else f"{layer.file}:{position.line}"
 
 
 @dataclass
@@ -259,19 +354,19 @@ class TakenNames:
     def take(self, named: NamedRow) -> SpecProblem | None:
         """Reserve the row's names; return the problem if one is taken, or null."""
         spec = named.spec
-        folder = LandingFolder.of(self.roots, spec)
-        if spec.shards:  # it has no folder of its own, and may share those of its sources
-            folder = replace(folder, root=f"{SHARDS}:{spec.source}")
-        place = replace(folder, table=folder.table.lower()).path
-        problem = self._problem(named, place)
+        # One with shards has no folder of its own, and may share those of its sources.
+        root = f"{SHARDS}:{spec.source}" if spec.shards else LandingFolder.of(self.roots, spec).root
+        place = LandingFolder(root, spec.name_in_source.lower()).path
+        folders = _folders_above(place)
+        problem = self._problem(named, place, folders)
         if problem is None:
             self.by_target[spec.table.lower()] = named
             self._by_folder[place] = named
-            self._above |= dict.fromkeys(_folders_above(place), named)
+            self._above |= dict.fromkeys(folders, named)
             self._by_topic[spec.source, topic_of(spec)] = named
         return problem
 
-    def _problem(self, named: NamedRow, place: str) -> SpecProblem | None:
+    def _problem(self, named: NamedRow, place: str, folders: Sequence[str]) -> SpecProblem | None:
         spec, same_folder = named.spec, self._by_folder.get(place)
         name = spec.name_in_source
         same_target = self.by_target.get(spec.table.lower())
@@ -283,7 +378,7 @@ class TakenNames:
             message = f"{spec.qualified_name} and {other} ({same_target.place}) have the target {spec.table}"
             remedy = f"give one of the two sources a target in gddl.yaml, e.g. target: {_TEMPLATE}"
             return SpecProblem("TARGET_TAKEN", ("table",), name, message, remedy)
-        above = (self._by_folder[folder] for folder in _folders_above(place) if folder in self._by_folder)
+        above = (self._by_folder[folder] for folder in folders if folder in self._by_folder)
         nested = same_folder or self._above.get(place) or next(above, None)
         if nested is not None:
             mine, other = LandingFolder.of(self.roots, spec).path, LandingFolder.of(self.roots, nested.spec).path
@@ -302,9 +397,14 @@ class TakenNames:
         return SpecProblem("FIELD_VALUE", ("options", "topic"), str(spec.options["topic"]), message, remedy)
 
 
-def _folders_above(place: str) -> list[str]:
-    parts = place.split("/")
-    return ["/".join(parts[:n]) for n in range(len(parts) - 1, 1, -1)]
+def _folders_above(place: str) -> tuple[str, ...]:
+    return _with_those_above(place.rpartition("/")[0])
+
+
+@functools.lru_cache(maxsize=4096)  # tables of a schema share them
+def _with_those_above(folder: str) -> tuple[str, ...]:
+    parts = folder.split("/")
+    return tuple("/".join(parts[:n]) for n in range(len(parts), 1, -1))
 
 
 _OWN_OPTIONS = ("verify_connection",)
@@ -368,8 +468,9 @@ def assess(
 ) -> TableSpec | tuple[Problem, ...]:
     """The spec a row makes, defaults filled in; else all its problems, each at the place that set the value."""
     entry = keys.of(row.table, row.identity)
-    layers = (row.layer, *row.below) if entry is None else (row.layer, entry.layer, *row.below)
-    outcome = screen(row.layer.values) or _check(row, layers, entry, tiers)
+    own, *below = row.layers()
+    layers = (own, *below) if entry is None else (own, entry.layer, *below)
+    outcome = screen(own.values) or _check(row, layers, entry, tiers)
     if isinstance(outcome, TableSpec):
         named = resolved(outcome, None if outcome.shards else row.landing)
         outcome = with_shards(named, sources) if isinstance(named, TableSpec) else (named,)

@@ -66,8 +66,8 @@ def _request(metadata: str, log: Logger) -> LookRequest:
 
 def _reaching(loaded: LoadedMetadata, log: Logger) -> Mapping[str, str]:
     """The environment for the roots, with credentials of sources, and connections to their databases."""
-    landings = [source.landing for source in loaded.looked_at.values()]
+    landings = [source.landing for source in loaded.beside.looked_at.values()]
     base = configuration.environ_for(loaded.roots.lake, *landings, aws_conn_id=loaded.aws_conn_id or "")
     environ = ConnectedEnviron(lambda: fetch_sources(loaded.access), base) if loaded.access else base
-    options = [source.layer.values.get("options") or {} for source in loaded.looked_at.values()]
+    options = [source.layer.values.get("options") or {} for source in loaded.beside.looked_at.values()]
     return {**environ, **connections([str(one.get("verify_connection") or "") for one in options], log)}

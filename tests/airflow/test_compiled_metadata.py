@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.runtime.compiled.cache import CompiledSettings
+from airflow_gddl.runtime.compiled.cache import CompiledSettings, file_of
 from airflow_gddl.runtime.compiled.keeper import bounded
 from airflow_gddl.runtime.compiled.metadata import CompiledMetadata
 from tests.harness.s3_server import Bucket
@@ -178,7 +178,7 @@ def test_a_file_that_was_written_just_now_waits(place: Place) -> None:
     assert place.names() == ["shop.z"]
 
 
-@pytest.mark.parametrize("victim", ["state.json", "index.json", "problems.json", "pipelines"])
+@pytest.mark.parametrize("victim", ["state.json", "index.json", "problems.json", "pipelines", "known_rows.json"])
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"a": 1}', None])
 def test_a_damaged_cache_is_rebuilt(place: Place, victim: str, content: str | None) -> None:
     place.current()
@@ -222,7 +222,8 @@ def test_a_worker_s_entry_costs_the_same_among_many_tables(place: Place) -> None
     sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == "open" else None)
     opened.clear()
     assert compiled.entry("gddl.shop.t7") is not None
-    assert [path for path in opened if str(generation) in path] == [f"{generation}/pipelines/gddl.shop.t7.json"]
+    assert [path for path in opened if str(generation) in path] == [str(file_of(generation, "gddl.shop.t7"))]
+    assert len(json.loads(Path(file_of(generation, "gddl.shop.t7")).read_bytes())) < 2000 / 16
     assert compiled.entry("gddl.shop.nothing") is None
     assert compiled.entry("../../state") is None
 

@@ -51,8 +51,8 @@ SMALLEST = {
 }
 OF_DEVELOPERS = ("topics",)
 """Need the extra `dev`: a broker and Kafka Connect."""
-OTHERS = ("airflow_stand_in", "airflow_worker_load", "cpu_by_test")
-"""Programs that a benchmark or pytest starts."""
+OTHERS = ("airflow_stand_in", "airflow_worker_load", "comparison", "cpu_by_test")
+"""Programs that a benchmark or pytest starts, and one that starts benchmarks."""
 
 
 def programs() -> set[str]:

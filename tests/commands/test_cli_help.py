@@ -58,6 +58,41 @@ def test_help_names_a_section_that_exists(name: str) -> None:
     assert not anchor or anchor in anchors(DOCS / file)
 
 
+def options(*, multiple: bool) -> list[Any]:
+    """Every option with a value, with its command: those that may be given several times, or the others."""
+    found = []
+    for path in paths(ROOT):
+        command: Any = ROOT
+        for name in path:
+            command = command.get_command(None, name)
+        valued = (one for one in command.params if one.param_type_name == "option" and not one.is_flag)
+        found += [
+            pytest.param([*path], one.opts, id=" ".join([*path, one.opts[0]]))
+            for one in valued
+            if one.multiple == multiple
+        ]
+    return found
+
+
+@pytest.mark.parametrize(("path", "names"), options(multiple=False))
+def test_an_option_that_takes_one_value_is_refused_when_it_is_given_twice(
+    path: list[str], names: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for second in ([names[-1], "b c"], [f"{names[-1]}=b c"]) if names[-1].startswith("--") else ([names[-1], "b c"],):
+        assert invoke([*path, names[0], "a", *second], context.real()) == 2
+        shown = " ".join(capsys.readouterr().err.replace("│", " ").split())
+        assert f"{'/'.join(names)} takes one value, and is given 2: 'a' and 'b c'" in shown, shown
+
+
+@pytest.mark.parametrize(("path", "names"), options(multiple=True))
+def test_an_option_that_takes_a_list_may_be_given_twice(
+    path: list[str], names: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert invoke([*path, names[0], "a", names[0], "b", "--not-an-option"], context.real()) == 2
+    shown = capsys.readouterr().err
+    assert ("takes one value" in shown, "--not-an-option" in shown) == (False, True)
+
+
 def test_program_lists_all_commands_in_groups(capsys: pytest.CaptureFixture[str]) -> None:
     assert invoke(["--help"], context.real()) == 0
     shown = capsys.readouterr().out

@@ -62,7 +62,7 @@ class Finder:
 
     @property
     def _spec(self) -> Source:
-        return self.loaded.looked_at[self.source]
+        return self.loaded.beside.looked_at[self.source]
 
     @cached_property
     def _options(self) -> Mapping[str, Any]:
@@ -101,7 +101,7 @@ class Finder:
 
     def _renamed(self) -> dict[str, dict[str, str]]:
         """Columns that were renamed at the source since a look first saw them, of tables that have a row."""
-        stored = self.loaded.lake_rows
+        stored = self.loaded.beside.stored
         if not self._options.get("verify_connection") or stored is None:
             return {}
         specs = [spec for spec in self.loaded.tables if spec.source == self.source and not spec.shards]
@@ -121,7 +121,7 @@ class Finder:
 
     def _named(self) -> frozenset[str]:
         """Names in this source that the metadata folder has, by row or by folder, in lower case."""
-        names = {name for source, name in self.loaded.named if source in (self.source, "")}
+        names = {name for source, name in self.loaded.beside.named if source in (self.source, "")}
         for spec in self.loaded.tables:
             if spec.table not in self.loaded.from_lake:
                 folders = LandingFolder.all_of(self.loaded.roots, spec)

@@ -41,7 +41,7 @@ def look(request: LookRequest) -> Looked:
     environ = request.reaching(loaded)
     views: dict[str, SourceView] = {}
     faults: list[GddlError] = []
-    for source in sorted(loaded.looked_at):
+    for source in sorted(loaded.beside.looked_at):
         try:
             views[source] = Finder(request, loaded, environ, source).view(before)
         except GddlError as error:
@@ -86,10 +86,10 @@ def _loaded(request: LookRequest) -> tuple[LoadedMetadata, Known]:
         MetadataError: `NEW_TABLES_OFF`: no source asks for it.
     """
     loaded = load_folder(request.folder, request.environ, lake=request.lake)
-    if loaded.lake_rows is None:
+    if loaded.beside.stored is None:
         remedy = "write new_tables: propose, or add, below a source in gddl.yaml"
         raise MetadataError("NEW_TABLES_OFF", "no source asks for new tables", remedy=remedy)
-    return loaded, Known.of(loaded.lake_rows.content)
+    return loaded, Known.of(loaded.beside.stored.content)
 
 
 def _require_whole(loaded: LoadedMetadata) -> None:
@@ -104,7 +104,7 @@ def _require_whole(loaded: LoadedMetadata) -> None:
 
 def _change(loaded: LoadedMetadata, environ: Mapping[str, str], now: float, change: Callable[[Known], Known]) -> Known:
     """Store what a change makes of what is stored; nothing is written where that is the same."""
-    stored = loaded.lake_rows
+    stored = loaded.beside.stored
     assert stored is not None  # noqa: S101 - `_loaded` has seen it
     before = Known.of(stored.content)
     made = change(before)

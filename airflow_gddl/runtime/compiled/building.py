@@ -45,10 +45,10 @@ def compile_metadata(
     made = arrangement.pipelines
     by_table = {table: pipeline.dag_id for pipeline in made for table in pipeline.tables}
     by_name = {spec.table: spec for spec in specs}
-    stored = loaded.lake_rows
+    stored = loaded.beside.stored
     return Compiled(
         prefix=loaded.dag_prefix,
-        looks=tuple(sorted({look for source in loaded.looked_at.values() for look in source.looks})),
+        looks=tuple(sorted({look for source in loaded.beside.looked_at.values() for look in source.looks})),
         lake_rows="" if stored is None else stored.path,
         lake_rows_tag=None if stored is None else stored.tag,
         documents=tuple(_document(pipeline, loaded, by_name, by_table) for pipeline in (*made, *arrangement.retired)),
@@ -63,6 +63,7 @@ def compile_metadata(
             roots=loaded.roots,
             aws_conn_id=loaded.aws_conn_id,
         ),
+        known_rows=loaded.known_rows,
     )
 
 
@@ -71,7 +72,11 @@ def _directory(loaded: LoadedMetadata, specs: Sequence[TableSpec], made: Sequenc
     of_rows = {line for row in rows for line in row.problems}
     others = tuple(line for line in map(str, loaded.problems) if line not in of_rows)
     return Directory(
-        roots=loaded.roots, rows=rows, aws_conn_id=loaded.aws_conn_id, problems=others[:_OTHERS], notes=loaded.notes
+        roots=loaded.roots,
+        rows=rows,
+        aws_conn_id=loaded.aws_conn_id,
+        problems=others[:_OTHERS],
+        notes=loaded.beside.notes,
     )
 
 

@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import tempfile
+from binascii import crc32
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -60,7 +61,7 @@ class CompiledSettings:
         return datetime.fromtimestamp(self.clock(), UTC).isoformat(timespec="seconds")
 
 
-FORMAT = 5
+FORMAT = 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +123,7 @@ def pipeline_of(entry: Mapping[str, Any]) -> Pipeline:
 
 _STATE, _LOCK, INDEX, PROBLEMS, _UNBUILT = "state.json", "lock", "index.json", "problems.json", "unbuilt.json"
 TABLES, PLACEMENT, _PARSED, _UPKEEP = "tables.json", "placement.json", "parsed", "upkeep.json"
+KNOWN_ROWS = "known_rows.json"
 _KEPT = 3
 
 
@@ -286,16 +288,20 @@ def write_unbuilt(generation: Path, lines: tuple[str, ...]) -> None:
 def document(generation: Path, dag_id: str) -> Any:
     """Its JSON; None when there is no such pipeline, as opposed to a lost file."""
     try:
-        return json.loads(place_of(generation, dag_id).read_bytes())
-    except FileNotFoundError:
+        return json.loads(file_of(generation, dag_id).read_bytes())[dag_id]
+    except (FileNotFoundError, KeyError):
         if any(entry["dag_id"] == dag_id for entry in read_index(generation)):
             raise
         return None
 
 
-def place_of(generation: Path, dag_id: str) -> Path:
-    # Our DAG ids contain no path separators; other DAG ids have no document.
-    return generation / "pipelines" / f"{dag_id.replace('/', '-')}.json"
+_FILES = 64
+"""Of documents: a worker reads one of them, and a parse does not write thousands."""
+
+
+def file_of(generation: Path, dag_id: str) -> Path:
+    """The file with a pipeline's document, among those of others."""
+    return generation / "pipelines" / f"{crc32(dag_id.encode(errors='backslashreplace')) % _FILES:02}.json"
 
 
 def write(path: Path, data: object) -> None:

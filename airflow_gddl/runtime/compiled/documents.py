@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -16,13 +17,14 @@ from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.contract.spec import Roots, TableSpec, TierSpec
 from airflow_gddl.runtime.compiled.cache import (
     INDEX,
+    KNOWN_ROWS,
     PLACEMENT,
     PROBLEMS,
     TABLES,
     Cache,
     document,
+    file_of,
     index_entry,
-    place_of,
     write,
 )
 from airflow_gddl.topology.pipeline import Pipeline
@@ -110,8 +112,15 @@ class PlacementDocument:
 
 @dataclass(frozen=True, kw_only=True)
 class Compiled:
-    """Metadata as documents. `problems`: a line each; `carried`: tables taken over from those before; `looks`: those
-    that sources ask for."""
+    """Metadata as documents.
+
+    Attributes:
+        problems: a line each.
+        carried: tables taken over from those before.
+        looks: those that sources ask for.
+        lake_rows, lake_rows_tag: path of the rows that the lake keeps, and tag of that object.
+        known_rows: see `LoadedMetadata`.
+    """
 
     documents: tuple[PipelineDocument, ...]
     directory: Directory
@@ -122,6 +131,7 @@ class Compiled:
     looks: tuple[str, ...] = ()
     lake_rows: str = ""
     lake_rows_tag: str | None = None
+    known_rows: Mapping[str, Any] = field(default_factory=dict)
 
 
 _ROW = tuple(field.name for field in fields(TableRow))
@@ -130,12 +140,16 @@ _ROW = tuple(field.name for field in fields(TableRow))
 def add(cache: Cache, compiled: Compiled) -> Path:
     """Write a complete generation; it is not read before the state names it."""
     generation = cache.new()
+    files: defaultdict[Path, dict[str, Any]] = defaultdict(dict)
     for one in compiled.documents:
-        write(place_of(generation, one.pipeline.dag_id), compact(one))
+        files[file_of(generation, one.pipeline.dag_id)][one.pipeline.dag_id] = compact(one)
+    for path, documents in files.items():
+        write(path, documents)
     write(generation / PROBLEMS, {"problems": compiled.problems})
     rows = [[getattr(row, name) for name in _ROW] for row in compiled.directory.rows]
     write(generation / TABLES, {**plain(replace(compiled.directory, rows=())), "rows": rows})
     write(generation / PLACEMENT, compact(compiled.placed))
+    write(generation / KNOWN_ROWS, compiled.known_rows)
     entries = [compact(index_entry(one.pipeline)) for one in compiled.documents]
     write(generation / INDEX, {"pipelines": entries, "prefix": compiled.prefix, "looks": compiled.looks})
     return generation
@@ -182,8 +196,18 @@ def read_placement(generation: Path) -> PlacementDocument:
     return decode(PlacementDocument, json.loads((generation / PLACEMENT).read_bytes()))
 
 
+def known_rows(text: str | bytes) -> Mapping[str, Any]:
+    """Of a generation's file `KNOWN_ROWS`; nothing where it is damaged."""
+    try:
+        known = json.loads(text)
+    except ValueError:
+        return {}
+    return known if isinstance(known, dict) else {}
+
+
 def read_specs(generation: Path) -> Iterator[TableSpec]:
     """Every row of a generation, without damaged documents."""
     for path in sorted((generation / "pipelines").glob("*.json")):
-        with contextlib.suppress(OSError, ValueError, GddlError):
-            yield from decode(PipelineDocument, json.loads(path.read_bytes())).specs
+        with contextlib.suppress(AttributeError, OSError, ValueError, GddlError):
+            for data in json.loads(path.read_bytes()).values():
+                yield from decode(PipelineDocument, data).specs
