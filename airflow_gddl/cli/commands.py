@@ -152,6 +152,9 @@ BUILT_IN: Mapping[str, Command] = {
     "truncate": Command(
         "airflow_gddl.cli.maintenance:truncate_app", REPAIR, "gddl truncate release --table shop.orders", "cli.md"
     ),
+    "shadow": Command(
+        "airflow_gddl.shadow.commands:app", REPAIR, "gddl shadow show --table shop.orders", "trust.md#shadow"
+    ),
     "maintain": Command(
         "airflow_gddl.cli.maintenance:maintain", EVERYDAY, "gddl maintain --dry-run", "repair.md#maintenance"
     ),

@@ -101,6 +101,9 @@ def show_runs(screen: Screen, results: Sequence[JobResult]) -> None:
     """One row for each table with rows read and changes of the replica; totals below."""
     numbers = [ScreenColumn(title, "right", spare=spare) for title, spare in _NUMBERS.items()]
     screen.table(["table", "status", ScreenColumn("mode", spare=5), *numbers], [_run_row(result) for result in results])
+    for result in results:
+        for line in feature_lines(result.features):
+            screen.say(f"{result.table}: {line}")
     screen.say(totals(results), "bold")
 
 
@@ -235,6 +238,16 @@ def show_troubles(screen: Screen, outcome: JobOutcome) -> None:
 
 def _share(one: ExpectationCount) -> str:
     return f"{count(one.failed)} of {counted(one.checked, 'row')}"
+
+
+def feature_lines(figures: Mapping[str, float]) -> Iterator[str]:
+    """A line for each feature, `shadow: 3 compared, 0 differences`; figures of a figure are left out."""
+    by_feature: dict[str, list[str]] = {}
+    for name, value in sorted(figures.items()):
+        feature, _, figure = name.partition(".")
+        if "." not in figure:
+            by_feature.setdefault(feature, []).append(f"{value:,.10g} {figure.replace('_', ' ')}")
+    yield from (f"{feature}: {', '.join(texts)}" for feature, texts in by_feature.items())
 
 
 def coded(code: str, message: str) -> str:

@@ -94,6 +94,7 @@ class StatusLine:
         freshness_seconds: limit of `behind_seconds`; null: none.
         waiting_files: landed but not loaded, by the last poll.
         quarantined, late_ignored: rows and files in quarantine, and changes that the last known runs ignored as late.
+        features: figures of features in these runs, named feature.figure.
         not_listed_days, listed_in_full_at: days of old change files that the newest run did not list, and since when.
         last_run, last_success, last_poll, last_maintenance: start of the newest run, of the newest successful run with
             changes, of the newest poll, and of the newest maintenance.
@@ -118,6 +119,7 @@ class StatusLine:
     waiting_files: int
     quarantined: int
     late_ignored: int
+    features: dict[str, float]
     attention: list[str]
     not_listed_days: int
     listed_in_full_at: str | None
@@ -302,6 +304,7 @@ def line_of(one: TableStatus, now: float) -> StatusLine:
         waiting_files=one.waiting,
         quarantined=record.quarantined,
         late_ignored=record.late_ignored,
+        features=dict(record.features),
         attention=list(one.attention),
         not_listed_days=newest.not_listed_days if newest else 0,
         listed_in_full_at=text_of(newest.listed) if newest else None,
@@ -341,6 +344,8 @@ def show(screen: Screen, tables: Sequence[TableStatus], now: float, states: Sequ
             screen.say(f"{line.table}: {line.error}", "red")
         elif line.attention:
             screen.say(f"{line.table}: needs attention: {', '.join(line.attention)}", "yellow")
+        for text in job.feature_lines(line.features):
+            screen.say(f"{line.table}: {text}")
         if line.not_listed_days:
             since = line.listed_in_full_at or "its first run"
             screen.say(f"{line.table}: {count(line.not_listed_days)} days not listed since {since}")

@@ -376,9 +376,20 @@ def _needed_of_snapshots(spec: TableSpec) -> Iterator[SpecProblem]:
 
 
 def _sweep_limit(spec: TableSpec) -> Iterator[SpecProblem]:
-    if not 0 <= spec.sweep_limit <= 1:  # also true for NaN
+    if not is_share(spec.sweep_limit):
         message = "not a fraction"
         yield SpecProblem("FIELD_VALUE", ("sweep_limit",), spec.sweep_limit, message, "write a number from 0 to 1")
+
+
+def is_share(value: float) -> bool:
+    """Whether it is a number from 0 to 1; NaN is none."""
+    return 0 <= value <= 1
+
+
+def _shadow(spec: TableSpec) -> Iterator[SpecProblem]:
+    if spec.shadow is not None and not is_share(spec.shadow):
+        message, remedy = "not a fraction", "write true, or a number from 0 to 1, e.g. 0.01"
+        yield SpecProblem("FIELD_VALUE", ("shadow",), spec.shadow, message, remedy)
 
 
 def _cutting(spec: TableSpec) -> Iterator[SpecProblem]:
@@ -588,6 +599,7 @@ _VALUE_CHECKS = (
     _prefix,
     _snapshots,
     _sweep_limit,
+    _shadow,
 )
 _ROW_CHECKS = (
     _table_name, _keys, _mask, _exclusions, published_problems, iceberg_problems, check_clustering, check_partitions,

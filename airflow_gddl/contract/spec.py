@@ -66,6 +66,8 @@ class TierSpec:
     commit: CommitMethod = "direct"
     """`direct`: tasks write data files, and one Delta commit of ours names them. `merge`, with `tasks: many` alone:
     rows are staged, and Spark's own `MERGE INTO` commits them; slower."""
+    shadow: bool | float = False
+    """Default of the row's `shadow`."""
     tables_per_job: int = 200
     """Tables that share one job; 1 gives each its own DAG."""
     airflow: AirflowView | None = None

@@ -313,6 +313,9 @@ class TableSpec:
     """Partition columns of the replica, fixed once it exists; empty: none."""
     table_properties: Mapping[str, str] = field(default_factory=dict)
     """Delta table properties set when the replica is created."""
+    shadow: bool | float | None = None
+    """Share of the batches, 0 to 1, that Spark's `MERGE` applies to a clone, too, and that are compared before their
+    commit; `true`: all; null: as the tier says (docs/trust.md)."""
     iceberg: bool = False
     """Also write Iceberg metadata of the replica, for readers without Delta support."""
     tags: Mapping[str, str] = field(default_factory=dict)

@@ -398,6 +398,7 @@ TABLE = FieldShape(
         "mask": _mask_remedy,
         "sweep_limit": _share_remedy,
         "at_most": _share_remedy,
+        "shadow": lambda value: f"{_share_remedy(value)}; or true",
     },
     synonyms=_SYNONYMS,
     resolved=("source_table", "landing", "shard_landings", "mask_key_id", "expressions"),

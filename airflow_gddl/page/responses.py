@@ -220,6 +220,7 @@ def row(one: TableStatus, names: Collection[str]) -> dict[str, Any]:
         "rows": record.rows,
         "quarantined": record.quarantined,
         "late_ignored": record.late_ignored,
+        "features": dict(record.features),
         "not_listed_days": facts[-1].not_listed_days if facts else 0,
         "listed": facts[-1].listed if facts else None,
         "last_run": facts[-1].started if facts else None,

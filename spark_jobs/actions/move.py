@@ -90,8 +90,9 @@ class _Move:
             self.run.report("recorded")
             storage.delete(join(new.state, NOTE))
         self.run.report("counts")
-        for feature in features_of(self.new):  # Iceberg readers find the new table, or the next run warns
-            feature.at_end(replace(self.run, spec=self.new))
+        run = replace(self.run, spec=self.new)
+        for feature in features_of(run.spec, run.tier):  # Iceberg readers find the new table, or the next run warns
+            feature.at_end(run)
         self._remove_old()
         return files
 

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from airflow_gddl.contract.result import RunWarning
     from spark_jobs.batch.commit import CommittedBatch
+    from spark_jobs.batch.pending import Batch
+    from spark_jobs.batch.session import TableSession
     from spark_jobs.batch.table_run import TableRun
 
 
 class Feature:
     """What a feature does at these points; this one: nothing."""
+
+    def before_batch(self, table: TableSession, batch: Batch) -> None:
+        """Before the steps of a planned batch: it may replace `table.context`, which the steps get.
+
+        Raises:
+            DeclinedError: one task can't do what the feature has to do with this batch.
+        """
 
     def after_commit(self, done: CommittedBatch) -> None:
         """After a batch is in the ledger."""
@@ -20,9 +30,16 @@ class Feature:
         """At the end of an action that wrote the tables."""
         return ()
 
+    def forget_rows(self, run: TableRun) -> None:
+        """After a key was erased, also of a row that does not use the feature any more: remove rows that it keeps."""
+
     def has_work(self, run: TableRun) -> bool:  # noqa: ARG002 - for features that do
         """For a poll: whether an idle table needs a run all the same."""
         return False
+
+    def explain(self, run: TableRun, key: Mapping[str, str]) -> tuple[str, ...]:  # noqa: ARG002 - for features that do
+        """What it knows of a key, given by column as text: lines for a reader."""
+        return ()
 
     def clean(self, run: TableRun) -> int:  # noqa: ARG002 - for features that do
         """In maintenance: remove files that nobody needs any more; returns their number."""

@@ -16,7 +16,7 @@ from airflow_gddl.contract.result import (
     JobResult,
     TableTasks,
 )
-from airflow_gddl.contract.spec import JobSpec, TableSpec
+from airflow_gddl.contract.spec import JobSpec, TableSpec, TierSpec
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.dialects.protocol import Dialect, dialect_of
 from spark_jobs.discovery import (
@@ -102,13 +102,17 @@ class TableRun:
         """In messages: the table, or one of its sources."""
         return f"source {self.shard} of {self.spec.table}" if self.shard else self.spec.table
 
+    @property
+    def tier(self) -> TierSpec:
+        return self.job.tiers[self.spec.size]
+
     @cached_property
     def dialect(self) -> Dialect:
         """
         Raises:
             FatalError: `DIALECT_UNKNOWN`, `SPEC_INVALID`.
         """
-        return dialect_of(self.spec, self.job.tiers[self.spec.size])
+        return dialect_of(self.spec, self.tier)
 
     @property
     def dialect_after_load(self) -> Dialect:
@@ -123,7 +127,7 @@ class TableRun:
 
     @property
     def in_one_task(self) -> bool:
-        return not self.declined and self.job.tiers[self.spec.size].in_one_task
+        return not self.declined and self.tier.in_one_task
 
     @property
     def tasks(self) -> TableTasks:
@@ -133,12 +137,11 @@ class TableRun:
         """What engines get; `work`: what the run has to do (`PendingWork.cost`); None: not known."""
         if not self.in_one_task and self.runtime.engine is None and not self.runtime.spark.is_started:
             self.report(STARTING_SPARK)
-        tier = self.job.tiers[self.spec.size]
         engine = self._own_engine if self._has_own_engine else self._new_engine(work)
         return TableContext(
             dialect=self.dialect_after_load,
             # Iceberg readers take data files as they are: no deletion vectors, no widened types.
-            tier=replace(tier, deletion_vectors=False) if self.spec.iceberg else tier,
+            tier=replace(self.tier, deletion_vectors=False) if self.spec.iceberg else self.tier,
             layout=self.layout,
             storage=self.runtime.storage,
             engine=engine.of_shard(self.shard) if self.shard else engine,
@@ -305,7 +308,7 @@ class TableRun:
 
     @property
     def limits(self) -> BatchLimits:
-        tier = self.job.tiers[self.spec.size]
+        tier = self.tier
         most = tier.max_bytes_per_batch
         # Decoded rows take some 18 times the bytes of their file, a stored table far less.
         if self.in_one_task:

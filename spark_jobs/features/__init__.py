@@ -7,28 +7,35 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, cast
 
 from airflow_gddl.contract.errors import FatalError
 
 if TYPE_CHECKING:
-    from airflow_gddl.contract.spec import TableSpec
+    from airflow_gddl.contract.spec import TableSpec, TierSpec
     from spark_jobs.batch.feature import Feature
 
-FEATURES: Mapping[str, Callable[[TableSpec], bool]] = {
-    "apply_exceptions": lambda spec: spec.name_in_source.lower().endswith(".awsdms_apply_exceptions"),
-    "iceberg": lambda spec: spec.iceberg,
+FEATURES: Mapping[str, Callable[[TableSpec, TierSpec], bool]] = {
+    "apply_exceptions": lambda spec, _: spec.name_in_source.lower().endswith(".awsdms_apply_exceptions"),
+    "iceberg": lambda spec, _: spec.iceberg,
+    "shadow": lambda spec, tier: bool(tier.shadow if spec.shadow is None else spec.shadow),
 }
-"""By name, whether a row uses it; in the order in which they are called."""
+"""By name, whether a row of a tier uses it; in the order in which they are called."""
 
 
-def features_of(spec: TableSpec) -> tuple[Feature, ...]:
+def features_of(spec: TableSpec, tier: TierSpec) -> tuple[Feature, ...]:
     """The features that a row uses.
 
     Raises:
         FatalError: `FEATURE_MISSING`: this installation lacks one.
     """
-    return tuple(_feature(name) for name, is_used in FEATURES.items() if is_used(spec))
+    return tuple(_feature(name) for name, is_used in FEATURES.items() if is_used(spec, tier))
+
+
+def installed_features() -> tuple[Feature, ...]:
+    """All that this installation has, whether or not a row uses them."""
+    return tuple(_feature(name) for name in FEATURES if find_spec(f"{__name__}.{name}") is not None)
 
 
 def _feature(name: str) -> Feature:

@@ -28,7 +28,7 @@ from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import Declined, RunTotals, TableOutcome, TaskOutcome, is_busy
 from spark_jobs.batch.turns import require_supported
 from spark_jobs.discovery import FileStreamSource, NotifiedFile, drain
-from spark_jobs.features import features_of
+from spark_jobs.features import features_of, installed_features
 from spark_jobs.job.job_faults import translated
 from spark_jobs.job.run_results import in_order, is_recorded, write_record
 from spark_jobs.job.stop import NEEDS_MEMORY
@@ -145,7 +145,10 @@ def _with_features(run: TableRun, result: JobResult) -> JobResult:
     options = run.job.options
     if options.action not in (*LOADS, "maintain", "erase") or options.dry_run:
         return result
-    warnings = [warning for feature in features_of(run.spec) for warning in feature.at_end(run)]
+    if options.action == "erase":
+        for feature in installed_features():
+            feature.forget_rows(run)
+    warnings = [warning for feature in features_of(run.spec, run.tier) for warning in feature.at_end(run)]
     return replace(result, warnings=(*result.warnings, *warnings)) if warnings else result
 
 
@@ -165,7 +168,7 @@ def poll_table(run: TableRun) -> TableOutcome | int:
         if reader_of(run.spec).has_work(run, totals):
             return 0
         result = idle_result(run, totals)
-        behind = any(feature.has_work(run) for feature in features_of(run.spec))
+        behind = any(feature.has_work(run) for feature in features_of(run.spec, run.tier))
     except Exception:  # noqa: BLE001 - the next run raises it again, and reports it
         return 0
     if isinstance(result, int):

@@ -86,6 +86,7 @@ class Write:
             written again.
         deleted_rows: the rows that `deleted` names, for the change data feed; null: the table has none.
         written: further files, and the whole change data feed; null: none.
+        check: called with the version before and the commit's actions before it is put; null: nothing is asked.
     """
 
     app: str = ""
@@ -102,6 +103,7 @@ class Write:
     deleted: Sequence[tuple[DataFile, np.ndarray]] = ()
     deleted_rows: pa.Table | None = None
     written: Written | None = None
+    check: Callable[[ReplayedLog, Sequence[Action]], None] | None = None
 
 
 class Tables:
@@ -498,6 +500,8 @@ class Tables:
             head.append(delta_log.metadata(snapshot.log, schema=schema.to_json(), partition_by=partitions))
         self.forget(path)
         log = snapshot.log
+        if write.check is not None:
+            write.check(log, [*head, *actions])
         made = delta_log.commit(self.storage, path, log.version + 1, [*head, *actions])
         self._logs.note(path, log.after(made))
         keep_log_short(self.storage, path, log, snapshot.opened)

@@ -27,7 +27,7 @@ from spark_jobs.rules.quarantine import Unresolved
 from spark_jobs.rules.rewrite import Rewrite
 from spark_jobs.rules.step_results import Appended, Applied, ChangesErased, Compacted, Overlap, Rebuilt, Replaced
 from spark_jobs.rules.verify import Reference, Verdict, Violations
-from spark_jobs.tables.delta_log import DeltaCommit
+from spark_jobs.tables.delta_log import Action, DeltaCommit
 from spark_jobs.tables.replayed_log import ReplayedLog
 
 
@@ -396,6 +396,25 @@ class Engine(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ProposedCommit:
+    """A commit of a step of a batch, before it is put: its data files are written, and nobody sees them.
+
+    Attributes:
+        path: of the table.
+        step: see `delta_log.APPEND` and its siblings.
+        log: the version before.
+        actions: of the commit, as its lines.
+    """
+
+    path: str
+    step: str
+    log: ReplayedLog
+    actions: Sequence[Action]
+    plan: BatchPlan
+    table_schema: TableSchema
+
+
+@dataclass(frozen=True, kw_only=True)
 class TableContext:
     """Read-only context of one table during a run.
 
@@ -403,6 +422,8 @@ class TableContext:
         resumed: an earlier run may have written part of the current batch.
         begins_with: columns that the tables have from the first, where they don't exist yet; null: those of the files.
         replaces: data columns of the tables that these replace, with which policies compare; null: they replace none.
+        before_commit: called with each commit of ours of the current batch's steps, not with Spark's; what it raises
+            stops the commit.
     """
 
     dialect: Dialect
@@ -413,6 +434,7 @@ class TableContext:
     resumed: bool = True
     begins_with: Stored | None = None
     replaces: Schema | None = None
+    before_commit: Callable[[ProposedCommit], None] | None = None
 
     @property
     def spec(self) -> TableSpec:

@@ -283,6 +283,7 @@ class OneTaskEngine(TablesEngine):
         return BatchContext(
             tables=self.tables, layout=context.layout, tier=context.tier, plan=plan, table_schema=table_schema,
             resumed=context.resumed,
+            before_commit=context.before_commit,
         )  # fmt: skip
 
     def maintenance(self, context: TableContext) -> OneTaskMaintenance:

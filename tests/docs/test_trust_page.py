@@ -19,6 +19,7 @@ from packaging.version import Version
 from tests.delta_rs.commands import gddl
 from tests.harness.landing import write
 from tests.readers import reader_versions
+from tests.shadow import random_batches
 from tests.unit.pages import ROOT, page, section
 
 PAGE = page("trust.md")
@@ -100,9 +101,25 @@ def test_filters_of_the_readers_are_as_many_as_the_page_says() -> None:
     )
 
 
+def test_the_lane_writes_its_block(tmp_path: Path) -> None:
+    found = random_batches.Found(compared={(0, "s.t000", n) for n in range(1234)}, broken=Counter({"plan": 7}))
+    made = tmp_path / "trust.md"
+    made.write_text(PAGE)
+    random_batches.write(made, random_batches.block(found, 5, "0123456789ab"))
+    line = "1,234 random batches compared, 0 differences; broken off 7 times at 1 steps; seed 5, commit 0123456789ab.\n"
+    assert line in made.read_text()
+
+
+def test_reasons_of_shadow_are_those_of_the_code() -> None:
+    rooms = "\n".join(path.read_text() for path in (ROOT / "spark_jobs/features/shadow").glob("*.py"))
+    reasons = {row[0].strip("`") for row in table("Shadow") if row[0].startswith("`")}
+    assert {reason for reason in reasons if f'"{reason}"' not in rooms} == set()
+    assert len(reasons) == 9
+
+
 @pytest.fixture
 def shop(tmp_path: Path) -> Path:
-    tiers = re.search(r"```yaml\n(# metadata/gddl.yaml\n.*?)```", PAGE, re.DOTALL)
+    tiers = re.search(r"```yaml\n(# metadata/gddl.yaml\ntiers:\n  small: {tasks: many.*?)```", PAGE, re.DOTALL)
     assert tiers
     (tmp_path / "metadata/tables").mkdir(parents=True)
     (tmp_path / "metadata/merge.txt").write_text(tiers[1])

@@ -11,7 +11,7 @@ import random
 from typing import TypeVar
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, is_hypothesis_test, settings
+from hypothesis import HealthCheck, Phase, given, is_hypothesis_test, seed, settings
 from hypothesis import strategies as st
 
 T = TypeVar("T")
@@ -38,16 +38,23 @@ def examples(default: int) -> int:
     return int(os.environ.get("GDDL_EXAMPLES", default))
 
 
-def drawn(strategy: st.SearchStrategy[T], count: int) -> list[T]:
-    """`count` examples; a Spark job costs too much for one example alone, so they share jobs."""
+def drawn(strategy: st.SearchStrategy[T], count: int, of_seed: int | None = None) -> list[T]:
+    """`count` examples; a Spark job costs too much for one example alone, so they share jobs.
+
+    Args:
+        of_seed: the examples of this seed; null: as the profile says.
+    """
     found: list[T] = []
 
-    @settings(max_examples=count, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
-    @given(strategy)
     def collect(example: T) -> None:
         found.append(example)
 
-    collect()
+    chosen = settings(max_examples=count, database=None, phases=[Phase.generate],
+                      suppress_health_check=list(HealthCheck))  # fmt: skip
+    if of_seed is None:
+        chosen(given(strategy)(collect))()
+    else:
+        seed(of_seed)(settings(chosen, derandomize=False)(given(strategy)(collect)))()
     return found
 
 

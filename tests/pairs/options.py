@@ -40,6 +40,7 @@ VALUES: Mapping[str, tuple[Any, ...]] = {
         {"good": Expectation(rule="n <> 4", on="warn")},
     ),
     "unique": ({}, {"one": ("id", "part")}),
+    "shadow": (None, True),
     "cluster_by": ((), ("v",)),
     "partition_by": ((), ("p",)),
     "table_properties": ({}, {"delta.enableChangeDataFeed": "true"}, {"delta.enableDeletionVectors": "true"}),

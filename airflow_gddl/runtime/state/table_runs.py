@@ -16,7 +16,7 @@ from airflow_gddl.contract.completeness import Verified, window_bounds
 from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.errors import brief
 from airflow_gddl.contract.layout import LOADS
-from airflow_gddl.contract.result import STALE_CODE, JobResult
+from airflow_gddl.contract.result import STALE_CODE, JobResult, summed_figures
 
 
 def seconds_of(text: str | None) -> float | None:
@@ -60,6 +60,7 @@ class RunFact(NamedTuple):
         listed: when these were last listed, seconds since the epoch; null if none was skipped.
         replayed: rows that it took out of the quarantine to process them again; `quarantined` counts those that it
             put back.
+        features: see `JobResult.features`.
     """
 
     started: float
@@ -83,6 +84,7 @@ class RunFact(NamedTuple):
     not_listed_days: int = 0
     listed: float | None = None
     replayed: int = 0
+    features: Mapping[str, float] = {}
 
     @property
     def adds_up(self) -> bool:
@@ -122,6 +124,7 @@ def fact_of(result: JobResult, now: float, airflow: tuple[str, ...] = ()) -> Run
         not_listed_days=result.not_listed_days,
         listed=seconds_of(result.listed_in_full_at),
         replayed=result.rows_read if result.action == "errors_replay" and result.status != "failed" else 0,
+        features=dict(result.features),
     )
 
 
@@ -149,6 +152,7 @@ class TableRecord:
         counted, counted_files: rows and files, and files alone, that were in quarantine when a run or an erasure last
             counted them in the errors table, and `counted_at`, when it began; null: none did.
         late_ignored: changes that these runs ignored as late.
+        features: figures of features in these runs, see `JobResult.features`.
         commit: newest source commit ever applied.
         complete: start of the newest run that did not fail: all that had landed by then is applied.
         succeeded: start of the newest run that did something and did not fail.
@@ -183,6 +187,7 @@ class TableRecord:
     missing_from: float | None = None
     detected: Mapping[str, float] = field(default_factory=dict)
     settled: Mapping[str, float] = field(default_factory=dict)
+    features: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def runs(self) -> tuple[RunFact, ...]:
@@ -221,6 +226,7 @@ class TableRecord:
             older=older,
             quarantined=left_in_quarantine((run for run in kept if run.started > since), self.counted or 0),
             late_ignored=sum(run.late_ignored for run in kept),
+            features=summed_figures(run.features for run in kept),
         )
 
     def after(self, result: JobResult, now: float, airflow: tuple[str, ...] = (), *, whole: bool = True) -> TableRecord:
@@ -333,6 +339,7 @@ def _record_of(fact: RunFact, error: str | None) -> TableRecord:
         error=error,
         loose=1,
         late_ignored=fact.late_ignored,
+        features=fact.features,
         changed_since=good,
         changing_runs=0 if good is None else 1,
     )

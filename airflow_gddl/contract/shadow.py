@@ -1,0 +1,71 @@
+"""Differences that shadow has found, as the lake keeps them until a person decides (docs/trust.md, Shadow)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from airflow_gddl.contract.layout import STATE, join
+from airflow_gddl.contract.spec import TableSpec
+
+FOUND, DECIDED = "found.json", "decided.json"
+"""Names of the documents of a difference, in its folder."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DifferentKey:
+    """A key whose rows differ.
+
+    Attributes:
+        key: a JSON object.
+        ours, spark: the row on each side, as JSON, masked columns without their values; null: that side has none.
+        columns: that differ; empty where one side has no row, or several.
+    """
+
+    key: str
+    ours: str | None = None
+    spark: str | None = None
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShadowDifference:
+    """What a comparison of a batch has found before its commit.
+
+    Attributes:
+        kind: `replica`, `history`, `tombstones` or `changes`: the table whose commit was stopped.
+        version: of that table, before the commit.
+        found_at: ISO 8601 UTC.
+        sorts: sort of difference to how often it was found.
+        notes: differences that are none of a key.
+        keys: some of the keys whose rows differ.
+        sides: folders of the two sides, Delta tables, by `ours` and `spark`.
+    """
+
+    table: str
+    batch_id: str
+    kind: str
+    version: int
+    found_at: str
+    sorts: Mapping[str, int]
+    notes: tuple[str, ...] = ()
+    keys: tuple[DifferentKey, ...] = ()
+    sides: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShadowDecision:
+    """That a person has looked at a difference, and lets our commits go on.
+
+    Attributes:
+        decided_at: ISO 8601 UTC.
+    """
+
+    decided_at: str
+    decided_by: str
+    reason: str
+
+
+def shadow_folder(lake: str, spec: TableSpec) -> str:
+    """Folder of the table's differences, each in a folder of its own."""
+    return join(lake, STATE, "shadow", spec.schema_name, spec.name)

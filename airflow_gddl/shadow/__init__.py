@@ -1,0 +1,1 @@
+"""Differences that shadow has found: shown, and decided (docs/trust.md, Shadow)."""
