@@ -191,7 +191,7 @@ def test_limits_hold_under_ten_thousand_folders(tmp_path: Path, monkeypatch: pyt
     assert sorted(one["code"] for one in found.values()) == ["NEW_TABLE_ADDED"] * 3 + ["NEW_TABLE_LIMIT"] * 2
     assert site.stored is not None
     notes = {note.code: note.text for note in site.stored.notes}
-    assert notes["NEW_TABLE_NAMES"].startswith("2 folders have names that no table can have, e.g. ")
+    assert notes["NEW_TABLE_NAMES"].startswith("no table can have the name of a folder: 2 in all, e.g. ")
     assert "more tables without a row" in notes["NEW_TABLES_LEFT"]
 
 

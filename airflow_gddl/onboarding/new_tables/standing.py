@@ -154,7 +154,7 @@ class Known:
                 text = f"{counts.left:,} more tables without a row; later looks take them as proposals are decided"
                 yield Note(table=source, code=LEFT_CODE, text=text, command="gddl new-tables list")
             if counts.unfit:
-                text = f"{counts.unfit:,} folders have names that no table can have, e.g. {counts.example}"
+                text = f"no table can have the name of a folder: {counts.unfit:,} in all, e.g. {counts.example}"
                 yield Note(table=source, code=NAMES_CODE, text=text)
             for name, columns in counts.renamed.items():
                 pairs = ", ".join(f"{quoted(new)}: {quoted(old)}" for new, old in columns.items())
