@@ -16,7 +16,7 @@ PINS ?=
 # this project again, and each process of pytest all tests.
 unexport PYTHONDONTWRITEBYTECODE
 .PHONY: demo demo-check demo-embedded newcomer docs docs-serve test test-all test-wide test-quick test-airflow-oldest test-floors test-newest test-spark \
-  test-spark-deep test-deep compiled package lint lock clean
+  test-spark-deep test-deep compiled package sbom lint lock clean
 .DELETE_ON_ERROR:
 
 # The samples of dags/ and metadata/ on an Airflow of this machine, until Ctrl-C; DEMO='--scale 0.1' makes it smaller.
@@ -119,9 +119,15 @@ package: $(VENV)-package/.package
 	$(VENV)-package/bin/python -m build
 	$(VENV)-package/bin/python -m twine check --strict dist/*
 
+# What a user's environment holds by the lock, as CycloneDX; the release attests it for what is published.
+sbom: $(VENV)-package/.package
+	mkdir -p build
+	$(VENV)-package/bin/cyclonedx-py requirements devtools/requirements/demo.txt --pyproject pyproject.toml --mc-type library \
+	  --output-reproducible -o build/sbom.json
+
 $(VENV)-package/.package:
 	$(MAKE) --no-print-directory VENV=$(VENV)-package $(VENV)-package/bin/python
-	$(VENV)-package/bin/python devtools/install.py "build>=1.2" "twine>=6.1"
+	$(VENV)-package/bin/python devtools/install.py "build>=1.2" "twine>=6.1" "cyclonedx-bom>=7.1"
 	@touch $@
 
 # The documentation site, in build/site; warnings are errors. `docs-serve` shows it on the loopback as it is written.

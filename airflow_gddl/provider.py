@@ -62,7 +62,7 @@ maintenance_schedule (string) = @daily
 verify_schedule (string) = @weekly
   Schedule of gddl_verify, a preset or cron. Empty: manual.
 watch_schedule (string) = */10 * * * *
-  Schedule of gddl_watch, which exists where alerts are configured. Empty: manual.
+  Schedule of gddl_watch, which exists where alerts are configured, and of gddl_new_tables. Empty: manual.
 notify_connection (string) =
   Connection of a webhook to notify of failures and late runs. Empty: none.
 """

@@ -92,6 +92,12 @@ BUILT_IN: Mapping[str, Command] = {
     "onboard": Command(
         "airflow_gddl.onboarding.commands:onboard", START, "gddl onboard crm --connection CRM_DB", "onboarding.md"
     ),
+    "new-tables": Command(
+        "airflow_gddl.onboarding.new_tables.commands:app",
+        START,
+        "gddl new-tables list",
+        "onboarding.md#tables-that-come-later",
+    ),
     "inspect": Command(
         "airflow_gddl.onboarding.commands:inspect", START, "gddl inspect --table shop.orders", "onboarding.md#inspect"
     ),

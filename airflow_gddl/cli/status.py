@@ -16,7 +16,7 @@ from airflow_gddl.cli import context, job, options
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import FAILED, OK, RETRY, CliContext
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, duration
-from airflow_gddl.contract.errors import GddlError
+from airflow_gddl.contract.errors import GddlError, Note
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.runtime.compiled.cache import CompiledSettings
 from airflow_gddl.runtime.compiled.documents import Directory
@@ -205,7 +205,9 @@ class _View:
 
     def states(self, now: float) -> tuple[list[TableStatus], bool]:
         """The selected tables, and whether the metadata has no problem of them; problems and troubles are shown."""
-        roots, rows, all_sound = self._rows()
+        roots, rows, notes, all_sound = self._rows()
+        for note in notes:
+            self.cli.screen.warn(note.line, "cyan")
         known = _known(self.cli, roots, rows, lambda: now)
         for trouble in known.troubles:
             since = f"; as of {text_of(trouble.since)}" if trouble.since else ""
@@ -216,12 +218,14 @@ class _View:
             tables = chosen(tables, replace(self.query, states=(state, "unknown") if state else ()))
         return tables, all_sound
 
-    def _rows(self) -> tuple[Roots, Sequence[TableRow], bool]:
-        """The selected tables, and whether the metadata is valid; problems are shown."""
+    def _rows(self) -> tuple[Roots, Sequence[TableRow], Sequence[Note], bool]:
+        """The selected tables, what awaits a person where none is named, and whether the metadata is valid; problems
+        are shown.
+        """
         compiled = None if self.names else directory(self.cli, self.metadata)
         if compiled is not None:
             metadata_folder.warn_of_variables(self.cli)
-            return compiled.roots, [row for row in compiled.rows if row.enabled], True
+            return compiled.roots, [row for row in compiled.rows if row.enabled], compiled.notes, True
         loaded = metadata_folder.read(self.cli, self.metadata)
         rows = table_rows(loaded.tables, metadata_folder.pipelines(self.cli, loaded), loaded.problems)
         broken = {row.table for row in rows if row.problems}
@@ -230,7 +234,8 @@ class _View:
         named = [name for name in self.names if name not in broken]
         sound = select(loaded.tables, named, ()) if named else ()
         wanted = {spec.table for spec in sound} | broken.intersection(self.names)
-        return loaded.roots, [row for row in rows if (row.table in wanted if self.names else row.enabled)], not bad
+        chosen_rows = [row for row in rows if (row.table in wanted if self.names else row.enabled)]
+        return loaded.roots, chosen_rows, () if self.names else loaded.beside.notes, not bad
 
     def stay(self) -> None:
         """Show it repeatedly, until Ctrl-C."""

@@ -100,6 +100,26 @@ class MetadataError(FatalError):
 FieldPath = tuple[str | int, ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Note:
+    """What awaits a person.
+
+    Attributes:
+        table: `source:schema.name`.
+        code: listed in docs/codes.md.
+        command: says more, or decides.
+    """
+
+    table: str
+    code: str
+    text: str
+    command: str = ""
+
+    @property
+    def line(self) -> str:
+        return f"{self.table}: [{self.code}] {self.text}" + (f" ▸ {self.command}" if self.command else "")
+
+
 @dataclass(frozen=True)
 class SpecProblem:
     """A problem of a spec.

@@ -8,13 +8,15 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import DAG, get_parsing_context
+from airflow.sdk import DAG, Param, get_parsing_context
 from airflow.sdk.definitions.param import ParamsDict
 
 from airflow_gddl import configuration
 from airflow_gddl.dags.factory import POLL, Customization, OnDag, of_run, params, schedule_of, windows, workers
+from airflow_gddl.metadata.looks import LOOKS
 from airflow_gddl.operators.jobs import (
     GddlFindOperator,
+    GddlLookOperator,
     GddlRefusedOperator,
     GddlUpkeepOperator,
     GddlWatchOperator,
@@ -35,6 +37,7 @@ DAGS: dict[str, tuple[Upkeep, str]] = {
 }
 """Action and doc page by DAG id."""
 WATCH, RERUN = "gddl_watch", "gddl_rerun"
+_LOOKS = {f"gddl_{name}": name for name in LOOKS}
 _LONGEST = timedelta(hours=24)
 """That the tables of a tier may be maintained or compared."""
 
@@ -57,9 +60,10 @@ def build_upkeep_dags(
     timezone: str = "UTC",
     paused: bool | None = None,
 ) -> dict[str, DAG]:
-    """The DAGs by id, a task for each tier that has tables; none where there are no tables.
+    """The DAGs by id, a task for each tier that has tables; none where there are no tables, and no source asks for a
+    look.
 
-    The watch exists only where alerts are configured.
+    The watch exists only where alerts are configured, a look only where a source asks for it.
 
     Args:
         metadata_dir, beside: see `factory.build_dags`.
@@ -72,20 +76,21 @@ def build_upkeep_dags(
     notifies = bool(configuration.text("alert_notifiers") or configuration.text("notify_connection"))
     # The metadata, which has the prefix of ids, is not read when another DAG runs.
     wanted = [
-        name for name in (*DAGS, RERUN, *([WATCH] if notifies else [])) if running is None or running.endswith(name)
+        name
+        for name in (*DAGS, RERUN, *([WATCH] if notifies else []), *_LOOKS)
+        if running is None or running.endswith(name)
     ]
     if not wanted:
         return {}
     metadata = configuration.metadata_place(metadata_dir, beside)
     compiled = configuration.compiled_metadata(metadata, parsing=True)
     tiers = {pipeline.tier: pipeline for pipeline in compiled.pipelines()}
-    if not tiers:
-        return {}
-    prefix = next(iter(tiers.values())).prefix
+    prefix, asked = compiled.looks()
+    wanted = [name for name in wanted if (_LOOKS[name] in asked if name in _LOOKS else tiers)]
     custom = Customization(default_args=default_args or {}, on_dag=on_dag, timezone=timezone, paused=paused)
     common = _Common(metadata=metadata, prefix=prefix, custom=custom)
-    other = {WATCH: _watch, RERUN: _rerun}
-    made = [other[name](common) if name in other else _dag(name, common, tiers) for name in wanted]
+    other = {WATCH: _watch, RERUN: _rerun, **dict.fromkeys(_LOOKS, _look)}
+    made = [other[name](common, name) if name in other else _dag(name, common, tiers) for name in wanted]
     if running is None:
         compiled.note_upkeep(dag.dag_id for dag in made)
     return {dag.dag_id: custom.complete(dag) for dag in made if running in (None, dag.dag_id)}
@@ -100,7 +105,7 @@ class _Common:
     custom: Customization
 
 
-def _rerun(common: _Common) -> DAG:
+def _rerun(common: _Common, _: str) -> DAG:
     """A stable address of every table: its DAG is found at run time."""
     from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator  # noqa: PLC0415 - only here
 
@@ -118,11 +123,30 @@ def _rerun(common: _Common) -> DAG:
     return dag
 
 
-def _watch(common: _Common) -> DAG:
+def _watch(common: _Common, _: str) -> DAG:
     page = "Sends alerts for tables that become late, fail or recover, and for invalid rows, also while nothing loads."
     with _empty(common, WATCH, "watch_schedule", page, POLL) as dag:
         GddlWatchOperator(task_id="look", metadata=common.metadata, pool=configuration.text("sensor_pool"))
     return dag
+
+
+def _look(common: _Common, name: str) -> DAG:
+    look = _LOOKS[name]
+    with _empty(common, name, "watch_schedule", LOOKS[look].page, POLL) as dag:
+        GddlLookOperator(task_id="look", metadata=common.metadata, look=look, pool=configuration.text("sensor_pool"))
+    object.__setattr__(dag, "params", ParamsDict(_decisions()))
+    return dag
+
+
+def _decisions() -> dict[str, Param]:
+    """The form's fields of a look; without any of them, it looks."""
+    names: dict[str, Any] = {"items": {"type": "string", "maxLength": 400}, "maxItems": 200, "type": ["null", "array"]}
+    texts = {
+        "accept": "source:schema.name, one a line: add the proposed rows.",
+        "ignore": "source:schema.name, one a line: never propose these; a row that was added goes, its tables stay.",
+        "keys": "Key columns of the only table that is accepted, one a line; empty: those that were found.",
+    }
+    return {name: Param([], title=name.capitalize(), description=text, **names) for name, text in texts.items()}
 
 
 def _empty(common: _Common, name: str, option: str | None, page: str, longest: timedelta = _LONGEST) -> DAG:

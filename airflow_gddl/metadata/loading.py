@@ -8,18 +8,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_gddl.contract.errors import FieldPath, SpecProblem
+from airflow_gddl.contract.errors import FieldPath, Note, SpecProblem
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.names import TableNames, ambiguous, ambiguous_remedy
 from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.contract.spec import Roots, TableSpec, TierSpec
 from airflow_gddl.metadata import files
-from airflow_gddl.metadata.folder import FILE, FOLDERS, Folder, open_folder
+from airflow_gddl.metadata.folder import FILE, FOLDERS, Folder, RevisionFolder, open_folder
 from airflow_gddl.metadata.keys import Layer, read_keys, report
+from airflow_gddl.metadata.looks import FILE as LAKE_FILE
+from airflow_gddl.metadata.looks import LakeRows, StoredRows, place_of
 from airflow_gddl.metadata.problems import Problem, one_or_more, screen, show_name
-from airflow_gddl.metadata.rows import NamedRow, Row, TableFile, TakenNames, assess, table_files
+from airflow_gddl.metadata.rows import FOLDER, NamedRow, Row, TableFile, TakenNames, assess, table_files
 from airflow_gddl.metadata.settings import Settings, read_settings
-from airflow_gddl.metadata.sources import check_rows
+from airflow_gddl.metadata.sources import Source, check_rows
 from airflow_gddl.metadata.validation import resolved_keys
 
 if TYPE_CHECKING:
@@ -118,8 +120,38 @@ def _closed(open_: dict[str, None], root: str) -> list[str]:
 
 
 _UNREAD_REMEDY = "rename it to .yaml or .json (tables: or .csv), copy the files of a linked folder, or remove it"
+_LAKE_ROWS = f"{FOLDER}/{LAKE_FILE}"
 # Besides the folders that are read: JSON Schemas, and what `gddl onboard` proposed last.
 _KNOWN = (FILE, *FOLDERS, "schema", "onboarding")
+
+
+@dataclass(frozen=True)
+class Beside:
+    """
+    Attributes:
+        looked_at: sources that ask for a look, by short name.
+        named: source and name in the source, in lower case, of every row of the folder, invalid ones included.
+        stored: rows that the lake keeps for them; null: no source asks, or they were not to be read.
+        rows: those that count.
+    """
+
+    looked_at: Mapping[str, Source] = field(default_factory=dict)
+    named: frozenset[tuple[str, str]] = frozenset()
+    stored: StoredRows | None = None
+    rows: tuple[Row, ...] = field(default=(), compare=False, repr=False)
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """What awaits a person, and rows that the lake keeps of sources that no longer ask for it."""
+        stored = LakeRows() if self.stored is None else self.stored.content
+        return (*stored.notes, *map(_left_note, self._left(stored)))
+
+    def _left(self, stored: LakeRows) -> Iterator[tuple[str, str]]:
+        """Source and name of each such row."""
+        for row in stored.rows:
+            source, name = str(row.get("source")), str(row.get("table"))
+            if source not in self.looked_at and (source, name.lower()) not in self.named:
+                yield source, name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,6 +173,7 @@ class LoadedMetadata:
         access: sources whose landing root is read with credentials of its own.
         dag_prefix: begins the ids of the DAGs and the names of the tiers' own pools; may be empty.
         rows: of `tables`, as read, by table; empty unless they were asked for.
+        beside: what sources ask for beside their rows, and rows that the lake keeps for it.
         known_rows: what the next load of this folder need not do again; see `KnownRows`.
     """
 
@@ -158,7 +191,14 @@ class LoadedMetadata:
     landings: Mapping[str, str] = field(default_factory=dict)
     access: tuple[SourceAccess, ...] = ()
     rows: Mapping[str, Row] = field(default_factory=dict, compare=False, repr=False)
+    beside: Beside = field(default_factory=Beside)
     known_rows: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def from_lake(self) -> frozenset[str]:
+        """Those of `tables` whose rows the lake keeps."""
+        mine = {row.identity.table for row in self.beside.rows if row.identity is not None}
+        return frozenset(spec.table for spec in self.tables if spec.table in mine) if mine else frozenset()
 
     def placed(self, problem: SpecProblem, table: str) -> Problem:
         """A problem of a table at the place that set the value, where `rows` are kept."""
@@ -166,21 +206,62 @@ class LoadedMetadata:
         return report(problem, (_NOWHERE,) if row is None else row.layers(), table)
 
 
+def _left_note(row: tuple[str, str]) -> Note:
+    source, name = row
+    return Note(
+        table=f"{source}:{name}",
+        code="NEW_TABLES_OFF",
+        text="was added, and is not loaded any more: its source no longer sets new_tables",
+        command=f"gddl onboard {source} --table {name} --write",
+    )
+
+
 _NOWHERE = Layer(file="", values={}, locate=lambda _: None)
 
 
-def load(metadata_dir: str | Path, environ: Mapping[str, str], *, keep_rows: bool = False) -> LoadedMetadata:
+@dataclass(frozen=True, kw_only=True)
+class LookRequest:
+    """What a look, or a decision on what it found, is given.
+
+    Attributes:
+        folder: the metadata folder.
+        environ: names that start with `GDDL_` override settings.
+        lake: reads the rows that the lake keeps.
+        reaching: returns the environment for the roots, and for the databases of sources.
+        now: seconds since the epoch.
+    """
+
+    folder: Folder
+    environ: Mapping[str, str]
+    lake: ReadLakeRows
+    reaching: Callable[[LoadedMetadata], Mapping[str, str]]
+    now: float
+
+
+ReadLakeRows = Callable[[str, str | None], StoredRows]
+"""Reads the rows that the lake keeps: from the object's path, and the Airflow connection that reaches it."""
+
+
+def load(
+    metadata_dir: str | Path,
+    environ: Mapping[str, str],
+    *,
+    keep_rows: bool = False,
+    lake: ReadLakeRows | None = None,
+) -> LoadedMetadata:
     """Read a metadata folder: a local path, or an `s3://` URL.
 
     Args:
         environ: names that start with `GDDL_` override settings; `AWS_…` say how S3 is reached.
         keep_rows: fill `LoadedMetadata.rows`.
+        lake: called where a source asks for a look; null: the folder's rows alone.
 
     Raises:
         MetadataError: `SETTINGS_INVALID`: `gddl.yaml` or a variable is invalid.
         RetriableError: `METADATA_UNREACHABLE`: the object store did not answer.
+        GddlError: those of `lake`.
     """
-    return load_folder(open_folder(metadata_dir, environ), environ, keep_rows=keep_rows)
+    return load_folder(open_folder(metadata_dir, environ), environ, keep_rows=keep_rows, lake=lake)
 
 
 def unread(folder: Folder, loaded: LoadedMetadata) -> Iterator[Problem]:
@@ -197,7 +278,12 @@ def _not_read(name: str, remedy: str) -> Problem:
 
 
 def load_folder(
-    folder: Folder, environ: Mapping[str, str], *, keep_rows: bool = False, before: Mapping[str, Any] | None = None
+    folder: Folder,
+    environ: Mapping[str, str],
+    *,
+    keep_rows: bool = False,
+    before: Mapping[str, Any] | None = None,
+    lake: ReadLakeRows | None = None,
 ) -> LoadedMetadata:
     """`load` for a folder that is open already.
 
@@ -207,16 +293,14 @@ def load_folder(
     settings = read_settings(folder, environ)
     known = None if before is None else _known(before, settings)
     files = tuple(table_files(folder, settings, None if known is None else known.rows_of))
-    rows = [row for file in files for row in file.rows]
+    beside = _beside(folder, settings, files, lake)
+    rows = [*(row for file in files for row in file.rows), *beside.rows]
     identities = [identity for row in rows if (identity := row.identity) is not None]
     keys = read_keys(folder).for_tables(identities)
     assessed = partial(assess, tiers=settings.tiers, sources=settings.sources) if known is None else known.assess
     sound, row_problems = _assess(rows, partial(assessed, keys=keys), settings.roots)
     names = _Names(TableNames(identities), frozenset(_written(files)))
-    problems_beside = _dependencies(sound, names)
-    _resolve_foreign_keys(problems_beside, sound, names)
-    _resolve_heartbeats(problems_beside, sound, names)
-    _add_catalog_problems(problems_beside, sound, settings.catalogs)
+    problems_beside = _of_each_other(sound, names, settings.catalogs)
     row_problems += _dependencies_of_others(rows, sound, names)
     problems = (*keys.problems, *(p for file in files for p in file.problems), *row_problems)
     problems += tuple(problem for table_problems in problems_beside.values() for problem in table_problems)
@@ -236,12 +320,48 @@ def load_folder(
         tables=tuple(sorted(tables, key=lambda spec: spec.table)),
         problems=tuple(sorted(problems, key=lambda problem: (problem.file, problem.line or 0, problem.column or 0))),
         rows={item.spec.table: item.row for item in sound.values()} if keep_rows else {},
+        beside=beside,
         known_rows={} if known is None else known.left(files),
         unread_files=(*keys.passed_over, *(name for file in files for name in file.passed_over)),
         unused_keys=tuple(
             keys.entries[table].unused(names.tables.near(table)) for table in sorted(keys.entries.keys() - written)
         ),
     )
+
+
+def _beside(folder: Folder, settings: Settings, files: Sequence[TableFile], lake: ReadLakeRows | None) -> Beside:
+    looked_at = {name: source for name, source in settings.sources.items() if source.looks}
+    if lake is None or not looked_at:
+        return Beside(looked_at)
+    stored, named = (
+        lake(place_of(settings.roots.lake, settings.dag_prefix), settings.aws_conn_id),
+        frozenset(_named(files)),
+    )
+    return Beside(looked_at, named, stored, tuple(_lake_rows(stored.content, folder, settings, named)))
+
+
+def _named(files: Iterable[TableFile]) -> Iterator[tuple[str, str]]:
+    """Source and name in the source of each row, in lower case; without a source where the row names none."""
+    for file in files:
+        for row in file.rows:
+            if row.identity is not None:
+                yield row.identity.source, row.identity.name_in_source.lower()
+            elif isinstance(row.table, str):
+                yield "", row.table.lower()
+        yield from (("", table.lower()) for table in file.refused)
+
+
+def _lake_rows(
+    stored: LakeRows, folder: Folder, settings: Settings, named: Collection[tuple[str, str]]
+) -> Iterator[Row]:
+    """Rows that the lake keeps, of sources that ask for it, where the folder has none for the table."""
+    beside = RevisionFolder(base=folder.base, contents={_LAKE_ROWS: stored.text})
+    for file in table_files(beside, settings):
+        for row in file.rows:
+            source, name = ("", "") if row.identity is None else (row.identity.source, row.identity.name_in_source)
+            asks = source in settings.sources and bool(settings.sources[source].looks)
+            if asks and not {(source, name.lower()), ("", name.lower())} & set(named):
+                yield row
 
 
 def _known(before: Mapping[str, Any], settings: Settings) -> KnownRows:
@@ -280,6 +400,17 @@ def _assess(
         elif (problem := taken.take(NamedRow(row, spec))) is not None:
             problems.append(_placed(problem, row))
     return taken.by_target, problems
+
+
+def _of_each_other(
+    sound: dict[str, NamedRow], names: _Names, catalogs: Mapping[str, CatalogSpec]
+) -> dict[str, list[Problem]]:
+    """Problems of valid rows with each other, by table in lower case; what names another row gets its target."""
+    problems = _dependencies(sound, names)
+    _resolve_foreign_keys(problems, sound, names)
+    _resolve_heartbeats(problems, sound, names)
+    _add_catalog_problems(problems, sound, catalogs)
+    return problems
 
 
 def _dependencies(sound: dict[str, NamedRow], names: _Names) -> dict[str, list[Problem]]:

@@ -7,7 +7,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from airflow_gddl.contract import durations
@@ -30,6 +30,7 @@ from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.metadata.keys import Layer
+from airflow_gddl.metadata.looks import LOOKS, missing
 from airflow_gddl.metadata.problems import Locate
 from airflow_gddl.metadata.validation import FieldShape, check_defaults, near, written
 
@@ -235,10 +236,29 @@ def check_rows(
 
 
 SECTION = "sources"
+MOST_A_DAY = 1000
 _CONNECTION = re.compile(r"[A-Za-z0-9_.:/-]{1,200}")
 _ROLE = re.compile(r"arn:aws[a-z-]{0,20}:iam::[0-9]{12}:role/[A-Za-z0-9+=,.@_/-]{1,512}")
 _OWN = ("dialect", "heartbeat", "owner", "target")
 """Fields of a source that are fields of its rows, too."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewTableLimits:
+    """What `new_tables` may do by itself."""
+
+    __pydantic_config__ = STRICT
+
+    names: tuple[str, ...] = ("*",)
+    """Patterns of `schema.name` in the source, `shop.*`, that are proposed or added; case does not count."""
+    ignore: tuple[str, ...] = ()
+    """Patterns of those that are not, e.g. `*.tmp_*`."""
+    a_day: int = 20
+    """Tables that are added in 24 hours at most; more wait."""
+    append_only: tuple[str, ...] = ()
+    """Patterns of tables that are added without keys where none is found: each change is a row."""
+    measured_keys: bool = False
+    """Whether a table is added with keys that are only measured in its full load; declared ones always count."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,6 +291,10 @@ class SourceSpec:
     """`target` of its rows, e.g. `{source}_{schema}.{table}`."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """Other fields for every row of the source that does not set them."""
+    new_tables: Literal["propose", "add"] | None = None
+    """What becomes of tables that have no row (docs/onboarding.md): it is proposed, or added; null: nothing."""
+    new_table_limits: NewTableLimits | None = None
+    """Which of them, and how many."""
 
 
 SOURCE = FieldShape(SourceSpec)
@@ -281,11 +305,14 @@ class Source:
     """A source as rows use it. `landing`: absolute; `layer`: between the defaults of files and of the settings.
 
     `access`: null: its files are read with the same credentials as all other roots.
+    `looks`: what it asks for, by the look's name (`LOOKS`); `limits`: of these.
     """
 
     landing: str
     layer: Layer
     access: SourceAccess | None = None
+    looks: Mapping[str, str] = field(default_factory=dict)
+    limits: NewTableLimits = field(default_factory=NewTableLimits)
 
 
 def build_sources(
@@ -306,6 +333,7 @@ def build_sources(
         else:
             problems += outcome
     problems += _overlaps(sources, places[0])
+    problems += _shared_looks(sources)
     return sources, tuple(problems)
 
 
@@ -322,6 +350,34 @@ def _overlaps(sources: Mapping[str, Source], shared: str) -> Iterator[SpecProble
                 yield SpecProblem("SOURCE_ACCESS_INVALID", path, source.landing, what, remedy)
 
 
+def _shared_looks(sources: Mapping[str, Source]) -> Iterator[SpecProblem]:
+    """A source that asks for a look, and whose folders may be those of another one."""
+    for name, source in sources.items():
+        roots = {n: f"{other.landing}/" for n, other in sources.items() if n != name}
+        mine = f"{source.landing}/"
+        other = next((n for n, root in roots.items() if mine.startswith(root) or root.startswith(mine)), None)
+        for look in source.looks if other is not None else ():
+            what = f"a new folder in {source.landing} may be one of the source {other}, too"
+            path, remedy = (SECTION, name, look), "give each of the two sources a landing root of its own"
+            yield SpecProblem("LANDING_SHARED", path, source.looks[look], what, remedy)
+
+
+def _looks(spec: SourceSpec, path: FieldPath) -> Iterator[SpecProblem]:
+    """Problems of what the source asks for beside its rows."""
+    for name in LOOKS:
+        if getattr(spec, name) is not None:
+            yield from missing(name, path)
+    if spec.new_tables is not None and spec.options.get("topic") and spec.connection is None:
+        message, remedy = "tables of topics are shown by the source's catalog alone", "add connection to the source"
+        yield SpecProblem("FIELD_VALUE", (*path, "new_tables"), spec.new_tables, message, remedy)
+    if spec.new_table_limits is not None and spec.new_tables is None:
+        remedy = "add new_tables: propose or new_tables: add"
+        yield SpecProblem("FIELD_VALUE", (*path, "new_table_limits"), None, "limits of nothing", remedy)
+    elif spec.new_table_limits is not None and not 0 < spec.new_table_limits.a_day <= MOST_A_DAY:
+        place, value = (*path, "new_table_limits", "a_day"), spec.new_table_limits.a_day
+        yield SpecProblem("FIELD_VALUE", place, value, "not a number of tables", f"write 1 to {MOST_A_DAY}")
+
+
 def _source(
     name: str, entry: Any, tiers: Mapping[str, TierSpec], places: tuple[str, str], layer: Layer
 ) -> Source | tuple[SpecProblem, ...]:
@@ -335,7 +391,7 @@ def _source(
     if isinstance(spec, tuple):
         return spec
     values, locations = _values(spec)
-    problems: list[SpecProblem] = []
+    problems: list[SpecProblem] = list(_looks(spec, path))
     if "source" in spec.defaults:
         place, message = (*path, "defaults", "source"), "rows of a source are those that name it"
         problems.append(SpecProblem("FIELD_REFUSED", place, spec.defaults["source"], message, "remove it"))
@@ -349,7 +405,9 @@ def _source(
     if problems or isinstance(landing, SpecProblem) or isinstance(access, SpecProblem):
         return tuple(problems)
     source_layer = Layer(file=layer.file, values=values, locate=_locate(layer, path, locations))
-    return Source(landing=landing, layer=source_layer, access=access)
+    looks = {look: value for look in LOOKS if (value := getattr(spec, look)) is not None}
+    limits = spec.new_table_limits or NewTableLimits()
+    return Source(landing=landing, layer=source_layer, access=access, looks=looks, limits=limits)
 
 
 def _access(name: str, spec: SourceSpec, landing: str) -> SourceAccess | SpecProblem | None:

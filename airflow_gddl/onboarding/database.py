@@ -179,6 +179,26 @@ _LONGEST = 2000
 _PARTIAL = ("postgresql_where", "sqlite_where", "mssql_where")
 
 
+@dataclass(frozen=True, kw_only=True)
+class NumberedColumns:
+    """Columns of a table of PostgreSQL: number, as text, to name. A number stays when the column is renamed.
+
+    Attributes:
+        oid: of the table; one that is made again has another.
+    """
+
+    oid: int
+    names: Mapping[str, str]
+
+
+_NUMBERED = """
+SELECT c.oid::bigint AS oid, n.nspname || '.' || c.relname AS place, a.attnum AS number, a.attname AS name
+FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = :schema AND c.relkind IN ('r', 'p') AND a.attnum > 0 AND NOT a.attisdropped
+ORDER BY a.attnum
+"""
+
+
 class Database(SourceDatabase):
     """A source database whose tables are described."""
 
@@ -202,6 +222,34 @@ class Database(SourceDatabase):
             names=names,
             shown=frozenset(schema for schema, tables in tables_by_schema.items() if tables),
         )
+
+    def names(self) -> list[str]:
+        """`schema.name` of every table of the schemas that are not the system's own.
+
+        Raises:
+            GddlError: as `read`.
+        """
+        with self.connected() as (_, inspector):
+            schemas = self._schemas(inspector, frozenset())
+            return [f"{schema}.{name}" for schema in schemas for name in sorted(inspector.get_table_names(schema))]
+
+    def numbered_columns(self, tables: frozenset[str]) -> dict[str, NumberedColumns]:
+        """By table, of those that are there; empty for another database than PostgreSQL, which shows no numbers.
+
+        Raises:
+            GddlError: as `read`.
+        """
+        oids: dict[str, int] = {}
+        names: dict[str, dict[str, str]] = {}
+        with self.connected() as (connection, _):
+            if connection.dialect.name != "postgresql":
+                return {}
+            for schema in sorted({name.partition(".")[0] for name in tables}):
+                for row in _rows(connection, _NUMBERED, schema):
+                    if row.place in tables:
+                        oids[row.place] = row.oid
+                        names.setdefault(row.place, {})[str(row.number)] = row.name
+        return {name: NumberedColumns(oid=oids[name], names=columns) for name, columns in names.items()}
 
     def _schemas(self, inspector: Any, requested: frozenset[str]) -> list[str]:
         there = [name for name in inspector.get_schema_names() if name not in _SYSTEM and not name.startswith("pg_")]

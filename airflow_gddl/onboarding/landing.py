@@ -425,7 +425,7 @@ def read_landing(landing: Landing, schemas: frozenset[str], names: frozenset[str
     return SourceFacts(
         origin="landing",
         tables=tuple(
-            facts_of(folder, _measured_key(landing, folder), now)
+            facts_of(folder, measured_key(landing, folder), now)
             for folder in folders
             if not table_name_fault(folder.table)
         ),
@@ -435,7 +435,7 @@ def read_landing(landing: Landing, schemas: frozenset[str], names: frozenset[str
     )
 
 
-def _measured_key(landing: Landing, folder: TableFolder) -> KeyFact | None:
+def measured_key(landing: Landing, folder: TableFolder) -> KeyFact | None:
     """The first of the likely columns, pairs or triples that is unique in all rows; null: none, or too much to read.
 
     A full load without rows, or of one row, proves nothing either.

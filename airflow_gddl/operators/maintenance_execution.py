@@ -19,7 +19,7 @@ from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec, WindowLength
 from airflow_gddl.operators.job_runs import TryState, begun_of, defer, failure, job_id, runner_of
-from airflow_gddl.reporting.results import Reporter, airflow_errors, summary
+from airflow_gddl.reporting.results import Logger, Reporter, airflow_errors, summary
 from airflow_gddl.runners.descriptor import SubmissionContext
 from airflow_gddl.runners.interface import Runner
 from airflow_gddl.runners.remote import RemoteRunner, TaskKey, out_of_time_result
@@ -189,7 +189,8 @@ class _Execution:
             access=document.access,
         )
         reached = configuration.environ_of(document)
-        environ = {**reached, **(_connections(operator, specs) if operator.action == "verify" else {})}
+        names = [str(spec.options.get("verify_connection") or "") for spec in specs]
+        environ = {**reached, **(connections(names, operator.log) if operator.action == "verify" else {})}
         reporter = Reporter(operator.log, {spec.table: spec for spec in specs})
         runner = self._runner(number, environ, begun.since if begun.since >= 0 else None, reporter.tick)
         outcome = runner.run(job, reporter)
@@ -241,16 +242,19 @@ def _short(result: JobResult) -> JobResult:
     return JobResult(table=result.table, status=result.status, error=error)
 
 
-def _connections(operator: GddlUpkeepOperator, specs: Sequence[TableSpec]) -> dict[str, str]:
-    """Airflow's connections to the tables' sources as environment variables for the job; existing variables are
-    kept."""
+def connections(names: Iterable[str], log: Logger) -> dict[str, str]:
+    """Airflow's connections to sources as environment variables for what reads these; existing variables are kept.
+
+    Args:
+        names: of connections; empty ones are left out.
+    """
     variables = {}
-    for name in sorted({str(spec.options.get("verify_connection") or "") for spec in specs} - {""}):
+    for name in sorted({*names} - {""}):
         variable = f"AIRFLOW_CONN_{name.upper()}"
         if name in os.environ or variable in os.environ or not is_lent(name, os.environ):
             continue
         try:
             variables[variable] = connection(name).get_uri()
         except Exception as error:  # noqa: BLE001 - backends raise any error; the job reports it
-            operator.log.warning("no connection %s: %s", name, type(error).__name__)
+            log.warning("no connection %s: %s", name, type(error).__name__)
     return variables

@@ -35,10 +35,12 @@ class Board:
     Attributes:
         environ: environment for S3.
         problems: of the metadata that belong to no table, a line each.
+        notes: what awaits a person, a line each.
     """
 
     statuses: tuple[TableStatus, ...] = ()
     problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     troubles: tuple[Trouble, ...] = ()
     roots: Roots | None = None
     now: float = 0.0
@@ -111,6 +113,7 @@ class PageSource:
         return Board(
             statuses=tuple(table_statuses(directory.rows, known, now, self.quarantine_rate())),
             problems=directory.problems,
+            notes=tuple(note.line for note in directory.notes),
             troubles=(*troubles, *known.troubles),
             roots=directory.roots,
             now=now,
@@ -151,7 +154,7 @@ def table_list(
         seen: the tables that the user may see. Other tables are not in the response.
         page: from 1.
         size: tables on a page.
-        all_problems: whether the user may see problems of the metadata that belong to no table.
+        all_problems: whether the user may see problems of the metadata that belong to no table, and notes.
     """
     matching = chosen(seen, query)
     names = frozenset(one.row.table for one in seen)
@@ -164,6 +167,7 @@ def table_list(
         "choices": choices(seen, query),
         "broken": sum(one.state == "broken_row" for one in seen),
         "metadata_problems": list(board.problems) if all_problems else [],
+        "notes": list(board.notes) if all_problems else [],
         "facets": facets(seen),
         "tables": len(seen),
         "matching": len(matching),

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -339,7 +340,8 @@ def _revision(cli: CliContext, folder: str, revision: str) -> LoadedMetadata:
     from airflow_gddl.metadata.loading import load_folder  # noqa: PLC0415 - as above
 
     try:
-        return load_folder(RevisionFolder.read_from(folder, revision), cli.environ)
+        before = RevisionFolder.read_from(folder, revision)
+        return load_folder(before, cli.environ, lake=partial(metadata_folder.lake_rows, cli))
     except MetadataError as error:
         what, remedy = f"the settings of {revision!r}: {error.what}", "compare with a revision whose settings are valid"
         raise FatalError("REVISION_UNREADABLE", what, remedy=remedy) from error

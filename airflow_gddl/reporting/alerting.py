@@ -23,7 +23,6 @@ from airflow_gddl.reporting.results import Logger
 from airflow_gddl.runtime.compiled.documents import Directory, PipelineDocument
 from airflow_gddl.runtime.state.alerts import (
     LATENESS,
-    METADATA,
     Alert,
     AlertLimits,
     Moves,
@@ -32,6 +31,7 @@ from airflow_gddl.runtime.state.alerts import (
     alerts,
     moves,
     of_metadata,
+    of_notes,
     of_removed,
     without_load,
 )
@@ -120,7 +120,7 @@ def _explained(fresh: Sequence[Alert], roots: Roots, environ: Mapping[str, str])
         replace(
             alert,
             text=texts.get((alert.table, alert.code), alert.text),
-            page="" if alert.table == METADATA else table_page(base, alert.table),
+            page=table_page(base, alert.table) if alert.is_of_table else "",
         )
         for alert in fresh
     ]
@@ -134,8 +134,8 @@ def _with_files(warning: RunWarning) -> str:
 def watch(
     context: Context, directory: Directory, of_no_pipeline: str, log: Logger, environ: Mapping[str, str]
 ) -> list[Alert]:
-    """Send alerts for problems of tables, invalid rows and the metadata that began or ended without a load, and those
-    that a load could not send; return those sent.
+    """Send alerts for problems of tables, invalid rows and the metadata that began or ended without a load, those that
+    a load could not send, and notes of what awaits a person; return those sent.
 
     Args:
         of_no_pipeline: name of the state's object for what no pipeline loads: invalid rows, and the metadata.
@@ -160,6 +160,7 @@ def watch(
     statuses = table_statuses(rows, known, now, limits.quarantine_rate)
     notified = {**known.notified_by.get(of_no_pipeline, {}), **moved.notified}
     fresh = [*without_load(statuses, notified, limits, now), *of_metadata(directory.problems, notified)]
+    fresh += of_notes(directory.notes, notified)
     fresh = _explained(fresh, directory.roots, environ)
     tables = {row.table for row in directory.rows}
     removed_alerts = of_removed(
@@ -171,11 +172,12 @@ def watch(
     for alert in sorted(late, key=lambda alert: alert.change == "began")[:_GAUGED]:  # one may follow the other
         gauge("gddl.late", int(alert.change == "began"), {"table": alert.table})
     if fresh:
-        _notify(context, notifiers(), fresh)
+        if sent := [alert for alert in fresh if alert.is_sent]:
+            _notify(context, notifiers(), sent)
         for name in sorted({homes.get(alert.table, of_no_pipeline) for alert in fresh}):
             of_it = [alert for alert in fresh if homes.get(alert.table, of_no_pipeline) == name]
             _remember(directory.roots, name, of_it, environ)
-    return fresh
+    return [alert for alert in fresh if alert.is_sent]
 
 
 def _follow(roots: Roots, moved: Moves, environ: Mapping[str, str]) -> None:

@@ -35,6 +35,7 @@ GOOD = [
     "keys: [id], mask: {email: hmac}, unique: {email: [mail]}",
     "keys: [id], options: {date_partition: YYYYMMDD}",
     "size: medium",  # keys from a file
+    "keys: [id], size: own",  # of a tier that the settings may have
 ]
 BAD = ["keys: id, id", "keys: [id], size: none", "keys: [id], schedule: soon", "kees: [id]", "keys: [id], where: qty >"]
 BROKEN = [
@@ -49,7 +50,8 @@ SETTINGS = [
     "sources: {shop: {landing: landing/shop}}\n",
     "sources: {shop: {target: '{source}_{schema}.{table}', landing: landing/shop}}\n",
     "sources: {shop: {owner: team-b}, crm: {target: 'x.{table}', landing: landing/crm}}\n",
-    "tiers: {none: {tables_per_job: 3}}\n",
+    "tiers: {own: {tables_per_job: 3}}\n",
+    "tiers: {own: {}, none: {}}\n",
     "tiers: {large: {tables_per_job: 3}}\ndag_prefix: test.\n",
 ]
 KEYS = [
@@ -216,7 +218,9 @@ def test_a_known_row_s_place_is_named_in_the_problem_of_a_new_one(tmp_path: Path
     assert assessed == ["shop.T3"]
 
 
-def test_a_change_of_what_all_rows_are_made_of_checks_them_all(tmp_path: Path, assessed: list[object]) -> None:
+def test_a_change_of_what_all_rows_are_made_of_checks_them_all(
+    tmp_path: Path, assessed: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = small(tmp_path)
     for settings in ("defaults: {owner: team-a}\n", "sources: {shop: {owner: team-b}}\n", "tiers: {own: {}}\n"):
         assessed.clear()
@@ -225,6 +229,24 @@ def test_a_change_of_what_all_rows_are_made_of_checks_them_all(tmp_path: Path, a
         folder.now += 100
         folder.outcome("cache")
         assert len(assessed) == 40, settings
+    for name, value in (
+        ("__version__", "9.9.9"),
+        ("CONTRACT_VERSION", 99),
+        ("_version", lambda package: f"{package} 9"),
+    ):
+        monkeypatch.setattr(known_rows, name, value)
+        assessed.clear()
+        folder.raw["gddl.yaml"] += "\n"
+        folder.write()
+        folder.now += 100
+        folder.outcome("cache")
+        assert len(assessed) == 40, name
+    assessed.clear()
+    folder.raw["gddl.yaml"] += "dag_prefix: x.\n"
+    folder.write()
+    folder.now += 100
+    folder.outcome("cache")
+    assert assessed == []  # rows are not made of it
 
 
 @pytest.mark.parametrize(
@@ -255,3 +277,17 @@ def test_rows_of_another_package_s_dialect_are_checked_again(
     folder.now += 100
     folder.outcome("cache")
     assert len(assessed) == 39
+
+
+def test_a_row_whose_tier_is_removed_becomes_invalid(tmp_path: Path) -> None:
+    folder = small(tmp_path)
+    folder.raw["gddl.yaml"] = "landing: landing\nlake: lake\ntiers: {own: {}}\n"
+    folder.rows["tables/crm.yaml"][7] = "{table: crm.t7, keys: [id], size: own}"
+    folder.write()
+    folder.now += 100
+    assert folder.compiled("cache").problems() == ()
+    folder.raw["gddl.yaml"] = "landing: landing\nlake: lake\n"
+    folder.write()
+    folder.now += 100
+    (problem,) = folder.compiled("cache").problems()
+    assert "[SIZE_UNKNOWN] crm.t7 size" in problem

@@ -97,6 +97,20 @@ def test_the_front_door_opens_on_every_python_by_both_installers() -> None:
     assert [step["run"].split()[1] for step in steps if "run" in step] == list(DOOR)
 
 
+def test_actions_are_pinned_by_the_hash_of_a_commit() -> None:
+    used = [line for path in WORKFLOWS for line in re.findall(r"uses: (.+)", path.read_text())]
+    assert len(used) > 30
+    assert [line for line in used if not re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+(\.\d+)+", line)] == []
+
+
+def test_a_release_attests_all_that_it_publishes() -> None:
+    package = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())["jobs"]["package"]
+    attested = [step["with"] for step in package["steps"] if step.get("uses", "").startswith("actions/attest@")]
+    assert [one["subject-path"] for one in attested] == ["dist/*", "dist/*"]
+    assert attested[1]["sbom-path"] == "build/sbom.json"
+    assert "$(VENV)-package/bin/cyclonedx-py" in (ROOT / "Makefile").read_text()
+
+
 def test_a_release_needs_no_token_and_publishes_what_was_checked() -> None:
     jobs = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())["jobs"]
     assert jobs["publish"]["permissions"] == {"id-token": "write"}

@@ -23,6 +23,7 @@ import pytest
 from airflow_gddl.contract.codec import report_from_json, to_document
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Action, JobOptions, JobSpec, TableSpec
+from airflow_gddl.metadata.looks import LOOKS
 from tests.harness.lake import Lake, spec_of
 
 ROOT = Path(__file__).parents[2]
@@ -65,7 +66,7 @@ def rooms() -> list[Room]:
         for folder in ("spark_jobs/sources", "spark_jobs/features", "airflow_gddl/runners")
     )
     actions = [path for path in (ROOT / "spark_jobs/actions").glob("*.py") if path.stem in get_args(Action)]
-    commands = [path.parent for path in (ROOT / "airflow_gddl").glob("*/commands.py") if path.parent.name != "cli"]
+    commands = [path.parent for path in (ROOT / "airflow_gddl").rglob("commands.py") if path.parent.name != "cli"]
     tools = [ROOT / "airflow_gddl/page"]
     found = [
         ("source", sources), ("feature", features), ("runner", runners), ("action", actions), ("command", commands),
@@ -115,7 +116,7 @@ def test_no_other_module_imports_a_room(room: Room) -> None:
 
 def test_there_are_rooms_of_each_kind() -> None:
     assert {room.kind: sum(one.kind == room.kind for one in ROOMS) for room in ROOMS} == {
-        "source": 3, "feature": 3, "runner": 3, "action": 10, "command": 5, "tool": 1,
+        "source": 3, "feature": 3, "runner": 3, "action": 10, "command": 6, "tool": 1,
     }  # fmt: skip
 
 
@@ -242,6 +243,19 @@ def test_without_a_room_of_commands_the_others_work(without: tuple[Room, Path], 
         assert (found.pop("apps"), found.pop("views")) == (0, 0)
     assert found.pop("check")[0] in (0, 1)  # what this machine lacks is none of the room's
     assert {name: status for name, (status, _) in found.items() if status} == {}
+
+
+@pytest.mark.parametrize("without", [room for room in ROOMS if room.name in LOOKS], ids=str, indirect=True)
+def test_a_source_that_asks_for_an_absent_look_gets_one_error(without: tuple[Room, Path], tmp_path: Path) -> None:
+    room, tree = without
+    source = {"landing": str(tmp_path / "crm"), room.name: "add"}
+    (tmp_path / "gddl.yaml").write_text(json.dumps({"landing": "landing", "lake": "lake", "sources": {"crm": source}}))
+    command = [sys.executable, "-P", "-m", "airflow_gddl.cli.main", "validate", "--metadata", str(tmp_path), "--json"]
+    environ = {**os.environ, "PYTHONPATH": str(tree)}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=60)
+    (problem,) = map(json.loads, done.stdout.splitlines())
+    assert (done.returncode, problem["code"], problem["field"]) == (2, "LOOK_MISSING", f"sources.crm.{room.name}")
+    assert room.module in problem["message"]
 
 
 @pytest.mark.parametrize("without", OF_JOBS, ids=str, indirect=True)

@@ -184,3 +184,17 @@ def test_old_files_of_the_landing_folder_are_moved(server: Server, furnished: Pl
     obstore.put(furnished.store, "metadata/tables/s.yaml", other.encode())
     refused = gddl(furnished.environ, furnished.name, "maintain", "--json")
     assert (refused.returncode, json.loads(refused.stdout)["error"]["code"]) == (1, "LANDING_RETENTION_REFUSED")
+
+
+def test_new_tables_are_found_and_added(place: Place, gddl: Gddl) -> None:
+    sources = "sources: {crm: {landing: ../landing, new_tables: propose}}"
+    obstore.put(place.store, "metadata/gddl.yaml", f"landing: ../other\nlake: ../lake\n{sources}\n".encode())
+    obstore.put(place.store, "metadata/tables/crm.yaml", f"source: crm\n{ROWS}".encode())
+    delivery.deliver(place, ["a", "b"])
+    (proposed,) = answers(gddl(place.environ, place.name, "new-tables", "look", "--json"))
+    assert (proposed["table"], proposed["keys"], proposed["standing"]) == ("crm:s.b", ["id"], "proposed")
+    (added,) = answers(gddl(place.environ, place.name, "new-tables", "accept", "crm:s.b", "--json"))
+    assert added["standing"] == "added"
+    assert answers(gddl(place.environ, place.name, "new-tables", "look", "--json")) == [added]
+    shown = answers(gddl(place.environ, place.name, "status", "--json"))
+    assert sorted(one["table"] for one in shown) == ["s.a", "s.b"]

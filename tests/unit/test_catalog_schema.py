@@ -61,6 +61,7 @@ def test_every_field_is_described() -> None:
         "ForeignKey",
         "InitialLoad",
         "LandingRetention",
+        "NewTableLimits",
         "SchemaEvolution",
         "SchemaGate",
         "SourceSpec",

@@ -277,6 +277,7 @@ def files_with(title: str, name: str, example: str) -> dict[str, str | bytes]:
     elif title == "A source":
         beside = {"aws_conn_id": ", landing: 's3://crm/dms'", "role_arn": ", landing: 's3://crm/dms'"}
         beside["capture"] = ", connection: GDDL_SOURCE_CRM"
+        beside["new_table_limits"] = ", new_tables: add"
         beside["external_id"] = f", role_arn: 'arn:aws:iam::123456789012:role/x'{beside['role_arn']}"
         settings["sources"] = f"{{shop: {{{entry}{beside.get(name, '')}}}}}"
         row["source"] = "shop"

@@ -64,16 +64,20 @@ export class Matrix {
     if (focused && document.activeElement === document.body) document.getElementById(focused)?.focus();
   }
 
-  /** Invalid rows, which no DAG loads. */
-  banner({ broken, metadata_problems: others }) {
+  /** Invalid rows, which no DAG loads, and what awaits a person. */
+  banner({ broken, metadata_problems: others, notes }) {
     const shown = [];
+    const lines = (id, title, texts, kind) => el("details", { id, class: kind, open: document.getElementById(id)?.open ?? false },
+      el("summary", {}, title), el("ul", {}, texts.map((line) => el("li", {}, line))));
     if (broken) {
       const text = `${counted(broken, "table")} ${broken === 1 ? "has" : "have"} an invalid row and ${broken === 1 ? "is" : "are"} not loaded until the metadata is fixed. `;
       shown.push(el("p", { class: "trouble bad" }, text, el("button", { type: "button", id: "show-broken", onclick: () => this.set("state", "broken_row") }, broken === 1 ? "Show it" : "Show them")));
     }
     if (others.length) {
-      shown.push(el("details", { class: "trouble", open: this.parts.banner.querySelector("details")?.open ?? false },
-        el("summary", {}, `${counted(others.length, "more problem")} in the metadata`), el("ul", {}, others.map((line) => el("li", {}, line)))));
+      shown.push(lines("more-problems", `${counted(others.length, "more problem")} in the metadata`, others, "trouble"));
+    }
+    if (notes.length) {
+      shown.push(lines("notes", `${counted(notes.length, "note")} for you to decide`, notes, "trouble"));
     }
     replace(this.parts.banner, shown);
   }

@@ -45,7 +45,12 @@ def compile_metadata(
     made = arrangement.pipelines
     by_table = {table: pipeline.dag_id for pipeline in made for table in pipeline.tables}
     by_name = {spec.table: spec for spec in specs}
+    stored = loaded.beside.stored
     return Compiled(
+        prefix=loaded.dag_prefix,
+        looks=tuple(sorted({look for source in loaded.beside.looked_at.values() for look in source.looks})),
+        lake_rows="" if stored is None else stored.path,
+        lake_rows_tag=None if stored is None else stored.tag,
         documents=tuple(_document(pipeline, loaded, by_name, by_table) for pipeline in (*made, *arrangement.retired)),
         directory=_directory(loaded, specs, made),
         problems=tuple(_lines(loaded.problems)),
@@ -66,7 +71,13 @@ def _directory(loaded: LoadedMetadata, specs: Sequence[TableSpec], made: Sequenc
     rows = table_rows(specs, made, loaded.problems)
     of_rows = {line for row in rows for line in row.problems}
     others = tuple(line for line in map(str, loaded.problems) if line not in of_rows)
-    return Directory(roots=loaded.roots, rows=rows, aws_conn_id=loaded.aws_conn_id, problems=others[:_OTHERS])
+    return Directory(
+        roots=loaded.roots,
+        rows=rows,
+        aws_conn_id=loaded.aws_conn_id,
+        problems=others[:_OTHERS],
+        notes=loaded.beside.notes,
+    )
 
 
 def _lines(problems: Iterable[Problem]) -> Iterator[str]:

@@ -61,7 +61,7 @@ class CompiledSettings:
         return datetime.fromtimestamp(self.clock(), UTC).isoformat(timespec="seconds")
 
 
-FORMAT = 5
+FORMAT = 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +81,8 @@ class State:
         placement_tag: of that object; empty: there was none.
         placement_at: seconds since the epoch of its last check, where it is remote.
         placement_why: why it can't be read, so that the last known one is used; empty: it can.
+        lake_rows, lake_rows_tag: path of the rows that the lake keeps, and tag of that object; empty: none are asked
+            for; there was none.
         aws_conn_id: Airflow connection that reaches it; null: the configured one, if any.
     """
 
@@ -96,6 +98,8 @@ class State:
     placement_tag: str = ""
     placement_at: float = 0.0
     placement_why: str = ""
+    lake_rows: str = ""
+    lake_rows_tag: str = ""
     aws_conn_id: str | None = None
 
 
@@ -241,6 +245,16 @@ def read_index(generation: Path) -> list[dict[str, Any]]:
     """
     entries: list[dict[str, Any]] = json.loads((generation / INDEX).read_bytes())["pipelines"]
     return entries
+
+
+def read_looks(generation: Path) -> tuple[str, tuple[str, ...]]:
+    """The prefix of DAG ids, and the looks that sources ask for.
+
+    Raises:
+        OSError, ValueError, KeyError, TypeError: as `read_index`.
+    """
+    index = json.loads((generation / INDEX).read_bytes())
+    return str(index["prefix"]), tuple(map(str, index["looks"]))
 
 
 def read_entry(generation: Path, dag_id: str) -> Pipeline | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_gddl.contract.codec import compact, decode, plain
-from airflow_gddl.contract.errors import GddlError
+from airflow_gddl.contract.errors import GddlError, Note
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.contract.spec import Roots, TableSpec, TierSpec
@@ -80,12 +80,14 @@ class Directory:
 
     Attributes:
         problems: problems of the metadata outside the rows, one line each, truncated.
+        notes: what awaits a person.
     """
 
     roots: Roots
     rows: tuple[TableRow, ...]
     aws_conn_id: str | None = None
     problems: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +117,8 @@ class Compiled:
     Attributes:
         problems: a line each.
         carried: tables taken over from those before.
+        looks: those that sources ask for.
+        lake_rows, lake_rows_tag: path of the rows that the lake keeps, and tag of that object.
         known_rows: see `LoadedMetadata`.
     """
 
@@ -123,6 +127,10 @@ class Compiled:
     problems: tuple[str, ...]
     carried: tuple[str, ...]
     placed: PlacementDocument
+    prefix: str = ""
+    looks: tuple[str, ...] = ()
+    lake_rows: str = ""
+    lake_rows_tag: str | None = None
     known_rows: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -143,7 +151,7 @@ def add(cache: Cache, compiled: Compiled) -> Path:
     write(generation / PLACEMENT, compact(compiled.placed))
     write(generation / KNOWN_ROWS, compiled.known_rows)
     entries = [compact(index_entry(one.pipeline)) for one in compiled.documents]
-    write(generation / INDEX, {"pipelines": entries})
+    write(generation / INDEX, {"pipelines": entries, "prefix": compiled.prefix, "looks": compiled.looks})
     return generation
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from airflow_gddl.contract.completeness import STOPPED_CODE, WINDOW_CODE
-from airflow_gddl.contract.errors import brief
+from airflow_gddl.contract.errors import Note, brief
 from airflow_gddl.contract.result import STALE_CODE
 from airflow_gddl.runtime.state.table_runs import LOST_CODE, SOURCE_CODE, VERIFY_CODE, RunFact
 from airflow_gddl.runtime.state.table_status import MAINTENANCE_CODE, NEEDS_ATTENTION, TableStatus, has_many_quarantined
@@ -21,6 +21,8 @@ _REFUSED = ("SCHEMA_REFUSED", "EXPECTATION_FAILED")
 _LATE_CODE, _FAILED_CODE, _BROKEN_CODE = "FRESHNESS_MISSED", "LOAD_FAILED", "ROW_INVALID"
 METADATA = "(metadata)"
 """In place of a table, in alerts of metadata outside of rows."""
+NOTE = "(note) "
+"""Before the name of what a note is about, in place of a table."""
 LATENESS = (_LATE_CODE, STOPPED_CODE)
 """Codes of alerts of a late table, of which it has one at a time."""
 _SETTLED_AFTER = 120.0
@@ -74,6 +76,7 @@ class Alert:
 
     Attributes:
         page: URL of the table's page; empty: not known.
+        next_step: the command to look closer; empty: that of the code.
     """
 
     table: str
@@ -83,6 +86,16 @@ class Alert:
     text: str = ""
     of_run: bool = False
     page: str = ""
+    next_step: str = ""
+
+    @property
+    def is_of_table(self) -> bool:
+        return self.table != METADATA and not self.table.startswith(NOTE)
+
+    @property
+    def is_sent(self) -> bool:
+        """False: the end of a note, which a person has brought about."""
+        return self.change == "began" or not self.table.startswith(NOTE)
 
     @property
     def line(self) -> str:
@@ -95,6 +108,8 @@ class Alert:
     @property
     def command(self) -> str:
         """The first command to look closer."""
+        if self.next_step:
+            return self.next_step
         if self.table == METADATA or self.code == _BROKEN_CODE:
             return "gddl validate"
         return f"gddl {_COMMANDS.get(self.code, 'status')} --table {self.table}"
@@ -209,6 +224,22 @@ def of_metadata(lines: Sequence[str], notified: Notified) -> list[Alert]:
     return list(_changes(METADATA, None, holding, notified))
 
 
+def of_notes(notes: Sequence[Note], notified: Notified) -> list[Alert]:
+    """An alert of each new note; the end of others, which is remembered and not sent."""
+    current: dict[str, dict[str, Note]] = {}
+    for note in notes:
+        current.setdefault(f"{NOTE}{note.table}", {})[note.code] = note
+    before = {table: codes for table, codes in notified.items() if table.startswith(NOTE)}
+    made: list[Alert] = []
+    for table in sorted(current.keys() | before.keys()):
+        mine = current.get(table, {})
+        holding = [TableProblem(note.code, note.text) for note in mine.values()]
+        for alert in _changes(table, None, holding, before):
+            step = mine[alert.code].command if alert.code in mine else ""
+            made.append(replace(alert, next_step=step or "gddl status"))
+    return made
+
+
 def of_removed(notified_by: Mapping[str, Notified], tables: Collection[str]) -> list[tuple[str, Alert]]:
     """Ends of alerts of tables that the metadata no longer has, with the pipeline that stores them.
 
@@ -220,7 +251,7 @@ def of_removed(notified_by: Mapping[str, Notified], tables: Collection[str]) -> 
         (pipeline, Alert(table=table, owner=None, change="over", code=code))
         for pipeline, notified in sorted(notified_by.items())
         for table, codes in sorted(notified.items())
-        if table not in tables and table != METADATA
+        if table not in tables and table != METADATA and not table.startswith(NOTE)
         for code in codes
     ]
 

@@ -1,0 +1,270 @@
+"""What is known of tables without a row, and what becomes of them: from a look to the next. Pure.
+
+Two looks at once give what one gives: a table that is known is never taken again, and the number that is added in a day
+is counted from what is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from typing import Any, Literal
+
+from airflow_gddl.contract.codec import decode, plain
+from airflow_gddl.contract.errors import Note
+from airflow_gddl.metadata.looks import LakeRows
+from airflow_gddl.metadata.sources import NewTableLimits
+from airflow_gddl.metadata.validation import quoted
+from airflow_gddl.onboarding.rules import MEASURED
+
+Standing = Literal["proposed", "added", "ignored"]
+PROPOSED_CODE, ADDED_CODE, LIMIT_CODE = "NEW_TABLE_PROPOSED", "NEW_TABLE_ADDED", "NEW_TABLE_LIMIT"
+NO_KEY_CODE, MEASURED_CODE = "NEW_TABLE_NO_KEY", "NEW_TABLE_KEY_MEASURED"
+RENAMED_CODE = "COLUMN_RENAMED"
+NAMES_CODE, LEFT_CODE = "NEW_TABLE_NAMES", "NEW_TABLES_LEFT"
+DAY = 86_400.0
+MOST_PROPOSED = 200
+"""Proposals of a source that are kept; more folders are counted."""
+_SHOWN_FOR = 7 * DAY
+"""How long a table that was added is among the notes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewTable:
+    """A table without a row in the metadata folder.
+
+    Attributes:
+        table: `schema.name` in the source.
+        at: when it was found, added or ignored, seconds since the epoch.
+        keys: null: none were found.
+        fields: others of its row, by path (`options.op_column`).
+        evidence: of the keys.
+        refused, why: code and text of what stands against its row; empty: nothing.
+        by_person: a person decided.
+    """
+
+    source: str
+    table: str
+    standing: Standing = "proposed"
+    at: float
+    keys: tuple[str, ...] | None = None
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    evidence: str = ""
+    refused: str = ""
+    why: str = ""
+    by_person: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.source}:{self.table}"
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """As a file of tables has it."""
+        row: dict[str, Any] = {"table": self.table, "source": self.source, "keys": list(self.keys or ())}
+        for path, value in self.fields.items():
+            section, _, inner = path.partition(".")
+            if inner:
+                row.setdefault(section, {})[inner] = plain(value)
+            else:
+                row[section] = plain(value)
+        return row
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceView:
+    """What a look finds of a source.
+
+    Attributes:
+        there: names in the source of all tables without a row, in lower case.
+        named: those that the metadata folder has rows of.
+        found: of the former, those that were looked into now.
+        cursor: name of the last of them; the next look goes on after it.
+        left: tables that were not looked into yet.
+        unfit, example: number of folders whose names no table can have, and one of them.
+        renamed: by table that has a row, new to old names of columns that were renamed at the source.
+    """
+
+    mode: str
+    limits: NewTableLimits
+    there: frozenset[str] = frozenset()
+    named: frozenset[str] = frozenset()
+    found: tuple[NewTable, ...] = ()
+    cursor: str = ""
+    left: int = 0
+    unfit: int = 0
+    example: str = ""
+    renamed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Counts:
+    """Of a source: see `SourceView`. `codes`: why tables are only proposed."""
+
+    cursor: str = ""
+    left: int = 0
+    unfit: int = 0
+    example: str = ""
+    codes: Mapping[str, str] = field(default_factory=dict)
+    renamed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """All that is stored, `LakeRows.state`.
+
+    Attributes:
+        sources: by short name.
+    """
+
+    tables: tuple[NewTable, ...] = ()
+    sources: Mapping[str, _Counts] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, stored: LakeRows) -> Known:
+        return decode(cls, dict(stored.state))
+
+    def lake_rows(self, now: float) -> LakeRows:
+        """The object with these tables: their rows, and notes of what awaits a person."""
+        rows = tuple(one.row for one in self.tables if one.standing == "added")
+        return LakeRows(rows=rows, notes=tuple(self._notes(now)), state=plain(self))
+
+    def find(self, name: str) -> NewTable | None:
+        """By `source:schema.name`, or by `schema.name` where one source has it; case does not count."""
+        lowered = name.lower()
+        exact = [one for one in self.tables if one.name.lower() == lowered]
+        same = exact or [one for one in self.tables if one.table.lower() == lowered]
+        return same[0] if len(same) == 1 else None
+
+    def with_table(self, table: NewTable) -> Known:
+        others = (one for one in self.tables if one.name.lower() != table.name.lower())
+        return replace(self, tables=tuple(sorted((*others, table), key=lambda one: one.name)))
+
+    def code(self, table: NewTable) -> str:
+        """Why a table has its standing."""
+        if table.standing != "proposed":
+            return ADDED_CODE if table.standing == "added" else ""
+        counts = self.sources.get(table.source, _Counts())
+        return counts.codes.get(table.table, PROPOSED_CODE)
+
+    def _notes(self, now: float) -> Iterator[Note]:
+        for source, counts in sorted(self.sources.items()):
+            if counts.left:
+                text = f"{counts.left:,} more tables without a row; later looks take them as proposals are decided"
+                yield Note(table=source, code=LEFT_CODE, text=text, command="gddl new-tables list")
+            if counts.unfit:
+                text = f"no table can have the name of a folder: {counts.unfit:,} in all, e.g. {counts.example}"
+                yield Note(table=source, code=NAMES_CODE, text=text)
+            for name, columns in counts.renamed.items():
+                pairs = ", ".join(f"{quoted(new)}: {quoted(old)}" for new, old in columns.items())
+                text = f"columns were renamed at the source; proposed for its row: rename: {{{pairs}}}"
+                yield Note(table=f"{source}:{name}", code=RENAMED_CODE, text=text)
+        for table in self.tables:
+            code = self.code(table)
+            if table.standing == "proposed":
+                yield Note(table=table.name, code=code, text=text_of(table, code), command=_command(table, code))
+            elif table.standing == "added" and now - table.at < _SHOWN_FOR and not table.by_person:
+                command = f"gddl new-tables ignore {table.name}"
+                yield Note(table=table.name, code=code, text=text_of(table, code), command=command)
+
+
+def _command(table: NewTable, code: str) -> str:
+    keys = " --key COLUMN" if code == NO_KEY_CODE else ""
+    return f"gddl new-tables accept {table.name}{keys}"
+
+
+def text_of(table: NewTable, code: str) -> str:
+    """What a person has to know of the table."""
+    keys = f"keys {', '.join(table.keys)}" if table.keys else "no keys: each change is a row"
+    evidence = f" ({table.evidence})" if table.evidence else ""
+    texts = {
+        PROPOSED_CODE: f"has no row; proposed: {keys}{evidence}",
+        ADDED_CODE: f"was added with {keys}{evidence}",
+        LIMIT_CODE: f"waits, as many were added today as a_day allows; proposed: {keys}{evidence}",
+        NO_KEY_CODE: "has no row, and no key was found: a table is added without keys only where append_only names it",
+        MEASURED_CODE: f"has no row; its {keys} are only measured, and measured_keys is not set{evidence}",
+    }
+    return texts.get(code) or f"has no row, and can't get the proposed one: {table.why}"
+
+
+def is_meant(table: str, limits: NewTableLimits) -> bool:
+    """Whether the limits let it be proposed or added."""
+    return _matches(table, limits.names) and not _matches(table, limits.ignore)
+
+
+def _matches(table: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(table.lower(), pattern.lower()) for pattern in patterns)
+
+
+def obstacle(table: NewTable, mode: str, limits: NewTableLimits) -> str:
+    """Code of why a table is only proposed; empty: it may be added."""
+    if table.keys is None and not _matches(table.table, limits.append_only):
+        return NO_KEY_CODE
+    if table.refused:
+        return table.refused
+    if mode != "add":
+        return PROPOSED_CODE
+    return MEASURED_CODE if table.keys and is_measured(table) and not limits.measured_keys else ""
+
+
+def is_measured(table: NewTable) -> bool:
+    return table.evidence.startswith(MEASURED)
+
+
+def after(before: Known, views: Mapping[str, SourceView], now: float) -> Known:
+    """What is known after a look.
+
+    Args:
+        views: of the sources that ask for it, by short name; others keep what they have.
+        now: seconds since the epoch.
+    """
+    tables = [one for one in before.tables if one.source not in views]
+    sources = {name: counts for name, counts in before.sources.items() if name not in views}
+    for source, view in sorted(views.items()):
+        mine, left = _of_source([one for one in before.tables if one.source == source], view)
+        kept, codes = _decided(mine, view, now)
+        tables += kept
+        sources[source] = _Counts(
+            cursor=view.cursor,
+            left=view.left + left,
+            unfit=view.unfit,
+            example=view.example,
+            codes=codes,
+            renamed=view.renamed,
+        )
+    return Known(tables=tuple(sorted(tables, key=lambda one: one.name)), sources=sources)
+
+
+def _of_source(before: Iterable[NewTable], view: SourceView) -> tuple[list[NewTable], int]:
+    """Tables that are still without a row, those found now among them, and how many more there were.
+
+    A proposal goes with its folder; what was decided stays. What was looked into again has its newest facts.
+    """
+    again = {one.table.lower(): one for one in view.found}
+    mine = [
+        replace(again.pop(one.table.lower(), one), at=one.at) if one.standing == "proposed" else one
+        for one in before
+        if one.table.lower() not in view.named and (one.standing != "proposed" or one.table.lower() in view.there)
+    ]
+    known = {one.table.lower() for one in mine}
+    fresh = [one for name, one in again.items() if name not in known | view.named]
+    room = max(0, MOST_PROPOSED - sum(one.standing == "proposed" for one in mine))
+    return [*mine, *fresh[:room]], len(fresh[room:])
+
+
+def _decided(tables: Sequence[NewTable], view: SourceView, now: float) -> tuple[list[NewTable], dict[str, str]]:
+    """The tables, those that may be among them added, and the code of each that is only proposed."""
+    added_today = sum(one.standing == "added" and not one.by_person and now - one.at < DAY for one in tables)
+    quota = view.limits.a_day - added_today
+    decided, codes = [], {}
+    for one in sorted(tables, key=lambda table: (table.at, table.table)):
+        code = "" if one.standing != "proposed" else obstacle(one, view.mode, view.limits)
+        if one.standing == "proposed" and not code and quota > 0:
+            quota -= 1
+            decided.append(replace(one, standing="added", at=now, keys=one.keys or ()))
+            continue
+        decided.append(one)
+        if one.standing == "proposed":
+            codes[one.table] = code or LIMIT_CODE
+    return decided, codes

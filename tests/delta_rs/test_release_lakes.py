@@ -1,0 +1,60 @@
+"""A lake that a release wrote is continued: unfinished batches are finished, later changes apply as the oracle says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_gddl import __version__
+from airflow_gddl.contract.spec import JobOptions
+from tests.delta_rs.release_lakes import FOLDER, SHARDS, UNFINISHED, BucketLake, Table, change, changes, restored
+from tests.harness.sharded import rows_of
+from tests.oracle import replay
+from tests.spark.table_lines import by_engine, by_oracle, differences
+
+LAKES = sorted(FOLDER.glob("*.tar.xz"))
+LATER = changes(
+    5, change("U", 15, 3, "late, of a deleted key"), change("I", 50, 8, "eight"), change("U", 51, 1, "later"),
+    change("D", 52, 7, "7"), change("I", 53, 2, "again"),
+)  # fmt: skip
+APPENDED = changes(5, change("I", 50, 8, "eight"))
+
+
+@pytest.mark.parametrize("path", LAKES, ids=lambda path: path.name.removesuffix(".tar.xz"))
+def test_a_lake_is_continued(path: Path, tmp_path: Path) -> None:
+    lake, tables = restored(path, tmp_path)
+    assert {*UNFINISHED, "plain", "history", "soft", "masked", "keyless"} <= {table.spec.name for table in tables}
+    with lake.served():
+        for table in tables:
+            _continued(lake, table)
+        _shards_continued(lake)
+
+
+def _continued(lake: BucketLake, table: Table) -> None:
+    spec, layout = table.spec, lake.layout(table.spec)
+    assert lake.raising(spec).batches == (1 if spec.name in UNFINISHED else 0), spec.table
+    assert differences(by_oracle(replay(spec, table.runs), spec), by_engine(layout, lake.rows)) == [], spec.table
+    later = LATER if spec.keys else APPENDED
+    lake.land(spec, later)
+    assert lake.raising(spec).batches == 1, spec.table
+    wanted = by_oracle(replay(spec, (*table.runs, later)), spec)
+    assert differences(wanted, by_engine(layout, lake.rows)) == [], spec.table
+    assert lake.done(spec, JobOptions(action="verify")).details["verdict"] == "equal"
+    lake.done(spec, JobOptions(full_refresh=True))
+    assert differences(wanted, by_engine(layout, lake.rows)) == [], spec.table
+
+
+def _shards_continued(lake: BucketLake) -> None:
+    spec = lake.of_shards
+    assert lake.raising(spec).batches == 0
+    for shard in SHARDS:
+        lake.sharded.change(shard, ("I", 9, f"{shard} later"), ("U", 1, f"{shard} again"))
+    lake.put()
+    lake.raising(spec)
+    assert rows_of(lake.rows(lake.layout(spec).replica)) == lake.sharded.expected
+
+
+def test_this_release_has_a_lake_that_is_small() -> None:
+    assert f"{__version__}.tar.xz" in {path.name for path in LAKES}
+    assert [path.name for path in LAKES if path.stat().st_size > 200_000] == []
