@@ -194,8 +194,13 @@ def _arrow(kind: type, lines: Iterable[object]) -> pa.Table:
     """A column for each field of a dataclass, with its type also where there are no rows."""
     pyarrow, hints = _pyarrow(), typing.get_type_hints(kind)
     types = {str: pyarrow.string(), bool: pyarrow.bool_(), int: pyarrow.int64(), float: pyarrow.float64(),
-             datetime: pyarrow.timestamp("us", "UTC"), list[str]: pyarrow.list_(pyarrow.string())}  # fmt: skip
-    field_types = {name: next(one for one in (typing.get_args(hint) or (hint,)) if one is not type(None))
-                   if hint != list[str] else hint for name, hint in hints.items()}  # fmt: skip
+             datetime: pyarrow.timestamp("us", "UTC"), list[str]: pyarrow.list_(pyarrow.string()),
+             dict[str, float]: pyarrow.map_(pyarrow.string(), pyarrow.float64())}  # fmt: skip
+    field_types = {name: hint if hint in types else _without_none(hint) for name, hint in hints.items()}
     schema = pyarrow.schema([(name, types[of]) for name, of in field_types.items()])
-    return pyarrow.Table.from_pylist([vars(line) for line in lines], schema=schema)
+    rows = [{name: list(v.items()) if isinstance(v, dict) else v for name, v in vars(one).items()} for one in lines]
+    return pyarrow.Table.from_pylist(rows, schema=schema)
+
+
+def _without_none(hint: Any) -> Any:
+    return next(one for one in typing.get_args(hint) if one is not type(None))
