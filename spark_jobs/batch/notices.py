@@ -294,13 +294,20 @@ def require_first_load(table: str, ledger: Ledger) -> None:
     Raises:
         FatalError: `FIRST_LOAD_UNREADABLE`.
     """
-    if ledger.state.keys is not None or not ledger.state.batch:
-        return
-    bad = sorted(path for path, entry in ledger.entries().items() if entry.state == "unreadable")
-    if ledger.unread_loads or bad:
-        bad = sorted(ledger.unread_loads) or bad
-        what = f"{table}: there is no table yet: {len(bad)} files of which it is made can't be read"
+    if bad := unread_first_load(ledger):
+        what = f"{table}: there is no table yet: {_files(len(bad))} of which it is made can't be read"
         raise FatalError("FIRST_LOAD_UNREADABLE", what, where=", ".join(bad[:SAMPLE]), remedy=_remedy_of_load(table))
+
+
+def unread_first_load(ledger: Ledger) -> list[str]:
+    """Files that could not be read, of a table that is not there for that reason."""
+    if ledger.state.keys is not None or not ledger.state.batch:
+        return []
+    return sorted(ledger.unread_loads) or sorted(p for p, e in ledger.entries().items() if e.state == "unreadable")
+
+
+def _files(number: int) -> str:
+    return "1 file" if number == 1 else f"{number} files"
 
 
 def require_whole_load(table: str, ledger: Ledger, unread: Sequence[str]) -> None:
@@ -319,7 +326,7 @@ def require_whole_load(table: str, ledger: Ledger, unread: Sequence[str]) -> Non
 
 def unread_load(table: str, paths: Sequence[str]) -> FatalError:
     """`LOAD_UNREADABLE`: load files that can't be read."""
-    what = f"{table}: {len(paths)} files of a full load can't be read; it is not applied, and newer files wait"
+    what = f"{table}: {_files(len(paths))} of a full load can't be read; it is not applied, and newer files wait"
     return FatalError("LOAD_UNREADABLE", what, where=", ".join(paths[:SAMPLE]), remedy=_remedy_of_load(table))
 
 
