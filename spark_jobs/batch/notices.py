@@ -11,6 +11,7 @@ from airflow_gddl.contract.file_names import LARGE_FOLDER
 from airflow_gddl.contract.layout import landing_root
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import SubMicrosecondPolicy, TableSpec
+from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.dialects.protocol import Dialect, Unreadable
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.planned_batch import BatchPlan, TableState, Truncate
@@ -271,6 +272,22 @@ def of_incomplete_moves(count: int) -> tuple[RunWarning, ...]:
         "values; have the source send whole before images, or reload the table"
     )
     return (RunWarning(code="MOVED_ROW_INCOMPLETE", message=message, count=count),) if count else ()
+
+
+def of_new_keys(spec: TableSpec, before: TableState, rows: int) -> tuple[RunWarning, ...]:
+    """Warning about other keys than before, by which a rebuild leaves fewer rows.
+
+    Args:
+        rows: that the rebuilt replica has.
+    """
+    if lowered(spec.keys) == lowered(before.keys or ()) or rows >= before.rows:
+        return ()
+    message = (
+        f"by the keys [{', '.join(spec.keys)}] the replica has {rows} rows, by [{', '.join(before.keys or ())}] it had "
+        f"{before.rows}: rows that share a key are one row now, the last; where that is not meant, restore keys and "
+        "rebuild again, which loses nothing"
+    )
+    return (RunWarning(code="KEYS_SHARED", message=message, count=before.rows - rows),)
 
 
 def of_files(bad: Sequence[Unreadable]) -> tuple[RunWarning, ...]:
