@@ -344,6 +344,8 @@ def show(screen: Screen, tables: Sequence[TableStatus], now: float, states: Sequ
             screen.say(f"{line.table}: {line.error}", "red")
         elif line.attention:
             screen.say(f"{line.table}: needs attention: {', '.join(line.attention)}", "yellow")
+            if any(code.startswith("QUARANTINE_") for code in line.attention):
+                screen.say(f"  what to do: gddl errors list --table {line.table}", "yellow")
         for text in job.feature_lines(line.features):
             screen.say(f"{line.table}: {text}")
         if line.not_listed_days:

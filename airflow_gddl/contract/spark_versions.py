@@ -154,6 +154,16 @@ def artifact(spark: str, delta: str) -> str:
     return f"io.delta:{name}_{SCALA}:{delta}"
 
 
+def newest_pair() -> tuple[str, str]:
+    """Series of Spark of this Python, else the newest known one, and Maven's coordinates of the newest Delta for it."""
+    newest = DELTA[max(DELTA)]
+    spark = packages.installed_version("pyspark")
+    delta = None if spark is None else _newest_fitting(spark)
+    if spark is None or delta is None:
+        spark, delta = text(max(newest.artifacts)), newest.version
+    return text(series(spark)), artifact(spark, delta)
+
+
 def _is_beyond(spark: str, newest: str | None) -> bool:
     return newest is not None and _PLAIN.fullmatch(spark) is not None and _numbers(spark) > _numbers(newest)
 

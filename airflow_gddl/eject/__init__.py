@@ -11,9 +11,9 @@ from typing import Any
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import COMMIT_TIMES, TOTAL_ORDER, DmsOptions
 from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.spark_versions import newest_pair
 from airflow_gddl.contract.spec import TableSpec
 
-DELTA_PACKAGE = "io.delta:delta-spark_2.13:4.0.1"
 FILES = ("job.py", "dag.py", "README.md")
 _LOST: Mapping[str, str] = {
     "history": "Keep the history (`__history`): it ends here.",
@@ -43,13 +43,14 @@ def files_of(spec: TableSpec, layout: Layout, columns: Collection[str], schedule
         FatalError: `EJECT_UNSUPPORTED`: a plain job would load the table wrong.
     """
     require_plain(spec)
+    spark, delta = newest_pair()
     values = {
         "table": spec.table, "landing": _for_spark(layout.landing), "replica": _for_spark(layout.replica),
         "changes": _for_spark(layout.changes), "checkpoint": _for_spark(f"{layout.replica}__files"),
         "keys": _code(list(spec.keys)),
         "sequence": _code(list(sequence_of(spec, columns))), "operation": _options(spec).op_column,
         "rename": _code(dict(spec.rename)), "only": _code(None if spec.columns is None else sorted(spec.columns)),
-        "left_out": _code(sorted({*spec.exclude_columns, *spec.mask})), "delta_package": DELTA_PACKAGE,
+        "left_out": _code(sorted({*spec.exclude_columns, *spec.mask})), "spark": spark, "delta_package": delta,
         "dag_id": spec.table.replace(".", "_"), "schedule": repr(schedule),
         "schedule_note": f"scheduled as the row was ({schedule})" if schedule else "without a schedule",
         "lost": "".join(f"\n- {line}" for line in lost_by(spec)),

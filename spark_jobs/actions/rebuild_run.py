@@ -13,6 +13,7 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult, MainCounts
 from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.actions.reload import new_plan, reload_table
+from spark_jobs.batch import notices
 from spark_jobs.batch.commit import has_unresolved
 from spark_jobs.batch.own_tables import has_all_changes, versions_of
 from spark_jobs.batch.pending import PendingWork, drop
@@ -148,6 +149,7 @@ class _Rebuild:
             reselected=bool(reselected_columns(run.spec, ledger.state)),
         )  # fmt: skip
         done = self.context.engine.rebuild(request).swap(lambda step: run.report(step, plan.number))
+        outcome.warn(notices.of_new_keys(run.spec, ledger.state, done.rows))
         self._commit(plan, replace(state, rows=done.rows))
         outcome.batches += 1
         outcome.main = MainCounts(inserted=done.rows, rows=done.rows)

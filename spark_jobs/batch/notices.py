@@ -11,6 +11,7 @@ from airflow_gddl.contract.file_names import LARGE_FOLDER
 from airflow_gddl.contract.layout import landing_root
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import SubMicrosecondPolicy, TableSpec
+from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.dialects.protocol import Dialect, Unreadable
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.planned_batch import BatchPlan, TableState, Truncate
@@ -273,6 +274,22 @@ def of_incomplete_moves(count: int) -> tuple[RunWarning, ...]:
     return (RunWarning(code="MOVED_ROW_INCOMPLETE", message=message, count=count),) if count else ()
 
 
+def of_new_keys(spec: TableSpec, before: TableState, rows: int) -> tuple[RunWarning, ...]:
+    """Warning about other keys than before, by which a rebuild leaves fewer rows.
+
+    Args:
+        rows: that the rebuilt replica has.
+    """
+    if lowered(spec.keys) == lowered(before.keys or ()) or rows >= before.rows:
+        return ()
+    message = (
+        f"by the keys [{', '.join(spec.keys)}] the replica has {rows} rows, by [{', '.join(before.keys or ())}] it had "
+        f"{before.rows}: rows that share a key are one row now, the last; where that is not meant, restore keys and "
+        "rebuild again, which loses nothing"
+    )
+    return (RunWarning(code="KEYS_SHARED", message=message, count=before.rows - rows),)
+
+
 def of_files(bad: Sequence[Unreadable]) -> tuple[RunWarning, ...]:
     """Warnings about unreadable files, and files removed between listing and reading."""
     vanished = [u.file.path for u in bad if u.code == "FILE_VANISHED"]
@@ -294,13 +311,20 @@ def require_first_load(table: str, ledger: Ledger) -> None:
     Raises:
         FatalError: `FIRST_LOAD_UNREADABLE`.
     """
-    if ledger.state.keys is not None or not ledger.state.batch:
-        return
-    bad = sorted(path for path, entry in ledger.entries().items() if entry.state == "unreadable")
-    if ledger.unread_loads or bad:
-        bad = sorted(ledger.unread_loads) or bad
-        what = f"{table}: there is no table yet: {len(bad)} files of which it is made can't be read"
+    if bad := unread_first_load(ledger):
+        what = f"{table}: there is no table yet: {_files(len(bad))} of which it is made can't be read"
         raise FatalError("FIRST_LOAD_UNREADABLE", what, where=", ".join(bad[:SAMPLE]), remedy=_remedy_of_load(table))
+
+
+def unread_first_load(ledger: Ledger) -> list[str]:
+    """Files that could not be read, of a table that is not there for that reason."""
+    if ledger.state.keys is not None or not ledger.state.batch:
+        return []
+    return sorted(ledger.unread_loads) or sorted(p for p, e in ledger.entries().items() if e.state == "unreadable")
+
+
+def _files(number: int) -> str:
+    return "1 file" if number == 1 else f"{number} files"
 
 
 def require_whole_load(table: str, ledger: Ledger, unread: Sequence[str]) -> None:
@@ -319,7 +343,7 @@ def require_whole_load(table: str, ledger: Ledger, unread: Sequence[str]) -> Non
 
 def unread_load(table: str, paths: Sequence[str]) -> FatalError:
     """`LOAD_UNREADABLE`: load files that can't be read."""
-    what = f"{table}: {len(paths)} files of a full load can't be read; it is not applied, and newer files wait"
+    what = f"{table}: {_files(len(paths))} of a full load can't be read; it is not applied, and newer files wait"
     return FatalError("LOAD_UNREADABLE", what, where=", ".join(paths[:SAMPLE]), remedy=_remedy_of_load(table))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from airflow_gddl.contract.errors import OF_FILES
 from airflow_gddl.contract.source_rooms import source_room
 from spark_jobs.batch import notices
 from spark_jobs.batch.own_tables import foreign_commits, warnings_of
@@ -90,7 +91,7 @@ def _planned(table: TableSession, dropped: BatchPlan | None, *, replayed: bool) 
     without_files = BatchPlan(
         number=state.batch + 1, mode="incremental", planned_at=iso(now), generation=state.generation, files=()
     )
-    if replays(run):
+    if replays(run) and not _reads_first_load(run, table.ledger):
         plan = None if state.keys is None else replace(without_files, source="quarantine", codes=run.job.options.codes)
         return plan_files(discovery.waiting, limits=run.limits, state=state, now=now) if replayed else plan
     if is_emptied(run, discovery, table.ledger):
@@ -150,6 +151,13 @@ def batches_ahead(
 def replays(run: TableRun) -> bool:
     """Whether a user lets the quarantine be processed again."""
     return run.job.options.action == "errors_replay"
+
+
+def _reads_first_load(run: TableRun, ledger: Ledger) -> bool:
+    """Whether a replay reads the files of a first load again, as each run does: there is no table without them."""
+    codes = run.job.options.codes
+    chosen = not codes or any(code.startswith(OF_FILES) for code in codes)
+    return chosen and bool(notices.unread_first_load(ledger))
 
 
 def releases(run: TableRun) -> bool:

@@ -144,6 +144,19 @@ def test_a_first_load_is_tried_again_by_the_corrected_row(tmp_path: Path) -> Non
     assert lake.done(right, JobOptions(action="errors_list")).details["unresolved"] == 0
 
 
+@pytest.mark.parametrize("codes", [(), ("FILE_UNREADABLE",)])
+def test_a_replay_reads_a_first_load_again(codes: tuple[str, ...], tmp_path: Path) -> None:
+    """There is no table whose quarantine it could read instead."""
+    lake, wrong = Lake(tmp_path), replace(spec_of(), sequence_by=())
+    folder, replay = Path(lake.layout(wrong).landing), JobOptions(action="errors_replay", codes=codes)
+    folder.mkdir(parents=True)
+    (folder / "LOAD00000001.csv").write_text("id,v\n1,a\n2,b\n")
+    assert [code(lake.run(wrong, options)) for options in (None, replay, replay)] == ["FIRST_LOAD_UNREADABLE"] * 3
+    right = replace(wrong, options={"csv_header": True, "types": {"id": "int"}})
+    assert (lake.done(right, replay).rows_read, lake.replica(right)) == (2, {1: "a", 2: "b"})
+    assert lake.done(right, JobOptions(action="errors_list")).details["unresolved"] == 0
+
+
 def test_a_first_load_does_not_store_what_a_misspelt_mask_protects(tmp_path: Path) -> None:
     lake, spec = (
         Lake(tmp_path),

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from airflow_gddl.contract import packages
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import Roots, TableSpec
@@ -48,6 +49,24 @@ def test_files_are_python_that_names_nothing_of_this_package() -> None:
         assert not [one for one in names if one.startswith(("airflow_gddl", "spark_jobs"))]
     assert 'LANDING = "s3a://raw/dms/shop/orders"' in made["job.py"]
     assert "$" not in "".join(made.values())
+
+
+@pytest.mark.parametrize(
+    ("installed", "package"),
+    [
+        ("4.0.2", "io.delta:delta-spark_4.0_2.13:4.4.0"),
+        ("4.2.0", "io.delta:delta-spark_4.2_2.13:4.4.0"),
+        (None, "io.delta:delta-spark_4.2_2.13:4.4.0"),
+        ("9.0.0", "io.delta:delta-spark_4.2_2.13:4.4.0"),
+    ],
+)
+def test_files_name_the_delta_that_runs_on_the_spark_of_this_python(
+    installed: str | None, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packages, "installed_version", lambda _: installed)
+    made = files()
+    assert all(f"--packages {package} " in made[name] for name in ("job.py", "dag.py"))
+    assert f"Spark {package.split('_')[1]}" in made["README.md"]
 
 
 def test_usual_columns_order_a_row_that_names_none() -> None:

@@ -26,6 +26,7 @@ from airflow_gddl.onboarding.database import Database
 from airflow_gddl.onboarding.new_tables import renames
 from airflow_gddl.onboarding.new_tables.standing import (
     DAY,
+    LANDING_CODE,
     MOST_PROPOSED,
     Known,
     NewTable,
@@ -43,7 +44,7 @@ MOST_MEASURED = 64 * 1024**2
 _SETTLED = 600.0
 _FIELDS = ("size", "sequence_by", "before_image_prefix")
 """Fields that a proposed row takes, beside options. Schedule and priority are for people, or the source's defaults."""
-TAKEN_CODE, LANDING_CODE, REFUSED_CODE = "NEW_TABLE_TARGET_EXISTS", "NEW_TABLE_LANDING", "NEW_TABLE_REFUSED"
+TAKEN_CODE, REFUSED_CODE = "NEW_TABLE_TARGET_EXISTS", "NEW_TABLE_REFUSED"
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from airflow_gddl.onboarding.rules import MEASURED
 Standing = Literal["proposed", "added", "ignored"]
 PROPOSED_CODE, ADDED_CODE, LIMIT_CODE = "NEW_TABLE_PROPOSED", "NEW_TABLE_ADDED", "NEW_TABLE_LIMIT"
 NO_KEY_CODE, MEASURED_CODE = "NEW_TABLE_NO_KEY", "NEW_TABLE_KEY_MEASURED"
-RENAMED_CODE = "COLUMN_RENAMED"
+LANDING_CODE, RENAMED_CODE = "NEW_TABLE_LANDING", "COLUMN_RENAMED"
 NAMES_CODE, LEFT_CODE = "NEW_TABLE_NAMES", "NEW_TABLES_LEFT"
 DAY = 86_400.0
 MOST_PROPOSED = 200
@@ -183,6 +183,7 @@ def text_of(table: NewTable, code: str) -> str:
         ADDED_CODE: f"was added with {keys}{evidence}",
         LIMIT_CODE: f"waits, as many were added today as a_day allows; proposed: {keys}{evidence}",
         NO_KEY_CODE: "has no row, and no key was found: a table is added without keys only where append_only names it",
+        LANDING_CODE: f"has no row; {table.why}, so that its {keys} may be measured of a part: better wait",
         MEASURED_CODE: f"has no row; its {keys} are only measured, and measured_keys is not set{evidence}",
     }
     return texts.get(code) or f"has no row, and can't get the proposed one: {table.why}"
