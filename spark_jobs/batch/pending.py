@@ -91,7 +91,7 @@ def _planned(table: TableSession, dropped: BatchPlan | None, *, replayed: bool) 
     without_files = BatchPlan(
         number=state.batch + 1, mode="incremental", planned_at=iso(now), generation=state.generation, files=()
     )
-    if replays(run) and not _reads_first_load(run, table.ledger):
+    if replays(run):
         plan = None if state.keys is None else replace(without_files, source="quarantine", codes=run.job.options.codes)
         return plan_files(discovery.waiting, limits=run.limits, state=state, now=now) if replayed else plan
     if is_emptied(run, discovery, table.ledger):
@@ -153,11 +153,11 @@ def replays(run: TableRun) -> bool:
     return run.job.options.action == "errors_replay"
 
 
-def _reads_first_load(run: TableRun, ledger: Ledger) -> bool:
-    """Whether a replay reads the files of a first load again, as each run does: there is no table without them."""
+def replays_first_load(run: TableRun, ledger: Ledger) -> bool:
+    """Whether a replay has to be a usual run: there is no table yet, since files of its first load were unreadable."""
     codes = run.job.options.codes
     chosen = not codes or any(code.startswith(OF_FILES) for code in codes)
-    return chosen and bool(notices.unread_first_load(ledger))
+    return replays(run) and chosen and bool(notices.unread_first_load(ledger))
 
 
 def releases(run: TableRun) -> bool:

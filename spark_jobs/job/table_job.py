@@ -22,7 +22,7 @@ from spark_jobs.actions import action
 from spark_jobs.actions.rebuild_run import rebuild_table
 from spark_jobs.actions.reload import reload_table
 from spark_jobs.batch import notices
-from spark_jobs.batch.pending import wants_source_load
+from spark_jobs.batch.pending import replays_first_load, wants_source_load
 from spark_jobs.batch.runtime import Runtime, cancelled, iso, spark_gone
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import Declined, RunTotals, TableOutcome, TaskOutcome, is_busy
@@ -225,6 +225,9 @@ def _loaded(run: TableRun, totals: RunTotals) -> JobResult:
     """The requested run, or an unfinished rebuild of an earlier run."""
     ledger = run.ledger()
     plans = [plan for one in (run.shard_ledgers() or (ledger,)) if (plan := one.plan()) is not None]
+    if not run.spec.shards and replays_first_load(run, ledger):
+        run = replace(run, job=replace(run.job, options=replace(run.job.options, action="run", codes=())))
+        ledger = run.ledger()
     options, begun = run.job.options, any(plan.mode == "refresh" for plan in plans)
     if options.repairs or begun:
         of_files = options.reload or options.resync

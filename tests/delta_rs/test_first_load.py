@@ -157,6 +157,21 @@ def test_a_replay_reads_a_first_load_again(codes: tuple[str, ...], tmp_path: Pat
     assert lake.done(right, JobOptions(action="errors_list")).details["unresolved"] == 0
 
 
+def test_a_replay_applies_no_change_before_the_first_load(tmp_path: Path) -> None:
+    lake, spec = Lake(tmp_path), spec_of()
+    replay = JobOptions(action="errors_replay")
+    write_bytes(Path(lake.layout(spec).landing), LOADS[0], b"PAR1 and nothing else")
+    lake.change(spec, 1, [("U", 0, "changed"), ("I", 7, "new")])
+    assert [failed(lake.run(spec, options), LOADS[0]) for options in (None, replay, replay)] == [
+        "FIRST_LOAD_UNREADABLE"
+    ] * 3
+    assert not Path(lake.layout(spec).replica).exists()
+    lake.load(spec)
+    replayed = lake.done(spec, replay)
+    assert "UPDATE_WITHOUT_PRIOR" not in {warning.code for warning in replayed.warnings}
+    assert (lake.replica(spec)[0], lake.replica(spec)[7], len(lake.replica(spec))) == ("changed", "new", 4)
+
+
 def test_a_first_load_does_not_store_what_a_misspelt_mask_protects(tmp_path: Path) -> None:
     lake, spec = (
         Lake(tmp_path),
