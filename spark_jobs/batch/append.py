@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from spark_jobs.batch import notices
 from spark_jobs.batch.pending import Batch, replays
 from spark_jobs.batch.read import ReadBatch
 from spark_jobs.batch.session import TableSession
@@ -66,7 +67,8 @@ def append(table: TableSession, delivered: ReadBatch) -> AppendedBatch:
     table.run.report("quarantine", plan.number, decoded.figures.quarantined)
     done = work.append(overlap_of(decoded.figures, plan, table.ledger))
     table.run.report("append", plan.number, done.appended.written)
-    table.note((*decoded.schema.warnings, *done.appended.warnings))
+    shared = notices.of_shared_keys(table.spec, decoded.figures, done.appended.written)
+    table.note((*decoded.schema.warnings, *done.appended.warnings, *shared))
     changes = table.totals.schema_changes
     changes += [change for change in decoded.schema.plan.changes if change not in changes]
     return AppendedBatch(batch=replace(batch, plan=decided), work=done, bad_files=delivered.bad_files)

@@ -18,6 +18,7 @@ from spark_jobs.plan.planned_batch import BatchPlan, TableState, Truncate
 from spark_jobs.plan.sharding import refreshed
 from spark_jobs.plan.waiting_files import Discovery, Inference, SweepState, is_due_by_time, snapshot_of
 from spark_jobs.rules.evaluate import FAILED_CODE, Tally
+from spark_jobs.rules.figures import Figures
 from spark_jobs.rules.truncates import are_applied, unknown_truncates
 
 SAMPLE = 5
@@ -288,6 +289,24 @@ def of_new_keys(spec: TableSpec, before: TableState, rows: int) -> tuple[RunWarn
         "rebuild again, which loses nothing"
     )
     return (RunWarning(code="KEYS_SHARED", message=message, count=before.rows - rows),)
+
+
+def of_shared_keys(spec: TableSpec, figures: Figures, written: int) -> tuple[RunWarning, ...]:
+    """Warning about rows of a full load that share their key: a source holds each key once, so it may be no key.
+
+    Args:
+        figures: of a batch; nothing is said of one with changes, whose rows share keys.
+        written: its rows without re-deliveries.
+    """
+    is_load = spec.mode == "changes" and figures.keys and figures.loads == figures.good
+    if not is_load or written <= figures.keys:
+        return ()
+    count = written - figures.keys
+    message = (
+        f"{written} rows of the full load have {figures.keys} keys [{', '.join(spec.keys)}], and one row of each key "
+        "remains, the last: where the source holds all of them, correct keys and rebuild, which loses nothing"
+    )
+    return (RunWarning(code="KEYS_SHARED", message=message, count=count),)
 
 
 def of_files(bad: Sequence[Unreadable]) -> tuple[RunWarning, ...]:
