@@ -80,7 +80,7 @@ def columns(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, ..
 
 
 @pytest.mark.parametrize(
-    "scenario", [*SCENARIOS[:3], *(pytest.param(one, marks=pytest.mark.deep) for one in SCENARIOS[3:])], ids=str
+    "scenario", [SCENARIOS[0], *(pytest.param(one, marks=pytest.mark.deep) for one in SCENARIOS[1:])], ids=str
 )
 def test_job_loads_a_table_from_nothing(
     scenario: Scenario, spark: SparkSession, columns: dict[str, tuple[str, ...]], tmp_path: Path

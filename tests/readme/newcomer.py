@@ -16,6 +16,7 @@ import time
 import venv
 from collections.abc import Callable
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 
 from devtools.install import require_uv, uv
@@ -30,26 +31,30 @@ def main() -> int:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--python", type=Path, help="take this installation instead of making one")
     options.add_argument("--by", choices=INSTALLERS, default="pip", help="what installs it")
+    options.add_argument("--without-demo", action="store_true", help="leave out `gddl demo`, which CI runs before")
     given = options.parse_args()
     with tempfile.TemporaryDirectory(prefix="gddl-newcomer-") as temporary:
         folder = Path(temporary, "project")
         folder.mkdir()
-        return walk(folder, given.python, given.by)
+        return walk(folder, given.python, given.by, has_demo=not given.without_demo)
 
 
-def walk(folder: Path, python: Path | None, by: str) -> int:
+def walk(folder: Path, python: Path | None, by: str, *, has_demo: bool) -> int:
     """Take the page's blocks in `folder`.
 
     Args:
         python: of an environment that has the project; null: it is installed first, as its block says.
         by: one of `INSTALLERS`.
+        has_demo: take the block of `gddl demo`, too.
     """
     kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
     began = time.monotonic()
     path = python.parent if python is not None else folder.parent / "venv" / "bin"
     taken = Walk(folder, path, environ=kept)
+    # The demonstration is the page's last step.
+    page = takewhile(lambda block: has_demo or not block.text.startswith("gddl demo "), blocks(START.read_text()))
     try:
-        for block in blocks(START.read_text()):
+        for block in page:
             if block.what == "install" and python is None:
                 timed(block.text.strip(), partial(install, block, path, by))
             for step in taken.take(block):

@@ -20,7 +20,7 @@ from tests.harness.landing import write
 from tests.shadow.deciding import metadata_of, release, shown
 from tests.shadow.faults import ACTIONS, ROWS, plant
 
-pytestmark = [pytest.mark.wide, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.deep, pytest.mark.timeout(1800)]
 FAULTS = {**ROWS, **ACTIONS}
 SOUND = "sound"
 ROWS_AFTER = {0: "wanted", 2: "load 2", 3: "load 3", 9: "one more"}
