@@ -44,6 +44,8 @@ def test_rows_of_a_full_load_that_share_a_key_are_counted(
     write(Path(lake.layout(spec).landing), "LOAD00000001.parquet", loaded)
     first = lake.results(engine, lake.job([spec]))[spec.table]
     assert (first.main.rows, shared(first)) == (rows, said)
+    corrected = lake.results(engine, lake.job([spec_of()], REBUILD))[spec.table]
+    assert (corrected.main.rows, shared(corrected)) == (4, [])
 
 
 def test_rows_that_came_twice_share_no_key(tmp_path: Path) -> None:

@@ -178,6 +178,9 @@ OF_PAGES = {
         "gddl rebuild --table shop.planes": "readme/test_readme.py::test_the_commands_work",
         "gddl resync --table T --key": f"{RESYNC_ROWS}::test_missing_wrong_and_surplus_rows",
     },
+    "tasks/add-a-table.md": {
+        "`KEYS_SHARED`": "delta_rs/test_new_keys.py::test_rows_of_a_full_load_that_share_a_key_are_counted",
+    },
     "tasks/change-a-key-or-a-type.md": {
         "Until then runs of the table are refused": "scenarios/r14_changed_keys",
         "gddl rebuild --table shop.orders": "scenarios/r10_rebuild_declared_times",

@@ -334,7 +334,6 @@ _WIDE = (
     "test_move",
     "test_on_s3",
     "test_random_sources",
-    "test_repair_page",
     "test_shards_changed",
     "test_snapshot_histories",
     "test_spread_local",
@@ -383,7 +382,7 @@ def is_wide(item: pytest.Item) -> bool:
     if _params(item).get("engine") == "spark":
         written = folder == "scenarios" and _function(item) == "test_as_written"
         return not (written and str(_params(item).get("scenario")) in _ON_SPARK_AT_LEAST)
-    return item.path.stem in _WIDE or _function(item) in ("test_in_another_order", "test_in_one_go")
+    return item.path.stem in _WIDE or _function(item) in ("test_in_another_order", "test_in_one_go", "test_repair")
 
 
 def is_deep(item: pytest.Item) -> bool:
