@@ -56,6 +56,11 @@ def at(side: str, column: str) -> ps.Column:
     return F.col(f"{side}.{quoted(column)}")
 
 
+def equal_at(left: str, right: str, names: Sequence[str]) -> ps.Column:
+    """Whether columns are equal on both sides of a join or merge; nulls are equal."""
+    return reduce(and_, (at(left, n).eqNullSafe(at(right, n)) for n in names))
+
+
 Result = TypeVar("Result")
 Assignments: TypeAlias = dict[str, str | Column]
 """Assignments of a clause of Delta's merge builder."""
@@ -584,20 +589,16 @@ class MergedTables(MaintainedTables):
         source = fresh.withColumn(_GONE, F.lit(False)).unionByName(lost.withColumn(_GONE, F.lit(True)))
         values: Assignments = {quoted(column): at(_STAGED, column) for column in rows.columns}
         is_gone = at(_STAGED, _GONE)
-        merge = self._spark.handle(path).alias(_STORED).merge(source.alias(_STAGED), _same(names))
+        merge = self._spark.handle(path).alias(_STORED).merge(source.alias(_STAGED), equal_at(_STORED, _STAGED, names))
         merge = merge.whenMatchedDelete(is_gone)
         if keys:
             merge = merge.whenMatchedUpdate(set=values)
         merge.whenNotMatchedInsert(~is_gone, values).execute()
 
 
-def _same(names: Sequence[str]) -> Column:
-    return reduce(and_, (at(_STORED, n).eqNullSafe(at(_STAGED, n)) for n in names))
-
-
 def _without(rows: DataFrame, others: DataFrame, names: Sequence[str]) -> DataFrame:
     """Rows that none of the others equals in these columns."""
-    return rows.alias(_STORED).join(others.alias(_STAGED), _same(names), "left_anti")
+    return rows.alias(_STORED).join(others.alias(_STAGED), equal_at(_STORED, _STAGED, names), "left_anti")
 
 
 def _is_generated(metadata: Mapping[str, Any]) -> bool:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
-from operator import and_
 from typing import Any
 from urllib.parse import unquote
 
@@ -16,13 +14,13 @@ from pyspark.sql import types as T
 
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.shadow import DifferentKey
-from airflow_gddl.contract.sql_types import quoted
 from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.features.shadow.sides import Sides
 from spark_jobs.features.shadow.statistics import wrong_statistics
 from spark_jobs.tables.delta_log import CDF, is_on
 from spark_jobs.tables.engine import ProposedCommit
-from spark_jobs.tables.spark_merge import sql_text
+from spark_jobs.tables.spark_merge import at, equal_at, sql_text
+from spark_jobs.tables.spark_merge import name as column
 
 MOST_KEYS = 20
 """Keys whose rows are kept."""
@@ -105,13 +103,11 @@ class Comparison:
     def _compare_rows(self, ours: DataFrame, theirs: DataFrame, found: Findings) -> None:
         mine, wanted = (_summed(rows, self.keys) for rows in (ours, theirs))
         keys = self.keys or (_HASH,)
-        on = reduce(and_, (_of(_OURS, k).eqNullSafe(_of(_THEIRS, k)) for k in keys))
+        on = equal_at(_OURS, _THEIRS, keys)
         both = mine.alias(_OURS).join(wanted.alias(_THEIRS), on, "full_outer")
-        differ = ~(
-            _of(_OURS, _COUNT).eqNullSafe(_of(_THEIRS, _COUNT)) & _of(_OURS, _HASH).eqNullSafe(_of(_THEIRS, _HASH))
-        )
-        chosen = [F.coalesce(_of(_OURS, k), _of(_THEIRS, k)).alias(k) for k in keys]
-        counts = [_of(side, _COUNT).alias(f"{side}{_COUNT}") for side in (_OURS, _THEIRS)]
+        differ = ~equal_at(_OURS, _THEIRS, (_COUNT, _HASH))
+        chosen = [F.coalesce(at(_OURS, k), at(_THEIRS, k)).alias(k) for k in keys]
+        counts = [at(side, _COUNT).alias(f"{side}{_COUNT}") for side in (_OURS, _THEIRS)]
         different = both.where(differ).select(*chosen, *counts)
         sort = (
             F.when(F.col(f"{_OURS}{_COUNT}").isNull(), "missing")
@@ -122,7 +118,7 @@ class Comparison:
         for row in different.groupBy(sort.alias("sort")).count().collect():
             found.add(row["sort"], count=row["count"])
         if found.sorts and self.keys:
-            found.keys += self._shown(ours, theirs, different.select(*map(_name, keys)).limit(MOST_KEYS))
+            found.keys += self._shown(ours, theirs, different.select(*map(column, keys)).limit(MOST_KEYS))
 
     def _shown(self, ours: DataFrame, theirs: DataFrame, keys: DataFrame) -> list[DifferentKey]:
         mine, wanted = (self._rows_of(side, keys) for side in (ours, theirs))
@@ -132,13 +128,13 @@ class Comparison:
         """JSON of a key to the JSON of its rows."""
         hidden = lowered(self.masked)
         shown = [
-            F.when(_name(c).isNotNull(), F.lit(HIDDEN)).alias(c) if c.lower() in hidden else _name(c)
+            F.when(column(c).isNotNull(), F.lit(HIDDEN)).alias(c) if c.lower() in hidden else column(c)
             for c in rows.columns
         ]
         names = list(self.keys)
-        on = reduce(and_, (_of("rows", k).eqNullSafe(_of("keys", k)) for k in names))
+        on = equal_at("rows", "keys", names)
         mine = rows.alias("rows").join(F.broadcast(keys.alias("keys")), on, "left_semi")
-        texts = mine.select(_json(*map(_name, names)).alias("key"), _json(*shown).alias("row"))
+        texts = mine.select(_json(*map(column, names)).alias("key"), _json(*shown).alias("row"))
         found: dict[str, list[str]] = {}
         for row in texts.limit(4 * MOST_KEYS).collect():
             found.setdefault(row["key"], []).append(row["row"])
@@ -239,7 +235,7 @@ def _summed(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
     hashed = F.xxhash64(*(_hashable(rows, name) for name in rows.columns)).cast("decimal(38,0)")
     if not keys:
         return rows.groupBy(hashed.alias(_HASH)).agg(F.count("*").alias(_COUNT))
-    return rows.groupBy(*map(_name, keys)).agg(F.count("*").alias(_COUNT), F.sum(hashed).alias(_HASH))
+    return rows.groupBy(*map(column, keys)).agg(F.count("*").alias(_COUNT), F.sum(hashed).alias(_HASH))
 
 
 def _net_changes(feed: DataFrame) -> DataFrame:
@@ -267,7 +263,7 @@ def _balance(wanted: DataFrame, mine: DataFrame) -> tuple[int, int]:
 def _hashable(rows: DataFrame, name: str) -> Column:
     """Spark hashes no maps."""
     kind = rows.schema[name].dataType.simpleString()
-    return _json(_name(name)) if "map<" in kind or "variant" in kind else _name(name)
+    return _json(column(name)) if "map<" in kind or "variant" in kind else column(name)
 
 
 def _json(*columns: Column) -> Column:
@@ -281,14 +277,6 @@ def _different(key: str, ours: Sequence[str], theirs: Sequence[str]) -> Differen
         columns = tuple(name for name in wanted if mine.get(name) != wanted[name])
     mine_shown, wanted_shown = (" and ".join(rows) or None for rows in (ours, theirs))
     return DifferentKey(key=key, ours=mine_shown, spark=wanted_shown, columns=columns)
-
-
-def _name(column: str) -> Column:
-    return F.col(quoted(column))
-
-
-def _of(side: str, column: str) -> Column:
-    return F.col(f"{side}.{quoted(column)}")
 
 
 def _first_line(error: BaseException) -> str:

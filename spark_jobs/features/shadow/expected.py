@@ -6,10 +6,8 @@ files and rows are searched, how rows leave and reach files, vectors, statistics
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import reduce
-from operator import and_
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,6 +30,7 @@ from spark_jobs.rules.order import events, is_of_batch
 from spark_jobs.rules.shards import of_shard
 from spark_jobs.rules.stored_columns import change_schema
 from spark_jobs.rules.sweep import appended
+from spark_jobs.tables.spark_merge import at, equal_at
 
 _MOST_ROWS = 1_000_000
 """Rows of one kind that a comparison takes into the driver."""
@@ -144,7 +143,7 @@ class Expected:
         """Rows that have one of these keys."""
         names = self.schema.keys
         wanted = self._frame(keys, T.StructType([rows.schema[name] for name in names]))
-        on = _same(names)
+        on = equal_at(_STORED, _STAGED, names)
         return self._taken(rows.alias(_STORED).join(F.broadcast(wanted.alias(_STAGED)), on, "left_semi"))
 
     def _taken(self, rows: DataFrame) -> pa.Table:
@@ -180,16 +179,12 @@ class Expected:
         kind = self._read(clone).schema
         fields = T.StructType([*(kind[name] for name in columns), T.StructField(ACTION, T.StringType())])
         staged = self._frame(rows, fields)
-        values: dict[str, str | Column] = {quoted(name): F.col(f"{_STAGED}.{quoted(name)}") for name in columns}
-        action = F.col(f"{_STAGED}.{quoted(ACTION)}")
-        merge = DeltaTable.forPath(self.spark, clone).alias(_STORED).merge(staged.alias(_STAGED), _same(keys))
+        values: dict[str, str | Column] = {quoted(name): at(_STAGED, name) for name in columns}
+        action = at(_STAGED, ACTION)
+        target = DeltaTable.forPath(self.spark, clone).alias(_STORED)
+        merge = target.merge(staged.alias(_STAGED), equal_at(_STORED, _STAGED, keys))
         merge = merge.whenMatchedDelete(action == "delete").whenMatchedUpdate(action == "update", values)
         merge.whenNotMatchedInsert(action == ("update" if puts else "insert"), values).execute()
-
-
-def _same(names: Sequence[str]) -> Column:
-    sides: Callable[[str, str], Column] = lambda side, name: F.col(f"{side}.{quoted(name)}")  # noqa: E731 - used twice
-    return reduce(and_, (sides(_STORED, name).eqNullSafe(sides(_STAGED, name)) for name in names))
 
 
 def _of_keys(rows: pa.Table, keys: pa.Table | None, schema: TableSchema) -> pa.Table:
