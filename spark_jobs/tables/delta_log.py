@@ -45,20 +45,21 @@ def commit(storage: Storage, path: str, version: int, actions: Iterable[Action])
     Raises:
         RetriableError: `DELTA_CONFLICT`: another writer has changed the table.
     """
-    place, data = commit_path(path, version), _lines(actions)
+    place, data = commit_path(path, version), lines(actions)
     if not storage.create_once(place, data):
         remedy = "another writer changed the table; run again"
         raise RetriableError("DELTA_CONFLICT", f"{place} is there already", where=path, remedy=remedy)
     return data
 
 
-def _lines(actions: Iterable[Action]) -> bytes:
+def lines(actions: Iterable[Action]) -> bytes:
+    """Content of a commit."""
     return "".join(json.dumps(a, ensure_ascii=False, separators=(",", ":")) + "\n" for a in actions).encode()
 
 
 def create(storage: Storage, path: str, actions: Iterable[Action]) -> None:
     """Write the table's first commit, unless another writer has."""
-    storage.create(join(path, "_delta_log", f"{0:020d}.json"), _lines(actions))
+    storage.create(commit_path(path, 0), lines(actions))
 
 
 def creation(definition: TableDefinition, now: int, *, liquid: bool) -> list[Action]:

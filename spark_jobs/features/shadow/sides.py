@@ -7,7 +7,7 @@ Our side is read by Spark, too: it gets the very actions of the commit, with pat
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,7 +19,7 @@ from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.sql_types import quoted
 from airflow_gddl.stores import Storage
 from spark_jobs.tables.deletion_vectors import path_of
-from spark_jobs.tables.delta_log import Action, log_path
+from spark_jobs.tables.delta_log import Action, lines, log_path
 from spark_jobs.tables.engine import ProposedCommit
 from spark_jobs.tables.replayed_log import COMMIT, commit_path
 
@@ -58,7 +58,7 @@ class Sides:
         for number in range(self.commits):
             self.storage.write(commit_path(self.ours, number), self.storage.read(commit_path(self.theirs, number)))
         ours = [self._placed(action, self.proposed.path) for action in self.proposed.actions]
-        self.storage.write(commit_path(self.ours, self.commits), _lines(ours))
+        self.storage.write(commit_path(self.ours, self.commits), lines(ours))
 
     def is_changed(self, side: str) -> bool:
         """Whether it has a commit after the clone's."""
@@ -73,7 +73,7 @@ class Sides:
         both = files[0].keys() & files[1].keys()
         for side, named in zip((self.ours, self.theirs), files, strict=True):
             adds = [{"add": add} for key, add in named.items() if key not in both]
-            self.storage.write(commit_path(f"{side}-part", 0), _lines([*self.header(side), *adds]))
+            self.storage.write(commit_path(f"{side}-part", 0), lines([*self.header(side), *adds]))
         return self.read(f"{self.ours}-part"), self.read(f"{self.theirs}-part")
 
     def _files(self, side: str) -> dict[FileKey, Mapping[str, Any]]:
@@ -168,10 +168,6 @@ def _vector_at(root: str, vector: Mapping[str, Any]) -> Mapping[str, Any]:
 def _key_of(file: Mapping[str, Any]) -> FileKey:
     vector = file.get("deletionVector") or {}
     return file["path"], vector.get("pathOrInlineDv"), vector.get("offset")
-
-
-def _lines(actions: Iterable[Mapping[str, Any]]) -> bytes:
-    return "".join(f"{json.dumps(action, ensure_ascii=False)}\n" for action in actions).encode()
 
 
 def _is_absolute(path: str) -> bool:
