@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from airflow_gddl.contract.layout import STATE, join
@@ -69,3 +69,15 @@ class ShadowDecision:
 def shadow_folder(lake: str, spec: TableSpec) -> str:
     """Folder of the table's differences, each in a folder of its own."""
     return join(lake, STATE, "shadow", spec.schema_name, spec.name)
+
+
+def places_of(paths: Iterable[str]) -> Iterator[tuple[str, bool]]:
+    """Folders of differences, the oldest batch first, and whether a person has decided.
+
+    Args:
+        paths: of all objects below a `shadow_folder`.
+    """
+    there = frozenset(paths)
+    for found in sorted(path for path in there if path.endswith(f"/{FOUND}")):
+        folder = found.rpartition("/")[0]
+        yield folder, join(folder, DECIDED) in there

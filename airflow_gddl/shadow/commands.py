@@ -17,8 +17,8 @@ from airflow_gddl.cli.screen import Cell, Screen, counted
 from airflow_gddl.contract.codec import from_json, plain, to_document
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.layout import join
-from airflow_gddl.contract.shadow import DECIDED, FOUND, ShadowDecision, ShadowDifference, shadow_folder
-from airflow_gddl.stores import Storage
+from airflow_gddl.contract.shadow import DECIDED, FOUND, ShadowDecision, ShadowDifference, places_of, shadow_folder
+from airflow_gddl.stores import open_store
 
 app = Group("Batches that differ from Spark's MERGE (SHADOW_DIFFERENCE): show both sides, let our commits go on.")
 
@@ -61,12 +61,13 @@ def release(
     """Let our commits go on after a difference, from the next run on; until then Spark's MERGE commits the table."""
     if not reason.strip():
         raise MetadataError("REASON_MISSING", "--reason is empty", remedy="say what was found and done about it")
-    cli, storage = context.of(ctx), Storage()
+    cli = context.of(ctx)
+    store = open_store(cli.environ)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     decision = ShadowDecision(decided_at=now, decided_by=getpass.getuser(), reason=reason)
     released = []
     for folder, found in _waiting(cli, table, metadata):
-        if storage.create_once(join(folder, DECIDED), to_document(decision).encode()):
+        if store.create_once(join(folder, DECIDED), to_document(decision).encode()):
             released.append(found.batch_id)
     if json:
         cli.screen.record({"table": table, "released": released})
@@ -78,12 +79,10 @@ def _waiting(cli: CliContext, table: str, metadata: str) -> Iterator[tuple[str, 
     """Differences without a decision, and their folders."""
     loaded = metadata_folder.read(cli, metadata)
     (spec,), _ = metadata_folder.choose(cli, loaded, (table,), metadata)
-    storage = Storage()
-    names = {item.path for item in storage.list(shadow_folder(loaded.roots.lake, spec))}
-    for path in sorted(name for name in names if name.endswith(f"/{FOUND}")):
-        folder = path.rpartition("/")[0]
-        if join(folder, DECIDED) not in names:
-            yield folder, from_json(ShadowDifference, storage.read(path).decode())
+    store = open_store(cli.environ)
+    for folder, decided in places_of(item.path for item in store.list(shadow_folder(loaded.roots.lake, spec))):
+        if not decided:
+            yield folder, from_json(ShadowDifference, store.read(join(folder, FOUND)).decode())
 
 
 def _show(screen: Screen, found: ShadowDifference) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from airflow_gddl.contract.codec import from_json, to_document
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.s3 import is_s3
-from airflow_gddl.contract.shadow import DECIDED, FOUND, ShadowDifference, shadow_folder
+from airflow_gddl.contract.shadow import DECIDED, FOUND, ShadowDifference, places_of, shadow_folder
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores.local import bare
 from spark_jobs.batch.table_run import TableRun
@@ -47,10 +47,8 @@ class KeptDifferences:
 
     def all(self) -> Iterator[tuple[ShadowDifference, bool]]:
         """The differences, oldest batch first, and whether a person has decided."""
-        names = {item.path for item in self.storage.list(self.folder)}
-        for path in sorted(name for name in names if name.endswith(f"/{FOUND}")):
-            found = from_json(ShadowDifference, self.storage.read(path).decode())
-            yield found, join(path.rpartition("/")[0], DECIDED) in names
+        for folder, decided in places_of(item.path for item in self.storage.list(self.folder)):
+            yield from_json(ShadowDifference, self.storage.read(join(folder, FOUND)).decode()), decided
 
     def open(self) -> list[ShadowDifference]:
         """Those that wait for a decision."""
