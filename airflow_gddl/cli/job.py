@@ -19,7 +19,7 @@ from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, counted, 
 from airflow_gddl.contract.completeness import WINDOWS
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.layout import CLEARING, LOADS
-from airflow_gddl.contract.result import STARTING_SPARK, ExpectationCount, JobResult, Status
+from airflow_gddl.contract.result import STARTING_SPARK, ExpectationCount, JobResult, Status, figure_lines
 from airflow_gddl.contract.source_access import of_tables
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
 from airflow_gddl.runners.child import nothing
@@ -102,7 +102,7 @@ def show_runs(screen: Screen, results: Sequence[JobResult]) -> None:
     numbers = [ScreenColumn(title, "right", spare=spare) for title, spare in _NUMBERS.items()]
     screen.table(["table", "status", ScreenColumn("mode", spare=5), *numbers], [_run_row(result) for result in results])
     for result in results:
-        for line in feature_lines(result.features):
+        for line in figure_lines(result.features):
             screen.say(f"{result.table}: {line}")
     screen.say(totals(results), "bold")
 
@@ -238,16 +238,6 @@ def show_troubles(screen: Screen, outcome: JobOutcome) -> None:
 
 def _share(one: ExpectationCount) -> str:
     return f"{count(one.failed)} of {counted(one.checked, 'row')}"
-
-
-def feature_lines(figures: Mapping[str, float]) -> Iterator[str]:
-    """A line for each feature, `shadow: 3 compared, 0 differences`; figures of a figure are left out."""
-    by_feature: dict[str, list[str]] = {}
-    for name, value in sorted(figures.items()):
-        feature, _, figure = name.partition(".")
-        if "." not in figure:
-            by_feature.setdefault(feature, []).append(f"{value:,.10g} {figure.replace('_', ' ')}")
-    yield from (f"{feature}: {', '.join(texts)}" for feature, texts in by_feature.items())
 
 
 def coded(code: str, message: str) -> str:

@@ -17,6 +17,7 @@ from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import FAILED, OK, RETRY, CliContext
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, duration
 from airflow_gddl.contract.errors import GddlError, Note
+from airflow_gddl.contract.result import figure_lines
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.runtime.compiled.cache import CompiledSettings
 from airflow_gddl.runtime.compiled.documents import Directory
@@ -346,7 +347,7 @@ def show(screen: Screen, tables: Sequence[TableStatus], now: float, states: Sequ
             screen.say(f"{line.table}: needs attention: {', '.join(line.attention)}", "yellow")
             if any(code.startswith("QUARANTINE_") for code in line.attention):
                 screen.say(f"  what to do: gddl errors list --table {line.table}", "yellow")
-        for text in job.feature_lines(line.features):
+        for text in figure_lines(line.features):
             screen.say(f"{line.table}: {text}")
         if line.not_listed_days:
             since = line.listed_in_full_at or "its first run"

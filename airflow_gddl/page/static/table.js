@@ -76,16 +76,6 @@ function problems(table) {
     el("ul", {}, table.problems.map((text) => el("li", {}, text))))];
 }
 
-// Figures of features in the last runs, as `shadow: 3 compared, 0 differences`; figures of a figure are left out.
-function features(figures) {
-  const texts = new Map();
-  for (const [name, value] of Object.entries(figures ?? {}).sort()) {
-    const [feature, figure, ...more] = name.split(".");
-    if (!more.length) texts.set(feature, [...(texts.get(feature) ?? []), `${count(value)} ${figure.replaceAll("_", " ")}`]);
-  }
-  return [...texts].map(([feature, parts]) => `${feature}: ${parts.join(", ")}`).join("; ");
-}
-
 function facts({ table, totals, now }) {
   const fact = (name, ...value) => [el("dt", {}, name), el("dd", {}, value)];
   const allowed = table.freshness === null ? "any" : duration(table.freshness);
@@ -96,7 +86,7 @@ function facts({ table, totals, now }) {
     table.error ? fact("Error", el("span", { class: "error" }, errorText(table.error))) : null,
     table.attention.length ? fact("Attention", table.attention.join(", ")) : null,
     totals && totals.late_ignored ? fact("Late changes", `${count(totals.late_ignored)} ignored in the runs below: the stored rows are newer`) : null,
-    features(table.features) ? fact("Features", features(table.features)) : null,
+    table.features.length ? fact("Features", table.features.join("; ")) : null,
     fact("Lag", table.lag === null ? "not known" : `${duration(table.lag)} since the newest source commit applied`),
     fact("Up to date", table.as_of === null ? "never" : `as of ${moment(table.as_of)}, ${ago(table.as_of, now)}; allowed: ${allowed}`),
     fact("Complete until", complete(table)),
