@@ -386,10 +386,15 @@ def is_share(value: float) -> bool:
     return 0 <= value <= 1
 
 
-def _shadow(spec: TableSpec) -> Iterator[SpecProblem]:
-    if spec.shadow is not None and not is_share(spec.shadow):
+def shadow_problems(shadow: float | None) -> Iterator[SpecProblem]:
+    """Of a row or a tier; null: of a row that does not say."""
+    if shadow is not None and not is_share(shadow):
         message, remedy = "not a fraction", "write true, or a number from 0 to 1, e.g. 0.01"
-        yield SpecProblem("FIELD_VALUE", ("shadow",), spec.shadow, message, remedy)
+        yield SpecProblem("FIELD_VALUE", ("shadow",), shadow, message, remedy)
+
+
+def _shadow(spec: TableSpec) -> Iterator[SpecProblem]:
+    yield from shadow_problems(spec.shadow)
 
 
 def _cutting(spec: TableSpec) -> Iterator[SpecProblem]:

@@ -13,7 +13,7 @@ from airflow_gddl.contract import durations
 from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.errors import FatalError, FieldPath, MetadataError, SpecProblem
 from airflow_gddl.contract.extensions import CatalogSpec
-from airflow_gddl.contract.row_checks import is_share
+from airflow_gddl.contract.row_checks import shadow_problems
 from airflow_gddl.contract.spec import DEFAULT_TIERS, MEMORY, Roots, TierSpec, memory_remedy
 from airflow_gddl.metadata import files
 from airflow_gddl.metadata.folder import FILE, Folder
@@ -312,9 +312,7 @@ def _check(tier: TierSpec) -> Iterator[SpecProblem]:
     yield from _wrong_amounts(tier)
     if tier.commit == "merge" and tier.in_one_task:
         yield SpecProblem("FIELD_VALUE", ("commit",), "merge", "needs tasks: many", "set tasks: many, too")
-    if not is_share(tier.shadow):
-        remedy = "write true, or a number from 0 to 1, e.g. 0.01"
-        yield SpecProblem("FIELD_VALUE", ("shadow",), tier.shadow, "not a fraction", remedy)
+    yield from shadow_problems(tier.shadow)
     if "pod_override" in tier.executor_config:
         remedy = "set it in `on_dag` of build_dags"
         yield SpecProblem("FIELD_VALUE", ("executor_config",), "pod_override", "a Python object", remedy)
