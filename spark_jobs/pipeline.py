@@ -94,7 +94,7 @@ def process_pending(run: TableRun, claim: Claim, seen: PendingWork, totals: RunT
     The listing from before the claim is valid unless another run came between: a file that was rewritten
     since is found by the next listing, like one that is written while the batch runs.
     """
-    features_of(run.spec, run.tier)  # a missing one is refused before anything is written
+    features_of(run)  # a missing one is refused before anything is written
     table = TableSession(
         run=run, context=run.context(None if run.shard else seen.cost), ledger=run.ledger(), claim=claim,
         totals=totals, discovery=seen.discovery,
@@ -134,7 +134,7 @@ def take(table: TableSession, batch: Batch) -> None:
 def run_batch(table: TableSession, batch: Batch) -> ReadBatch:
     """One planned batch, from files to commit; every write is idempotent by the plan's time."""
     table.suit(few_rows=is_small(batch.plan, table.state), resumed=batch.resumed)
-    for feature in features_of(table.spec, table.run.tier):
+    for feature in features_of(table.run):
         feature.before_batch(table, batch)
     if batch.appended:
         delivered, appended = ReadBatch(batch=batch), resume(table, batch)
@@ -145,7 +145,7 @@ def run_batch(table: TableSession, batch: Batch) -> ReadBatch:
         appended = append(table, delivered)  # change table: each change once
     merged = merge(table, appended)  # replica, tombstones, history: one net change a key
     committed = commit(table, merged)  # the ledger, last
-    for feature in features_of(table.spec, table.run.tier):
+    for feature in features_of(table.run):
         feature.after_commit(committed)
     table.totals.max_commit_ts = table.state.max_commit_ts
     return delivered

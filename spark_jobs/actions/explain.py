@@ -91,7 +91,7 @@ def _details(
         "may_be_stale": _may_be_stale(quarantine["records"], replica_records(replica.rows, table_schema)),
         "erased_at": erased_at,
         "changes_cut_before": cut_before(run.runtime.storage, layout.state),
-        "features": [line for feature in features_of(run.spec, run.tier) for line in feature.explain(run, key)],
+        "features": [line for feature in features_of(run) for line in feature.explain(run, key)],
     }
 
 

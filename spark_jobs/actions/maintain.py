@@ -385,7 +385,7 @@ class _Maintenance:
         run, layout = self.run, self.run.layout
         if self._dry:
             return True
-        features = features_of(run.spec, run.tier)
+        features = features_of(run)
         if any(feature.at_end(run) for feature in features):
             return False
         if name == "replica":

@@ -91,7 +91,7 @@ class _Move:
             storage.delete(join(new.state, NOTE))
         self.run.report("counts")
         run = replace(self.run, spec=self.new)
-        for feature in features_of(run.spec, run.tier):  # Iceberg readers find the new table, or the next run warns
+        for feature in features_of(run):  # Iceberg readers find the new table, or the next run warns
             feature.at_end(run)
         self._remove_old()
         return files

@@ -15,6 +15,7 @@ from airflow_gddl.contract.errors import FatalError
 if TYPE_CHECKING:
     from airflow_gddl.contract.spec import TableSpec, TierSpec
     from spark_jobs.batch.feature import Feature
+    from spark_jobs.batch.table_run import TableRun
 
 FEATURES: Mapping[str, Callable[[TableSpec, TierSpec], bool]] = {
     "apply_exceptions": lambda spec, _: spec.name_in_source.lower().endswith(".awsdms_apply_exceptions"),
@@ -24,13 +25,13 @@ FEATURES: Mapping[str, Callable[[TableSpec, TierSpec], bool]] = {
 """By name, whether a row of a tier uses it; in the order in which they are called."""
 
 
-def features_of(spec: TableSpec, tier: TierSpec) -> tuple[Feature, ...]:
-    """The features that a row uses.
+def features_of(run: TableRun) -> tuple[Feature, ...]:
+    """The features that the row of a run uses.
 
     Raises:
         FatalError: `FEATURE_MISSING`: this installation lacks one.
     """
-    return tuple(_feature(name) for name, is_used in FEATURES.items() if is_used(spec, tier))
+    return tuple(_feature(name) for name, is_used in FEATURES.items() if is_used(run.spec, run.tier))
 
 
 def installed_features() -> tuple[Feature, ...]:

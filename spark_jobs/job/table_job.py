@@ -148,7 +148,7 @@ def _with_features(run: TableRun, result: JobResult) -> JobResult:
     if options.action == "erase":
         for feature in installed_features():
             feature.forget_rows(run)
-    warnings = [warning for feature in features_of(run.spec, run.tier) for warning in feature.at_end(run)]
+    warnings = [warning for feature in features_of(run) for warning in feature.at_end(run)]
     return replace(result, warnings=(*result.warnings, *warnings)) if warnings else result
 
 
@@ -168,7 +168,7 @@ def poll_table(run: TableRun) -> TableOutcome | int:
         if reader_of(run.spec).has_work(run, totals):
             return 0
         result = idle_result(run, totals)
-        behind = any(feature.has_work(run) for feature in features_of(run.spec, run.tier))
+        behind = any(feature.has_work(run) for feature in features_of(run))
     except Exception:  # noqa: BLE001 - the next run raises it again, and reports it
         return 0
     if isinstance(result, int):
