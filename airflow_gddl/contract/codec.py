@@ -17,7 +17,7 @@ import typing
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
-from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.errors import FatalError, GddlError
 
 T = TypeVar("T")
 ALWAYS = "always"
@@ -407,6 +407,22 @@ def _required(field: dataclasses.Field[Any]) -> bool:
 
 def _unexpected(data: Any, wanted: str) -> _MismatchError:
     return _MismatchError(f"{data!r:.80} is not {wanted}")
+
+
+def of_format(cls: type[T], data: bytes) -> T:
+    """`decode` of an object with a field `format`, which each release of another form changes.
+
+    Raises:
+        ValueError: it is damaged, or another release wrote it; the text says what is wrong.
+    """
+    kind: type = cls
+    try:
+        record = decode(cls, json.loads(data))
+    except GddlError as error:
+        raise ValueError(error.what) from error
+    if (written := vars(record)["format"]) != _given_defaults(kind)["format"]:
+        raise ValueError(f"format {written} belongs to another release")
+    return record
 
 
 def _wrong(path: str, what: str, remedy: str = "") -> FatalError:

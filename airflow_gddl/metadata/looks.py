@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_gddl.contract.codec import decode
-from airflow_gddl.contract.errors import FieldPath, GddlError, Note, RetriableError, SpecProblem
+from airflow_gddl.contract.codec import of_format
+from airflow_gddl.contract.errors import FieldPath, Note, RetriableError, SpecProblem
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.stores import Storage, open_store
 
@@ -117,21 +117,10 @@ def parsed(data: bytes | None, path: str) -> LakeRows:
     if data is None:
         return LakeRows()
     try:
-        return _checked(decode(LakeRows, json.loads(data)))
-    except (GddlError, ValueError) as error:
-        what = error.what if isinstance(error, GddlError) else str(error)
+        return of_format(LakeRows, data)
+    except ValueError as error:
         remedy = "restore the object; if it is deleted, rows that were added need a row in the metadata folder"
-        raise RetriableError("LAKE_ROWS_DAMAGED", f"it can't be read: {what}", where=path, remedy=remedy) from error
-
-
-def _checked(rows: LakeRows) -> LakeRows:
-    """
-    Raises:
-        ValueError: another release wrote it.
-    """
-    if rows.format != LakeRows.format:
-        raise ValueError(f"format {rows.format} belongs to another release")
-    return rows
+        raise RetriableError("LAKE_ROWS_DAMAGED", f"it can't be read: {error}", where=path, remedy=remedy) from error
 
 
 @dataclass(frozen=True, kw_only=True)

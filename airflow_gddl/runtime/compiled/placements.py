@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from airflow_gddl.contract.codec import decode, to_json
-from airflow_gddl.contract.errors import GddlError, RetriableError
+from airflow_gddl.contract.codec import of_format, to_json
+from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.runtime.compiled.documents import PlacementDocument
 from airflow_gddl.stores import open_store
@@ -34,20 +33,17 @@ def read(path: str, environ: Mapping[str, str]) -> tuple[Placement, str | None]:
     except FileNotFoundError:
         return Placement(), None
     try:
-        return _checked(decode(Placement, json.loads(data))), tag
-    except (GddlError, ValueError) as error:
-        what = error.what if isinstance(error, GddlError) else str(error)
+        return _checked(of_format(Placement, data)), tag
+    except ValueError as error:
         remedy = "restore the object, or delete it: tables are then reassigned, and DAG ids may change"
-        raise RetriableError("PLACEMENT_DAMAGED", f"it can't be read: {what}", where=path, remedy=remedy) from error
+        raise RetriableError("PLACEMENT_DAMAGED", f"it can't be read: {error}", where=path, remedy=remedy) from error
 
 
 def _checked(placement: Placement) -> Placement:
     """
     Raises:
-        ValueError: another release wrote it, or an id is not a DAG id.
+        ValueError: an id is not a DAG id.
     """
-    if placement.format != Placement.format:
-        raise ValueError(f"format {placement.format} belongs to another release")
     wrong = [name for name in (*placement.packs, *placement.single, *placement.retired) if not _ID.fullmatch(name)]
     if wrong:
         raise ValueError(f"{wrong[0]!r:.80} is not a DAG id")
