@@ -333,10 +333,8 @@ def _beside(folder: Folder, settings: Settings, files: Sequence[TableFile], lake
     looked_at = {name: source for name, source in settings.sources.items() if source.looks}
     if lake is None or not looked_at:
         return Beside(looked_at)
-    stored, named = (
-        lake(place_of(settings.roots.lake, settings.dag_prefix), settings.aws_conn_id),
-        frozenset(_named(files)),
-    )
+    stored = lake(place_of(settings.roots.lake, settings.dag_prefix), settings.aws_conn_id)
+    named = frozenset(_named(files))
     return Beside(looked_at, named, stored, tuple(_lake_rows(stored.content, folder, settings, named)))
 
 
