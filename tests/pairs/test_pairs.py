@@ -52,6 +52,8 @@ def test_tables_are_what_the_source_says(number: int, engine: LocalPort, tmp_pat
 
 def judge(given: Assignment, folder: Path, port: LocalPort) -> None:
     game = play(given, folder, port)
+    shared = [w for result in game.results for w in result.warnings if w.code == "KEYS_SHARED"]
+    assert shared == [], "the source holds each key once"
     assert stored_rows(game) == expected_rows(game), _described(given, game.refused)
     if _has_history(given):
         assert stored_versions(game) == expected(game).history(), _described(given, game.refused)
