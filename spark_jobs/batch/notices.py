@@ -324,6 +324,12 @@ def of_unread_loads(discovery: Discovery) -> tuple[RunWarning, ...]:
     return _of_paths("FILE_UNREADABLE", what, discovery.unreadable_loads)
 
 
+def of_tried_loads(ledger: Ledger) -> tuple[RunWarning, ...]:
+    """Warning of a plan about load files that a run would read again, as it could not before."""
+    what = "load files could not be read by the last run: unless they or the row were corrected, the next one fails"
+    return _of_paths("FILE_UNREADABLE", what, sorted(ledger.unread_loads))
+
+
 def require_first_load(table: str, ledger: Ledger) -> None:
     """Fail where there is no table, since no file of which it would be made can be read.
 
