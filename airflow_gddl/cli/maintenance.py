@@ -207,7 +207,7 @@ def move(
     if not json:
         for result in outcome.results:
             _show(cli.screen, result, has_target=spec.table == to)
-    job.show_troubles(cli.screen, outcome)
+    job.show_troubles(cli, outcome)
     raise typer.Exit(of_outcome(outcome, bad_rows=False))
 
 

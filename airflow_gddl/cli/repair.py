@@ -109,7 +109,7 @@ def reload(  # noqa: PLR0913 - typer reads each option of the command from one p
         done = replace(done, outcome=replace(done.outcome, results=(*kept, *done.outcome.results)))
     if not json:
         show_reloads(cli.screen, done.outcome.results)
-    job.show_troubles(cli.screen, done.outcome)
+    job.show_troubles(cli, done.outcome)
     failed = any(result.status == "failed" for result in done.outcome.results)
     raise typer.Exit(context.FAILED if failed and done.exit_status == context.OK else done.exit_status)
 

@@ -18,6 +18,7 @@ from airflow_gddl.runtime.state.table_runs import TableRecord, merged
 from airflow_gddl.runtime.state.table_status import Knowledge, judge
 from spark_jobs.batch.runtime import Clock
 from spark_jobs.batch.totals import TableOutcome
+from tests.delta_rs.commands import gddl
 from tests.harness.lake import Lake, spec_of
 from tests.harness.landing import write
 from tests.unit.test_table_status import ROW
@@ -171,3 +172,19 @@ def test_a_replay_that_was_overtaken_is_not_a_log_that_started_again(tmp_path: P
     assert lake.replica(strict) == {1: "new", 2: "ok"}
     lake.change(strict, 1, [("U", 1, "old")], day=2)
     assert [one.code for one in lake.done(spec_of()).warnings] == ["BATCH_LATE"]
+
+
+def test_the_command_names_the_rate_in_each_run_that_leaves_it(tmp_path: Path) -> None:
+    (tmp_path / "metadata/tables").mkdir(parents=True)
+    settings = "landing: ../landing\nlake: ../lake\ntiers: {small: {tasks: processes}}\n"
+    (tmp_path / "metadata/gddl.yaml").write_text(settings)
+    (tmp_path / "metadata/tables/t.yaml").write_text("tables: [{table: s.t, keys: [id], sequence_by: [seq]}]\n")
+    lake = Lake(tmp_path)
+    lake.load(SPEC, 4)
+    lake.change(SPEC, 1, [("I", 11, "a"), ("X", 12, "b")])
+    for number in (2, 3):
+        _, said = gddl(tmp_path, "run")
+        assert "s.t: [QUARANTINE_RATE] more rows are in quarantine" in said
+        lake.change(SPEC, number, [("I", 20 + number, "good")])
+    gddl(tmp_path, "errors", "dismiss", "--table", "s.t", "--code", "OP_UNKNOWN", "--reason", "test rows")
+    assert "QUARANTINE_RATE" not in gddl(tmp_path, "run")[1]
