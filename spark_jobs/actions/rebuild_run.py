@@ -214,12 +214,14 @@ class _Rebuild:
         )  # fmt: skip
         done = self.context.engine.rebuild(request).swap(lambda step: run.report(step, plan.number))
         outcome.warn(notices.of_new_keys(run.spec, ledger.state, done.rows))
+        rekeyed = _is_rekeyed(run, ledger)
         self._commit(plan, replace(state, rows=done.rows))
         outcome.batches += 1
         outcome.main = MainCounts(inserted=done.rows, rows=done.rows)
         outcome.max_commit_ts = state.max_commit_ts
         outcome.version = self.context.engine.version(self.context.layout.replica)
-        return {"rows": done.rows, "columns": [c.name for c in how.schema.data], "rewritten": how.is_needed}
+        columns = [c.name for c in how.schema.data]
+        return {"rows": done.rows, "columns": columns, "rewritten": how.is_needed, "rekeyed": rekeyed}
 
     def _rewritten(self, plan: BatchPlan, how: Rewrite) -> TableState:
         """The state once the change table is as it should be."""

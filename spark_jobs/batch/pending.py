@@ -334,7 +334,7 @@ def report_left(run: TableRun, ledger: Ledger, discovery: Discovery, totals: Run
     """What a run leaves to a later one: files that may still be written, rows that a reload may yet bring again."""
     standing = sweep_of(run, discovery, ledger.state)
     totals.warn((*notices.of_unsettled(discovery.unsettled), *notices.of_sweep(standing, ledger.state, discovery)))
-    totals.warn(notices.of_held_truncate(discovery, run.spec))
+    totals.warn((*notices.of_held_truncate(discovery, run.spec), *notices.of_given_up(run.spec.table, ledger)))
     totals.revisit = totals.revisit or bool(discovery.unsettled) or is_due_by_time(ledger.state, standing)
 
 

@@ -18,7 +18,7 @@ from airflow_gddl.contract.completeness import (
     is_stopped,
 )
 from airflow_gddl.contract.layout import FEW_ROWS
-from airflow_gddl.contract.result import CATALOG_PROBLEMS, STALE_CODE, JobResult
+from airflow_gddl.contract.result import CATALOG_PROBLEMS, INCOMPLETE_CODE, SHARED_CODE, STALE_CODE, JobResult
 from airflow_gddl.runtime.state.table_runs import LOST_CODE, SOURCE_CODE, VERIFY_CODE, TableRecord, latest
 from airflow_gddl.topology.rows import TableRow
 
@@ -31,7 +31,7 @@ EXCEPTIONS_CODE, EXCEPTIONS_SECONDS = "SOURCE_EXCEPTIONS", 86_400.0
 """Changes that AWS DMS could not apply need attention for a day: no later run shows that somebody saw to them."""
 NEEDS_ATTENTION = (
     *("BATCH_LATE", "FILE_UNREADABLE", "FOREIGN_COMMIT", "GENERATIONS_INFERRED", "ICEBERG_BEHIND"),
-    *("KEYS_SHARED", "LOG_BEGAN_LATE"),
+    *(SHARED_CODE, INCOMPLETE_CODE, "LOG_BEGAN_LATE"),
     *(STALE_CODE, "SNAPSHOT_HELD", "SNAPSHOT_INCOMPLETE", "SNAPSHOT_MERGED", EXCEPTIONS_CODE, "SWEEP_HELD"),
     *("SHADOW_HELD", "TRUNCATE_HELD", "TRUNCATE_IGNORED"),
     *sorted(CATALOG_PROBLEMS),
@@ -40,7 +40,7 @@ NEEDS_ATTENTION = (
 MOST_QUARANTINED = 0.01
 """Default of `alert_quarantine_rate`."""
 _UNREAD, RATE_CODE = "FILE_UNREADABLE", "QUARANTINE_RATE"
-_HELD = (STALE_CODE, VERIFY_CODE, SOURCE_CODE)
+_HELD = (STALE_CODE, SHARED_CODE, INCOMPLETE_CODE, VERIFY_CODE, SOURCE_CODE)
 """Problems that hold until a later run or verification finds them settled; see `TableRecord.holds`."""
 MAINTENANCE_CODE = "MAINTENANCE_DUE"
 MAINTENANCE_RUNS, MAINTENANCE_SECONDS = 100, 14 * 86_400.0
@@ -49,6 +49,8 @@ MAINTENANCE_RUNS, MAINTENANCE_SECONDS = 100, 14 * 86_400.0
 TEXTS = {
     LOST_CODE: "its landing folder is missing",
     STALE_CODE: "rows are older than changes of them in quarantine; `gddl errors list` shows these",
+    SHARED_CODE: "rows shared a key, and the last one of each remains; correct keys and rebuild, or dismiss the code",
+    INCOMPLETE_CODE: "files of its full load were dismissed, and their rows are missing",
     VERIFY_CODE: "its replica differs from its changes; `gddl verify` names the keys",
     SOURCE_CODE: "its replica differs from its source; `gddl verify` names the keys",
     "FILE_UNREADABLE": "files can't be read; `gddl errors list` names them",
@@ -267,7 +269,7 @@ def attention_of(result: JobResult, now: float, quarantine_rate: float) -> tuple
 def _attention(known: Knowledge, now: float, *, stopped: bool) -> tuple[str, ...]:
     record, poll = known.record, known.poll
     codes = set(record.warned.intersection(NEEDS_ATTENTION))
-    codes.discard(STALE_CODE)
+    codes.difference_update(_HELD)
     if record.counted is not None:
         codes.discard(_UNREAD)
     if now - (record.started or 0.0) > EXCEPTIONS_SECONDS:
