@@ -361,11 +361,15 @@ def _record_of(fact: RunFact, error: str | None) -> TableRecord:
     )
 
 
+def _since(moment: float | None) -> float:
+    return -math.inf if moment is None else moment
+
+
 def merged(one: TableRecord, other: TableRecord) -> TableRecord:
     """Merge the facts of two writers."""
-    counted = max(one, other, key=lambda record: record.rows_at or 0)
-    newest = max(one, other, key=lambda record: record.started or 0 if record.error else 0)
-    quarantine = max(one, other, key=lambda record: record.counted_at or 0)
+    counted = max(one, other, key=lambda record: _since(record.rows_at))
+    newest = max(one, other, key=lambda record: _since(record.started if record.error else None))
+    quarantine = max(one, other, key=lambda record: _since(record.counted_at))
     return TableRecord(
         commit=latest(one.commit, other.commit),
         complete=latest(one.complete, other.complete),
