@@ -18,6 +18,7 @@ import spark_jobs.features
 from airflow_gddl.cli.commands import app
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import LandingRetention
+from tests.conftest import LocalPort
 from tests.harness.lake import Lake, spec_of
 from tests.harness.landing import write
 from tests.harness.sharded import Sharded
@@ -298,6 +299,19 @@ def test_a_dry_run_says_what_the_run_refuses(
     done = lake.result(spec, options)
     assert done.error is not None
     assert (done.error.code, done.error.message) == (said.error.code, said.error.message)
+
+
+@pytest.mark.parametrize(
+    ("options", "arrange", "code"),
+    [(REBUILD, misfits, "REBUILD_REFUSED"), (RUN, behind, "LEDGER_BEHIND"), (RUN, waits, ""), (REBUILD, filled, "")],
+)
+def test_both_engines_plan_and_refuse(
+    options: JobOptions, arrange: Callable[[Lake], TableSpec], code: str, engine: LocalPort, tmp_path: Path
+) -> None:
+    lake = Lake(tmp_path)
+    spec = arrange(lake)
+    said = lake.results(engine, lake.job([spec], dry(options)))[spec.table]
+    assert (said.error.code if said.error is not None else "", said.status) == (code, "failed" if code else "succeeded")
 
 
 def test_each_command_with_a_dry_run_is_played() -> None:
