@@ -39,7 +39,9 @@ from spark_jobs.batch.turns import Turns, left_in_quarantine
 from spark_jobs.discovery import keep
 from spark_jobs.features import features_of
 from spark_jobs.ledger.claim import Claim
-from spark_jobs.plan.planned_batch import BatchPlan, HeldTruncate, is_small
+from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.plan.planned_batch import BatchPlan, ForeignCommit, HeldTruncate, is_small
+from spark_jobs.tables.engine import TableContext
 
 
 def run_table(run: TableRun, totals: RunTotals) -> JobResult:
@@ -160,15 +162,24 @@ def look_again(table: TableSession, seen: PendingWork) -> None:
     run, ledger, context = table.run, table.ledger, table.context
     keep(run.place, ledger)
     recall(context, ledger)
-    if ledger.plan() is None or ledger.state.batch:
-        notices.require_tables(run.spec, ledger.state, has_tables(run, context, ledger.state), context.layout.state)
-    table.foreign = require_own_tables(context, ledger)
+    table.foreign = require_sound_tables(run, context, ledger)
     table.note(warnings_of(table.foreign))
     if ledger.state != seen.state or waits_for_files(run, table.discovery):
         table.discovery = without_held(run, run.discover(ledger, wait="idle"), ledger.state)
     if ledger.plan() is None:
         notices.require_known_generations(table.discovery.inference, run.spec.table)
     table.note(notices.of_discovery(table.discovery, run.layout.landing, run.dialect))
+
+
+def require_sound_tables(run: TableRun, context: TableContext, ledger: Ledger) -> tuple[ForeignCommit, ...]:
+    """Refuse tables and a ledger that don't belong together; returns commits of others that don't prevent a batch.
+
+    Raises:
+        FatalError: as `notices.require_tables` and `require_own_tables`.
+    """
+    if ledger.plan() is None or ledger.state.batch:
+        notices.require_tables(run.spec, ledger.state, has_tables(run, context, ledger.state), context.layout.state)
+    return require_own_tables(context, ledger)
 
 
 def note_hold(table: TableSession, dropped: BatchPlan, held: HeldTruncate) -> None:

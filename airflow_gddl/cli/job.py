@@ -6,7 +6,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -29,6 +29,7 @@ from airflow_gddl.runners.remote import RemoteRunner, TaskKey
 from airflow_gddl.runners.this_machine import Heartbeat
 from airflow_gddl.runtime.state.documents import BY_HAND
 from airflow_gddl.runtime.state.recording import StateRecorder
+from airflow_gddl.runtime.state.table_status import MOST_QUARANTINED, OF_RUN, TEXTS, attention_of
 
 if TYPE_CHECKING:
     from airflow_gddl.metadata.loading import LoadedMetadata
@@ -50,7 +51,7 @@ def show_plans(screen: Screen, results: Sequence[JobResult]) -> None:
 
 _READ_FIRST = {
     "source": "a run reads the table from its source first",
-    "slot": "nothing new has landed; a run reads its replication slot first",
+    "log": "nothing new has landed; a run reads its source's log first",
     "topic": "nothing new has landed; a run reads its topic first",
 }
 
@@ -214,15 +215,22 @@ def status(text: str) -> Cell:
     return Cell(text, STYLES.get(text, ""))
 
 
-def show_troubles(screen: Screen, outcome: JobOutcome) -> None:
-    """Show warnings and errors on standard error; one that many tables share is shown once."""
+def quarantine_rate(cli: CliContext) -> float:
+    """Airflow's setting, where its environment variable is set: commands do without Airflow."""
+    with suppress(KeyError, ValueError):
+        return float(cli.environ["AIRFLOW__GDDL__ALERT_QUARANTINE_RATE"])
+    return MOST_QUARANTINED
+
+
+def show_troubles(cli: CliContext, outcome: JobOutcome) -> None:
+    """Show warnings and errors on standard error, and other codes for which tables need attention now; what many tables
+    share is shown once."""
+    screen = cli.screen
     warnings: dict[tuple[str, str], list[str]] = {}
     errors: dict[tuple[str, str], list[str]] = {}
     for result in outcome.results:
-        for warning in result.warnings:
-            times = f" ({count(warning.count)} times)" if warning.count > 1 else ""
-            sample = f", e.g. {', '.join(str(item) for item in warning.sample)}" if warning.sample else ""
-            warnings.setdefault((warning.code, warning.message + times + sample), []).append(result.table)
+        for code, text in (*_warnings_of(result), *_attention_of(cli, result)):
+            warnings.setdefault((code, text), []).append(result.table)
         for one in result.expectations:
             if one.failed and result.action != "verify":  # whose error names constraints with their rows
                 screen.warn(f"{result.table}: expectation {one.name} (on: {one.on}): {_share(one)} fail", "yellow")
@@ -234,6 +242,21 @@ def show_troubles(screen: Screen, outcome: JobOutcome) -> None:
         screen.warn(f"{_names(tables)}: {coded(code, message)}", "red")
     if errors and outcome.log is not None:
         screen.warn(f"log of the job: {outcome.log}")
+
+
+def _warnings_of(result: JobResult) -> Iterator[tuple[str, str]]:
+    for warning in result.warnings:
+        times = f" ({count(warning.count)} times)" if warning.count > 1 else ""
+        sample = f", e.g. {', '.join(str(item) for item in warning.sample)}" if warning.sample else ""
+        yield warning.code, warning.message + times + sample
+
+
+def _attention_of(cli: CliContext, result: JobResult) -> Iterator[tuple[str, str]]:
+    """Codes of the table's state that the result has no warning or error of, as it follows from counts."""
+    said = {warning.code for warning in result.warnings} | ({result.error.code} if result.error is not None else set())
+    for code in attention_of(result, cli.now().timestamp(), quarantine_rate(cli)):
+        if code not in said:
+            yield code, TEXTS.get(code, OF_RUN)
 
 
 def _share(one: ExpectationCount) -> str:
@@ -374,7 +397,7 @@ def carry_out(
     done = perform(cli, request)
     if not request.as_json:
         show(cli.screen, done.outcome.results)
-    show_troubles(cli.screen, done.outcome)
+    show_troubles(cli, done.outcome)
     has_finding = is_finding is not None and any(map(is_finding, done.outcome.results))
     raise typer.Exit(context.FAILED if has_finding and done.exit_status == context.OK else done.exit_status)
 

@@ -148,7 +148,7 @@ def erase(  # noqa: PLR0913 - typer reads each option of the command from one pa
     if dry_run:
         from airflow_gddl.cli.explain import show_history  # noqa: PLC0415 - of a dry run alone
 
-        job_options = JobOptions(action="explain", key=named)
+        job_options = JobOptions(action="explain", key=named, dry_run=True)
         request = Request(metadata=metadata, tables=(table,), options=job_options, as_json=json, check=check)
         carry_out(cli, request, each(show_history))
     ask(f"Erase one key ({', '.join(named)}) from all tables of {table}, for good?", yes=yes)
@@ -207,7 +207,7 @@ def move(
     if not json:
         for result in outcome.results:
             _show(cli.screen, result, has_target=spec.table == to)
-    job.show_troubles(cli.screen, outcome)
+    job.show_troubles(cli, outcome)
     raise typer.Exit(of_outcome(outcome, bad_rows=False))
 
 

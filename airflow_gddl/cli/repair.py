@@ -23,7 +23,7 @@ from airflow_gddl.cli.screen import Cell, Screen, count, counted
 from airflow_gddl.cli.verify import require_connection, require_name
 from airflow_gddl.contract.errors import OF_FILES, QUARANTINE_REMEDIES, FatalError, GddlError, MetadataError
 from airflow_gddl.contract.layout import Layout
-from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.result import DISMISSIBLE, JobResult
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.runtime.delta_tables import quarantined_codes
@@ -109,7 +109,7 @@ def reload(  # noqa: PLR0913 - typer reads each option of the command from one p
         done = replace(done, outcome=replace(done.outcome, results=(*kept, *done.outcome.results)))
     if not json:
         show_reloads(cli.screen, done.outcome.results)
-    job.show_troubles(cli.screen, done.outcome)
+    job.show_troubles(cli, done.outcome)
     failed = any(result.status == "failed" for result in done.outcome.results)
     raise typer.Exit(context.FAILED if failed and done.exit_status == context.OK else done.exit_status)
 
@@ -286,17 +286,20 @@ def dismiss(  # noqa: PLR0913 - typer reads each option of the command from one 
 ) -> None:
     """Give up quarantined rows for which nothing better comes: they are never loaded, and need no more attention.
 
-    They stay in the errors table, marked as resolved. Only a reload from the files processes them again.
+    They stay in the errors table, marked as resolved. Only a reload from the files processes them again. With
+    --code KEYS_SHARED: say that the rows which share a key are meant to.
     """
     cli = context.of(ctx)
     if not reason.strip():
         raise MetadataError("REASON_MISSING", "--reason is empty", remedy="say why nothing better is expected")
-    ask(f"Give up the rows of {table} in quarantine with {' or '.join(code)}?", yes=yes)
+    rows = [one for one in code if one not in DISMISSIBLE]
+    if rows:
+        ask(f"Give up the rows of {table} in quarantine with {' or '.join(rows)}?", yes=yes)
     job_options = JobOptions(
         action="errors_dismiss", codes=tuple(code), source_files=tuple(file or ()), reason=reason,
         asked_by=getpass.getuser(), wait_seconds=wait,
     )  # fmt: skip
-    check = partial(_require_codes, cli, job_options.codes)
+    check = partial(_require_codes, cli, rows)
     request = Request(metadata=metadata, tables=(table,), options=job_options, as_json=json, check=check)
     carry_out(cli, request, each(show_dismissal))
 
@@ -305,6 +308,11 @@ def show_dismissal(screen: Screen, result: JobResult) -> None:
     """How many rows were given up, and how many are left."""
     details = job.answer(result)
     if not details:
+        return
+    for code in details["codes"]:
+        if code in DISMISSIBLE:
+            screen.say(f"{result.table}: {code} needs no more attention, until a run warns of it again", "green")
+    if set(details["codes"]) <= set(DISMISSIBLE):
         return
     remaining = result.in_quarantine or 0
     rest = (

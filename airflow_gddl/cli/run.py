@@ -168,7 +168,7 @@ def run(  # noqa: PLR0913 - typer reads each option of the command from one para
                 "CONTINUOUS_REFUSED", "--continuous can't be combined with --full-refresh or --dry-run", remedy=remedy
             )
         kept = keep(cli, Request(metadata=metadata, tables=names, as_json=json))
-        job.show_troubles(cli.screen, kept.outcome)
+        job.show_troubles(cli, kept.outcome)
         raise typer.Exit(kept.exit_status)
     if full_refresh:
         ask_for_all(names, every=every, unasked=yes or dry_run)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -26,7 +25,7 @@ from airflow_gddl.runtime.state.lake_state import LakeState, StateReader, table_
 from airflow_gddl.runtime.state.recording import rebuild
 from airflow_gddl.runtime.state.status_list import TableQuery, chosen, counts
 from airflow_gddl.runtime.state.table_runs import text_of
-from airflow_gddl.runtime.state.table_status import MOST_QUARANTINED, TableStatus
+from airflow_gddl.runtime.state.table_status import TableStatus
 from airflow_gddl.topology.rows import TableRow, select, table_rows
 
 
@@ -213,7 +212,7 @@ class _View:
         for trouble in known.troubles:
             since = f"; as of {text_of(trouble.since)}" if trouble.since else ""
             self.cli.screen.warn(trouble.what + since, "yellow")
-        tables = table_statuses(rows, known, now, _quarantine_rate(self.cli))
+        tables = table_statuses(rows, known, now, job.quarantine_rate(self.cli))
         # --late and --failed are combined with AND; a table of which nothing is known may be both.
         for state in self.query.states or ("",):
             tables = chosen(tables, replace(self.query, states=(state, "unknown") if state else ()))
@@ -257,13 +256,6 @@ def status_lines(cli: CliContext, folder: str, names: Sequence[str]) -> list[Sta
     now = cli.now().timestamp()
     tables, _ = _View(cli, folder, tuple(names), TableQuery(), as_json=False).states(now)
     return [line_of(one, now) for one in tables]
-
-
-def _quarantine_rate(cli: CliContext) -> float:
-    """Airflow's setting, where its environment variable is set: the command does without Airflow."""
-    with suppress(KeyError, ValueError):
-        return float(cli.environ["AIRFLOW__GDDL__ALERT_QUARANTINE_RATE"])
-    return MOST_QUARANTINED
 
 
 def _known(cli: CliContext, roots: Roots, rows: Sequence[TableRow], clock: Callable[[], float]) -> LakeState:

@@ -72,7 +72,7 @@ def verify(  # noqa: PLR0913 - typer reads each option of the command from one p
     if not json:
         shown = job.show_windows if since else job.show_verdicts
         shown(cli.screen, done.outcome.results)
-    job.show_troubles(cli.screen, done.outcome)
+    job.show_troubles(cli, done.outcome)
     any_different = any(job.verdict(result) == "different" for result in done.outcome.results)
     raise typer.Exit(context.FAILED if any_different else done.exit_status)
 

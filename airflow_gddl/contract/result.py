@@ -20,6 +20,10 @@ PROGRESS, APPLICATION = "GDDL-PROGRESS ", "GDDL-APPLICATION "
 """Beginnings of lines of a job's standard error: a step as JSON, and the identifier of its Spark application."""
 STALE_CODE = "QUARANTINE_STALE"
 """Warning: rows of the replica are older than changes of them in quarantine."""
+SHARED_CODE, INCOMPLETE_CODE = "KEYS_SHARED", "LOAD_INCOMPLETE"
+"""Warnings: rows of one key became one; files of a full load were dismissed, whose rows are missing."""
+DISMISSIBLE = (SHARED_CODE,)
+"""Warnings that a person can dismiss as one dismisses rows in quarantine: no run shows whether they are right."""
 MAINTENANCE_COUNTS = (
     "files_removed",
     "log_files_removed",

@@ -237,7 +237,7 @@ class JobOptions:
     max_batches: int | None = None
     """Maximum number of batches; null: process all pending files."""
     dry_run: bool = False
-    """`maintain`: report the pending work without doing it."""
+    """`maintain`: report the pending work without doing it. `explain`: refuse what an erasure of the key would."""
     key: Mapping[str, str] = field(default_factory=dict)
     """`erase`, `explain`: key column to its value as text; an empty name means the only key column."""
     keys: tuple[Mapping[str, str], ...] = ()

@@ -447,7 +447,7 @@ def verify(cli: CliContext, metadata: str, tables: Sequence[str], ending: Callab
     """
     cli.screen.say("verifying: each replica against its change table, and its rows against the source", "bold")
     done = perform(cli, Request(metadata=metadata, options=JobOptions(action="verify")))
-    job.show_troubles(cli.screen, done.outcome)
+    job.show_troubles(cli, done.outcome)
     endings = [ending(result) for result in done.outcome.results if result.table in tables]
     cli.screen.table(["table", *_NUMBERS, "verdict"], [one.line() for one in endings])
     for one in endings:
@@ -481,7 +481,7 @@ class Demonstration:
             done = perform(cli, Request(metadata=metadata))
             job.show_runs(cli.screen, done.outcome.results)
             if done.exit_status:
-                job.show_troubles(cli.screen, done.outcome)
+                job.show_troubles(cli, done.outcome)
                 return False
             for result in done.outcome.results:
                 runs[result.table].append(result)

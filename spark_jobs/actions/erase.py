@@ -22,7 +22,7 @@ from airflow_gddl.contract.result import JobResult, MainCounts, RunWarning
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import SqlType
 from airflow_gddl.contract.table_spec import SHARD_COLUMN
-from spark_jobs.batch import notices
+from spark_jobs.batch.erasable import KEY_CODE, require_erasable
 from spark_jobs.batch.pending import let_go_of_unwritten
 from spark_jobs.batch.runtime import iso
 from spark_jobs.batch.table_run import TableRun
@@ -33,7 +33,7 @@ from spark_jobs.dialects.protocol import Probed, Unreadable, match
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.erasures import Erasure
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.plan.identity import require_same_identity, vacuum_hours
+from spark_jobs.plan.identity import vacuum_hours
 from spark_jobs.plan.planned_batch import PlannedFile, has_few_rows
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.erasure import WantedKey, key_text
@@ -132,17 +132,14 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
             `ERASED_BY_OTHER_KEYS`.
         RetriableError: `TABLE_BUSY`.
     """
-    run = of_key(run, "ERASE_KEY_INVALID")
+    run = of_key(run, KEY_CODE)
     with run.claim() as claim:
         ledger, context = run.ledger(), run.context()
-        notices.require_keyed(run.spec, ledger.state, "ERASE_NOT_POSSIBLE")
-        require_same_identity(run.spec, ledger.state)
+        require_erasable(run, context, ledger)
         let_go_of_unwritten(context, ledger)
-        notices.require_finished(run.title, ledger, run.layout.state, then="erase")
         context = replace(context, engine=context.engine.suited(few_rows=has_few_rows(ledger.state)))
         table_schema = context.stored_schema(ledger.state)
-        code = "ERASE_KEY_INVALID"
-        wanted = WantedKey.of(run.spec, table_schema, run.job.options.key, code)
+        wanted = WantedKey.of(run.spec, table_schema, run.job.options.key, KEY_CODE)
         done = _Erasing(
             run=run, context=context, table_schema=table_schema, wanted=wanted, claim=claim, ledger=ledger,
             totals=totals,

@@ -8,7 +8,6 @@ from spark_jobs.batch import notices
 from spark_jobs.batch.runtime import iso
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
-from spark_jobs.tables.engine import TableContext
 
 
 def act(run: TableRun, totals: RunTotals) -> JobResult:
@@ -27,13 +26,18 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
         what = f"{run.spec.table}: a dismissal without a code or a reason"
         raise FatalError("SPEC_INVALID", what, remedy="name the codes of the rows, and why nothing better is expected")
     with run.claim() as claim:
+        ledgers = [one.ledger() for one in run.shard_runs() or (run,)]
         for one in (*run.shard_runs(), *run.former_shards) or (run,):
             notices.require_finished(one.title, one.ledger(), one.layout.state, then="dismiss the rows")
         context, count = run.context(), 0
         if context.engine.exists(context.layout.errors):
             claim.check()
             count = context.engine.dismiss(context, options.codes, options.source_files, iso(run.runtime.clock()))
-            _release_loads(run, context)
+            dismissed = context.engine.dismissed_files(context)
+            for ledger in ledgers:
+                ledger.note_dismissed(dismissed)  # the table goes on without load files among them
+    for ledger in ledgers:
+        totals.warn(notices.of_given_up(run.spec.table, ledger))
     run.report("done")
     details = {
         "dismissed": count,
@@ -43,12 +47,3 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
         "by": options.asked_by,
     }
     return run.result(totals, status="succeeded", details=details)
-
-
-def _release_loads(run: TableRun, context: TableContext) -> None:
-    """Let the table go on without load files that are dismissed."""
-    ledgers = [one.ledger() for one in run.shard_runs() or (run,)]
-    if any(ledger.unread_loads for ledger in ledgers):
-        dismissed = context.engine.dismissed_files(context)
-        for ledger in ledgers:
-            ledger.note_dismissed(dismissed)

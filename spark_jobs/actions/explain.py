@@ -9,6 +9,7 @@ from typing import Any
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult
 from spark_jobs.batch import notices
+from spark_jobs.batch.erasable import KEY_CODE, require_erasable
 from spark_jobs.batch.own_tables import require_replica
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
@@ -38,12 +39,18 @@ _SHOWN = ("code", "reason", "column", "source_file", "position", "batch_id", "oc
 def act(run: TableRun, totals: RunTotals) -> JobResult:
     """The changes of the key that the job's options name, and what the tables hold of it; see docs/cli.md.
 
+    As a dry run of an erasure it raises also what that would raise, with its codes.
+
     Raises:
         FatalError: `EXPLAIN_NOT_POSSIBLE`, `EXPLAIN_KEY_INVALID`, `KEY_NOT_FOUND`, `KEYS_CHANGED`, `TABLES_MISSING`,
-            `FIRST_LOAD_UNREADABLE`.
+            `FIRST_LOAD_UNREADABLE`; in a dry run as `require_erasable`, and `ERASE_KEY_INVALID`.
     """
-    run = of_key(run, "EXPLAIN_KEY_INVALID")
+    is_erasure = run.job.options.dry_run
+    code = KEY_CODE if is_erasure else "EXPLAIN_KEY_INVALID"
+    run = of_key(run, code)
     ledger = run.ledger()
+    if is_erasure:
+        require_erasable(run, run.context(), ledger)
     notices.require_first_load(run.spec.table, ledger)
     notices.require_keyed(run.spec, ledger.state, "EXPLAIN_NOT_POSSIBLE")
     require_same_identity(run.spec, ledger.state)
@@ -52,7 +59,6 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     context = replace(context, engine=context.engine.suited(few_rows=has_few_rows(ledger.state)))
     require_replica(context, ledger.state)
     table_schema = context.stored_schema(ledger.state)
-    code = "EXPLAIN_KEY_INVALID"
     wanted = WantedKey.of(run.spec, table_schema, run.job.options.key, code)
     details = _details(run, context, table_schema, wanted, ledger)
     details["batch_unfinished"] = unfinished

@@ -22,7 +22,7 @@ from spark_jobs.batch.runtime import iso
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.catalogs.registrar import is_iceberg
-from spark_jobs.features import features_of
+from spark_jobs.features import features_of, installed_features
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.erasures import ErasureRegister
 from spark_jobs.ledger.ledger import Ledger
@@ -90,6 +90,8 @@ class _Move:
             self.run.report("recorded")
             storage.delete(join(new.state, NOTE))
         self.run.report("counts")
+        for feature in installed_features():
+            feature.move(self.run, self.new)
         run = replace(self.run, spec=self.new)
         for feature in features_of(run):  # Iceberg readers find the new table, or the next run warns
             feature.at_end(run)
@@ -108,6 +110,7 @@ class _Move:
         if plan is not None and plan.mode == "refresh":
             remedy = f"run {self.old.table} under its old target until it is done"
             raise _impossible(self.old.table, self.new.table, "a rebuild is not finished", remedy)
+        self._require_features()
         unfinished = read_note(storage, new.state)
         if unfinished is not None and unfinished.old not in (self.old.table, self.new.table):
             remedy = f"finish that one first: gddl move --table {unfinished.old} --to {unfinished.new}"
@@ -122,6 +125,11 @@ class _Move:
                 if name != "runs" and any(not file.name.startswith(_LEFT) for file in storage.list(folder)):
                     remedy = "name another one, or remove what is there"
                     raise FatalError("TARGET_TAKEN", f"{folder} is not empty", remedy=remedy)
+
+    def _require_features(self) -> None:
+        for feature in installed_features():
+            if (held := feature.reason_not_to_move(self.run)) is not None:
+                raise _impossible(self.old.table, self.new.table, *held)
 
     def _copied(self) -> int:
         """Copy missing files: data, then logs of Delta tables, then the ledger; returns the number of all files."""

@@ -50,17 +50,81 @@ def rebuild_table(run: TableRun, outcome: RunTotals) -> JobResult:
         return _rebuild_shards(run, outcome)
     with run.claim() as claim:
         ledger, context = run.ledger(), run.context()
-        pending = ledger.plan()
-        begun = pending if pending is not None and pending.mode == "refresh" else None
-        known = ledger.state.keys is not None
-        known = known and has_all_changes(run.spec, run.runtime.storage, context.layout, ledger)
-        if known and (begun is None or begun.source == "changes"):
+        if reads_changes(run, ledger):
             context.erasures.keys(keep=True)  # checks that stop every batch come before the first write
-            details = _Rebuild(run=run, context=context, ledger=ledger, claim=claim).carry_out(pending, outcome)
+            rebuild = _Rebuild(run=run, context=context, ledger=ledger, claim=claim)
+            details = rebuild.carry_out(ledger.plan(), outcome)
             _load_waiting(run, claim, outcome)
             run.report("done", outcome.batches, outcome.rows_read)
             return run.result(outcome, details={"rebuild": details})
     return reload_table(run, outcome)
+
+
+def reads_changes(run: TableRun, ledger: Ledger) -> bool:
+    """Whether a rebuild reads the change table; else the files are read again."""
+    pending = ledger.plan()
+    begun = pending if pending is not None and pending.mode == "refresh" else None
+    if ledger.state.keys is None or not has_all_changes(run.spec, run.runtime.storage, run.layout, ledger):
+        return False
+    return begun is None or begun.source == "changes"
+
+
+def require_possible(run: TableRun, ledger: Ledger) -> None:
+    """Refuse what a rebuild of a table, or of one of its sources, from the change table would refuse; writes nothing.
+
+    Stored values are read only where the row asks for others.
+
+    Raises:
+        FatalError: `SHARDS_UNSUPPORTED`, `REBUILD_REFUSED`, `REBUILD_NEEDS_FILES`; as `ErasureRegister.keys`.
+    """
+    if run.shard and not has_all_changes(run.spec, run.runtime.storage, run.layout, ledger):
+        raise _lacks_changes(run)
+    context = run.context()
+    context.erasures.keys()
+    _require_values(run, context, ledger, _rewrite(run, context, ledger))
+
+
+def _rewrite(run: TableRun, context: TableContext, ledger: Ledger) -> Rewrite:
+    """What the rebuild does to the change table.
+
+    Raises:
+        FatalError: `SHARDS_UNSUPPORTED`: the change table of a shard stays as it is, since the other shards' changes
+            are in it. As `plan_rewrite`.
+    """
+    pending = ledger.plan()
+    dropped = "" if pending is None else pending.dropped if pending.mode == "refresh" else pending.batch_id
+    how = plan_rewrite(context.dialect, context.stored_columns(), ledger.state, dropped)
+    how = replace(how, foreign=context.engine.foreign_rows(context, context.layout.changes) > 0)
+    if run.shard and (how.is_needed or _is_rekeyed(run, ledger)):
+        raise _needs_files(run, "the stored changes have another key, order, type, filter or mask")
+    return how
+
+
+def _is_rekeyed(run: TableRun, ledger: Ledger) -> bool:
+    return lowered(run.spec.keys) != lowered(ledger.state.keys or ())
+
+
+def _require_values(run: TableRun, context: TableContext, ledger: Ledger, how: Rewrite) -> None:
+    """Of a rebuild that has not begun.
+
+    Raises:
+        FatalError: `REBUILD_REFUSED`: a stored value fits none of what the row now asks for.
+    """
+    pending = ledger.plan()
+    is_begun = pending is not None and pending.mode == "refresh"
+    if is_begun or not (how.is_needed or _is_rekeyed(run, ledger)):
+        return
+    refused = context.engine.refused_values(context, how)
+    if refused:
+        shown = ", ".join(f"{count} of {column} ({code})" for (code, column), count in refused.items())
+        table = run.spec.table
+        raise FatalError(
+            "REBUILD_REFUSED",
+            f"{table}: stored values do not fit the row as it is now: {shown}; the tables are unchanged",
+            where=context.layout.changes,
+            remedy="restore keys, sequence_by and options.types in the row, or load the files that are there with "
+            f"`gddl reload --from-files --table {table}`, which quarantines what does not fit",
+        )
 
 
 def _rebuild_shards(run: TableRun, outcome: RunTotals) -> JobResult:
@@ -82,7 +146,7 @@ def _rebuild_shards(run: TableRun, outcome: RunTotals) -> JobResult:
             if ledger.state.batch == 0:
                 continue
             if not has_all_changes(one.spec, run.runtime.storage, context.layout, ledger):
-                raise _needs_files(one, "the change table lacks changes that its ledger knows, or the ledger is behind")
+                raise _lacks_changes(one)
             context.erasures.keys(keep=True)
             rebuild = _Rebuild(run=one, context=context, ledger=ledger, claim=claim)
             columns = rebuild.carry_out(ledger.plan(), outcome)["columns"]
@@ -98,6 +162,10 @@ def _rebuild_shards(run: TableRun, outcome: RunTotals) -> JobResult:
 def _needs_files(run: TableRun, why: str) -> FatalError:
     what = f"{run.title} can't be rebuilt: {why}; its files would have to be read again, which is not built for tables "
     return FatalError("SHARDS_UNSUPPORTED", f"{what}of several sources", remedy=LOAD_AGAIN)
+
+
+def _lacks_changes(run: TableRun) -> FatalError:
+    return _needs_files(run, "the change table lacks changes that its ledger knows, or the ledger is behind")
 
 
 def _load_waiting(run: TableRun, claim: Claim, outcome: RunTotals) -> None:
@@ -129,13 +197,9 @@ class _Rebuild:
         dropped = "" if pending is None or pending.mode == "refresh" else pending.batch_id
         begun = pending is not None and not dropped
         plan = pending if pending is not None and begun else replace(new_plan(run, ledger), source="changes")
-        stored = self.context.stored_columns()
-        how = plan_rewrite(self.context.dialect, stored, ledger.state, plan.dropped or dropped)
-        how = replace(how, foreign=self.context.engine.foreign_rows(self.context, self.context.layout.changes) > 0)
-        if run.shard:
-            self._require_as_stored(how)
+        how = _rewrite(run, self.context, ledger)
+        _require_values(run, self.context, ledger, how)
         if not begun:
-            self._require_all_values(how)
             self.claim.check()
             if pending is not None:
                 drop(self.context, pending, ledger)
@@ -150,41 +214,14 @@ class _Rebuild:
         )  # fmt: skip
         done = self.context.engine.rebuild(request).swap(lambda step: run.report(step, plan.number))
         outcome.warn(notices.of_new_keys(run.spec, ledger.state, done.rows))
+        rekeyed = _is_rekeyed(run, ledger)
         self._commit(plan, replace(state, rows=done.rows))
         outcome.batches += 1
         outcome.main = MainCounts(inserted=done.rows, rows=done.rows)
         outcome.max_commit_ts = state.max_commit_ts
         outcome.version = self.context.engine.version(self.context.layout.replica)
-        return {"rows": done.rows, "columns": [c.name for c in how.schema.data], "rewritten": how.is_needed}
-
-    def _require_as_stored(self, how: Rewrite) -> None:
-        """Of a shard: the change table stays as it is, since the other shards' changes are in it.
-
-        Raises:
-            FatalError: `SHARDS_UNSUPPORTED`.
-        """
-        if how.is_needed or lowered(self.run.spec.keys) != lowered(self.ledger.state.keys or ()):
-            raise _needs_files(self.run, "the stored changes have another key, order, type, filter or mask")
-
-    def _require_all_values(self, how: Rewrite) -> None:
-        """
-        Raises:
-            FatalError: `REBUILD_REFUSED`: a stored value fits none of what the row now asks for.
-        """
-        rekeyed = lowered(self.run.spec.keys) != lowered(self.ledger.state.keys or ())
-        if not (how.is_needed or rekeyed):
-            return
-        refused = self.context.engine.refused_values(self.context, how)
-        if refused:
-            shown = ", ".join(f"{count} of {column} ({code})" for (code, column), count in refused.items())
-            table = self.run.spec.table
-            raise FatalError(
-                "REBUILD_REFUSED",
-                f"{table}: stored values do not fit the row as it is now: {shown}; the tables are unchanged",
-                where=self.context.layout.changes,
-                remedy="restore keys, sequence_by and options.types in the row, or load the files that are there with "
-                f"`gddl reload --from-files --table {table}`, which quarantines what does not fit",
-            )
+        columns = [c.name for c in how.schema.data]
+        return {"rows": done.rows, "columns": columns, "rewritten": how.is_needed, "rekeyed": rekeyed}
 
     def _rewritten(self, plan: BatchPlan, how: Rewrite) -> TableState:
         """The state once the change table is as it should be."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from airflow_gddl.contract.result import RunWarning
+    from airflow_gddl.contract.spec import TableSpec
     from spark_jobs.batch.commit import CommittedBatch
     from spark_jobs.batch.pending import Batch
     from spark_jobs.batch.session import TableSession
@@ -32,6 +33,21 @@ class Feature:
 
     def forget_rows(self, run: TableRun) -> None:
         """After a key was erased, also of a row that does not use the feature any more: remove rows that it keeps."""
+
+    def reason_not_to_move(self, run: TableRun) -> tuple[str, str] | None:  # noqa: ARG002 - for features that do
+        """Before a table gets another name, also of a row that does not use the feature any more: why it can't, and the
+        remedy."""
+        return None
+
+    def move(self, run: TableRun, new: TableSpec) -> None:
+        """After the tables of a row were copied to another name, the same: take along what the feature keeps of them.
+
+        It is called again where a move was killed.
+
+        Args:
+            run: with the row by its old name.
+            new: the row by its new one.
+        """
 
     def has_work(self, run: TableRun) -> bool:  # noqa: ARG002 - for features that do
         """For a poll: whether an idle table needs a run all the same."""

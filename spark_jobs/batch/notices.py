@@ -9,7 +9,7 @@ from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.extensions import DmsOptions
 from airflow_gddl.contract.file_names import LARGE_FOLDER
 from airflow_gddl.contract.layout import landing_root
-from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.result import INCOMPLETE_CODE, SHARED_CODE, RunWarning
 from airflow_gddl.contract.spec import SubMicrosecondPolicy, TableSpec
 from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.dialects.protocol import Dialect, Unreadable
@@ -288,7 +288,7 @@ def of_new_keys(spec: TableSpec, before: TableState, rows: int) -> tuple[RunWarn
         f"{before.rows}: rows that share a key are one row now, the last; where that is not meant, restore keys and "
         "rebuild again, which loses nothing"
     )
-    return (RunWarning(code="KEYS_SHARED", message=message, count=before.rows - rows),)
+    return (RunWarning(code=SHARED_CODE, message=message, count=before.rows - rows),)
 
 
 def of_shared_keys(spec: TableSpec, figures: Figures, written: int) -> tuple[RunWarning, ...]:
@@ -306,7 +306,7 @@ def of_shared_keys(spec: TableSpec, figures: Figures, written: int) -> tuple[Run
         f"{written} rows of the full load have {figures.keys} keys [{', '.join(spec.keys)}], and one row of each key "
         "remains, the last: where the source holds all of them, correct keys and rebuild, which loses nothing"
     )
-    return (RunWarning(code="KEYS_SHARED", message=message, count=count),)
+    return (RunWarning(code=SHARED_CODE, message=message, count=count),)
 
 
 def of_files(bad: Sequence[Unreadable]) -> tuple[RunWarning, ...]:
@@ -322,6 +322,28 @@ def of_unread_loads(discovery: Discovery) -> tuple[RunWarning, ...]:
     """Warning about load files that a replay of the quarantine leaves."""
     what = "load files that could not be read begin a full load, which only `gddl reload --from-files` carries out"
     return _of_paths("FILE_UNREADABLE", what, discovery.unreadable_loads)
+
+
+def of_given_up(table: str, ledger: Ledger) -> tuple[RunWarning, ...]:
+    """Warnings about files that a user has dismissed, for as long as what they hold is missing."""
+    load = (
+        "files of the full load could not be read and were dismissed: what they hold is missing, though gddl verify "
+        f"finds the table equal to its changes; deliver them again, or load {table} again from its source"
+    )
+    changes = (
+        "change files could not be read and were dismissed: what they hold is missing until they are delivered again, "
+        "or a newer full load comes"
+    )
+    return (
+        *_of_paths(INCOMPLETE_CODE, load, ledger.given_up("load")),
+        *_of_paths("FILES_DISMISSED", changes, ledger.given_up("change")),
+    )
+
+
+def of_tried_loads(ledger: Ledger) -> tuple[RunWarning, ...]:
+    """Warning of a plan about load files that a run would read again, as it could not before."""
+    what = "load files could not be read by the last run: unless they or the row were corrected, the next one fails"
+    return _of_paths("FILE_UNREADABLE", what, sorted(ledger.unread_loads))
 
 
 def require_first_load(table: str, ledger: Ledger) -> None:

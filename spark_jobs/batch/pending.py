@@ -229,10 +229,20 @@ def drop(context: TableContext, plan: BatchPlan, ledger: Ledger) -> None:
     ledger.drop_plan()
 
 
+def is_unwritten(context: TableContext, plan: BatchPlan) -> bool:
+    """Whether none of a started batch's changes is in the change table."""
+    return context.engine.last_transaction(context.layout.changes, APPEND) < version_of(plan)
+
+
 def withdraw(context: TableContext, plan: BatchPlan, ledger: Ledger) -> None:
     """Drop a batch that can't be loaded, so that nothing waits for it, unless its changes are in the change table."""
-    if context.engine.last_transaction(context.layout.changes, APPEND) < version_of(plan):
+    if is_unwritten(context, plan):
         drop(context, plan, ledger)
+
+
+def can_let_go(context: TableContext, plan: BatchPlan) -> bool:
+    """Whether a started batch may be dropped, which the next run plans again."""
+    return plan.mode != "refresh" and is_unwritten(context, plan)
 
 
 def let_go_of_unwritten(context: TableContext, ledger: Ledger) -> None:
@@ -241,8 +251,8 @@ def let_go_of_unwritten(context: TableContext, ledger: Ledger) -> None:
     So what a user asks for need not wait until the cause is corrected, as of a batch that stopped at an expectation.
     """
     plan = ledger.plan()
-    if plan is not None and plan.mode != "refresh":
-        withdraw(context, plan, ledger)
+    if plan is not None and can_let_go(context, plan):
+        drop(context, plan, ledger)
 
 
 _BYTES_A_ROW = 50
@@ -268,7 +278,13 @@ class PendingWork:
 
 
 def find_pending(run: TableRun, totals: RunTotals) -> PendingWork | None:
-    """The table's work; None when there is none.
+    """The table's work; None when there is none. Raises as `looked`."""
+    seen, has_work = looked(run, totals)
+    return seen if has_work else None
+
+
+def looked(run: TableRun, totals: RunTotals) -> tuple[PendingWork, bool]:
+    """What was found of the table, and whether a run has work.
 
     Raises:
         FatalError: as `require_same_identity`; `FIRST_LOAD_UNREADABLE`.
@@ -285,19 +301,20 @@ def find_pending(run: TableRun, totals: RunTotals) -> PendingWork | None:
     totals.version = ledger.state.delta_versions.get("replica")
     # Also without new files: a row that stored rows do not follow is never reported as up to date.
     require_same_identity(run.spec, ledger.state)
+    seen = PendingWork(state=ledger.state, discovery=discovery)
     due = is_emptied(run, discovery, ledger) or sweep_of(run, discovery, ledger.state) == "due"
     requested = replays(run) or ledger.awaits_replay or wants_source_load(run, ledger)
-    if not (discovery.waiting or pending or due or requested or waits_for_files(run, discovery)):
-        if discovery.root_missing and source_room(run.spec) is None:  # a job makes the folder of a source that it reads
-            raise notices.missing_root(run.spec.table, run.layout.landing)
-        totals.warn(notices.of_discovery(discovery, run.layout.landing, run.dialect))
-        report_left(run, ledger, discovery, totals)
-        if run.job.options.full_listing:  # requested by a user
-            commits = foreign_commits(run.spec, run.runtime.storage, run.layout, ledger)
-            totals.warn(warnings_of(commits))
-        notices.require_first_load(run.spec.table, ledger)
-        return None
-    return PendingWork(state=ledger.state, discovery=discovery)
+    if discovery.waiting or pending or due or requested or waits_for_files(run, discovery):
+        return seen, True
+    if discovery.root_missing and source_room(run.spec) is None:  # a job makes the folder of a source that it reads
+        raise notices.missing_root(run.spec.table, run.layout.landing)
+    totals.warn(notices.of_discovery(discovery, run.layout.landing, run.dialect))
+    report_left(run, ledger, discovery, totals)
+    if run.job.options.full_listing:  # requested by a user
+        commits = foreign_commits(run.spec, run.runtime.storage, run.layout, ledger)
+        totals.warn(warnings_of(commits))
+    notices.require_first_load(run.spec.table, ledger)
+    return seen, False
 
 
 def wants_source_load(run: TableRun, ledger: Ledger) -> bool:
@@ -317,7 +334,7 @@ def report_left(run: TableRun, ledger: Ledger, discovery: Discovery, totals: Run
     """What a run leaves to a later one: files that may still be written, rows that a reload may yet bring again."""
     standing = sweep_of(run, discovery, ledger.state)
     totals.warn((*notices.of_unsettled(discovery.unsettled), *notices.of_sweep(standing, ledger.state, discovery)))
-    totals.warn(notices.of_held_truncate(discovery, run.spec))
+    totals.warn((*notices.of_held_truncate(discovery, run.spec), *notices.of_given_up(run.spec.table, ledger)))
     totals.revisit = totals.revisit or bool(discovery.unsettled) or is_due_by_time(ledger.state, standing)
 
 

@@ -137,7 +137,16 @@ class TableRun:
         """What engines get; `work`: what the run has to do (`PendingWork.cost`); None: not known."""
         if not self.in_one_task and self.runtime.engine is None and not self.runtime.spark.is_started:
             self.report(STARTING_SPARK)
-        engine = self._own_engine if self._has_own_engine else self._new_engine(work)
+        return self._context_of(self._own_engine if self._has_own_engine else self._new_engine(work))
+
+    def context_here(self) -> TableContext:
+        """To look at the tables in this process, whatever their tier: it never starts Spark.
+
+        Its methods raise `DeclinedError` for tables that only Spark can read.
+        """
+        return self._context_of(make_engine(self.runtime, self.spec.table, in_one_task=True))
+
+    def _context_of(self, engine: Engine) -> TableContext:
         return TableContext(
             dialect=self.dialect_after_load,
             # Iceberg readers take data files as they are: no deletion vectors, no widened types.

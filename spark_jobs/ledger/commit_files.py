@@ -98,7 +98,7 @@ class ListedVersion:
     Attributes:
         listed_in_full_at: ISO 8601 UTC; null before any.
         touched: path to [fingerprint, etag], for files that got another etag and kept the content of their row.
-        dismissed: path to fingerprint of load files that could not be read and that a user no longer expects.
+        dismissed: path to fingerprint of files that could not be read and that a user no longer expects.
         rows: of the replica, where an erasure has removed some since the batch of number `rows_at`.
     """
 

@@ -211,6 +211,11 @@ class ErasureRegister:
         assert salt is not None  # noqa: S101 - put if absent: ours or another's is there now
         return ErasedKeys(table=self.spec.table, salt=salt, columns=self.spec.keys)
 
+    def require_salt(self) -> None:
+        """Refuse what `salted` refuses; writes nothing. Raises as that."""
+        if not self.keys() and self._stored_salt() is None:
+            self._require_first()
+
     def read(self, key_hash: str) -> Erasure | None:
         """
         Raises:

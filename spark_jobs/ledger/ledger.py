@@ -12,6 +12,7 @@ from typing import Any
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import GddlError, RetriableError
+from airflow_gddl.contract.file_names import FileKind
 from airflow_gddl.contract.layout import SHARDS, join
 from airflow_gddl.stores import Storage, read_if_there
 from spark_jobs.ledger.commit_files import (
@@ -248,6 +249,19 @@ class Ledger:
             and dismissed.get(path) != row.fingerprint
         )  # fmt: skip
 
+    def given_up(self, kind: FileKind) -> tuple[str, ...]:
+        """Files of a kind that could not be read and that a user has dismissed, sorted; what they hold is missing until
+        another version comes, or a newer full load."""
+        current, dismissed = self.state.generation, self._seen.dismissed
+        if not dismissed:
+            return ()
+        rows = self.entries()
+        return tuple(
+            path for path, fingerprint in sorted(dismissed.items())
+            if (row := rows.get(path)) is not None and row.state == "unreadable" and row.fingerprint == fingerprint
+            and row.kind == kind and row.generation >= current
+        )  # fmt: skip
+
     def all_entries(self) -> Mapping[str, FileEntry]:
         """Newest row by path of every file; reads the archives."""
         rows = {**self._segments.archived(self._snapshot), **self.entries()}
@@ -307,10 +321,9 @@ class Ledger:
         self._write_seen(replace(seen, listed_in_full_at=listed, touched={**seen.touched, **touched}))
 
     def note_dismissed(self, paths: frozenset[str]) -> None:
-        """Store, without a batch, that no user expects these load files any more, unless they change."""
-        fingerprints = {
-            path: row.fingerprint for path, row in self.entries().items() if path in paths & self.unread_loads
-        }
+        """Store, without a batch, that no user expects these unreadable files any more, unless they change."""
+        known = self.entries().items()
+        fingerprints = {p: row.fingerprint for p, row in known if p in paths and row.state == "unreadable"}
         if fingerprints:
             seen = self._stored_seen()
             self._write_seen(replace(seen, dismissed={**seen.dismissed, **fingerprints}))

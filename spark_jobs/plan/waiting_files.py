@@ -98,6 +98,9 @@ class FileAging:
         return None if self.lookback is None else reaching_back(self.times, cursor, self.lookback)
 
     def is_before(self, row: FileEntry, horizon: str | None) -> bool:
+        """Also of an unreadable file, false: it may be replayed, or dismissed, and there are few."""
+        if row.state == "unreadable":
+            return False
         time = self.times.of(row.path.removeprefix(f"{self.landing.rstrip('/')}/")) if row.kind == "change" else None
         return horizon is not None and time is not None and time < horizon
 

@@ -226,6 +226,7 @@ def test_a_reload_reads_files_again_that_a_wrong_row_could_not(tmp_path: Path) -
     ],
 )
 def test_a_plan_says_what_a_run_reads_before_files(fields: dict[str, Any], first: str | None, tmp_path: Path) -> None:
+    (tmp_path / "landing").mkdir()
     found = Lake(tmp_path).done(spec_of(**fields), JobOptions(action="plan"))
     assert (found.details["batches"], found.details["reads_first"]) == ([], first)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -125,6 +126,38 @@ def test_a_full_load_that_is_still_landing_proves_no_key(tmp_path: Path) -> None
     site.land("shop.lines", age=4_000_000_000)
     assert site.codes() == {"crm:shop.lines": "NEW_TABLE_LANDING"}
     site.date(OLD)
+    assert site.codes() == {"crm:shop.lines": "NEW_TABLE_ADDED"}
+
+
+def test_a_key_that_was_measured_of_a_part_is_not_accepted(tmp_path: Path) -> None:
+    """The files of the load are looked at again, also a day after they were found."""
+    site = Site(tmp_path)
+    site.land("shop.lines")
+    assert site.codes() == {"crm:shop.lines": "NEW_TABLE_KEY_MEASURED"}
+    (load,) = (tmp_path / "landing/shop/lines").glob("LOAD*.parquet")
+    more = load.with_name("LOAD00000002.parquet")
+    rows = pq.read_table(load)
+    pq.write_table(rows.set_column(0, "id", pc.add(rows["id"], 50)), more)
+    _, said = gddl(tmp_path, "new-tables", "accept", "crm:shop.lines", status=2)
+    assert "[NEW_TABLE_LANDING] crm:shop.lines: a file of its full load is younger than 10 minutes" in said
+    pq.write_table(rows, more)
+    site.date(OLD)
+    _, said = gddl(tmp_path, "new-tables", "accept", "crm:shop.lines", status=2)
+    assert "[NEW_TABLE_KEY_MEASURED] crm:shop.lines: id was measured, and by its files as they are now" in said
+    assert site.run() == {"shop.orders": "skipped"}
+    gddl(tmp_path, "new-tables", "accept", "crm:shop.lines", "--key", "id")
+    more.unlink()
+    assert site.run() == {"shop.orders": "skipped", "shop.lines": "succeeded"}
+
+
+def test_a_load_that_lands_for_days_is_looked_into_until_it_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site(tmp_path, limits={"measured_keys": True})
+    site.land("shop.lines", age=4_000_000_000)
+    assert site.codes() == {"crm:shop.lines": "NEW_TABLE_LANDING"}
+    site.date(OLD)
+    monkeypatch.setattr("airflow_gddl.onboarding.new_tables.finding.DAY", 0.0)
     assert site.codes() == {"crm:shop.lines": "NEW_TABLE_ADDED"}
 
 

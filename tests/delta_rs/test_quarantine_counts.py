@@ -18,12 +18,25 @@ from airflow_gddl.runtime.state.table_runs import TableRecord, merged
 from airflow_gddl.runtime.state.table_status import Knowledge, judge
 from spark_jobs.batch.runtime import Clock
 from spark_jobs.batch.totals import TableOutcome
+from tests.delta_rs.commands import gddl
 from tests.harness.lake import Lake, spec_of
 from tests.harness.landing import write
 from tests.unit.test_table_status import ROW
 
 SPEC = spec_of()
 TABLE = replace(ROW, table=SPEC.table, freshness=None)
+
+
+def judged(record: TableRecord) -> tuple[str, ...]:
+    return judge(TABLE, Knowledge(record=record), 0.0).attention
+
+
+def project(folder: Path) -> None:
+    """Metadata of the table."""
+    (folder / "metadata/tables").mkdir(parents=True)
+    settings = "landing: ../landing\nlake: ../lake\ntiers: {small: {tasks: processes}}\n"
+    (folder / "metadata/gddl.yaml").write_text(settings)
+    (folder / "metadata/tables/t.yaml").write_text("tables: [{table: s.t, keys: [id], sequence_by: [seq]}]\n")
 
 
 class Watched:
@@ -39,9 +52,16 @@ class Watched:
         assert self.record.quarantined == listed.details["unresolved"], "status and list agree"
         return result
 
+    def failed(self) -> str:
+        """The code of a run that has to fail."""
+        result = self.lake.result(SPEC)
+        self.record = self.record.after(result, 0.0)
+        assert result.error is not None
+        return result.error.code
+
     @property
     def attention(self) -> tuple[str, ...]:
-        return judge(TABLE, Knowledge(record=self.record), 0.0).attention
+        return judged(self.record)
 
     def damaged(self, name: str = "20240101-000000009.parquet") -> None:
         Path(self.lake.layout(SPEC).landing, name).write_bytes(b"PAR1 cut")
@@ -171,3 +191,111 @@ def test_a_replay_that_was_overtaken_is_not_a_log_that_started_again(tmp_path: P
     assert lake.replica(strict) == {1: "new", 2: "ok"}
     lake.change(strict, 1, [("U", 1, "old")], day=2)
     assert [one.code for one in lake.done(spec_of()).warnings] == ["BATCH_LATE"]
+
+
+def test_the_command_names_the_rate_in_each_run_that_leaves_it(tmp_path: Path) -> None:
+    project(tmp_path)
+    lake = Lake(tmp_path)
+    lake.load(SPEC, 4)
+    lake.change(SPEC, 1, [("I", 11, "a"), ("X", 12, "b")])
+    for number in (2, 3):
+        _, said = gddl(tmp_path, "run")
+        assert "s.t: [QUARANTINE_RATE] more rows are in quarantine" in said
+        lake.change(SPEC, number, [("I", 20 + number, "good")])
+    gddl(tmp_path, "errors", "dismiss", "--table", "s.t", "--code", "OP_UNKNOWN", "--reason", "test rows")
+    assert "QUARANTINE_RATE" not in gddl(tmp_path, "run")[1]
+
+
+def test_a_full_load_without_a_dismissed_file_needs_attention_until_it_comes(watched: Watched) -> None:
+    watched.lake.load(SPEC, 4)
+    watched.damaged("LOAD00000002.parquet")
+    assert watched.failed() == "FIRST_LOAD_UNREADABLE"
+    dismissed = watched.run(action="errors_dismiss", codes=("FILE_UNREADABLE",), reason="lost")
+    said = [("LOAD_INCOMPLETE", 1)]
+    assert [(warning.code, warning.count) for warning in dismissed.warnings] == said
+    first = watched.run()
+    assert (first.main.rows, [(warning.code, warning.count) for warning in first.warnings]) == (4, said)
+    watched.lake.change(SPEC, 1, [("I", 11, "a")])
+    for _ in range(2):  # the second has nothing to do
+        assert [warning.code for warning in watched.run().warnings] == ["LOAD_INCOMPLETE"]
+        assert watched.attention == ("LOAD_INCOMPLETE",)
+    watched.run(full_refresh=True)
+    assert watched.attention == ("LOAD_INCOMPLETE",), "a rebuild has no rows of it either"
+    rows = pa.table({"id": pa.array([7], pa.int32()), "v": ["late"]})
+    write(watched.lake.landing(SPEC), "LOAD00000002.parquet", rows)
+    assert watched.run().warnings == ()
+    assert (watched.attention, watched.lake.replica(SPEC)[7]) == ((), "late")
+
+
+def test_a_full_load_that_comes_again_is_whole_without_a_dismissed_file(watched: Watched) -> None:
+    watched.lake.load(SPEC, 4)
+    watched.damaged("LOAD00000002.parquet")
+    watched.failed()
+    watched.run(action="errors_dismiss", codes=("FILE_UNREADABLE",), reason="lost")
+    watched.run()
+    (watched.lake.landing(SPEC) / "LOAD00000002.parquet").unlink()
+    watched.lake.load(SPEC, 6)
+    watched.run()
+    assert (watched.attention, len(watched.lake.replica(SPEC))) == ((), 6)
+
+
+def test_a_dismissed_change_file_is_named_by_each_run_until_it_comes(watched: Watched) -> None:
+    """A person has decided, so that it needs no attention; but what it held is not in the table."""
+    watched.lake.load(SPEC, 4)
+    watched.damaged("20240101-000000001.parquet")
+    watched.run()
+    watched.run(action="errors_dismiss", codes=("FILE_UNREADABLE",), reason="lost")
+    for number in range(2, 30):  # the ledger makes snapshots of its commits
+        watched.lake.change(SPEC, number, [("I", 100 + number, "a")], day=number)
+        assert [(w.code, w.count) for w in watched.run().warnings] == [("FILES_DISMISSED", 1)]
+    assert watched.attention == ()
+    watched.lake.change(SPEC, 1, [("I", 11, "late")])
+    assert [warning.code for warning in watched.run().warnings] == []
+    assert watched.lake.replica(SPEC)[11] == "late"
+
+
+def test_shared_keys_need_attention_until_other_keys_or_a_dismissal(watched: Watched) -> None:
+    loaded = pa.table({"id": pa.array([1, 1, 2], pa.int32()), "v": ["a", "b", "c"]})
+    write(watched.lake.landing(SPEC), "LOAD00000001.parquet", loaded)
+    watched.run()
+    watched.lake.change(SPEC, 1, [("I", 11, "a")])
+    watched.run()
+    watched.run(full_refresh=True)
+    assert watched.attention == ("KEYS_SHARED",), "neither a run nor a rebuild by the same keys settles it"
+    other = watched.lake.done(replace(SPEC, keys=("id", "v")), JobOptions(full_refresh=True))
+    assert judged(watched.record.after(other, 0.0)) == ()
+    watched.lake.done(SPEC, JobOptions(full_refresh=True))
+    watched.run(action="errors_dismiss", codes=("KEYS_SHARED",), reason="the source has them twice")
+    assert watched.attention == ()
+    watched.lake.change(SPEC, 2, [("I", 12, "a")])
+    watched.run()
+    assert watched.attention == ()
+    write(watched.lake.landing(SPEC), "LOAD00000001.parquet", loaded.slice(0, 2))
+    watched.run()
+    assert "KEYS_SHARED" in watched.attention, "another load shares keys"
+
+
+def test_shared_keys_of_an_earlier_release_s_state_are_kept(watched: Watched) -> None:
+    """Whose record has the warning of the newest run alone."""
+    loaded = pa.table({"id": pa.array([1, 1], pa.int32()), "v": ["a", "b"]})
+    write(watched.lake.landing(SPEC), "LOAD00000001.parquet", loaded)
+    watched.run()
+    watched.record = merged(TableRecord(), replace(watched.record, detected={}))
+    watched.lake.change(SPEC, 1, [("I", 11, "a")])
+    watched.run()
+    assert watched.attention == ("KEYS_SHARED",)
+
+
+def test_the_command_dismisses_shared_keys(tmp_path: Path) -> None:
+    project(tmp_path)
+    lake = Lake(tmp_path)
+    loaded = pa.table({"id": pa.array([1, 1], pa.int32()), "v": ["a", "b"]})
+    write(lake.landing(SPEC), "LOAD00000001.parquet", loaded)
+    assert "[KEYS_SHARED]" in gddl(tmp_path, "run")[1]
+    (line,), _ = gddl(tmp_path, "status")
+    assert (line["state"], line["attention"]) == ("attention", ["KEYS_SHARED"])
+    gddl(tmp_path, "errors", "dismiss", "--table", "s.t", "--code", "KEYS_SHARED", "--reason", "meant")
+    (line,), _ = gddl(tmp_path, "status")
+    assert (line["state"], line["attention"]) == ("fresh", [])
+    _, said = gddl(tmp_path, "errors", "dismiss", "--table", "s.t", "--code", "NONE", "--reason", "x", status=2)
+    assert "CODE_NOT_QUARANTINED" in said

@@ -143,7 +143,7 @@ def test_load_that_was_dismissed_is_left_to_a_reload(tmp_path: Path) -> None:
     lake.done(WRONG, JobOptions(action="errors_dismiss", codes=("FILE_UNREADABLE",), reason="not needed"))
     lake.done(RIGHT)
     left = lake.done(RIGHT, REPLAY)
-    assert [(w.code, w.count) for w in left.warnings] == [("FILE_UNREADABLE", 1)]
+    assert [(w.code, w.count) for w in left.warnings] == [("FILE_UNREADABLE", 1), ("LOAD_INCOMPLETE", 1)]
     assert "gddl reload --from-files" in left.warnings[0].message
     assert lake.replica(RIGHT) == {"0": "changed", "1": "load 1"}
     lake.done(RIGHT, JobOptions(reload=True, confirmed=True))

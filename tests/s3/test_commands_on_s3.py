@@ -193,7 +193,10 @@ def test_new_tables_are_found_and_added(place: Place, gddl: Gddl) -> None:
     delivery.deliver(place, ["a", "b"])
     (proposed,) = answers(gddl(place.environ, place.name, "new-tables", "look", "--json"))
     assert (proposed["table"], proposed["keys"], proposed["standing"]) == ("crm:s.b", ["id"], "proposed")
-    (added,) = answers(gddl(place.environ, place.name, "new-tables", "accept", "crm:s.b", "--json"))
+    landing = gddl(place.environ, place.name, "new-tables", "accept", "crm:s.b", "--json")
+    assert (landing.returncode, "[NEW_TABLE_LANDING]" in landing.stderr) == (2, True)
+    accept = ("new-tables", "accept", "crm:s.b", "--key", "id", "--json")
+    (added,) = answers(gddl(place.environ, place.name, *accept))
     assert added["standing"] == "added"
     assert answers(gddl(place.environ, place.name, "new-tables", "look", "--json")) == [added]
     shown = answers(gddl(place.environ, place.name, "status", "--json"))

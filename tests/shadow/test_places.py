@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -162,6 +163,60 @@ def test_erasure_removes_rows_and_keeps_that_there_was_a_difference(tmp_path: Pa
     (found,) = differences.open()
     assert (found.sorts, found.keys, found.sides) == ({"values": 1}, (), {})
     assert list(Storage().list(side)) == []
+
+
+def test_a_table_is_moved_once_its_differences_are_decided(tmp_path: Path) -> None:
+    """Also without `shadow` in the row. An erasure finds rows of decided ones under the new name."""
+    lake, spec = Lake(tmp_path), spec_of(shadow=True)
+    loaded(lake, spec)
+    differences = kept(lake, spec, difference(sides={"ours": side_of(lake, spec)}))
+    plain, new = replace(spec, shadow=False), replace(spec, table="s.new", shadow=False)
+    move = JobOptions(action="move", move_to=new.table)
+    refused = lake.result(plain, move).error
+    assert refused is not None
+    assert refused.code == "MOVE_NOT_POSSIBLE"
+    assert "gddl shadow release --table s.t" in refused.message
+    assert lake.layout(new).replica not in {str(path) for path in tmp_path.rglob("*")}
+    metadata_of(lake, spec)
+    release(lake, spec)
+    lake.done(plain, move)
+    moved = KeptDifferences(Storage(), shadow_folder(lake.roots.lake, new))
+    assert [(one.table, len(one.keys), one.sides, done) for one, done in moved.all()] == [("s.new", 1, {}, True)]
+    assert list(Storage().list(differences.folder)) == []
+    lake.done(new, JobOptions(action="erase", key={"id": "0"}, asked_by="eve"))
+    assert [(one.table, one.keys) for one, _ in moved.all()] == [("s.new", ())]
+
+
+@pytest.mark.parametrize("broken_at", ["decided.json", "found.json"])
+def test_a_move_of_differences_goes_on_where_it_broke_off(broken_at: str, tmp_path: Path) -> None:
+    lake, spec = Lake(tmp_path), spec_of(shadow=True)
+    differences = kept(lake, spec, difference(), difference(kind="history"))
+    metadata_of(lake, spec)
+    release(lake, spec)
+    new = replace(spec, table="s.new")
+    storage = _Breaking(broken_at)
+    for _ in range(3):
+        with suppress(KeyboardInterrupt):
+            KeptDifferences(storage, differences.folder).move(
+                KeptDifferences(storage, shadow_folder(lake.roots.lake, new)), new.table
+            )
+    moved = KeptDifferences(Storage(), shadow_folder(lake.roots.lake, new))
+    assert sorted((one.kind, done) for one, done in moved.all()) == [("history", True), ("replica", True)]
+    assert list(Storage().list(differences.folder)) == []
+
+
+class _Breaking(Storage):
+    """Dies before the first two writes of a name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name, self.left = name, 2
+
+    def write(self, path: str, data: bytes) -> None:
+        if path.endswith(self.name) and self.left:
+            self.left -= 1
+            raise KeyboardInterrupt
+        super().write(path, data)
 
 
 def side_of(lake: Lake, spec: TableSpec) -> str:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCounts, RunWarning
@@ -220,6 +220,7 @@ def made(start: int, outcome: Outcome) -> JobResult:
     return result(outcome, start, commit if outcome == "succeeded" else None)
 
 
+@example([(0, "stale")])
 @given(st.lists(st.tuples(st.integers(0, 40), st.sampled_from(OUTCOMES)), max_size=40))
 def test_the_order_of_telling_does_not_matter(runs: list[tuple[int, Outcome]]) -> None:
     reported = {start: made(start, outcome) for start, outcome in runs}

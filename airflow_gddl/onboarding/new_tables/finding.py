@@ -111,8 +111,14 @@ class Finder:
         columns = self._database.numbered_columns(meant) if meant else {}
         return renames.look(open_store(self.environ), path, columns, specs) if columns else {}
 
+    def again(self, table: NewTable) -> NewTable:
+        """The table as it is found now; as it was where its folder is gone."""
+        return next(self._seen([table.table]), table)
+
     def _is_young(self, table: NewTable) -> bool:
-        return table.standing == "proposed" and self.request.now - table.at < DAY
+        """Whether a proposal is looked into again: for a day, and as long as its full load was landing."""
+        recent = self.request.now - table.at < DAY or table.refused == LANDING_CODE
+        return table.standing == "proposed" and recent
 
     def _turn(self, names: Sequence[str], known: Known) -> Sequence[str]:
         """The names that are looked into now; the first after the last look's, so that empty folders hold up none."""
@@ -154,6 +160,10 @@ class Finder:
 
     def _found(self, names: Sequence[str]) -> Iterator[NewTable]:
         """The tables with files, or shown by the database, each with the row that it could have."""
+        yield from checked(self.request, self.environ, list(self._seen(names)))
+
+    def _seen(self, names: Sequence[str]) -> Iterator[NewTable]:
+        """The same, whatever stands against their rows."""
         if not names:
             return
         bare = [{"table": name, "source": self.source, "keys": []} for name in names]
@@ -162,9 +172,8 @@ class Finder:
         declared = self._declared(names) if self._options.get("verify_connection") else {}
         of_database = self._options.get("capture") or self._options.get("topic")
         landed = {} if of_database else self._landed(files)
-        tables = [self._table(name, landed.get(name), declared.get(name)) for name in names]
         here = declared if of_database else landed
-        yield from checked(self.request, self.environ, [one for one in tables if one.table in here])
+        yield from (self._table(name, landed.get(name), declared.get(name)) for name in names if name in here)
 
     def _table(self, name: str, landed: tuple[TableFacts, str] | None, declared: TableFacts | None) -> NewTable:
         facts, unsettled = landed or (TableFacts(table=name), "")

@@ -10,7 +10,16 @@ from airflow_gddl.contract.errors import GddlError, MetadataError
 from airflow_gddl.metadata.loading import LoadedMetadata, LookRequest, load_folder
 from airflow_gddl.metadata.looks import Decisions, LakeRows, parsed
 from airflow_gddl.onboarding.new_tables.finding import Finder, trial
-from airflow_gddl.onboarding.new_tables.standing import NO_KEY_CODE, Known, NewTable, SourceView, after
+from airflow_gddl.onboarding.new_tables.standing import (
+    LANDING_CODE,
+    MEASURED_CODE,
+    NO_KEY_CODE,
+    Known,
+    NewTable,
+    SourceView,
+    after,
+    is_measured,
+)
 from airflow_gddl.stores import open_store
 from airflow_gddl.stores.storage import update_object
 
@@ -61,13 +70,14 @@ def decide(request: LookRequest, decisions: Decisions) -> Looked:
     """Accept tables, whose rows the lake then keeps, and ignore others.
 
     Raises:
-        MetadataError: `NEW_TABLE_UNKNOWN`, `NEW_TABLE_NO_KEY`, `NEW_TABLE_REFUSED`; then nothing is changed.
-        GddlError: the lake can't be read, or written.
+        MetadataError: `NEW_TABLE_UNKNOWN`, `NEW_TABLE_NO_KEY`, `NEW_TABLE_REFUSED`, `NEW_TABLE_LANDING`,
+            `NEW_TABLE_KEY_MEASURED`; then nothing is changed.
+        GddlError: the lake can't be read, or written; or the source, of which a key was measured.
     """
     loaded, before = _loaded(request)
     if decisions.keys and len(decisions.accept) != 1:
         raise MetadataError("OPTION_INVALID", "keys are those of one table", remedy="accept one table at a time")
-    decided = [_accepted(before, name, decisions, request.now) for name in decisions.accept]
+    decided = [_accepted(request, loaded, _found(before, name), decisions) for name in decisions.accept]
     _require_sound(request, decided)
     decided += [_ignored(before, name, request.now) for name in decisions.ignore]
 
@@ -126,14 +136,35 @@ def _found(known: Known, name: str) -> NewTable:
     return one
 
 
-def _accepted(known: Known, name: str, decisions: Decisions, now: float) -> NewTable:
-    one = _found(known, name)
+def _accepted(request: LookRequest, loaded: LoadedMetadata, one: NewTable, decisions: Decisions) -> NewTable:
     keys = decisions.keys or (() if decisions.append_only else one.keys)
     if keys is None:
         what, remedy = f"{one.name} has no keys", "name them with --key, or write --append-only: each change is a row"
         raise MetadataError(NO_KEY_CODE, what, remedy=remedy)
+    if is_measured(one) and not decisions.keys and not decisions.append_only:
+        one = _measured_again(request, loaded, one)
     evidence = one.evidence if keys == one.keys else "named by a person"
-    return replace(one, standing="added", at=now, keys=keys, evidence=evidence, by_person=True, refused="", why="")
+    return replace(
+        one, standing="added", at=request.now, keys=keys, evidence=evidence, by_person=True, refused="", why=""
+    )
+
+
+def _measured_again(request: LookRequest, loaded: LoadedMetadata, one: NewTable) -> NewTable:
+    """The table as its files are now: the look that measured its keys may have seen a part of the full load.
+
+    Raises:
+        MetadataError: `NEW_TABLE_LANDING`: the load has not ended. `NEW_TABLE_KEY_MEASURED`: it has other keys now.
+    """
+    now = Finder(request, loaded, request.reaching(loaded), one.source).again(one)
+    keys, remedy = ", ".join(one.keys or ()), "or name the keys with --key"
+    if now.refused == LANDING_CODE:
+        what = f"{one.name}: {now.why}, so that its keys {keys} may be measured of a part"
+        raise MetadataError(LANDING_CODE, what, remedy=f"accept it again once its full load has landed, {remedy}")
+    if now.keys != one.keys:
+        what = f"{one.name}: {keys} was measured, and by its files as they are now its keys are"
+        what += f" {', '.join(now.keys)}" if now.keys else " none"
+        raise MetadataError(MEASURED_CODE, what, remedy=f"see `gddl new-tables look`, {remedy}")
+    return now
 
 
 def _ignored(known: Known, name: str, now: float) -> NewTable:

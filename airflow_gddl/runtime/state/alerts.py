@@ -6,11 +6,19 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from airflow_gddl.contract.completeness import STOPPED_CODE, WINDOW_CODE
+from airflow_gddl.contract.completeness import STOPPED_CODE
 from airflow_gddl.contract.errors import Note, brief
 from airflow_gddl.contract.result import STALE_CODE
-from airflow_gddl.runtime.state.table_runs import LOST_CODE, SOURCE_CODE, VERIFY_CODE, RunFact
-from airflow_gddl.runtime.state.table_status import MAINTENANCE_CODE, NEEDS_ATTENTION, TableStatus, has_many_quarantined
+from airflow_gddl.runtime.state.table_runs import SOURCE_CODE, VERIFY_CODE, RunFact
+from airflow_gddl.runtime.state.table_status import (
+    MAINTENANCE_CODE,
+    NEEDS_ATTENTION,
+    OF_RUN,
+    RATE_CODE,
+    TEXTS,
+    TableStatus,
+    has_many_quarantined,
+)
 
 Notified = Mapping[str, tuple[str, ...]]
 """Table to the codes with a sent alert that have not ended."""
@@ -26,19 +34,9 @@ NOTE = "(note) "
 LATENESS = (_LATE_CODE, STOPPED_CODE)
 """Codes of alerts of a late table, of which it has one at a time."""
 _SETTLED_AFTER = 120.0
-_TEXTS = {
-    LOST_CODE: "its landing folder is missing",
-    STALE_CODE: "rows are older than changes of them in quarantine; `gddl errors list` shows these",
-    VERIFY_CODE: "its replica differs from its changes; `gddl verify` names the keys",
-    SOURCE_CODE: "its replica differs from its source; `gddl verify` names the keys",
-    "FILE_UNREADABLE": "files can't be read",
-    MAINTENANCE_CODE: "its maintenance is overdue",
-    WINDOW_CODE: "changes of its source are missing; `gddl verify --since` names the windows",
-}
-_OF_RUN = "see the warnings of the last run"
 LONGEST_TEXT = 600
 _COMMANDS = {
-    **dict.fromkeys(("FILE_UNREADABLE", "QUARANTINE_RATE", STALE_CODE, "EXPECTATION_FAILED"), "errors list"),
+    **dict.fromkeys(("FILE_UNREADABLE", RATE_CODE, STALE_CODE, "EXPECTATION_FAILED"), "errors list"),
     **dict.fromkeys((VERIFY_CODE, SOURCE_CODE, "ROWS_MISSING"), "verify"),
     MAINTENANCE_CODE: "maintain",
 }
@@ -124,9 +122,7 @@ def problems(one: TableStatus, limits: AlertLimits) -> list[TableProblem]:
     if newest is not None and one.row.enabled:
         if has_many_quarantined(one.record, limits.quarantine_rate):
             share = f"{newest.quarantined} of {newest.rows_read} rows of the last run were quarantined"
-            table_problems.append(
-                TableProblem("QUARANTINE_RATE", f"{share}; {one.record.quarantined} are in quarantine")
-            )
+            table_problems.append(TableProblem(RATE_CODE, f"{share}; {one.record.quarantined} are in quarantine"))
         table_problems += _of_run(newest)
         if one.record.failed:
             table_problems += _failure(one, newest, limits)
@@ -153,7 +149,7 @@ def _of_run(run: RunFact) -> Iterable[TableProblem]:
         yield TableProblem("ROWS_MISSING", f"{run.rows_read} rows were read, {sum_} accounted for")
     for code in _WARNED:
         if code in run.warnings:
-            yield TableProblem(code, _OF_RUN, of_run=True)
+            yield TableProblem(code, OF_RUN, of_run=True)
 
 
 def _failure(one: TableStatus, newest: RunFact, limits: AlertLimits) -> Iterable[TableProblem]:
@@ -179,7 +175,7 @@ def _failed_runs(one: TableStatus) -> int:
 
 
 def _attention(code: str) -> TableProblem:
-    return TableProblem(code, _TEXTS.get(code, _OF_RUN), of_run=code in NEEDS_ATTENTION)
+    return TableProblem(code, TEXTS.get(code, OF_RUN), of_run=code in NEEDS_ATTENTION)
 
 
 def alerts(tables: Iterable[TableStatus], notified: Notified, limits: AlertLimits) -> list[Alert]:

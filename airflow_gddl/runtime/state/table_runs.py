@@ -16,7 +16,7 @@ from airflow_gddl.contract.completeness import Verified, window_bounds
 from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.errors import brief
 from airflow_gddl.contract.layout import LOADS
-from airflow_gddl.contract.result import STALE_CODE, JobResult, summed_figures
+from airflow_gddl.contract.result import INCOMPLETE_CODE, SHARED_CODE, STALE_CODE, JobResult, summed_figures
 
 
 def seconds_of(text: str | None) -> float | None:
@@ -41,6 +41,8 @@ KEPT_RUNS = 14
 LOST_CODE = "FOLDER_MISSING"
 VERIFY_CODE, SOURCE_CODE = "VERIFY_DIFFERENT", "SOURCE_DIFFERENT"
 _LONGEST_TEXT = 500
+_WARNED = (STALE_CODE, SHARED_CODE, INCOMPLETE_CODE)
+"""Warnings that outlive the run that raised them."""
 
 
 class RunFact(NamedTuple):
@@ -282,13 +284,16 @@ def _of_run(result: JobResult, fact: RunFact) -> dict[str, bool]:
     """Code to whether it holds after a run, as far as that run knows.
 
     A quarantined row stays stale until nothing is left in quarantine, or a run through which all that is left went
-    names none.
+    names none. A full load stays incomplete until a run does not say so.
     """
-    made = {code: True for code in (STALE_CODE, LOST_CODE) if code in fact.warnings}
+    made = {code: True for code in (*_WARNED, LOST_CODE) if code in fact.warnings}
     if result.status == "failed":
         return made
     if result.action == "run" and result.mode != "refresh":
         made.setdefault(LOST_CODE, False)
+        made.setdefault(INCOMPLETE_CODE, False)
+    if _judges_keys(result):
+        made.setdefault(SHARED_CODE, False)
     if result.in_quarantine is not None:
         rows = result.in_quarantine - result.files_in_quarantine
         went_through = result.action in LOADS and (
@@ -297,6 +302,17 @@ def _of_run(result: JobResult, fact: RunFact) -> dict[str, bool]:
         if rows <= 0 or went_through:
             made.setdefault(STALE_CODE, False)
     return made
+
+
+def _judges_keys(result: JobResult) -> bool:
+    """Whether rows no longer share a key where a result does not say so: it has read all rows by other keys, or from
+    the files; or a person has dismissed the warning."""
+    details = result.details if isinstance(result.details, Mapping) else {}
+    if result.action == "errors_dismiss":
+        return SHARED_CODE in details.get("codes", ())
+    rebuild = details.get("rebuild")
+    by_other_keys = isinstance(rebuild, Mapping) and bool(rebuild.get("rekeyed"))
+    return by_other_keys or bool({"reload", "resync"} & details.keys())
 
 
 def _verdicts(result: JobResult) -> dict[str, bool]:
@@ -322,8 +338,8 @@ def newest_of(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str,
 
 def _found(record: TableRecord) -> Mapping[str, float]:
     """A record of an earlier release has the warnings of its runs only."""
-    is_stale = record.started is not None and STALE_CODE in record.warned
-    return newest_of(record.detected, {STALE_CODE: record.started or 0.0} if is_stale else {})
+    warned = record.warned.intersection(_WARNED)
+    return newest_of(record.detected, dict.fromkeys(warned, record.started or 0.0))
 
 
 def _record_of(fact: RunFact, error: str | None) -> TableRecord:
@@ -345,11 +361,15 @@ def _record_of(fact: RunFact, error: str | None) -> TableRecord:
     )
 
 
+def _since(moment: float | None) -> float:
+    return -math.inf if moment is None else moment
+
+
 def merged(one: TableRecord, other: TableRecord) -> TableRecord:
     """Merge the facts of two writers."""
-    counted = max(one, other, key=lambda record: record.rows_at or 0)
-    newest = max(one, other, key=lambda record: record.started or 0 if record.error else 0)
-    quarantine = max(one, other, key=lambda record: record.counted_at or 0)
+    counted = max(one, other, key=lambda record: _since(record.rows_at))
+    newest = max(one, other, key=lambda record: _since(record.started if record.error else None))
+    quarantine = max(one, other, key=lambda record: _since(record.counted_at))
     return TableRecord(
         commit=latest(one.commit, other.commit),
         complete=latest(one.complete, other.complete),

@@ -18,7 +18,7 @@ from airflow_gddl.contract.completeness import (
     is_stopped,
 )
 from airflow_gddl.contract.layout import FEW_ROWS
-from airflow_gddl.contract.result import CATALOG_PROBLEMS, STALE_CODE
+from airflow_gddl.contract.result import CATALOG_PROBLEMS, INCOMPLETE_CODE, SHARED_CODE, STALE_CODE, JobResult
 from airflow_gddl.runtime.state.table_runs import LOST_CODE, SOURCE_CODE, VERIFY_CODE, TableRecord, latest
 from airflow_gddl.topology.rows import TableRow
 
@@ -31,7 +31,7 @@ EXCEPTIONS_CODE, EXCEPTIONS_SECONDS = "SOURCE_EXCEPTIONS", 86_400.0
 """Changes that AWS DMS could not apply need attention for a day: no later run shows that somebody saw to them."""
 NEEDS_ATTENTION = (
     *("BATCH_LATE", "FILE_UNREADABLE", "FOREIGN_COMMIT", "GENERATIONS_INFERRED", "ICEBERG_BEHIND"),
-    *("KEYS_SHARED", "LOG_BEGAN_LATE"),
+    *(SHARED_CODE, INCOMPLETE_CODE, "LOG_BEGAN_LATE"),
     *(STALE_CODE, "SNAPSHOT_HELD", "SNAPSHOT_INCOMPLETE", "SNAPSHOT_MERGED", EXCEPTIONS_CODE, "SWEEP_HELD"),
     *("SHADOW_HELD", "TRUNCATE_HELD", "TRUNCATE_IGNORED"),
     *sorted(CATALOG_PROBLEMS),
@@ -39,12 +39,28 @@ NEEDS_ATTENTION = (
 """Warnings of a successful run that need a user's attention."""
 MOST_QUARANTINED = 0.01
 """Default of `alert_quarantine_rate`."""
-_UNREAD, _RATE = "FILE_UNREADABLE", "QUARANTINE_RATE"
-_HELD = (STALE_CODE, VERIFY_CODE, SOURCE_CODE)
+_UNREAD, RATE_CODE = "FILE_UNREADABLE", "QUARANTINE_RATE"
+_HELD = (STALE_CODE, SHARED_CODE, INCOMPLETE_CODE, VERIFY_CODE, SOURCE_CODE)
 """Problems that hold until a later run or verification finds them settled; see `TableRecord.holds`."""
 MAINTENANCE_CODE = "MAINTENANCE_DUE"
 MAINTENANCE_RUNS, MAINTENANCE_SECONDS = 100, 14 * 86_400.0
 """A large table needs maintenance after so many runs with changes and so much time since the last one."""
+
+TEXTS = {
+    LOST_CODE: "its landing folder is missing",
+    STALE_CODE: "rows are older than changes of them in quarantine; `gddl errors list` shows these",
+    SHARED_CODE: "rows shared a key, and the last one of each remains; correct keys and rebuild, or dismiss the code",
+    INCOMPLETE_CODE: "files of its full load were dismissed, and their rows are missing",
+    VERIFY_CODE: "its replica differs from its changes; `gddl verify` names the keys",
+    SOURCE_CODE: "its replica differs from its source; `gddl verify` names the keys",
+    "FILE_UNREADABLE": "files can't be read; `gddl errors list` names them",
+    RATE_CODE: "more rows are in quarantine than alert_quarantine_rate allows; `gddl errors list` says what to do",
+    MAINTENANCE_CODE: "its maintenance is overdue",
+    WINDOW_CODE: "changes of its source are missing; `gddl verify --since` names the windows",
+}
+"""By code, of problems that are no warning of the newest run, or outlive it."""
+OF_RUN = "see the warnings of the last run"
+"""Text of other codes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +178,7 @@ def judge(row: TableRow, known: Knowledge, now: float) -> TableStatus:
     stopped = row.enabled and record.succeeded is not None and is_stopped(known.heartbeat, row.freshness, record.commit)
     late = stopped or (overdue and not _is_in_grace(row, record, known, now))
     running = known.running.since if known.running is not None and known.running.until > now else None
-    attention = _attention(row, known, now, stopped=stopped)
+    attention = _attention(known, now, stopped=stopped) if row.enabled else ()
     state = _state(row, record, late=late, attention=bool(attention), waiting=waiting, running=running is not None)
     state = "unknown" if row.enabled and known.unread and record.started is None else state
     return TableStatus(
@@ -244,10 +260,16 @@ def needs_maintenance(record: TableRecord, now: float) -> bool:
     return record.changing_runs >= MAINTENANCE_RUNS and now - since > MAINTENANCE_SECONDS
 
 
-def _attention(row: TableRow, known: Knowledge, now: float, *, stopped: bool) -> tuple[str, ...]:
+def attention_of(result: JobResult, now: float, quarantine_rate: float) -> tuple[str, ...]:
+    """Codes for which a result by itself lets its table need attention, whatever earlier runs found."""
+    record = TableRecord().after(result, now)
+    return _attention(Knowledge(record=record, quarantine_rate=quarantine_rate), now, stopped=False)
+
+
+def _attention(known: Knowledge, now: float, *, stopped: bool) -> tuple[str, ...]:
     record, poll = known.record, known.poll
     codes = set(record.warned.intersection(NEEDS_ATTENTION))
-    codes.discard(STALE_CODE)
+    codes.difference_update(_HELD)
     if record.counted is not None:
         codes.discard(_UNREAD)
     if now - (record.started or 0.0) > EXCEPTIONS_SECONDS:
@@ -256,13 +278,13 @@ def _attention(row: TableRow, known: Knowledge, now: float, *, stopped: bool) ->
         LOST_CODE: _is_lost(record, poll),
         **{code: record.holds(code) for code in _HELD},
         _UNREAD: record.counted_files > 0,
-        _RATE: has_many_quarantined(record, known.quarantine_rate),
+        RATE_CODE: has_many_quarantined(record, known.quarantine_rate),
         MAINTENANCE_CODE: needs_maintenance(record, now),
         STOPPED_CODE: stopped,
         WINDOW_CODE: record.missing_from is not None,
     }
     codes |= {code for code, is_so in holds.items() if is_so}
-    return tuple(sorted(codes)) if row.enabled else ()
+    return tuple(sorted(codes))
 
 
 def has_many_quarantined(record: TableRecord, rate: float) -> bool:

@@ -14,6 +14,7 @@ from datetime import timedelta
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.shadow import DifferentKey, ShadowDifference
+from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.batch.commit import CommittedBatch
 from spark_jobs.batch.feature import Feature
 from spark_jobs.batch.pending import Batch
@@ -67,6 +68,16 @@ class Shadow(Feature):
     def forget_rows(self, run: TableRun) -> None:
         """An erased key is in no difference any more."""
         KeptDifferences.of(run).forget_values()
+
+    def reason_not_to_move(self, run: TableRun) -> tuple[str, str] | None:
+        """Both sides of an open difference name data files, which are gone once a person looks."""
+        if not (waiting := KeptDifferences.of(run).open()):
+            return None
+        remedy = f"look at `gddl shadow show`, then `gddl shadow release --table {run.spec.table}`, and move it again"
+        return f"shadow found differences that nobody has decided on ({len(waiting)})", remedy
+
+    def move(self, run: TableRun, new: TableSpec) -> None:
+        KeptDifferences.of(run).move(KeptDifferences.of(replace(run, spec=new)), new.table)
 
     def explain(self, run: TableRun, key: Mapping[str, str]) -> tuple[str, ...]:
         """Both rows of the key, of each difference that has it."""

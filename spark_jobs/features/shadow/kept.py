@@ -81,6 +81,17 @@ class KeptDifferences:
                 self.discard(side)
             self._write(replace(found, keys=(), sides={}))
 
+    def move(self, to: KeptDifferences, table: str) -> None:
+        """Move all to a table's new name, without sides: these name data files of the old one."""
+        for folder, decided in list(places_of(item.path for item in self.storage.list(self.folder))):
+            found = from_json(ShadowDifference, self.storage.read(join(folder, FOUND)).decode())
+            place = to._place_of(found.batch_id, found.kind)
+            if decided:
+                self.storage.write(join(place, DECIDED), self.storage.read(join(folder, DECIDED)))
+            to._write(replace(found, table=table, sides={}))
+            self.storage.delete(join(folder, FOUND))
+        self.discard(self.folder)
+
     def _write(self, found: ShadowDifference) -> None:
         path = join(self._place_of(found.batch_id, found.kind), FOUND)
         self.storage.write(path, to_document(found).encode())

@@ -1,0 +1,27 @@
+"""Whether a key can be erased: asked by an erasure, and by its dry run."""
+
+from __future__ import annotations
+
+from spark_jobs.batch import notices
+from spark_jobs.batch.pending import can_let_go
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.plan.identity import require_same_identity, vacuum_hours
+from spark_jobs.tables.engine import TableContext
+
+KEY_CODE = "ERASE_KEY_INVALID"
+
+
+def require_erasable(run: TableRun, context: TableContext, ledger: Ledger) -> None:
+    """Refuse what can't be erased from now; writes nothing. Which key is meant is not judged here (`KEY_CODE`).
+
+    Raises:
+        FatalError: `ERASE_NOT_POSSIBLE`, `KEYS_CHANGED`, `BATCH_UNFINISHED`; as `ErasureRegister.require_salt`.
+    """
+    notices.require_keyed(run.spec, ledger.state, "ERASE_NOT_POSSIBLE")
+    require_same_identity(run.spec, ledger.state)
+    vacuum_hours(run.spec)
+    plan = ledger.plan()
+    if plan is not None and not can_let_go(context, plan):
+        notices.require_finished(run.title, ledger, run.layout.state, then="erase")
+    context.erasures.require_salt()
