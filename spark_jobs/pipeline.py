@@ -16,7 +16,7 @@ from spark_jobs.batch.append import append, resume
 from spark_jobs.batch.commit import commit
 from spark_jobs.batch.completeness import known_until
 from spark_jobs.batch.merge import merge
-from spark_jobs.batch.own_tables import recall, require_own_tables, warnings_of
+from spark_jobs.batch.own_tables import recall, require_no_other_table, require_own_tables, warnings_of
 from spark_jobs.batch.pending import (
     Batch,
     PendingWork,
@@ -162,6 +162,7 @@ def look_again(table: TableSession, seen: PendingWork) -> None:
     recall(context, ledger)
     if ledger.plan() is None or ledger.state.batch:
         notices.require_tables(run.spec, ledger.state, has_tables(run, context, ledger.state), context.layout.state)
+    require_no_other_table(context, ledger)
     table.foreign = require_own_tables(context, ledger)
     table.note(warnings_of(table.foreign))
     if ledger.state != seen.state or waits_for_files(run, table.discovery):

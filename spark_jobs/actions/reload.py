@@ -653,7 +653,7 @@ def _commit(work: _Reload, fresh: Ledger, request: RebuildRequest, rows_now: int
     state = replace(
         _swept(work, fresh)[0], batch=work.plan.number, rows=rows_now,
         max_sequence=fresh.state.max_sequence if request.resequenced or request.archives else highest,
-        delta_versions=versions_of(work.live.engine, work.live.layout), foreign=(),
+        delta_versions=versions_of(work.live.engine, work.live.layout), foreign=(), baseline=None,
         generation_floor=request.generation_low_watermarks, tombstones_purged_at=before.tombstones_purged_at,
         applied=settings_of(work.run.spec),
     )  # fmt: skip
