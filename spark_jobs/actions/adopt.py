@@ -1,7 +1,9 @@
 """`gddl adopt`: a replica that another job kept becomes ours in place; none of its data files is written again.
 
-checks ─► `adoption.json` ─► its rows in the change table ─► `_gddl` by metadata ─► the ledger's first commit. Interrupted
-anywhere, it is run again: until the replica has `_gddl` it begins anew where that changed, afterwards it goes on.
+checks ─► `adoption.json` ─► its rows in the change table ─► `_gddl` by metadata ─► the ledger's first commit.
+
+Interrupted anywhere, it is run again: until the replica has `_gddl` it begins anew where that has changed, afterwards it
+goes on.
 """
 
 from __future__ import annotations

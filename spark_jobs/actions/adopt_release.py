@@ -13,6 +13,7 @@ from airflow_gddl.stores import Storage
 from spark_jobs.batch import notices
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
+from spark_jobs.tables.delta_log import DeltaCommits
 from spark_jobs.tables.engine import TableContext
 
 _REFUSED, _UNCONFIRMED = "ADOPT_REFUSED", "ADOPT_RELEASE_UNCONFIRMED"
@@ -58,14 +59,15 @@ def _found(run: TableRun, context: TableContext) -> dict[str, object]:
     ledger = run.ledger()
     if ledger.state.batch:
         notices.require_finished(run.spec.table, ledger, layout.state, then="adopt --release")
-    there = [name for name in _OURS if engine.exists(getattr(layout, name))]
+    logs = DeltaCommits(context.storage)  # a release that was interrupted leaves parts of tables, which can't be opened
+    there = [name for name in _OURS if logs.exists(getattr(layout, name))]
     if not there and not (engine.exists(layout.replica) and engine.is_ours(context, layout.replica)):
         raise _refused(run, "nothing of it is ours", "there is nothing to give back")
     marked = engine.baseline_work(context).marked()
     if marked.soft:
         remedy = "set delete: hard and run the table, which removes rows that are marked deleted; then give it back"
         raise _refused(run, "its rows may be marked deleted, and would be ordinary rows then", remedy)
-    waiting = engine.in_quarantine(context)[0] if "errors" in there else 0
+    waiting = engine.in_quarantine(context)[0] if "errors" in there and ledger.state.batch else 0
     return {
         "files": marked.files, "bytes": marked.bytes, "of": marked.of, "tables": there, "in_quarantine": waiting,
         "batches": ledger.state.batch,
@@ -79,9 +81,11 @@ def _told(found: dict[str, object]) -> str:
 
 
 def _remove_ledger(storage: Storage, layout: Layout) -> None:
-    """All but claims: this run holds one."""
+    """All but claims: this run holds one. The newest commit goes after older ones and before what it names."""
     files = [item for item in storage.list(layout.state) if not item.name.startswith(_CLAIMS)]
-    storage.delete(*(item.path for item in sorted(files, key=lambda item: item.name, reverse=True)))
+    in_order = sorted(files, key=lambda item: (not item.name.startswith("commits/"), item.name))
+    for item in in_order:
+        storage.delete(item.path)
 
 
 def _remove(storage: Storage, path: str) -> None:

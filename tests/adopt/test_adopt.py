@@ -336,7 +336,7 @@ def test_without_a_sequence_files_have_to_be_in_order(lake: Lake) -> None:
 def test_release_gives_a_plain_table_back(lake: Lake, confirmed: bool) -> None:
     spec = spec_of(history=True)
     landed(lake, spec)
-    before = data_files(kept(lake, spec, APPLIED))
+    kept(lake, spec, APPLIED)
     lake.done(spec, adopting())
     lake.done(spec)
     told = lake.done(spec, JobOptions(action="adopt", release=True, dry_run=True)).details["release"]
