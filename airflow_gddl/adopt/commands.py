@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 import typer
 
@@ -71,24 +71,27 @@ def adopt(  # noqa: PLR0913 - typer reads each option of the command from one pa
 
 
 def show_adopted(screen: Screen, results: Sequence[JobResult]) -> None:
-    """What was found of each table, and what the next run loads."""
+    """What was found of each table, what the next run loads, and whether it was adopted."""
     for result in results:
-        found = job.answer(result).get("adopt")
-        if found is None or "keys" not in found:
-            if found is not None:
-                screen.say(f"{result.table}: {counted(found['rows'], 'row')} adopted", "green")
-            continue
-        keys, sequence = ", ".join(found["keys"]), ", ".join(found["sequence"])
-        screen.say(f"{result.table}: {counted(found['rows'], 'row')} at version {found['version']}")
-        screen.say(f"  keys [{keys}] are unique and not null")
-        told = f"{sequence}, up to {found['max_sequence']}" if sequence else "no column of the table orders changes"
-        screen.say(f"  order: {told}")
-        screen.say(f"  {counted(found['files'], 'file')} are in the table, {found['waiting']} wait for the next run")
-        for path in found["next"]:
-            screen.say(f"    {path}")
-        for added in found["adds"]:
-            screen.say(f"  the next run: {added}")
-        screen.say("  the table gets the column _gddl and the property gddl.baseline, by metadata alone")
+        found = job.answer(result).get("adopt") or {}
+        if "keys" in found:
+            _show_found(screen, result.table, found)
+        if result.batches:
+            screen.say(f"{result.table}: adopted; `gddl run` loads what waits", "green")
+
+
+def _show_found(screen: Screen, table: str, found: Mapping[str, Any]) -> None:
+    screen.say(f"{table}: {counted(found['rows'], 'row')} at version {found['version']}")
+    screen.say(f"  keys [{', '.join(found['keys'])}] are unique and not null")
+    sequence = ", ".join(found["sequence"])
+    told = f"{sequence}, up to {found['max_sequence']}" if sequence else "no column of the table orders changes"
+    screen.say(f"  order: {told}")
+    screen.say(f"  landing files: {found['files']} are in the table, {found['waiting']} wait for the next run")
+    for path in found["next"]:
+        screen.say(f"    {path}")
+    for added in found["adds"]:
+        screen.say(f"  by the next run: {added}")
+    screen.say("  by metadata alone: column _gddl, property gddl.baseline")
 
 
 def show_released(screen: Screen, results: Sequence[JobResult]) -> None:

@@ -2,8 +2,8 @@
 
 checks ─► `adoption.json` ─► its rows in the change table ─► `_gddl` by metadata ─► the ledger's first commit.
 
-Interrupted anywhere, it is run again: until the replica has `_gddl` it begins anew where that has changed, afterwards it
-goes on.
+Interrupted anywhere, it is run again: until the replica has `_gddl` it begins anew where that has changed, afterwards
+it goes on.
 """
 
 from __future__ import annotations

@@ -283,9 +283,9 @@ class _Cut:
         return until.astimezone(UTC)
 
     def _by_column(self) -> tuple[tuple[PlannedFile, ...], tuple[PlannedFile, ...]]:
-        """All files before the first that reaches the greatest sequence of the table.
+        """All files before the first that reaches the greatest sequence of the table; it and all after it are loaded.
 
-        A file with changes of that very sequence is loaded once more: others of its changes may not be in the table.
+        A file with changes of that very sequence is so, too: others of its changes may not be in the table.
         """
         column = self.run.job.options.by_column
         if [name.lower() for name in self.order.stored] != [column.lower()]:
@@ -295,10 +295,11 @@ class _Cut:
                 "name it, or use --files-until or --at-version",
             )
         highest, waiting = self.figures.highest, self.discovery.waiting
-        at = len(waiting)
-        while at and waiting[at - 1].kind == "change" and not self._is_before(waiting[at - 1], highest):
-            at -= 1
-        return waiting[:at], waiting[at:]
+        reaches = (
+            at for at, file in enumerate(waiting) if file.kind == "change" and not self._is_before(file, highest)
+        )
+        first = next(reaches, len(waiting))
+        return waiting[:first], waiting[first:]
 
     def _is_before(self, file: PlannedFile, highest: str | None) -> bool:
         """Whether all changes of a file come before a sequence; a file that can't be read is loaded."""

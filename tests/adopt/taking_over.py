@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -34,6 +34,10 @@ def release(**options: Any) -> JobOptions:
     return JobOptions(action="adopt", release=True, **({"confirmed": True} | options))
 
 
+def chance(seed: str) -> Random:
+    return Random(seed)  # noqa: S311 - repeatable by its seed
+
+
 def table_of(rows: Rows, schema: pa.Schema = SCHEMA) -> pa.Table:
     columns = {"id": list(rows), "v": [v for v, _ in rows.values()], "seq": [seq for _, seq in rows.values()]}
     return pa.table({name: columns[name] for name in schema.names}, schema=schema)
@@ -55,7 +59,8 @@ class Landed:
     states: tuple[Rows, ...]
 
     @classmethod
-    def of(cls, random: Random, files: int = 8, keys: int = 6) -> Landed:
+    def of(cls, seed: str, files: int = 8, keys: int = 6) -> Landed:
+        random = chance(seed)
         rows: dict[int, tuple[str, int | None]] = {key: (f"load {key}", None) for key in range(keys // 2)}
         made = [pa.table({"id": pa.array(rows, pa.int32()), "v": [v for v, _ in rows.values()]})]
         states, sequence = [dict(rows)], 0
@@ -142,7 +147,3 @@ class Dying(Storage):
             self._die(path)
             if not self.after:
                 super().delete(path)
-
-
-def with_fields(spec: TableSpec, **fields: Any) -> TableSpec:
-    return replace(spec, **fields)

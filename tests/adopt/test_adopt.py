@@ -131,7 +131,9 @@ def test_files_around_the_cut_change_nothing(lake: Lake, options: dict[str, Any]
     landed(lake, spec)
     kept(lake, spec, APPLIED)
     lake.done(spec, adopting(**options))
-    assert lake.done(spec).files == files
+    found = lake.done(spec)
+    assert found.files == files
+    assert "SEQUENCE_TIE" not in {warning.code for warning in found.warnings}
     assert lake.replica(spec) == EXPECTED
     verified(lake, spec)
 
@@ -357,4 +359,63 @@ def test_release_gives_a_plain_table_back(lake: Lake, confirmed: bool) -> None:
     assert code(lake, spec, JobOptions(action="adopt", release=True, confirmed=True)) == "ADOPT_REFUSED"
     lake.done(spec, adopting(files_until="2025-06-01T00:00:00Z"))
     assert lake.done(spec).status == "skipped"
+    verified(lake, spec)
+
+
+def test_sequence_of_a_narrower_type(lake: Lake) -> None:
+    """The column grows with the files, and what it says of the first rows stays."""
+    spec = spec_of()
+    landed(lake, spec)
+    columns = {"id": pa.array([0, 2, 7], pa.int32()), "v": ["one", "load 2", "new"]}
+    narrow = pa.table({**columns, "seq": pa.array([100, None, 102], pa.int16())})
+    write_deltalake(lake.layout(spec).replica, narrow)
+    found = lake.done(spec, adopting(dry_run=True)).details["adopt"]
+    assert found["adds"] == ["widened seq smallint -> bigint"]
+    lake.done(spec, adopting())
+    verified(lake, spec)
+    lake.done(spec)
+    assert lake.replica(spec) == EXPECTED
+    verified(lake, spec)
+
+
+def test_columns_of_the_other_job_keep_their_values(lake: Lake) -> None:
+    spec = spec_of()
+    landed(lake, spec)
+    columns = {"id": pa.array([0, 2, 7], pa.int32()), "v": ["one", "load 2", "new"], "Op": ["U", None, "I"]}
+    own = pa.table({**columns, "seq": pa.array([100, None, 102], pa.int64()), "loaded": ["a", "b", "c"]})
+    write_deltalake(lake.layout(spec).replica, own)
+    lake.done(spec, adopting())
+    lake.done(spec)
+    rows = pa.table(DeltaTable(lake.layout(spec).replica).scan()).to_pylist()
+    assert sorted((row["id"], row["v"], row["loaded"]) for row in rows if row["id"] < 8) == [
+        (2, "load 2", "b"), (7, "newer", "c"),
+    ]  # fmt: skip
+    verified(lake, spec)
+
+
+def test_maintenance_and_erasure_of_adopted_rows(lake: Lake) -> None:
+    spec = spec_of(history=True)
+    landed(lake, spec)
+    kept(lake, spec, APPLIED)
+    lake.done(spec, adopting())
+    lake.done(spec)
+    lake.done(spec, JobOptions(action="erase", key={"id": "7"}))
+    lake.done(spec, JobOptions(action="maintain"))
+    assert lake.replica(spec) == {2: "load 2", 8: "late"}
+    verified(lake, spec)
+    lake.change(spec, 3, [("U", 2, "changed")])
+    lake.done(spec)
+    assert lake.replica(spec) == {2: "changed", 8: "late"}
+    verified(lake, spec)
+
+
+def test_a_moved_table_keeps_its_baseline(lake: Lake) -> None:
+    spec = spec_of(landing=f"{lake.root}/landing/s/t", source="s", source_table="s.t")
+    landed(lake, spec)
+    kept(lake, spec, APPLIED)
+    lake.done(spec, adopting())
+    lake.done(spec, JobOptions(action="move", move_to="s.other"))
+    spec = replace(spec, table="s.other")
+    lake.done(spec)
+    assert lake.replica(spec) == EXPECTED
     verified(lake, spec)

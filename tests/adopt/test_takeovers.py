@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +21,7 @@ from tests.adopt.taking_over import (
     KilledError,
     Landed,
     adopting,
+    chance,
     release,
     table_of,
     values,
@@ -38,8 +38,8 @@ def verified(lake: Lake, spec: TableSpec) -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_taken_over_in_the_middle_it_equals_its_source(seed: int, by: str, tmp_path: Path) -> None:
     """The old job has applied some files; the cut is at the last of them or before it, so that files come twice."""
-    random, lake = Random(f"{by} {seed}"), Lake(tmp_path)
-    source = Landed.of(random)
+    random, lake = chance(f"{by} {seed}"), Lake(tmp_path)
+    source = Landed.of(f"{by} {seed}")
     spec = spec_of(history=random.random() < 0.5)
     applied = random.randrange(len(source.files))
     told = random.randint(0, applied)
@@ -79,7 +79,7 @@ def killed_at(lake: Lake, spec: TableSpec, options: JobOptions, number: int, *, 
 
 
 def started(root: Path, **fields: Any) -> tuple[Lake, TableSpec, Landed]:
-    lake, spec, source = Lake(root), spec_of(**fields), Landed.of(Random(7))
+    lake, spec, source = Lake(root), spec_of(**fields), Landed.of("7")
     source.land(lake, spec, range(5), BEFORE)
     source.land(lake, spec, range(5, len(source.files)), AFTER)
     write_deltalake(lake.layout(spec).replica, table_of(source.states[4]))
