@@ -160,9 +160,9 @@ def look_again(table: TableSession, seen: PendingWork) -> None:
     run, ledger, context = table.run, table.ledger, table.context
     keep(run.place, ledger)
     recall(context, ledger)
+    require_no_other_table(context, ledger)
     if ledger.plan() is None or ledger.state.batch:
         notices.require_tables(run.spec, ledger.state, has_tables(run, context, ledger.state), context.layout.state)
-    require_no_other_table(context, ledger)
     table.foreign = require_own_tables(context, ledger)
     table.note(warnings_of(table.foreign))
     if ledger.state != seen.state or waits_for_files(run, table.discovery):

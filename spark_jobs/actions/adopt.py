@@ -14,7 +14,7 @@ from typing import Any
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult, MainCounts
 from airflow_gddl.contract.sql_types import parse_type
-from spark_jobs.actions.adopt_checks import require_possible
+from spark_jobs.actions.adopt_checks import require_possible, require_seen_commits
 from spark_jobs.actions.adopt_proposal import Proposal, asked_of, propose
 from spark_jobs.actions.adopt_release import release
 from spark_jobs.batch.table_run import TableRun
@@ -45,6 +45,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
         return release(run, totals)
     totals.mode = "initial"
     require_possible(run)
+    require_seen_commits(run)
     TargetRecords(run.runtime.storage, run.job.roots, run.spec).require_same(keep=not run.job.options.dry_run)
     if run.job.options.dry_run:
         ledger = run.ledger()

@@ -30,6 +30,16 @@ def require_possible(run: TableRun) -> None:
         raise FatalError(REFUSED, f"{run.spec.table}: {what}", where=run.spec.table, remedy=remedy)
 
 
+def require_seen_commits(run: TableRun) -> None:
+    """
+    Raises:
+        FatalError: `ADOPT_REFUSED`: the Delta of this place sees no commits of ours.
+    """
+    if "DATABRICKS_RUNTIME_VERSION" in run.runtime.environ:
+        what = f"{run.spec.table}: Delta on Databricks does not see the commit that adds _gddl"
+        raise FatalError(REFUSED, what, remedy="run `gddl adopt` on another machine that reaches the lake")
+
+
 def _impossible(spec: TableSpec) -> Iterator[tuple[str, str]]:
     first = "adopt the table without it; then set it, and follow what the next run says"
     if spec.shards:

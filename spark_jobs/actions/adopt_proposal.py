@@ -19,6 +19,7 @@ from spark_jobs.actions.adopt_checks import (
     require_keys,
     require_new_tables,
 )
+from spark_jobs.batch import notices
 from spark_jobs.batch.pending import moment
 from spark_jobs.batch.runtime import iso
 from spark_jobs.batch.table_run import TableRun
@@ -93,7 +94,8 @@ def propose(run: TableRun, context: TableContext, ledger: Ledger) -> Proposal:
         sequence_by=order.columns or None, sequence_type=order.sequence_type if figures.highest is not None else None,
         sequence_forms=figures.forms, max_sequence=figures.highest,
     )  # fmt: skip
-    warnings = (*order.warnings, *cut.warnings(later), *_of_sequences(baseline, figures))
+    found = notices.of_discovery(discovery, run.layout.landing, run.dialect)
+    warnings = (*found, *order.warnings, *cut.warnings(later), *_of_sequences(baseline, figures))
     return Proposal(
         adoption=adoption, keys=_spelled(schema, run.spec.keys), later=later, adds=order.adds,
         without_sequence=figures.without_sequence, warnings=warnings,
@@ -206,20 +208,18 @@ def _kind_of(
     own = [sequence_type(name, (str(schema.types[name]),), context.dialect) for name in stored]
     whole = parse_type(planned.table_schema.sequence_type)
     kinds = [str(field.type) for field in whole.fields] if isinstance(whole, StructType) else [str(whole)]
-    if not told:
-        fields = ",".join(f"`{name}`:{kind}" for name, kind in zip(stored, own, strict=True))
-        return own[0] if len(own) == 1 else f"struct<{fields}>"
-    for name, mine, theirs in zip(stored, own, kinds, strict=True):
-        fits = mine == theirs or lossless(parse_type(mine), parse_type(theirs))
-        wider = widened_number(parse_type(theirs), parse_type(mine))
-        if not fits or wider != parse_type(theirs):
+    for at, (name, mine, theirs) in enumerate(zip(stored, own, kinds, strict=True)):
+        wider = widened_number(parse_type(theirs), parse_type(mine)) if told else parse_type(mine)
+        if told and not (lossless(parse_type(mine), wider) and lossless(parse_type(theirs), wider)):
             what = (
                 f"{run.spec.table}: {name}, which orders changes, is {schema.types[name]} in the table and {theirs} in "
                 "files: its rows can't be compared with changes"
             )
             remedy = "give the column the files' type in the table, or name another column in `sequence_by`"
             raise FatalError(COLUMNS, what, where=run.layout.replica, remedy=remedy)
-    return planned.table_schema.sequence_type
+        own[at] = str(wider)
+    fields = ",".join(f"`{name}`:{kind}" for name, kind in zip(planned.table_schema.sequence, own, strict=True))
+    return own[0] if len(own) == 1 else f"struct<{fields}>"
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from spark_jobs.batch import notices
 from spark_jobs.batch.append import append
 from spark_jobs.batch.commit import commit
 from spark_jobs.batch.merge import MergedBatch
-from spark_jobs.batch.own_tables import has_all_changes, versions_of
+from spark_jobs.batch.own_tables import has_all_changes, require_no_other_table, versions_of
 from spark_jobs.batch.pending import Batch, batches_ahead, files_changed, moment
 from spark_jobs.batch.read import ReadBatch, read
 from spark_jobs.batch.runtime import iso
@@ -414,6 +414,7 @@ def reload_table(run: TableRun, outcome: RunTotals) -> JobResult:
     outcome.mode = "refresh"
     with run.claim() as claim:
         ledger, context = run.ledger(), run.context()
+        require_no_other_table(context, ledger)
         context.erasures.keys(keep=True)  # checks that stop every batch come before the first write
         plan = ledger.plan()
         if plan is not None and plan.source == "changes":  # a rebuild, which this one replaces

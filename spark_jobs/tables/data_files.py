@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -563,7 +563,8 @@ class Restated:
         Returns:
             JSON of the action that adds the file anew.
         """
-        text = statistics(read_file(storage, self.table, file, self.schema), self.indexed)
+        stored = replace(file, baseline=None)  # what readers find in it
+        text = statistics(read_file(storage, self.table, stored, self.schema), self.indexed)
         add = delta_log.add(file.stored_path, file.size, file.partition, now=self.now, data_change=False,
                               statistics=text)  # fmt: skip
         return json.dumps(add, ensure_ascii=False).encode()

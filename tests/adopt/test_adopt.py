@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -419,3 +420,64 @@ def test_a_moved_table_keeps_its_baseline(lake: Lake) -> None:
     lake.done(spec)
     assert lake.replica(spec) == EXPECTED
     verified(lake, spec)
+
+
+def test_repairs_do_not_replace_a_table_of_another_job(lake: Lake) -> None:
+    spec = spec_of()
+    landed(lake, spec)
+    kept(lake, spec, APPLIED)
+    assert code(lake, spec, JobOptions(full_refresh=True)) == "TABLE_NOT_OURS"
+    assert code(lake, spec, JobOptions(reload=True, confirmed=True)) == "TABLE_NOT_OURS"
+    assert DeltaTable(lake.layout(spec).replica).version() == 0
+
+
+SEQUENCES: dict[str, tuple[tuple[str, ...], dict[str, list[Any]]]] = {
+    "two columns": (("a", "b"), {"a": [1, 1, 2, 2], "b": [1, 2, 1, 2]}),
+    "text of one width": (("seq",), {"seq": ["0001", "0002", "0003", "0004"]}),
+    "text of log positions": (("seq",), {"seq": ["0/9", "0/A", "0/10", "0/100"]}),
+    "times": (("seq",), {"seq": [datetime(2024, 1, day, tzinfo=UTC) for day in (1, 2, 3, 4)]}),
+    "times without a zone": (("seq",), {"seq": [datetime(2024, 1, day) for day in (1, 2, 3, 4)]}),  # noqa: DTZ001 - as said
+    "decimals": (("seq",), {"seq": [Decimal(f"{n}.5") for n in (9, 10, 11, 100)]}),
+}
+"""Columns that order changes, and their values, rising."""
+
+
+@pytest.mark.parametrize("by", ["files_until", "by_column"])
+@pytest.mark.parametrize("name", SEQUENCES)
+def test_sequences_of_each_kind(lake: Lake, name: str, by: str) -> None:
+    """A row of the table has the third; a file brings the second, which is late, and one the fourth."""
+    columns, values = SEQUENCES[name]
+    spec = replace(spec_of(), sequence_by=columns)
+
+    def change(number: int, *rows: tuple[str, int, str, int]) -> None:
+        known = {column: [values[column][row[3]] for row in rows] for column in columns}
+        own = {"Op": [row[0] for row in rows], "id": pa.array([row[1] for row in rows], pa.int32())}
+        table = pa.table({**own, "v": [row[2] for row in rows], **known})
+        write(lake.landing(spec), f"20240101-{number:09d}.parquet", table)
+
+    lake.load(spec)
+    change(1, ("I", 7, "first", 0))
+    change(2, ("U", 7, "third", 2))
+    aged(lake, spec)
+    stored = {column: [None, None, None, values[column][2]] for column in columns}
+    kinds = {column: pa.array(values[column]).type for column in columns}
+    table = pa.table({
+        "id": pa.array([0, 1, 2, 7], pa.int32()), "v": ["load 0", "load 1", "load 2", "third"],
+        **{column: pa.array(stored[column], kinds[column]) for column in columns},
+    })  # fmt: skip
+    write_deltalake(lake.layout(spec).replica, table)
+    if by == "by_column" and len(columns) > 1:
+        assert code(lake, spec, adopting(files_until="", by_column=columns[0])) == "ADOPT_CUT"
+        return
+    lake.done(spec, adopting() if by == "files_until" else adopting(files_until="", by_column=columns[0]))
+    verified(lake, spec)
+    change(3, ("U", 7, "second", 1))
+    found = lake.done(spec)
+    assert found.late_ignored == (1 if by == "files_until" else 0)  # else its file comes with those that are read again
+    assert lake.replica(spec)[7] == "third"
+    change(4, ("U", 7, "fourth", 3), ("U", 0, "changed", 3))
+    lake.done(spec)
+    assert lake.replica(spec) == {0: "changed", 1: "load 1", 2: "load 2", 7: "fourth"}
+    verified(lake, spec)
+    lake.done(spec, JobOptions(full_refresh=True))
+    assert lake.replica(spec) == {0: "changed", 1: "load 1", 2: "load 2", 7: "fourth"}
