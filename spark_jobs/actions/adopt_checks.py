@@ -17,7 +17,9 @@ from spark_jobs.tables.places import DeclinedError
 from spark_jobs.tables.replayed_log import DamagedLogError, ReplayedLog, replayed
 from spark_jobs.tables.snapshots import BESIDE_SPARK, require_known
 
-REFUSED, KEYS, COLUMNS = "ADOPT_REFUSED", "ADOPT_KEYS", "ADOPT_COLUMNS"
+REFUSED_CODE = "ADOPT_REFUSED"
+KEYS_CODE = "ADOPT_KEYS"
+COLUMNS_CODE = "ADOPT_COLUMNS"
 _NAMED = 5
 
 
@@ -27,7 +29,7 @@ def require_possible(run: TableRun) -> None:
         FatalError: `ADOPT_REFUSED`: the row asks for what rows of another job can't be.
     """
     for what, remedy in _impossible(run.spec):
-        raise FatalError(REFUSED, f"{run.spec.table}: {what}", where=run.spec.table, remedy=remedy)
+        raise FatalError(REFUSED_CODE, f"{run.spec.table}: {what}", where=run.spec.table, remedy=remedy)
 
 
 def require_seen_commits(run: TableRun) -> None:
@@ -37,7 +39,7 @@ def require_seen_commits(run: TableRun) -> None:
     """
     if "DATABRICKS_RUNTIME_VERSION" in run.runtime.environ:
         what = f"{run.spec.table}: Delta on Databricks does not see the commit that adds _gddl"
-        raise FatalError(REFUSED, what, remedy="run `gddl adopt` on another machine that reaches the lake")
+        raise FatalError(REFUSED_CODE, what, remedy="run `gddl adopt` on another machine that reaches the lake")
 
 
 def _impossible(spec: TableSpec) -> Iterator[tuple[str, str]]:
@@ -72,12 +74,12 @@ def log_of(run: TableRun) -> ReplayedLog:
         log = replayed(run.runtime.storage, path)
         if log is None:
             what, remedy = "there is no Delta table", "set `target` or `lake` to where the table is"
-            raise FatalError(REFUSED, f"{run.spec.table}: {what}", where=path, remedy=remedy)
+            raise FatalError(REFUSED_CODE, f"{run.spec.table}: {what}", where=path, remedy=remedy)
         require_known(log, BESIDE_SPARK)
     except (DeclinedError, DamagedLogError) as error:
         what = f"{run.spec.table}: the table can't be adopted in place: {error}"
         remedy = "remove the feature with the writer that has set it, where that is possible; else load the table again"
-        raise FatalError(REFUSED, what, where=path, remedy=remedy) from error
+        raise FatalError(REFUSED_CODE, what, where=path, remedy=remedy) from error
     _require_partitions(run.spec, log, path)
     return log
 
@@ -87,7 +89,7 @@ def _require_partitions(spec: TableSpec, log: ReplayedLog, path: str) -> None:
         return
     names = ", ".join(log.partition_by)
     what = f"{spec.table}: the table is partitioned by [{names}], the row by [{', '.join(spec.partition_by)}]"
-    raise FatalError(REFUSED, what, where=path, remedy=f"write `partition_by: [{names}]` into the row")
+    raise FatalError(REFUSED_CODE, what, where=path, remedy=f"write `partition_by: [{names}]` into the row")
 
 
 def require_columns(run: TableRun, log: ReplayedLog) -> None:
@@ -100,15 +102,17 @@ def require_columns(run: TableRun, log: ReplayedLog) -> None:
         names = schema_of(log.schema).names
     except (TypeError, ValueError, KeyError) as error:
         what = f"{spec.table}: a column has a type that is not known here: {error}"
-        raise FatalError(COLUMNS, what, where=where, remedy="give it another type, or load the table again") from error
+        raise FatalError(
+            COLUMNS_CODE, what, where=where, remedy="give it another type, or load the table again"
+        ) from error
     if taken := [name for name in names if name.lower() in (GDDL, RESCUED.lower())]:
         what = f"{spec.table}: the table has a column {taken[0]}, a name that we use"
         remedy = "where an earlier adoption has left it, `gddl adopt --release`; else give it another name"
-        raise FatalError(COLUMNS, what, where=where, remedy=remedy)
+        raise FatalError(COLUMNS_CODE, what, where=where, remedy=remedy)
     there = set(lowered(names))
     if lacking := [key for key in spec.keys if key.lower() not in there]:
         what = f"{spec.table}: the table has no key column {lacking[0]}; it has {', '.join(names)}"
-        raise FatalError(COLUMNS, what, where=where, remedy="correct `keys` in the row")
+        raise FatalError(COLUMNS_CODE, what, where=where, remedy="correct `keys` in the row")
 
 
 def require_new_tables(run: TableRun, context: TableContext) -> None:
@@ -120,7 +124,7 @@ def require_new_tables(run: TableRun, context: TableContext) -> None:
         path = getattr(context.layout, name)
         if context.engine.exists(path):
             what = f"{run.spec.table}: there is a table of ours already, and no ledger of it"
-            raise FatalError(REFUSED, what, where=path, remedy="restore the ledger, or move that table away")
+            raise FatalError(REFUSED_CODE, what, where=path, remedy="restore the ledger, or move that table away")
 
 
 def require_keys(spec: TableSpec, figures: BaselineFigures, doubles: Violations, where: str) -> None:
@@ -135,7 +139,7 @@ def require_keys(spec: TableSpec, figures: BaselineFigures, doubles: Violations,
     if problems:
         what = f"{spec.table}: {'; '.join(problems)}"
         remedy = "correct `keys` in the row, or these rows of the table; then adopt it"
-        raise FatalError(KEYS, what, where=where, remedy=remedy)
+        raise FatalError(KEYS_CODE, what, where=where, remedy=remedy)
 
 
 def named(paths: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.sql_types import StructType, parse_type
 from spark_jobs.actions.adopt_checks import (
-    COLUMNS,
+    COLUMNS_CODE,
     log_of,
     named,
     require_columns,
@@ -40,9 +40,9 @@ from spark_jobs.tables.decoding import Decoding, are_all_deletes, landed
 from spark_jobs.tables.delta_log import commit_time
 from spark_jobs.tables.engine import TableContext
 
-CUT = "ADOPT_CUT"
-_NO_SEQUENCE = "ADOPT_NO_SEQUENCE"
-_OVERLAPS = "ADOPT_FILES_OVERLAP"
+CUT_CODE = "ADOPT_CUT"
+_NO_SEQUENCE_CODE = "ADOPT_NO_SEQUENCE"
+_OVERLAPS_CODE = "ADOPT_FILES_OVERLAP"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +120,7 @@ def _require_forms(run: TableRun, figures: BaselineFigures) -> None:
             f"{run.spec.table}: texts of {name}, which orders changes, have no one form whose order is known: {found}"
         )
         remedy = "name another column in `sequence_by`, or deliver it as numbers"
-        raise FatalError(COLUMNS, what, where=run.layout.replica, remedy=remedy)
+        raise FatalError(COLUMNS_CODE, what, where=run.layout.replica, remedy=remedy)
 
 
 def _of_sequences(baseline: Baseline, figures: BaselineFigures) -> tuple[RunWarning, ...]:
@@ -130,7 +130,7 @@ def _of_sequences(baseline: Baseline, figures: BaselineFigures) -> tuple[RunWarn
         "the table has no column that orders changes: any change of a file that is loaded from now on counts as newer "
         "than its rows, and a delete that the old job has applied is not known"
     )
-    return (RunWarning(code=_NO_SEQUENCE, message=message, count=figures.rows),)
+    return (RunWarning(code=_NO_SEQUENCE_CODE, message=message, count=figures.rows),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,7 +216,7 @@ def _kind_of(
                 "files: its rows can't be compared with changes"
             )
             remedy = "give the column the files' type in the table, or name another column in `sequence_by`"
-            raise FatalError(COLUMNS, what, where=run.layout.replica, remedy=remedy)
+            raise FatalError(COLUMNS_CODE, what, where=run.layout.replica, remedy=remedy)
         own[at] = str(wider)
     fields = ",".join(f"`{name}`:{kind}" for name, kind in zip(planned.table_schema.sequence, own, strict=True))
     return own[0] if len(own) == 1 else f"struct<{fields}>"
@@ -265,7 +265,7 @@ class _Cut:
         message = (
             "files with changes from before the greatest sequence of the table are loaded once more, which changes "
         )
-        return (RunWarning(code=_OVERLAPS, message=f"{message}nothing", count=len(later)),)
+        return (RunWarning(code=_OVERLAPS_CODE, message=f"{message}nothing", count=len(later)),)
 
     def _until(self) -> datetime:
         options = self.run.job.options
@@ -329,7 +329,7 @@ class _Cut:
         return [file.path for file in later if (place := order(file.path)) is not None and place < newest]
 
     def _refused(self, what: str, remedy: str) -> FatalError:
-        return FatalError(CUT, f"{self.run.spec.table}: {what}", where=self.run.layout.landing, remedy=remedy)
+        return FatalError(CUT_CODE, f"{self.run.spec.table}: {what}", where=self.run.layout.landing, remedy=remedy)
 
 
 def _at(file: PlannedFile) -> datetime:

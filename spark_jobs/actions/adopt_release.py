@@ -16,7 +16,8 @@ from spark_jobs.batch.totals import RunTotals
 from spark_jobs.tables.delta_log import DeltaCommits
 from spark_jobs.tables.engine import TableContext
 
-_REFUSED, _UNCONFIRMED = "ADOPT_REFUSED", "ADOPT_RELEASE_UNCONFIRMED"
+_REFUSED_CODE = "ADOPT_REFUSED"
+_UNCONFIRMED_CODE = "ADOPT_RELEASE_UNCONFIRMED"
 _OURS = ("history", "errors", "tombstones", "changes")
 """Our tables beside the replica, in the order in which they go."""
 _CLAIMS = "claims/"
@@ -40,7 +41,7 @@ def release(run: TableRun, totals: RunTotals) -> JobResult:
         if not run.job.options.confirmed:
             what = f"{run.spec.table}: {_told(found)}"
             remedy = "`--dry-run` lists it; --yes gives the table back"
-            raise FatalError(_UNCONFIRMED, what, where=run.layout.replica, remedy=remedy)
+            raise FatalError(_UNCONFIRMED_CODE, what, where=run.layout.replica, remedy=remedy)
         claim.check()
         _remove_ledger(run.runtime.storage, run.layout)
         run.report("plan")
@@ -96,4 +97,4 @@ def _remove(storage: Storage, path: str) -> None:
 
 
 def _refused(run: TableRun, what: str, remedy: str) -> FatalError:
-    return FatalError(_REFUSED, f"{run.spec.table}: {what}", where=run.layout.replica, remedy=remedy)
+    return FatalError(_REFUSED_CODE, f"{run.spec.table}: {what}", where=run.layout.replica, remedy=remedy)

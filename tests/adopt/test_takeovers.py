@@ -74,7 +74,8 @@ def killed_at(lake: Lake, spec: TableSpec, options: JobOptions, number: int, *, 
     except KilledError:
         shutil.rmtree(f"{run.layout.state}/claims", ignore_errors=True)  # the claim of a dead process is taken
         return True
-    assert done.result.error is None, done.result.error  # type: ignore[union-attr]
+    assert isinstance(done, TableOutcome)
+    assert done.result.error is None, done.result.error
     return False
 
 
