@@ -16,7 +16,7 @@ from spark_jobs.batch.append import append, resume
 from spark_jobs.batch.commit import commit
 from spark_jobs.batch.completeness import known_until
 from spark_jobs.batch.merge import merge
-from spark_jobs.batch.own_tables import recall, require_own_tables, warnings_of
+from spark_jobs.batch.own_tables import recall, require_no_other_table, require_own_tables, warnings_of
 from spark_jobs.batch.pending import (
     Batch,
     PendingWork,
@@ -175,8 +175,9 @@ def require_sound_tables(run: TableRun, context: TableContext, ledger: Ledger) -
     """Refuse tables and a ledger that don't belong together; returns commits of others that don't prevent a batch.
 
     Raises:
-        FatalError: as `notices.require_tables` and `require_own_tables`.
+        FatalError: `TABLE_NOT_OURS`; as `notices.require_tables` and `require_own_tables`.
     """
+    require_no_other_table(context, ledger)
     if ledger.plan() is None or ledger.state.batch:
         notices.require_tables(run.spec, ledger.state, has_tables(run, context, ledger.state), context.layout.state)
     return require_own_tables(context, ledger)

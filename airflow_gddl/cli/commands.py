@@ -170,6 +170,12 @@ BUILT_IN: Mapping[str, Command] = {
         "gddl move --table shop.order --to shop.orders",
         "sources.md#rename-a-table",
     ),
+    "adopt": Command(
+        "airflow_gddl.adopt.commands:adopt",
+        START,
+        "gddl adopt --table shop.orders --files-until 2026-01-31T12:00:00Z --dry-run",
+        "tasks/adopt.md",
+    ),
     "eject": Command("airflow_gddl.eject.commands:eject", DEPLOY, "gddl eject --table shop.orders", "tasks/leave.md"),
     "pools": Command("airflow_gddl.cli.init:pools", DEPLOY, "gddl pools > pools.json", "airflow.md"),
     "bundle": Command("airflow_gddl.cli.deploy:bundle", DEPLOY, "gddl bundle --for mwaa", "tasks/deploy.md"),

@@ -177,6 +177,7 @@ __all__ = [
 Action = Literal[
     "run", "plan", "verify", "explain", "errors_list", "errors_replay", "errors_dismiss", "maintain", "erase",
     "sweep_release", "truncate_release", "initial_load", "resync_rows", "move", "catalog_diff", "catalog_sync",
+    "adopt",
 ]  # fmt: skip
 
 
@@ -237,7 +238,7 @@ class JobOptions:
     max_batches: int | None = None
     """Maximum number of batches; null: process all pending files."""
     dry_run: bool = False
-    """`maintain`: report the pending work without doing it. `explain`: refuse what an erasure of the key would."""
+    """`maintain`, `adopt`: report the pending work without doing it. `explain`: refuse what an erasure of the key would."""
     key: Mapping[str, str] = field(default_factory=dict)
     """`erase`, `explain`: key column to its value as text; an empty name means the only key column."""
     keys: tuple[Mapping[str, str], ...] = ()
@@ -260,6 +261,14 @@ class JobOptions:
     """The rows' column with the time of their last change; empty: by its name, as `updated_at`."""
     move_to: str = ""
     """`move`: the table's new target, `schema.name`."""
+    files_until: str = ""
+    """`adopt`: files that were last modified by then are in the table; ISO 8601 with a zone. Empty: told otherwise."""
+    by_column: str = ""
+    """`adopt`: files before the greatest value of this column, which orders changes, are in the table."""
+    at_version: int | None = None
+    """`adopt`: files that were last modified by the commit of this version of the table are in it."""
+    release: bool = False
+    """`adopt`: give the table back instead; `confirmed` says that what only we keep may go."""
     asked_by: str = ""
     """`erase`, `errors_dismiss`: the requesting user, for the record."""
     reason: str = ""

@@ -12,6 +12,7 @@ from airflow_gddl.contract.result import JobResult
 from spark_jobs.actions.rebuild_run import reads_changes, require_possible
 from spark_jobs.actions.reload import rebuild_batches, reload_batches
 from spark_jobs.batch import notices
+from spark_jobs.batch.own_tables import require_no_other_table
 from spark_jobs.batch.pending import batches_ahead, looked, wants_source_load
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
@@ -66,7 +67,9 @@ def _refresh(run: TableRun, totals: RunTotals) -> tuple[list[dict[str, Any]], Di
     if run.shard and ledger.state.batch == 0:
         return _planned(run, totals)
     if options.reload or options.resync or not (run.shard or reads_changes(run, ledger)):
-        run.context_here().erasures.keys()
+        context = run.context_here()
+        require_no_other_table(context, ledger)
+        context.erasures.keys()
         batches, discovery = reload_batches(run, totals)
     else:
         require_possible(run, ledger)

@@ -254,6 +254,7 @@ class _Rebuild:
         self.claim.check()
         state = replace(
             state, batch=plan.number, delta_versions=versions_of(context.engine, context.layout), foreign=(),
+            baseline=None,
             applied=settings_of(run.spec), unlocked=int(bool(declared_texts(run.dialect)) and has_unresolved(context)),
         )  # fmt: skip
         self.ledger.commit(BatchCommit(number=plan.number, plan=plan, files=(), state=state))

@@ -20,7 +20,7 @@ from spark_jobs.batch import notices
 from spark_jobs.batch.append import append
 from spark_jobs.batch.commit import commit
 from spark_jobs.batch.merge import MergedBatch
-from spark_jobs.batch.own_tables import has_all_changes, versions_of
+from spark_jobs.batch.own_tables import has_all_changes, require_no_other_table, versions_of
 from spark_jobs.batch.pending import Batch, batches_ahead, files_changed, moment
 from spark_jobs.batch.read import ReadBatch, read
 from spark_jobs.batch.runtime import iso
@@ -414,6 +414,7 @@ def reload_table(run: TableRun, outcome: RunTotals) -> JobResult:
     outcome.mode = "refresh"
     with run.claim() as claim:
         ledger, context = run.ledger(), run.context()
+        require_no_other_table(context, ledger)
         context.erasures.keys(keep=True)  # checks that stop every batch come before the first write
         plan = ledger.plan()
         if plan is not None and plan.source == "changes":  # a rebuild, which this one replaces
@@ -653,7 +654,7 @@ def _commit(work: _Reload, fresh: Ledger, request: RebuildRequest, rows_now: int
     state = replace(
         _swept(work, fresh)[0], batch=work.plan.number, rows=rows_now,
         max_sequence=fresh.state.max_sequence if request.resequenced or request.archives else highest,
-        delta_versions=versions_of(work.live.engine, work.live.layout), foreign=(),
+        delta_versions=versions_of(work.live.engine, work.live.layout), foreign=(), baseline=None,
         generation_floor=request.generation_low_watermarks, tombstones_purged_at=before.tombstones_purged_at,
         applied=settings_of(work.run.spec),
     )  # fmt: skip

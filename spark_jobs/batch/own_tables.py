@@ -11,6 +11,7 @@ from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.plan.baseline import BASELINE
 from spark_jobs.plan.planned_batch import BatchPlan, ForeignCommit, TableState
 from spark_jobs.plan.sharding import refreshed
 from spark_jobs.tables.delta_log import APPEND, MERGE, DeltaCommits, is_later, version_of
@@ -145,13 +146,32 @@ def require_replica(context: TableContext, state: TableState) -> None:
         raise _missing_table(context.spec, "replica", context.layout.replica)
 
 
+def require_no_other_table(context: TableContext, ledger: Ledger) -> None:
+    """Refuse to make a table where another job has one.
+
+    Raises:
+        FatalError: `TABLE_NOT_OURS`.
+    """
+    path = context.layout.replica
+    if ledger.state.batch or ledger.plan() is not None or not context.engine.exists(path):
+        return
+    if not context.engine.is_ours(context, path):
+        table = context.spec.table
+        raise FatalError(
+            "TABLE_NOT_OURS",
+            f"{table}: there is a Delta table that another job has made; nothing was written",
+            where=path,
+            remedy=f"`gddl adopt --table {table}` takes it over as it is; or move it away, or name another `target`",
+        )
+
+
 def require_own_tables(context: TableContext, ledger: Ledger) -> tuple[ForeignCommit, ...]:
     """Foreign commits to the tables that don't prevent a batch.
 
     Raises:
         FatalError: `TABLES_MISSING`; `LEDGER_BEHIND`: the tables have batches that the ledger lacks, whose files it
             would take again; `FOREIGN_ROWS`: rows that another writer inserted, without `_gddl`, can't be compared with
-            changes.
+            changes; `BASELINE_LOST`.
     """
     state = ledger.state
     commits = foreign_commits(context.spec, context.storage, context.layout, ledger, context.engine)
@@ -160,16 +180,52 @@ def require_own_tables(context: TableContext, ledger: Ledger) -> tuple[ForeignCo
         _require_newest_of_shard(context, ledger)
     for name in dict.fromkeys(commit.table for commit in commits if commit not in state.foreign):
         path = getattr(context.layout, name)
-        count = context.engine.foreign_rows(context, path)
-        if count:
-            rebuild = refreshed(context.spec, "rebuild the table with --full-refresh")
-            raise FatalError(
-                "FOREIGN_ROWS",
-                f"{count} rows of the {name} have no _gddl: another writer inserted them",
-                where=path,
-                remedy=f"delete them (DELETE ... WHERE _gddl IS NULL), or {rebuild}",
-            )
+        added = _added_since(context, state, name)
+        if count := context.engine.foreign_rows(context, path, added):
+            raise _foreign_rows(context, state, name, count)
+    _require_baseline(context, state)
     return commits
+
+
+def _foreign_rows(context: TableContext, state: TableState, name: str, count: int) -> FatalError:
+    rebuild = refreshed(context.spec, "rebuild the table with --full-refresh")
+    what = f"{count} rows of the {name} have no _gddl: another writer inserted them"
+    remedy = f"delete them (DELETE ... WHERE _gddl IS NULL), or {rebuild}"
+    if name == "replica" and state.baseline is not None:  # rows from before the adoption have none either
+        what = f"{count} rows that another writer has put into the adopted replica, or changed in it, have no _gddl"
+        remedy = f"stop that writer; then {rebuild}, which undoes what it did"
+    return FatalError("FOREIGN_ROWS", what, where=getattr(context.layout, name), remedy=remedy)
+
+
+def _added_since(context: TableContext, state: TableState, name: str) -> frozenset[str] | None:
+    """Files that others have added to an adopted replica since the last batch; null: all count.
+
+    Its first files hold rows without `_gddl`, so that only the files of others tell theirs.
+    """
+    if name != "replica" or state.baseline is None:
+        return None
+    commits = context.engine.commits_since(context.layout.replica, state.delta_versions[name])
+    if commits is None:
+        return None
+    return frozenset(path for commit in commits if not commit.ours for path in commit.added)
+
+
+def _require_baseline(context: TableContext, state: TableState) -> None:
+    """
+    Raises:
+        FatalError: `BASELINE_LOST`: rows without `_gddl` would be read as none of ours.
+    """
+    if state.baseline is None or context.engine.baseline(context, context.layout.replica) == state.baseline:
+        return
+    what = (
+        f"{context.spec.table}: the property {BASELINE} of the replica is not as the ledger has it: what rows without "
+    )
+    raise FatalError(
+        "BASELINE_LOST",
+        f"{what}_gddl stand for is not known; nothing was written",
+        where=context.layout.replica,
+        remedy=f"set the property as it was, or {refreshed(context.spec, 'rebuild the table with --full-refresh')}",
+    )
 
 
 def warnings_of(commits: tuple[ForeignCommit, ...]) -> tuple[RunWarning, ...]:

@@ -9,6 +9,7 @@ from airflow_gddl.contract.file_names import FileFormat, FileKind
 from airflow_gddl.contract.layout import FEW_ROWS
 from airflow_gddl.contract.result import Mode
 from spark_jobs.plan.applied_settings import AppliedSettings
+from spark_jobs.plan.baseline import Baseline
 from spark_jobs.plan.source_snapshots import KnownSnapshots
 
 FileState = Literal["committed", "unreadable"]
@@ -287,6 +288,8 @@ class TableState:
         replayed: `unlocked` of all sources of the table when the values of this source were last replayed.
         truncates: that have taken effect, in the order of changes; without a history the newest.
         held_truncate: a file that waits for a user's release of its truncates, with all after it; null: none.
+        baseline: of a replica that had rows before the first batch, until a rebuild; its property says the same. Null:
+            every row has `_gddl`.
     """
 
     batch: int = 0
@@ -320,6 +323,7 @@ class TableState:
     replayed: int = 0
     truncates: tuple[Truncate, ...] = ()
     held_truncate: HeldTruncate | None = None
+    baseline: Baseline | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

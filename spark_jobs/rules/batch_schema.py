@@ -189,7 +189,7 @@ def plan_batch(dialect: Dialect, groups: Sequence[FileGroup], stored: Stored, st
     """
     spec = dialect.spec
     sequence, kind, total = order_of_table(dialect, groups, state)
-    known = _known_schemas(dialect, state)
+    known = known_schemas(dialect, state)
     technical, ordered_text = _technical(dialect, sequence), _ordered_text(dialect, sequence)
     data, before = _landed(dialect, groups, technical, stored.data)
     new_technical = _new_technical(stored.data, technical, groups)
@@ -328,7 +328,8 @@ def _of_service(dialect: Dialect, sequence: tuple[str, ...], names: Sequence[str
     return (*sequence, *dialect.total_order, *dialect.commit_times, *filter(dialect.is_technical, names))
 
 
-def _known_schemas(dialect: Dialect, state: TableState) -> KnownSchemas:
+def known_schemas(dialect: Dialect, state: TableState) -> KnownSchemas:
+    """Those of the ledger, by the settings of the row now."""
     usual = ChangeSettings(columns_to_update=dialect.carried if dialect.spec.keys else None)
     return KnownSchemas(schemas=state.schemas, now=change_settings(dialect.spec), usual=usual)
 

@@ -369,12 +369,15 @@ class MayRepeat:
         generation: of the full-load rows that may; null: none.
         span: lowest and highest sequence of the changes that may; null: none.
         sequence_type: of the table.
+        baseline: batch of the rows that the replica had before its first batch; they stand for changes of any
+            operation, with which none can be compared. Empty: there was none.
     """
 
     generation: int | None
     span: tuple[Any, Any] | None
     sequence_type: SqlType
     batch_id: str
+    baseline: str = ""
 
     def may_be_in(self, file: DataFile) -> bool:
         """By its statistics."""
@@ -396,7 +399,8 @@ class MayRepeat:
         if self.span is not None:
             inside = self._inside(pc.struct_field(gddl, "sequence"), self.span)
             wanted = pc.or_kleene(wanted, inside)
-        return pc.and_(wanted, pc.not_equal(pc.struct_field(gddl, "batch_id"), self.batch_id))
+        not_meant = pa.array([self.batch_id, self.baseline])
+        return pc.and_(wanted, pc.invert(pc.is_in(pc.struct_field(gddl, "batch_id"), value_set=not_meant)))
 
     def _inside(self, sequence: pa.ChunkedArray, span: tuple[Any, Any]) -> pa.ChunkedArray:
         if isinstance(self.sequence_type, StructType):
@@ -414,7 +418,9 @@ def may_repeat(batch_context: BatchContext, figures: Figures, overlap: Overlap) 
     if span is None and generation is None:
         return None
     kind = parse_type(batch_context.table_schema.sequence_type)
-    return MayRepeat(generation, span, kind, batch_context.plan.batch_id)
+    stored = batch_context.tables.existing(batch_context.layout.replica).stored_baseline
+    baseline = "" if stored is None else stored.baseline.batch_id
+    return MayRepeat(generation, span, kind, batch_context.plan.batch_id, baseline)
 
 
 def files_of_batch(snapshot: TableSnapshot, batch_id: str) -> tuple[DataFile, ...]:

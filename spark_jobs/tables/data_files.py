@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -25,6 +25,7 @@ from airflow_gddl.contract.layout import join
 from airflow_gddl.stores import Storage
 from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.rules.arrays import DeltaSchema, ascending, by_name, flat, has_nan
+from spark_jobs.rules.baseline import completed
 from spark_jobs.rules.delta_values import folder, row_changes, split, with_values
 from spark_jobs.rules.texts import outside_years
 from spark_jobs.tables import delta_log
@@ -196,10 +197,24 @@ def read_file(storage: Storage, table: str, file: DataFile, schema: pa.Schema) -
 
 
 def of_file(rows: pa.Table, file: DataFile, schema: pa.Schema) -> pa.Table:
-    """Rows of a data file in the columns and types of a schema; those of partitions have their value in the log."""
-    stored = pa.schema([field for field in schema if field.name not in file.values])
+    """Rows of a data file in the columns and types of a schema; those of partitions have their value in the log.
+
+    So has `_gddl` of rows that were there before the first batch.
+    """
+    needed = _needed(file, schema)
+    stored = pa.schema([field for field in needed if field.name not in file.values])
     rows = by_name(rows, stored)
-    return with_values(rows, file.values, schema) if file.values else rows
+    rows = with_values(rows, file.values, needed) if file.values else rows
+    if file.baseline is None or GDDL not in schema.names:
+        return rows
+    return completed(rows, file.baseline.baseline).select(schema.names)
+
+
+def _needed(file: DataFile, schema: pa.Schema) -> pa.Schema:
+    """The columns of a schema, and those that `_gddl` is made of."""
+    if file.baseline is None or GDDL not in schema.names:
+        return schema
+    return pa.schema([*schema, *(field for field in file.baseline.columns if field.name not in schema.names)])
 
 
 def read_groups(source: pq.ParquetFile, groups: Sequence[int], file: DataFile, schema: pa.Schema) -> pa.Table:
@@ -246,7 +261,7 @@ def read_rows(
 
 def _stored_names(source: pq.ParquetFile, file: DataFile, schema: pa.Schema) -> list[str]:
     there = {*source.schema_arrow.names} - {*file.values}
-    return [name for name in schema.names if name in there]
+    return [name for name in _needed(file, schema).names if name in there]
 
 
 def _stated(source: pq.ParquetFile, group: int) -> dict[str, Any]:
@@ -323,6 +338,12 @@ def groups_together(source: pq.ParquetFile) -> Iterator[list[int]]:
         size += more
     if waiting:
         yield waiting
+
+
+def has_column(storage: Storage, table: str, file: DataFile, name: str) -> bool:
+    """Whether a data file has a column."""
+    with storage.open_input(join(table, file.path)) as stream:
+        return name in pq.read_metadata(stream).schema.to_arrow_schema().names
 
 
 def has_sequences(storage: Storage, table: str, file: DataFile) -> bool:
@@ -542,7 +563,8 @@ class Restated:
         Returns:
             JSON of the action that adds the file anew.
         """
-        text = statistics(read_file(storage, self.table, file, self.schema), self.indexed)
+        stored = replace(file, baseline=None)  # what readers find in it
+        text = statistics(read_file(storage, self.table, stored, self.schema), self.indexed)
         add = delta_log.add(file.stored_path, file.size, file.partition, now=self.now, data_change=False,
                               statistics=text)  # fmt: skip
         return json.dumps(add, ensure_ascii=False).encode()

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import unquote
 from uuid import uuid4
 
 import deltalake
@@ -256,6 +257,7 @@ class DeltaCommit:
     ours: it was made by this project.
     changes_data: rows were added, removed or changed. OPTIMIZE and VACUUM only move rows, or remove old files.
     transactions: application to the version that the commit states of it.
+    added: paths of files with new rows, without escapes.
     """
 
     version: int
@@ -263,6 +265,7 @@ class DeltaCommit:
     ours: bool
     changes_data: bool
     transactions: Mapping[str, int] = field(default_factory=dict)
+    added: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -356,7 +359,15 @@ def commit_of(version: int, data: bytes) -> DeltaCommit:
         ours=str(info.get("userMetadata", "")).split(" ")[0] == OURS,
         changes_data=any(file.get("dataChange", True) for file in files),
         transactions={a["txn"]["appId"]: int(a["txn"]["version"]) for a in actions if "txn" in a},
+        added=tuple(unquote(a["add"]["path"]) for a in actions if "add" in a and a["add"].get("dataChange", True)),
     )
+
+
+def commit_time(storage: Storage, table: str, version: int) -> datetime | None:
+    """When a version was committed, as its writer says; None where the log no longer has its commit."""
+    data = read_if_there(storage, commit_path(table, version))
+    stated = None if data is None else _commit_info(data).get("timestamp")
+    return None if stated is None else _EPOCH + timedelta(milliseconds=int(stated))
 
 
 def _commit_info(data: bytes) -> dict[str, Any]:

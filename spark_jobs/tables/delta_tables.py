@@ -39,7 +39,14 @@ from spark_jobs.tables.snapshots import (
     require_known,
     require_settable,
 )
-from spark_jobs.tables.table_definition import CLUSTER_BY, ColumnPath, TableDefinition, indexed_columns
+from spark_jobs.tables.table_definition import (
+    CLUSTER_BY,
+    COLUMNS,
+    ColumnPath,
+    TableDefinition,
+    indexed_columns,
+    restricted,
+)
 
 __all__ = ["DataFile", "TableSnapshot", "Tables", "Write"]
 
@@ -292,6 +299,53 @@ class Tables:
         schema = json.loads(self.existing(path).log.schema)
         schema["fields"] += json.loads(DeltaSchema(tuple(columns)).to_json())["fields"]
         self._alter(path, "ADD COLUMNS", json.dumps(schema), [column.name for column in columns])
+
+    def extend(
+        self, path: str, column: Column, properties: Mapping[str, str], transaction: tuple[str, int], version: int
+    ) -> int:
+        """Add a column and properties by metadata in one commit, the one after a version; returns its version.
+
+        The transaction makes it idempotent: of one that was made, the version is looked up.
+
+        Raises:
+            RetriableError: `DELTA_CONFLICT`: there is another commit.
+        """
+        app, number = transaction
+        log = self.existing(path).log
+        if self.last_transaction(path, app) >= number:
+            return version + 1
+        schema = json.loads(log.schema)
+        schema["fields"] += json.loads(DeltaSchema((column,)).to_json())["fields"]
+        metadata = delta_log.metadata(log, schema=json.dumps(schema), changed=properties)
+        now, app = self._now(), app_of(app, self._shard)
+        done = delta_log.info(now, "ADD COLUMNS", user_metadata(app, number), {}, columns=json.dumps([column.name]))
+        head = [done, delta_log.transaction(app, number, now), metadata]
+        made = delta_log.commit(self.storage, path, version + 1, head)
+        self.forget(path)
+        self._logs.note(path, log.after(made))
+        return version + 1
+
+    def target_of_files(self, path: str, schema: DeltaSchema) -> Target:
+        """Where new files of a table go that `withdraw` commits."""
+        return self._target(self.existing(path), Write(schema=schema))
+
+    def withdraw(self, path: str, schema: DeltaSchema, removed: Sequence[DataFile], made: Written) -> None:
+        """Replace files by others of the same rows, the schema, and our properties by none, in one commit.
+
+        Raises:
+            RetriableError: `DELTA_CONFLICT`.
+        """
+        snapshot, now = self.existing(path), self._now()
+        log = snapshot.log
+        kept = {name: value for name, value in log.properties.items() if not name.startswith(f"{OURS}.")}
+        if (named := kept.get(COLUMNS)) is not None:
+            kept[COLUMNS] = restricted(str(named), schema.columns)
+        files = FileWriter(self.storage, self._target(snapshot, Write(schema=schema)), now)
+        head: list[Action] = [delta_log.info(now, "WRITE", OURS, {})]
+        head.append({"metaData": {**log.metadata, "schemaString": schema.to_json(), "configuration": kept}})
+        head += [files.removal(file, data_change=False) for file in removed]
+        delta_log.commit(self.storage, path, log.version + 1, [*head, *made.actions(data_change=False)])
+        self.forget(path)
 
     def grow(self, path: str, types: Mapping[str, SqlType]) -> Mapping[str, SqlType]:  # noqa: ARG002 - see below
         """Give columns types that they can grow to without new files; returns those that need new ones: here all."""

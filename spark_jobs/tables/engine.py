@@ -17,9 +17,11 @@ from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.dialects.protocol import Dialect, Unreadable
 from spark_jobs.ledger.erasures import ErasureRegister
+from spark_jobs.plan.baseline import Baseline
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import RESCUED, Column, Schema, TableSchema
 from spark_jobs.plan.waiting_files import RecordedFile
+from spark_jobs.rules.baseline import BaselineFigures
 from spark_jobs.rules.batch_schema import Stored, plan_batch
 from spark_jobs.rules.erasure import KeyRows
 from spark_jobs.rules.figures import DecodedBatch
@@ -256,6 +258,60 @@ class Eraser(Protocol):
         ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class MarkedFiles:
+    """Data files of a replica that have `_gddl`, of so many.
+
+    Attributes:
+        soft: rows may be marked deleted.
+    """
+
+    files: int
+    bytes: int
+    of: int
+    soft: bool
+
+
+class BaselineWork(Protocol):
+    """Makes the rows that a replica has before its first batch the baseline of the table, without writing them again.
+
+    Both writes are idempotent by the plan's time.
+    """
+
+    def figures(self, keys: Sequence[str], baseline: Baseline, sequence_type: str) -> BaselineFigures:
+        """What the rows are like; nothing is written.
+
+        Args:
+            baseline: only what tells the sequences.
+            sequence_type: SQL type of `_gddl.sequence`.
+        """
+        ...
+
+    def append(self, plan: BatchPlan, schema: TableSchema, baseline: Baseline) -> int:
+        """Append the rows to the change table, which is created; returns their number."""
+        ...
+
+    def mark(self, plan: BatchPlan, schema: TableSchema, baseline: Baseline, version: int) -> int:
+        """Give the replica `_gddl`, and the property, in one commit of metadata after a version; returns that commit's.
+
+        Raises:
+            RetriableError: `DELTA_CONFLICT`: another writer has changed the table since that version.
+        """
+        ...
+
+    def marked(self) -> MarkedFiles:
+        """Which data files of the replica have `_gddl`."""
+        ...
+
+    def unmark(self) -> None:
+        """Write these files again without it, and remove it and our properties, in one commit; idempotent.
+
+        Raises:
+            RetriableError: `DELTA_CONFLICT`.
+        """
+        ...
+
+
 class Engine(Protocol):
     """One table's Delta tables, by path, and the steps of its batches."""
 
@@ -283,8 +339,20 @@ class Engine(Protocol):
         """Commits after a version, oldest first; None where the log lacks that commit and all later ones."""
         ...
 
-    def foreign_rows(self, context: TableContext, path: str) -> int:
-        """Number of rows without `_gddl`, which other writers added."""
+    def foreign_rows(self, context: TableContext, path: str, added: Collection[str] | None = None) -> int:
+        """Number of rows without `_gddl`, which other writers added; `added`: only in these files; null: in all."""
+        ...
+
+    def is_ours(self, context: TableContext, path: str) -> bool:
+        """Whether there is a table that has `_gddl`."""
+        ...
+
+    def baseline(self, context: TableContext, path: str) -> Baseline | None:
+        """What the rows without `_gddl` of a table stand for, as its property says; null: it says nothing."""
+        ...
+
+    def baseline_work(self, context: TableContext) -> BaselineWork:
+        """See `BaselineWork`."""
         ...
 
     def last_transaction(self, path: str, app: str) -> int:

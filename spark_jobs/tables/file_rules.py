@@ -217,9 +217,12 @@ def _as_they_are(rows: pa.Table) -> pa.Table:
     return rows
 
 
-def foreign_rows(tables: Tables, path: str) -> int:
+def foreign_rows(tables: Tables, path: str, added: Collection[str] | None = None) -> int:
     """See `Engine.foreign_rows`."""
-    return sum(json.loads(count) for count in _each_file(tables, path, _without_gddl, [GDDL]))
+    source = Source.of(tables.existing(path), _as_they_are, [GDDL])
+    files = (file for file in source.files if added is None or file.path in added)
+    source = replace(source, files=tuple(replace(file, baseline=None) for file in files))
+    return sum(json.loads(count) for count in by_file(tables, {_ROWS: source}, _OfFile(_without_gddl)))
 
 
 def _without_gddl(rows: pa.Table) -> int:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from airflow_gddl.stores import Storage
 from spark_jobs.dialects.protocol import Unreadable
+from spark_jobs.plan.baseline import Baseline
 from spark_jobs.plan.identity import own_hours
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import GDDL, Column, TableSchema
@@ -31,16 +32,17 @@ from spark_jobs.rules.step_results import Appended, Compacted
 from spark_jobs.rules.stored_columns import change_schema, key_schema
 from spark_jobs.rules.verify import Reference, Verdict, Violations
 from spark_jobs.tables import file_rules
+from spark_jobs.tables.baseline import BaselineWriter
 from spark_jobs.tables.batch_context import BatchContext
 from spark_jobs.tables.batch_in_memory import ChangeTableWriter, ReplicaWriter, WholeBatchReader, batch_rows
 from spark_jobs.tables.delta_log import QUARANTINE, DeltaCommit, version_of
 from spark_jobs.tables.delta_tables import Tables, Write
-from spark_jobs.tables.engine import BatchWork, RebuildRequest, TableContext
+from spark_jobs.tables.engine import BaselineWork, BatchWork, RebuildRequest, TableContext
 from spark_jobs.tables.file_rules import TablesEraser, remove_rows
 from spark_jobs.tables.first_load import FirstLoadReader
 from spark_jobs.tables.places import DeclinedError, InProcess
 from spark_jobs.tables.rebuild import Rebuild, rewrite_changes, verify
-from spark_jobs.tables.replayed_log import ReplayedLog
+from spark_jobs.tables.replayed_log import ReplayedLog, replayed
 from spark_jobs.tables.small_files import bins, join
 from spark_jobs.tables.table_rows import Source, by_key
 from spark_jobs.tables.whole_tables import TableWriter, keep_readable, violations
@@ -130,8 +132,20 @@ class TablesEngine(Protocol):
         """Make sure that no current file of a table holds removed rows."""
         ...
 
-    def foreign_rows(self, context: TableContext, path: str) -> int:
-        return file_rules.foreign_rows(self.tables_of(context, path), path)
+    def foreign_rows(self, context: TableContext, path: str, added: Collection[str] | None = None) -> int:
+        return file_rules.foreign_rows(self.tables_of(context, path), path, added)
+
+    def is_ours(self, context: TableContext, path: str) -> bool:
+        log = replayed(context.storage, path)
+        return log is not None and any(column["name"] == GDDL for column in json.loads(log.schema)["fields"])
+
+    def baseline(self, context: TableContext, path: str) -> Baseline | None:
+        stored = self.tables_of(context, path).existing(path).stored_baseline
+        return None if stored is None else stored.baseline
+
+    def baseline_work(self, context: TableContext) -> BaselineWork:
+        layout = context.layout
+        return BaselineWriter(self.tables_of(context, layout.replica, layout.changes), layout, context.tier)
 
     def recorded_files(self, context: TableContext) -> list[RecordedFile]:
         path = context.layout.changes

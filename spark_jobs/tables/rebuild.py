@@ -19,6 +19,7 @@ from airflow_gddl.contract.layout import Layout, join
 from airflow_gddl.contract.sql_types import StructType
 from airflow_gddl.contract.table_spec import SHARD_COLUMN
 from airflow_gddl.stores import Storage
+from spark_jobs.plan.baseline import BASELINE
 from spark_jobs.plan.planned_batch import BatchPlan
 from spark_jobs.plan.table_schema import GDDL, Column, TableSchema
 from spark_jobs.plan.types import NOTHING, merge
@@ -632,6 +633,8 @@ class Rebuild:
     def replica(self, source: dict[str, _Derived]) -> int:
         self._replace(source, MERGE)
         path, version = self.request.live.layout.replica, version_of(self.request.plan)
+        if self.tables.properties(path).get(BASELINE):
+            self.tables.set_properties(path, {BASELINE: ""})
         rows = self.tables.metrics(path, _app(MERGE), version).get("numTargetRowsInserted")
         return _rows_in(self.tables, path, self.table_schema.spec.shard) if rows is None else rows
 

@@ -14,10 +14,12 @@ from urllib.parse import unquote
 import pyarrow as pa
 from deltalake import DeltaTable, TableFeatures
 
+from airflow_gddl.contract import codec
 from airflow_gddl.contract.layout import table_url
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.contract.sql_types import SqlType, StructType, parts
 from airflow_gddl.stores import Storage
+from spark_jobs.plan.baseline import BASELINE, Baseline
 from spark_jobs.plan.table_schema import Column
 from spark_jobs.rules.arrays import DeltaSchema
 from spark_jobs.rules.delta_values import PartitionText, value_text
@@ -147,6 +149,14 @@ def missing_features(log: ReplayedLog, columns: Sequence[Column]) -> list[TableF
 
 
 @dataclass(frozen=True)
+class StoredBaseline:
+    """What rows without `_gddl` stand for, and the columns that tell it."""
+
+    baseline: Baseline
+    columns: pa.Schema
+
+
+@dataclass(frozen=True)
 class DataFile:
     """A file of a snapshot.
 
@@ -156,6 +166,7 @@ class DataFile:
         values: partition column to its value in this file.
         stored_path: `path` as written in the log.
         add: the action of the log; null for a file that is in none yet.
+        baseline: what its rows without `_gddl` stand for; null: they have none.
     """
 
     path: str
@@ -165,6 +176,7 @@ class DataFile:
     values: Mapping[str, Any] = field(default_factory=dict)
     stored_path: str = ""
     add: Add | None = None
+    baseline: StoredBaseline | None = None
 
     @property
     def vector(self) -> Descriptor | None:
@@ -202,8 +214,18 @@ class TableSnapshot:
 
     @cached_property
     def files(self) -> tuple[DataFile, ...]:
-        types = self.schema.types
-        return tuple(_data_file(path, add, types) for path, add in self.log.files.items())
+        types, baseline = self.schema.types, self.stored_baseline
+        return tuple(_data_file(path, add, types, baseline) for path, add in self.log.files.items())
+
+    @property
+    def stored_baseline(self) -> StoredBaseline | None:
+        """Null: every row has `_gddl`."""
+        text = self.properties.get(BASELINE)
+        if not text:
+            return None
+        baseline = codec.from_json(Baseline, text)
+        kinds = self.schema.arrow
+        return StoredBaseline(baseline, pa.schema([kinds.field(name) for name in baseline.sequence]))
 
     def require_vectors(self) -> None:
         """
@@ -244,11 +266,11 @@ class TableSnapshot:
         return is_on(self.properties, CDF)
 
 
-def _data_file(path: str, add: Add, types: Mapping[str, SqlType]) -> DataFile:
+def _data_file(path: str, add: Add, types: Mapping[str, SqlType], baseline: StoredBaseline | None) -> DataFile:
     stated = json.loads(add.get("stats") or "{}", parse_float=Decimal)
     low, high = ({n: _bound(v, types.get(n)) for n, v in (stated.get(ends) or {}).items()} for ends in _ENDS)
     values = {name: _of_partition(text, name, types) for name, text in (add.get("partitionValues") or {}).items()}
-    return DataFile(path, add["size"], low, high, values, add["path"], add)
+    return DataFile(path, add["size"], low, high, values, add["path"], add, baseline)
 
 
 def _of_partition(text: str | None, column: str, types: Mapping[str, SqlType]) -> Any:

@@ -122,7 +122,7 @@ def test_reasons_of_shadow_are_those_of_the_code() -> None:
     rooms = "\n".join(path.read_text() for path in (ROOT / "spark_jobs/features/shadow").glob("*.py"))
     reasons = {row[0].strip("`") for row in table("Shadow") if row[0].startswith("`")}
     assert {reason for reason in reasons if f'"{reason}"' not in rooms} == set()
-    assert len(reasons) == 9
+    assert len(reasons) == 10
 
 
 @pytest.fixture

@@ -118,6 +118,13 @@ _LONG_ON_SPARK = {
         "test_missing_table_folder_is_reported_and_restored_by_a_refresh",
         "test_foreign_rows_stop_the_table_until_removed",
     ),
+    "test_on_spark": (  # adoptions: one of each way of commit is played each time
+        "test_table_of_a_merge_job_is_taken_over[vectors-in tasks]",
+        "test_table_of_a_merge_job_is_taken_over[change feed-beside]",
+        "test_table_of_a_merge_job_is_taken_over[vectors and feed-merged]",
+        "test_table_of_a_merge_job_is_taken_over[partitioned-beside]",
+        "test_released_table_goes_on_with_the_merge_job[merged]",
+    ),
     "test_engines_agree": (
         "test_values_converted_to_a_narrower_type",
         "test_existing_table_changes_its_engine",
@@ -344,6 +351,8 @@ _WIDE = (
 )
 """Modules of these folders that `make test-wide` plays."""
 _ROOMS = (
+    "adopt/test_adopt.py::test_table_is_adopted_in_place_and_goes_on",
+    "adopt/test_adopt_page.py",
     "airflow/test_dags.py",
     "capture/test_publication.py",
     "catalogs/test_glue.py",

@@ -1,0 +1,1 @@
+"""Take over a Delta table that another job has kept."""

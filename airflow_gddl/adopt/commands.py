@@ -1,0 +1,107 @@
+"""`gddl adopt`: a replica that another job keeps becomes ours in place, or is given back."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from airflow_gddl.cli import context, job, options
+from airflow_gddl.cli.job import Request, carry_out
+from airflow_gddl.cli.screen import Screen, counted
+from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import JobOptions
+
+_CUTS = "--files-until, --by-column, --at-version or --release"
+
+
+def adopt(  # noqa: PLR0913 - typer reads each option of the command from one parameter
+    ctx: typer.Context,
+    *,
+    table: options.OneTable,
+    files_until: Annotated[
+        str,
+        typer.Option("--files-until", metavar="TIME", help="Files last modified by then are in the table already."),
+    ] = "",
+    by_column: Annotated[
+        str,
+        typer.Option(
+            "--by-column",
+            metavar="COLUMN",
+            help="Files before the greatest value of this column of the table, which orders changes, are in it.",
+        ),
+    ] = "",
+    at_version: Annotated[
+        int | None,
+        typer.Option(
+            "--at-version",
+            metavar="N",
+            min=0,
+            help="Files last modified by the commit of this version of the table are in it.",
+        ),
+    ] = None,
+    release: Annotated[
+        bool,
+        typer.Option("--release", help="Give a table of ours back: _gddl, our other tables and the ledger go."),
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and show what would be done.")] = False,
+    yes: options.Yes = False,
+    metadata: options.Metadata = "metadata",
+    json: options.Json = False,
+    wait: options.Wait = 0.0,
+) -> None:
+    """Take over a Delta table that another job has kept from the same files, in place; its data files stay."""
+    given = [bool(files_until), bool(by_column), at_version is not None, release]
+    if sum(given) != 1:
+        what = "nothing says" if not any(given) else "more than one option says"
+        remedy = f"write one of {_CUTS}"
+        raise MetadataError("ADOPT_CUT", f"{what} which files are in the table already", remedy=remedy)
+    cli = context.of(ctx)
+    if release and not dry_run:
+        job.ask(f"Give {table} back? What only our ledger and tables know of it is removed.", yes=yes)
+    job_options = JobOptions(
+        action="adopt", files_until=files_until, by_column=by_column, at_version=at_version, release=release,
+        dry_run=dry_run, confirmed=yes or sys.stdin.isatty(), full_listing=True, wait_seconds=wait,
+    )  # fmt: skip
+    request = Request(metadata=metadata, tables=(table,), options=job_options, as_json=json)
+    carry_out(cli, request, show_released if release else show_adopted)
+
+
+def show_adopted(screen: Screen, results: Sequence[JobResult]) -> None:
+    """What was found of each table, what the next run loads, and whether it was adopted."""
+    for result in results:
+        found = job.answer(result).get("adopt") or {}
+        if "keys" in found:
+            _show_found(screen, result.table, found)
+        if result.batches:
+            screen.say(f"{result.table}: adopted; `gddl run` loads what waits", "green")
+
+
+def _show_found(screen: Screen, table: str, found: Mapping[str, Any]) -> None:
+    screen.say(f"{table}: {counted(found['rows'], 'row')} at version {found['version']}")
+    screen.say(f"  keys [{', '.join(found['keys'])}] are unique and not null")
+    sequence = ", ".join(found["sequence"])
+    told = f"{sequence}, up to {found['max_sequence']}" if sequence else "no column of the table orders changes"
+    screen.say(f"  order: {told}")
+    screen.say(f"  landing files: {found['files']} are in the table, {found['waiting']} wait for the next run")
+    for path in found["next"]:
+        screen.say(f"    {path}")
+    for added in found["adds"]:
+        screen.say(f"  by the next run: {added}")
+    screen.say("  by metadata alone: column _gddl, property gddl.baseline")
+
+
+def show_released(screen: Screen, results: Sequence[JobResult]) -> None:
+    """What of each table is written again, and what goes."""
+    for result in results:
+        found = job.answer(result).get("release")
+        if found is not None:
+            screen.say(
+                f"{result.table}: {found['files']} of {counted(found['of'], 'data file')} have _gddl and are written "
+                f"again without it ({found['bytes']} bytes)"
+            )
+            gone = ", ".join(found["tables"]) or "none"
+            screen.say(f"  tables that go: {gone}; {counted(found['in_quarantine'], 'row')} in quarantine; the ledger")

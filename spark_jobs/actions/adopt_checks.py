@@ -1,0 +1,148 @@
+"""What an adoption asks of a row and of a replica before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.table_spec import lowered
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.plan.table_schema import GDDL, RESCUED
+from spark_jobs.rules.arrays import schema_of
+from spark_jobs.rules.baseline import BaselineFigures
+from spark_jobs.rules.verify import Violations
+from spark_jobs.tables.engine import TableContext
+from spark_jobs.tables.places import DeclinedError
+from spark_jobs.tables.replayed_log import DamagedLogError, ReplayedLog, replayed
+from spark_jobs.tables.snapshots import BESIDE_SPARK, require_known
+
+REFUSED_CODE = "ADOPT_REFUSED"
+KEYS_CODE = "ADOPT_KEYS"
+COLUMNS_CODE = "ADOPT_COLUMNS"
+_NAMED = 5
+
+
+def require_possible(run: TableRun) -> None:
+    """
+    Raises:
+        FatalError: `ADOPT_REFUSED`: the row asks for what rows of another job can't be.
+    """
+    for what, remedy in _impossible(run.spec):
+        raise FatalError(REFUSED_CODE, f"{run.spec.table}: {what}", where=run.spec.table, remedy=remedy)
+
+
+def require_seen_commits(run: TableRun) -> None:
+    """
+    Raises:
+        FatalError: `ADOPT_REFUSED`: the Delta of this place sees no commits of ours.
+    """
+    if "DATABRICKS_RUNTIME_VERSION" in run.runtime.environ:
+        what = f"{run.spec.table}: Delta on Databricks does not see the commit that adds _gddl"
+        raise FatalError(REFUSED_CODE, what, remedy="run `gddl adopt` on another machine that reaches the lake")
+
+
+def _impossible(spec: TableSpec) -> Iterator[tuple[str, str]]:
+    first = "adopt the table without it; then set it, and follow what the next run says"
+    if spec.shards:
+        yield "a table of several sources can't be adopted: it is not known which row is of which", "load it again"
+    if not spec.keys:
+        yield "a table without keys can't be adopted: its rows can't be told apart", "name its keys"
+    if spec.mode != "changes" or spec.dialect != "dms":
+        yield (
+            f"only tables of change files by AWS DMS can be adopted (mode {spec.mode}, {spec.dialect})",
+            "load it again",
+        )
+    if spec.delete == "soft":
+        what = "with `delete: soft` conditions of readers would leave out its rows, in which `_gddl.deleted` is null"
+        yield what, "adopt the table with delete: hard, then set delete: soft, which writes its files again"
+    for field in ("mask", "where", "derive"):
+        if getattr(spec, field):
+            yield f"the row has `{field}`, which stored rows need not follow", first
+    if spec.columns is not None or spec.exclude_columns:
+        yield "the row selects columns, which the stored ones need not follow", first
+
+
+def log_of(run: TableRun) -> ReplayedLog:
+    """The replica's log.
+
+    Raises:
+        FatalError: `ADOPT_REFUSED`: there is no table, or one that our commits can't go on with.
+    """
+    path = run.layout.replica
+    try:
+        log = replayed(run.runtime.storage, path)
+        if log is None:
+            what, remedy = "there is no Delta table", "set `target` or `lake` to where the table is"
+            raise FatalError(REFUSED_CODE, f"{run.spec.table}: {what}", where=path, remedy=remedy)
+        require_known(log, BESIDE_SPARK)
+    except (DeclinedError, DamagedLogError) as error:
+        what = f"{run.spec.table}: the table can't be adopted in place: {error}"
+        remedy = "remove the feature with the writer that has set it, where that is possible; else load the table again"
+        raise FatalError(REFUSED_CODE, what, where=path, remedy=remedy) from error
+    _require_partitions(run.spec, log, path)
+    return log
+
+
+def _require_partitions(spec: TableSpec, log: ReplayedLog, path: str) -> None:
+    if [name.lower() for name in spec.partition_by] == [name.lower() for name in log.partition_by]:
+        return
+    names = ", ".join(log.partition_by)
+    what = f"{spec.table}: the table is partitioned by [{names}], the row by [{', '.join(spec.partition_by)}]"
+    raise FatalError(REFUSED_CODE, what, where=path, remedy=f"write `partition_by: [{names}]` into the row")
+
+
+def require_columns(run: TableRun, log: ReplayedLog) -> None:
+    """
+    Raises:
+        FatalError: `ADOPT_COLUMNS`.
+    """
+    spec, where = run.spec, run.layout.replica
+    try:
+        names = schema_of(log.schema).names
+    except (TypeError, ValueError, KeyError) as error:
+        what = f"{spec.table}: a column has a type that is not known here: {error}"
+        raise FatalError(
+            COLUMNS_CODE, what, where=where, remedy="give it another type, or load the table again"
+        ) from error
+    if taken := [name for name in names if name.lower() in (GDDL, RESCUED.lower())]:
+        what = f"{spec.table}: the table has a column {taken[0]}, a name that we use"
+        remedy = "where an earlier adoption has left it, `gddl adopt --release`; else give it another name"
+        raise FatalError(COLUMNS_CODE, what, where=where, remedy=remedy)
+    there = set(lowered(names))
+    if lacking := [key for key in spec.keys if key.lower() not in there]:
+        what = f"{spec.table}: the table has no key column {lacking[0]}; it has {', '.join(names)}"
+        raise FatalError(COLUMNS_CODE, what, where=where, remedy="correct `keys` in the row")
+
+
+def require_new_tables(run: TableRun, context: TableContext) -> None:
+    """
+    Raises:
+        FatalError: `ADOPT_REFUSED`: tables of ours are there.
+    """
+    for name in ("changes", "history", "tombstones"):
+        path = getattr(context.layout, name)
+        if context.engine.exists(path):
+            what = f"{run.spec.table}: there is a table of ours already, and no ledger of it"
+            raise FatalError(REFUSED_CODE, what, where=path, remedy="restore the ledger, or move that table away")
+
+
+def require_keys(spec: TableSpec, figures: BaselineFigures, doubles: Violations, where: str) -> None:
+    """
+    Raises:
+        FatalError: `ADOPT_KEYS`: keys are null, or rows share one.
+    """
+    problems = [f"{count} rows have no {key}" for key, count in figures.nulls.items()]
+    if doubles.failed:
+        shown = ", ".join(f"{value} ({count} rows)" for value, count in doubles.values)
+        problems.append(f"{doubles.failed} of {doubles.rows} rows share their key with others, e.g. {shown}")
+    if problems:
+        what = f"{spec.table}: {'; '.join(problems)}"
+        remedy = "correct `keys` in the row, or these rows of the table; then adopt it"
+        raise FatalError(KEYS_CODE, what, where=where, remedy=remedy)
+
+
+def named(paths: Sequence[str]) -> str:
+    """A few paths for a message."""
+    more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
+    return ", ".join(path.rpartition("/")[2] for path in paths[:_NAMED]) + more

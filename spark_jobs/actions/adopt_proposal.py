@@ -1,0 +1,336 @@
+"""What an adoption would do: which files are in the table, what orders its rows, what is added; nothing is written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from airflow_gddl.contract.durations import moment_of
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.sql_types import StructType, parse_type
+from spark_jobs.actions.adopt_checks import (
+    COLUMNS_CODE,
+    log_of,
+    named,
+    require_columns,
+    require_keys,
+    require_new_tables,
+)
+from spark_jobs.batch import notices
+from spark_jobs.batch.pending import moment
+from spark_jobs.batch.runtime import iso
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.dialects.probe import probe_all
+from spark_jobs.dialects.protocol import Probed, sequence_type
+from spark_jobs.ledger.adoption import Adoption
+from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.plan.baseline import Baseline
+from spark_jobs.plan.planned_batch import BatchPlan, PlannedFile, TableState
+from spark_jobs.plan.sequence import fit_together, is_after
+from spark_jobs.plan.table_schema import Schema
+from spark_jobs.plan.types import lossless, widened_number
+from spark_jobs.plan.waiting_files import Discovery
+from spark_jobs.rules.arrays import DeltaSchema, schema_of
+from spark_jobs.rules.baseline import BaselineFigures
+from spark_jobs.rules.batch_schema import BatchSchema, Stored
+from spark_jobs.tables.decoding import Decoding, are_all_deletes, landed
+from spark_jobs.tables.delta_log import commit_time
+from spark_jobs.tables.engine import TableContext
+
+CUT_CODE = "ADOPT_CUT"
+_NO_SEQUENCE_CODE = "ADOPT_NO_SEQUENCE"
+_OVERLAPS_CODE = "ADOPT_FILES_OVERLAP"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposal:
+    """Attributes:
+    later: landing files that the next run loads, in their order.
+    adds: what files bring that the table lacks, for people.
+    """
+
+    adoption: Adoption
+    keys: tuple[str, ...]
+    later: tuple[PlannedFile, ...]
+    adds: tuple[str, ...] = ()
+    without_sequence: int = 0
+    warnings: tuple[RunWarning, ...] = ()
+
+
+def asked_of(run: TableRun) -> str:
+    """See `Adoption.asked`."""
+    options, spec = run.job.options, run.spec
+    return json.dumps(
+        [options.files_until, options.by_column, options.at_version, spec.keys, spec.sequence_by, spec.partition_by]
+    )
+
+
+def propose(run: TableRun, context: TableContext, ledger: Ledger) -> Proposal:
+    """
+    Raises:
+        FatalError: `ADOPT_REFUSED`, `ADOPT_CUT`, `ADOPT_KEYS`, `ADOPT_COLUMNS`; as `Decoding.planned`.
+    """
+    log = log_of(run)
+    require_columns(run, log)
+    require_new_tables(run, context)
+    schema = schema_of(log.schema)
+    context = replace(context, begins_with=Stored(data=Schema(schema.columns), before=Schema(())))
+    discovery = run.discover(ledger, wait="idle")
+    order = _Order.of(run, context, schema, _sample(discovery))
+    baseline = order.baseline(run, iso(moment(run, ledger)), log.version)
+    engine, kind = context.engine, order.sequence_type or "string"
+    figures = engine.baseline_work(context).figures(_spelled(schema, run.spec.keys), baseline, kind)
+    doubles = engine.violations(context, run.spec.keys, None, 5)
+    require_keys(run.spec, figures, doubles, context.layout.replica)
+    _require_forms(run, figures)
+    cut = _Cut(run, context, discovery, order, figures)
+    files, later = cut.parted()
+    adoption = Adoption(
+        asked=asked_of(run), planned_at=baseline.applied_at, version=log.version, baseline=baseline, files=files,
+        columns=tuple(schema.names), types=tuple(str(column.type) for column in schema.columns), rows=figures.rows,
+        sequence_by=order.columns or None, sequence_type=order.sequence_type if figures.highest is not None else None,
+        sequence_forms=figures.forms, max_sequence=figures.highest,
+    )  # fmt: skip
+    found = notices.of_discovery(discovery, run.layout.landing, run.dialect)
+    warnings = (*found, *order.warnings, *cut.warnings(later), *_of_sequences(baseline, figures))
+    return Proposal(
+        adoption=adoption, keys=_spelled(schema, run.spec.keys), later=later, adds=order.adds,
+        without_sequence=figures.without_sequence, warnings=warnings,
+    )  # fmt: skip
+
+
+def _spelled(schema: DeltaSchema, names: Sequence[str]) -> tuple[str, ...]:
+    by_lower = {name.lower(): name for name in schema.names}
+    return tuple(by_lower[name.lower()] for name in names)
+
+
+def _sample(discovery: Discovery) -> tuple[PlannedFile, ...]:
+    """The newest file of each kind: it shows the columns that files bring."""
+    newest = {file.kind: file for file in discovery.waiting}
+    return tuple(newest.values())
+
+
+def _require_forms(run: TableRun, figures: BaselineFigures) -> None:
+    odd = {name: found for name, found in figures.forms.items() if found and not fit_together(found)}
+    for name, found in odd.items():
+        what = (
+            f"{run.spec.table}: texts of {name}, which orders changes, have no one form whose order is known: {found}"
+        )
+        remedy = "name another column in `sequence_by`, or deliver it as numbers"
+        raise FatalError(COLUMNS_CODE, what, where=run.layout.replica, remedy=remedy)
+
+
+def _of_sequences(baseline: Baseline, figures: BaselineFigures) -> tuple[RunWarning, ...]:
+    if baseline.sequence or not figures.rows:
+        return ()
+    message = (
+        "the table has no column that orders changes: any change of a file that is loaded from now on counts as newer "
+        "than its rows, and a delete that the old job has applied is not known"
+    )
+    return (RunWarning(code=_NO_SEQUENCE_CODE, message=message, count=figures.rows),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Order:
+    """What orders changes, by the newest files and the table.
+
+    Attributes:
+        columns: see `TableState.sequence_by`.
+        stored: the same as the table spells them; empty where it lacks one of them.
+    """
+
+    columns: tuple[str, ...]
+    sequence_type: str | None
+    stored: tuple[str, ...]
+    ordered_text: tuple[str, ...]
+    adds: tuple[str, ...] = ()
+    warnings: tuple[RunWarning, ...] = ()
+
+    @classmethod
+    def of(cls, run: TableRun, context: TableContext, schema: DeltaSchema, sample: Sequence[PlannedFile]) -> _Order:
+        """
+        Raises:
+            FatalError: `ADOPT_COLUMNS`; as `Decoding.planned`.
+        """
+        planned = _planned(context, run, sample)
+        table = planned.table_schema
+        by_lower = {name.lower(): name for name in schema.names}
+        stored = tuple(by_lower.get(name.lower(), "") for name in table.sequence)
+        stored = stored if all(stored) else ()
+        kind: str | None = table.sequence_type
+        if stored:
+            kind = _kind_of(run, context, schema, stored, planned, any(file.kind == "change" for file in sample))
+        texts = {name.lower() for name in table.ordered_text}
+        adds = (*planned.plan.changes, *(f"added column {c.name} {c.type}" for c in planned.new_technical))
+        return cls(
+            columns=table.sequence, sequence_type=kind, stored=stored,
+            ordered_text=tuple(n for n in stored if n.lower() in texts and _is_text(kind, stored, n)),
+            adds=tuple(dict.fromkeys(adds)), warnings=planned.warnings,
+        )  # fmt: skip
+
+    def baseline(self, run: TableRun, planned_at: str, version: int) -> Baseline:
+        return Baseline(
+            batch_id=BatchPlan(number=1, mode="initial", planned_at=planned_at, generation=1, files=()).batch_id,
+            applied_at=planned_at, source_file=f"{run.layout.replica}@{version}", sequence=self.stored,
+            ordered_text=self.ordered_text,
+        )  # fmt: skip
+
+
+def _planned(context: TableContext, run: TableRun, sample: Sequence[PlannedFile]) -> BatchSchema:
+    """What the newest files would make of the table's columns."""
+    probed, _ = probe_all(context.storage, sample, context.dialect)
+    groups = [landed(context, one, _only_deletes(context, one)) for one in probed]
+    plan = BatchPlan(number=1, mode="initial", planned_at=iso(run.runtime.clock()), generation=1, files=tuple(sample))
+    return Decoding.planned(context, plan, TableState(keys=run.spec.keys), groups, probed).schema
+
+
+def _only_deletes(context: TableContext, file: Probed) -> Callable[[str], bool]:
+    return lambda op: are_all_deletes(context, [file], op)
+
+
+def _is_text(kind: str | None, stored: Sequence[str], name: str) -> bool:
+    parsed = parse_type(kind or "string")
+    kinds = [str(field.type) for field in parsed.fields] if isinstance(parsed, StructType) else [str(parsed)]
+    return kinds[stored.index(name)] == "string"
+
+
+def _kind_of(
+    run: TableRun, context: TableContext, schema: DeltaSchema, stored: Sequence[str], planned: BatchSchema, told: bool
+) -> str:
+    """The type of `_gddl.sequence`, which has to hold the values of the table.
+
+    Args:
+        told: change files say the type of their sequence.
+    """
+    own = [sequence_type(name, (str(schema.types[name]),), context.dialect) for name in stored]
+    whole = parse_type(planned.table_schema.sequence_type)
+    kinds = [str(field.type) for field in whole.fields] if isinstance(whole, StructType) else [str(whole)]
+    for at, (name, mine, theirs) in enumerate(zip(stored, own, kinds, strict=True)):
+        wider = widened_number(parse_type(theirs), parse_type(mine)) if told else parse_type(mine)
+        if told and not (lossless(parse_type(mine), wider) and lossless(parse_type(theirs), wider)):
+            what = (
+                f"{run.spec.table}: {name}, which orders changes, is {schema.types[name]} in the table and {theirs} in "
+                "files: its rows can't be compared with changes"
+            )
+            remedy = "give the column the files' type in the table, or name another column in `sequence_by`"
+            raise FatalError(COLUMNS_CODE, what, where=run.layout.replica, remedy=remedy)
+        own[at] = str(wider)
+    fields = ",".join(f"`{name}`:{kind}" for name, kind in zip(planned.table_schema.sequence, own, strict=True))
+    return own[0] if len(own) == 1 else f"struct<{fields}>"
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """Which landing files are in the table."""
+
+    run: TableRun
+    context: TableContext
+    discovery: Discovery
+    order: _Order
+    figures: BaselineFigures
+
+    def parted(self) -> tuple[tuple[PlannedFile, ...], tuple[PlannedFile, ...]]:
+        """Files that are in the table, and those that are not, in their order.
+
+        Raises:
+            FatalError: `ADOPT_CUT`.
+        """
+        if self.run.job.options.by_column:
+            files, later = self._by_column()
+        else:
+            until = self._until()
+            files = tuple(file for file in self.discovery.waiting if _at(file) <= until)
+            later = tuple(file for file in self.discovery.waiting if _at(file) > until)
+        if loads := [file.path for file in later if file.kind == "load"]:
+            raise self._refused(
+                f"{len(loads)} files of the full load are not in the table by this cut: {named(loads)}",
+                "let the old job load them first, or name a later cut; where they begin a full load of their own, load "
+                "the table again",
+            )
+        if not self.order.stored and (unordered := self._out_of_order(files, later)):
+            raise self._refused(
+                f"files that are not in the table by this cut are older, by their names, than files that are: "
+                f"{named(unordered)}; the table has no column that orders changes, so that they would undo newer rows",
+                "name a cut before them: files that are loaded once more change nothing",
+            )
+        return tuple(replace(file, generation=1) for file in files), later
+
+    def warnings(self, later: Sequence[PlannedFile]) -> tuple[RunWarning, ...]:
+        """That files may be in the table in part."""
+        if not self.run.job.options.by_column or not later:
+            return ()
+        message = (
+            "files with changes from before the greatest sequence of the table are loaded once more, which changes "
+        )
+        return (RunWarning(code=_OVERLAPS_CODE, message=f"{message}nothing", count=len(later)),)
+
+    def _until(self) -> datetime:
+        options = self.run.job.options
+        if options.at_version is not None:
+            at = commit_time(self.context.storage, self.context.layout.replica, options.at_version)
+            if at is None:
+                what = f"the table's log has no version {options.at_version}"
+                raise self._refused(what, "name a version of `DESCRIBE HISTORY`, or --files-until")
+            return at
+        try:
+            until = moment_of(options.files_until)
+        except ValueError:
+            what = f"--files-until {options.files_until!r} is no moment"
+            raise self._refused(what, "write e.g. 2026-01-31T12:00:00Z") from None
+        return until.astimezone(UTC)
+
+    def _by_column(self) -> tuple[tuple[PlannedFile, ...], tuple[PlannedFile, ...]]:
+        """All files before the first that reaches the greatest sequence of the table; it and all after it are loaded.
+
+        A file with changes of that very sequence is so, too: others of its changes may not be in the table.
+        """
+        column = self.run.job.options.by_column
+        if [name.lower() for name in self.order.stored] != [column.lower()]:
+            columns = ", ".join(self.order.stored or self.order.columns) or "none"
+            raise self._refused(
+                f"--by-column {column}: changes are ordered by {columns}, and the table has to have that column",
+                "name it, or use --files-until or --at-version",
+            )
+        highest, waiting = self.figures.highest, self.discovery.waiting
+        reaches = (
+            at for at, file in enumerate(waiting) if file.kind == "change" and not self._is_before(file, highest)
+        )
+        first = next(reaches, len(waiting))
+        return waiting[:first], waiting[first:]
+
+    def _is_before(self, file: PlannedFile, highest: str | None) -> bool:
+        """Whether all changes of a file come before a sequence; a file that can't be read is loaded."""
+        if highest is None:
+            return False
+        plan = BatchPlan(
+            number=1, mode="initial", planned_at=iso(self.run.runtime.clock()), generation=1, files=(file,)
+        )
+        state = TableState(keys=self.run.spec.keys)
+        work, _ = self.context.engine.decode_files(self.context, plan, state)
+        if work is None:
+            return False
+        decoded = work.decoded_batch
+        work.discard()
+        known = decoded.figures.files.get(file.path)
+        if known is None or known.max_sequence is None:
+            return not decoded.figures.quarantined
+        return is_after(highest, known.max_sequence)
+
+    def _out_of_order(self, files: Sequence[PlannedFile], later: Sequence[PlannedFile]) -> list[str]:
+        """Change files that are not in the table though files with later names are."""
+        places = (self.context.dialect.file_order(file.path) for file in files if file.kind == "change")
+        newest = max((place for place in places if place is not None), default=None)
+        if newest is None:
+            return []
+        order = self.context.dialect.file_order
+        return [file.path for file in later if (place := order(file.path)) is not None and place < newest]
+
+    def _refused(self, what: str, remedy: str) -> FatalError:
+        return FatalError(CUT_CODE, f"{self.run.spec.table}: {what}", where=self.run.layout.landing, remedy=remedy)
+
+
+def _at(file: PlannedFile) -> datetime:
+    return datetime.fromisoformat(file.modified)

@@ -1,0 +1,100 @@
+"""`gddl adopt --release`: a replica becomes a plain Delta table that is nobody's, and what only we keep of it goes.
+
+the ledger ─► `_gddl` and our properties of the replica, in one commit ─► our other tables, the change table last. Until
+the last of them is gone no run takes the table for a new one; interrupted anywhere, it is run again.
+"""
+
+from __future__ import annotations
+
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.stores import Storage
+from spark_jobs.batch import notices
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import RunTotals
+from spark_jobs.tables.delta_log import DeltaCommits
+from spark_jobs.tables.engine import TableContext
+
+_REFUSED_CODE = "ADOPT_REFUSED"
+_UNCONFIRMED_CODE = "ADOPT_RELEASE_UNCONFIRMED"
+_OURS = ("history", "errors", "tombstones", "changes")
+"""Our tables beside the replica, in the order in which they go."""
+_CLAIMS = "claims/"
+
+
+def release(run: TableRun, totals: RunTotals) -> JobResult:
+    """Give the table back; `details["release"]` says what of it is written again, and what goes.
+
+    Raises:
+        FatalError: `ADOPT_REFUSED`: the table is none of ours, or rows of it are marked deleted;
+            `ADOPT_RELEASE_UNCONFIRMED`; `BATCH_UNFINISHED`.
+        RetriableError: `TABLE_BUSY`, `DELTA_CONFLICT`.
+    """
+    if run.spec.shards:
+        raise _refused(run, "a table of several sources can't be given back", "write one table for each source")
+    if run.job.options.dry_run:
+        return run.result(totals, status="succeeded", details={"release": _found(run, run.context())})
+    with run.claim() as claim:
+        context = run.context()
+        found = _found(run, context)
+        if not run.job.options.confirmed:
+            what = f"{run.spec.table}: {_told(found)}"
+            remedy = "`--dry-run` lists it; --yes gives the table back"
+            raise FatalError(_UNCONFIRMED_CODE, what, where=run.layout.replica, remedy=remedy)
+        claim.check()
+        _remove_ledger(run.runtime.storage, run.layout)
+        run.report("plan")
+        if context.engine.exists(run.layout.replica):
+            claim.check()
+            context.engine.baseline_work(context).unmark()
+            run.report("merge")
+        for name in _OURS:
+            _remove(run.runtime.storage, getattr(run.layout, name))
+        run.report("done")
+    return run.result(totals, status="succeeded", details={"release": found})
+
+
+def _found(run: TableRun, context: TableContext) -> dict[str, object]:
+    engine, layout = context.engine, context.layout
+    ledger = run.ledger()
+    if ledger.state.batch:
+        notices.require_finished(run.spec.table, ledger, layout.state, then="adopt --release")
+    logs = DeltaCommits(context.storage)  # a release that was interrupted leaves parts of tables, which can't be opened
+    there = [name for name in _OURS if logs.exists(getattr(layout, name))]
+    if not there and not (engine.exists(layout.replica) and engine.is_ours(context, layout.replica)):
+        raise _refused(run, "nothing of it is ours", "there is nothing to give back")
+    marked = engine.baseline_work(context).marked()
+    if marked.soft:
+        remedy = "set delete: hard and run the table, which removes rows that are marked deleted; then give it back"
+        raise _refused(run, "its rows may be marked deleted, and would be ordinary rows then", remedy)
+    waiting = engine.in_quarantine(context)[0] if "errors" in there and ledger.state.batch else 0
+    return {
+        "files": marked.files, "bytes": marked.bytes, "of": marked.of, "tables": there, "in_quarantine": waiting,
+        "batches": ledger.state.batch,
+    }  # fmt: skip
+
+
+def _told(found: dict[str, object]) -> str:
+    waiting = f"; {found['in_quarantine']} rows wait in quarantine and go with it" if found["in_quarantine"] else ""
+    again = f"{found['files']} of {found['of']} data files ({found['bytes']} bytes) have _gddl"
+    return f"{again} and are written again without it; the ledger and our other tables go{waiting}"
+
+
+def _remove_ledger(storage: Storage, layout: Layout) -> None:
+    """All but claims: this run holds one. The newest commit goes after older ones and before what it names."""
+    files = [item for item in storage.list(layout.state) if not item.name.startswith(_CLAIMS)]
+    in_order = sorted(files, key=lambda item: (not item.name.startswith("commits/"), item.name))
+    for item in in_order:
+        storage.delete(item.path)
+
+
+def _remove(storage: Storage, path: str) -> None:
+    """The log goes last: what is left of a table is no other table."""
+    files = [item.path for item in storage.list(path)]
+    storage.delete(*(file for file in files if "/_delta_log/" not in file))
+    storage.delete(*(file for file in files if "/_delta_log/" in file))
+
+
+def _refused(run: TableRun, what: str, remedy: str) -> FatalError:
+    return FatalError(_REFUSED_CODE, f"{run.spec.table}: {what}", where=run.layout.replica, remedy=remedy)

@@ -1,0 +1,140 @@
+"""Tables that a Spark job keeps by `MERGE`, as `benchmarks/handwritten.py` does, taken over by each way of commits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from delta.tables import DeltaTable
+from pyspark.sql import SparkSession, Window
+from pyspark.sql import functions as F
+
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import JobOptions, TableSpec
+from tests.adopt.taking_over import AFTER, BEFORE, Landed, adopting, release, values
+from tests.conftest import LocalPort
+from tests.harness.lake import Lake, spec_of
+from tests.harness.places import Way, table_of
+
+WAYS = {"beside": Way(), "in tasks": Way(in_tasks=True, large=True), "merged": Way(merged=True)}
+PROPERTIES: Mapping[str, Mapping[str, str]] = {
+    "plain": {},
+    "vectors": {"delta.enableDeletionVectors": "true"},
+    "change feed": {"delta.enableChangeDataFeed": "true"},
+    "vectors and feed": {"delta.enableDeletionVectors": "true", "delta.enableChangeDataFeed": "true"},
+    "partitioned": {},
+}
+OTHERS = {"vectors": "in tasks", "change feed": "beside", "vectors and feed": "merged", "partitioned": "beside"}
+REFUSED: Mapping[str, Mapping[str, str]] = {
+    "column mapping": {
+        "delta.columnMapping.mode": "name", "delta.minReaderVersion": "2", "delta.minWriterVersion": "5",
+    },
+    "row tracking": {"delta.enableRowTracking": "true"},
+    "commit times": {"delta.enableInCommitTimestamps": "true"},
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class HandWritten:
+    """The other job: per file the last change of each key, and a MERGE guarded by the sequence; schemas merge."""
+
+    spark: SparkSession
+    lake: Lake
+    spec: TableSpec
+
+    @property
+    def replica(self) -> str:
+        return self.lake.layout(self.spec).replica
+
+    def load(self, properties: Mapping[str, str], partition_by: tuple[str, ...] = ()) -> None:
+        self.spark.conf.set("spark.databricks.delta.schema.autoMerge.enabled", "true")
+        rows = self.spark.read.parquet(str(self.lake.landing(self.spec) / "LOAD00000001.parquet"))
+        writer = rows.write.format("delta").partitionBy(*partition_by)
+        for name, value in properties.items():
+            writer = writer.option(name, value)
+        writer.save(self.replica)
+
+    def apply(self, number: int) -> None:
+        file = str(self.lake.landing(self.spec) / f"20240101-{number:09d}.parquet")
+        newest = Window.partitionBy("id").orderBy(F.col("seq").desc())
+        ranked = self.spark.read.parquet(file).withColumn("rank", F.dense_rank().over(newest))
+        changes = ranked.where("rank = 1").drop("rank")
+        target = DeltaTable.forPath(self.spark, self.replica).alias("t")
+        merge = target.merge(changes.alias("s"), "s.id = t.id")
+        newer = "(t.seq IS NULL OR s.seq > t.seq)" if number > 1 else "true"
+        merge = merge.whenMatchedUpdateAll(f"{newer} AND s.Op IN ('I', 'U')")
+        merge.whenMatchedDelete(f"{newer} AND s.Op = 'D'").whenNotMatchedInsertAll("s.Op IN ('I', 'U')").execute()
+
+
+def run(port: LocalPort, lake: Lake, spec: TableSpec, options: JobOptions | None = None) -> JobResult:
+    done = lake.results(port.everywhere(), lake.job([spec], options))[spec.table]
+    assert done.error is None, done.error
+    return done
+
+
+def rows(port: LocalPort, lake: Lake, spec: TableSpec) -> dict[int, str]:
+    return {row["id"]: row["v"] for row in port.read_by_spark(lake.layout(spec).replica)}
+
+
+@pytest.mark.parametrize(("kind", "way"), [*(("plain", way) for way in WAYS), *OTHERS.items()])
+def test_table_of_a_merge_job_is_taken_over(kind: str, way: str, tmp_path: Path) -> None:
+    port, lake, partition_by = LocalPort("spark"), Lake(tmp_path), ("v",) if kind == "partitioned" else ()
+    spec = replace(spec_of(history=True, partition_by=partition_by), table=table_of(WAYS[way]))
+    source = Landed.of(f"{kind} {way}", files=5)
+    source.land(lake, spec, range(6), BEFORE)
+    job = HandWritten(port.spark.for_table(), lake, spec)
+    job.load(PROPERTIES[kind], partition_by)
+    for number in (1, 2, 3):
+        job.apply(number)
+    source.land(lake, spec, (3, 4, 5), AFTER)
+    before = set(Path(job.replica).rglob("*.parquet"))
+    run(port, lake, spec, adopting())
+    assert set(Path(job.replica).rglob("*.parquet")) == before
+    assert rows(port, lake, spec) == values(source.states[3])
+    assert run(port, lake, spec, JobOptions(action="verify")).details["verdict"] == "equal"
+    run(port, lake, spec)
+    assert rows(port, lake, spec) == values(source.states[-1])
+    assert run(port, lake, spec, JobOptions(action="verify")).details["verdict"] == "equal"
+    run(port, lake, spec, JobOptions(full_refresh=True))
+    assert rows(port, lake, spec) == values(source.states[-1])
+
+
+@pytest.mark.parametrize("way", ["beside", "merged"])
+def test_released_table_goes_on_with_the_merge_job(way: str, tmp_path: Path) -> None:
+    port, lake = LocalPort("spark"), Lake(tmp_path)
+    spec = replace(spec_of(), table=table_of(WAYS[way]))
+    source = Landed.of(way, files=4)
+    source.land(lake, spec, range(3), BEFORE)
+    job = HandWritten(port.spark.for_table(), lake, spec)
+    job.load(PROPERTIES["vectors"])
+    job.apply(1)
+    job.apply(2)
+    run(port, lake, spec, adopting())
+    source.land(lake, spec, (3,), AFTER)
+    run(port, lake, spec)
+    run(port, lake, spec, release())
+    source.land(lake, spec, (4,), AFTER)
+    job.apply(4)
+    assert rows(port, lake, spec) == values(source.states[-1])
+    assert "_gddl" not in job.spark.read.format("delta").load(job.replica).columns
+
+
+@pytest.mark.parametrize("kind", [*REFUSED, "not null", "check"])
+def test_features_that_are_not_taken_over(kind: str, tmp_path: Path) -> None:
+    port, lake, spec = LocalPort("spark"), Lake(tmp_path), spec_of()
+    source = Landed.of("1", files=2)
+    source.land(lake, spec, range(2), BEFORE)
+    job = HandWritten(port.spark.for_table(), lake, spec)
+    if kind == "not null":
+        job.spark.sql(f"CREATE TABLE delta.`{job.replica}` (id INT NOT NULL, v STRING) USING delta")
+    else:
+        job.load(REFUSED.get(kind, {}))
+    if kind == "check":
+        job.spark.sql(f"ALTER TABLE delta.`{job.replica}` ADD CONSTRAINT positive CHECK (id > -1)")
+    version = job.spark.sql(f"DESCRIBE HISTORY delta.`{job.replica}`").count()
+    done = lake.results(port.everywhere(), lake.job([spec], adopting()))[spec.table]
+    assert done.error is not None
+    assert done.error.code == "ADOPT_REFUSED", done.error
+    assert job.spark.sql(f"DESCRIBE HISTORY delta.`{job.replica}`").count() == version
