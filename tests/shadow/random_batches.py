@@ -3,7 +3,7 @@
     python -m tests.shadow.random_batches --seconds 3600 --write docs/trust.md
 
 plays histories until the time is up or enough batches were compared, prints what it found, and writes it into the
-block of the page after each lake. `--seed` draws the same ones again.
+block of the page after each run of a lake. `--seed` draws the same ones again.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from tests.spark.breaking import Break, Breaker, BrokenOffError
 from tests.spark.playing import Stage
 
 MOST = 10_000
-TOGETHER = 24
+TOGETHER = 16
 """Tables of one lake, which share their jobs."""
 BEGIN, END = "<!-- shadow: written by tests.shadow.random_batches -->", "<!-- shadow: end -->"
 SORTS: dict[str, Traits] = {
@@ -200,14 +200,11 @@ class Lane:
     def is_done(self) -> bool:
         return time.time() > self.until or len(self.found.compared) >= self.most or bool(self.found.wrong)
 
-    def play(
-        self, port: LocalPort, root: Path, save: Callable[[], object], told: Callable[[], object], death: Death | None
-    ) -> None:
+    def play(self, port: LocalPort, root: Path, save: Callable[[], object], death: Death | None) -> None:
         """Play lakes until it is done.
 
         Args:
             save: called when `self` has changed in a way that another process needs to know.
-            told: called after each lake.
             death: of this process; null: it does not die.
         """
         while not self.is_done:
@@ -217,7 +214,6 @@ class Lane:
             shutil.rmtree(folder, ignore_errors=True)
             self.number, self.run, self.landed = self.number + 1, 0, False
             save()
-            told()
 
 
 @dataclass
@@ -287,7 +283,9 @@ class _Lake:
 
     def _port(self, run: int) -> LocalPort:
         """First loads are not compared, so that they need no Spark."""
-        return self.stage.port if run else LocalPort("delta_rs")
+        port = LocalPort("delta_rs")
+        port.runtime = self.stage.port.runtime
+        return self.stage.port if run else port
 
     def _blame_differences(self) -> None:
         lane, lake = self.lane, self.stage.lake
@@ -334,7 +332,7 @@ def run(seed: int, seconds: float, most: int = MOST) -> Found:
     port.runtime = replace(port.runtime, bounds_of=bounds_of)
     lane = Lane(seed, time.time() + seconds, most)
     with tempfile.TemporaryDirectory(prefix="gddl-shadow-") as folder:
-        lane.play(port, Path(folder), silent_save, silent_save, None)
+        lane.play(port, Path(folder), silent_save, None)
     return lane.found
 
 
@@ -347,6 +345,8 @@ _SETTINGS = {
     # A machine that stands still for minutes loses no executor.
     "spark.executor.heartbeatInterval": "1h", "spark.network.timeout": "24h",
 }  # fmt: skip
+_LASTING = 3600
+"""Seconds of which it pays to compile Spark well."""
 _STATE, _DEATH = "lane.json", "death.txt"
 
 
@@ -355,19 +355,23 @@ def play_saved(root: Path, page: Path | None, commit: str) -> None:
     lane = saved_lane(root)
     death = Death("", after=False, told=(root / _DEATH).write_text, is_armed=False)
     death.plant()
-    spark = LazySpark(SessionSettings(cores=1, memory="6g", brief=True, lasting=True, extra=_SETTINGS))
+    lasting = lane.until - time.time() > _LASTING
+    spark = LazySpark(SessionSettings(cores=1, memory="6g", brief=True, lasting=lasting, extra=_SETTINGS))
     port = LocalPort("spark")
     port.spark = spark
     port.runtime = replace(port.runtime, spark=spark, storage=MortalStorage(death), bounds_of=bounds_of)
 
-    def told() -> None:
+    def save() -> None:
+        save_lane(lane, root)
         found = lane.found
-        print(f"{block(found, lane.seed, commit)}\n{found.counts}\n{dict(found.killed)}", flush=True)
-        if page is not None and not found.wrong:
+        print(
+            f"{time.strftime('%X')} lake {lane.number}, run {lane.run}: {block(found, lane.seed, commit)}", flush=True
+        )
+        if page is not None and found.compared and not found.wrong:
             write(page, block(found, lane.seed, commit))
 
     try:
-        lane.play(port, root, lambda: save_lane(lane, root), told, death)
+        lane.play(port, root, save, death)
     finally:
         spark.stop()
 
@@ -377,8 +381,6 @@ def save_lane(lane: Lane, root: Path) -> None:
     found = {**vars(lane.found), "compared": sorted(lane.found.compared)}
     new.write_text(json.dumps({**vars(lane), "found": found}))
     new.replace(root / _STATE)
-    if not lane.landed:
-        print(f"{time.strftime('%X')} lake {lane.number}, run {lane.run}: {len(lane.found.compared)}", flush=True)
 
 
 def saved_lane(root: Path) -> Lane:
