@@ -30,6 +30,7 @@ from airflow_gddl.contract.shadow import shadow_folder
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import LazySpark, Step
 from spark_jobs.features.shadow.kept import KeptDifferences
+from spark_jobs.spark.session import FOR_FEW_ROWS
 from spark_jobs.spark.session_settings import SessionSettings
 from spark_jobs.tables.places import TaskBounds
 from tests.conftest import LocalPort
@@ -59,8 +60,8 @@ SORTS: dict[str, Traits] = {
 BREAKS = ("plan", "quarantine", "append", "tombstones compared", "tombstones", "replica compared", "merge",
           "history compared", "history", "commit", "committed")  # fmt: skip
 """Steps after which a table is broken off; writes that follow are not made."""
-KILLED, BROKEN = 0.2, 0.5
-"""Shares of runs of a table that are killed at a write, and that are broken off: 0.2, and 0.3 more."""
+KILLED, BROKEN = 0.2, 0.35
+"""Shares of runs of a table that are killed at a write, and that are broken off: 0.2, and 0.15 more."""
 DEATHS = 0.015
 """Share of runs of a lake in which the process with Spark is killed, and with it Spark."""
 NARROW_RUNS = 3
@@ -186,11 +187,13 @@ class Lane:
         number: of the lake that is played.
         run: of its tables, which is played.
         landed: its files are there.
+        deaths: see `DEATHS`.
     """
 
     seed: int
     until: float
     most: int = MOST
+    deaths: float = DEATHS
     found: Found = field(default_factory=Found)
     number: int = 0
     run: int = 0
@@ -302,7 +305,7 @@ class _Lake:
 
     def _arm(self, death: Death, run: int) -> None:
         chance = self._chance(run, "Spark")
-        if run > 0 and chance.random() < DEATHS:
+        if run > 0 and chance.random() < self.lane.deaths:
             kind = chance.choice((*BEFORE, *AFTER, *OF_SHADOW, *OF_SHADOW, *OF_SHADOW))
             death.kind, death.after, death.is_armed = kind, chance.random() < 0.5, True
 
@@ -340,7 +343,11 @@ def silent_save() -> None:
     """Save nothing."""
 
 
+_JAVA = "-Xms3g -Xmn1500m -XX:MetaspaceSize=512m"
+"""A heap that grows is collected again and again while it does."""
 _SETTINGS = {
+    **FOR_FEW_ROWS,
+    "spark.databricks.delta.history.metricsEnabled": "false",
     **{f"spark.{name}": "1" for name in ("ui.retainedJobs", "ui.retainedStages", "sql.ui.retainedExecutions")},
     # A machine that stands still for minutes loses no executor.
     "spark.executor.heartbeatInterval": "1h", "spark.network.timeout": "24h",
@@ -399,7 +406,8 @@ def play_by_processes(lane: Lane, page: Path | None, commit: str) -> Found:
             (root / "tmp").mkdir()
             command = [sys.executable, "-P", "-m", "tests.shadow.random_batches", "--carry-on", folder, "--of", commit]
             command += [] if page is None else ["--write", str(page)]
-            status = subprocess.run(command, check=False, env={**os.environ, "TMPDIR": str(root / "tmp")}).returncode
+            env = {**os.environ, "TMPDIR": str(root / "tmp"), "JAVA_TOOL_OPTIONS": _JAVA}
+            status = subprocess.run(command, check=False, env=env).returncode
             shutil.rmtree(root / "tmp", ignore_errors=True)
             lane = saved_lane(root)
             if status == 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,18 @@ import pytest
 
 from tests.harness.lake import Lake, spec_of
 from tests.shadow.dying import AFTER, BEFORE, died
-from tests.shadow.random_batches import BREAKS, TOGETHER, Found, Lane, histories, options_of, run, save_lane, saved_lane
+from tests.shadow.random_batches import (
+    BREAKS,
+    TOGETHER,
+    Found,
+    Lane,
+    histories,
+    options_of,
+    play_by_processes,
+    run,
+    save_lane,
+    saved_lane,
+)
 
 
 @pytest.mark.deep
@@ -24,6 +36,16 @@ def test_random_batches_equal_merge(pytestconfig: pytest.Config) -> None:
     assert set(found.broken) <= set(BREAKS)
     assert len(found.broken) > 5
     assert found.killed.total() - found.killed["no write"] > 5
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(1500)
+def test_process_with_spark_dies_and_the_next_one_goes_on() -> None:
+    lane = Lane(seed=3, until=time.time() + 900, most=3, deaths=1.0)
+    found = play_by_processes(lane, None, "0123456789ab")
+    assert found.wrong == []
+    assert len(found.compared) >= 3
+    assert [write for write in found.killed if write.startswith("Spark: ")] != []
 
 
 def test_histories_of_a_seed_are_the_same_ones() -> None:
