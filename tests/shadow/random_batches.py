@@ -343,8 +343,8 @@ def silent_save() -> None:
     """Save nothing."""
 
 
-_JAVA = "-Xms3g -Xmn1500m -XX:MetaspaceSize=512m"
-"""A heap that grows is collected again and again while it does."""
+_JAVA = "-XX:MetaspaceSize=512m -XX:MinHeapFreeRatio=60 -XX:NewRatio=1"
+"""A heap that grows little by little is collected again and again."""
 _SETTINGS = {
     **FOR_FEW_ROWS,
     "spark.databricks.delta.history.metricsEnabled": "false",
