@@ -28,6 +28,8 @@ BEFORE = (
     "file of tombstones", "commit of tombstones", "file of replica", "vectors of replica", OF_REPLICA,
 )  # fmt: skip
 """Kinds of writes up to the replica's commit: a batch whose run dies before one of them is compared by the next run."""
+USUAL = ("claim", "plan", "file of changes", "commit of changes", "file of replica", OF_REPLICA)
+"""Those that most runs make."""
 AFTER = ("file of history", "vectors of history", "commit of history", "ledger")
 OF_SHADOW = ("commit of shadow", "columns of shadow")
 """Writes of a comparison, which only a process with Spark makes."""
@@ -57,7 +59,8 @@ class Death:
     """When a process dies.
 
     Attributes:
-        kind: of the write at which it does; at the replica's commit at the latest, if that is of a later kind.
+        kind: of the write at which it does. Where the run makes none: at the replica's commit, or for kinds that follow
+            that one, at the ledger's.
         after: once the write is made; else before it.
         told: called with the kind before the end.
     """
@@ -69,7 +72,8 @@ class Death:
 
     def around(self, path: str, write: Callable[[], Any], data: bytes = b"") -> Any:
         kind = kind_of(path, data) if self.is_armed else ""
-        due = kind != "" and (kind == self.kind or (kind == OF_REPLICA and self.kind in BEFORE))
+        late = (kind == OF_REPLICA and self.kind in BEFORE) or (kind == "ledger" and self.kind in AFTER)
+        due = kind != "" and (kind == self.kind or late)
         if due and not (self.after and kind == self.kind):
             self._die(kind, "before")
         done = write()
@@ -109,7 +113,7 @@ def died(job: JobSpec, kind: str, *, after: bool) -> str:
     """Run a job of one table in a process that dies at a write.
 
     Returns:
-        the write; `no write` where none of this kind was made, so that the process has done its job.
+        the write; `no write` where the run came to none, as it had nothing to do, or needs Spark.
     """
     server = multiprocessing.get_context("forkserver")
     server.set_forkserver_preload([__name__, "tests.shadow.random_batches"])  # the latter may be the main module

@@ -38,7 +38,7 @@ from tests.harness.examples import drawn
 from tests.harness.lake import Lake
 from tests.harness.strategies import EVERYTHING, Case, Traits, cases
 from tests.oracle import Run
-from tests.shadow.dying import AFTER, BEFORE, OF_REPLICA, OF_SHADOW, Death, MortalStorage, died
+from tests.shadow.dying import AFTER, BEFORE, OF_REPLICA, OF_SHADOW, USUAL, Death, MortalStorage, died
 from tests.spark.breaking import Break, Breaker, BrokenOffError
 from tests.spark.playing import Stage
 
@@ -188,6 +188,7 @@ class Lane:
         run: of its tables, which is played.
         landed: its files are there.
         deaths: see `DEATHS`.
+        died: the process that played this run died, so that the next one does not.
     """
 
     seed: int
@@ -198,6 +199,7 @@ class Lane:
     number: int = 0
     run: int = 0
     landed: bool = False
+    died: bool = False
 
     @property
     def is_done(self) -> bool:
@@ -243,7 +245,7 @@ class _Lake:
             self._end(active, run, options)
             if death is not None:
                 death.is_armed = False
-            lane.run, lane.landed = run + 1, False
+            lane.run, lane.landed, lane.died = run + 1, False, False
             save()
             _forget_tables(self.stage.port)
         self._blame_differences()
@@ -305,7 +307,7 @@ class _Lake:
 
     def _arm(self, death: Death, run: int) -> None:
         chance = self._chance(run, "Spark")
-        if run > 0 and chance.random() < self.lane.deaths:
+        if run > 0 and not self.lane.died and chance.random() < self.lane.deaths:
             kind = chance.choice((*BEFORE, *AFTER, *OF_SHADOW, *OF_SHADOW, *OF_SHADOW))
             death.kind, death.after, death.is_armed = kind, chance.random() < 0.5, True
 
@@ -316,7 +318,7 @@ class _Lake:
 def _write(chance: random.Random) -> tuple[str, bool]:
     """A write to die at, and whether after it; four of five before the replica's commit is made."""
     if chance.random() < 0.8:
-        kind = chance.choice(BEFORE)
+        kind = chance.choice((*BEFORE, *USUAL, *USUAL))
         return kind, kind != OF_REPLICA and chance.random() < 0.5
     kind = chance.choice((OF_REPLICA, *AFTER))
     return kind, kind == OF_REPLICA or chance.random() < 0.5
@@ -416,6 +418,7 @@ def play_by_processes(lane: Lane, page: Path | None, commit: str) -> Found:
                 raise SystemExit(f"a process of the lane ended with {status}")
             lane.found.killed[f"Spark: {(root / _DEATH).read_text()}"] += 1
             (root / _DEATH).unlink()
+            lane.died = True
             save_lane(lane, root)
 
 

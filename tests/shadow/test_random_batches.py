@@ -73,7 +73,7 @@ def test_run_dies_at_the_write_and_the_next_one_ends_its_batch(kind: str, after:
     said = died(lake.job([spec]), kind, after=after)
     wanted = f"{'after' if after else 'before'} {kind}"
     if kind.startswith("vectors"):  # the tier has none
-        wanted = "before commit of replica" if "replica" in kind else "no write"
+        wanted = "before commit of replica" if "replica" in kind else "before ledger"
     assert said == wanted
     lake.done(replace(spec, shadow=False))
     assert lake.replica(spec) == {0: "new", 2: "load 2"}
