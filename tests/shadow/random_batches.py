@@ -215,7 +215,7 @@ class Lane:
         while not self.is_done:
             folder = root / f"lake-{self.number}"
             chosen = histories(self.seed + 1000 * self.number, TOGETHER)
-            _Lake(self, Stage(port, Lake(folder), chosen)).play(save, death)
+            _Lake(self, Stage(port, Lake(folder), chosen, read=port.read)).play(save, death)
             shutil.rmtree(folder, ignore_errors=True)
             self.number, self.run, self.landed = self.number + 1, 0, False
             save()
