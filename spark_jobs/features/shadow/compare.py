@@ -15,11 +15,12 @@ from pyspark.sql import types as T
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.shadow import DifferentKey
 from airflow_gddl.contract.table_spec import lowered
+from airflow_gddl.stores import Storage
 from spark_jobs.features.shadow.sides import Sides
 from spark_jobs.features.shadow.statistics import wrong_statistics
 from spark_jobs.tables.delta_log import CDF, is_on
 from spark_jobs.tables.engine import ProposedCommit
-from spark_jobs.tables.spark_merge import at, equal_at, sql_text
+from spark_jobs.tables.spark_merge import equal_at, sql_text
 from spark_jobs.tables.spark_merge import name as column
 
 MOST_KEYS = 20
@@ -29,8 +30,7 @@ _TIMES = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
     "ignoreNullFields": "false",
 }  # fmt: skip
-_HASH, _COUNT = "_shadow_hash", "_shadow_count"
-_OURS, _THEIRS = "ours", "theirs"
+_HASH, _COUNT, _SIDE = "_shadow_hash", "_shadow_count", "_shadow_side"
 _OF_FEED = ("_commit_version", "_commit_timestamp")
 _CHANGE_TYPE, _KIND = "_change_type", "_shadow_kind"
 
@@ -80,7 +80,7 @@ class Comparison:
             if not {"columns", "types"} & found.sorts.keys():
                 self._compare_rows(our_part, their_part, found)
                 self._compare_feeds(found)
-            self._check_statistics(ours, found)
+            self._check_statistics(found)
         except Exception as error:  # noqa: BLE001 - what Spark can't read of our side alone is a difference
             self._require_theirs(their_part)
             found.add("unreadable", _first_line(error))
@@ -101,22 +101,21 @@ class Comparison:
                 found.add("features", f"{name} is {mine.get(name)}, not {wanted.get(name)}")
 
     def _compare_rows(self, ours: DataFrame, theirs: DataFrame, found: Findings) -> None:
-        mine, wanted = (_summed(rows, self.keys) for rows in (ours, theirs))
+        sides = [_hashed(rows, self.keys).withColumn(_SIDE, F.lit(n)) for n, rows in enumerate((ours, theirs))]
         keys = self.keys or (_HASH,)
-        on = equal_at(_OURS, _THEIRS, keys)
-        both = mine.alias(_OURS).join(wanted.alias(_THEIRS), on, "full_outer")
-        differ = ~equal_at(_OURS, _THEIRS, (_COUNT, _HASH))
-        chosen = [F.coalesce(at(_OURS, k), at(_THEIRS, k)).alias(k) for k in keys]
-        counts = [at(side, _COUNT).alias(f"{side}{_COUNT}") for side in (_OURS, _THEIRS)]
-        different = both.where(differ).select(*chosen, *counts)
-        sort = (
-            F.when(F.col(f"{_OURS}{_COUNT}").isNull(), "missing")
-            .when(F.col(f"{_THEIRS}{_COUNT}").isNull(), "extra")
-            .when(F.col(f"{_OURS}{_COUNT}") != F.col(f"{_THEIRS}{_COUNT}"), "repeated")
-            .otherwise("values")
-        )
-        for row in different.groupBy(sort.alias("sort")).count().collect():
-            found.add(row["sort"], count=row["count"])
+        facts = [F.count_if(F.col(_SIDE) == n).alias(f"{_COUNT} {n}") for n in range(2)]
+        facts += [F.sum(F.when(F.col(_SIDE) == n, F.col(_HASH))).alias(f"{_HASH} {n}") for n in range(2)]
+        by_key = sides[0].unionByName(sides[1]).groupBy(*map(column, keys)).agg(*facts)
+        mine, wanted = (F.col(f"`{_COUNT} {n}`") for n in range(2))
+        differ = (mine != wanted) | ~F.col(f"`{_HASH} 0`").eqNullSafe(F.col(f"`{_HASH} 1`"))
+        different = by_key.where(differ)
+        sorts = {
+            "missing": mine == 0, "extra": wanted == 0, "values": mine == wanted,
+            "repeated": (mine != wanted) & (mine > 0) & (wanted > 0),
+        }  # fmt: skip
+        (counts,) = different.agg(*(F.count_if(holds).alias(sort) for sort, holds in sorts.items())).collect()
+        for sort, count in counts.asDict().items():
+            found.add(sort, count=count)
         if found.sorts and self.keys:
             found.keys += self._shown(ours, theirs, different.select(*map(column, keys)).limit(MOST_KEYS))
 
@@ -144,8 +143,8 @@ class Comparison:
         """The change data feeds of both commits, where the table has one."""
         if not self._has_feed:
             return
-        mine, wanted = (_net_changes(self._feed(side)) for side in (self.sides.ours, self.sides.theirs))
-        if count := mine.exceptAll(wanted).unionByName(wanted.exceptAll(mine)).count():
+        feeds = [self._feed(side) for side in (self.sides.ours, self.sides.theirs)]
+        if count := _unmatched([_signed_changes(feed) for feed in feeds], (_HASH, _KIND)).count():
             found.add("feed", f"{count} changes are not on both sides", count)
 
     @property
@@ -164,12 +163,12 @@ class Comparison:
         Raises:
             Exception: Spark can't read its own side.
         """
-        _summed(their_part, self.keys).count()
+        _hashed(their_part, self.keys).groupBy().agg(F.sum(_HASH)).collect()
         if self._has_feed:
             self._feed(self.sides.theirs).count()
 
-    def _check_statistics(self, ours: DataFrame, found: Findings) -> None:
-        for note in wrong_statistics(self.sides.spark, self.sides.new_files, ours.schema):
+    def _check_statistics(self, found: Findings) -> None:
+        for note in wrong_statistics(self.sides.spark, self.sides.storage, self.sides.new_files):
             found.add("statistics", note)
 
 
@@ -178,6 +177,7 @@ class AppendedFiles:
     """Commits that add rows to a table, or write small files again with them: Spark reads their files alone."""
 
     spark: SparkSession
+    storage: Storage
     proposed: ProposedCommit
 
     def run(self, added: DataFrame | None = None) -> Findings:
@@ -188,17 +188,16 @@ class AppendedFiles:
         Raises:
             Exception: files that the commit removes can't be read.
         """
-        found, new = Findings(), self._files("add")
-        before = self._rows(self._files("remove"))
+        found, new, removed = Findings(), self._files("add"), self._files("remove")
         try:
-            for note in wrong_statistics(self.spark, new, self.schema):
+            for note in wrong_statistics(self.spark, self.storage, new):
                 found.add("statistics", note)
             if added is not None:
-                missing, extra = _balance(before.unionByName(added), self._rows(new))
+                missing, extra = _balance(self._rows(removed).unionByName(added), self._rows(new))
                 found.add("missing", count=missing)
                 found.add("extra", count=extra)
         except Exception as error:  # noqa: BLE001 - as above
-            before.count()
+            self._rows(removed).count()
             found.add("unreadable", _first_line(error))
         return found
 
@@ -230,32 +229,35 @@ def _header(sides: Sides, side: str) -> dict[str, Any]:
     return {**versions, **features, "properties": properties, "partitions": metadata.get("partitionColumns")}
 
 
-def _summed(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """By key, the number of rows and the sum of their hashes; without keys by the hash of a row."""
-    hashed = F.xxhash64(*(_hashable(rows, name) for name in rows.columns)).cast("decimal(38,0)")
-    if not keys:
-        return rows.groupBy(hashed.alias(_HASH)).agg(F.count("*").alias(_COUNT))
-    return rows.groupBy(*map(column, keys)).agg(F.count("*").alias(_COUNT), F.sum(hashed).alias(_HASH))
+def _hashed(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Keys and the hash of each row, as a number whose sums fit."""
+    return rows.select(*map(column, keys), _hash_of(rows).cast("decimal(38,0)").alias(_HASH))
 
 
-def _net_changes(feed: DataFrame) -> DataFrame:
+def _hash_of(rows: DataFrame) -> Column:
+    return F.xxhash64(*(_hashable(rows, name) for name in rows.columns))
+
+
+def _signed_changes(feed: DataFrame) -> DataFrame:
     """Changes of a feed by hash; updates that leave a row as it is, which only Spark lists, cancel out."""
     kind = F.col(_CHANGE_TYPE)
-    rows = feed.drop(_CHANGE_TYPE)
-    hashed = F.xxhash64(*(_hashable(rows, name) for name in rows.columns))
     step = F.when(kind.startswith("update"), "update").otherwise(kind).alias(_KIND)
     sign = F.when(kind == "update_preimage", -1).otherwise(1).alias(_COUNT)
-    by_row = feed.select(hashed.alias(_HASH), step, sign).groupBy(_HASH, _KIND).agg(F.sum(_COUNT).alias(_COUNT))
-    return by_row.where(F.col(_COUNT) != 0)
+    return feed.select(_hash_of(feed.drop(_CHANGE_TYPE)).alias(_HASH), step, sign)
+
+
+def _unmatched(both: Sequence[DataFrame], names: Sequence[str]) -> DataFrame:
+    """Of two sides with `_COUNT`, its sums by names, the second subtracted, where they are not 0."""
+    mine, wanted = both
+    subtracted = wanted.withColumn(_COUNT, -F.col(_COUNT))
+    sums = mine.unionByName(subtracted).groupBy(*names).agg(F.sum(_COUNT).alias(_COUNT))
+    return sums.where(F.col(_COUNT) != 0)
 
 
 def _balance(wanted: DataFrame, mine: DataFrame) -> tuple[int, int]:
     """How many rows are missing, and how many are too many; equal ones are counted."""
-    both = [
-        _summed(rows, ()).select(_HASH, (F.col(_COUNT) * sign).alias(_COUNT))
-        for rows, sign in ((wanted, 1), (mine, -1))
-    ]
-    left = both[0].unionByName(both[1]).groupBy(_HASH).agg(F.sum(_COUNT).alias(_COUNT))
+    both = [rows.select(_hash_of(rows).alias(_HASH), F.lit(1).alias(_COUNT)) for rows in (wanted, mine)]
+    left = _unmatched(both, (_HASH,))
     sums = left.agg(*(F.sum(F.greatest(F.col(_COUNT) * sign, F.lit(0))) for sign in (1, -1))).collect()[0]
     return int(sums[0] or 0), int(sums[1] or 0)
 

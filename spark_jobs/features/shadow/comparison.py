@@ -104,7 +104,7 @@ class BatchComparison(CommitCheck):
     def _compare(self, proposed: ProposedCommit, kind: str, folder: str) -> tuple[Findings, Mapping[str, str]]:
         """What differs, and the folders of both sides, where there are two."""
         if kind in ("changes", "tombstones"):
-            files = AppendedFiles(self._session, proposed)
+            files = AppendedFiles(self._session, self.table.run.runtime.storage, proposed)
             added = self._expect(proposed).tombstones(files.schema) if kind == "tombstones" else None
             return files.run(added), {}
         sides = Sides(self._session, self.table.run.runtime.storage, folder, proposed)

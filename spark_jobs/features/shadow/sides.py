@@ -25,6 +25,7 @@ from spark_jobs.tables.replayed_log import COMMIT, commit_path
 
 _SOURCE = "delta.`"
 _FILES = ("add", "remove", "cdc")
+_FEW_FILES = 8
 FileKey = tuple[str, str | None, int | None]
 """Path, and deletion vector: a file with another vector is another one."""
 
@@ -68,9 +69,11 @@ class Sides:
         return self.spark.read.format("delta").load(side)
 
     def differing(self) -> tuple[DataFrame, DataFrame]:
-        """Rows of our side and of Spark's, without those of files that both have."""
+        """Rows of our side and of Spark's, without those of many files that both have."""
         files = [self._files(side) for side in (self.ours, self.theirs)]
         both = files[0].keys() & files[1].keys()
+        if len(both) <= _FEW_FILES:  # to read them takes less than to let Delta open two more tables
+            return self.read(self.ours), self.read(self.theirs)
         for side, named in zip((self.ours, self.theirs), files, strict=True):
             adds = [{"add": add} for key, add in named.items() if key not in both]
             self.storage.write(commit_path(f"{side}-part", 0), lines([*self.header(side), *adds]))
@@ -109,10 +112,10 @@ class Sides:
 
     @property
     def new_files(self) -> Sequence[Mapping[str, Any]]:
-        """`add` actions of our commit for files that the table did not have, with absolute paths, without escapes."""
-        added = (self._placed(action, self.proposed.path)["add"] for action in self.proposed.actions if "add" in action)
-        placed = ({**add, "path": unquote(add["path"])} for add in added)
-        return [add for add in placed if add["path"] not in self._base]
+        """`add` actions of our commit for files that the table did not have, with paths that the storage takes."""
+        table, added = self.proposed.path, (action for action in self.proposed.actions if "add" in action)
+        new = (a["add"] for a in added if unquote(self._placed(a, table)["add"]["path"]) not in self._base)
+        return [{**add, "path": join(table, unquote(add["path"]))} for add in new]
 
     @property
     def commits(self) -> int:

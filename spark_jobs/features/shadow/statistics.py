@@ -1,133 +1,171 @@
-"""Statistics of new files against their rows, which Spark reads as plain Parquet."""
+"""Statistics of new files against their rows, which are read as plain Parquet: in the driver, or in Spark's tasks."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql import types as T
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pyarrow.types as pt
+from pyspark.sql import SparkSession
 
-from airflow_gddl.contract.sql_types import quoted
+from airflow_gddl.stores import Storage
+from spark_jobs.rules.arrays import has_nan
+from spark_jobs.tables.many_tasks import SparkTasks
+from spark_jobs.tables.places import InProcess, Place, TaskBounds
 
-_FILE, _STATS = "_shadow_file", "_shadow_stats"
 Leaf = tuple[str, ...]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = 1000
+"""In microseconds; the log may state times in milliseconds, rounded down."""
 
 
-def wrong_statistics(spark: SparkSession, files: Sequence[Mapping[str, Any]], schema: T.StructType) -> Iterator[str]:
+def wrong_statistics(spark: SparkSession, storage: Storage, files: Sequence[Mapping[str, Any]]) -> list[str]:
     """What the log says of new files and is not true of their rows.
 
     Args:
-        files: `add` actions with absolute paths, without escapes.
-        schema: of the table.
+        files: `add` actions with paths that the storage takes.
+
+    Raises:
+        FileNotFoundError: a file is not there.
     """
-    stated = {add["path"].rpartition("/")[2]: json.loads(add.get("stats") or "{}") for add in files}
-    if not stated:
+    parts = [(str(add["path"]), str(add.get("stats") or "{}")) for add in files]
+    few = sum(add["size"] for add in files) <= TaskBounds().files
+    place: Place = InProcess(storage) if few else SparkTasks(spark, len(parts))
+    return [note for report in place.run(FileStatistics(), parts) for note in json.loads(report)]
+
+
+@dataclass(frozen=True)
+class FileStatistics:
+    """Reads a file; a `Work` whose part is its path and the JSON of its statistics."""
+
+    def __call__(self, storage: Storage, part: tuple[str, str]) -> bytes:
+        """
+        Returns:
+            JSON list of what is wrong.
+        """
+        path, text = part
+        stated = Stated.of(text)
+        with storage.open_input(path) as stream:
+            source = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
+            for group in range(source.num_row_groups):
+                stated.see(source.read_row_group(group, use_threads=False))
+        name = path.rpartition("/")[2]
+        return json.dumps([f"{name} {what}" for what in stated.wrong()]).encode()
+
+    def file_of(self, part: tuple[str, str]) -> str:
+        return part[0]
+
+
+@dataclass
+class Stated:
+    """Statistics of a file, and what its rows are, as far as they were seen.
+
+    Attributes:
+        nulls: counted ones, of the columns whose nulls are stated.
+        outside: columns that have a value outside of the stated bounds.
+    """
+
+    numbers: Mapping[str, Any]
+    records: int = 0
+    nulls: dict[Leaf, int] = field(default_factory=dict)
+    outside: dict[Leaf, None] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, text: str) -> Stated:
+        return cls(json.loads(text, parse_float=Decimal))
+
+    def see(self, rows: pa.Table) -> None:
+        self.records += rows.num_rows
+        for leaf, _ in _leaves((), self.numbers.get("nullCount")):
+            values = _values(rows, leaf)
+            self.nulls[leaf] = self.nulls.get(leaf, 0) + (rows.num_rows if values is None else values.null_count)
+        for side, holds in (("minValues", _is_least), ("maxValues", _is_most)):
+            for leaf, bound in _leaves((), self.numbers.get(side)):
+                values = _values(rows, leaf)
+                if values is not None and values.null_count < len(values) and not holds(values, bound):
+                    self.outside[leaf] = None
+
+    def wrong(self) -> Iterator[str]:
+        if self.numbers.get("numRecords") != self.records:
+            yield f"has {self.records} rows, not numRecords {self.numbers.get('numRecords')}"
+        for leaf, said in _leaves((), self.numbers.get("nullCount")):
+            if said != self.nulls.get(leaf, 0):
+                yield f"has {self.nulls.get(leaf, 0)} nulls in {'.'.join(leaf)}, not nullCount {said}"
+        for leaf in self.outside:
+            yield f"has values of {'.'.join(leaf)} outside of minValues and maxValues"
+
+
+def _leaves(path: Leaf, stated: object) -> Iterator[tuple[Leaf, Any]]:
+    """Columns and fields of structs of which something is stated, and what."""
+    if not isinstance(stated, Mapping):
+        if stated is not None:
+            yield path, stated
         return
-    partitions = set(cast("Mapping[str, Any]", files[0].get("partitionValues") or {}))
-    leaves = [leaf for leaf in _leaves((), schema) if leaf[0] not in partitions]
-    counted = sorted(
-        {leaf for leaf in leaves for one in stated.values() if _at(one.get("nullCount"), leaf) is not None}
-    )
-    bounded = sorted({leaf for leaf in leaves for one in stated.values() if _has_bounds(one, leaf)})
-    kinds = T.StructType([field for field in schema.fields if field.name not in partitions])
-    rows = spark.read.schema(kinds).parquet(*(add["path"] for add in files))
-    yield from _compared(spark, rows, stated, (counted, bounded, schema))
+    for name, inner in stated.items():
+        yield from _leaves((*path, name), inner)
 
 
-def _compared(
-    spark: SparkSession, rows: DataFrame, stated: Mapping[str, Mapping[str, Any]],
-    leaves: tuple[Sequence[Leaf], Sequence[Leaf], T.StructType],
-) -> Iterator[str]:  # fmt: skip
-    counted, bounded, schema = leaves
-    facts = [F.count("*").alias("records")]
-    facts += [F.count_if(_column(leaf).isNull()).alias(f"nulls {at}") for at, leaf in enumerate(counted)]
-    for at, leaf in enumerate(bounded):
-        facts += [F.min(_column(leaf)).alias(f"low {at}"), F.max(_column(leaf)).alias(f"high {at}")]
-    file = F.element_at(F.split(F.col("_metadata.file_path"), "/"), -1)
-    found = rows.groupBy(F.url_decode(file).alias(_FILE)).agg(*facts)
-    texts = spark.createDataFrame(
-        [(name, json.dumps(one)) for name, one in stated.items()], f"{_FILE} string, {_STATS} string"
-    )
-    read = texts.select(_FILE, F.from_json(_STATS, _kind_of_statistics(bounded, schema)).alias(_STATS))
-    ends = [
-        (~_holds(F.col(f"low {at}"), F.col(f"high {at}"), leaf, schema)).alias(f"wrong {at}")
-        for at, leaf in enumerate(bounded)
-    ]
-    for row in (
-        read.join(found, _FILE, "left")
-        .select(_FILE, "records", *(f"nulls {n}" for n in range(len(counted))), *ends)
-        .collect()
-    ):
-        yield from _of_file(row.asDict(), stated[row[_FILE]], counted, bounded)
-
-
-def _of_file(
-    row: Mapping[str, Any], stated: Mapping[str, Any], counted: Sequence[Leaf], bounded: Sequence[Leaf]
-) -> Iterator[str]:
-    name, records = row[_FILE], row["records"] or 0
-    if stated.get("numRecords") != records:
-        yield f"{name} has {records} rows, not numRecords {stated.get('numRecords')}"
-    for at, leaf in enumerate(counted):
-        said, nulls = _at(stated.get("nullCount"), leaf), row[f"nulls {at}"]
-        if said is not None and nulls is not None and said != nulls:
-            yield f"{name} has {nulls} nulls in {'.'.join(leaf)}, not nullCount {said}"
-    for at, leaf in enumerate(bounded):
-        if row[f"wrong {at}"]:
-            yield f"{name} has values of {'.'.join(leaf)} outside of minValues and maxValues"
-
-
-def _holds(low: Column, high: Column, leaf: Leaf, schema: T.StructType) -> Column:
-    """Whether the stated bounds hold, or there is no value, or no bound; times are stated in milliseconds."""
-    least, most = (_column((_STATS, ends, *leaf)) for ends in ("minValues", "maxValues"))
-    if isinstance(_type_of(schema, leaf), (T.TimestampType, T.TimestampNTZType)):
-        most = most + F.expr("interval 1 millisecond")
-    return F.coalesce(least <= low, F.lit(True)) & F.coalesce(most >= high, F.lit(True))
-
-
-def _kind_of_statistics(bounded: Sequence[Leaf], schema: T.StructType) -> T.StructType:
-    kind = _restricted(schema, bounded, ())
-    return T.StructType([T.StructField("minValues", kind), T.StructField("maxValues", kind)])
-
-
-def _restricted(kind: T.StructType, leaves: Sequence[Leaf], path: Leaf) -> T.StructType:
-    fields = []
-    for field in kind.fields:
-        here = (*path, field.name)
-        if any(leaf[: len(here)] == here for leaf in leaves):
-            inner = field.dataType
-            fields.append(
-                T.StructField(
-                    field.name, _restricted(inner, leaves, here) if isinstance(inner, T.StructType) else inner
-                )
-            )
-    return T.StructType(fields)
-
-
-def _leaves(path: Leaf, kind: T.DataType) -> Iterator[Leaf]:
-    if not isinstance(kind, T.StructType):
-        yield path
-        return
-    for field in kind.fields:
-        yield from _leaves((*path, field.name), field.dataType)
-
-
-def _type_of(kind: T.StructType, leaf: Leaf) -> T.DataType:
-    inner = kind[leaf[0]].dataType
-    return _type_of(inner, leaf[1:]) if isinstance(inner, T.StructType) and len(leaf) > 1 else inner
-
-
-def _at(values: object, leaf: Leaf) -> Any:
-    for name in leaf:
-        values = values.get(name) if isinstance(values, dict) else None
+def _values(rows: pa.Table, leaf: Leaf) -> pa.ChunkedArray | None:
+    """Null: the file lacks the column, so that each row is null there."""
+    if leaf[0] not in rows.column_names:
+        return None
+    values = rows.column(leaf[0])
+    for name in leaf[1:]:
+        if not pt.is_struct(values.type) or values.type.get_field_index(name) < 0:
+            return None
+        values = pc.struct_field(values, name)
     return values
 
 
-def _has_bounds(stated: Mapping[str, Any], leaf: Leaf) -> bool:
-    return any(_at(stated.get(ends), leaf) is not None for ends in ("minValues", "maxValues"))
+def _is_least(values: pa.ChunkedArray, bound: Any) -> bool:
+    """NaN is greater than any number, as Delta orders them."""
+    least = pc.min(_comparable(values)).as_py()
+    return least is None or _bound_of(bound, values.type) <= least
 
 
-def _column(leaf: Leaf) -> Column:
-    return F.col(".".join(map(quoted, leaf)))
+def _is_most(values: pa.ChunkedArray, bound: Any) -> bool:
+    if pt.is_floating(values.type) and has_nan(values):
+        return False
+    wide = _MILLISECOND if pt.is_timestamp(values.type) else 0
+    most = _bound_of(bound, values.type)
+    greatest = pc.max(_comparable(values)).as_py()
+    return bool(greatest is None or (most + wide if wide else most) >= greatest)
+
+
+def _comparable(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Times as microseconds and days as numbers, which may be of any year; texts as bytes."""
+    kind = values.type
+    if pt.is_timestamp(kind):
+        return values.cast(pa.timestamp("us", kind.tz), safe=False).cast(pa.int64())
+    if pt.is_date(kind):
+        return values.cast(pa.date32()).cast(pa.int32())
+    if pt.is_dictionary(kind):
+        return _comparable(values.cast(kind.value_type))
+    if pt.is_floating(kind):
+        return values.filter(pc.invert(pc.is_nan(values)))
+    return values.cast(pa.binary()) if pt.is_string(kind) or pt.is_large_string(kind) else values
+
+
+def _bound_of(bound: Any, kind: pa.DataType) -> Any:
+    """A bound of the log as `_comparable` has values."""
+    if pt.is_dictionary(kind):
+        return _bound_of(bound, kind.value_type)
+    if pt.is_timestamp(kind):
+        moment = datetime.fromisoformat(bound)
+        since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH
+        return (since.days * 86_400 + since.seconds) * 10**6 + since.microseconds
+    if pt.is_date(kind):
+        return (date.fromisoformat(bound) - _EPOCH.date()).days
+    if pt.is_float32(kind):
+        return float(np.float32(bound))
+    if pt.is_floating(kind):
+        return float(bound)
+    return bound.encode() if isinstance(bound, str) else bound
