@@ -238,7 +238,7 @@ class JobOptions:
     max_batches: int | None = None
     """Maximum number of batches; null: process all pending files."""
     dry_run: bool = False
-    """`maintain`, `adopt`: report the pending work without doing it. `explain`: refuse what an erasure of the key would."""
+    """`maintain`, `adopt`: report the pending work without doing it; `explain`: refuse what an erasure would."""
     key: Mapping[str, str] = field(default_factory=dict)
     """`erase`, `explain`: key column to its value as text; an empty name means the only key column."""
     keys: tuple[Mapping[str, str], ...] = ()

@@ -284,9 +284,10 @@ def test_refusals_write_nothing(lake: Lake, name: str) -> None:
         kept(lake, spec, rows)
     else:
         write_deltalake(lake.layout(spec).replica, rows)
-    found = lake.result(spec, adopting())
-    assert found.error is not None
-    assert (found.error.code, "Remedy: " in found.error.message) == (wanted, True), found.error.message
+    for dry_run in (True, False):
+        found = lake.result(spec, adopting(dry_run=dry_run))
+        assert found.error is not None
+        assert (found.error.code, "Remedy: " in found.error.message) == (wanted, True), found.error.message
     assert DeltaTable(lake.layout(spec).replica).version() == 0
     assert not Path(lake.layout(spec).changes).exists()
 

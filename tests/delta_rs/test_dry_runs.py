@@ -111,6 +111,12 @@ def foreign(lake: Lake) -> TableSpec:
     return waits(lake)
 
 
+def of_another_job(lake: Lake) -> TableSpec:
+    lake.load(SPEC)
+    write_deltalake(lake.layout(SPEC).replica, pa.table({"id": pa.array([1], pa.int32())}))
+    return SPEC
+
+
 def ambiguous(lake: Lake) -> TableSpec:
     """A load file some hours younger than changes, and no ledger says which came first."""
     lake.load(SPEC)
@@ -233,6 +239,7 @@ REFUSALS = [
     Refusal("TABLES_MISSING", (RUN,), without("replica")),
     Refusal("LEDGER_BEHIND", (RUN,), behind),
     Refusal("FOREIGN_ROWS", (RUN,), foreign),
+    Refusal("TABLE_NOT_OURS", LOADS, of_another_job),
     Refusal("GENERATIONS_UNKNOWN", (RUN,), ambiguous),
     Refusal("ERASED_BY_OTHER_KEYS", (REBUILD, RELOAD), erased_by_other_keys),
     Refusal("ERASURE_SALT_MISSING", (*LOADS, ERASE), without_salt),
@@ -315,10 +322,11 @@ def test_both_engines_plan_and_refuse(
 
 
 def test_each_command_with_a_dry_run_is_played() -> None:
-    """`deploy` creates saved jobs by one plan in both forms: tests/remote/test_deploy.py."""
+    """`deploy` creates saved jobs by one plan in both forms (tests/remote/test_deploy.py), `adopt` has an action of its
+    own for both (tests/adopt/test_adopt.py)."""
     played = {"run", "rebuild", "reload", "maintain", "erase"}
     with_dry_run = {name for name, options in commands(get_command(app)) if "--dry-run" in options}
-    assert with_dry_run == {f"gddl {name}" for name in (*played, "deploy databricks", "deploy glue")}
+    assert with_dry_run == {f"gddl {name}" for name in (*played, "adopt", "deploy databricks", "deploy glue")}
 
 
 def test_a_dry_run_names_load_files_that_the_last_run_could_not_read(tmp_path: Path) -> None:
