@@ -18,7 +18,7 @@ from spark_jobs.rules.arrays import changes, flat, row_codes, shared_codes, tabl
 from spark_jobs.rules.carried import carried, chosen, lists, replaces_unknown
 from spark_jobs.rules.errors_table import Entry, entries, overlaid, text_of
 from spark_jobs.rules.evaluate import recomputed
-from spark_jobs.rules.order import OrderedEvents, deleted_by, gddl_fields, ordered, with_gddl
+from spark_jobs.rules.order import OrderedEvents, deleted_by, gddl_fields, of_rows, ordered, with_gddl
 from spark_jobs.rules.positions import FILE_BITS, are_replayed, replayed_position, row_in_file
 from spark_jobs.rules.redelivery import new_changes
 
@@ -75,7 +75,7 @@ def net_changes(happened: pa.Table, schema: TableSchema, *, partial: bool) -> pa
         among the events; and `COLUMNS_BEFORE_DELETE`: the columns of a deleted row are those
         of the row that was deleted.
     """
-    events = ordered(happened, schema)
+    events = ordered(of_rows(happened, schema), schema)
     columns = _partial_rows(with_rescued(events, schema), schema) if partial else _whole_rows(events, schema)
     return pa.table(columns | _spans(events, schema))
 
@@ -400,7 +400,7 @@ def needed_changes(happened: pa.Table, schema: TableSchema, before: datetime) ->
     """
     if not schema.keys:
         return frozenset()
-    matter = events_that_matter(happened, schema)
+    matter = events_that_matter(of_rows(happened, schema), schema)
     return changes_in(matter.filter(applied_before(matter, before)))
 
 

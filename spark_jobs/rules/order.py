@@ -150,7 +150,10 @@ def events(changes: pa.Table, schema: TableSchema) -> pa.Table:
 
 
 def with_truncates(happened: pa.Table, schema: TableSchema) -> pa.Table:
-    """Events, and at the end a delete of each key at the first truncate after each of its events, once."""
+    """Events, and at the end a delete of each key at the first truncate after each of its events, once.
+
+    Where that is a late one, a delete at the first of the others, too: see `of_rows`.
+    """
     if not schema.truncates or not happened.num_rows:
         return happened
     placed, passed = happened, np.full(happened.num_rows, -1)
@@ -160,7 +163,32 @@ def with_truncates(happened: pa.Table, schema: TableSchema) -> pa.Table:
         placed = _with_truncates_at(happened, passed, schema)
         key = row_codes(placed.select(schema.keys).columns, placed.num_rows)
         placed = _with_effective_sequences(placed, key, forced_rows(placed, schema)).slice(0, happened.num_rows)
-    return _with_truncates_at(happened, np.stack([passed, truncates_after(placed, schema)]), schema)
+    numbers = [passed, truncates_after(placed, schema)]
+    if late := set(late_truncates(schema.truncates)):
+        others = [number for number, one in enumerate(schema.truncates) if one not in late]
+        at = truncates_after(placed, replace(schema, truncates=tuple(schema.truncates[number] for number in others)))
+        numbers.append(np.where(at < 0, -1, np.array(others)[at]))
+    return _with_truncates_at(happened, np.stack(numbers), schema)
+
+
+def late_truncates(truncates: Sequence[Truncate]) -> tuple[Truncate, ...]:
+    """Truncates that came after a later one: versions of the history end at them, and they delete no rows.
+
+    Args:
+        truncates: in the order of changes.
+    """
+    late, earliest = [], None
+    for one in reversed(truncates):
+        if earliest is not None and earliest < one.batch_id:
+            late.append(one)
+        earliest = one.batch_id if earliest is None else min(earliest, one.batch_id)
+    return tuple(reversed(late))
+
+
+def of_rows(happened: pa.Table, schema: TableSchema) -> pa.Table:
+    """Events that rows are folded from: all but deletes by late truncates, which versions alone follow."""
+    late = late_truncates(schema.truncates)
+    return happened.filter(pa.array(~deleted_by(happened, late, schema))) if late else happened
 
 
 def _with_truncates_at(happened: pa.Table, numbers: np.ndarray, schema: TableSchema) -> pa.Table:

@@ -22,7 +22,7 @@ from spark_jobs.plan.planned_batch import Truncate
 from spark_jobs.plan.sequence import sort_key
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.decode import DecodedGroup
-from spark_jobs.rules.order import deleted_by, truncates_after, truncates_gddl
+from spark_jobs.rules.order import deleted_by, late_truncates, truncates_after, truncates_gddl
 from spark_jobs.rules.sweep import alive, marks, needed
 from spark_jobs.rules.texts import json_writer, utc_text
 
@@ -43,8 +43,7 @@ def kept_truncates(
 ) -> tuple[Truncate, ...]:
     """Truncates of a table after a batch, in the order of changes; of deliveries of one the first is kept.
 
-    Without a history one before a known one changes nothing, and is left out: else a rebuild would mark deleted rows
-    with other sequences than the batches did.
+    Without a history one before a known one changes nothing (`order.late_truncates`), and is left out.
     """
     delivered = list(delivered) if history else unknown_truncates(known, delivered)
     every = {(one.generation, one.sequence): one for one in (*reversed(delivered), *known)}
@@ -104,6 +103,8 @@ class Truncated:
 
 def truncated(replica: pa.Table, schema: TableSchema) -> Truncated:
     """Rows of the replica before truncates; of a table with several sources, those of the batch's."""
+    late = set(late_truncates(schema.truncates))
+    schema = replace(schema, truncates=tuple(one for one in schema.truncates if one not in late))
     at = truncates_after(replica, schema)
     eligible = _are_of_source(replica, schema)
     if marks(schema):

@@ -32,6 +32,7 @@ from spark_jobs.rules.order import (
     events,
     gddl_fields,
     keys_json,
+    late_truncates,
     moved_rows,
     ordered,
     that_count,
@@ -375,7 +376,8 @@ def _events_of(changes: pa.Table, schema: TableSchema, key: tuple[str, ...]) -> 
     others += [current[row] for row in np.flatnonzero(moved)]  # `events` has their deletes at its end
     happened = events(changes, schema)
     others += [None] * (happened.num_rows - len(others))  # deletes by truncates
-    mine = [texts == key for texts in key_texts(happened, schema)]
+    late = deleted_by(happened, late_truncates(schema.truncates), schema).tolist()
+    mine = [texts == key and not is_late for texts, is_late in zip(key_texts(happened, schema), late, strict=True)]
     return happened.filter(pa.array(mine, pa.bool_())), [o for o, m in zip(others, mine, strict=True) if m]
 
 

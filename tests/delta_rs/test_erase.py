@@ -75,6 +75,23 @@ def held(lake: Lake, row: TableSpec) -> list[str]:
     return found
 
 
+@pytest.mark.parametrize("erases", [False, True])
+def test_a_sweep_is_held_by_the_share_of_rows_without_erased_ones(erases: bool, tmp_path: Path) -> None:
+    """Two of four rows are more than `sweep_limit`; once one of them is erased, one of three is not."""
+    row, lake = spec(sweep_after="0s"), Lake(tmp_path)
+    path = Path(lake.layout(row).landing)
+    write(path, "LOAD00000001.parquet", pa.table({"id": pa.array([6, 7, 8, 9], pa.int32()), "v": list("abcd")}))
+    lake.change(row, 1, [("U", 6, "e")])
+    lake.done(row)
+    if erases:
+        lake.done(row, erasing(id="7"))
+    write(path, "LOAD00000001.parquet", pa.table({"id": pa.array([8, 9], pa.int32()), "v": ["f", "g"]}))
+    swept = lake.done(row)
+    held_back = {} if erases else {6: "e", 7: "b"}
+    assert lake.replica(row) == {8: "f", 9: "g"} | held_back
+    assert ("SWEEP_HELD" in [warning.code for warning in swept.warnings]) is not erases
+
+
 def test_key_is_removed_from_every_table_and_others_are_kept(tmp_path: Path) -> None:
     row = spec()
     lake = filled(tmp_path, row)

@@ -69,6 +69,30 @@ def test_a_worker_lost_while_it_collects_leaves_the_results_to_the_next(step: in
     assert world.done == set(TABLES)
 
 
+def test_a_worker_lost_while_it_marks_attempts_as_taken_leaves_the_last_one_to_the_next() -> None:
+    """Its results count once; a table that is cleared, and that the last attempt did not have, runs again."""
+    world = World()
+    world.work()
+    world.platform.answer("s.a", good=True)
+    first = world.platform.active
+    assert first is not None
+    world.stop_task()
+    first.state = "cancelled"
+    world.work()
+    second = world.platform.active
+    assert second is not None
+    second.state = "failed"
+    assert not world.work(Fuse(left=11, after=True))
+    assert [attempt.ended for attempt in world.attempts.all()] == [True, False]
+    world.done.clear()
+    assert not world.work()
+    assert [[t.table for t in run.spec.tables] for run in world.platform.runs[1:]] == [["s.b", "s.c"], ["s.a"]]
+    to_the_end(world)
+    assert world.work()
+    assert codes(world) == {"s.a": "succeeded", "s.b": "REMOTE_RUN_FAILED", "s.c": "REMOTE_RUN_FAILED"}
+    assert all(attempt.ended for attempt in world.attempts.all())
+
+
 @pytest.mark.parametrize("succeeds_later", [False, True])
 def test_a_failure_that_is_seen_while_the_run_goes_on_keeps_its_error(succeeds_later: bool) -> None:
     """Of a caller that waits; unless the platform starts the run again and the table succeeds."""
@@ -317,16 +341,23 @@ class Machine(RuleBasedStateMachine):
 
     @rule(fuse=FUSES)
     def work(self, fuse: Fuse) -> None:
-        before = len(self.world.platform.runs)
-        was_ended = [not run.is_active for run in self.world.platform.runs]
+        before = list(self.world.platform.runs)
+        was_ended = [not run.is_active for run in before]
         finished = self.world.work(Fuse(left=fuse.left, after=fuse.after))
-        if len(self.world.platform.runs) > before:
-            # A new run has a reason: the one before was over, and either stopped on request or taken account of.
+        runs = self.world.platform.runs
+        for run in runs[len(before) :]:
+            # A new run has a reason: the ones before are over, and each of its tables was in none, or in one that was
+            # stopped on request or taken account of.
             assert all(was_ended)
-            last = before - 1
-            assert last < 0 or self.world.platform.runs[last].stopping or last in self.accounted
+            unaccounted = {
+                table.table
+                for number, earlier in enumerate(before)
+                if not earlier.stopping and number not in self.accounted
+                for table in earlier.spec.tables
+            }
+            assert not unaccounted & {table.table for table in run.spec.tables}
         if finished:
-            self.accounted = set(range(len(self.world.platform.runs)))
+            self.accounted = set(range(len(runs)))
         ends = [attempt.number for attempt in self.world.attempts.all() if attempt.ended]
         self.accounted |= {number - 1 for number in ends}
 
