@@ -12,6 +12,7 @@ from spark_jobs.plan.table_schema import GDDL, RESCUED
 from spark_jobs.rules.arrays import schema_of
 from spark_jobs.rules.baseline import BaselineFigures
 from spark_jobs.rules.verify import Violations
+from spark_jobs.tables.delta_log import DeltaCommits
 from spark_jobs.tables.engine import TableContext
 from spark_jobs.tables.places import DeclinedError
 from spark_jobs.tables.replayed_log import DamagedLogError, ReplayedLog, replayed
@@ -120,11 +121,13 @@ def require_new_tables(run: TableRun, context: TableContext) -> None:
     Raises:
         FatalError: `ADOPT_REFUSED`: tables of ours are there.
     """
+    logs = DeltaCommits(context.storage)  # a release that was interrupted leaves parts of tables, which can't be opened
     for name in ("changes", "history", "tombstones"):
         path = getattr(context.layout, name)
-        if context.engine.exists(path):
+        if logs.exists(path):
             what = f"{run.spec.table}: there is a table of ours already, and no ledger of it"
-            raise FatalError(REFUSED_CODE, what, where=path, remedy="restore the ledger, or move that table away")
+            remedy = "restore the ledger; or end with `gddl adopt --release` what removed it; or move that table away"
+            raise FatalError(REFUSED_CODE, what, where=path, remedy=remedy)
 
 
 def require_keys(spec: TableSpec, figures: BaselineFigures, doubles: Violations, where: str) -> None:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import RunWarning
-from airflow_gddl.contract.sql_types import StructType, parse_type
+from airflow_gddl.contract.sql_types import DecimalType, SqlType, StructType, parse_type
 from spark_jobs.actions.adopt_checks import (
     COLUMNS_CODE,
     log_of,
@@ -210,7 +210,8 @@ def _kind_of(
     kinds = [str(field.type) for field in whole.fields] if isinstance(whole, StructType) else [str(whole)]
     for at, (name, mine, theirs) in enumerate(zip(stored, own, kinds, strict=True)):
         wider = widened_number(parse_type(theirs), parse_type(mine)) if told else parse_type(mine)
-        if told and not (lossless(parse_type(mine), wider) and lossless(parse_type(theirs), wider)):
+        fits = lossless(parse_type(mine), wider) and lossless(parse_type(theirs), wider)
+        if told and (not fits or _is_coarser(parse_type(mine), parse_type(theirs))):
             what = (
                 f"{run.spec.table}: {name}, which orders changes, is {schema.types[name]} in the table and {theirs} in "
                 "files: its rows can't be compared with changes"
@@ -220,6 +221,16 @@ def _kind_of(
         own[at] = str(wider)
     fields = ",".join(f"`{name}`:{kind}" for name, kind in zip(planned.table_schema.sequence, own, strict=True))
     return own[0] if len(own) == 1 else f"struct<{fields}>"
+
+
+def _is_coarser(mine: SqlType, theirs: SqlType) -> bool:
+    """Whether values of files lose their fractions in a type: rows would seem older than their changes.
+
+    A smaller range loses nothing: the values of the table are in it.
+    """
+    if isinstance(theirs, DecimalType):
+        return theirs.scale > (mine.scale if isinstance(mine, DecimalType) else 0)
+    return (str(mine), str(theirs)) in {("date", "timestamp"), ("date", "timestamp_ntz"), ("float", "double")}
 
 
 @dataclass(frozen=True)
@@ -276,11 +287,14 @@ class _Cut:
                 raise self._refused(what, "name a version of `DESCRIBE HISTORY`, or --files-until")
             return at
         try:
-            until = moment_of(options.files_until)
-        except ValueError:
+            until = moment_of(options.files_until).astimezone(UTC)
+        except (ValueError, OverflowError):
             what = f"--files-until {options.files_until!r} is no moment"
             raise self._refused(what, "write e.g. 2026-01-31T12:00:00Z") from None
-        return until.astimezone(UTC)
+        if until > self.run.runtime.clock():
+            what = f"--files-until {iso(until)} is in the future: files that the old job has not seen would count"
+            raise self._refused(what, "name the time at which the old job's last run began")
+        return until
 
     def _by_column(self) -> tuple[tuple[PlannedFile, ...], tuple[PlannedFile, ...]]:
         """All files before the first that reaches the greatest sequence of the table; it and all after it are loaded.
@@ -299,6 +313,11 @@ class _Cut:
             at for at, file in enumerate(waiting) if file.kind == "change" and not self._is_before(file, highest)
         )
         first = next(reaches, len(waiting))
+        if first == len(waiting) and any(file.kind == "change" for file in waiting):
+            raise self._refused(
+                f"no file reaches {highest}, the greatest {column} of the table, so that all would count as in it",
+                f"see whether {column} holds the files' values, and their times in UTC; or use --files-until",
+            )
         return waiting[:first], waiting[first:]
 
     def _is_before(self, file: PlannedFile, highest: str | None) -> bool:

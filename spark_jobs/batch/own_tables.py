@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -14,7 +15,7 @@ from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.baseline import BASELINE
 from spark_jobs.plan.planned_batch import BatchPlan, ForeignCommit, TableState
 from spark_jobs.plan.sharding import refreshed
-from spark_jobs.tables.delta_log import APPEND, MERGE, DeltaCommits, is_later, version_of
+from spark_jobs.tables.delta_log import APPEND, MERGE, DeltaCommit, DeltaCommits, is_later, version_of
 from spark_jobs.tables.engine import Engine, TableContext
 from spark_jobs.tables.replayed_log import ReplayedLog
 
@@ -179,12 +180,22 @@ def require_own_tables(context: TableContext, ledger: Ledger) -> tuple[ForeignCo
     if context.spec.shard:
         _require_newest_of_shard(context, ledger)
     for name in dict.fromkeys(commit.table for commit in commits if commit not in state.foreign):
-        path = getattr(context.layout, name)
-        added = _added_since(context, state, name)
-        if count := context.engine.foreign_rows(context, path, added):
-            raise _foreign_rows(context, state, name, count)
+        _require_own_rows(context, state, name)
     _require_baseline(context, state)
     return commits
+
+
+def _require_own_rows(context: TableContext, state: TableState, name: str) -> None:
+    path = getattr(context.layout, name)
+    if not context.engine.is_ours(context, path):
+        rebuild = refreshed(context.spec, "rebuild the table with --full-refresh")
+        what = f"the {name} has no column _gddl: another writer has replaced its columns, or restored an old version"
+        raise FatalError("FOREIGN_ROWS", what, where=path, remedy=f"restore its newest version of ours, or {rebuild}")
+    since = _since_adoption(context, state, name)
+    added = None if since is None else frozenset(file for commit in since if not commit.ours for file in commit.added)
+    count = context.engine.foreign_rows(context, path, added)
+    if count or moves_foreign_rows(since or ()):
+        raise _foreign_rows(context, state, name, count)
 
 
 def _foreign_rows(context: TableContext, state: TableState, name: str, count: int) -> FatalError:
@@ -192,22 +203,36 @@ def _foreign_rows(context: TableContext, state: TableState, name: str, count: in
     what = f"{count} rows of the {name} have no _gddl: another writer inserted them"
     remedy = f"delete them (DELETE ... WHERE _gddl IS NULL), or {rebuild}"
     if name == "replica" and state.baseline is not None:  # rows from before the adoption have none either
-        what = f"{count} rows that another writer has put into the adopted replica, or changed in it, have no _gddl"
+        some = f"{count} rows that" if count else "rows that"
+        rest = "have no _gddl" if count else "are in other files by now"
+        what = f"{some} another writer has put into the adopted replica, or changed in it, {rest}"
         remedy = f"stop that writer; then {rebuild}, which undoes what it did"
     return FatalError("FOREIGN_ROWS", what, where=getattr(context.layout, name), remedy=remedy)
 
 
-def _added_since(context: TableContext, state: TableState, name: str) -> frozenset[str] | None:
-    """Files that others have added to an adopted replica since the last batch; null: all count.
+def _since_adoption(context: TableContext, state: TableState, name: str) -> Sequence[DeltaCommit] | None:
+    """Commits to an adopted replica since the last batch; null: its rows without `_gddl` all count as those of others.
 
     Its first files hold rows without `_gddl`, so that only the files of others tell theirs.
     """
     if name != "replica" or state.baseline is None:
         return None
-    commits = context.engine.commits_since(context.layout.replica, state.delta_versions[name])
-    if commits is None:
-        return None
-    return frozenset(path for commit in commits if not commit.ours for path in commit.added)
+    return context.engine.commits_since(context.layout.replica, state.delta_versions[name])
+
+
+def moves_foreign_rows(commits: Iterable[DeltaCommit]) -> bool:
+    """Whether rows that others have put in are in files that don't tell it: compacted, or written again by us.
+
+    Args:
+        commits: oldest first.
+    """
+    theirs: set[str] = set()
+    for commit in commits:
+        if (commit.ours or not commit.changes_data) and not theirs.isdisjoint(commit.removed):
+            return True
+        if not commit.ours:
+            theirs = theirs.difference(commit.removed).union(commit.added)
+    return False
 
 
 def _require_baseline(context: TableContext, state: TableState) -> None:

@@ -258,6 +258,7 @@ class DeltaCommit:
     changes_data: rows were added, removed or changed. OPTIMIZE and VACUUM only move rows, or remove old files.
     transactions: application to the version that the commit states of it.
     added: paths of files with new rows, without escapes.
+    removed: paths of files that the table has no more, also where their rows only moved.
     """
 
     version: int
@@ -266,6 +267,7 @@ class DeltaCommit:
     changes_data: bool
     transactions: Mapping[str, int] = field(default_factory=dict)
     added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -360,6 +362,7 @@ def commit_of(version: int, data: bytes) -> DeltaCommit:
         changes_data=any(file.get("dataChange", True) for file in files),
         transactions={a["txn"]["appId"]: int(a["txn"]["version"]) for a in actions if "txn" in a},
         added=tuple(unquote(a["add"]["path"]) for a in actions if "add" in a and a["add"].get("dataChange", True)),
+        removed=tuple(unquote(a["remove"]["path"]) for a in actions if "remove" in a),
     )
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -252,6 +253,64 @@ def test_another_writer_after_the_adoption_is_refused(lake: Lake) -> None:
     assert code(lake, spec) == "FOREIGN_ROWS"
 
 
+def append(lake: Lake, spec: TableSpec, *keys: int) -> DeltaTable:
+    for key in keys:
+        kept(lake, spec, {key: ("foreign", 1)}, mode="append", schema_mode="merge")
+    return DeltaTable(lake.layout(spec).replica)
+
+
+def optimize(lake: Lake, spec: TableSpec) -> None:
+    """Rows of the other writer and of the baseline come into one file, by no change of data."""
+    append(lake, spec, 9).optimize.compact()
+
+
+def update_and_optimize(lake: Lake, spec: TableSpec) -> None:
+    table = DeltaTable(lake.layout(spec).replica)
+    table.update(predicate="id = 2", updates={"v": "'foreign'"})
+    append(lake, spec, 9).delete("id = 9")
+    table.update_incremental()
+    table.optimize.compact()
+
+
+def maintain(lake: Lake, spec: TableSpec) -> None:
+    """Our own compaction takes rows of another writer along."""
+    append(lake, spec, 9, 10, 11, 12)
+    lake.done(spec, JobOptions(action="maintain"))
+    assert len(data_files(DeltaTable(lake.layout(spec).replica))) == 1
+
+
+def overwrite(lake: Lake, spec: TableSpec) -> None:
+    kept(lake, spec, {9: ("foreign", 1)}, mode="overwrite", schema_mode="overwrite")
+
+
+@pytest.mark.parametrize("act", [optimize, update_and_optimize, maintain, overwrite])
+def test_another_writer_is_refused_whatever_came_of_its_files(
+    lake: Lake, act: Callable[[Lake, TableSpec], None]
+) -> None:
+    spec = spec_of()
+    landed(lake, spec)
+    kept(lake, spec, APPLIED)
+    lake.done(spec, adopting())
+    act(lake, spec)
+    assert code(lake, spec) == "FOREIGN_ROWS"
+    lake.done(spec, JobOptions(full_refresh=True))
+    assert lake.replica(spec) == EXPECTED
+    verified(lake, spec)
+
+
+def test_compaction_by_another_writer_is_none_of_data(lake: Lake) -> None:
+    spec = spec_of()
+    landed(lake, spec)
+    rows = list(APPLIED.items())
+    kept(lake, spec, dict(rows[:1]))
+    kept(lake, spec, dict(rows[1:]), mode="append")
+    lake.done(spec, adopting())
+    DeltaTable(lake.layout(spec).replica).optimize.compact()
+    assert not lake.done(spec).warnings
+    assert lake.replica(spec) == EXPECTED
+    verified(lake, spec)
+
+
 def test_a_lost_property_stops_the_table_until_a_rebuild(lake: Lake) -> None:
     spec = spec_of()
     landed(lake, spec)
@@ -302,13 +361,50 @@ def test_without_a_table_there_is_nothing_to_adopt(lake: Lake) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"files_until": "yesterday"}, {"files_until": "", "by_column": "v"}, {"files_until": "", "at_version": 9}],
+    [
+        {"files_until": "yesterday"},
+        {"files_until": "9999-12-31T23:59:59-12:00"},
+        {"files_until": (datetime.now(UTC) + timedelta(days=1)).isoformat()},
+        {"files_until": "", "by_column": "v"},
+        {"files_until": "", "at_version": 9},
+    ],
 )
 def test_a_cut_that_says_nothing_is_refused(lake: Lake, options: dict[str, Any]) -> None:
     spec = spec_of()
     landed(lake, spec)
     kept(lake, spec, APPLIED)
     assert code(lake, spec, adopting(**options)) == "ADOPT_CUT"
+
+
+def test_a_column_whose_greatest_value_is_in_no_file_is_no_cut(lake: Lake) -> None:
+    """As of a job that read times in another zone: all files would count as in the table."""
+    spec = spec_of()
+    landed(lake, spec)
+    kept(lake, spec, {**APPLIED, 7: ("new", 10_000)})
+    assert code(lake, spec, adopting(files_until="", by_column="seq")) == "ADOPT_CUT"
+    lake.done(spec, adopting())
+
+
+@pytest.mark.parametrize(
+    ("stored", "delivered"),
+    [
+        (pa.array([date(2024, 1, 1)]), pa.array([datetime(2024, 1, 1, 4, tzinfo=UTC)], pa.timestamp("us", "UTC"))),
+        (pa.array([Decimal(5)], pa.decimal128(10, 0)), pa.array([Decimal("5.25")], pa.decimal128(10, 2))),
+        (pa.array([5], pa.int64()), pa.array([Decimal("5.25")], pa.decimal128(10, 2))),
+        (pa.array([5.1], pa.float32()), pa.array([5.1], pa.float64())),
+    ],
+    ids=["date", "scale", "whole number", "float"],
+)
+def test_a_sequence_that_has_lost_its_fractions_is_refused(lake: Lake, stored: pa.Array, delivered: pa.Array) -> None:
+    """Late files would undo the row: it seems older than it is."""
+    spec = spec_of()
+    lake.load(spec)
+    aged(lake, spec)
+    file = pa.table({"Op": ["U"], "seq": delivered, "id": pa.array([0], pa.int32()), "v": ["late"]})
+    write(lake.landing(spec), "20240101-000000001.parquet", file)
+    own = pa.table({"id": pa.array([0], pa.int32()), "v": ["new"], "seq": stored})
+    write_deltalake(lake.layout(spec).replica, own)
+    assert code(lake, spec, adopting()) == "ADOPT_COLUMNS"
 
 
 def test_load_files_after_the_cut_are_refused(lake: Lake) -> None:
