@@ -26,7 +26,7 @@ from spark_jobs.tables.delta_log import APPEND, MERGE, version_of
 from spark_jobs.tables.delta_tables import DataFile, Tables, TableSnapshot, Write
 from spark_jobs.tables.engine import MarkedFiles
 from spark_jobs.tables.file_rules import Output, written
-from spark_jobs.tables.table_rows import AT_FILE, AT_ROW, Source, by_file, without_places
+from spark_jobs.tables.table_rows import AT_FILE, AT_ROW, Source, as_they_are, by_file, without_places
 
 _ROWS = "rows"
 
@@ -41,7 +41,7 @@ class BaselineWriter:
 
     def figures(self, keys: Sequence[str], baseline: Baseline, sequence_type: str) -> BaselineFigures:
         columns = tuple(dict.fromkeys((*keys, *baseline.sequence)))
-        source = Source.of(self.tables.existing(self.layout.replica), _as_they_are, columns)
+        source = Source.of(self.tables.existing(self.layout.replica), as_they_are, columns)
         rule = _Figures(tuple(keys), baseline, parse_type(sequence_type))
         return figures_together(json.loads(report) for report in by_file(self.tables, {_ROWS: source}, rule))
 
@@ -49,7 +49,7 @@ class BaselineWriter:
         tables, path, version = self.tables, self.layout.changes, version_of(plan)
         whole_tables.ensure(tables, table_definition.changes(schema, path, self.tier))
         if tables.last_transaction(path, APPEND) < version:
-            source = Source.of(tables.existing(self.layout.replica), _as_they_are)
+            source = Source.of(tables.existing(self.layout.replica), as_they_are)
             output = Output(target=tables.target(path), now=version // 1000, keys=None)
             reports = by_file(tables, {_ROWS: source}, _Append(baseline, output))
             files, rows = written(map(json.loads, reports))
@@ -96,10 +96,6 @@ class _Output:
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
         return json.dumps(self.output.report(storage, rows[_ROWS])).encode()
-
-
-def _as_they_are(rows: pa.Table) -> pa.Table:
-    return rows
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,16 @@ from spark_jobs.tables.data_files import FileWriter, Target
 from spark_jobs.tables.delta_log import QUARANTINE, Action, version_of
 from spark_jobs.tables.delta_tables import DataFile, Tables, TableSnapshot, Write, Written
 from spark_jobs.tables.places import stream_of, stream_rows
-from spark_jobs.tables.table_rows import PLACES, KeyMatches, Source, by_file, by_key, by_row, without_places
+from spark_jobs.tables.table_rows import (
+    PLACES,
+    KeyMatches,
+    Source,
+    as_they_are,
+    by_file,
+    by_key,
+    by_row,
+    without_places,
+)
 
 _TYPE_CHANGES = "delta.typeChanges"
 """Of a column, in Delta's protocol: the types that files of before have."""
@@ -209,17 +218,13 @@ class _OfFile:
 
 
 def _each_file(tables: Tables, path: str, rule: Rule, columns: Sequence[str] | None = None) -> list[bytes]:
-    source = Source.of(tables.existing(path), _as_they_are, columns)
+    source = Source.of(tables.existing(path), as_they_are, columns)
     return by_file(tables, {_ROWS: source}, _OfFile(rule))
-
-
-def _as_they_are(rows: pa.Table) -> pa.Table:
-    return rows
 
 
 def foreign_rows(tables: Tables, path: str, added: Collection[str] | None = None) -> int:
     """See `Engine.foreign_rows`."""
-    source = Source.of(tables.existing(path), _as_they_are, [GDDL])
+    source = Source.of(tables.existing(path), as_they_are, [GDDL])
     files = (file for file in source.files if added is None or file.path in added)
     source = replace(source, files=tuple(replace(file, baseline=None) for file in files))
     return sum(json.loads(count) for count in by_file(tables, {_ROWS: source}, _OfFile(_without_gddl)))

@@ -45,7 +45,7 @@ from spark_jobs.tables.file_parts import REPLICA
 from spark_jobs.tables.file_rules import Output, output_of, rewrite
 from spark_jobs.tables.snapshots import missing_features
 from spark_jobs.tables.table_definition import TableDefinition, marks_deletes, new_comments
-from spark_jobs.tables.table_rows import FindRows, Source, by_file, by_key, find, matches_of, search
+from spark_jobs.tables.table_rows import FindRows, Source, as_they_are, by_file, by_key, find, matches_of, search
 
 
 def keep_readable(tables: Tables, path: str) -> bool:
@@ -321,7 +321,7 @@ class TableWriter:
     def sweepable(self) -> tuple[int, int]:
         context = self.batch_context
         rule = _CountVanishing(context.table_schema, context.plan.generation)
-        replica = Source.of(self._replica, _as_they_are, sweep.needed(context.table_schema))
+        replica = Source.of(self._replica, as_they_are, sweep.needed(context.table_schema))
         counts = [json.loads(report) for report in by_file(context.tables, {REPLICA: replica}, rule)]
         return sum(old for old, _ in counts), sum(live for _, live in counts)
 
@@ -348,7 +348,7 @@ class TableWriter:
         context, schema = self.batch_context, self.batch_context.table_schema
         if not (schema.partial and schema.keys):
             return False
-        replica = Source.of(self._replica, _as_they_are, truncates.to_place(schema))
+        replica = Source.of(self._replica, as_they_are, truncates.to_place(schema))
         return any(map(json.loads, by_file(context.tables, {REPLICA: replica}, _AnyAfterTruncates(schema))))
 
     def _write_again(self) -> None:
@@ -366,7 +366,7 @@ class TableWriter:
         context, path = self.batch_context, self.batch_context.layout.replica
         if not context.has_made(path, step):
             rule = rule_of(output_of(context.tables, path, context.table_schema.keys, context.transaction))
-            replica = Source.of(self._replica, _as_they_are)
+            replica = Source.of(self._replica, as_they_are)
             reports = [json.loads(report) for report in by_file(context.tables, {REPLICA: replica}, rule)]
             metric = "numUpdatedRows" if sweep.marks(context.table_schema) else "numDeletedRows"
             context.put_written(path, step, reports, replica, {metric: sum(r["count"] for r in reports)})
@@ -444,10 +444,6 @@ class _FoldAgain:
         stored = matches_of(rows[REPLICA])
         outcome = folded_again(as_events(rows[_CHANGES], self.schema), stored.rows, self.schema)
         return json.dumps(self.output.report_of(storage, stored, outcome)).encode()
-
-
-def _as_they_are(rows: pa.Table) -> pa.Table:
-    return rows
 
 
 def violations(
