@@ -155,7 +155,6 @@ class _Number(str):
 
 _CHANGE_DATA = "_change_data/"
 """Folder of change data files in Delta's protocol."""
-_SEQUENCE = f"{GDDL}.sequence"
 _TOGETHER = 128 * 1024**2
 """Bytes of row groups, not compressed, that are in memory together."""
 _SAMPLE, _SMALL, _PARTS, _DIFFERENT = 1_000, 20_000, 20, 0.95
@@ -341,16 +340,10 @@ def groups_together(source: pq.ParquetFile) -> Iterator[list[int]]:
 
 
 def has_column(storage: Storage, table: str, file: DataFile, name: str) -> bool:
-    """Whether a data file has a column."""
-    with storage.open_input(join(table, file.path)) as stream:
-        return name in pq.read_metadata(stream).schema.to_arrow_schema().names
-
-
-def has_sequences(storage: Storage, table: str, file: DataFile) -> bool:
-    """Whether a data file has the field `_gddl.sequence`."""
+    """Whether a data file has a column, or a field of one, as `_gddl.sequence`."""
     with storage.open_input(join(table, file.path)) as stream:
         paths = _paths(pq.read_metadata(stream))
-        return any(path == _SEQUENCE or path.startswith(f"{_SEQUENCE}.") for path in paths)
+        return any(path == name or path.startswith(f"{name}.") for path in paths)
 
 
 def without(indexed: Sequence[ColumnPath], partition_by: Sequence[str]) -> tuple[ColumnPath, ...]:

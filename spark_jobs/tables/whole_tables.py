@@ -38,7 +38,7 @@ from spark_jobs.rules.verify import (
 )
 from spark_jobs.tables import table_definition
 from spark_jobs.tables.batch_context import BatchContext
-from spark_jobs.tables.data_files import has_sequences
+from spark_jobs.tables.data_files import has_column
 from spark_jobs.tables.delta_log import FOLD_AGAIN, HISTORY, MERGE, SWEEP, TRUNCATE, main_counts, merge_metrics
 from spark_jobs.tables.delta_tables import Tables, TableSnapshot
 from spark_jobs.tables.file_parts import REPLICA
@@ -134,7 +134,7 @@ def retype_without_rows(tables: Tables, path: str, table_schema: TableSchema, bo
         return True
     if not tables.arranges_files or missing_features(snapshot.log, [Column(GDDL, wanted)]):
         return False
-    if bounds or any(has_sequences(tables.storage, path, file) for file in snapshot.files):
+    if bounds or any(has_column(tables.storage, path, file, f"{GDDL}.sequence") for file in snapshot.files):
         return False
     tables.retype(path, {GDDL: wanted})
     return True
