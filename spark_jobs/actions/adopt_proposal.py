@@ -275,8 +275,9 @@ class _Cut:
             return ()
         message = (
             "files with changes from before the greatest sequence of the table are loaded once more, which changes "
+            "nothing"
         )
-        return (RunWarning(code=_OVERLAPS_CODE, message=f"{message}nothing", count=len(later)),)
+        return (RunWarning(code=_OVERLAPS_CODE, message=message, count=len(later)),)
 
     def _until(self) -> datetime:
         options = self.run.job.options

@@ -188,18 +188,18 @@ def require_own_tables(context: TableContext, ledger: Ledger) -> tuple[ForeignCo
 def _require_own_rows(context: TableContext, state: TableState, name: str) -> None:
     path = getattr(context.layout, name)
     if not context.engine.is_ours(context, path):
-        rebuild = refreshed(context.spec, "rebuild the table with --full-refresh")
         what = f"the {name} has no column _gddl: another writer has replaced its columns, or restored an old version"
-        raise FatalError("FOREIGN_ROWS", what, where=path, remedy=f"restore its newest version of ours, or {rebuild}")
+        remedy = f"restore its newest version of ours, or {_rebuilt(context.spec)}"
+        raise FatalError("FOREIGN_ROWS", what, where=path, remedy=remedy)
     since = _since_adoption(context, state, name)
     added = None if since is None else frozenset(file for commit in since if not commit.ours for file in commit.added)
     count = context.engine.foreign_rows(context, path, added)
-    if count or moves_foreign_rows(since or ()):
+    if count or _moves_foreign_rows(since or ()):
         raise _foreign_rows(context, state, name, count)
 
 
 def _foreign_rows(context: TableContext, state: TableState, name: str, count: int) -> FatalError:
-    rebuild = refreshed(context.spec, "rebuild the table with --full-refresh")
+    rebuild = _rebuilt(context.spec)
     what = f"{count} rows of the {name} have no _gddl: another writer inserted them"
     remedy = f"delete them (DELETE ... WHERE _gddl IS NULL), or {rebuild}"
     if name == "replica" and state.baseline is not None:  # rows from before the adoption have none either
@@ -208,6 +208,10 @@ def _foreign_rows(context: TableContext, state: TableState, name: str, count: in
         what = f"{some} another writer has put into the adopted replica, or changed in it, {rest}"
         remedy = f"stop that writer; then {rebuild}, which undoes what it did"
     return FatalError("FOREIGN_ROWS", what, where=getattr(context.layout, name), remedy=remedy)
+
+
+def _rebuilt(spec: TableSpec) -> str:
+    return refreshed(spec, "rebuild the table with --full-refresh")
 
 
 def _since_adoption(context: TableContext, state: TableState, name: str) -> Sequence[DeltaCommit] | None:
@@ -220,7 +224,7 @@ def _since_adoption(context: TableContext, state: TableState, name: str) -> Sequ
     return context.engine.commits_since(context.layout.replica, state.delta_versions[name])
 
 
-def moves_foreign_rows(commits: Iterable[DeltaCommit]) -> bool:
+def _moves_foreign_rows(commits: Iterable[DeltaCommit]) -> bool:
     """Whether rows that others have put in are in files that don't tell it: compacted, or written again by us.
 
     Args:
@@ -242,14 +246,12 @@ def _require_baseline(context: TableContext, state: TableState) -> None:
     """
     if state.baseline is None or context.engine.baseline(context, context.layout.replica) == state.baseline:
         return
-    what = (
-        f"{context.spec.table}: the property {BASELINE} of the replica is not as the ledger has it: what rows without "
-    )
     raise FatalError(
         "BASELINE_LOST",
-        f"{what}_gddl stand for is not known; nothing was written",
+        f"{context.spec.table}: the property {BASELINE} of the replica is not as the ledger has it: what rows without "
+        "_gddl stand for is not known; nothing was written",
         where=context.layout.replica,
-        remedy=f"set the property as it was, or {refreshed(context.spec, 'rebuild the table with --full-refresh')}",
+        remedy=f"set the property as it was, or {_rebuilt(context.spec)}",
     )
 
 
