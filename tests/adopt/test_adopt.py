@@ -63,6 +63,13 @@ APPLIED = {0: ("one", 100), 2: ("load 2", None), 7: ("new", 102)}
 EXPECTED = {2: "load 2", 7: "newer", 8: "late"}
 
 
+def adopted(lake: Lake, spec: TableSpec) -> None:
+    """A table of another job, taken over while changes wait."""
+    landed(lake, spec)
+    kept(lake, spec, APPLIED)
+    lake.done(spec, adopting())
+
+
 def data_files(table: DeltaTable) -> set[str]:
     return set(table.file_uris())
 
@@ -171,9 +178,7 @@ def test_late_changes_never_undo_rows_of_the_baseline(lake: Lake) -> None:
 
 def test_rebuild_makes_the_same_table_where_every_row_has_gddl(lake: Lake) -> None:
     spec = spec_of(history=True)
-    landed(lake, spec)
-    kept(lake, spec, APPLIED)
-    lake.done(spec, adopting())
+    adopted(lake, spec)
     lake.done(spec, JobOptions(full_refresh=True))
     assert lake.replica(spec) == EXPECTED
     verified(lake, spec)
@@ -185,9 +190,7 @@ def test_rebuild_makes_the_same_table_where_every_row_has_gddl(lake: Lake) -> No
 
 def test_a_reload_sweeps_rows_of_the_baseline(lake: Lake) -> None:
     spec = spec_of(history=True, sweep_limit=1.0)
-    landed(lake, spec)
-    kept(lake, spec, APPLIED)
-    lake.done(spec, adopting())
+    adopted(lake, spec)
     lake.done(spec)
     lake.load(spec, rows=2)
     lake.done(spec)
@@ -197,9 +200,7 @@ def test_a_reload_sweeps_rows_of_the_baseline(lake: Lake) -> None:
 
 def test_history_begins_with_the_rows_of_the_baseline(lake: Lake) -> None:
     spec = spec_of(history=True)
-    landed(lake, spec)
-    kept(lake, spec, APPLIED)
-    lake.done(spec, adopting())
+    adopted(lake, spec)
     lake.done(spec)
     versions = pa.table(DeltaTable(lake.layout(spec).history).scan()).to_pylist()
     assert sorted((row["id"], row["v"], row["__end_at"] is None) for row in versions) == [
@@ -209,9 +210,7 @@ def test_history_begins_with_the_rows_of_the_baseline(lake: Lake) -> None:
 
 def test_explain_shows_a_row_of_the_baseline(lake: Lake) -> None:
     spec = spec_of()
-    landed(lake, spec)
-    kept(lake, spec, APPLIED)
-    lake.done(spec, adopting())
+    adopted(lake, spec)
     lake.done(spec)
     found = lake.done(spec, JobOptions(action="explain", key={"id": "7"})).details
     assert found["verdict"] == "equal"
@@ -288,9 +287,7 @@ def test_another_writer_is_refused_whatever_came_of_its_files(
     lake: Lake, act: Callable[[Lake, TableSpec], None]
 ) -> None:
     spec = spec_of()
-    landed(lake, spec)
-    kept(lake, spec, APPLIED)
-    lake.done(spec, adopting())
+    adopted(lake, spec)
     act(lake, spec)
     assert code(lake, spec) == "FOREIGN_ROWS"
     lake.done(spec, JobOptions(full_refresh=True))
@@ -313,9 +310,7 @@ def test_compaction_by_another_writer_is_none_of_data(lake: Lake) -> None:
 
 def test_a_lost_property_stops_the_table_until_a_rebuild(lake: Lake) -> None:
     spec = spec_of()
-    landed(lake, spec)
-    kept(lake, spec, APPLIED)
-    lake.done(spec, adopting())
+    adopted(lake, spec)
     DeltaTable(lake.layout(spec).replica).alter.set_table_properties({"gddl.baseline": ""}, raise_if_not_exists=False)
     assert code(lake, spec) == "BASELINE_LOST"
     lake.done(spec, JobOptions(full_refresh=True))
@@ -435,9 +430,7 @@ def test_without_a_sequence_files_have_to_be_in_order(lake: Lake) -> None:
 @pytest.mark.parametrize("confirmed", [True, False])
 def test_release_gives_a_plain_table_back(lake: Lake, confirmed: bool) -> None:
     spec = spec_of(history=True)
-    landed(lake, spec)
-    kept(lake, spec, APPLIED)
-    lake.done(spec, adopting())
+    adopted(lake, spec)
     lake.done(spec)
     told = lake.done(spec, JobOptions(action="adopt", release=True, dry_run=True)).details["release"]
     assert told["tables"] == ["history", "tombstones", "changes"]
@@ -493,9 +486,7 @@ def test_columns_of_the_other_job_keep_their_values(lake: Lake) -> None:
 
 def test_maintenance_and_erasure_of_adopted_rows(lake: Lake) -> None:
     spec = spec_of(history=True)
-    landed(lake, spec)
-    kept(lake, spec, APPLIED)
-    lake.done(spec, adopting())
+    adopted(lake, spec)
     lake.done(spec)
     lake.done(spec, JobOptions(action="erase", key={"id": "7"}))
     lake.done(spec, JobOptions(action="maintain"))
@@ -509,9 +500,7 @@ def test_maintenance_and_erasure_of_adopted_rows(lake: Lake) -> None:
 
 def test_a_moved_table_keeps_its_baseline(lake: Lake) -> None:
     spec = spec_of(landing=f"{lake.root}/landing/s/t", source="s", source_table="s.t")
-    landed(lake, spec)
-    kept(lake, spec, APPLIED)
-    lake.done(spec, adopting())
+    adopted(lake, spec)
     lake.done(spec, JobOptions(action="move", move_to="s.other"))
     spec = replace(spec, table="s.other")
     lake.done(spec)
