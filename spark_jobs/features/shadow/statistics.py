@@ -114,7 +114,10 @@ def _leaves(path: Leaf, stated: object) -> Iterator[tuple[Leaf, Any]]:
 
 
 def _values(rows: pa.Table, leaf: Leaf) -> pa.ChunkedArray | None:
-    """Null: the file lacks the column, so that each row is null there."""
+    """Null: the file lacks the column, so that each row is null there.
+
+    A copy of what `data_files` has: nothing that wrote the statistics takes part in judging them.
+    """
     if leaf[0] not in rows.column_names:
         return None
     values = rows.column(leaf[0])
