@@ -23,6 +23,7 @@ from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import LazySpark, Runtime
 from spark_jobs.job.job_tables import run_job
 from spark_jobs.spark.session import SessionSettings
+from spark_jobs.spark.tasks import keep_freed_memory
 
 _DELETED, _FILE, _ROW = "deleted", "from_file", "row_in_file"
 _ORDER = (SEQUENCE, _FILE, _ROW)
@@ -43,6 +44,7 @@ class ThisProject:
         self.versions = _versions(*packages)
 
     def start(self, folders: Folders) -> None:
+        keep_freed_memory()  # as the program does
         this_engine.start(folders, self._side)
 
     def load(self, folders: Folders) -> None:

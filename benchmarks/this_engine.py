@@ -19,6 +19,7 @@ from spark_jobs.batch.table_run import TableRun
 from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.table_job import poll_table
 from spark_jobs.spark.session import SessionSettings
+from spark_jobs.spark.tasks import keep_freed_memory
 
 SIDE = "engine"
 TIER: TierSpec = DEFAULT_TIERS["large"]
@@ -119,6 +120,7 @@ def export(folders: Folders, spark: LazySpark) -> None:
 
 
 def main() -> None:
+    keep_freed_memory()  # as the program does
     order: Order = order_of_child()
     folders, warm = Folders(Path(order.root)), Folders(Path(order.warm_root))
     spark = LazySpark(SessionSettings(cores=order.cores, memory=order.memory, single=True))

@@ -34,7 +34,7 @@ from spark_jobs.job.spread_spark import SparkSpread
 from spark_jobs.job.stop import Stop, end_with
 from spark_jobs.job.telemetry import MetricsPublisher, publish
 from spark_jobs.spark.session_settings import SessionSettings, is_named, is_on_a_cluster
-from spark_jobs.spark.tasks import leave_pandas_out
+from spark_jobs.spark.tasks import keep_freed_memory, leave_pandas_out
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,6 +65,7 @@ def _prepared(argv: Sequence[str] | None) -> tuple[argparse.Namespace, TextIO]:
         end_with(args.parent)
     if not is_on_a_cluster(os.environ):
         leave_pandas_out()
+        keep_freed_memory()
     results = _own_stdout()
     return args, results
 

@@ -25,7 +25,7 @@ from spark_jobs.batch.totals import Declined, TableOutcome, TaskOutcome
 from spark_jobs.job.job_logging import set_up_logging
 from spark_jobs.job.stop import NEEDS_MEMORY, died_twice, failed, refused, resident_bytes, too_late
 from spark_jobs.job.table_job import attempt, poll_table, totals_of
-from spark_jobs.spark.tasks import leave_pandas_out
+from spark_jobs.spark.tasks import give_back_memory, keep_freed_memory, leave_pandas_out
 from spark_jobs.tables.places import DeclinedError
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ def serve(connection: Connection, job: JobSpec) -> None:
     """Run tasks until the other end closes; `job`: without its tables."""
     announce(job.access, os.environ)
     leave_pandas_out()
+    keep_freed_memory()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the job, which ends its workers itself
     stop = _End()
     if job.options.continuous is None:
@@ -83,6 +84,7 @@ def serve(connection: Connection, job: JobSpec) -> None:
         stop.works = True
         connection.send(answer(task, job, runtime))
         stop.works = False
+        give_back_memory()
         if stop.signal:
             return
 
