@@ -145,6 +145,11 @@ def flat(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     return values
 
 
+def rows_where(rows: pa.Table, mask: np.ndarray) -> pa.Table:
+    """Rows of which the mask is true; where all are, the rows themselves, since a copy of a full load takes long."""
+    return rows if mask.all() else rows.filter(pa.array(mask))
+
+
 def recast(values: pa.Array, target: pa.DataType) -> pa.Array:
     """Convert what always converts; structs match by name, case-insensitive, with Delta's refused characters replaced.
 

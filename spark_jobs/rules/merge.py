@@ -15,7 +15,16 @@ import pyarrow.compute as pc
 from airflow_gddl.contract.result import MainCounts, RunWarning
 from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
 from spark_jobs.rules import errors_table
-from spark_jobs.rules.arrays import by_name, compare_rows, flat, sortable, sorted_rows, table_codes, with_values
+from spark_jobs.rules.arrays import (
+    by_name,
+    compare_rows,
+    flat,
+    rows_where,
+    sortable,
+    sorted_rows,
+    table_codes,
+    with_values,
+)
 from spark_jobs.rules.fold import (
     BEGINS_AGAIN,
     COLUMNS_BEFORE_DELETE,
@@ -130,18 +139,25 @@ class _Meeting:
         self.replica = _heads(stored.replica, net, schema)
         self.tombstones = _heads(net.slice(0, 0) if stored.tombstones is None else stored.tombstones, net, schema)
         self.op = np.asarray(gddl_fields(net)["op"].to_numpy(zero_copy_only=False), dtype=object)
-        orders = self._orders(stored)
+        self.at, self.dead_at = (np.full(len(self.op), -1) for _ in range(2))
+        self.after_stored, self.after_dead, self._dead_after_stored = (np.ones(len(self.op), np.int8) for _ in range(3))
+        self._vanished = np.asarray(gddl_fields(net)["generation"]) < schema.swept
+        self._outranked = self._vanished.copy()
+        self._overtaken = np.zeros(len(self.op), dtype=bool)
+        if self.replica.num_rows or self.tombstones.num_rows:
+            self._compare(self._orders(stored))
+        self.matched, self.dead = self.at >= 0, self.dead_at >= 0
+
+    def _compare(self, orders: list[list[pa.Array]]) -> None:
+        """Match the net changes, and say which are above what is stored of their keys."""
         self._match(orders[2])
         self.after_stored = self._sign((orders[0], None), (orders[1], self.at))
         self.after_dead = self._sign((orders[0], None), (orders[2], self.dead_at))
         self._dead_after_stored = self._sign((orders[2], self.dead_at), (orders[1], self.at))
         parts = 1 + len(sortable(gddl_fields(self.net)["sequence"]))  # generation and sequence
         ranks = [order[:parts] for order in orders]
-        self._outranked = self._sign((ranks[0], None), (ranks[1], self.at)) < 0
+        self._outranked |= self._sign((ranks[0], None), (ranks[1], self.at)) < 0
         self._outranked |= self._sign((ranks[0], None), (ranks[2], self.dead_at)) < 0
-        self._vanished = np.asarray(gddl_fields(net)["generation"]) < schema.swept
-        self._outranked |= self._vanished
-        self._overtaken = np.zeros(len(self.op), dtype=bool)
         if len(orders) > 3:
             for stored_order, at in ((orders[1], self.at), (orders[2], self.dead_at)):
                 self._overtaken |= (at >= 0) & (self._sign((orders[3], None), (stored_order, at)) <= 0)
@@ -168,7 +184,6 @@ class _Meeting:
         rising = sorted_rows([pa.array(deleted), *deletes])
         delete_at[deleted[rising]] = rising  # of several the last assignment stays
         self.at, self.dead_at = place[key], delete_at[key]
-        self.matched, self.dead = self.at >= 0, self.dead_at >= 0
 
     def _sign(
         self, first: tuple[list[pa.Array], np.ndarray | None], second: tuple[list[pa.Array], np.ndarray | None]
@@ -380,13 +395,14 @@ def outcome_of(
         refold: `order.events` of all changes of some keys; perhaps of other keys too.
     """
     decided = decide(net, stored, schema, partial=partial)
-    late = flat(decided.column(LATE))
+    late = np.asarray(flat(decided.column(LATE)))
     unknown, lost = (decided.filter(flat(decided.column(c))).select(schema.keys) for c in (UNKNOWN_KEY, MOVE_LOST))
-    parts = [overlaid(_acting(decided, ~np.asarray(late)), stored.replica, schema, partial=partial)]
+    parts = [overlaid(_acting(decided, ~late), stored.replica, schema, partial=partial)]
     ignored = int(np.asarray(decided.column(IGNORED)).sum())
-    deletes = [tombstones_of(net.filter(pc.invert(late)), schema)]
-    if pc.any(late).as_py():
-        again = refolded(refold(net.filter(late)), net.filter(late), schema)
+    deletes = [tombstones_of(rows_where(net, ~late), schema)]
+    if late.any():
+        waiting = rows_where(net, late)
+        again = refolded(refold(waiting), waiting, schema)
         parts.append(_replacing(again, stored, schema))
         deletes.append(tombstones_of(again, schema))
     names = [*schema.columns, GDDL, ACTION, AT]
@@ -435,8 +451,8 @@ def replaced(rows: pa.Table, at: np.ndarray, outcome: pa.Table, schema: pa.Schem
     return pa.concat_tables([remaining, by_name(updates, schema, before.column)])
 
 
-def _acting(decided: pa.Table, where: np.ndarray) -> pa.Table:
-    return decided.filter(pa.array(where & np.asarray(decided.column(ACTION).is_valid())))
+def _acting(decided: pa.Table, counted: np.ndarray) -> pa.Table:
+    return rows_where(decided, counted & np.asarray(decided.column(ACTION).is_valid()))
 
 
 def refolded(happened: pa.Table, keys: pa.Table, schema: TableSchema) -> pa.Table:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -13,7 +14,7 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import TierSpec
 from spark_jobs.plan.planned_batch import BatchPlan
 from spark_jobs.plan.table_schema import TableSchema
-from spark_jobs.rules.arrays import by_name
+from spark_jobs.rules.arrays import by_name, rows_where
 from spark_jobs.rules.merge import ACTION
 from spark_jobs.tables.delta_log import Action, version_of
 from spark_jobs.tables.delta_tables import DataFile, Tables, TableSnapshot, Write, Written
@@ -94,7 +95,7 @@ class BatchContext:
             self.tables.commit(snapshot.path, write)
             return
         added, removed = matches.rewritten(outcome, schema)
-        fresh = by_name(outcome.filter(pc.equal(outcome.column(ACTION), "insert")), schema)
+        fresh = by_name(rows_where(outcome, np.asarray(pc.equal(outcome.column(ACTION), "insert"))), schema)
         place_new_rows(self.tables, snapshot, fresh, added, removed)
         self.commit(snapshot.path, app, metrics, added, removed)
 

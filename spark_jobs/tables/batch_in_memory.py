@@ -329,7 +329,7 @@ class ChangeTableWriter(_WholeBatchWork):
         figures, good = self.decoded_batch.figures, self.decoded.good
         table_schema, stored = self.batch_context.table_schema, self._stored(overlap)
         warnings: tuple[RunWarning, ...] = ()
-        if figures.may_repeat(table_schema) or stored is not None:
+        if figures.may_repeat(table_schema) or (stored is not None and stored.num_rows):
             fresh = new_changes(good, stored, table_schema)
             warnings = Doubts.of(good, fresh, table_schema).warnings(table_schema)
             good = fresh.drop_columns([TIED])
