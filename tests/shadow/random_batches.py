@@ -376,6 +376,8 @@ _SETTINGS = {
     "spark.databricks.delta.history.metricsEnabled": "false",
     "spark.databricks.delta.writeChecksumFile.enabled": "false",
     "spark.databricks.delta.merge.repartitionBeforeWrite.enabled": "false",
+    # Spark's side writes files again: vectors take it nine more jobs, and only those of our side are tested.
+    "spark.databricks.delta.merge.deletionVectors.persistent": "false",
     "spark.sql.ui.explainMode": "simple", "spark.default.parallelism": "1",
     **{f"spark.{name}": "1" for name in ("ui.retainedJobs", "ui.retainedStages", "sql.ui.retainedExecutions")},
     # A machine that stands still for minutes loses no executor.
@@ -395,7 +397,7 @@ def play_saved(root: Path) -> None:
     death = Death("", after=False, told=(root / _DEATH).write_text, is_armed=False)
     death.plant()
     lasting = lane.until - time.time() > _LASTING
-    spark = LazySpark(SessionSettings(cores=1, memory="6g", brief=True, lasting=lasting, extra=_SETTINGS))
+    spark = LazySpark(SessionSettings(cores=1, memory="4g", brief=True, lasting=lasting, extra=_SETTINGS))
     read_by_kernel()
     port = LocalPort("spark")
     port.spark = spark
