@@ -383,7 +383,7 @@ _SETTINGS = {
     # A machine that stands still for minutes loses no executor.
     "spark.executor.heartbeatInterval": "1h", "spark.network.timeout": "24h",
 }  # fmt: skip
-_LASTING = 3600
+_LASTING = 1200
 """Seconds of which it pays to compile Spark well."""
 _READER = "spark.databricks.delta.v2.enableMode"
 _STATE, _DEATH = "lane.json", "death.txt"

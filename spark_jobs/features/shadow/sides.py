@@ -1,5 +1,5 @@
-"""Both sides of a comparison as Delta tables: a shallow clone that Spark makes and merges into, and our commit on the
-files of that clone.
+"""Both sides of a comparison as Delta tables: a clone that Spark merges into, and our commit on the files of that
+clone.
 
 Our side is read by Spark, too: it gets the very actions of the commit, with paths that say where the files are.
 """
