@@ -19,7 +19,8 @@ from spark_jobs.tables.delta_log import COMMITS_PER_CHECKPOINT, MERGE, lines
 from spark_jobs.tables.engine import ProposedCommit
 from spark_jobs.tables.replayed_log import commit_path, replayed
 from tests.conftest import LocalPort
-from tests.harness.lake import Lake, read, spec_of
+from tests.harness.lake import Lake, spec_of
+from tests.spark.change_feeds import FEED
 
 STORAGE = Storage()
 VECTOR = {"storageType": "u", "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^", "offset": 4, "sizeInBytes": 40,
@@ -103,8 +104,44 @@ def test_log_with_a_checkpoint_is_cloned_by_spark_and_compared(tmp_path: Path) -
     sides = sides_of(table, tmp_path / "sides", port.spark.for_table())
     sides.clone()
     assert sides.commits == 1
-    assert sorted(map(str, port.read_by_spark(sides.theirs))) == sorted(map(str, read(table)))
+    by_spark = {row["id"]: row["v"] for row in port.read_by_spark(sides.theirs)}
+    assert by_spark == lake.replica(spec)
+    assert len(by_spark) == 3 + COMMITS_PER_CHECKPOINT + 1
     lake.change(spec, 99, [("U", 0, "last"), ("D", 11, None)])
     result = lake.results(port, lake.job([replace(spec, shadow=True)]))[spec.table]
     assert (result.features["shadow.compared"], result.features["shadow.differences"]) == (1, 0)
     assert lake.replica(spec)[0] == "last"
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(1800)
+def test_history_of_a_batch_of_truncates_alone_is_compared(tmp_path: Path) -> None:
+    """A truncate ends versions of keys of which the batch has no change."""
+    port, lake = LocalPort("spark"), Lake(tmp_path)
+    spec = spec_of(history=True, truncate="apply", shadow=True)
+    lake.load(spec)
+    lake.done(replace(spec, shadow=False))
+    for number, rows in ((1, [("U", 0, "new")]), (2, [("T", 0, None)]), (3, [("I", 5, "after")])):
+        lake.change(spec, number, rows)
+        result = lake.results(port, lake.job([spec], run_id=f"run-{number}"))[spec.table]
+        assert result.status == "succeeded", result.error
+        assert result.features.get("shadow.differences", 0) == 0
+    assert lake.replica(spec) == {5: "after"}
+    ended = [row["id"] for row in lake.rows(lake.layout(spec).history) if row["__end_at"] is not None]
+    assert sorted(ended) == [0, 0, 1, 2]
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(1800)
+def test_feed_of_a_batch_without_effect_is_compared_after_the_columns_grew(tmp_path: Path) -> None:
+    """Spark makes no commit for such a batch, and refuses to read a feed from before its columns."""
+    port, lake = LocalPort("spark"), Lake(tmp_path)
+    spec = spec_of(table_properties=FEED, shadow=True)
+    lake.load(spec)
+    lake.done(replace(spec, shadow=False))
+    lake.change(spec, 5, [("U", 0, "new")])
+    lake.done(replace(spec, shadow=False))
+    lake.change(spec, 2, [("U", 0, "old")], day=2)
+    result = lake.results(port, lake.job([spec]))[spec.table]
+    assert (result.features["shadow.compared"], result.features["shadow.differences"]) == (1, 0)
+    assert lake.replica(spec)[0] == "new"
