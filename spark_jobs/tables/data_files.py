@@ -465,7 +465,7 @@ class FileWriter:
         """
         return [Remaining(file, self._with_stored(file, rows), self._rows_in(file)) for file, rows in changed]
 
-    def with_vectors(self, remaining: Sequence[Remaining]) -> list[Action]:
+    def with_vectors(self, remaining: Sequence[Remaining], *, data_change: bool) -> list[Action]:
         """The files, each with a vector of its deleted rows; the bounds of what is left are no longer tight."""
         made: list[Action] = []
         vectors = written(self.storage, self.target.path, [one.rows for one in remaining]) if remaining else []
@@ -473,7 +473,7 @@ class FileWriter:
             add = dict(one.file.add or {})
             stored = json.loads(add.get("stats") or "{}", parse_float=_Number)
             text = _json({"numRecords": one.count, **stored, "tightBounds": False})
-            made.append({"add": {**add, "dataChange": True, "stats": text, "deletionVector": vector}})
+            made.append({"add": {**add, "dataChange": data_change, "stats": text, "deletionVector": vector}})
         return made
 
     def _rows_in(self, file: DataFile) -> int:

@@ -529,16 +529,21 @@ class Tables:
         )
 
     def _deleted(self, snapshot: TableSnapshot, files: FileWriter, write: Write) -> list[Action]:
-        """Removal of single rows: by vectors, or by writing the files again that get none."""
+        """Removal of single rows: by vectors, or by writing the files again that get none.
+
+        All of a commit's actions say alike whether data changes: of one without change data files, readers derive its
+        changes from those that do.
+        """
+        data_change = not write.rearranged
         remaining = files.remaining(write.deleted)
         vectors = [one for one in remaining if snapshot.writes_vectors and _gets_vector(one)]
         again = [one for one in remaining if one not in vectors and one.deleted < one.count]
-        made = [files.removal(one.file, data_change=True) for one in remaining]
-        made += files.with_vectors(vectors)
+        made = [files.removal(one.file, data_change=data_change) for one in remaining]
+        made += files.with_vectors(vectors, data_change=data_change)
         work = WithoutRows(target=files.target, now=files.now)
         place = self.place_for(sum(one.file.size for one in again))
         for report in place.run(work, [(one.file, one.rows) for one in again]):
-            made += json.loads(report)
+            made += Written(files=json.loads(report)).actions(data_change=data_change)
         return made
 
     def _commit(self, snapshot: TableSnapshot, actions: Sequence[Action], write: Write) -> None:

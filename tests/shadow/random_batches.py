@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -29,7 +30,9 @@ from airflow_gddl.contract.row_checks import check_table
 from airflow_gddl.contract.shadow import shadow_folder
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import LazySpark, Step
+from spark_jobs.features.shadow import comparison
 from spark_jobs.features.shadow.kept import KeptDifferences
+from spark_jobs.features.shadow.sides import Sides
 from spark_jobs.spark.session import FOR_FEW_ROWS
 from spark_jobs.spark.session_settings import SessionSettings
 from spark_jobs.tables.places import TaskBounds
@@ -189,6 +192,7 @@ class Lane:
         landed: its files are there.
         deaths: see `DEATHS`.
         died: the process that played this run died, so that the next one does not.
+        commit: of the code that is tested.
     """
 
     seed: int
@@ -200,6 +204,7 @@ class Lane:
     run: int = 0
     landed: bool = False
     died: bool = False
+    commit: str = ""
 
     @property
     def is_done(self) -> bool:
@@ -216,6 +221,9 @@ class Lane:
             folder = root / f"lake-{self.number}"
             chosen = histories(self.seed + 1000 * self.number, TOGETHER)
             _Lake(self, Stage(port, Lake(folder), chosen, read=port.read)).play(save, death)
+            if self.found.wrong:  # whoever looks into it needs the tables
+                save()
+                break
             shutil.rmtree(folder, ignore_errors=True)
             self.number, self.run, self.landed = self.number + 1, 0, False
             save()
@@ -331,6 +339,22 @@ def _forget_tables(port: LocalPort) -> None:
         java.org.apache.spark.sql.delta.DeltaLog.clearCache()
 
 
+def read_by_kernel() -> None:
+    """Let Spark read tables for comparisons by Delta's Kernel, which replays a log without jobs.
+
+    What changes a table stays with Delta's usual reader, since Kernel refuses it.
+    """
+    comparison.FOR_FEW_ROWS = {**FOR_FEW_ROWS, _READER: "STRICT"}
+    clone = Sides.clone
+
+    def by_usual_reader(self: Sides) -> None:
+        self.spark.conf.set(_READER, "AUTO")
+        clone(self)
+        self.spark.conf.set(_READER, "STRICT")
+
+    Sides.clone = by_usual_reader
+
+
 def run(seed: int, seconds: float, most: int = MOST) -> Found:
     """Play lakes in this process until time is up, enough was compared, or something differs."""
     port = LocalPort("spark")
@@ -350,34 +374,39 @@ _JAVA = "-XX:MetaspaceSize=512m -XX:MinHeapFreeRatio=60 -XX:NewRatio=1"
 _SETTINGS = {
     **FOR_FEW_ROWS,
     "spark.databricks.delta.history.metricsEnabled": "false",
+    "spark.databricks.delta.writeChecksumFile.enabled": "false",
+    "spark.databricks.delta.merge.repartitionBeforeWrite.enabled": "false",
+    # Spark's side writes files again: vectors take it nine more jobs, and only those of our side are tested.
+    "spark.databricks.delta.merge.deletionVectors.persistent": "false",
+    "spark.sql.ui.explainMode": "simple", "spark.default.parallelism": "1",
     **{f"spark.{name}": "1" for name in ("ui.retainedJobs", "ui.retainedStages", "sql.ui.retainedExecutions")},
     # A machine that stands still for minutes loses no executor.
     "spark.executor.heartbeatInterval": "1h", "spark.network.timeout": "24h",
 }  # fmt: skip
-_LASTING = 3600
+_LASTING = 1200
 """Seconds of which it pays to compile Spark well."""
+_READER = "spark.databricks.delta.v2.enableMode"
 _STATE, _DEATH = "lane.json", "death.txt"
+_PAUSE = 60.0
+"""Seconds between writes of the page."""
 
 
-def play_saved(root: Path, page: Path | None, commit: str) -> None:
+def play_saved(root: Path) -> None:
     """Carry a saved lane on in a process with a Spark of its own, which dies now and then."""
     lane = saved_lane(root)
     death = Death("", after=False, told=(root / _DEATH).write_text, is_armed=False)
     death.plant()
     lasting = lane.until - time.time() > _LASTING
-    spark = LazySpark(SessionSettings(cores=1, memory="6g", brief=True, lasting=lasting, extra=_SETTINGS))
+    spark = LazySpark(SessionSettings(cores=1, memory="4g", brief=True, lasting=lasting, extra=_SETTINGS))
+    read_by_kernel()
     port = LocalPort("spark")
     port.spark = spark
     port.runtime = replace(port.runtime, spark=spark, storage=MortalStorage(death), bounds_of=bounds_of)
 
     def save() -> None:
         save_lane(lane, root)
-        found = lane.found
-        print(
-            f"{time.strftime('%X')} lake {lane.number}, run {lane.run}: {block(found, lane.seed, commit)}", flush=True
-        )
-        if page is not None and found.compared and not found.wrong:
-            write(page, block(found, lane.seed, commit))
+        found, place = lane.found, f"seed {lane.seed}, lake {lane.number}, run {lane.run}"
+        print(f"{time.strftime('%X')} {place}: {len(found.compared)} compared, {found.differences} differ", flush=True)
 
     try:
         lane.play(port, root, save, death)
@@ -399,41 +428,83 @@ def saved_lane(root: Path) -> Lane:
     return Lane(**values, found=replace(found, compared=set(found.compared), **counters))
 
 
-def play_by_processes(lane: Lane, page: Path | None, commit: str) -> Found:
-    """Play a lane by a process after the other, each until it dies."""
-    with tempfile.TemporaryDirectory(prefix="gddl-shadow-") as folder:
-        root = Path(folder)
+def play_by_processes(lane: Lane, root: Path) -> Found:
+    """Play a lane by a process after the other, each until it dies.
+
+    Args:
+        root: its folder, in which its state stays.
+    """
+    root.mkdir(parents=True, exist_ok=True)
+    save_lane(lane, root)
+    while True:
+        shutil.rmtree(root / "tmp", ignore_errors=True)
+        (root / "tmp").mkdir()
+        command = [sys.executable, "-P", "-m", "tests.shadow.random_batches", "--carry-on", str(root)]
+        env = {**os.environ, "TMPDIR": str(root / "tmp"), "JAVA_TOOL_OPTIONS": _JAVA}
+        status = subprocess.run(command, check=False, env=env).returncode
+        shutil.rmtree(root / "tmp", ignore_errors=True)
+        lane = saved_lane(root)
+        if status == 0:
+            return lane.found
+        if status != -signal.SIGKILL or not (root / _DEATH).exists():
+            raise SystemExit(f"a process of the lane ended with {status}")
+        lane.found.killed[f"Spark: {(root / _DEATH).read_text()}"] += 1
+        (root / _DEATH).unlink()
+        lane.died = True
         save_lane(lane, root)
-        while True:
-            (root / "tmp").mkdir()
-            command = [sys.executable, "-P", "-m", "tests.shadow.random_batches", "--carry-on", folder, "--of", commit]
-            command += [] if page is None else ["--write", str(page)]
-            env = {**os.environ, "TMPDIR": str(root / "tmp"), "JAVA_TOOL_OPTIONS": _JAVA}
-            status = subprocess.run(command, check=False, env=env).returncode
-            shutil.rmtree(root / "tmp", ignore_errors=True)
-            lane = saved_lane(root)
-            if status == 0:
-                return lane.found
-            if status != -signal.SIGKILL or not (root / _DEATH).exists():
-                raise SystemExit(f"a process of the lane ended with {status}")
-            lane.found.killed[f"Spark: {(root / _DEATH).read_text()}"] += 1
-            (root / _DEATH).unlink()
-            lane.died = True
-            save_lane(lane, root)
 
 
-def block(found: Found, seed: int, commit: str) -> str:
+def play_side_by_side(lanes: Sequence[Lane], folder: Path, tell: Callable[[], object]) -> None:
+    """Play lanes at once, each in a folder of its seed.
+
+    Args:
+        tell: called now and then, and at the end.
+    """
+    with ThreadPoolExecutor(len(lanes)) as pool:
+        played = [pool.submit(play_by_processes, lane, folder / str(lane.seed)) for lane in lanes]
+        while wait(played, timeout=_PAUSE).not_done:
+            tell()
+    tell()
+    for one in played:
+        one.result()
+
+
+def saved_lanes(folder: Path) -> list[Lane]:
+    """All lanes of a folder, of earlier calls, too."""
+    return [saved_lane(state.parent) for state in sorted(folder.glob(f"*/{_STATE}"))]
+
+
+def total(lanes: Sequence[Lane]) -> Found:
+    """What lanes found together."""
+    found = Found()
+    for lane in lanes:
+        one = lane.found
+        found.compared |= {f"{lane.seed} {batch}" for batch in one.compared}
+        found.counts = summed_figures((found.counts, one.counts))
+        for mine, its in ((found.options, one.options), (found.broken, one.broken), (found.killed, one.killed)):
+            mine.update(its)
+        found.differences += one.differences
+        found.wrong += one.wrong
+    return found
+
+
+def block(lanes: Sequence[Lane]) -> str:
     """The block of the page."""
+    found = total(lanes)
     broken, killed = sum(found.broken.values()), found.killed.total() - found.killed["no write"]
     spark = sum(count for what, count in found.killed.items() if what.startswith("Spark: "))
     writes = len({what.removeprefix("Spark: ") for what in found.killed} - {"no write"})
     missed = int(found.counts.get("shadow.not_compared.already_committed", 0))
     options = ", ".join(f"{name} {count:,}" for name, count in found.options.most_common())
+    seeds: dict[str, list[str]] = {}
+    for lane in lanes:
+        seeds.setdefault(lane.commit, []).append(str(lane.seed))
+    played = "; ".join(f"seed {' and '.join(some)}, commit {commit}" for commit, some in seeds.items())
     return (
         f"{BEGIN}\n{len(found.compared):,} random batches compared, {found.differences:,} differences; runs killed by "
         f"SIGKILL {killed:,} times at {writes:,} places, {spark:,} of them with Spark, and broken off {broken:,} times "
         f"at {len(found.broken):,} steps; {missed:,} more batches had been committed before the run that would have "
-        f"compared them; seed {seed}, commit {commit}.\n\nOf these batches: {options}.\n{END}"
+        f"compared them; {played}.\n\nOf these batches: {options}.\n{END}"
     )
 
 
@@ -457,19 +528,28 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seconds", type=float, default=3600)
     parser.add_argument("--batches", type=int, default=MOST)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    parser.add_argument("--lanes", type=int, default=1, help="processes side by side, with this seed and the next ones")
+    parser.add_argument("--folder", type=Path, help="keeps what was found, and adds up what is there")
     parser.add_argument("--write", type=Path)
     parser.add_argument("--carry-on", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--of", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.carry_on is not None:
-        play_saved(given.carry_on, given.write, given.of)
+        play_saved(given.carry_on)
         return 0
-    commit = _commit()
-    print(f"seed {given.seed}, commit {commit}", flush=True)
-    found = play_by_processes(Lane(given.seed, time.time() + given.seconds, given.batches), given.write, commit)
-    print("\n".join([block(found, given.seed, commit), f"{found.counts}", f"{dict(found.killed)}", *found.wrong]))
-    if given.write is not None and not found.wrong:
-        write(given.write, block(found, given.seed, commit))
+    commit, until = _commit(), time.time() + given.seconds
+    most = -(-given.batches // given.lanes)
+    lanes = [Lane(given.seed + number, until, most, commit=commit) for number in range(given.lanes)]
+    print(f"seed {', '.join(str(lane.seed) for lane in lanes)}, commit {commit}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="gddl-shadow-") as temporary:
+        folder = given.folder or Path(temporary)
+
+        def tell() -> None:
+            if given.write is not None and (found := total(saved_lanes(folder))).compared and not found.wrong:
+                write(given.write, block(saved_lanes(folder)))
+
+        play_side_by_side(lanes, folder, tell)
+        found = total(saved_lanes(folder))
+        print("\n".join([block(saved_lanes(folder)), f"{found.counts}", f"{dict(found.killed)}", *found.wrong]))
     return 1 if found.wrong or not found.compared else 0
 
 

@@ -16,12 +16,15 @@ from tests.shadow.random_batches import (
     TOGETHER,
     Found,
     Lane,
+    block,
     histories,
     options_of,
     play_by_processes,
     run,
     save_lane,
     saved_lane,
+    saved_lanes,
+    total,
 )
 
 
@@ -40,9 +43,9 @@ def test_random_batches_equal_merge(pytestconfig: pytest.Config) -> None:
 
 @pytest.mark.deep
 @pytest.mark.timeout(1500)
-def test_process_with_spark_dies_and_the_next_one_goes_on() -> None:
+def test_process_with_spark_dies_and_the_next_one_goes_on(tmp_path: Path) -> None:
     lane = Lane(seed=3, until=time.time() + 900, most=3, deaths=1.0)
-    found = play_by_processes(lane, None, "0123456789ab")
+    found = play_by_processes(lane, tmp_path)
     assert found.wrong == []
     assert len(found.compared) >= 3
     assert [write for write in found.killed if write.startswith("Spark: ")] != []
@@ -86,3 +89,18 @@ def test_saved_lane_goes_on_where_it_was(tmp_path: Path) -> None:
     lane = Lane(seed=5, until=9.5, most=7, found=found, number=3, run=4, landed=True)
     save_lane(lane, tmp_path)
     assert saved_lane(tmp_path) == lane
+
+
+def test_lanes_of_a_folder_add_up(tmp_path: Path) -> None:
+    for seed, commit in ((5, "aa"), (6, "aa"), (9, "bb")):
+        found = Found(
+            {"0 s.t001 2", "0 s.t002 2"}, Counter({"history": 2}), {"x": 1.0}, killed=Counter({"no write": 1})
+        )
+        (tmp_path / str(seed)).mkdir()
+        save_lane(Lane(seed, until=0, found=found, commit=commit), tmp_path / str(seed))
+    found = total(saved_lanes(tmp_path))
+    assert len(found.compared) == 6
+    assert (found.options, found.counts, found.killed) == ({"history": 6}, {"x": 3.0}, {"no write": 3})
+    text = block(saved_lanes(tmp_path))
+    assert "6 random batches compared, 0 differences; runs killed by SIGKILL 0 times" in text
+    assert "seed 5 and 6, commit aa; seed 9, commit bb." in text

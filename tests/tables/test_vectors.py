@@ -22,16 +22,18 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.tables import deletion_vectors
-from spark_jobs.tables.delta_tables import Tables
+from spark_jobs.tables.delta_log import Action
+from spark_jobs.tables.delta_tables import Tables, Write
 from spark_jobs.tables.one_task import OneTaskEngine
 from spark_jobs.tables.snapshots import VECTORS
 from tests.harness import exact_bounds
 from tests.harness.examples import examples
-from tests.harness.lake import Lake
+from tests.harness.lake import Lake, read
 from tests.harness.landing import write
 from tests.harness.replayed_files import files_at
 from tests.harness.strategies import EVERYTHING, Case, Traits, cases, dense
 from tests.oracle import replay
+from tests.spark.change_feeds import FEED
 from tests.spark.table_lines import by_engine, by_oracle, counts_of, differences
 
 SORTS = {
@@ -150,3 +152,35 @@ def test_polars_reads_no_deleted_row_of_any_partition(tmp_path: Path) -> None:
     found = pl.scan_delta(replica).select("id", "p").collect().rows()
     assert sorted(found) == [row for row in loaded if row[0] not in gone]
     assert list(Path(replica).glob("deletion_vector_*.bin"))
+
+
+@pytest.mark.parametrize("rows", [1, 3, 4])
+@pytest.mark.parametrize("differs", [False, True])
+def test_a_commit_that_leaves_its_rows_as_they_are_changes_no_data(differs: bool, rows: int, tmp_path: Path) -> None:
+    """Rows named by a vector, by a file that is written again, and by one that only goes: readers of the feed without
+    change data files take each action that changes data for a change.
+    """
+    spec = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",), settle="0s", table_properties=FEED)
+    lake = Lake(tmp_path, VECTOR_TIER)
+    lake.load(spec, 4)
+    run_once(lake, spec)
+    replica = lake.layout(spec).replica
+    tables = Tables(Storage(), lambda: datetime.now(UTC), features=frozenset({VECTORS}))
+    snapshot = tables.existing(replica)
+    (file,) = snapshot.files
+    before = tables.read_files(snapshot, [file]).slice(0, rows)
+    at = before.schema.get_field_index("v")
+    after = before.set_column(at, before.schema.field(at), pa.array(["new"] * rows)) if differs else before
+    put: list[Action] = []
+    tables.commit(
+        replica,
+        Write(added=[after], deleted=[(file, np.arange(rows))], deleted_rows=before, keys=spec.keys,
+              check=lambda _, actions: put.extend(actions)),
+    )  # fmt: skip
+    kinds = {(kind, one["dataChange"]) for action in put for kind, one in action.items() if "dataChange" in one}
+    if differs:
+        assert kinds == {("cdc", False), ("remove", True), ("add", True)}
+    else:
+        assert kinds == {("remove", False), ("add", False)}
+    assert {row["v"] for row in read(replica)} >= ({"new"} if differs else {"load 0"})
+    assert len(read(replica)) == 4

@@ -153,7 +153,7 @@ class Comparison:
 
     def _feed(self, side: str) -> DataFrame:
         """Changes of a side, without those that made it; a `MERGE` that changes nothing makes no commit."""
-        begins = self.sides.commits if self.sides.is_changed(side) else 0
+        begins = self.sides.commits - (0 if self.sides.is_changed(side) else 1)
         reader = self.sides.spark.read.format("delta").option("readChangeFeed", "true")
         changes = reader.option("startingVersion", begins).load(side)
         return changes.where(F.col("_commit_version") >= self.sides.commits).drop(*_OF_FEED)

@@ -18,6 +18,7 @@ from pyspark.sql import types as T
 
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.sql_types import quoted
+from spark_jobs.features.shadow.sides import table_at
 from spark_jobs.plan.applied_settings import history_begins
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import GDDL, TableSchema
@@ -137,7 +138,7 @@ class Expected:
         return rows.filter(pc.invert(is_of_batch(rows, self.plan.batch_id)))
 
     def _read(self, path: str) -> DataFrame:
-        return self.spark.read.format("delta").load(path)
+        return table_at(self.spark, path)
 
     def _matching(self, rows: DataFrame, keys: pa.Table) -> pa.Table:
         """Rows that have one of these keys."""

@@ -1,5 +1,5 @@
-"""Both sides of a comparison as Delta tables: a shallow clone that Spark makes and merges into, and our commit on the
-files of that clone.
+"""Both sides of a comparison as Delta tables: a clone that Spark merges into, and our commit on the files of that
+clone.
 
 Our side is read by Spark, too: it gets the very actions of the commit, with paths that say where the files are.
 """
@@ -7,7 +7,8 @@ Our side is read by Spark, too: it gets the very actions of the commit, with pat
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,10 +19,11 @@ from pyspark.sql import DataFrame, SparkSession
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.sql_types import quoted
 from airflow_gddl.stores import Storage
+from spark_jobs.spark.session_settings import is_on_a_cluster
 from spark_jobs.tables.deletion_vectors import path_of
 from spark_jobs.tables.delta_log import Action, lines, log_path
 from spark_jobs.tables.engine import ProposedCommit
-from spark_jobs.tables.replayed_log import COMMIT, commit_path
+from spark_jobs.tables.replayed_log import CHECKPOINT, COMMIT, commit_path
 
 _SOURCE = "delta.`"
 _FILES = ("add", "remove", "cdc")
@@ -50,9 +52,29 @@ class Sides:
         return join(self.folder, "ours")
 
     def clone(self) -> None:
-        """Let Spark clone the table as it is before the commit."""
-        at = f"delta.{quoted(self.proposed.path)} VERSION AS OF {self.proposed.log.version}"
-        self.spark.sql(f"CREATE TABLE delta.{quoted(self.theirs)} SHALLOW CLONE {at}").collect()
+        """Make Spark's side: the table as it is before the commit, over its data files.
+
+        A short log is copied with absolute paths, so that Spark reads our commits, and needs no job for the clone.
+        """
+        table = self.proposed.path
+        if not (commits := self._short_log()):
+            at = f"delta.{quoted(table)} VERSION AS OF {self.proposed.log.version}"
+            self.spark.sql(f"CREATE TABLE delta.{quoted(self.theirs)} SHALLOW CLONE {at}").collect()
+            return
+        root = self._uri_of(table)
+        for number, path in enumerate(commits):
+            actions = map(json.loads, self.storage.read(path).splitlines())
+            self.storage.write(commit_path(self.theirs, number), lines([_absolute(one, root) for one in actions]))
+
+    def _short_log(self) -> Sequence[str]:
+        """All commits of the table up to the one before ours; empty: Spark has to read the log, or to name its URI."""
+        table, wanted = self.proposed.path, self.proposed.log.version + 1
+        if "://" not in table and (not table.startswith("/") or is_on_a_cluster(os.environ)):
+            return ()
+        names = [item.path.rpartition("/")[2] for item in self.storage.list(join(table, "_delta_log"))]
+        commits = [commit_path(table, number) for number in range(wanted)]
+        whole = {path.rpartition("/")[2] for path in commits} <= set(names)
+        return commits if whole and not any(map(CHECKPOINT.fullmatch, names)) else ()
 
     def propose(self) -> None:
         """Make our side: the clone's log, and our commit after it."""
@@ -66,7 +88,7 @@ class Sides:
         return len(_commits_of(self.storage, side)) > self.commits
 
     def read(self, side: str) -> DataFrame:
-        return self.spark.read.format("delta").load(side)
+        return table_at(self.spark, side)
 
     def differing(self) -> tuple[DataFrame, DataFrame]:
         """Rows of our side and of Spark's, without those of many files that both have."""
@@ -81,13 +103,7 @@ class Sides:
 
     def _files(self, side: str) -> dict[FileKey, Mapping[str, Any]]:
         """Current files of a side by what tells them apart."""
-        files: dict[FileKey, Mapping[str, Any]] = {}
-        for action in (self._placed(action, side) for action in self.actions(side)):
-            if (removed := action.get("remove")) is not None:
-                files.pop(_key_of(removed), None)
-            elif (added := action.get("add")) is not None:
-                files[_key_of(added)] = added
-        return files
+        return _current(self._placed(action, side) for action in self.actions(side))
 
     def header(self, side: str) -> list[dict[str, Any]]:
         """Protocol and metadata of a side's newest version."""
@@ -134,6 +150,10 @@ class Sides:
     @cached_property
     def _scheme(self) -> str:
         """How Spark's URIs of the lake begin."""
+        if "://" in self.proposed.path:
+            return self.proposed.path.partition("://")[0] + "://"
+        if not is_on_a_cluster(os.environ):
+            return "file:"
         (named,) = (a["commitInfo"]["operationParameters"]["source"] for a in self._first if "commitInfo" in a)
         scheme, _, rest = named.removeprefix(_SOURCE).partition(":")
         return f"{scheme}://" if rest.startswith("//") else f"{scheme}:"
@@ -144,21 +164,49 @@ class Sides:
     @cached_property
     def _base(self) -> Mapping[str, Mapping[str, Any]]:
         """The clone's files by path without escapes."""
-        return {unquote(action["add"]["path"]): action["add"] for action in self._first if "add" in action}
+        return {unquote(add["path"]): add for add in _current(self._first).values()}
 
     def _placed(self, action: Action, folder: str) -> Mapping[str, Any]:
         """An action of a folder's log with absolute paths; files that the table has are named as the clone does."""
-        (kind, fields), *_ = action.items()
-        if kind not in _FILES:
-            return action
-        root = self._uri_of(folder)
-        path = fields["path"] if _is_absolute(fields["path"]) else f"{root}/{fields['path']}"
-        known = self._base.get(unquote(path))
-        placed = {**fields, "path": path if known is None else known["path"]}
-        if fields.get("deletionVector") is not None:
-            own = _vector_at(root, fields["deletionVector"])
-            placed["deletionVector"] = known.get("deletionVector") if known is not None and kind == "remove" else own
-        return {kind: placed}
+        placed = _absolute(action, self._uri_of(folder))
+        (kind, fields), *_ = placed.items()
+        if kind not in _FILES or (known := self._base.get(unquote(fields["path"]))) is None:
+            return placed
+        named = {**fields, "path": known["path"]}
+        if kind == "remove" and fields.get("deletionVector") is not None:
+            named["deletionVector"] = known.get("deletionVector")
+        return {kind: named}
+
+
+def table_at(spark: SparkSession, path: str) -> DataFrame:
+    """A table by its name, so that Delta's setting `v2.enableMode` decides which of its two readers reads it."""
+    return spark.read.table(f"delta.{quoted(path)}")
+
+
+def _current(actions: Iterable[Mapping[str, Any]]) -> dict[FileKey, Mapping[str, Any]]:
+    """Files that a log's actions leave, by what tells them apart."""
+    files: dict[FileKey, Mapping[str, Any]] = {}
+    for action in actions:
+        if (removed := action.get("remove")) is not None:
+            files.pop(_key_of(removed), None)
+        elif (added := action.get("add")) is not None:
+            files[_key_of(added)] = added
+    return files
+
+
+def _absolute(action: Action, root: str) -> Mapping[str, Any]:
+    """An action whose paths do not depend on where the log is.
+
+    Args:
+        root: URI of the table.
+    """
+    (kind, fields), *_ = action.items()
+    if kind not in _FILES:
+        return action
+    placed = {**fields, "path": fields["path"] if _is_absolute(fields["path"]) else f"{root}/{fields['path']}"}
+    if fields.get("deletionVector") is not None:
+        placed["deletionVector"] = _vector_at(root, fields["deletionVector"])
+    return {kind: placed}
 
 
 def _vector_at(root: str, vector: Mapping[str, Any]) -> Mapping[str, Any]:
