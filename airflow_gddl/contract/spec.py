@@ -267,6 +267,10 @@ class JobOptions:
     """`adopt`: files before the greatest value of this column, which orders changes, are in the table."""
     at_version: int | None = None
     """`adopt`: files that were last modified by the commit of this version of the table are in it."""
+    beside: bool = False
+    """`adopt`: keep a copy of the table beside the other job, which goes on, and load files into that."""
+    compare: bool = False
+    """`adopt`: compare the table beside with the other job's; writes nothing."""
     release: bool = False
     """`adopt`: give the table back instead; `confirmed` says that what only we keep may go."""
     asked_by: str = ""

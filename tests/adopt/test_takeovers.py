@@ -22,6 +22,7 @@ from tests.adopt.taking_over import (
     Landed,
     adopting,
     chance,
+    compare,
     release,
     table_of,
     values,
@@ -145,6 +146,110 @@ def test_a_commit_of_the_old_job_beside_the_adoption_stops_it(tmp_path: Path) ->
     lake.done(spec)
     assert lake.replica(spec) == values(source.states[-1])
     verified(lake, spec)
+
+
+def started_beside(root: Path) -> tuple[Lake, TableSpec, Landed]:
+    """A copy beside has loaded all files; the other job has loaded one more."""
+    lake, spec, source = started(root, history=True)
+    lake.done(spec, adopting(beside=True))
+    lake.done(spec)
+    write_deltalake(lake.layout(spec).replica, table_of(source.states[5]), mode="overwrite")
+    return lake, spec, source
+
+
+def nothing_is_beside(lake: Lake) -> bool:
+    return not [path for path in Path(lake.roots.lake, "_gddl/beside").rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_adoption_beside_killed_at_each_write_is_run_again(after: bool, tmp_path: Path) -> None:
+    codes: set[str | None] = set()
+    for number in range(60):
+        lake, spec, source = started(tmp_path / str(number), history=True)
+        version = DeltaTable(lake.layout(spec).replica).version()
+        if died := killed_at(lake, spec, adopting(beside=True), number, after=after):
+            between = lake.result(spec)
+            codes.add(None if between.error is None else between.error.code)
+            again = lake.result(spec, adopting(beside=True))
+            assert again.error is None or again.error.code == "ADOPT_REFUSED", again.error
+        verified(lake, spec)
+        assert lake.done(spec).is_beside
+        verified(lake, spec)
+        write_deltalake(lake.layout(spec).replica, table_of(source.states[-1]), mode="overwrite")
+        found = lake.done(spec, compare()).details["compare"]
+        assert (found["equal"], found["behind"]) == (len(source.states[-1]), 0)
+        assert DeltaTable(lake.layout(spec).replica).version() == version + 1
+        if not died:
+            break
+    assert 10 < number < 59
+    assert codes == {"TABLE_NOT_OURS", "LEDGER_MISSING", None}
+
+
+@pytest.mark.parametrize("command", ["adopt", "release", "again"])
+@pytest.mark.parametrize("after", [False, True])
+def test_a_copy_that_is_under_way_ends_as_it_is_asked_next(command: str, after: bool, tmp_path: Path) -> None:
+    """Killed on its way beside, the table is adopted in place, or left to the other job, which has gone on."""
+    for number in range(60):
+        lake, spec, source = started(tmp_path / str(number))
+        died = killed_at(lake, spec, adopting(beside=True), number, after=after)
+        write_deltalake(lake.layout(spec).replica, table_of(source.states[5]), mode="overwrite")
+        if command == "release":
+            again = lake.result(spec, release())
+            assert again.error is None or again.error.code == "ADOPT_REFUSED"
+            assert (nothing_is_beside(lake), lake.result(spec).error is not None) == (True, True)
+            assert lake.replica(spec) == values(source.states[5])
+        elif command == "adopt":
+            lake.done(spec, adopting())
+            lake.done(spec)
+            assert nothing_is_beside(lake)
+            assert lake.replica(spec) == values(source.states[-1])
+            verified(lake, spec)
+        else:
+            lake.result(spec, adopting(beside=True))
+            assert lake.done(spec).is_beside
+            verified(lake, spec)
+            assert lake.replica(spec) == values(source.states[5])
+        if not died:
+            break
+    assert 10 < number < 59
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_take_over_killed_at_each_write_is_run_again(after: bool, tmp_path: Path) -> None:
+    codes: set[str | None] = set()
+    for number in range(80):
+        lake, spec, source = started_beside(tmp_path / str(number))
+        if died := killed_at(lake, spec, adopting(), number, after=after):
+            between = lake.result(spec)
+            codes.add(None if between.error is None else between.error.code)
+            if between.error is not None or between.is_beside:
+                lake.done(spec, adopting())
+        assert nothing_is_beside(lake)
+        verified(lake, spec)
+        assert not lake.done(spec).is_beside
+        assert lake.replica(spec) == values(source.states[-1]), number
+        verified(lake, spec)
+        if not died:
+            break
+    assert 30 < number < 79
+    assert codes == {"TABLE_NOT_OURS", "LEDGER_MISSING", None}
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_release_of_a_copy_killed_at_each_write_is_run_again(after: bool, tmp_path: Path) -> None:
+    for number in range(60):
+        lake, spec, source = started_beside(tmp_path / str(number))
+        version = DeltaTable(lake.layout(spec).replica).version()
+        if died := killed_at(lake, spec, release(), number, after=after):
+            lake.result(spec)
+            again = lake.result(spec, release())
+            assert again.error is None or again.error.code == "ADOPT_REFUSED", again.error
+        assert nothing_is_beside(lake)
+        assert lake.result(spec).error.code == "TABLE_NOT_OURS"  # type: ignore[union-attr] - it has one
+        assert DeltaTable(lake.layout(spec).replica).version() == version
+        if not died:
+            break
+    assert 15 < number < 59
 
 
 @pytest.mark.parametrize("after", [False, True])
