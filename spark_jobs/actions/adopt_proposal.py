@@ -98,7 +98,7 @@ def propose(run: TableRun, context: TableContext, ledger: Ledger) -> Proposal:
         sequence_forms=figures.forms, max_sequence=figures.highest, beside=run.job.options.beside,
     )  # fmt: skip
     found = notices.of_discovery(discovery, run.layout.landing, run.dialect)
-    warnings = (*found, *order.warnings, *cut.warnings(later), *_of_sequences(baseline, figures))
+    warnings = (*found, *order.warnings, *cut.warnings(later), *_of_sequences(baseline, figures), *_of_erased(context))
     return Proposal(
         adoption=adoption, keys=_spelled(schema, run.spec.keys), later=later, adds=order.adds,
         without_sequence=figures.without_sequence, warnings=warnings,
@@ -134,6 +134,12 @@ def _of_sequences(baseline: Baseline, figures: BaselineFigures) -> tuple[RunWarn
         "than its rows, and a delete that the old job has applied is not known"
     )
     return (RunWarning(code=_NO_SEQUENCE_CODE, message=message, count=figures.rows),)
+
+
+def _of_erased(context: TableContext) -> tuple[RunWarning, ...]:
+    count = len(context.erasures.keys().hashes)
+    message = "keys of this table were erased; where the other job's table has them still, erase them again"
+    return (RunWarning(code="ADOPT_ERASED", message=message, count=count),) if count else ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,8 +50,17 @@ def test_commands_of_the_page(project: tuple[Path, Landed]) -> None:
     folder, source = project
     lake, spec = Lake(folder), SPEC
     played = commands()
-    assert [words[0] for words in played] == ["adopt", "adopt", "run", "verify", "adopt", "adopt"]
-    assert all(CUT in words for words in played[:2])
+    assert [words[0] for words in played] == ["adopt", "adopt", "run", "verify", *["adopt"] * 2, "run", *["adopt"] * 3]
+    assert all(CUT in words for words in (*played[:2], *played[4:6]))
+    (told,), _ = gddl(folder, *played[4])
+    assert told["details"]["adopt"]["copied_bytes"] > 0
+    (told,), _ = gddl(folder, *played[5])
+    (told,), _ = gddl(folder, *played[6])
+    assert [warning["code"] for warning in told["warnings"]] == ["ADOPT_BESIDE"]
+    (told,), _ = gddl(folder, *played[7])
+    assert told["details"]["compare"]["behind"] > 0
+    assert lake.replica(spec) == values(source.states[6])
+    del played[4:8]
     (told,), _ = gddl(folder, *played[0])
     assert (told["details"]["adopt"]["files"], told["details"]["adopt"]["waiting"]) == (7, 2)
     assert replica(folder).version() == 0
