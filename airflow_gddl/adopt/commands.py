@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -11,6 +12,7 @@ import typer
 from airflow_gddl.cli import context, job, options
 from airflow_gddl.cli.job import Request, carry_out
 from airflow_gddl.cli.screen import Cell, Screen, counted
+from airflow_gddl.cli.verify import require_connection, require_name
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
@@ -43,6 +45,16 @@ def adopt(  # noqa: PLR0913 - typer reads each option of the command from one pa
             help="Files last modified by the commit of this version of the table are in it.",
         ),
     ] = None,
+    source_connection: options.SourceConnection = "",
+    prove_files: Annotated[
+        int,
+        typer.Option(
+            "--prove-files",
+            metavar="N",
+            min=0,
+            help="Prove that the last changes in the N newest files that are in the table already are in it.",
+        ),
+    ] = 0,
     beside: Annotated[
         bool,
         typer.Option("--beside", help="Load files into a copy of the table, while the other job goes on with its own."),
@@ -66,15 +78,20 @@ def adopt(  # noqa: PLR0913 - typer reads each option of the command from one pa
     if beside and (compare or release):
         remedy = "leave --beside out: --compare and --release find the table beside"
         raise MetadataError("ADOPT_CUT", "--beside begins with a cut", remedy=remedy)
-    cli = context.of(ctx)
+    if (compare or release) and (source_connection or prove_files):
+        remedy = "leave --source-connection and --prove-files out"
+        raise MetadataError("ADOPT_CUT", "only an adoption proves something", remedy=remedy)
+    require_name(source_connection)
+    cli = context.of(ctx).lending(source_connection)
     if release and not dry_run:
         job.ask(f"Give {table} back? What only our ledger and tables know of it is removed.", yes=yes)
     job_options = JobOptions(
         action="adopt", files_until=files_until, by_column=by_column, at_version=at_version, beside=beside,
-        compare=compare, release=release, dry_run=dry_run, confirmed=yes or sys.stdin.isatty(), full_listing=True,
-        wait_seconds=wait,
+        source_connection=source_connection, prove_files=prove_files, compare=compare, release=release,
+        dry_run=dry_run, confirmed=yes or sys.stdin.isatty(), full_listing=True, wait_seconds=wait,
     )  # fmt: skip
-    request = Request(metadata=metadata, tables=(table,), options=job_options, as_json=json)
+    check = partial(require_connection, cli, source_connection)
+    request = Request(metadata=metadata, tables=(table,), options=job_options, as_json=json, check=check)
     carry_out(cli, request, show_released if release else show_compared if compare else show_adopted)
 
 
@@ -109,6 +126,7 @@ def _show_found(screen: Screen, table: str, found: Mapping[str, Any]) -> None:
     screen.say(f"  landing files: {found['files']} are in the table, {found['waiting']} wait for the next run")
     for path in found["next"]:
         screen.say(f"    {path}")
+    _show_proved(screen, found.get("proved") or {})
     for added in found["adds"]:
         screen.say(f"  by the next run: {added}")
     if "beside" in found:
@@ -116,6 +134,17 @@ def _show_found(screen: Screen, table: str, found: Mapping[str, Any]) -> None:
         screen.say(f"  the other job goes on; {files} ({found['copied_bytes']} bytes) are copied to {found['beside']}")
     else:
         screen.say("  by metadata alone: column _gddl, property gddl.baseline")
+
+
+def _show_proved(screen: Screen, proved: Mapping[str, Any]) -> None:
+    if files := proved.get("files"):
+        newer = f", {files['newer']} of them by newer changes" if files["newer"] else ""
+        screen.say(f"  proved: {counted(files['keys'], 'key')} of {counted(files['files'], 'file')} are in it{newer}")
+    if source := proved.get("source"):
+        by_files = f", {source['by_files']} keys with files after the cut" if source["by_files"] else ""
+        screen.say(f"  proved: equal to the source, {counted(source['source_rows'], 'row')}{by_files}")
+        for column, why in source["not_compared"].items():
+            screen.say(f"  {column} was not compared with the source: {why}", "yellow")
 
 
 def show_compared(screen: Screen, results: Sequence[JobResult]) -> None:

@@ -14,10 +14,10 @@ from typing import Any
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult, MainCounts
-from airflow_gddl.contract.sql_types import parse_type
 from spark_jobs.actions.adopt_beside import Copy, beside, in_place, remove_beside
 from spark_jobs.actions.adopt_checks import require_possible, require_seen_commits
 from spark_jobs.actions.adopt_compare import compare
+from spark_jobs.actions.adopt_proof import schema_of_tables
 from spark_jobs.actions.adopt_proposal import Proposal, asked_of, propose
 from spark_jobs.actions.adopt_release import release
 from spark_jobs.batch.table_run import TableRun
@@ -37,9 +37,8 @@ from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.ledger.targets import TargetRecords
 from spark_jobs.plan.applied_settings import AppliedSettings, settings_of
 from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, FileEntry, PlannedFile, TableState
-from spark_jobs.plan.table_schema import Column, Schema, TableSchema
 from spark_jobs.plan.waiting_files import state_after
-from spark_jobs.rules.batch_schema import Stored, known_schemas, plan_batch
+from spark_jobs.rules.batch_schema import known_schemas
 from spark_jobs.tables.delta_log import APPEND, MERGE, version_of
 from spark_jobs.tables.engine import TableContext
 
@@ -202,7 +201,11 @@ class _Takeover:
     adoption: Adoption
 
     def carry_out(self) -> None:
-        adoption, schema, plan = self.adoption, self._schema, plan_of(self.adoption)
+        adoption, schema, plan = (
+            self.adoption,
+            schema_of_tables(self.context.dialect, self.adoption),
+            plan_of(self.adoption),
+        )
         work = self.context.engine.baseline_work(self.context)
         self.claim.check()
         if not _is_marked(self.context, adoption):
@@ -220,17 +223,6 @@ class _Takeover:
         self.run.report("commit", 1)
         self.ledger.commit(BatchCommit(number=1, plan=plan, files=files, state=state))
         self.run.report("committed", 1)
-
-    @property
-    def _schema(self) -> TableSchema:
-        """Of the tables: the replica's columns, whatever files bring later."""
-        adoption, dialect = self.adoption, self.context.dialect
-        known = TableState(
-            sequence_by=adoption.sequence_by, sequence_type=adoption.sequence_type, max_sequence=adoption.max_sequence
-        )
-        columns = map(Column, adoption.columns, map(parse_type, adoption.types))
-        stored = Stored(data=Schema(tuple(columns)), before=Schema(()))
-        return plan_batch(dialect, (), stored, known).table_schema
 
     def _state(self, plan: BatchPlan) -> TableState:
         """The ledger's first state; what the row asks of a table is done by the next batch."""
@@ -276,4 +268,5 @@ def _described(run: TableRun, found: Proposal) -> dict[str, Any]:
         "waiting": len(found.later),
         "next": [file.path for file in found.later[:_SAMPLE]],
         "adds": list(found.adds),
+        **({"proved": found.proved} if found.proved else {}),
     }

@@ -7,7 +7,7 @@ files that ours has not loaded have changes of its key (it may be ahead).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_gddl.contract.errors import FatalError
@@ -16,20 +16,18 @@ from airflow_gddl.contract.result import JobResult, RunWarning, error_info
 from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.actions.adopt_beside import beside, in_place
 from spark_jobs.actions.adopt_checks import log_of
+from spark_jobs.actions.landed_changes import LandedChanges
 from spark_jobs.batch import notices
 from spark_jobs.batch.runtime import iso
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.ledger.adoption import of_beside, read_beside
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.plan.planned_batch import BatchPlan, PlannedFile, TableState
+from spark_jobs.plan.planned_batch import BatchPlan, PlannedFile
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.plan.types import lossless
 from spark_jobs.rules.arrays import DeltaSchema, schema_of
 from spark_jobs.rules.beside import BesideFindings, BesideRule, DifferentRow
-from spark_jobs.rules.order import keys_json
-from spark_jobs.tables.batch_in_memory import WholeBatchReader
-from spark_jobs.tables.engine import TableContext
 
 DIFFERENT_CODE = "ADOPT_DIFFERENT"
 _SHOWN = 20
@@ -134,9 +132,9 @@ class _Compared:
         findings = context.engine.baseline_work(context).compared(here.layout.replica, rule)
         # Listed after the other job's table was read: it has loaded no file that is not among them.
         waiting = there.discover(ledger, wait="idle").waiting if findings.different else ()
-        keys = KeysOfFiles(there, ledger.state)
         wanted = {row.key for row in findings.listed}
-        in_files = {file.path: wanted & keys.of(file) for file in waiting}
+        keys = LandedChanges(there, context, ledger.state).keys(waiting)
+        in_files = {path: wanted & found for path, found in keys.items()}
         changed = frozenset[str]().union(*in_files.values())
         return cls(
             version=log.version, findings=findings, columns=columns, waiting=waiting,
@@ -188,24 +186,3 @@ def _delivered(ledger: Ledger) -> frozenset[str] | None:
     loaded = {entry.schema for entry in ledger.entries().values() if entry.batch > 1 and entry.schema is not None}
     schemas = [ledger.state.schemas[number] for number in loaded]
     return frozenset(landed_name(name).lower() for one in schemas for name in one) if schemas else None
-
-
-@dataclass(frozen=True)
-class KeysOfFiles:
-    """Keys of the changes in landing files, as `keys_json` writes them."""
-
-    run: TableRun
-    state: TableState
-    _context: list[TableContext] = field(default_factory=list)
-
-    def of(self, file: PlannedFile) -> frozenset[str]:
-        """Of one file; none of what can't be read."""
-        if not self._context:
-            self._context.append(self.run.context_here())
-        number = max(1, self.state.batch + 1)
-        at = iso(self.run.runtime.clock())
-        plan = BatchPlan(number=number, mode="incremental", planned_at=at, generation=file.generation, files=(file,))
-        decoded, _ = WholeBatchReader(context=self._context[0], plan=plan, state=self.state).decode(None)
-        if decoded is None:
-            return frozenset()
-        return frozenset(keys_json(decoded.good, decoded.decoded_batch.schema.table_schema))

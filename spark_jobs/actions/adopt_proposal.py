@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import Any
 
 from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.errors import FatalError
@@ -19,6 +20,7 @@ from spark_jobs.actions.adopt_checks import (
     require_keys,
     require_new_tables,
 )
+from spark_jobs.actions.adopt_proof import Proof
 from spark_jobs.batch import notices
 from spark_jobs.batch.pending import moment
 from spark_jobs.batch.runtime import iso
@@ -50,6 +52,7 @@ class Proposal:
     """Attributes:
     later: landing files that the next run loads, in their order.
     adds: what files bring that the table lacks, for people.
+    proved: see `Proof.carry_out`.
     """
 
     adoption: Adoption
@@ -58,6 +61,7 @@ class Proposal:
     adds: tuple[str, ...] = ()
     without_sequence: int = 0
     warnings: tuple[RunWarning, ...] = ()
+    proved: Mapping[str, Any] = field(default_factory=dict)
 
 
 def asked_of(run: TableRun) -> str:
@@ -99,8 +103,9 @@ def propose(run: TableRun, context: TableContext, ledger: Ledger) -> Proposal:
     )  # fmt: skip
     found = notices.of_discovery(discovery, run.layout.landing, run.dialect)
     warnings = (*found, *order.warnings, *cut.warnings(later), *_of_sequences(baseline, figures), *_of_erased(context))
+    proof = Proof(run=run, context=context, ledger=ledger, adoption=adoption).carry_out()
     return Proposal(
-        adoption=adoption, keys=_spelled(schema, run.spec.keys), later=later, adds=order.adds,
+        proved=proof, adoption=adoption, keys=_spelled(schema, run.spec.keys), later=later, adds=order.adds,
         without_sequence=figures.without_sequence, warnings=warnings,
     )  # fmt: skip
 

@@ -28,7 +28,8 @@ THEIRS, OURS, CHANGES = "theirs", "ours", "changes"
 """Names of tables for the rule: the other job's, ours, and our change table."""
 MOST_LISTED = 10_000
 """Keys of one range whose rows are listed."""
-_ALIVE = f"{GDDL}__alive"
+ALIVE = f"{GDDL}__alive"
+"""Column of states: there is a row."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,8 +119,10 @@ class BesideRule:
         happened = as_events(changes, self.schema)
         wanted, mine = table_codes((keys, happened), self.schema.keys)
         happened = happened.filter(pa.array(np.isin(mine, wanted)))
-        states, began = self._states(happened)
-        alive = np.asarray(states.column(_ALIVE))
+        states = states_of(happened, self.schema, self.kind)
+        first = np.asarray(gddl_fields(happened)["batch_id"].to_numpy(zero_copy_only=False)) == self.baseline
+        began = happened.select(self.schema.keys).filter(pa.array(first, pa.bool_()))
+        alive = np.asarray(states.column(ALIVE))
         their_keys = table_codes((keys, theirs), self.schema.keys)
         rows = theirs.filter(pa.array(np.isin(their_keys[1], their_keys[0])))
         known, held = table_codes((rows, states), self.columns)
@@ -129,22 +132,6 @@ class BesideRule:
         once = np.bincount(at_row, minlength=int(at_key.max()) + 1)[at_key] == 1
         absent = np.isin(at_key, at_state[~alive]) | ~np.isin(at_key, at_began)
         return np.where(sorts == EXTRA, absent, once & np.isin(at_key, at_row[was]))
-
-    def _states(self, happened: pa.Table) -> tuple[pa.Table, pa.Table]:
-        """The rows of keys after each of their events, and the events of rows that our table began with."""
-        events = ordered(happened, self.schema)
-        if self.schema.partial:
-            events = with_rescued(events, self.schema)
-            held = held_after(events, self.schema)
-        else:
-            held = dict.fromkeys(self.schema.columns, np.arange(len(events.at)))
-        computed = computed_after(events, held, self.schema)
-        columns = {
-            name: computed[name] if name in computed else picked(events, name, held[name]) for name in self.columns
-        }
-        first = np.asarray(gddl_fields(happened)["batch_id"].to_numpy(zero_copy_only=False)) == self.baseline
-        states = by_name(pa.table(columns), self.kind).append_column(_ALIVE, pa.array(events.op != "D", pa.bool_()))
-        return states, happened.select(self.schema.keys).filter(pa.array(first, pa.bool_()))
 
     def _listed(self, keys: pa.Table, ours: pa.Table, theirs: pa.Table) -> list[DifferentRow]:
         sides = [self._texts(keys, side) for side in (ours, theirs)]
@@ -161,6 +148,23 @@ class BesideRule:
         for key, text in zip(keys_json(rows, self.schema), rows_json(shown, nulls=True), strict=True):
             texts[key] = text if key not in texts else f"{texts[key]} and {text}"
         return texts
+
+
+def states_of(happened: pa.Table, schema: TableSchema, kind: pa.Schema) -> pa.Table:
+    """The row of each key after each of its events, in the columns of `kind`, and `ALIVE`.
+
+    Args:
+        happened: see `order.events`; all events of each key.
+    """
+    events = ordered(happened, schema)
+    if schema.partial:
+        events = with_rescued(events, schema)
+        held = held_after(events, schema)
+    else:
+        held = dict.fromkeys(schema.columns, np.arange(len(events.at)))
+    computed = computed_after(events, held, schema)
+    columns = {name: computed[name] if name in computed else picked(events, name, held[name]) for name in kind.names}
+    return by_name(pa.table(columns), kind).append_column(ALIVE, pa.array(events.op != "D", pa.bool_()))
 
 
 def findings_of(reports: Iterable[bytes], shown: int) -> BesideFindings:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
+import pyarrow as pa
+
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.names import is_before_image
 from airflow_gddl.contract.result import CommitMethod, MainCounts, RunWarning
@@ -302,6 +304,10 @@ class BaselineWork(Protocol):
 
     def marked(self) -> MarkedFiles:
         """Which data files of the replica have `_gddl`."""
+        ...
+
+    def stored_rows(self, keys: pa.Table) -> pa.Table:
+        """Rows of the replica with these keys: those whose key columns each have a value of `keys`."""
         ...
 
     def compared(self, theirs: str, rule: BesideRule) -> BesideFindings:

@@ -238,7 +238,7 @@ def test_take_over_killed_at_each_write_is_run_again(after: bool, tmp_path: Path
 @pytest.mark.parametrize("after", [False, True])
 def test_release_of_a_copy_killed_at_each_write_is_run_again(after: bool, tmp_path: Path) -> None:
     for number in range(60):
-        lake, spec, source = started_beside(tmp_path / str(number))
+        lake, spec, _ = started_beside(tmp_path / str(number))
         version = DeltaTable(lake.layout(spec).replica).version()
         if died := killed_at(lake, spec, release(), number, after=after):
             lake.result(spec)
