@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.sql_types import parse_type
-from spark_jobs.actions.landed_changes import LandedChanges, is_delete, net_of
+from spark_jobs.actions.landed_changes import LandedChanges, LandedEvents, is_delete
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.dialects.protocol import Dialect
 from spark_jobs.ledger.adoption import Adoption
@@ -76,7 +76,7 @@ class Proof:
         return LandedChanges(self.run, self.context, TableState(keys=self.run.spec.keys))
 
     @cached_property
-    def _later(self) -> tuple[pa.Table, TableSchema] | None:
+    def _later(self) -> LandedEvents | None:
         """Events of the files after the cut; of those too that have landed meanwhile."""
         known = {file.path for file in self.adoption.files}
         files = self.run.discover(self.ledger, wait="idle").waiting
@@ -115,8 +115,8 @@ class Proof:
         is what is stored."""
         if self._later is None:
             return {}
-        net, schema = net_of(self._later), self._later[1]
-        there = [name for name in columns.lake if name in net.column_names]
+        net, schema = self._later.net, self._later.schema
+        there = [name for name in columns.lake if name in self._later.delivered]
         whole = len(there) == len(columns.lake)
         known = self._carry_all(net, schema, there) if whole else np.zeros(net.num_rows, bool)
         gone, hashes = is_delete(net), dict[tuple[str, ...], int | None]()
@@ -137,9 +137,9 @@ class Proof:
         found = self._landed.events(files)
         if found is None:
             return {"files": len(files), "keys": 0, "newer": 0}
-        net, schema = net_of(found), found[1]
+        net, schema = found.net, found.schema
         stored = self.context.engine.baseline_work(self.context).stored_rows(net.select(schema.keys))
-        rows = _Rows(net, schema, by_name(stored, self._kinds(net, schema, stored)), self.adoption)
+        rows = _Rows(found, net, by_name(stored, self._kinds(net, schema, stored)), self.adoption)
         wrong = ~rows.are_equal
         newer = wrong & (rows.are_newer | self._are_later(rows))
         if (wrong & ~newer).any():
@@ -161,7 +161,7 @@ class Proof:
         """
         if self._later is None:
             return np.zeros(rows.net.num_rows, bool)
-        happened, schema = self._later
+        happened, schema = self._later.happened, self._later.schema
         if schema.partial:
             known = set(keys_json(happened, schema))
             return np.array([key in known for key in keys_json(rows.net, rows.schema)], bool)
@@ -197,8 +197,8 @@ class _Rows:
         stored: with other keys, too.
     """
 
+    found: LandedEvents
     net: pa.Table
-    schema: TableSchema
     stored: pa.Table
     adoption: Adoption
 
@@ -212,8 +212,14 @@ class _Rows:
         return found
 
     @property
+    def schema(self) -> TableSchema:
+        return self.found.schema
+
+    @property
     def columns(self) -> list[str]:
-        return [name for name in self.schema.columns if name in self.stored.column_names]
+        """Those that files deliver and the table has."""
+        there = set(self.stored.column_names)
+        return [name for name in self.schema.columns if name in there and name in self.found.delivered]
 
     @cached_property
     def are_equal(self) -> np.ndarray:

@@ -14,6 +14,7 @@ from spark_jobs.batch.table_run import TableRun
 from spark_jobs.plan.planned_batch import BatchPlan, PlannedFile, TableState
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.arrays import by_name
+from spark_jobs.rules.batch_schema import BatchSchema
 from spark_jobs.rules.fold import newest_state
 from spark_jobs.rules.order import as_events, for_both_keys, gddl_fields, keys_json
 from spark_jobs.rules.stored_columns import change_schema
@@ -22,6 +23,24 @@ from spark_jobs.tables.engine import TableContext
 
 _TOGETHER = 64 * 1024**2
 """Bytes of files that are read together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LandedEvents:
+    """Attributes:
+    happened: see `order.events`.
+    schema: by which they were decoded.
+    delivered: columns that some file has.
+    """
+
+    happened: pa.Table
+    schema: TableSchema
+    delivered: frozenset[str]
+
+    @property
+    def net(self) -> pa.Table:
+        """One row for each key, see `fold.net_changes`."""
+        return newest_state(self.happened, self.schema, 0)
 
 
 @dataclass(frozen=True)
@@ -40,25 +59,33 @@ class LandedChanges:
         A change that moved its row is one of both keys.
         """
         found: dict[str, set[str]] = {file.path: set() for file in files}
-        for changes, schema in self._parts(files):
+        for changes, decoded in self._parts(files):
+            schema = decoded.table_schema
             happened = as_events(for_both_keys(changes, schema), schema)
             paths = gddl_fields(happened)["source_file"].to_pylist()
             for path, key in zip(paths, keys_json(happened, schema), strict=True):
                 found.setdefault(path, set()).add(key)
         return found
 
-    def events(self, files: Sequence[PlannedFile]) -> tuple[pa.Table, TableSchema] | None:
-        """See `order.events`; null: no file can be read. All changes are in memory."""
+    def events(self, files: Sequence[PlannedFile]) -> LandedEvents | None:
+        """Null: no file can be read. All changes are in memory."""
         parts = list(self._parts(files))
         if not parts:
             return None
-        schema = parts[-1][1]
+        schema = parts[-1][1].table_schema
         kinds = change_schema(schema)
         changes = pa.concat_tables([by_name(part, kinds) for part, _ in parts])
-        return as_events(for_both_keys(changes, schema), schema), schema
+        delivered = frozenset(
+            action.target.name
+            for _, decoded in parts for group in decoded.groups for action in group.plan.actions
+            if action.source is not None
+        )  # fmt: skip
+        return LandedEvents(
+            happened=as_events(for_both_keys(changes, schema), schema), schema=schema, delivered=delivered
+        )
 
-    def _parts(self, files: Sequence[PlannedFile]) -> Iterator[tuple[pa.Table, TableSchema]]:
-        """Changes, and the schema by which they were decoded."""
+    def _parts(self, files: Sequence[PlannedFile]) -> Iterator[tuple[pa.Table, BatchSchema]]:
+        """Changes, and what they were decoded by."""
         sizes = np.cumsum([0, *(file.size for file in files)])
         numbers = sizes[:-1] // _TOGETHER
         for number in np.unique(numbers):
@@ -69,14 +96,9 @@ class LandedChanges:
             )  # fmt: skip
             decoded, _ = WholeBatchReader(context=self.context, plan=plan, state=self.state).decode(None)
             if decoded is not None:
-                yield decoded.good, decoded.decoded_batch.schema.table_schema
-
-
-def net_of(events: tuple[pa.Table, TableSchema]) -> pa.Table:
-    """One row for each key, see `fold.net_changes`."""
-    return newest_state(*events, 0)
+                yield decoded.good, decoded.decoded_batch.schema
 
 
 def is_delete(net: pa.Table) -> np.ndarray:
-    """Whether each row of `net_of` says that its key has no row."""
+    """Whether each row of `LandedEvents.net` says that its key has no row."""
     return np.asarray(pc.equal(gddl_fields(net)["op"], "D"))

@@ -13,7 +13,18 @@ from deltalake import DeltaTable, write_deltalake
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import TableSpec
-from tests.adopt.taking_over import AFTER, BEFORE, SCHEMA, Landed, Rows, adopting, chance, table_of, values
+from tests.adopt.taking_over import (
+    AFTER,
+    BEFORE,
+    SCHEMA,
+    Landed,
+    Rows,
+    adopting,
+    chance,
+    compare,
+    table_of,
+    values,
+)
 from tests.delta_rs.postgres import emptied, execute, postgres
 from tests.harness.lake import Lake, spec_of
 
@@ -160,3 +171,20 @@ def test_a_source_that_is_not_named_or_lacks_the_table(database: sa.Engine, tmp_
     assert error is not None
     assert error.code == "SOURCE_TABLE_MISSING"
     assert unwritten(lake, spec)
+
+
+def test_columns_of_the_old_job_are_no_differences(tmp_path: Path) -> None:
+    source = Landed.of("7")
+    lake, spec = started(tmp_path, source.states[5], cut=5)
+    path = lake.layout(spec).replica
+    mine = table_of(source.states[5]).append_column("loaded_by", pa.array(["merge"] * len(source.states[5])))
+    write_deltalake(path, mine, mode="overwrite", schema_mode="overwrite")
+    proved = lake.done(spec, adopting(prove_files=6, dry_run=True)).details["adopt"]["proved"]["files"]
+    assert (proved["newer"], proved["keys"] > 0) == (0, True)
+    lake.done(spec, adopting(beside=True))
+    lake.done(spec)
+    last = source.states[-1]
+    mine = table_of(last).append_column("loaded_by", pa.array(["merge again"] * len(last)))
+    write_deltalake(path, mine, mode="overwrite")
+    found = lake.done(spec, compare()).details["compare"]
+    assert (found["equal"], found["behind"], found["not_compared"]) == (len(last), 0, {"loaded_by": "files lack it"})
