@@ -14,7 +14,7 @@ from typing import Any
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult, MainCounts
-from spark_jobs.actions.adopt_beside import Copy, beside, in_place, remove_beside
+from spark_jobs.actions.adopt_beside import Copy, beside, gone, in_place, remove_beside
 from spark_jobs.actions.adopt_checks import require_possible, require_seen_commits
 from spark_jobs.actions.adopt_compare import compare
 from spark_jobs.actions.adopt_proof import schema_of_tables
@@ -54,6 +54,13 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
         RetriableError: `TABLE_BUSY`; `DELTA_CONFLICT`: another writer has changed the replica meanwhile;
             `ADOPT_FILES_GONE`.
     """
+    try:
+        return _done(run, totals)
+    except FileNotFoundError as error:
+        raise gone(run, f"a file has vanished while it was read: {error}") from error
+
+
+def _done(run: TableRun, totals: RunTotals) -> JobResult:
     options = run.job.options
     if options.release:
         return release(run, totals)

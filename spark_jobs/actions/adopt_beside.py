@@ -17,7 +17,7 @@ from spark_jobs.batch.table_run import TableRun
 from spark_jobs.ledger.adoption import end_adoption, in_order_of_removal, is_beside, read_adoption
 from spark_jobs.tables.deletion_vectors import path_of
 from spark_jobs.tables.delta_log import Action, commit, info
-from spark_jobs.tables.replayed_log import Add, ReplayedLog, replayed
+from spark_jobs.tables.replayed_log import Add, DamagedLogError, ReplayedLog, replayed
 
 _GONE_CODE = "ADOPT_FILES_GONE"
 _AT_ONCE = 8
@@ -93,9 +93,12 @@ class Copy:
             RetriableError: `ADOPT_FILES_GONE`: the log does not reach back to the version any more.
         """
         table = run.layout.replica
-        log = replayed(run.runtime.storage, table, version)
+        try:
+            log = replayed(run.runtime.storage, table, version)
+        except DamagedLogError as error:
+            raise gone(run, f"version {version}: {error}") from error
         if log is None or log.version != version:
-            raise _gone(run, f"its log has no version {version} any more")
+            raise gone(run, f"its log has no version {version} any more")
         vectors = {path for add in log.files.values() for path in _vector_of(add)}
         size = sum(int(add["size"]) for add in log.files.values())
         return cls(table=table, log=log, files=(*log.files, *sorted(vectors)), bytes=size)
@@ -116,7 +119,7 @@ class Copy:
             with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="beside") as pool:
                 list(pool.map(copy, self.files))
         except FileNotFoundError as error:
-            raise _gone(run, f"its version {self.log.version} has lost a file: {error}") from error
+            raise gone(run, f"its version {self.log.version} has lost a file: {error}") from error
         commit(storage, target, 0, self._actions(int(run.runtime.clock().timestamp() * 1000)))
 
     def _actions(self, now: int) -> Iterator[Action]:
@@ -134,7 +137,8 @@ def _vector_of(add: Add) -> Iterator[str]:
         yield path_of("", vector).lstrip("/")
 
 
-def _gone(run: TableRun, why: str) -> RetriableError:
-    what = f"{run.spec.table}: the table can't be copied: {why}"
-    remedy = "run it again, which copies the newest version; keep VACUUM of the other job away meanwhile"
+def gone(run: TableRun, why: str) -> RetriableError:
+    """`ADOPT_FILES_GONE`, of a file that the other job has removed."""
+    what = f"{run.spec.table}: the other job's table changes faster than it is read: {why}"
+    remedy = "run it again, which reads the newest version; keep VACUUM of the other job away meanwhile"
     return RetriableError(_GONE_CODE, what, where=run.layout.replica, remedy=remedy)

@@ -135,8 +135,11 @@ class Proof:
     def _of_files(self, files: Sequence[PlannedFile]) -> dict[str, Any]:
         """The last change of each key of these files, the newest of the cut, against the table's row."""
         found = self._landed.events(files)
-        if found is None:
-            return {"files": len(files), "keys": 0, "newer": 0}
+        if found is None or found.unreadable:
+            unread = [file.path for file in files] if found is None else found.unreadable
+            names = _few([path.rpartition("/")[2] for path in unread])
+            what = f"files that count as in the table can't be read: {names}" if names else "no file counts as in it"
+            raise self._refused(f"nothing is proved: {what}", "name another cut, or leave --prove-files out")
         net, schema = found.net, found.schema
         stored = self.context.engine.baseline_work(self.context).stored_rows(net.select(schema.keys))
         rows = _Rows(found, net, by_name(stored, self._kinds(net, schema, stored)), self.adoption)

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.batch.runtime import iso
 from spark_jobs.batch.table_run import TableRun
+from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.plan.planned_batch import BatchPlan, PlannedFile, TableState
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.arrays import by_name
@@ -31,11 +32,13 @@ class LandedEvents:
     happened: see `order.events`.
     schema: by which they were decoded.
     delivered: columns that some file has.
+    unreadable: paths of files that can't be read.
     """
 
     happened: pa.Table
     schema: TableSchema
     delivered: frozenset[str]
+    unreadable: tuple[str, ...]
 
     @property
     def net(self) -> pa.Table:
@@ -68,8 +71,9 @@ class LandedChanges:
         return found
 
     def events(self, files: Sequence[PlannedFile]) -> LandedEvents | None:
-        """Null: no file can be read. All changes are in memory."""
-        parts = list(self._parts(files))
+        """Null: no file can be read, or there is none. All changes are in memory."""
+        unreadable: list[Unreadable] = []
+        parts = list(self._parts(files, unreadable))
         if not parts:
             return None
         schema = parts[-1][1].table_schema
@@ -81,11 +85,18 @@ class LandedChanges:
             if action.source is not None
         )  # fmt: skip
         return LandedEvents(
-            happened=as_events(for_both_keys(changes, schema), schema), schema=schema, delivered=delivered
-        )
+            happened=as_events(for_both_keys(changes, schema), schema), schema=schema, delivered=delivered,
+            unreadable=tuple(one.file.path for one in unreadable),
+        )  # fmt: skip
 
-    def _parts(self, files: Sequence[PlannedFile]) -> Iterator[tuple[pa.Table, BatchSchema]]:
-        """Changes, and what they were decoded by."""
+    def _parts(
+        self, files: Sequence[PlannedFile], unreadable: list[Unreadable] | None = None
+    ) -> Iterator[tuple[pa.Table, BatchSchema]]:
+        """Changes, and what they were decoded by.
+
+        Args:
+            unreadable: gets the files that can't be read.
+        """
         sizes = np.cumsum([0, *(file.size for file in files)])
         numbers = sizes[:-1] // _TOGETHER
         for number in np.unique(numbers):
@@ -94,7 +105,9 @@ class LandedChanges:
                 number=self.state.batch + 1, mode="incremental", planned_at=iso(self.run.runtime.clock()),
                 generation=max(1, self.state.generation), files=together,
             )  # fmt: skip
-            decoded, _ = WholeBatchReader(context=self.context, plan=plan, state=self.state).decode(None)
+            decoded, unread = WholeBatchReader(context=self.context, plan=plan, state=self.state).decode(None)
+            if unreadable is not None:
+                unreadable.extend(unread)
             if decoded is not None:
                 yield decoded.good, decoded.decoded_batch.schema
 

@@ -6,14 +6,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.contract.table_spec import LandingRetention
+from spark_jobs.batch.totals import TableOutcome
+from spark_jobs.job.table_job import attempt, totals_of
 from tests.adopt.taking_over import AFTER, BEFORE, Landed, adopting, compare, release, table_of, values
 from tests.harness.lake import Lake, spec_of
+from tests.harness.landing import write
 
 
 @dataclass
@@ -50,6 +55,14 @@ class Shadowed:
 
     def ours(self) -> dict[int, str]:
         return {row["id"]: row["v"] for row in self.lake.rows(self.beside.replica)}
+
+    def ours_by_file(self, number: int) -> dict[int, str]:
+        """Rows that one change file makes of none."""
+        rows: dict[int, str] = {}
+        for line in self.source.files[number].to_pylist():
+            rows = {key: v for key, v in rows.items() if key != line["id"]}
+            rows |= {} if line["Op"] == "D" else {line["id"]: line["v"]}
+        return rows
 
     def done(self, options: JobOptions | None = None) -> JobResult:
         return self.lake.done(self.spec, options)
@@ -168,3 +181,124 @@ def test_what_is_refused(table: Shadowed) -> None:
     assert table.code(adopting(beside=True)) == "ADOPT_REFUSED"
     assert table.code(adopting(files_until="", by_column="v")) == "ADOPT_CUT"
     assert table.ours() == table.theirs()
+
+
+def test_files_that_vanish_while_they_are_copied_are_named(table: Shadowed) -> None:
+    """The old job writes a version, and its VACUUM removes what the one before had."""
+    path = table.lake.layout(table.spec).replica
+
+    def vacuumed(step: Any) -> None:
+        if step.step == "plan":
+            table.other_job_loads(4)
+            gone = DeltaTable(path).vacuum(0, dry_run=False, enforce_retention_duration=False)
+            assert gone
+
+    failed = table.lake.run(table.spec, adopting(beside=True), observe=vacuumed)
+    assert isinstance(failed, TableOutcome)
+    assert failed.retriable
+    assert failed.result.error is not None
+    assert failed.result.error.code == "ADOPT_FILES_GONE"
+    assert table.code() == "TABLE_NOT_OURS"
+    table.done(adopting(beside=True))
+    assert table.ours() == table.theirs()
+    DeltaTable(path).vacuum(0, dry_run=False, enforce_retention_duration=False)
+    table.other_job_loads(5)
+    assert table.done(JobOptions(action="verify")).details["verdict"] == "equal"
+
+
+def test_two_commands_at_once(table: Shadowed) -> None:
+    codes = []
+
+    def meanwhile(step: Any) -> None:
+        if step.step == "plan":
+            codes.extend([table.code(adopting(beside=True)), table.code(adopting()), table.code(release())])
+
+    table.lake.done(table.spec, adopting(beside=True), observe=meanwhile)
+    assert codes == ["TABLE_BUSY", "TABLE_BUSY", "TABLE_BUSY"]
+    assert table.ours() == table.theirs()
+    assert table.code(adopting(beside=True)) == "ADOPT_REFUSED"
+
+
+@pytest.mark.parametrize("options", [adopting(), release()], ids=["take over", "release"])
+def test_run_that_began_before_the_copy_went_writes_nothing(options: JobOptions, table: Shadowed) -> None:
+    table.done(adopting(beside=True))
+    table.land(5)
+    run = table.lake.table_run(table.spec)
+    assert run.layout == table.beside
+    table.done(options)
+    outcome = attempt(run, totals_of(run.job))
+    assert isinstance(outcome, TableOutcome)
+    assert outcome.result.error is not None
+    assert (outcome.result.error.code, outcome.retriable) == ("TABLE_BUSY", True)
+    assert not [path for path in Path(table.beside.changes).rglob("*") if path.is_file()]
+    assert table.theirs() == values(table.source.states[4])
+
+
+@pytest.mark.parametrize("files", [0, 2])
+def test_empty_table_with_files_or_without(files: int, tmp_path: Path) -> None:
+    lake, spec, source = Lake(tmp_path), spec_of(), Landed.of("7")
+    lake.landing(spec).mkdir(parents=True)
+    table = Shadowed(lake, spec, source)
+    table.other_job_writes({})
+    source.land(lake, spec, range(files), AFTER)
+    assert table.code(adopting(prove_files=3)) == ("ADOPT_CUT" if files else "ADOPT_NOT_PROVED")
+    if files:
+        return
+    told = table.done(adopting(beside=True, dry_run=True)).details["adopt"]
+    assert (told["copied_files"], told["files"]) == (0, 0)
+    table.done(adopting(beside=True))
+    assert table.compared()["equal"] == 0
+    table.other_job_writes({1: ("of nobody", 1)})
+    assert table.code(compare()) == "ADOPT_DIFFERENT"
+    table.other_job_writes({})
+    source.land(lake, spec, [1], AFTER)
+    table.done()
+    assert table.compared()["behind"] == len(table.ours())
+    table.done(adopting())
+    table.done()
+    assert table.theirs() == table.ours_by_file(1)
+
+
+def test_repairs_and_upkeep_of_the_copy(table: Shadowed) -> None:
+    table.done(adopting(beside=True))
+    table.land(5)
+    table.done()
+    table.spec = replace(table.spec, landing_retention=LandingRetention(after="1d"))
+    before = sorted(table.lake.landing(table.spec).iterdir())
+    table.done(JobOptions(action="maintain"))
+    assert sorted(table.lake.landing(table.spec).iterdir()) == before
+    table.done(JobOptions(full_refresh=True))
+    assert table.ours() == values(table.source.states[5])
+    table.other_job_loads(5)
+    assert table.compared()["equal"] == len(table.source.states[5])
+    table.done(JobOptions(action="erase", key={"id": str(next(iter(table.source.states[5])))}))
+    found = table.compared()
+    assert (found["equal"], found["different"]) == (len(table.source.states[5]) - 1, 1)
+    assert table.theirs() == values(table.source.states[5])
+    assert table.code(JobOptions(action="move", move_to="s.other")) == "MOVE_NOT_POSSIBLE"
+    warnings = {one.code: one.count for one in table.done(adopting()).warnings}
+    assert warnings["ADOPT_ERASED"] == 1
+
+
+def test_quarantine_goes_with_the_copy_and_one_of_others_is_refused(table: Shadowed) -> None:
+    errors = Path(table.lake.layout(table.spec).errors)
+    table.done(adopting(beside=True))
+    bad = pa.table({"Op": ["U"], "seq": [500], "id": pa.array([None], pa.int32()), "v": ["nobody's"]})
+    write(table.lake.landing(table.spec), "20240101-000000009.parquet", bad)
+    assert table.done().quarantined == 1
+    assert errors.exists()
+    table.done(release())
+    assert not [path for path in errors.rglob("*") if path.is_file()]
+    write_deltalake(str(errors), table_of({1: ("another table", 1)}))
+    assert table.code(adopting()) == "ADOPT_REFUSED"
+    assert DeltaTable(str(errors)).version() == 0
+
+
+def test_files_of_the_other_job_that_vanish_while_they_are_read_are_named(table: Shadowed) -> None:
+    table.done(adopting(beside=True))
+    for file in Path(table.lake.layout(table.spec).replica).glob("*.parquet"):
+        file.unlink()
+    for options in (compare(), adopting(), adopting(dry_run=True)):
+        assert table.code(options) == "ADOPT_FILES_GONE"
+    assert table.done().is_beside
+    assert table.ours() == values(table.source.states[4])

@@ -22,6 +22,7 @@ from tests.adopt.taking_over import (
     adopting,
     chance,
     compare,
+    stamp,
     table_of,
     values,
 )
@@ -188,3 +189,15 @@ def test_columns_of_the_old_job_are_no_differences(tmp_path: Path) -> None:
     write_deltalake(path, mine, mode="overwrite")
     found = lake.done(spec, compare()).details["compare"]
     assert (found["equal"], found["behind"], found["not_compared"]) == (len(last), 0, {"loaded_by": "files lack it"})
+
+
+def test_a_file_that_cannot_be_read_proves_nothing(tmp_path: Path) -> None:
+    lake, spec = started(tmp_path, Landed.of("7").states[5], cut=5)
+    file = lake.landing(spec) / "20240101-000000004.parquet"
+    file.write_bytes(b"no Parquet")
+    stamp(file, BEFORE)
+    assert lake.done(spec, adopting(prove_files=1, dry_run=True)).details["adopt"]["proved"]["files"]["files"] == 1
+    error = lake.result(spec, adopting(prove_files=2)).error
+    assert error is not None
+    assert (error.code, "20240101-000000004.parquet" in error.message) == ("ADOPT_NOT_PROVED", True)
+    assert unwritten(lake, spec)
