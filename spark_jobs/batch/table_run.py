@@ -344,7 +344,7 @@ class TableRun:
 
     def result(self, totals: RunTotals, **changes: Any) -> JobResult:
         """The result of this run as it ends now, with some of its fields changed."""
-        if self.is_beside and BESIDE_CODE not in totals.warnings:
+        if "layout" in self.__dict__ and self.is_beside and BESIDE_CODE not in totals.warnings:
             totals.warn([of_beside(self.layout.replica)])
         return replace(totals.result(self.spec.table, self.job.run_id, self.runtime.clock()), **changes)
 

@@ -14,7 +14,12 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import LandingRetention
+from airflow_gddl.reporting.results import LoadedTables
+from airflow_gddl.stores import Storage
+from spark_jobs.batch.runtime import Runtime, silent
 from spark_jobs.batch.totals import TableOutcome
+from spark_jobs.job.job_tables import run_job
+from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from tests.adopt.taking_over import AFTER, BEFORE, Landed, adopting, compare, release, table_of, values
 from tests.harness.lake import Lake, spec_of
@@ -302,3 +307,34 @@ def test_files_of_the_other_job_that_vanish_while_they_are_read_are_named(table:
         assert table.code(options) == "ADOPT_FILES_GONE"
     assert table.done().is_beside
     assert table.ours() == values(table.source.states[4])
+
+
+def test_reload_of_the_copy_reads_the_files_that_are_there(table: Shadowed) -> None:
+    table.done(adopting(beside=True))
+    table.land(5, 6)
+    table.done()
+    table.done(JobOptions(reload=True, confirmed=True))
+    assert table.ours() == values(table.source.states[6])
+    table.other_job_loads(6)
+    assert {name: table.compared()[name] for name in ("different", "ahead")} == {"different": 0, "ahead": 0}
+    assert table.done(JobOptions(action="verify")).details["verdict"] == "equal"
+
+
+def test_nobody_is_told_of_the_copy(table: Shadowed) -> None:
+    """The catalog that the row names is none that the job knows, which each registration says."""
+    table.spec = replace(table.spec, catalog="nowhere")
+
+    def loaded() -> tuple[bool, bool]:
+        job = table.lake.job([table.spec])
+        (outcome,) = run_job(job, Runtime(storage=Storage(), spark=NoSpark()), silent)
+        assert outcome.result.error is None, outcome.result.error
+        assert outcome.result.batches == 1
+        told = LoadedTables(roots=table.lake.roots, specs={table.spec.table: table.spec})
+        told.take(outcome.result)
+        return "CATALOG_UNKNOWN" in {one.code for one in outcome.result.warnings}, bool(told.sums)
+
+    table.done(adopting(beside=True))
+    table.land(5)
+    assert loaded() == (False, False)
+    table.done(adopting())
+    assert loaded() == (True, True)
