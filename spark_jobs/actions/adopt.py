@@ -155,16 +155,16 @@ def _goes_on(run: TableRun, begun: Adoption) -> bool:
     whole is to be beside.
 
     Raises:
-        FatalError: `ADOPT_REFUSED`: it can't become one beside.
+        FatalError: `ADOPT_REFUSED`: it can't become one beside, or be proved, any more.
     """
-    same = asked_of(run) == begun.asked
+    options, same = run.job.options, asked_of(run) == begun.asked
     if begun.beside:
         return same and read_beside(run.runtime.storage, run.layout.state) is not None
     context = run.context()
     if run.ledger().state.batch or _is_marked(context, begun):
-        if run.job.options.beside:
+        if options.beside or (not same and (options.prove_files or options.source_connection)):
             what = f"{run.spec.table}: an adoption in place was interrupted, and the table has our column already"
-            remedy = "end it without --beside; then --release gives the table back"
+            remedy = "end it without --beside and without a proof; then `gddl verify`, or --release"
             raise FatalError("ADOPT_REFUSED", what, where=run.layout.replica, remedy=remedy)
         return True
     return same and context.engine.version(context.layout.replica) == begun.version

@@ -70,7 +70,7 @@ def asked_of(run: TableRun) -> str:
     return json.dumps(
         [
             options.files_until, options.by_column, options.at_version, spec.keys, spec.sequence_by, spec.partition_by,
-            options.beside,
+            options.beside, options.prove_files, options.source_connection,
         ]
     )  # fmt: skip
 

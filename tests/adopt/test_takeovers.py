@@ -185,6 +185,32 @@ def test_adoption_beside_killed_at_each_write_is_run_again(after: bool, tmp_path
     assert codes == {"TABLE_NOT_OURS", "LEDGER_MISSING", None}
 
 
+@pytest.mark.parametrize("options", [{"beside": True}, {"prove_files": 9}], ids=str)
+@pytest.mark.parametrize("after", [False, True])
+def test_an_adoption_that_is_under_way_is_proved_anew_or_refused(
+    after: bool, options: dict[str, Any], tmp_path: Path
+) -> None:
+    """Until the replica has `_gddl` it begins anew; afterwards it can only be ended as it began."""
+    codes: dict[str | None, int] = {}
+    for number in range(50):
+        lake, spec, source = started(tmp_path / str(number))
+        if not killed_at(lake, spec, adopting(), number, after=after):
+            break
+        again = lake.result(spec, adopting(**options))
+        code = None if again.error is None else again.error.code
+        codes[code] = codes.get(code, 0) + 1
+        if code is None and "prove_files" in options:
+            assert again.details["adopt"]["proved"]["files"]["files"] == 5
+        elif code is None:
+            assert again.is_beside
+        lake.result(spec, adopting())  # it ends; or takes over; or it was done
+        lake.done(spec)
+        assert lake.replica(spec) == values(source.states[-1]), number
+        verified(lake, spec)
+    assert codes.keys() == {None, "ADOPT_REFUSED"}
+    assert min(codes.values()) > 1
+
+
 @pytest.mark.parametrize("command", ["adopt", "release", "again"])
 @pytest.mark.parametrize("after", [False, True])
 def test_a_copy_that_is_under_way_ends_as_it_is_asked_next(command: str, after: bool, tmp_path: Path) -> None:
