@@ -65,6 +65,41 @@ def test_taken_over_in_the_middle_it_equals_its_source(seed: int, by: str, tmp_p
     assert list(without_gddl(DeltaTable(lake.layout(spec).replica))) == []
 
 
+@pytest.mark.parametrize("by", ["sequence", "no sequence"])
+@pytest.mark.parametrize("seed", range(12))
+def test_both_tables_differ_as_one_is_behind_the_other(seed: int, by: str, tmp_path: Path) -> None:
+    """Copied at some file, with a cut there or before it, ours and the other job's go on, each to a file of its own."""
+    random, lake, spec = chance(f"beside {by} {seed}"), Lake(tmp_path), spec_of(history=seed % 2 == 0)
+    source, schema = Landed.of(f"{by} {seed}", files=12), SCHEMA
+    if by == "no sequence":
+        schema = pa.schema([field for field in SCHEMA if field.name != "seq"])
+    copied = random.randrange(8)
+    told = random.randint(0, copied) if by == "sequence" else copied
+    source.land(lake, spec, range(told + 1), BEFORE)
+    source.land(lake, spec, range(told + 1, copied + 1), AFTER)
+    path = lake.layout(spec).replica
+    write_deltalake(path, table_of(source.states[copied], schema))
+    lake.done(spec, adopting(beside=True))
+    ours, theirs = (random.randint(copied, len(source.files) - 1) for _ in range(2))
+    source.land(lake, spec, range(copied + 1, ours + 1), AFTER)
+    lake.done(spec)
+    source.land(lake, spec, range(ours + 1, theirs + 1), AFTER)
+    write_deltalake(path, table_of(source.states[theirs], schema), mode="overwrite")
+    wanted = [source.states[number] for number in (ours, theirs)]
+    if by == "no sequence":
+        wanted = [{key: (value, None) for key, (value, _) in rows.items()} for rows in wanted]
+    moved = {key for key in {*wanted[0], *wanted[1]} if wanted[0].get(key) != wanted[1].get(key)}
+    found = lake.done(spec, compare()).details["compare"]
+    assert (found["rows"], found["their_rows"]) == (len(wanted[0]), len(wanted[1]))
+    assert (found["equal"], found["different"]) == (len({*wanted[0], *wanted[1]} - moved), 0), found
+    assert found["behind"] + found["ahead"] == len(moved)
+    assert found["ahead"] == 0 or theirs > ours
+    lake.done(spec, adopting())
+    lake.done(spec)
+    assert lake.replica(spec) == values(source.states[max(ours, theirs)])
+    verified(lake, spec)
+
+
 def killed_at(lake: Lake, spec: TableSpec, options: JobOptions, number: int, *, after: bool) -> bool:
     """Whether the run died at its write of this number."""
     run = lake.table_run(spec, options)
