@@ -15,6 +15,7 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import LandingRetention
 from airflow_gddl.reporting.results import LoadedTables
+from airflow_gddl.runtime.state.table_status import attention_of
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import Runtime, silent
 from spark_jobs.batch.totals import TableOutcome
@@ -98,6 +99,7 @@ def test_runs_load_into_the_copy_and_say_so(table: Shadowed) -> None:
     table.land(5, 6)
     ran = table.done()
     assert (ran.files, ran.is_beside) == (2, True)
+    assert attention_of(ran, 0.0, 1.0) == ("ADOPT_BESIDE",)
     assert table.ours() == values(table.source.states[6])
     assert table.theirs() == values(table.source.states[4])
     assert table.done(JobOptions(action="verify")).details["verdict"] == "equal"
