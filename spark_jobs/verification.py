@@ -439,6 +439,40 @@ class SourceVerdict:
     looked_at: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class SourceDifferences:
+    """Attributes:
+    rows, source_rows, ranges, ranges_different: as in `SourceVerdict`.
+    keys: those that differ, as `Columns.key` writes them, with the hashes of both rows.
+    columns: that were compared.
+    looked_at: the source's time.
+    """
+
+    rows: int
+    source_rows: int
+    ranges: int
+    ranges_different: int
+    keys: Mapping[tuple[str, ...], Hashes]
+    columns: Columns
+    looked_at: datetime
+
+
+def differences_of(context: TableContext, table_schema: TableSchema, table: SourceTable) -> SourceDifferences:
+    """All keys whose rows in the replica and in the source differ; nothing is remembered of them.
+
+    Raises:
+        FatalError: `SOURCE_KEYS_NOT_COMPARABLE`, `SOURCE_FILTERED`.
+    """
+    columns, now = Columns.of(table, table_schema), datetime.now(UTC)
+    return _Comparing(context, table_schema, TableState(), table, columns, JobOptions(), now).differences()
+
+
+def state_of(hashes: Hashes) -> str:
+    """What a key that differs is in the replica: `missing`, `extra` or `different`."""
+    source, mine = hashes
+    return "missing" if mine is None else "extra" if source is None else "different"
+
+
 def verify_source(
     context: TableContext, table_schema: TableSchema, state: TableState, table: SourceTable, options: JobOptions,
     now: datetime,
@@ -542,6 +576,16 @@ class _Comparing:
     now: datetime
 
     def verdict(self) -> SourceVerdict:
+        found = self.differences()
+        settled = self._settled(found.keys, found.looked_at)
+        return SourceVerdict(
+            rows=found.rows, source_rows=found.source_rows, ranges=found.ranges,
+            ranges_different=found.ranges_different, compared=self.columns.lake, not_compared=self.columns.left_out,
+            different=len(settled), unsettled=len(found.keys) - len(settled), keys=self._named(found.keys, settled),
+            looked_at=iso(found.looked_at),
+        )  # fmt: skip
+
+    def differences(self) -> SourceDifferences:
         # The replica is read before the source, so that what differs is newer there.
         ranges = ranges_of(*self._extent())
         counts, sums = [0] * len(ranges), [0] * len(ranges)
@@ -554,12 +598,9 @@ class _Comparing:
             source_rows += rows
             if (rows, total) != (counts[number], sums[number]):
                 wrong.append(number)
-        differing = self._differing(ranges, wrong)
-        settled = self._settled(differing, looked_at)
-        return SourceVerdict(
+        return SourceDifferences(
             rows=sum(counts), source_rows=source_rows, ranges=len(ranges), ranges_different=len(wrong),
-            compared=self.columns.lake, not_compared=self.columns.left_out, different=len(settled),
-            unsettled=len(differing) - len(settled), keys=self._named(differing, settled), looked_at=iso(looked_at),
+            keys=self._differing(ranges, wrong), columns=self.columns, looked_at=looked_at,
         )  # fmt: skip
 
     def _lake(self, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
@@ -643,7 +684,7 @@ class _Comparing:
         return tuple(
             {
                 "key": json.dumps(dict(zip(self.columns.lake, key, strict=False)), ensure_ascii=False),
-                "state": _state(differing[key]),
+                "state": state_of(differing[key]),
                 "settled": key in settled,
             }
             for key in chosen
@@ -672,7 +713,7 @@ class _ComparingWindows(_Comparing):
         settled = self._settled(differing, looked_at, _Remembered(WINDOW_DIFFERENCES, times, starts[0]))
         states = [Counter[str]() for _ in range(grid.count)]
         for key, hashes in differing.items():
-            states[window_of[key]][_state(hashes) if key in settled else "unsettled"] += 1
+            states[window_of[key]][state_of(hashes) if key in settled else "unsettled"] += 1
         wait = settle_time(self.context.spec, self.options)
         windows = tuple(
             judged(
@@ -749,11 +790,6 @@ def ranges_of(count: int, low: Any, high: Any) -> list[Range]:
 def range_of(ranges: Sequence[Range], value: Any) -> int:
     """Number of the range that a value of the first key column is in."""
     return bisect_right(ranges, value, hi=len(ranges) - 1, key=lambda within: within[1] or 0)
-
-
-def _state(hashes: Hashes) -> str:
-    source, mine = hashes
-    return "missing" if mine is None else "extra" if source is None else "different"
 
 
 def mark_of(key: Sequence[str]) -> str:

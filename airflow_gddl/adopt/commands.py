@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from airflow_gddl.cli import context, job, options
 from airflow_gddl.cli.job import Request, carry_out
-from airflow_gddl.cli.screen import Screen, counted
+from airflow_gddl.cli.screen import Cell, Screen, counted
+from airflow_gddl.cli.verify import require_connection, require_name
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
 
-_CUTS = "--files-until, --by-column, --at-version or --release"
+_CUTS = "--files-until, --by-column, --at-version, --compare or --release"
 
 
 def adopt(  # noqa: PLR0913 - typer reads each option of the command from one parameter
@@ -43,6 +45,24 @@ def adopt(  # noqa: PLR0913 - typer reads each option of the command from one pa
             help="Files last modified by the commit of this version of the table are in it.",
         ),
     ] = None,
+    source_connection: options.SourceConnection = "",
+    prove_files: Annotated[
+        int,
+        typer.Option(
+            "--prove-files",
+            metavar="N",
+            min=0,
+            help="Prove that the last changes in the N newest files that are in the table already are in it.",
+        ),
+    ] = 0,
+    beside: Annotated[
+        bool,
+        typer.Option("--beside", help="Load files into a copy of the table, while the other job goes on with its own."),
+    ] = False,
+    compare: Annotated[
+        bool,
+        typer.Option("--compare", help="Compare that copy with the other job's table; exit status 1: they differ."),
+    ] = False,
     release: Annotated[
         bool,
         typer.Option("--release", help="Give a table of ours back: _gddl, our other tables and the ledger go."),
@@ -54,20 +74,36 @@ def adopt(  # noqa: PLR0913 - typer reads each option of the command from one pa
     wait: options.Wait = 0.0,
 ) -> None:
     """Take over a Delta table that another job has kept from the same files, in place; its data files stay."""
-    given = [bool(files_until), bool(by_column), at_version is not None, release]
+    _require_one([bool(files_until), bool(by_column), at_version is not None, compare, release])
+    if beside and (compare or release):
+        remedy = "leave --beside out: --compare and --release find the table beside"
+        raise MetadataError("ADOPT_CUT", "--beside begins with a cut", remedy=remedy)
+    if (compare or release) and (source_connection or prove_files):
+        remedy = "leave --source-connection and --prove-files out"
+        raise MetadataError("ADOPT_CUT", "only an adoption proves something", remedy=remedy)
+    require_name(source_connection)
+    cli = context.of(ctx).lending(source_connection)
+    if release and not dry_run:
+        job.ask(f"Give {table} back? What only our ledger and tables know of it is removed.", yes=yes)
+    job_options = JobOptions(
+        action="adopt", files_until=files_until, by_column=by_column, at_version=at_version, beside=beside,
+        source_connection=source_connection, prove_files=prove_files, compare=compare, release=release,
+        dry_run=dry_run, confirmed=yes or sys.stdin.isatty(), full_listing=True, wait_seconds=wait,
+    )  # fmt: skip
+    check = partial(require_connection, cli, source_connection)
+    request = Request(metadata=metadata, tables=(table,), options=job_options, as_json=json, check=check)
+    carry_out(cli, request, show_released if release else show_compared if compare else show_adopted)
+
+
+def _require_one(given: Sequence[bool]) -> None:
+    """
+    Raises:
+        MetadataError: `ADOPT_CUT`.
+    """
     if sum(given) != 1:
         what = "nothing says" if not any(given) else "more than one option says"
         remedy = f"write one of {_CUTS}"
         raise MetadataError("ADOPT_CUT", f"{what} which files are in the table already", remedy=remedy)
-    cli = context.of(ctx)
-    if release and not dry_run:
-        job.ask(f"Give {table} back? What only our ledger and tables know of it is removed.", yes=yes)
-    job_options = JobOptions(
-        action="adopt", files_until=files_until, by_column=by_column, at_version=at_version, release=release,
-        dry_run=dry_run, confirmed=yes or sys.stdin.isatty(), full_listing=True, wait_seconds=wait,
-    )  # fmt: skip
-    request = Request(metadata=metadata, tables=(table,), options=job_options, as_json=json)
-    carry_out(cli, request, show_released if release else show_adopted)
 
 
 def show_adopted(screen: Screen, results: Sequence[JobResult]) -> None:
@@ -77,7 +113,8 @@ def show_adopted(screen: Screen, results: Sequence[JobResult]) -> None:
         if "keys" in found:
             _show_found(screen, result.table, found)
         if result.batches:
-            screen.say(f"{result.table}: adopted; `gddl run` loads what waits", "green")
+            done = "a copy is beside" if result.is_beside else "adopted"
+            screen.say(f"{result.table}: {done}; `gddl run` loads what waits", "green")
 
 
 def _show_found(screen: Screen, table: str, found: Mapping[str, Any]) -> None:
@@ -89,16 +126,63 @@ def _show_found(screen: Screen, table: str, found: Mapping[str, Any]) -> None:
     screen.say(f"  landing files: {found['files']} are in the table, {found['waiting']} wait for the next run")
     for path in found["next"]:
         screen.say(f"    {path}")
+    _show_proved(screen, found.get("proved") or {})
     for added in found["adds"]:
         screen.say(f"  by the next run: {added}")
-    screen.say("  by metadata alone: column _gddl, property gddl.baseline")
+    if "beside" in found:
+        files = counted(found["copied_files"], "file")
+        screen.say(f"  the other job goes on; {files} ({found['copied_bytes']} bytes) are copied to {found['beside']}")
+    else:
+        screen.say("  by metadata alone: column _gddl, property gddl.baseline")
+
+
+def _show_proved(screen: Screen, proved: Mapping[str, Any]) -> None:
+    if files := proved.get("files"):
+        newer = f", {files['newer']} of them by newer changes" if files["newer"] else ""
+        screen.say(f"  proved: {counted(files['keys'], 'key')} of {counted(files['files'], 'file')} are in it{newer}")
+    if source := proved.get("source"):
+        by_files = f", {source['by_files']} keys with files after the cut" if source["by_files"] else ""
+        screen.say(f"  proved: equal to the source, {counted(source['source_rows'], 'row')}{by_files}")
+        for column, why in source["not_compared"].items():
+            screen.say(f"  {column} was not compared with the source: {why}", "yellow")
+
+
+def show_compared(screen: Screen, results: Sequence[JobResult]) -> None:
+    """How many rows of both tables are equal, and both sides of some that differ."""
+    for result in results:
+        found = job.answer(result).get("compare")
+        if found is not None:
+            _show_compared(screen, result.table, found)
+
+
+def _show_compared(screen: Screen, table: str, found: Mapping[str, Any]) -> None:
+    other = f"the other job's table has {found['their_rows']} at version {found['version']}"
+    screen.say(f"{table}: {counted(found['rows'], 'row')}; {other}")
+    screen.say(f"  {counted(found['equal'], 'key')} equal", "green" if not found["different"] else "")
+    if found["behind"]:
+        keys = ", ".join(found["behind_keys"])
+        screen.say(f"  {found['behind']} are there as ours were earlier, e.g. {keys}", "yellow")
+    if found["ahead"]:
+        screen.say(f"  {found['ahead']} have changes in files that ours has not loaded:", "yellow")
+        for path, keys_in_file in found["in_files"].items():
+            screen.say(f"    {path}: {keys_in_file}")
+    if found["different"]:
+        screen.say(f"  {found['different']} differ:", "bold red")
+    for row in found["rows_different"]:
+        screen.say(f"    {row['key']}")
+        screen.spans([Cell("      ours   ", "dim"), Cell(row["ours"] or "no row")])
+        screen.spans([Cell("      theirs ", "dim"), Cell(row["theirs"] or "no row")])
+    for column, why in found["not_compared"].items():
+        screen.say(f"  {column} was not compared: {why}", "yellow")
 
 
 def show_released(screen: Screen, results: Sequence[JobResult]) -> None:
     """What of each table is written again, and what goes."""
     for result in results:
         found = job.answer(result).get("release")
-        if found is not None:
+        if found is not None and "beside" in found:
+            screen.say(f"{result.table}: the table beside and its ledger go ({found['beside']})")
+        elif found is not None:
             screen.say(
                 f"{result.table}: {found['files']} of {counted(found['of'], 'data file')} have _gddl and are written "
                 f"again without it ({found['bytes']} bytes)"

@@ -250,7 +250,8 @@ class JobOptions:
     differences: bool = False
     """`resync_rows`: the keys that the last comparisons with the source found different."""
     source_connection: str = ""
-    """`verify`, `initial_load`, `resync_rows`: the source's connection, instead of the row's `verify_connection`."""
+    """`verify`, `initial_load`, `resync_rows`: the source's connection, instead of the row's `verify_connection`.
+    `adopt`: prove first that the table equals the source."""
     settle_seconds: float | None = None
     """`verify`: how long a change may take from the source to the replica; null: the row's freshness, or an hour."""
     since_seconds: float | None = None
@@ -267,6 +268,12 @@ class JobOptions:
     """`adopt`: files before the greatest value of this column, which orders changes, are in the table."""
     at_version: int | None = None
     """`adopt`: files that were last modified by the commit of this version of the table are in it."""
+    prove_files: int = 0
+    """`adopt`: prove first that the changes of so many of the newest files that count as in the table are in it."""
+    beside: bool = False
+    """`adopt`: keep a copy of the table beside the other job, which goes on, and load files into that."""
+    compare: bool = False
+    """`adopt`: compare the table beside with the other job's; writes nothing."""
     release: bool = False
     """`adopt`: give the table back instead; `confirmed` says that what only we keep may go."""
     asked_by: str = ""

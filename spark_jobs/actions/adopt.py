@@ -3,7 +3,8 @@
 checks ─► `adoption.json` ─► its rows in the change table ─► `_gddl` by metadata ─► the ledger's first commit.
 
 Interrupted anywhere, it is run again: until the replica has `_gddl` it begins anew where that has changed, afterwards
-it goes on.
+it goes on. A table beside (`adopt_beside`) is a copy that is taken over in the same way; it goes before the replica
+itself is taken over.
 """
 
 from __future__ import annotations
@@ -13,21 +14,31 @@ from typing import Any
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult, MainCounts
-from airflow_gddl.contract.sql_types import parse_type
+from spark_jobs.actions.adopt_beside import Copy, beside, gone, in_place, remove_beside
 from spark_jobs.actions.adopt_checks import require_possible, require_seen_commits
+from spark_jobs.actions.adopt_compare import compare
+from spark_jobs.actions.adopt_proof import schema_of_tables
 from spark_jobs.actions.adopt_proposal import Proposal, asked_of, propose
 from spark_jobs.actions.adopt_release import release
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
-from spark_jobs.ledger.adoption import Adoption, end_adoption, read_adoption, write_adoption
+from spark_jobs.ledger.adoption import (
+    Adoption,
+    end_adoption,
+    is_beside,
+    of_beside,
+    read_adoption,
+    read_beside,
+    write_adoption,
+    write_beside,
+)
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.ledger.targets import TargetRecords
 from spark_jobs.plan.applied_settings import AppliedSettings, settings_of
 from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, FileEntry, PlannedFile, TableState
-from spark_jobs.plan.table_schema import Column, Schema, TableSchema
 from spark_jobs.plan.waiting_files import state_after
-from spark_jobs.rules.batch_schema import Stored, known_schemas, plan_batch
+from spark_jobs.rules.batch_schema import known_schemas
 from spark_jobs.tables.delta_log import APPEND, MERGE, version_of
 from spark_jobs.tables.engine import TableContext
 
@@ -35,47 +46,64 @@ _SAMPLE = 20
 
 
 def act(run: TableRun, totals: RunTotals) -> JobResult:
-    """Take over the replica, or with `release` give it back; `details["adopt"]` says what was found and done.
+    """Take over the replica, or keep a copy beside it; `details["adopt"]` says what was found and done. With `compare`
+    or `release` as `compare` and `release` say.
 
     Raises:
-        FatalError: `ADOPT_REFUSED`, `ADOPT_CUT`, `ADOPT_KEYS`, `ADOPT_COLUMNS`; as `release`.
-        RetriableError: `TABLE_BUSY`; `DELTA_CONFLICT`: another writer has changed the replica meanwhile.
+        FatalError: `ADOPT_REFUSED`, `ADOPT_CUT`, `ADOPT_KEYS`, `ADOPT_COLUMNS`.
+        RetriableError: `TABLE_BUSY`; `DELTA_CONFLICT`: another writer has changed the replica meanwhile;
+            `ADOPT_FILES_GONE`.
     """
-    if run.job.options.release:
+    try:
+        return _done(run, totals)
+    except FileNotFoundError as error:
+        raise gone(run, f"a file has vanished while it was read: {error}") from error
+
+
+def _done(run: TableRun, totals: RunTotals) -> JobResult:
+    options = run.job.options
+    if options.release:
         return release(run, totals)
+    if options.compare:
+        return compare(run, totals)
     totals.mode = "initial"
+    run = in_place(run)
     require_possible(run)
     require_seen_commits(run)
     TargetRecords(run.runtime.storage, run.job.roots, run.spec).require_same(keep=not run.job.options.dry_run)
-    if run.job.options.dry_run:
-        ledger = run.ledger()
-        _require_new(run, ledger)
-        found = propose(run, run.context(), ledger)
+    if options.dry_run:
+        found = propose(run, run.context(), _ledger_of(run))
         totals.warn(found.warnings)
-        return run.result(totals, status="succeeded", details={"adopt": _described(found)})
+        return run.result(totals, status="succeeded", details={"adopt": _described(run, found)})
     with run.claim() as claim:
         return _taken(run, claim, totals)
 
 
 def _taken(run: TableRun, claim: Claim, totals: RunTotals) -> JobResult:
+    """
+    Args:
+        run: see `in_place`.
+    """
     storage, state = run.runtime.storage, run.layout.state
-    ledger, begun = run.ledger(), read_adoption(storage, state)
-    if begun is None:
-        _require_new(run, ledger)
-    context = run.context()
-    details: dict[str, Any] = {}
-    if begun is not None and not ledger.state.batch and not _still_holds(run, context, begun):
-        _undo(run, context, claim, begun)
+    begun, details, work = read_adoption(storage, state), {}, run
+    if begun is not None and not _goes_on(run, begun):
+        _undo(run, claim, begun)
         return _taken(replace(run), claim, totals)  # which knows no tables yet
     if begun is None:
-        found = propose(run, context, ledger)
+        found = propose(run, run.context(), _ledger_of(run))
+        begun, details = found.adoption, _described(run, found)
         totals.warn(found.warnings)
-        begun, details = found.adoption, _described(found)
         claim.check()
+        remove_beside(run)
+        work = replace(run)
         write_adoption(storage, state, begun)
         run.report("plan", 1)
+    if begun.beside:
+        work = _copied(run, claim, begun)
+        totals.warn([of_beside(work.layout.replica)])
+    ledger = work.ledger()
     if not ledger.state.batch:
-        _Takeover(run, context, claim, ledger, begun).carry_out()
+        _Takeover(work, work.context(), claim, ledger, begun).carry_out()
     end_adoption(storage, state)
     totals.batches = 1
     totals.main = MainCounts(rows=begun.rows)
@@ -84,32 +112,75 @@ def _taken(run: TableRun, claim: Claim, totals: RunTotals) -> JobResult:
     return run.result(totals, details={"adopt": {"rows": begun.rows, "files": len(begun.files), **details}})
 
 
-def _require_new(run: TableRun, ledger: Ledger) -> None:
-    if ledger.state.batch or ledger.plan() is not None:
-        what = f"{run.spec.table} is ours already: its ledger knows {ledger.state.batch} batches"
-        remedy = f"`gddl run --table {run.spec.table}` loads what is new"
+def _copied(run: TableRun, claim: Claim, begun: Adoption) -> TableRun:
+    """The run of the table beside, once it is there and runs find it."""
+    storage, state, there = run.runtime.storage, run.layout.state, beside(run)
+    if read_beside(storage, state) is None:
+        Copy.of(run, begun.version).make(run, there.layout.replica)
+        run.report("copied", 1, begun.rows)
+        claim.check()
+        write_beside(storage, state, begun)
+        run.report("beside", 1)
+    return there
+
+
+def _ledger_of(run: TableRun) -> Ledger:
+    """The ledger of the replica, in which nothing is: that of a table beside is another one's.
+
+    Raises:
+        FatalError: `ADOPT_REFUSED`.
+    """
+    ledger = run.ledger()
+    if not is_beside(ledger.names):
+        if ledger.state.batch or ledger.plan() is not None:
+            what = f"{run.spec.table} is ours already: its ledger knows {ledger.state.batch} batches"
+            remedy = f"`gddl run --table {run.spec.table}` loads what is new"
+            raise FatalError("ADOPT_REFUSED", what, where=run.layout.state, remedy=remedy)
+        return ledger
+    if run.job.options.beside and ledger.state.batch:
+        what = f"{run.spec.table}: ours is beside the other job's table already"
+        remedy = f"`gddl adopt --table {run.spec.table} --compare` compares both; --release removes ours"
         raise FatalError("ADOPT_REFUSED", what, where=run.layout.state, remedy=remedy)
+    return Ledger(run.runtime.storage, run.layout.state, set())
 
 
 def _is_marked(context: TableContext, begun: Adoption) -> bool:
-    """Whether the replica has `_gddl` by this adoption, which then can only be ended."""
+    """Whether the table has `_gddl` by this adoption, which then can only be ended."""
     plan = plan_of(begun)
     return context.engine.last_transaction(context.layout.replica, MERGE) >= version_of(plan)
 
 
-def _still_holds(run: TableRun, context: TableContext, begun: Adoption) -> bool:
-    """Whether an adoption goes on: the replica is marked, or it and what is asked are as they were."""
-    if _is_marked(context, begun):
+def _goes_on(run: TableRun, begun: Adoption) -> bool:
+    """Whether an adoption goes on: the replica is marked, or it and what is asked are as they were; or a copy that is
+    whole is to be beside.
+
+    Raises:
+        FatalError: `ADOPT_REFUSED`: it can't become one beside, or be proved, any more.
+    """
+    options, same = run.job.options, asked_of(run) == begun.asked
+    if begun.beside:
+        return same and read_beside(run.runtime.storage, run.layout.state) is not None
+    context = run.context()
+    if run.ledger().state.batch or _is_marked(context, begun):
+        if options.beside or (not same and (options.prove_files or options.source_connection)):
+            what = f"{run.spec.table}: an adoption in place was interrupted, and the table has our column already"
+            remedy = "end it without --beside and without a proof; then `gddl verify`, or --release"
+            raise FatalError("ADOPT_REFUSED", what, where=run.layout.replica, remedy=remedy)
         return True
-    return asked_of(run) == begun.asked and context.engine.version(context.layout.replica) == begun.version
+    return same and context.engine.version(context.layout.replica) == begun.version
 
 
-def _undo(run: TableRun, context: TableContext, claim: Claim, begun: Adoption) -> None:
+def _undo(run: TableRun, claim: Claim, begun: Adoption) -> None:
     """Remove what an adoption has written that no longer holds: readers have seen none of it.
 
     Raises:
         FatalError: `ADOPT_REFUSED`.
     """
+    if begun.beside:
+        claim.check()
+        remove_beside(run)
+        return
+    context = run.context()
     engine, layout = context.engine, context.layout
     if engine.exists(layout.changes) and engine.last_transaction(layout.changes, APPEND) > version_of(plan_of(begun)):
         what = f"{run.spec.table}: its change table has more than an adoption has put there"
@@ -137,14 +208,19 @@ class _Takeover:
     adoption: Adoption
 
     def carry_out(self) -> None:
-        adoption, schema, plan = self.adoption, self._schema, plan_of(self.adoption)
+        adoption, schema, plan = (
+            self.adoption,
+            schema_of_tables(self.context.dialect, self.adoption),
+            plan_of(self.adoption),
+        )
         work = self.context.engine.baseline_work(self.context)
         self.claim.check()
         if not _is_marked(self.context, adoption):
             work.append(plan, schema, adoption.baseline)
             self.run.report("append", 1, adoption.rows)
             self.claim.check()
-        version = work.mark(plan, schema, adoption.baseline, adoption.version)
+        before = 0 if adoption.beside else adoption.version  # the commit of a copy is the first of its table
+        version = work.mark(plan, schema, adoption.baseline, before)
         self.run.report("merge", 1, adoption.rows)
         self.claim.check()
         changes = self.context.engine.version(self.context.layout.changes)
@@ -154,17 +230,6 @@ class _Takeover:
         self.run.report("commit", 1)
         self.ledger.commit(BatchCommit(number=1, plan=plan, files=files, state=state))
         self.run.report("committed", 1)
-
-    @property
-    def _schema(self) -> TableSchema:
-        """Of the tables: the replica's columns, whatever files bring later."""
-        adoption, dialect = self.adoption, self.context.dialect
-        known = TableState(
-            sequence_by=adoption.sequence_by, sequence_type=adoption.sequence_type, max_sequence=adoption.max_sequence
-        )
-        columns = map(Column, adoption.columns, map(parse_type, adoption.types))
-        stored = Stored(data=Schema(tuple(columns)), before=Schema(()))
-        return plan_batch(dialect, (), stored, known).table_schema
 
     def _state(self, plan: BatchPlan) -> TableState:
         """The ledger's first state; what the row asks of a table is done by the next batch."""
@@ -191,9 +256,14 @@ def _nothing_applied(settings: AppliedSettings) -> AppliedSettings:
     )
 
 
-def _described(found: Proposal) -> dict[str, Any]:
+def _described(run: TableRun, found: Proposal) -> dict[str, Any]:
     adoption = found.adoption
+    told: dict[str, Any] = {}
+    if adoption.beside:
+        copy = Copy.of(run, adoption.version)
+        told = {"beside": beside(run).layout.replica, "copied_files": len(copy.files), "copied_bytes": copy.bytes}
     return {
+        **told,
         "rows": adoption.rows,
         "version": adoption.version,
         "keys": list(found.keys),
@@ -205,4 +275,5 @@ def _described(found: Proposal) -> dict[str, Any]:
         "waiting": len(found.later),
         "next": [file.path for file in found.later[:_SAMPLE]],
         "adds": list(found.adds),
+        **({"proved": found.proved} if found.proved else {}),
     }

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import Any
 
 from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.errors import FatalError
@@ -19,6 +20,7 @@ from spark_jobs.actions.adopt_checks import (
     require_keys,
     require_new_tables,
 )
+from spark_jobs.actions.adopt_proof import Proof
 from spark_jobs.batch import notices
 from spark_jobs.batch.pending import moment
 from spark_jobs.batch.runtime import iso
@@ -50,6 +52,7 @@ class Proposal:
     """Attributes:
     later: landing files that the next run loads, in their order.
     adds: what files bring that the table lacks, for people.
+    proved: see `Proof.carry_out`.
     """
 
     adoption: Adoption
@@ -58,14 +61,18 @@ class Proposal:
     adds: tuple[str, ...] = ()
     without_sequence: int = 0
     warnings: tuple[RunWarning, ...] = ()
+    proved: Mapping[str, Any] = field(default_factory=dict)
 
 
 def asked_of(run: TableRun) -> str:
     """See `Adoption.asked`."""
     options, spec = run.job.options, run.spec
     return json.dumps(
-        [options.files_until, options.by_column, options.at_version, spec.keys, spec.sequence_by, spec.partition_by]
-    )
+        [
+            options.files_until, options.by_column, options.at_version, spec.keys, spec.sequence_by, spec.partition_by,
+            options.beside, options.prove_files, options.source_connection,
+        ]
+    )  # fmt: skip
 
 
 def propose(run: TableRun, context: TableContext, ledger: Ledger) -> Proposal:
@@ -92,12 +99,13 @@ def propose(run: TableRun, context: TableContext, ledger: Ledger) -> Proposal:
         asked=asked_of(run), planned_at=baseline.applied_at, version=log.version, baseline=baseline, files=files,
         columns=tuple(schema.names), types=tuple(str(column.type) for column in schema.columns), rows=figures.rows,
         sequence_by=order.columns or None, sequence_type=order.sequence_type if figures.highest is not None else None,
-        sequence_forms=figures.forms, max_sequence=figures.highest,
+        sequence_forms=figures.forms, max_sequence=figures.highest, beside=run.job.options.beside,
     )  # fmt: skip
     found = notices.of_discovery(discovery, run.layout.landing, run.dialect)
-    warnings = (*found, *order.warnings, *cut.warnings(later), *_of_sequences(baseline, figures))
+    warnings = (*found, *order.warnings, *cut.warnings(later), *_of_sequences(baseline, figures), *_of_erased(context))
+    proof = Proof(run=run, context=context, ledger=ledger, adoption=adoption).carry_out()
     return Proposal(
-        adoption=adoption, keys=_spelled(schema, run.spec.keys), later=later, adds=order.adds,
+        proved=proof, adoption=adoption, keys=_spelled(schema, run.spec.keys), later=later, adds=order.adds,
         without_sequence=figures.without_sequence, warnings=warnings,
     )  # fmt: skip
 
@@ -131,6 +139,12 @@ def _of_sequences(baseline: Baseline, figures: BaselineFigures) -> tuple[RunWarn
         "than its rows, and a delete that the old job has applied is not known"
     )
     return (RunWarning(code=_NO_SEQUENCE_CODE, message=message, count=figures.rows),)
+
+
+def _of_erased(context: TableContext) -> tuple[RunWarning, ...]:
+    count = len(context.erasures.keys().hashes)
+    message = "keys of this table were erased; where the other job's table has them still, erase them again"
+    return (RunWarning(code="ADOPT_ERASED", message=message, count=count),) if count else ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,12 +7,14 @@ the last of them is gone no run takes the table for a new one; interrupted anywh
 from __future__ import annotations
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.layout import Layout, join
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.stores import Storage
+from spark_jobs.actions.adopt_beside import beside, in_place, is_anything_beside, remove_beside
 from spark_jobs.batch import notices
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
+from spark_jobs.ledger.adoption import in_order_of_removal
 from spark_jobs.tables.delta_log import DeltaCommits
 from spark_jobs.tables.engine import TableContext
 
@@ -20,11 +22,11 @@ _REFUSED_CODE = "ADOPT_REFUSED"
 _UNCONFIRMED_CODE = "ADOPT_RELEASE_UNCONFIRMED"
 _OURS = ("history", "errors", "tombstones", "changes")
 """Our tables beside the replica, in the order in which they go."""
-_CLAIMS = "claims/"
 
 
 def release(run: TableRun, totals: RunTotals) -> JobResult:
-    """Give the table back; `details["release"]` says what of it is written again, and what goes.
+    """Give the table back; `details["release"]` says what of it is written again, and what goes. A table beside is
+    removed, without asking: it is a copy.
 
     Raises:
         FatalError: `ADOPT_REFUSED`: the table is none of ours, or rows of it are marked deleted;
@@ -33,6 +35,8 @@ def release(run: TableRun, totals: RunTotals) -> JobResult:
     """
     if run.spec.shards:
         raise _refused(run, "a table of several sources can't be given back", "write one table for each source")
+    if is_anything_beside(run):
+        return _release_beside(in_place(run), totals)
     if run.job.options.dry_run:
         return run.result(totals, status="succeeded", details={"release": _found(run, run.context())})
     with run.claim() as claim:
@@ -52,6 +56,17 @@ def release(run: TableRun, totals: RunTotals) -> JobResult:
         for name in _OURS:
             _remove(run.runtime.storage, getattr(run.layout, name))
         run.report("done")
+    return run.result(totals, status="succeeded", details={"release": found})
+
+
+def _release_beside(run: TableRun, totals: RunTotals) -> JobResult:
+    state, names = run.ledger().state, [item.name for item in run.runtime.storage.list(run.layout.errors)]
+    found = {"beside": beside(run).layout.replica, "batches": state.batch, "rows": state.rows, "errors": bool(names)}
+    if not run.job.options.dry_run:
+        with run.claim() as claim:
+            claim.check()
+            remove_beside(run)
+            run.report("done")
     return run.result(totals, status="succeeded", details={"release": found})
 
 
@@ -82,11 +97,9 @@ def _told(found: dict[str, object]) -> str:
 
 
 def _remove_ledger(storage: Storage, layout: Layout) -> None:
-    """All but claims: this run holds one. The newest commit goes after older ones and before what it names."""
-    files = [item for item in storage.list(layout.state) if not item.name.startswith(_CLAIMS)]
-    in_order = sorted(files, key=lambda item: (not item.name.startswith("commits/"), item.name))
-    for item in in_order:
-        storage.delete(item.path)
+    """All but claims: this run holds one."""
+    for name in in_order_of_removal([item.name for item in storage.list(layout.state)]):
+        storage.delete(join(layout.state, name))
 
 
 def _remove(storage: Storage, path: str) -> None:

@@ -65,7 +65,8 @@ class CleanedFiles:
 
 
 def clean_landing(run: TableRun, ledger: Ledger, now: datetime, *, dry_run: bool) -> CleanedFiles:
-    """Remove old files of one landing folder; nothing while a batch or a refresh is unfinished.
+    """Remove old files of one landing folder; nothing while a batch or a refresh is unfinished, or another job that
+    keeps the table may need them.
 
     Args:
         run: of the table, or of one of its sources.
@@ -74,7 +75,7 @@ def clean_landing(run: TableRun, ledger: Ledger, now: datetime, *, dry_run: bool
         FatalError: `LANDING_RETENTION_REFUSED`.
     """
     retention = run.spec.landing_retention
-    if retention is None or ledger.plan() is not None:
+    if retention is None or ledger.plan() is not None or run.is_beside:
         return CleanedFiles()
     _require_elsewhere(run, retention)
     before = now - timedelta(seconds=seconds(retention.after))

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_gddl.contract.connections import key_id
-from airflow_gddl.contract.errors import OF_FILES
+from airflow_gddl.contract.errors import OF_FILES, GddlError, RetriableError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import (
+    BESIDE_CODE,
     STARTING_SPARK,
     JobResult,
     TableTasks,
@@ -29,6 +31,7 @@ from spark_jobs.discovery import (
     discover_unread,
     settle_of,
 )
+from spark_jobs.ledger.adoption import is_beside, of_beside
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.ledger.load_progress import LoadProgress, read_progress
@@ -123,7 +126,26 @@ class TableRun:
 
     @cached_property
     def layout(self) -> Layout:
-        return self.layout_override or Layout.of(self.job.roots, self.spec)
+        if self.layout_override is not None:
+            return self.layout_override
+        return self._usual.beside(self.job.roots, self.spec) if self.is_beside else self._usual
+
+    @property
+    def _usual(self) -> Layout:
+        return Layout.of(self.job.roots, self.spec)
+
+    @cached_property
+    def is_beside(self) -> bool:
+        """Whether the tables are beside those of another job, see `ledger.adoption.is_beside`.
+
+        Only tables of change files of AWS DMS are. A ledger that can't be read is refused by its first use.
+        """
+        if self.layout_override is not None or self.spec.dialect != "dms" or self.spec.shards:
+            return False
+        if "_ledger" not in self.__dict__:
+            with suppress(GddlError):
+                self.__dict__["_opened_just_now"] = bool(self._ledger)
+        return "_ledger" in self.__dict__ and is_beside(self._ledger.names)
 
     @property
     def in_one_task(self) -> bool:
@@ -173,17 +195,26 @@ class TableRun:
 
         Raises:
             FatalError: `SHARDS_CHANGED`; as `Ledger.open`.
+            RetriableError: `TABLE_BUSY`: the tables are elsewhere since this run began.
         """
-        if "_ledger" in self.__dict__:
+        opened_just_now = self.__dict__.pop("_opened_just_now", False) and "_listed" not in self.__dict__
+        if "_ledger" in self.__dict__ and not opened_just_now:
             self._ledger.look_again(self.__dict__.pop("_listed", None))
         ledger = self._ledger
+        if "is_beside" in self.__dict__ and self.layout_override is None:
+            self._require_same_place(ledger)
         if not self.shard and bool(self.spec.shards) != ledger.has_shards:
             require_same_kind(self.spec, ledger.state, has_shards=ledger.has_shards)
         return ledger
 
+    def _require_same_place(self, ledger: Ledger) -> None:
+        if self.spec.dialect == "dms" and not self.spec.shards and is_beside(ledger.names) != self.is_beside:
+            what = f"{self.spec.table} was adopted or given back while this run began; nothing was written"
+            raise RetriableError("TABLE_BUSY", what, where=self._usual.state, remedy="run it again")
+
     @cached_property
     def _ledger(self) -> Ledger:
-        return Ledger.open(self.runtime.storage, self.layout.state, self.others)
+        return Ledger.open(self.runtime.storage, (self.layout_override or self._usual).state, self.others)
 
     def shard_runs(self) -> tuple[TableRun, ...]:
         """The same run of each of the table's sources alone; empty where the table has one."""
@@ -313,6 +344,8 @@ class TableRun:
 
     def result(self, totals: RunTotals, **changes: Any) -> JobResult:
         """The result of this run as it ends now, with some of its fields changed."""
+        if "layout" in self.__dict__ and self.is_beside and BESIDE_CODE not in totals.warnings:
+            totals.warn([of_beside(self.layout.replica)])
         return replace(totals.result(self.spec.table, self.job.run_id, self.runtime.clock()), **changes)
 
     @property

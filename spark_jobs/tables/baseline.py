@@ -19,14 +19,26 @@ from spark_jobs.plan.planned_batch import BatchPlan
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import by_name, flat
 from spark_jobs.rules.baseline import BaselineFigures, figures_of_part, figures_together, gddl_of
+from spark_jobs.rules.beside import CHANGES, OURS, THEIRS, BesideFindings, BesideRule, findings_of
 from spark_jobs.rules.positions import FILE_BITS
+from spark_jobs.rules.stored_columns import key_schema
 from spark_jobs.tables import table_definition, whole_tables
 from spark_jobs.tables.data_files import has_column
 from spark_jobs.tables.delta_log import APPEND, MERGE, version_of
 from spark_jobs.tables.delta_tables import DataFile, Tables, TableSnapshot, Write
 from spark_jobs.tables.engine import MarkedFiles
 from spark_jobs.tables.file_rules import Output, written
-from spark_jobs.tables.table_rows import AT_FILE, AT_ROW, Source, as_they_are, by_file, without_places
+from spark_jobs.tables.table_rows import (
+    AT_FILE,
+    AT_ROW,
+    FindRows,
+    Source,
+    as_they_are,
+    by_file,
+    by_key,
+    search,
+    without_places,
+)
 
 _ROWS = "rows"
 
@@ -69,6 +81,21 @@ class BaselineWriter:
         files = self._with_gddl(snapshot)
         soft = table_definition.marks_deletes(snapshot.schema.types.get(GDDL))
         return MarkedFiles(files=len(files), bytes=sum(file.size for file in files), of=len(snapshot.files), soft=soft)
+
+    def stored_rows(self, keys: pa.Table) -> pa.Table:
+        snapshot = self.tables.existing(self.layout.replica)
+        kinds = snapshot.schema.arrow
+        wanted = by_name(keys, pa.schema([kinds.field(name) for name in keys.column_names]))
+        return search(self.tables, FindRows(table=snapshot.path, keys=wanted, schema=kinds), snapshot.files).rows
+
+    def compared(self, theirs: str, rule: BesideRule) -> BesideFindings:
+        tables, layout = self.tables, self.layout
+        sources = {
+            THEIRS: Source.of(tables.existing(theirs), rule.theirs, list(rule.spelled.values())),
+            OURS: Source.of(tables.existing(layout.replica), rule.ours, [*rule.columns, GDDL]),
+            CHANGES: Source.of(tables.existing(layout.changes), rule.changes),
+        }
+        return findings_of(by_key(tables, sources, key_schema(rule.schema), rule), rule.shown)
 
     def unmark(self) -> None:
         tables, path = self.tables, self.layout.replica

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
+import pyarrow as pa
+
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.names import is_before_image
 from airflow_gddl.contract.result import CommitMethod, MainCounts, RunWarning
@@ -23,6 +25,7 @@ from spark_jobs.plan.table_schema import RESCUED, Column, Schema, TableSchema
 from spark_jobs.plan.waiting_files import RecordedFile
 from spark_jobs.rules.baseline import BaselineFigures
 from spark_jobs.rules.batch_schema import Stored, plan_batch
+from spark_jobs.rules.beside import BesideFindings, BesideRule
 from spark_jobs.rules.erasure import KeyRows
 from spark_jobs.rules.figures import DecodedBatch
 from spark_jobs.rules.quarantine import Unresolved
@@ -301,6 +304,14 @@ class BaselineWork(Protocol):
 
     def marked(self) -> MarkedFiles:
         """Which data files of the replica have `_gddl`."""
+        ...
+
+    def stored_rows(self, keys: pa.Table) -> pa.Table:
+        """Rows of the replica with these keys: those whose key columns each have a value of `keys`."""
+        ...
+
+    def compared(self, theirs: str, rule: BesideRule) -> BesideFindings:
+        """The replica against the table of another job at a path, by key; nothing is written."""
         ...
 
     def unmark(self) -> None:

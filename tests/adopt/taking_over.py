@@ -30,6 +30,10 @@ def adopting(**options: Any) -> JobOptions:
     return JobOptions(action="adopt", **({"files_until": UNTIL} | options))
 
 
+def compare() -> JobOptions:
+    return JobOptions(action="adopt", compare=True)
+
+
 def release(**options: Any) -> JobOptions:
     return JobOptions(action="adopt", release=True, **({"confirmed": True} | options))
 
@@ -138,6 +142,13 @@ class Dying(Storage):
         made = super().create_once(path, data) if self.after else False
         self._die(path)
         return made if self.after else super().create_once(path, data)
+
+    def copy(self, path: str, target: str) -> None:
+        if self.after:
+            super().copy(path, target)
+        self._die(target)
+        if not self.after:
+            super().copy(path, target)
 
     def delete(self, *paths: str) -> None:
         """File after file."""

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
-from tests.adopt.taking_over import AFTER, BEFORE, Landed, adopting, release, values
+from tests.adopt.taking_over import AFTER, BEFORE, Landed, adopting, compare, release, values
 from tests.conftest import LocalPort
 from tests.harness.lake import Lake, spec_of
 from tests.harness.places import Way, table_of
@@ -52,6 +52,8 @@ class HandWritten:
         self.spark.conf.set("spark.databricks.delta.schema.autoMerge.enabled", "true")
         rows = self.spark.read.parquet(str(self.lake.landing(self.spec) / "LOAD00000001.parquet"))
         writer = rows.write.format("delta").partitionBy(*partition_by)
+        if Path(self.replica).exists():
+            writer = writer.mode("append").option("mergeSchema", "true")
         for name, value in properties.items():
             writer = writer.option(name, value)
         writer.save(self.replica)
@@ -99,6 +101,44 @@ def test_table_of_a_merge_job_is_taken_over(kind: str, way: str, tmp_path: Path)
     assert run(port, lake, spec, JobOptions(action="verify")).details["verdict"] == "equal"
     run(port, lake, spec, JobOptions(full_refresh=True))
     assert rows(port, lake, spec) == values(source.states[-1])
+
+
+@pytest.mark.parametrize(
+    ("kind", "way"), [("plain", "merged"), ("vectors and feed", "in tasks"), ("clustered", "beside"), *OTHERS.items()]
+)
+def test_a_copy_beside_the_merge_job_takes_over(kind: str, way: str, tmp_path: Path) -> None:
+    port, lake, partition_by = LocalPort("spark"), Lake(tmp_path), ("v",) if kind == "partitioned" else ()
+    spec = replace(spec_of(history=True, partition_by=partition_by), table=table_of(WAYS[way]))
+    source = Landed.of(f"{kind} {way}", files=5)
+    source.land(lake, spec, range(3), BEFORE)
+    job = HandWritten(port.spark.for_table(), lake, spec)
+    if kind == "clustered":
+        job.spark.sql(f"CREATE TABLE delta.`{job.replica}` (id INT, v STRING) USING delta CLUSTER BY (id)")
+    job.load(PROPERTIES.get(kind, {}), partition_by)
+    job.apply(1)
+    job.apply(2)
+    run(port, lake, spec, adopting(beside=True))
+    source.land(lake, spec, (3, 4), AFTER)
+    assert run(port, lake, spec).is_beside
+    assert rows(port, lake, spec) == values(source.states[2])
+    assert {
+        row["id"]: row["v"] for row in port.read_by_spark(lake.layout(spec).beside(lake.roots, spec).replica)
+    } == values(source.states[4])
+    job.apply(3)
+    found = run(port, lake, spec, compare()).details["compare"]
+    moved = {key for key in {*source.states[3], *source.states[4]} if differ(source, key, 3, 4)}
+    assert (found["behind"], found["ahead"], found["different"]) == (len(moved), 0, 0)
+    job.apply(4)
+    assert run(port, lake, spec, compare()).details["compare"]["equal"] == len(source.states[4])
+    run(port, lake, spec, adopting())
+    source.land(lake, spec, (5,), AFTER)
+    assert not run(port, lake, spec).is_beside
+    assert rows(port, lake, spec) == values(source.states[-1])
+    assert run(port, lake, spec, JobOptions(action="verify")).details["verdict"] == "equal"
+
+
+def differ(source: Landed, key: int, before: int, after: int) -> bool:
+    return source.states[before].get(key) != source.states[after].get(key)
 
 
 @pytest.mark.parametrize("way", ["beside", "merged"])

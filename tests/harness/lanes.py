@@ -124,6 +124,10 @@ _LONG_ON_SPARK = {
         "test_table_of_a_merge_job_is_taken_over[vectors and feed-merged]",
         "test_table_of_a_merge_job_is_taken_over[partitioned-beside]",
         "test_released_table_goes_on_with_the_merge_job[merged]",
+        "test_a_copy_beside_the_merge_job_takes_over[vectors-in tasks]",
+        "test_a_copy_beside_the_merge_job_takes_over[change feed-beside]",
+        "test_a_copy_beside_the_merge_job_takes_over[vectors and feed-merged]",
+        "test_a_copy_beside_the_merge_job_takes_over[partitioned-beside]",
     ),
     "test_engines_agree": (
         "test_values_converted_to_a_narrower_type",
@@ -285,6 +289,7 @@ _LONG = (
     "test_hive",
     "test_iceberg_by_duckdb",
     "test_jobs",
+    "test_killed_adoptions",
     "test_keyless",
     "test_native",
     "test_the_tutorial_s_model_is_built_by_dbt",

@@ -1,0 +1,181 @@
+"""Our table beside another job's, compared by key: rows that are equal, that are as ours were earlier, that differ.
+
+Needs all rows and all changes of a key together; holds for any partition of the keys.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from airflow_gddl.contract.sql_types import SqlType
+from airflow_gddl.contract.table_spec import lowered
+from airflow_gddl.stores import Storage
+from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.rules.arrays import by_name, flat, table_codes
+from spark_jobs.rules.fold import computed_after, held_after, picked, with_rescued
+from spark_jobs.rules.order import as_events, for_both_keys, gddl_fields, keys_json, ordered
+from spark_jobs.rules.stored_columns import change_schema
+from spark_jobs.rules.sweep import unmarked
+from spark_jobs.rules.texts import rows_json
+from spark_jobs.rules.verify import EXTRA, differing_keys
+
+THEIRS, OURS, CHANGES = "theirs", "ours", "changes"
+"""Names of tables for the rule: the other job's, ours, and our change table."""
+MOST_LISTED = 10_000
+"""Keys of one range whose rows are listed."""
+ALIVE = f"{GDDL}__alive"
+"""Column of states: there is a row."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DifferentRow:
+    """A key whose rows differ; rows as JSON, null where there is none."""
+
+    key: str
+    ours: str | None
+    theirs: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class BesideFindings:
+    """Attributes:
+    rows, their_rows: of our table and of the other job's.
+    equal: keys whose rows are equal.
+    behind: keys whose row in the other job's table is as ours was earlier, or lacks as ours did.
+    behind_keys: some of them.
+    different: keys whose rows differ otherwise; `listed` has them, or the first `MOST_LISTED` of each range.
+    """
+
+    rows: int
+    their_rows: int
+    equal: int
+    behind: int
+    behind_keys: tuple[str, ...]
+    different: int
+    listed: tuple[DifferentRow, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BesideRule:
+    """Compares the rows of a range of keys; sent to tasks.
+
+    Attributes:
+        columns: ours that are compared, keys among them.
+        spelled: each as the other job's table spells it.
+        baseline: id of the batch that has the rows which our table began with.
+        shown: keys that are behind and are named.
+    """
+
+    schema: TableSchema
+    columns: tuple[str, ...]
+    spelled: Mapping[str, str]
+    baseline: str
+    shown: int
+
+    @property
+    def kind(self) -> pa.Schema:
+        kinds = change_schema(self.schema)
+        return pa.schema([kinds.field(name) for name in self.columns])
+
+    def theirs(self, rows: pa.Table) -> pa.Table:
+        renamed = {theirs: ours for ours, theirs in self.spelled.items()}
+        rows = rows.select(list(renamed)).rename_columns(list(renamed.values()))
+        return by_name(rows, self.kind)
+
+    def ours(self, rows: pa.Table) -> pa.Table:
+        return by_name(unmarked(rows), self.kind)
+
+    def changes(self, rows: pa.Table) -> pa.Table:
+        return for_both_keys(by_name(rows, change_schema(self.schema)), self.schema)
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
+        theirs, ours = rows[THEIRS], rows[OURS]
+        keys, sorts = differing_keys(ours, theirs, self.columns, self.schema.keys)
+        keys = keys.select(self.schema.keys)
+        behind = self._are_behind(keys, sorts, theirs, rows[CHANGES])
+        names = keys_json(keys, self.schema)
+        odd = np.flatnonzero(~behind)[:MOST_LISTED]
+        listed = self._listed(keys.take(pa.array(odd)), ours, theirs)
+        return json.dumps({
+            "rows": ours.num_rows, "their_rows": theirs.num_rows,
+            "equal": self._keys(ours, theirs) - keys.num_rows, "behind": int(behind.sum()),
+            "behind_keys": [names[at] for at in np.flatnonzero(behind)[: self.shown]],
+            "different": int((~behind).sum()), "listed": [[row.key, row.ours, row.theirs] for row in listed],
+        }).encode()  # fmt: skip
+
+    def _keys(self, ours: pa.Table, theirs: pa.Table) -> int:
+        codes = np.concatenate(table_codes((ours, theirs), self.schema.keys))
+        return len(np.unique(codes))
+
+    def _are_behind(self, keys: pa.Table, sorts: np.ndarray, theirs: pa.Table, changes: pa.Table) -> np.ndarray:
+        """Whether their row of each key is one that ours was earlier; where they have none, whether we had none."""
+        if not keys.num_rows:
+            return np.zeros(0, bool)
+        happened = as_events(changes, self.schema)
+        wanted, mine = table_codes((keys, happened), self.schema.keys)
+        happened = happened.filter(pa.array(np.isin(mine, wanted)))
+        states = states_of(happened, self.schema, self.kind)
+        first = np.asarray(gddl_fields(happened)["batch_id"].to_numpy(zero_copy_only=False)) == self.baseline
+        began = happened.select(self.schema.keys).filter(pa.array(first, pa.bool_()))
+        alive = np.asarray(states.column(ALIVE))
+        their_keys = table_codes((keys, theirs), self.schema.keys)
+        rows = theirs.filter(pa.array(np.isin(their_keys[1], their_keys[0])))
+        known, held = table_codes((rows, states), self.columns)
+        was = np.isin(known, held[alive])
+        at_key, at_row, at_state, at_began = table_codes((keys, rows, states, began), self.schema.keys)
+        # A key that the other job has twice is none that ours was, whatever its rows are.
+        once = np.bincount(at_row, minlength=int(at_key.max()) + 1)[at_key] == 1
+        absent = np.isin(at_key, at_state[~alive]) | ~np.isin(at_key, at_began)
+        return np.where(sorts == EXTRA, absent, once & np.isin(at_key, at_row[was]))
+
+    def _listed(self, keys: pa.Table, ours: pa.Table, theirs: pa.Table) -> list[DifferentRow]:
+        sides = [self._texts(keys, side) for side in (ours, theirs)]
+        names = keys_json(keys, self.schema)
+        return [DifferentRow(key=n, ours=sides[0].get(n), theirs=sides[1].get(n)) for n in names]
+
+    def _texts(self, keys: pa.Table, rows: pa.Table) -> dict[str, str]:
+        wanted, mine = table_codes((keys, rows), self.schema.keys)
+        rows = rows.filter(pa.array(np.isin(mine, wanted)))
+        kinds: Mapping[str, SqlType] = {column.name: column.type for column in self.schema.data}
+        hidden = lowered(self.schema.spec.mask)
+        shown = [(n, flat(rows.column(n)), kinds[n]) for n in self.columns if n.lower() not in hidden]
+        texts: dict[str, str] = {}
+        for key, text in zip(keys_json(rows, self.schema), rows_json(shown, nulls=True), strict=True):
+            texts[key] = text if key not in texts else f"{texts[key]} and {text}"
+        return texts
+
+
+def states_of(happened: pa.Table, schema: TableSchema, kind: pa.Schema) -> pa.Table:
+    """The row of each key after each of its events, in the columns of `kind`, and `ALIVE`.
+
+    Args:
+        happened: see `order.events`; all events of each key.
+    """
+    events = ordered(happened, schema)
+    if schema.partial:
+        events = with_rescued(events, schema)
+        held = held_after(events, schema)
+    else:
+        held = dict.fromkeys(schema.columns, np.arange(len(events.at)))
+    computed = computed_after(events, held, schema)
+    columns = {name: computed[name] if name in computed else picked(events, name, held[name]) for name in kind.names}
+    return by_name(pa.table(columns), kind).append_column(ALIVE, pa.array(events.op != "D", pa.bool_()))
+
+
+def findings_of(reports: Iterable[bytes], shown: int) -> BesideFindings:
+    """Of whole tables, from the reports of all ranges of keys.
+
+    Args:
+        shown: keys that are behind and are named.
+    """
+    parts = [json.loads(report) for report in reports]
+    sums = {name: sum(part[name] for part in parts) for name in ("rows", "their_rows", "equal", "behind", "different")}
+    listed = sorted((row for part in parts for row in part["listed"]), key=lambda row: str(row[0]))
+    behind: Sequence[str] = sorted(key for part in parts for key in part["behind_keys"])[:shown]
+    rows = tuple(DifferentRow(key=key, ours=ours, theirs=theirs) for key, ours, theirs in listed)
+    return BesideFindings(**sums, behind_keys=tuple(behind), listed=rows)

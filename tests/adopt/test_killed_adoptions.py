@@ -1,0 +1,150 @@
+"""SIGKILL at each write of adopt, release, `--beside` and the take-over; a run meanwhile, and the command once more.
+
+Files of a baseline, of the old job and of landings are as in `test_takeovers`, which ends a process by an exception.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from airflow_gddl.contract.spec import JobOptions, TableSpec
+from tests.adopt.dying import died
+from tests.adopt.taking_over import (
+    AFTER,
+    BEFORE,
+    SCHEMA,
+    Landed,
+    adopting,
+    compare,
+    release,
+    table_of,
+    values,
+    without_gddl,
+)
+from tests.harness.lake import Lake, spec_of
+
+pytestmark = pytest.mark.timeout(1500)
+
+
+@dataclass(frozen=True)
+class Table:
+    lake: Lake
+    spec: TableSpec
+    source: Landed
+
+    def done(self, options: JobOptions | None = None) -> None:
+        self.lake.done(self.spec, options)
+
+    def write(self, state: int) -> None:
+        """The old job brings its table to the state of a file."""
+        write_deltalake(self.lake.layout(self.spec).replica, table_of(self.source.states[state]), mode="overwrite")
+
+    def verified(self) -> None:
+        assert self.lake.done(self.spec, JobOptions(action="verify")).details["verdict"] == "equal"
+
+    @property
+    def nothing_is_beside(self) -> bool:
+        return not [path for path in Path(self.lake.roots.lake, "_gddl/beside").rglob("*") if path.is_file()]
+
+
+def started(root: Path) -> Table:
+    lake, spec, source = Lake(root), spec_of(history=True), Landed.of("7")
+    source.land(lake, spec, range(5), BEFORE)
+    source.land(lake, spec, range(5, len(source.files)), AFTER)
+    table = Table(lake, spec, source)
+    table.write(4)
+    return table
+
+
+def adopted(table: Table) -> None:
+    table.done(adopting())
+    table.done()
+
+
+def beside(table: Table) -> None:
+    table.done(adopting(beside=True))
+    table.done()
+    table.write(5)
+
+
+def is_adopted(table: Table) -> None:
+    table.verified()
+    table.done()
+    assert table.lake.replica(table.spec) == values(table.source.states[-1])
+    assert table.nothing_is_beside
+    table.verified()
+
+
+def is_released(table: Table) -> None:
+    delta = DeltaTable(table.lake.layout(table.spec).replica)
+    assert [field.name for field in delta.schema().fields] == SCHEMA.names
+    assert len(list(without_gddl(delta))) == len(delta.file_uris())
+    assert table.lake.replica(table.spec) == values(table.source.states[-1])
+
+
+def is_beside(table: Table) -> None:
+    assert table.lake.done(table.spec).is_beside
+    table.verified()
+    assert table.lake.replica(table.spec) == values(table.source.states[4])
+    table.write(-1)
+    assert table.lake.done(table.spec, compare()).details["compare"]["equal"] == len(table.source.states[-1])
+
+
+def is_left_alone(table: Table) -> None:
+    assert table.nothing_is_beside
+    assert table.lake.replica(table.spec) == values(table.source.states[5])
+    error = table.lake.result(table.spec).error
+    assert error is not None
+    assert error.code == "TABLE_NOT_OURS"
+
+
+def unprepared(table: Table) -> None:
+    """The old job alone has the table."""
+    del table
+
+
+@dataclass(frozen=True)
+class Command:
+    """Attributes:
+    meanwhile: codes of a run between death and repetition; null: it loads, or finds nothing.
+    """
+
+    options: JobOptions
+    before: Callable[[Table], None]
+    afterwards: Callable[[Table], None]
+    meanwhile: frozenset[str | None]
+
+
+_NOT_YET = frozenset({"TABLE_NOT_OURS", "LEDGER_MISSING", None})
+COMMANDS: Mapping[str, Command] = {
+    "adopt": Command(adopting(), unprepared, is_adopted, _NOT_YET),
+    "release": Command(release(), adopted, is_released, _NOT_YET),
+    "beside": Command(adopting(beside=True), unprepared, is_beside, _NOT_YET),
+    "take over": Command(adopting(), beside, is_adopted, _NOT_YET),
+    "release beside": Command(release(), beside, is_left_alone, _NOT_YET),
+}
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("name", COMMANDS)
+def test_command_that_dies_at_a_write_is_repeated(name: str, after: bool, tmp_path: Path) -> None:
+    command, number, codes = COMMANDS[name], 0, set[str | None]()
+    while True:
+        table = started(tmp_path / str(number))
+        command.before(table)
+        if not died(table.lake.job([table.spec], command.options), number, after=after):
+            break
+        between = table.lake.run(table.spec).result  # type: ignore[union-attr] - one task declines none of these
+        codes.add(None if between.error is None else between.error.code)
+        again = table.lake.result(table.spec, command.options)
+        assert again.error is None or again.error.code == "ADOPT_REFUSED", (number, again.error)  # it was done
+        command.afterwards(table)
+        number += 1
+    command.afterwards(table)
+    assert number > 8
+    assert codes <= command.meanwhile
