@@ -160,14 +160,18 @@ class Proof:
     def _are_later(self, rows: _Rows) -> np.ndarray:
         """Whether the table's row is one that files after the cut lead to: the other job may have loaded some of them.
 
-        Where these files carry a part of the row, any change of the key counts.
+        Where these files carry a part of the row, any change of the key counts, but for a row whose sequence says that
+        none was loaded; that there is no row is explained by a delete.
         """
         if self._later is None:
             return np.zeros(rows.net.num_rows, bool)
         happened, schema = self._later.happened, self._later.schema
         if schema.partial:
-            known = set(keys_json(happened, schema))
-            return np.array([key in known for key in keys_json(rows.net, rows.schema)], bool)
+            names = keys_json(happened, schema)
+            gone = {key for key, is_gone in zip(names, is_delete(happened), strict=True) if is_gone}
+            changed = set() if self.adoption.baseline.sequence else set(names)
+            keys = zip(keys_json(rows.net, rows.schema), rows.at >= 0, strict=True)
+            return np.array([key in (changed if there else gone) for key, there in keys], bool)
         kinds = rows.stored.schema
         states = states_of(happened, schema, pa.schema([kinds.field(name) for name in rows.columns]))
         return rows.are_among(states)

@@ -148,16 +148,25 @@ def require_replica(context: TableContext, state: TableState) -> None:
 
 
 def require_no_other_table(context: TableContext, ledger: Ledger) -> None:
-    """Refuse to make a table where another job has one.
+    """Refuse to make a table where another job has one; also where a ledger knows batches that no change table has,
+    as that of a table beside whose `beside.json` is lost.
 
     Raises:
         FatalError: `TABLE_NOT_OURS`.
     """
-    path = context.layout.replica
-    if ledger.state.batch or ledger.plan() is not None or not context.engine.exists(path):
+    engine, path = context.engine, context.layout.replica
+    is_known = ledger.state.batch or ledger.plan() is not None
+    if (is_known and engine.exists(context.layout.changes)) or not engine.exists(path):
         return
-    if not context.engine.is_ours(context, path):
+    if not engine.is_ours(context, path):
         table = context.spec.table
+        if is_known:
+            raise FatalError(
+                "TABLE_NOT_OURS",
+                f"{table}: the Delta table is of another job, and the ledger of another table; nothing was written",
+                where=path,
+                remedy=f"restore the ledger with its beside.json; or delete {context.layout.state}, then `gddl adopt`",
+            )
         raise FatalError(
             "TABLE_NOT_OURS",
             f"{table}: there is a Delta table that another job has made; nothing was written",

@@ -138,9 +138,10 @@ class TableRun:
     def is_beside(self) -> bool:
         """Whether the tables are beside those of another job, see `ledger.adoption.is_beside`.
 
-        Only tables of change files of AWS DMS are. A ledger that can't be read is refused by its first use.
+        Whatever the row says by now: the other job's table is not written. A ledger that can't be read is refused by
+        its first use.
         """
-        if self.layout_override is not None or self.spec.dialect != "dms" or self.spec.shards:
+        if self.layout_override is not None:
             return False
         if "_ledger" not in self.__dict__:
             with suppress(GddlError):
@@ -208,7 +209,7 @@ class TableRun:
         return ledger
 
     def _require_same_place(self, ledger: Ledger) -> None:
-        if self.spec.dialect == "dms" and not self.spec.shards and is_beside(ledger.names) != self.is_beside:
+        if is_beside(ledger.names) != self.is_beside:
             what = f"{self.spec.table} was adopted or given back while this run began; nothing was written"
             raise RetriableError("TABLE_BUSY", what, where=self._usual.state, remedy="run it again")
 

@@ -82,9 +82,10 @@ def serve(connection: Connection, job: JobSpec) -> None:
         except (EOFError, OSError):
             return
         stop.works = True
-        connection.send(answer(task, job, runtime))
+        answered = answer(task, job, runtime)
+        give_back_memory()  # before the job learns that this worker is idle, and measures it for the next table
+        connection.send(answered)
         stop.works = False
-        give_back_memory()
         if stop.signal:
             return
 

@@ -80,7 +80,7 @@ def read_beside(storage: Storage, state: str) -> Adoption | None:
     Raises:
         FatalError: `LEDGER_DAMAGED`.
     """
-    return read_small(storage, join(state, _BESIDE), Adoption, "delete it, and end with gddl adopt --release")
+    return read_small(storage, join(state, _BESIDE), Adoption, "end with gddl adopt --release, which removes it")
 
 
 def write_beside(storage: Storage, state: str, adoption: Adoption) -> None:

@@ -340,3 +340,51 @@ def test_nobody_is_told_of_the_copy(table: Shadowed) -> None:
     assert loaded() == (False, False)
     table.done(adopting())
     assert loaded() == (True, True)
+
+
+WRITES = {
+    "run": JobOptions(),
+    "full refresh": JobOptions(full_refresh=True),
+    "reload": JobOptions(reload=True, confirmed=True),
+    "maintain": JobOptions(action="maintain"),
+}
+
+
+@pytest.mark.parametrize("row", [{"dialect": "debezium"}, {"mode": "append"}, {"keys": ()}, {"history": True}])
+def test_no_change_of_the_row_lets_a_run_write_the_other_jobs_table(row: dict[str, Any], table: Shadowed) -> None:
+    table.done(adopting(beside=True))
+    table.land(5)
+    table.spec = replace(table.spec, **row)
+    for options in WRITES.values():
+        table.lake.result(table.spec, options)
+    assert DeltaTable(table.lake.layout(table.spec).replica).version() == 0
+    assert table.theirs() == values(table.source.states[4])
+
+
+def test_ledger_that_has_lost_what_says_where_its_tables_are_is_refused(table: Shadowed) -> None:
+    table.done(adopting(beside=True))
+    table.land(5)
+    table.done()
+    table.land(6)
+    state = Path(table.lake.layout(table.spec).state)
+    (state / "beside.json").unlink()
+    for name in ("run", "full refresh", "reload"):
+        assert table.code(WRITES[name]) == "TABLE_NOT_OURS"
+    assert DeltaTable(table.lake.layout(table.spec).replica).version() == 0
+    for file in [path for path in state.rglob("*") if path.is_file()]:
+        file.unlink()
+    table.done(adopting())
+    table.done()
+    assert table.theirs() == values(table.source.states[6])
+    assert not [path for path in Path(table.lake.roots.lake, "_gddl/beside").rglob("*") if path.is_file()]
+
+
+def test_damaged_document_of_the_table_beside_is_removed_by_a_release(table: Shadowed) -> None:
+    table.done(adopting(beside=True))
+    state = Path(table.lake.layout(table.spec).state)
+    (state / "beside.json").write_text('{"')
+    assert table.code(compare()) == "LEDGER_DAMAGED"
+    table.done(release())
+    assert table.code() == "TABLE_NOT_OURS"
+    table.done(adopting())
+    assert table.theirs() == values(table.source.states[4])

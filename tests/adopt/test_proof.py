@@ -28,6 +28,7 @@ from tests.adopt.taking_over import (
 )
 from tests.delta_rs.postgres import emptied, execute, postgres
 from tests.harness.lake import Lake, spec_of
+from tests.harness.landing import write
 
 WITHOUT_SEQUENCE = pa.schema([field for field in SCHEMA if field.name != "seq"])
 
@@ -201,3 +202,25 @@ def test_a_file_that_cannot_be_read_proves_nothing(tmp_path: Path) -> None:
     assert error is not None
     assert (error.code, "20240101-000000004.parquet" in error.message) == ("ADOPT_NOT_PROVED", True)
     assert unwritten(lake, spec)
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_a_later_change_of_a_part_of_the_row_explains_no_row_that_is_older(late: bool, tmp_path: Path) -> None:
+    """The table's sequence tells that the old job has loaded neither; where it has both, that the row is newer."""
+    lake, spec = Lake(tmp_path), spec_of()
+    lake.landing(spec).mkdir(parents=True)
+    for number, row in enumerate(({"v": "new", "w": "new"}, {"v": "newer"}), start=1):
+        columns = {"Op": ["U"], "seq": [number], "id": pa.array([1], pa.int32())}
+        name = f"20240101-{number:09d}.parquet"
+        write(lake.landing(spec), name, pa.table(columns | {column: [text] for column, text in row.items()}))
+        stamp(lake.landing(spec) / name, BEFORE if number == 1 else AFTER)
+    row = {"v": "old", "w": "old", "seq": 0} if late else {"v": "newer", "w": "new", "seq": 2}
+    kind = pa.schema([("id", pa.int32()), ("v", pa.string()), ("w", pa.string()), ("seq", pa.int64())])
+    write_deltalake(lake.layout(spec).replica, pa.Table.from_pylist([{"id": 1, **row}], kind))
+    result = lake.result(spec, adopting(prove_files=1, dry_run=True))
+    if late:
+        assert result.error is not None
+        assert result.error.code == "ADOPT_NOT_PROVED"
+    else:
+        assert result.error is None, result.error
+        assert result.details["adopt"]["proved"]["files"]["newer"] == 1

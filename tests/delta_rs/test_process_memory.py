@@ -49,3 +49,41 @@ def test_freed_memory_is_kept_until_the_table_is_done() -> None:
 
 def test_a_chosen_allocator_stays() -> None:
     assert played(ARROW_DEFAULT_MEMORY_POOL="mimalloc")["pool"] == "mimalloc"
+
+
+WORKER = """
+import json
+from multiprocessing import Pipe
+from airflow_gddl.contract.spec import JobSpec, Roots
+from spark_jobs.job import spread_local
+
+job, worker = Pipe()
+seen = []
+
+def give_back():
+    seen.append([job.recv() for _ in iter(job.poll, False)])
+
+spread_local.answer = lambda *_: "answer"
+spread_local.give_back_memory = give_back
+job.send("a task")
+job_of = JobSpec(run_id="run", roots=Roots(landing="landing", lake="lake"), tables=(), tiers={})
+
+class Once:
+    send, tasks = staticmethod(worker.send), [worker.recv()]
+    def recv(self):
+        if not self.tasks:
+            raise EOFError
+        return self.tasks.pop()
+
+spread_local.serve(Once(), job_of)
+print(json.dumps([*seen, [job.recv() for _ in iter(job.poll, False)]]))
+"""
+
+
+def test_memory_is_given_back_before_the_job_learns_that_a_worker_is_idle() -> None:
+    """The job measures an idle worker at once: what it has kept would count against its next table."""
+    done = subprocess.run(
+        [sys.executable, "-c", WORKER], env={"PYTHONPATH": ":".join(sys.path)}, check=True, capture_output=True,
+        text=True,
+    )  # fmt: skip
+    assert json.loads(done.stdout) == [["ready"], ["answer"]]
