@@ -25,6 +25,8 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import pytest
+
 from airflow_gddl.contract.result import JobResult, summed_figures
 from airflow_gddl.contract.row_checks import check_table
 from airflow_gddl.contract.shadow import shadow_folder
@@ -339,12 +341,12 @@ def _forget_tables(port: LocalPort) -> None:
         java.org.apache.spark.sql.delta.DeltaLog.clearCache()
 
 
-def read_by_kernel() -> None:
+def read_by_kernel(patch: pytest.MonkeyPatch) -> None:
     """Let Spark read tables for comparisons by Delta's Kernel, which replays a log without jobs.
 
     What changes a table stays with Delta's usual reader, since Kernel refuses it.
     """
-    comparison.FOR_FEW_ROWS = {**FOR_FEW_ROWS, _READER: "STRICT"}
+    patch.setattr(comparison, "FOR_FEW_ROWS", {**FOR_FEW_ROWS, _READER: "STRICT"})
     clone = Sides.clone
 
     def by_usual_reader(self: Sides) -> None:
@@ -352,7 +354,7 @@ def read_by_kernel() -> None:
         clone(self)
         self.spark.conf.set(_READER, "STRICT")
 
-    Sides.clone = by_usual_reader
+    patch.setattr(Sides, "clone", by_usual_reader)
 
 
 def run(seed: int, seconds: float, most: int = MOST) -> Found:
@@ -398,7 +400,7 @@ def play_saved(root: Path) -> None:
     death.plant()
     lasting = lane.until - time.time() > _LASTING
     spark = LazySpark(SessionSettings(cores=1, memory="4g", brief=True, lasting=lasting, extra=_SETTINGS))
-    read_by_kernel()
+    read_by_kernel(pytest.MonkeyPatch())
     port = LocalPort("spark")
     port.spark = spark
     port.runtime = replace(port.runtime, spark=spark, storage=MortalStorage(death), bounds_of=bounds_of)

@@ -19,6 +19,7 @@ from tests.harness.lake import Lake, spec_of
 from tests.harness.landing import write
 from tests.shadow.deciding import metadata_of, release, shown
 from tests.shadow.faults import ACTIONS, ROWS, plant
+from tests.shadow.random_batches import read_by_kernel
 
 pytestmark = [pytest.mark.deep, pytest.mark.timeout(1800)]
 FAULTS = {**ROWS, **ACTIONS}
@@ -48,10 +49,18 @@ class Story:
     decided: dict[str, list[str]] = field(default_factory=dict)
 
 
-@pytest.fixture(scope="module")
-def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
+@pytest.fixture(scope="module", params=["usual reader", "kernel"])
+def story(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Story:
+    """The same by the reader of users' jobs and by that of the random lane."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "kernel":
+            read_by_kernel(patch)
+        return played(Lake(tmp_path_factory.mktemp("faults")))
+
+
+def played(lake: Lake) -> Story:
     """All faults side by side, each in a table of its name, from the load to after the decisions."""
-    port, lake = LocalPort("spark"), Lake(tmp_path_factory.mktemp("faults"))
+    port = LocalPort("spark")
     names = (SOUND, *FAULTS)
     made = Story(lake, {name: spec_of(name, history=True, shadow=True, mask={"m": "hash"}) for name in names})
 

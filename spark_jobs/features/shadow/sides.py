@@ -179,7 +179,7 @@ class Sides:
 
 
 def table_at(spark: SparkSession, path: str) -> DataFrame:
-    """A table by its name, so that Delta's setting `v2.enableMode` decides which of its two readers reads it."""
+    """A table by its name, so that a setting of Delta decides which of its two readers reads it."""
     return spark.read.table(f"delta.{quoted(path)}")
 
 
