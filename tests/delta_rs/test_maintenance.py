@@ -43,7 +43,8 @@ def rows(path: str) -> list[Any]:
     """All rows of a table, in an order that doesn't depend on files."""
     found = pa.table(DeltaTable(path).scan())
     assert found is not None  # DuckDB finds it by its name
-    return duckdb.sql("SELECT * FROM found ORDER BY ALL").fetchall()
+    with duckdb.connect() as own:  # a test of this process may have left a result open in the shared one
+        return own.sql("SELECT * FROM found ORDER BY ALL").fetchall()
 
 
 def files(path: str) -> int:
