@@ -14,7 +14,7 @@ from typing import Any
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult, MainCounts
-from spark_jobs.actions.adopt_beside import Copy, beside, gone, in_place, remove_beside
+from spark_jobs.actions.adopt_beside import Copy, beside, gone, in_place, remove_beside, remove_files
 from spark_jobs.actions.adopt_checks import require_possible, require_seen_commits
 from spark_jobs.actions.adopt_compare import compare
 from spark_jobs.actions.adopt_proof import schema_of_tables
@@ -186,9 +186,8 @@ def _undo(run: TableRun, claim: Claim, begun: Adoption) -> None:
         what = f"{run.spec.table}: its change table has more than an adoption has put there"
         raise FatalError("ADOPT_REFUSED", what, where=layout.changes, remedy="move the change table away")
     claim.check()
-    storage = run.runtime.storage
-    storage.delete(*(file.path for file in list(storage.list(layout.changes))))
-    end_adoption(storage, layout.state)
+    remove_files(run, layout.changes)
+    end_adoption(run.runtime.storage, layout.state)
 
 
 def plan_of(adoption: Adoption) -> BatchPlan:

@@ -58,13 +58,14 @@ def remove_beside(run: TableRun) -> None:
         *ledger, marker = in_order_of_removal(names)
         for name in ledger:
             storage.delete(join(usual.state, name))
-        _remove_files(run, usual.errors)
+        remove_files(run, usual.errors)
         storage.delete(join(usual.state, marker))
-    _remove_files(run, beside_folder(run.job.roots, run.spec))
+    remove_files(run, beside_folder(run.job.roots, run.spec))
     end_adoption(storage, usual.state)
 
 
-def _remove_files(run: TableRun, folder: str) -> None:
+def remove_files(run: TableRun, folder: str) -> None:
+    """Remove all files below a folder."""
     storage = run.runtime.storage
     storage.delete(*(file.path for file in list(storage.list(folder))))
 

@@ -22,7 +22,7 @@ from spark_jobs.tables.snapshots import BESIDE_SPARK, require_known
 REFUSED_CODE = "ADOPT_REFUSED"
 KEYS_CODE = "ADOPT_KEYS"
 COLUMNS_CODE = "ADOPT_COLUMNS"
-_NAMED = 5
+NAMED = 5
 
 
 def require_possible(run: TableRun) -> None:
@@ -148,6 +148,15 @@ def require_keys(spec: TableSpec, figures: BaselineFigures, doubles: Violations,
 
 
 def named(paths: Sequence[str]) -> str:
-    """A few paths for a message."""
-    more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
-    return ", ".join(path.rpartition("/")[2] for path in paths[:_NAMED]) + more
+    """Names of a few files for a message."""
+    return few([path.rpartition("/")[2] for path in paths])
+
+
+def few(names: Sequence[str], count: int | None = None) -> str:
+    """The first of some names for a message, and how many more there are.
+
+    Args:
+        count: of all; null: as many as the names.
+    """
+    more = (len(names) if count is None else count) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")

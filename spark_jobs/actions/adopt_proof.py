@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.sql_types import parse_type
+from spark_jobs.actions.adopt_checks import NAMED, few, named
 from spark_jobs.actions.landed_changes import LandedChanges, LandedEvents, is_delete
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.dialects.protocol import Dialect
@@ -32,7 +33,6 @@ from spark_jobs.tables.engine import TableContext
 from spark_jobs.verification import Columns, differences_of, opened, state_of, url_of
 
 NOT_PROVED_CODE = "ADOPT_NOT_PROVED"
-_NAMED = 5
 
 
 def schema_of_tables(dialect: Dialect, adoption: Adoption) -> TableSchema:
@@ -95,10 +95,10 @@ class Proof:
             else:
                 wrong[key] = state_of(hashes)
         if wrong:
-            named = [f"{', '.join(key)} ({state})" for key, state in sorted(wrong.items())]
+            states = [f"{', '.join(key)} ({state})" for key, state in sorted(wrong.items())]
             what = (
                 f"{len(wrong)} keys of the table differ from the source, with the files after the cut applied or not: "
-                f"{_few(named)}"
+                f"{few(states)}"
             )
             raise self._refused(
                 what,
@@ -137,7 +137,7 @@ class Proof:
         found = self._landed.events(files)
         if found is None or found.unreadable:
             unread = [file.path for file in files] if found is None else found.unreadable
-            names = _few([path.rpartition("/")[2] for path in unread])
+            names = named(unread)
             what = f"files that count as in the table can't be read: {names}" if names else "no file counts as in it"
             raise self._refused(f"nothing is proved: {what}", "name another cut, or leave --prove-files out")
         net, schema = found.net, found.schema
@@ -179,11 +179,11 @@ class Proof:
     def _of_wrong(self, rows: _Rows, wrong: np.ndarray) -> FatalError:
         paths = gddl_fields(rows.net)["source_file"].take(pa.array(wrong)).to_pylist()
         names = sorted({path.rpartition("/")[2] for path in paths})
-        keys = keys_json(rows.net.take(pa.array(wrong[:_NAMED])), rows.schema)
+        keys = keys_json(rows.net.take(pa.array(wrong[:NAMED])), rows.schema)
         shown = rows.shown(int(wrong[0]))
         what = (
             f"the last changes of {len(wrong)} keys of files that count as in the table are not in it: files "
-            f"{_few(names)}; keys {_few(keys, len(wrong))}; of the first {shown}"
+            f"{few(names)}; keys {few(keys, len(wrong))}; of the first {shown}"
         )
         return self._refused(what, "the cut is probably too late: name one before these files")
 
@@ -272,11 +272,6 @@ class _Rows:
             (self.stored, int(self.at[number])),
         ):
             row = rows.slice(at, 1) if at >= 0 else None
-            named = [] if row is None else [(n, flat(row.column(n)), kinds[n]) for n in self.columns if n in kinds]
-            sides.append(rows_json(named, nulls=True)[0] if named else "no row")
+            values = [] if row is None else [(n, flat(row.column(n)), kinds[n]) for n in self.columns if n in kinds]
+            sides.append(rows_json(values, nulls=True)[0] if values else "no row")
         return f"{sides[0]} by the files, {sides[1]} in the table"
-
-
-def _few(names: Sequence[str], count: int | None = None) -> str:
-    more = (len(names) if count is None else count) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
