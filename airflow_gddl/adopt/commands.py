@@ -20,54 +20,62 @@ from airflow_gddl.contract.spec import JobOptions
 _CUTS = "--files-until, --by-column, --at-version, --compare or --release"
 
 
+FilesUntil = Annotated[
+    str, typer.Option("--files-until", metavar="TIME", help="Files last modified by then are in the table already.")
+]
+ByColumn = Annotated[
+    str,
+    typer.Option(
+        "--by-column",
+        metavar="COLUMN",
+        help="Files before the greatest value of this column of the table, which orders changes, are in it.",
+    ),
+]
+AtVersion = Annotated[
+    int | None,
+    typer.Option(
+        "--at-version",
+        metavar="N",
+        min=0,
+        help="Files last modified by the commit of this version of the table are in it.",
+    ),
+]
+ProveFiles = Annotated[
+    int,
+    typer.Option(
+        "--prove-files",
+        metavar="N",
+        min=0,
+        help="Prove that the last changes in the N newest files that are in the table already are in it.",
+    ),
+]
+Beside = Annotated[
+    bool,
+    typer.Option("--beside", help="Load files into a copy of the table, while the other job goes on with its own."),
+]
+Compare = Annotated[
+    bool,
+    typer.Option("--compare", help="Compare that copy with the other job's table; exit status 1: they differ."),
+]
+Release = Annotated[
+    bool, typer.Option("--release", help="Give a table of ours back: _gddl, our other tables and the ledger go.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Check and show what would be done.")]
+
+
 def adopt(  # noqa: PLR0913 - typer reads each option of the command from one parameter
     ctx: typer.Context,
     *,
     table: options.OneTable,
-    files_until: Annotated[
-        str,
-        typer.Option("--files-until", metavar="TIME", help="Files last modified by then are in the table already."),
-    ] = "",
-    by_column: Annotated[
-        str,
-        typer.Option(
-            "--by-column",
-            metavar="COLUMN",
-            help="Files before the greatest value of this column of the table, which orders changes, are in it.",
-        ),
-    ] = "",
-    at_version: Annotated[
-        int | None,
-        typer.Option(
-            "--at-version",
-            metavar="N",
-            min=0,
-            help="Files last modified by the commit of this version of the table are in it.",
-        ),
-    ] = None,
+    files_until: FilesUntil = "",
+    by_column: ByColumn = "",
+    at_version: AtVersion = None,
     source_connection: options.SourceConnection = "",
-    prove_files: Annotated[
-        int,
-        typer.Option(
-            "--prove-files",
-            metavar="N",
-            min=0,
-            help="Prove that the last changes in the N newest files that are in the table already are in it.",
-        ),
-    ] = 0,
-    beside: Annotated[
-        bool,
-        typer.Option("--beside", help="Load files into a copy of the table, while the other job goes on with its own."),
-    ] = False,
-    compare: Annotated[
-        bool,
-        typer.Option("--compare", help="Compare that copy with the other job's table; exit status 1: they differ."),
-    ] = False,
-    release: Annotated[
-        bool,
-        typer.Option("--release", help="Give a table of ours back: _gddl, our other tables and the ledger go."),
-    ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and show what would be done.")] = False,
+    prove_files: ProveFiles = 0,
+    beside: Beside = False,
+    compare: Compare = False,
+    release: Release = False,
+    dry_run: DryRun = False,
     yes: options.Yes = False,
     metadata: options.Metadata = "metadata",
     json: options.Json = False,
@@ -75,12 +83,8 @@ def adopt(  # noqa: PLR0913 - typer reads each option of the command from one pa
 ) -> None:
     """Take over a Delta table that another job has kept from the same files, in place; its data files stay."""
     _require_one([bool(files_until), bool(by_column), at_version is not None, compare, release])
-    if beside and (compare or release):
-        remedy = "leave --beside out: --compare and --release find the table beside"
-        raise MetadataError("ADOPT_CUT", "--beside begins with a cut", remedy=remedy)
-    if (compare or release) and (source_connection or prove_files):
-        remedy = "leave --source-connection and --prove-files out"
-        raise MetadataError("ADOPT_CUT", "only an adoption proves something", remedy=remedy)
+    if compare or release:
+        _require_no_cut(beside=beside, proves=bool(source_connection or prove_files))
     require_name(source_connection)
     cli = context.of(ctx).lending(source_connection)
     if release and not dry_run:
@@ -93,6 +97,20 @@ def adopt(  # noqa: PLR0913 - typer reads each option of the command from one pa
     check = partial(require_connection, cli, source_connection)
     request = Request(metadata=metadata, tables=(table,), options=job_options, as_json=json, check=check)
     carry_out(cli, request, show_released if release else show_compared if compare else show_adopted)
+
+
+def _require_no_cut(*, beside: bool, proves: bool) -> None:
+    """Refuse what begins with a cut, beside `--compare` or `--release`.
+
+    Raises:
+        MetadataError: `ADOPT_CUT`.
+    """
+    if beside:
+        remedy = "leave --beside out: --compare and --release find the table beside"
+        raise MetadataError("ADOPT_CUT", "--beside begins with a cut", remedy=remedy)
+    if proves:
+        remedy = "leave --source-connection and --prove-files out"
+        raise MetadataError("ADOPT_CUT", "only an adoption proves something", remedy=remedy)
 
 
 def _require_one(given: Sequence[bool]) -> None:
