@@ -80,14 +80,18 @@ def rows(port: LocalPort, lake: Lake, spec: TableSpec) -> dict[int, str]:
     return {row["id"]: row["v"] for row in port.read_by_spark(lake.layout(spec).replica)}
 
 
+def setting(kind: str, way: str, root: Path) -> tuple[LocalPort, Lake, TableSpec, Landed]:
+    partition_by = ("v",) if kind == "partitioned" else ()
+    spec = replace(spec_of(history=True, partition_by=partition_by), table=table_of(WAYS[way]))
+    return LocalPort("spark"), Lake(root), spec, Landed.of(f"{kind} {way}", files=5)
+
+
 @pytest.mark.parametrize(("kind", "way"), [*(("plain", way) for way in WAYS), *OTHERS.items()])
 def test_table_of_a_merge_job_is_taken_over(kind: str, way: str, tmp_path: Path) -> None:
-    port, lake, partition_by = LocalPort("spark"), Lake(tmp_path), ("v",) if kind == "partitioned" else ()
-    spec = replace(spec_of(history=True, partition_by=partition_by), table=table_of(WAYS[way]))
-    source = Landed.of(f"{kind} {way}", files=5)
+    port, lake, spec, source = setting(kind, way, tmp_path)
     source.land(lake, spec, range(6), BEFORE)
     job = HandWritten(port.spark.for_table(), lake, spec)
-    job.load(PROPERTIES[kind], partition_by)
+    job.load(PROPERTIES[kind], spec.partition_by)
     for number in (1, 2, 3):
         job.apply(number)
     source.land(lake, spec, (3, 4, 5), AFTER)
@@ -107,14 +111,12 @@ def test_table_of_a_merge_job_is_taken_over(kind: str, way: str, tmp_path: Path)
     ("kind", "way"), [("plain", "merged"), ("vectors and feed", "in tasks"), ("clustered", "beside"), *OTHERS.items()]
 )
 def test_a_copy_beside_the_merge_job_takes_over(kind: str, way: str, tmp_path: Path) -> None:
-    port, lake, partition_by = LocalPort("spark"), Lake(tmp_path), ("v",) if kind == "partitioned" else ()
-    spec = replace(spec_of(history=True, partition_by=partition_by), table=table_of(WAYS[way]))
-    source = Landed.of(f"{kind} {way}", files=5)
+    port, lake, spec, source = setting(kind, way, tmp_path)
     source.land(lake, spec, range(3), BEFORE)
     job = HandWritten(port.spark.for_table(), lake, spec)
     if kind == "clustered":
         job.spark.sql(f"CREATE TABLE delta.`{job.replica}` (id INT, v STRING) USING delta CLUSTER BY (id)")
-    job.load(PROPERTIES.get(kind, {}), partition_by)
+    job.load(PROPERTIES.get(kind, {}), spec.partition_by)
     job.apply(1)
     job.apply(2)
     run(port, lake, spec, adopting(beside=True))
