@@ -17,10 +17,10 @@ from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.init import DemoFolder
 from airflow_gddl.cli.screen import duration
 from airflow_gddl.contract.errors import GddlError
+from airflow_gddl.contract.java import find_java
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.runners.child import Stopped, stoppable
-from airflow_gddl.runners.this_machine import find_java
 from airflow_gddl.runtime.state.recording import read_records
 from airflow_gddl.simulate.simulation import DemoSource, Ending, SourceOptions, verify
 from airflow_gddl.simulate.table import differences, read_replica

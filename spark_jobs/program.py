@@ -22,18 +22,19 @@ from airflow_gddl.contract.s3 import s3a_settings
 from airflow_gddl.contract.source_access import announce
 from airflow_gddl.contract.spec import JobSpec, TierSpec, size_bytes
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import LazySpark, Observer, Runtime, Spread, print_step, silent
+from spark_jobs.batch.runtime import LazySpark, Observer, Runtime, Spreads, print_step, silent
 from spark_jobs.catalogs.catalog_port import session_settings
 from spark_jobs.continuous.loop import run_continuously
 from spark_jobs.discovery import SOURCES
 from spark_jobs.job.job_logging import set_up_logging
 from spark_jobs.job.job_tables import Show, exit_status, run_job
 from spark_jobs.job.run_results import ResultStore
-from spark_jobs.job.spread_local import LocalSpread
+from spark_jobs.job.spread_local import LocalSpread, NoProcesses
 from spark_jobs.job.spread_spark import SparkSpread
 from spark_jobs.job.stop import Stop, end_with
 from spark_jobs.job.telemetry import MetricsPublisher, publish
-from spark_jobs.spark.session_settings import SessionSettings, is_named, is_on_a_cluster
+from spark_jobs.spark.application import application_of
+from spark_jobs.spark.session_settings import SessionSettings, is_on_a_cluster
 from spark_jobs.spark.tasks import keep_freed_memory, leave_pandas_out
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def _run(job: JobSpec, args: argparse.Namespace, results: TextIO) -> int:
         storage=Storage(),
         spark=spark,
         observe=observe,
-        spread=_spread(spark, observe, stopped_by, steps=args.progress),
+        spreads=_spreads(spark, observe, stopped_by, steps=args.progress),
         files=files,
         stopped_by=stopped_by,
     )
@@ -215,17 +216,15 @@ def _worker_bytes(tier: TierSpec) -> int:
 
 
 def _announce(session: SparkSession) -> None:
-    """Print the job's id on the cluster, for the program that started it."""
-    if is_on_a_cluster(os.environ) and "SPARK_REMOTE" not in os.environ:
-        print(f"{APPLICATION}{session.sparkContext.applicationId}", file=sys.stderr, flush=True)
+    """Print the id of Spark's application, for the program that started the job, and for its log."""
+    if application := application_of(session):
+        print(f"{APPLICATION}{application}", file=sys.stderr, flush=True)
 
 
-def _spread(spark: LazySpark, observe: Observer, stopped_by: Callable[[], str], *, steps: bool) -> Spread:
-    """Over processes of this machine; over Spark's tasks where it has others, or `GDDL_SPARK_MASTER` names it."""
-    if not is_named(os.environ):
-        return LocalSpread(observe, stopped_by=stopped_by)
-    shows = steps and not is_on_a_cluster(os.environ)
-    return SparkSpread(spark, Storage(), steps=shows, stopped_by=stopped_by, observe=observe)
+def _spreads(spark: LazySpark, observe: Observer, stopped_by: Callable[[], str], *, steps: bool) -> Spreads:
+    on_a_cluster = is_on_a_cluster(os.environ)
+    tasks = SparkSpread(spark, Storage(), steps=steps and not on_a_cluster, stopped_by=stopped_by, observe=observe)
+    return {"one": tasks, "processes": NoProcesses() if on_a_cluster else LocalSpread(observe, stopped_by=stopped_by)}
 
 
 def _printer(out: TextIO, answers: ResultStore | None) -> Callable[[JobResult], None]:

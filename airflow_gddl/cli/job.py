@@ -106,6 +106,8 @@ def show_runs(screen: Screen, results: Sequence[JobResult]) -> None:
         for line in figure_lines(result.features):
             screen.say(f"{result.table}: {line}")
     screen.say(totals(results), "bold")
+    if places := Counter(result.place for result in results if result.place):
+        screen.say("; ".join(f"worked on by {place}: {counted(number, 'table')}" for place, number in places.items()))
 
 
 def totals(results: Sequence[JobResult]) -> str:

@@ -89,6 +89,7 @@ class StatusLine:
         lag_seconds: now minus the newest source commit applied.
         behind_seconds, up_to_date_as_of: now minus the last moment as of which everything that had landed was applied.
         complete_until: commit time of the source until which everything is known to have come.
+        place: where the newest run worked on the table: Spark's application, or processes; empty: nowhere.
         heartbeat: table that shows that the source's log advances; null: none, so that nothing is known of the source
             since `complete_until`.
         freshness_seconds: limit of `behind_seconds`; null: none.
@@ -109,6 +110,7 @@ class StatusLine:
     late: bool
     failed: bool
     mode: str | None
+    place: str
     rows: int | None
     lag_seconds: float | None
     behind_seconds: float | None
@@ -179,6 +181,7 @@ _COLUMNS = (
     ScreenColumn("late changes", "right", spare=7),
     ScreenColumn("last run", spare=4),
     ScreenColumn("last success", spare=6),
+    ScreenColumn("worked on by", spare=8),
 )
 
 
@@ -287,6 +290,7 @@ def line_of(one: TableStatus, now: float) -> StatusLine:
         late=one.late,
         failed=one.failed,
         mode=newest.mode if newest else None,
+        place=newest.place if newest else "",
         rows=record.rows,
         lag_seconds=one.lag,
         behind_seconds=one.behind,
@@ -362,4 +366,5 @@ def _cells(line: StatusLine) -> list[Cell | str]:
         Cell(count(line.late_ignored) if line.late_ignored else "", "yellow"),
         f"{duration(line.age_seconds)} ago" if line.age_seconds is not None else "never",
         line.last_success or "never",
+        line.place,
     ]

@@ -35,6 +35,8 @@ MAINTENANCE_COUNTS = (
 """Counts in the details of a maintenance, as they are shown."""
 STARTING_SPARK = "starting Spark"
 """The step of a table that waits for the Java process of the job."""
+SPARK, PROCESSES = "Spark", "processes of the job's machine"
+"""How `JobResult.place` begins, and what it is without Spark."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,6 +188,9 @@ class JobResult:
     mode: Mode = "incremental"
     tasks: TableTasks = "many"
     """`many` also where the tier asks for one task, which could not take the table (`NEEDS_MANY_TASKS`)."""
+    place: str = field(default="", metadata={WHEN_USED: True})
+    """Where the table was worked on: `Spark`, the id of its application and the address of its pages, as far as there
+    are any; or `processes of the job's machine`. Empty: nobody worked on it, or the job ended before it said so."""
     batches: int = 0
     files: int = 0
     rows_read: int = 0

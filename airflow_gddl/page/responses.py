@@ -239,7 +239,7 @@ def _named(heartbeat: str | None, names: Collection[str]) -> str | None:
 
 
 def run(fact: RunFact) -> dict[str, Any]:
-    names = ("started", "status", "mode", "tasks", "seconds", "files", "rows_read", "appended", "redelivered",
+    names = ("started", "status", "mode", "tasks", "place", "seconds", "files", "rows_read", "appended", "redelivered",
              "quarantined", "late_ignored", "rows", "lag", "error", "warnings", "run_id")  # fmt: skip
     shown = {name: getattr(fact, name) for name in names}
     return {**shown, "adds_up": fact.adds_up, "airflow": list(fact.airflow), "action": "run", "did": "", "dag_id": None}

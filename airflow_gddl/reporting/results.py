@@ -179,7 +179,8 @@ class Reporter:
             return
         counts = f"{result.files} files, {result.rows_read} rows read, {result.changes_written} changes"
         counts += f", {result.quarantined} quarantined" if result.quarantined else ""
-        self._log.info("%s %s: %s, %.1f s", result.table, result.status, counts, result.seconds)
+        place = f", by {result.place}" if result.place else ""
+        self._log.info("%s %s: %s, %.1f s%s", result.table, result.status, counts, result.seconds, place)
         for one in result.expectations:
             if one.failed:
                 what = "%s: %d of %d rows fail expectation %s (on: %s)"

@@ -17,11 +17,12 @@ from airflow_gddl.contract import spec as sizes
 from airflow_gddl.contract.basics import STRICT
 from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.errors import FatalError, FieldPath, RetriableError, SpecProblem
+from airflow_gddl.contract.java import find_java
 from airflow_gddl.contract.spec import JobSpec, TierSpec, size_bytes
 from airflow_gddl.contract.sql_types import NO_SUBSTITUTION
 from airflow_gddl.runners.descriptor import RunnerDescriptor, settings_of
 from airflow_gddl.runners.interface import JobOutcome, Listener
-from airflow_gddl.runners.this_machine import JobProcess, find_java
+from airflow_gddl.runners.this_machine import JobProcess
 from airflow_gddl.stores.scratch import scratch
 
 if TYPE_CHECKING:

@@ -26,6 +26,7 @@ from typing import IO, TYPE_CHECKING
 from airflow_gddl.contract.codec import from_json_or_none, report_from_json, to_document
 from airflow_gddl.contract.errors import RETRIED, FatalError, GddlError
 from airflow_gddl.contract.extensions import ProbeSkippedError
+from airflow_gddl.contract.java import find_java
 from airflow_gddl.contract.layout import join, log_folder
 from airflow_gddl.contract.packages import package_missing
 from airflow_gddl.contract.python_command import JOB
@@ -351,61 +352,6 @@ def _open_log(spec: JobSpec) -> JobLog:
         raise FatalError(
             "LAKE_NOT_WRITABLE", f"no log can be written: {error}", where=spec.roots.lake, remedy=remedy
         ) from error
-
-
-OLDEST = 17
-_REMEDY = (
-    "install a JDK or JRE 17 or newer (Debian/Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install "
-    "openjdk@17; others: https://adoptium.net) and put it on PATH or point JAVA_HOME at it"
-)
-_VERSION = re.compile(r'version "((?:1\.)?(\d++)[^"]*)"')
-
-
-@dataclass(frozen=True)
-class Java:
-    """A program `java`, and its version as it says it, e.g. `17.0.9`."""
-
-    path: Path
-    version: str
-
-    def __str__(self) -> str:
-        return f"{self.version}, {self.path}"
-
-
-def find_java(environ: Mapping[str, str]) -> Java:
-    """The `java` that Spark will start: JAVA_HOME's when that is set, else the first on PATH.
-
-    Raises:
-        FatalError: `JAVA_MISSING` or `JAVA_TOO_OLD`.
-    """
-    java = _find(environ)
-    try:
-        answer = subprocess.run(  # noqa: S603 - the program that Spark itself would start
-            [str(java), "-version"], env=dict(environ), capture_output=True, text=True, timeout=60, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise FatalError("JAVA_MISSING", f"{java} does not start: {error}", remedy=_REMEDY) from error
-    version = _VERSION.search(answer.stderr + answer.stdout)
-    if answer.returncode or version is None:
-        # macOS puts a stub `java` on PATH that only reports that no Java is installed.
-        said = " ".join((answer.stderr or answer.stdout).split())[:200]
-        raise FatalError("JAVA_MISSING", f"{java} is not a working Java: {said}", remedy=_REMEDY)
-    if int(version[2]) < OLDEST:
-        raise FatalError("JAVA_TOO_OLD", f"{java} is Java {version[2]}; Spark needs {OLDEST} or newer", remedy=_REMEDY)
-    return Java(java, version[1])
-
-
-def _find(environ: Mapping[str, str]) -> Path:
-    home = environ.get("JAVA_HOME", "")
-    if home:
-        java = Path(home, "bin", "java")
-        if not java.is_file():
-            raise FatalError("JAVA_MISSING", f"JAVA_HOME is {home!r}, which holds no bin/java", remedy=_REMEDY)
-        return java
-    executable = shutil.which("java", path=environ.get("PATH", ""))
-    if executable is None:
-        raise FatalError("JAVA_MISSING", "there is no `java` on PATH, and JAVA_HOME is not set", remedy=_REMEDY)
-    return Path(executable)
 
 
 class LocalRunner(JobProcess):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.result import PROGRESS
-from airflow_gddl.contract.spec import JobSpec, TableSpec
+from airflow_gddl.contract.spec import JobSpec, TableSpec, TierTasks
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores import scratch as scratch_folders
 from spark_jobs.batch.totals import TaskOutcome
@@ -90,6 +90,11 @@ class SparkSource(Protocol):
         """Why there will be no Spark again in this process; null while there may."""
         ...
 
+    @property
+    def place(self) -> str:
+        """`JobResult.place` of tables that are worked on with it; empty before it is started."""
+        ...
+
 
 @dataclass
 class LazySpark:
@@ -113,6 +118,7 @@ class LazySpark:
     _again: float = float("inf")
     _end: GddlError | None = None
     _lost: int = 0
+    _place: str = ""
     _starting: threading.Lock = field(default_factory=threading.Lock)
 
     def for_table(self, work: int | None = None, /) -> SparkSession:
@@ -134,8 +140,13 @@ class LazySpark:
     def end(self) -> GddlError | None:
         return self._end
 
+    @property
+    def place(self) -> str:
+        return self._place
+
     def _opened(self, work: int | None) -> SparkSession:
-        from spark_jobs.spark.session import open_session, scratch_of  # noqa: PLC0415 - imported when needed
+        from spark_jobs.spark.application import place_of  # noqa: PLC0415 - imported when needed
+        from spark_jobs.spark.session import open_session, scratch_of  # noqa: PLC0415 - as above
 
         with self._starting:
             if self._is_gone:
@@ -151,6 +162,7 @@ class LazySpark:
                     self._failed, self._again = error, self.now() + _AGAIN_AFTER if passing else float("inf")
                     raise
                 self._failed, self._scratch = None, scratch_of(self._session)
+                self._place = place_of(self._session)
                 self.opened(self._session)
             return self._session
 
@@ -216,13 +228,17 @@ class Spread(Protocol):
         ...
 
 
+Spreads = Mapping[TierTasks, Spread]
+"""By a tier's `tasks`, what works on its tables; those of others are worked on in the driver."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Runtime:
     """Everything a job uses that isn't in its JobSpec.
 
     Attributes:
         environ: with connections to source databases by name.
-        spread: spreads tables in one task each; null: they run in this process.
+        spreads: see `Spreads`.
         files: the stream that gives tables over many tasks their new files; null: their folders are listed.
         engine: of every table, regardless of its tier; null: the tier's.
         bounds_of: by the name of a table over many tasks, what is worked on in the driver.
@@ -235,7 +251,7 @@ class Runtime:
     spark: SparkSource
     clock: Clock = utc_now
     observe: Observer = silent
-    spread: Spread | None = None
+    spreads: Spreads = field(default_factory=dict)
     files: FileStreamSource | None = None
     engine: Engine | None = None
     bounds_of: Callable[[str], TaskBounds] = usual_bounds

@@ -347,7 +347,8 @@ class TableRun:
         """The result of this run as it ends now, with some of its fields changed."""
         if "layout" in self.__dict__ and self.is_beside and BESIDE_CODE not in totals.warnings:
             totals.warn([of_beside(self.layout.replica)])
-        return replace(totals.result(self.spec.table, self.job.run_id, self.runtime.clock()), **changes)
+        done = totals.result(self.spec.table, self.job.run_id, self.runtime.clock())
+        return replace(done, place=self.runtime.spark.place, **changes)
 
     @property
     def limits(self) -> BatchLimits:

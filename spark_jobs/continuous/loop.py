@@ -19,7 +19,7 @@ from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import DESIRED, stop_name
 from airflow_gddl.contract.source_access import announce
-from airflow_gddl.contract.spec import DesiredState, JobSpec, TableSpec
+from airflow_gddl.contract.spec import DesiredState, JobSpec, TableSpec, TierTasks
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import Runtime, Spread
 from spark_jobs.batch.totals import Declined, TableOutcome, TaskOutcome, is_busy
@@ -158,18 +158,15 @@ class Threads:
         self._wake()
 
 
-def light_executor(job: JobSpec, runtime: Runtime, specs: Sequence[TableSpec], wake: Callable[[], None]) -> Executor:
-    """For tables in one task each: processes of this machine, or Spark tasks.
-
-    Args:
-        specs: those there are now; others of their tiers may come.
-    """
-    spread = runtime.spread
-    if isinstance(spread, LocalSpread):
-        return Processes(spread, job, specs)
+def light_executor(job: JobSpec, runtime: Runtime, wake: Callable[[], None], tasks: TierTasks) -> Executor:
+    """For tables of tiers with these `tasks`; the job has those there are now, others of their tiers may come."""
+    spread = runtime.spreads.get(tasks)
     if spread is None:
         return heavy_executor(job, runtime, wake)
-    return Threads(job, partial(_spread_one, spread, job), _ROUNDS, wake)
+    bare = replace(job, tables=())
+    if isinstance(spread, LocalSpread):
+        return Processes(spread, bare, by_tasks(job, job.tables)[tasks])
+    return Threads(bare, partial(_spread_one, spread, bare), _ROUNDS, wake)
 
 
 def _spread_one(spread: Spread, job: JobSpec, spec: TableSpec) -> TaskOutcome:
@@ -179,17 +176,13 @@ def _spread_one(spread: Spread, job: JobSpec, spec: TableSpec) -> TaskOutcome:
 
 def heavy_executor(job: JobSpec, runtime: Runtime, wake: Callable[[], None]) -> Threads:
     """For tables over many tasks, which share a Spark as those of any job do."""
-    _, heavy = by_tasks(job, job.tables)
-    return Threads(job, lambda spec: run_guarded(job, spec, runtime), threads_of(job, heavy), wake)
+    at_once = threads_of(job, by_tasks(job, job.tables)["many"])
+    return Threads(job, lambda spec: run_guarded(job, spec, runtime), at_once, wake)
 
 
-OpenLight = Callable[[JobSpec, Runtime, Callable[[], None]], Executor]
+_LIGHT: tuple[TierTasks, ...] = ("processes", "one")
+OpenLight = Callable[[JobSpec, Runtime, Callable[[], None], TierTasks], Executor]
 OpenHeavy = Callable[[JobSpec, Runtime, Callable[[], None]], SparkExecutor]
-
-
-def open_light(job: JobSpec, runtime: Runtime, wake: Callable[[], None]) -> Executor:
-    light, _ = by_tasks(job, job.tables)
-    return light_executor(replace(job, tables=()), runtime, light, wake)
 
 
 @dataclass
@@ -204,7 +197,7 @@ class ExecutorPools:
     job: JobSpec
     runtime: Runtime
     wake: Callable[[], None]
-    light: OpenLight = open_light
+    light: OpenLight = light_executor
     heavy: OpenHeavy = heavy_executor
     _before: list[Executor] = field(default_factory=list)
 
@@ -233,9 +226,8 @@ class ExecutorPools:
 
     def start(self, specs: Sequence[TableSpec]) -> None:
         """See `Executor.start`."""
-        light, heavy = by_tasks(self.job, specs)
-        self._light.start(light)
-        self._heavy.start(heavy)
+        for tasks, tables in by_tasks(self.job, specs).items():
+            self._light.get(tasks, self._heavy).start(tables)
 
     def finished(self, within: float) -> list[TableOutcome]:
         """See `Executor.finished`; tables that one task declines are passed on and not returned."""
@@ -256,10 +248,10 @@ class ExecutorPools:
 
     @property
     def _all(self) -> list[Executor]:
-        return [self._light, self._heavy, *self._before]
+        return [*self._light.values(), self._heavy, *self._before]
 
     def _open(self) -> None:
-        self._light = self.light(self.job, self.runtime, self.wake)
+        self._light = {tasks: self.light(self.job, self.runtime, self.wake, tasks) for tasks in _LIGHT}
         self._heavy = self.heavy(self.job, self.runtime, self.wake)
 
     def _dismiss(self) -> None:
@@ -271,9 +263,9 @@ class ExecutorPools:
 
 def _shape(job: JobSpec) -> tuple[object, ...]:
     """Settings that executors depend on: tiers, credentials, sizes in use, and the number of tables at once."""
-    light, heavy = by_tasks(job, job.tables)
-    sizes = frozenset(spec.size for spec in light)
-    return job.tiers, job.access, sizes, processes_of(job, light), threads_of(job, heavy)
+    tables = by_tasks(job, job.tables)
+    sizes = [frozenset(spec.size for spec in tables[tasks]) for tasks in _LIGHT]
+    return job.tiers, job.access, sizes, processes_of(job, tables["processes"]), threads_of(job, tables["many"])
 
 
 POLL_SECONDS = 5.0

@@ -12,7 +12,7 @@ from airflow_gddl.contract.errors import SETUP, GddlError, RetriableError
 from airflow_gddl.contract.layout import LandingFolder, places_of
 from airflow_gddl.contract.result import JobResult, RunWarning, error_info
 from airflow_gddl.contract.s3 import CODES, is_s3
-from airflow_gddl.contract.spec import JobSpec, TableSpec
+from airflow_gddl.contract.spec import JobSpec, TableSpec, TierTasks
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import Runtime
 from spark_jobs.batch.totals import Declined, TableOutcome
@@ -58,8 +58,8 @@ Show = Callable[[JobResult], None]
 def run_job(job: JobSpec, runtime: Runtime, show: Show) -> list[TableOutcome]:
     """Run every table of the job; `show` gets each result once it is durable.
 
-    Tables in one task each are spread where the runtime has a spread; the others, and those that one task declines,
-    share a Spark, as many at once as the job has cores.
+    Tables in one task or process each are spread where the runtime has a spread for them, those in processes first,
+    which start no Java; the others, and those that are declined, share a Spark, as many at once as the job has cores.
 
     The outcomes are in the order of the job's tables.
     """
@@ -74,11 +74,13 @@ def run_job(job: JobSpec, runtime: Runtime, show: Show) -> list[TableOutcome]:
         compared = compare_all(replace(job, tables=tuple(reached)), runtime, show)
         done.by_table |= {outcome.result.table: outcome for outcome in compared}
         return done.all()
-    remaining: list[TableSpec | Declined] = list(reached)
-    if runtime.spread is not None and reached:
-        light, heavy = by_tasks(job, reached)
-        remaining = [*heavy]
-        for answer in runtime.spread.run(job, light):
+    remaining: list[TableSpec | Declined] = []
+    for tasks, specs in by_tasks(job, reached).items():
+        spread = runtime.spreads.get(tasks)
+        if spread is None:
+            remaining += specs
+            continue
+        for answer in spread.run(job, specs):
             if isinstance(answer, Declined):
                 remaining.append(answer)
             else:
@@ -88,8 +90,8 @@ def run_job(job: JobSpec, runtime: Runtime, show: Show) -> list[TableOutcome]:
         done.add(on_spark(job, item, runtime) if isinstance(item, Declined) else run_guarded(job, item, runtime))
 
     if remaining:
-        specs = [item.spec if isinstance(item, Declined) else item for item in remaining]
-        with ThreadPoolExecutor(threads_of(job, specs), thread_name_prefix="table") as pool:
+        at_work = [item.spec if isinstance(item, Declined) else item for item in remaining]
+        with ThreadPoolExecutor(threads_of(job, at_work), thread_name_prefix="table") as pool:
             list(pool.map(one, remaining))
     return done.all()
 
@@ -159,10 +161,12 @@ def _fault(root: str, storage: Storage) -> GddlError | None:
     return None
 
 
-def by_tasks(job: JobSpec, specs: Sequence[TableSpec]) -> tuple[list[TableSpec], list[TableSpec]]:
-    """Tables in one task each, and the others."""
-    sizes = {size for size, tier in job.tiers.items() if tier.in_one_task}
-    return [spec for spec in specs if spec.size in sizes], [spec for spec in specs if spec.size not in sizes]
+def by_tasks(job: JobSpec, specs: Sequence[TableSpec]) -> dict[TierTasks, list[TableSpec]]:
+    """Tables by how they are worked on, as their tiers say; those of unknown tiers are with `many`."""
+    groups: dict[TierTasks, list[TableSpec]] = {"processes": [], "one": [], "many": []}
+    for spec in specs:
+        groups[job.tiers[spec.size].tasks if spec.size in job.tiers else "many"].append(spec)
+    return groups
 
 
 def threads_of(job: JobSpec, specs: Sequence[TableSpec]) -> int:

@@ -15,7 +15,9 @@ from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
 from airflow_gddl.contract.durations import seconds
+from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.python_command import exit_process
+from airflow_gddl.contract.result import PROCESSES
 from airflow_gddl.contract.source_access import announce
 from airflow_gddl.contract.spec import JobSpec, TableSpec, size_bytes
 from airflow_gddl.stores import Storage
@@ -46,8 +48,11 @@ Answer = list[TaskOutcome | int]
 """One for each table of the task: an outcome, or what it has to do (`poll_table`) for one that polls."""
 
 
+@dataclass(frozen=True)
 class NoSpark:
     """`SparkSource` of a worker, which has no Spark."""
+
+    place: str = ""
 
     def for_table(self, _work: int | None = None, /) -> SparkSession:
         raise DeclinedError("it needs Spark")
@@ -75,7 +80,7 @@ def serve(connection: Connection, job: JobSpec) -> None:
         signal.signal(signal.SIGTERM, stop)
     connection.send(READY)
     observe = set_up_logging(job.run_id, os.environ)(connection.send)
-    runtime = Runtime(storage=Storage(), spark=NoSpark(), observe=observe, stopped_by=lambda: stop.signal)
+    runtime = Runtime(storage=Storage(), spark=NoSpark(PROCESSES), observe=observe, stopped_by=lambda: stop.signal)
     while True:
         try:
             task: Task = connection.recv()
@@ -158,6 +163,18 @@ class LocalSpread:
                 yield from (outcome for outcome in answer if not isinstance(outcome, int))
         finally:
             pool.close()
+
+
+@dataclass(frozen=True)
+class NoProcesses:
+    """See `Spread`; for jobs on a cluster, whose machines a job's own processes would leave idle."""
+
+    def run(self, job: JobSpec, specs: Sequence[TableSpec]) -> Iterator[TaskOutcome]:
+        """A failure (`PROCESSES_ON_CLUSTER`) for each table."""
+        remedy = "write tasks: one in gddl.yaml, a Spark task for each table; or run the job by runner local"
+        for spec in specs:
+            what = f"tier {spec.size} of {spec.table} has tasks: processes, and this job runs on a cluster"
+            yield refused(job, spec, FatalError("PROCESSES_ON_CLUSTER", what, remedy=remedy))
 
 
 def _idle_tables(pool: Pool, specs: Sequence[TableSpec], costs: dict[str, int]) -> Iterator[TableOutcome]:

@@ -39,6 +39,7 @@ from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.stop import NEEDS_MEMORY, Watchdog, died_twice, failed, refused, too_late
 from spark_jobs.job.table_job import attempt, poll_table, totals_of
 from spark_jobs.ledger.claim import TTL_SECONDS
+from spark_jobs.spark.application import place_of
 from spark_jobs.spark.cluster_check import check_executors, is_this_python
 from spark_jobs.spark.tasks import map_in_arrow
 
@@ -169,7 +170,7 @@ _WAVES = 8
 """Tasks for each slot: enough that a long one doesn't leave the others idle, few enough that starting them is cheap."""
 _BUSY = "TABLE_BUSY"
 _POLLED = DeepListings()
-"""Spark reuses its Python workers, which keep the lookback of a continuous job."""
+"""The driver, and Spark's Python workers, which it reuses, keep the lookback of a continuous job."""
 _IN_DRIVER = ("plan", "explain", "errors_list", "errors_dismiss", "move")
 """Actions that read so little that Spark's start would dominate, or that don't use it."""
 
@@ -190,7 +191,7 @@ class SparkSpread:
     def run(self, job: JobSpec, specs: Sequence[TableSpec]) -> Iterator[TaskOutcome]:
         """Each table's outcome as soon as the driver sees it; `Declined` for tables that the engine can't process."""
         bare = replace(job, tables=())
-        runtime = Runtime(storage=self.storage, spark=NoSpark())
+        runtime = Runtime(storage=self.storage, spark=NoSpark(), deep_listings=_POLLED)
         costs: dict[str, int] = {}
         # Spark starts in this thread: Ctrl-C ends its jobs only where it was started by the main one.
         pool = ThreadPoolExecutor(1, thread_name_prefix="poll")
@@ -344,29 +345,30 @@ def _run_tasks(
     """One row per task: the index of its share. A task gets all shares, which take few bytes, and decodes its own."""
     dealt = [zlib.compress(codec.to_json(share).encode()) for share in shares]
     numbers = session.range(0, len(shares), 1, len(shares))
-    rows = map_in_arrow(numbers, _task(job, dealt, steps=steps), "result binary").collect()
+    task = _task(job, dealt, place_of(session), steps=steps)
+    rows = map_in_arrow(numbers, task, "result binary").collect()
     specs = {spec.table: spec for share in shares for spec in share.tables}
     return [result.as_outcome(specs[result.table]) for result in (from_bytes(bytes(row["result"])) for row in rows)]
 
 
 def _task(
-    job: JobSpec, dealt: Sequence[bytes], *, steps: bool
+    job: JobSpec, dealt: Sequence[bytes], place: str, *, steps: bool
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         observe = print_step if steps else silent
         for batch in batches:
             for slot in batch.column("id").to_pylist():
                 for spec in codec.from_json(_Share, zlib.decompress(dealt[slot]).decode()).tables:
-                    yield pa.RecordBatch.from_pydict({"result": [to_bytes(once(job, spec, observe))]})
+                    yield pa.RecordBatch.from_pydict({"result": [to_bytes(once(job, spec, place, observe))]})
 
     return work
 
 
-def once(job: JobSpec, spec: TableSpec, observe: Observer = silent) -> TaskOutcome:
+def once(job: JobSpec, spec: TableSpec, place: str = "", observe: Observer = silent) -> TaskOutcome:
     """Run a table in a task, unless another task of this job has run it or is running it; then return its result."""
     storage = Storage()
     results, tier = TaskResultStore.of(job, storage), job.tiers[spec.size]
-    runtime = Runtime(storage=storage, spark=NoSpark(), observe=observe, deep_listings=_POLLED)
+    runtime = Runtime(storage=storage, spark=NoSpark(place), observe=observe, deep_listings=_POLLED)
     run = TableRun(job=job, spec=spec, runtime=runtime)
     tries, deadline = results.tries(spec), None
     results.begin(spec, tries + 1)

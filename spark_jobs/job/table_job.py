@@ -83,7 +83,7 @@ def run_streamed(run: TableRun, source: FileStreamSource, outcome: RunTotals) ->
 
 _LOG = logging.getLogger(__name__)
 _OF_LOST_PROCESSES = ("SPARK_GONE", "WORKER_DIED")
-_NO_SPARK = ("JAVA_MISSING", "DELTA_MISSING", "PACKAGE_MISSING", "S3A_MISSING")
+_NO_SPARK = ("JAVA_MISSING", "JAVA_TOO_OLD", "DELTA_MISSING", "PACKAGE_MISSING", "S3A_MISSING")
 
 
 def run_guarded(job: JobSpec, spec: TableSpec, runtime: Runtime) -> TableOutcome:

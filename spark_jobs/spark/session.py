@@ -6,7 +6,6 @@ import hashlib
 import importlib.resources
 import os
 import shlex
-import shutil
 import sys
 import time
 from collections.abc import Mapping
@@ -20,6 +19,7 @@ from pyspark.errors import AnalysisException, PySparkRuntimeError
 from pyspark.sql import SparkSession, SQLContext
 
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.java import JAVA_REMEDY, find_java, java_program
 from airflow_gddl.contract.sql_types import NO_SUBSTITUTION
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores import scratch as scratch_folders
@@ -240,8 +240,8 @@ def open_session(settings: SessionSettings) -> SparkSession:
     """The active session where a platform has one, that of a cluster where the job is for one, else an embedded one.
 
     Raises:
-        FatalError: `JAVA_MISSING`, `DELTA_MISSING`, `S3A_MISSING`, `SPARK_UNSUPPORTED`, `DELTA_UNSUPPORTED`, and those
-            of `open_on_cluster`.
+        FatalError: `JAVA_MISSING`, `JAVA_TOO_OLD`, `DELTA_MISSING`, `S3A_MISSING`, `SPARK_UNSUPPORTED`,
+            `DELTA_UNSUPPORTED`, and those of `open_on_cluster`.
         RetriableError: `NO_EXECUTORS`.
     """
     session = SparkSession.getActiveSession()
@@ -280,7 +280,7 @@ def scratch_of(session: SparkSession) -> Path | None:
 
 
 def _embedded(settings: SessionSettings) -> SparkSession:
-    _require_java(os.environ)  # before anything else needs it, such as the resolution of JARs
+    java_program(os.environ)  # before anything else needs it, such as the resolution of JARs
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else its Python tasks run on the `python3` of the path
     # As `-P` for this process: tasks do not take a folder of the working directory for a package.
     os.environ.setdefault("PYTHONSAFEPATH", "1")
@@ -290,25 +290,14 @@ def _embedded(settings: SessionSettings) -> SparkSession:
     try:
         session = builder.getOrCreate()
     except PySparkRuntimeError as error:
-        raise FatalError("JAVA_MISSING", f"the Java gateway did not start: {error}",
-                         remedy="install Java 17 or newer and set JAVA_HOME") from error  # fmt: skip
+        find_java(os.environ)  # an old or broken one is the usual reason
+        what = f"the Java gateway did not start: {error}"
+        raise FatalError("JAVA_MISSING", what, remedy=JAVA_REMEDY) from error
     if settings.s3:
         compile_into(class_folder(jars.cache_folder()), session)
     if not settings.verbose:
         session.sparkContext.setLogLevel("ERROR")
     return session
-
-
-def _require_java(environ: Mapping[str, str]) -> None:
-    """
-    Raises:
-        FatalError: `JAVA_MISSING`.
-    """
-    home = environ.get("JAVA_HOME")
-    if shutil.which("java", path=f"{home}/bin" if home else environ.get("PATH")) is None:
-        where = f"JAVA_HOME, {home}, has no bin/java" if home else "JAVA_HOME is not set, and PATH has no java"
-        what, remedy = f"there is no Java on this machine: {where}", "install Java 17 or newer and set JAVA_HOME"
-        raise FatalError("JAVA_MISSING", what, remedy=remedy)
 
 
 def _driver_settings(settings: SessionSettings) -> dict[str, str]:

@@ -74,8 +74,3 @@ def is_on_a_cluster(environ: Mapping[str, str]) -> bool:
     """Started by spark-submit, on Databricks, for a Spark Connect server, or given a master that isn't local."""
     master = environ.get("GDDL_SPARK_MASTER", "local")
     return not master.startswith("local") or any(name in environ for name in STARTED_ELSEWHERE)
-
-
-def is_named(environ: Mapping[str, str]) -> bool:
-    """Whether Spark is another program's, or a master is named; else it is this process's own, if it starts at all."""
-    return "GDDL_SPARK_MASTER" in environ or is_on_a_cluster(environ)

@@ -67,6 +67,6 @@ def _run_here(_: JobProcess, spec: JobSpec, listener: Listener) -> JobOutcome:
         results.append(from_json(JobResult, to_json(result)))
         listener.on_result(results[-1])
 
-    runtime = Runtime(storage=Storage(), spark=NoSpark(), spread=_SpreadHere())
+    runtime = Runtime(storage=Storage(), spark=NoSpark(), spreads={"processes": _SpreadHere()})
     outcomes = run_job(from_json(JobSpec, to_json(spec)), runtime, show)
     return JobOutcome(results=tuple(results), exit_status=exit_status(outcomes))

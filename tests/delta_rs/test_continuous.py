@@ -84,7 +84,7 @@ def specs_of(*names: str) -> list[TableSpec]:
 
 
 def runtime() -> Runtime:
-    return Runtime(storage=Storage(), spark=NoSpark(), spread=LocalSpread())
+    return Runtime(storage=Storage(), spark=NoSpark(), spreads={"processes": LocalSpread()})
 
 
 def kept(lake: Lake, specs: Sequence[TableSpec], options: JobOptions = GOES_ON) -> BackgroundJob:

@@ -45,7 +45,7 @@ def run(lake: Lake, specs: Sequence[TableSpec], options: JobOptions | None = Non
     """Results in the order in which they were shown."""
     shown: list[JobResult] = []
     spread = LocalSpread(target=broken_workers.serve)
-    runtime = Runtime(storage=Storage(), spark=NoJava(), spread=spread)
+    runtime = Runtime(storage=Storage(), spark=NoJava(), spreads={"processes": spread})
     outcomes = run_job(lake.job(specs, options), runtime, shown.append)
     assert [o.result.table for o in outcomes] == [s.table for s in specs]
     return shown

@@ -221,7 +221,9 @@ def test_replica_equals_the_source_though_each_part_is_killed(seed: int, pipelin
 def test_continuous_job_outlives_brokers_and_connectors(pipeline: Pipeline) -> None:
     specs = [replace(spec, trigger="1s") for spec in pipeline.specs]
     job = pipeline.lake.job(specs, JobOptions(continuous=Continuous()), "goes on")
-    runtime = Runtime(storage=Storage(), spark=NoSpark(), spread=LocalSpread(), environ=pipeline.environ())
+    runtime = Runtime(
+        storage=Storage(), spark=NoSpark(), spreads={"processes": LocalSpread()}, environ=pipeline.environ()
+    )
     with BackgroundJob(job, runtime) as background:
         with written(pipeline.source, 7):
             for part in (pipeline.kafka, pipeline.connect, pipeline.kafka):

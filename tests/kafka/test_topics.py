@@ -397,7 +397,7 @@ def test_continuous_job_follows_topics(kafka: Broker, tmp_path: Path) -> None:
     specs = [replace(one.spec, table=f"shop.t{n}", trigger="1s") for n, one in enumerate(topics)]
     lake = topics[0].lake
     job = replace(lake.job(specs, JobOptions(continuous=Continuous())), run_id="goes on")
-    runtime = Runtime(storage=Storage(), spark=NoSpark(), spread=LocalSpread(), environ=os.environ)
+    runtime = Runtime(storage=Storage(), spark=NoSpark(), spreads={"processes": LocalSpread()}, environ=os.environ)
     sources = [lived(n, 60) for n in (21, 22)]
     with BackgroundJob(job, runtime) as background:
         for at in range(0, 200, 20):

@@ -26,7 +26,7 @@ NAMES = ("a", "b", "c", "poisoned", "large")
 
 def run(lake: Lake, names: tuple[str, ...]) -> dict[str, JobResult]:
     shown: list[JobResult] = []
-    runtime = Runtime(storage=Storage(), spark=SPARK, spread=SparkSpread(SPARK, Storage()))
+    runtime = Runtime(storage=Storage(), spark=SPARK, spreads={"one": SparkSpread(SPARK, Storage())})
     run_job(lake.job([spec_of(name) for name in names]), runtime, shown.append)
     return {result.table.removeprefix("s."): result for result in shown}
 

@@ -133,7 +133,7 @@ def test_nothing_is_written_before_it_is_refused(tmp_path: Path, tasks: TableTas
         reported.append(step.step)
 
     spread = SparkSpread(spark, Storage(), observe=observe)
-    runtime = Runtime(storage=Storage(), spark=spark, spread=spread, observe=observe)
+    runtime = Runtime(storage=Storage(), spark=spark, spreads={"one": spread}, observe=observe)
     outcomes = run_job(lake.job(specs), runtime, lambda _: None)
     assert [o.result.error.code if o.result.error else None for o in outcomes] == ["SPARK_UNSUPPORTED"] * 2
     assert [path.name for path in tmp_path.glob("lake/*") if path.name != "_gddl"] == []

@@ -38,7 +38,8 @@ class Cluster:
 
 
 def hands_of(cluster: Cluster, stop: Stop) -> Executor:
-    return light_executor(JOB, Runtime(storage=Storage(), spark=NoSpark(), spread=cluster), SPECS, stop.wake)
+    runtime = Runtime(storage=Storage(), spark=NoSpark(), spreads={"one": cluster})
+    return light_executor(JOB, runtime, stop.wake, "one")
 
 
 def all_of(executor: Executor, stop: Stop) -> dict[str, JobResult]:
@@ -100,7 +101,7 @@ def test_cluster_job_does_not_block_its_driver() -> None:
     cluster, stop, asked = Cluster(), Stop(), Asked()
     threading.Timer(1.0, lambda: stop.ask("enough")).start()
     threading.Timer(1.2, cluster.go.set).start()
-    runtime = Runtime(storage=Storage(), spark=NoSpark(), spread=cluster)
+    runtime = Runtime(storage=Storage(), spark=NoSpark(), spreads={"one": cluster})
     reported: list[JobResult] = []
     loop = Loop(JOB, runtime, reported.append, stop, streams=lambda *_: asked)
     outcomes = loop.run()

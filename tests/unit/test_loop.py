@@ -275,7 +275,7 @@ def play(events: Sequence[Event], turns: Sequence[Turn], until: float) -> tuple[
                 job,
                 runtime,
                 wake,
-                light=lambda job, _runtime, _wake: Hand(world, job.tiers["small"].cores, is_light=True),
+                light=lambda job, _runtime, _wake, _tasks: Hand(world, job.tiers["small"].cores, is_light=True),
                 heavy=lambda _job, _runtime, _wake: Hand(world, 1, is_light=False),
             )
 
@@ -347,7 +347,7 @@ def test_job_without_tables_after_changed_tiers_ends() -> None:
 
 def test_executors_open_for_a_job_without_tables() -> None:
     roots = Roots(landing="/nowhere/landing", lake="/nowhere/lake")
-    runtime = Runtime(storage=Storage(), spark=NoSpark(), spread=LocalSpread())
+    runtime = Runtime(storage=Storage(), spark=NoSpark(), spreads={"one": LocalSpread()})
     executor_pools = ExecutorPools(
         JobSpec(run_id="r", roots=roots, tables=tuple(TABLES.values())), runtime, lambda: None
     )

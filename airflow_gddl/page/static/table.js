@@ -128,7 +128,7 @@ const RUN_COLUMNS = [
 function runs({ table, runs: found }) {
   const rows = found.slice(0, RUNS_SHOWN).map((run) => {
     const { kind, sign, word } = outcome(run);
-    const what = [run.action === "run" ? run.mode : run.action.replaceAll("_", " "), run.tasks === "one" ? "one task" : "many tasks", run.version === null || run.version === undefined ? "" : `version ${run.version}`];
+    const what = [run.action === "run" ? run.mode : run.action.replaceAll("_", " "), run.tasks === "one" ? "one task" : "many tasks", run.place, run.version === null || run.version === undefined ? "" : `version ${run.version}`];
     return {
       cells: [
         moment(run.started), el("span", { class: `word ${kind}` }, `${sign} ${word}`), what.filter(Boolean).join(", "), duration(run.seconds), count(run.files),

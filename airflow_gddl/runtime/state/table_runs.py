@@ -62,7 +62,7 @@ class RunFact(NamedTuple):
         listed: when these were last listed, seconds since the epoch; null if none was skipped.
         replayed: rows that it took out of the quarantine to process them again; `quarantined` counts those that it
             put back.
-        features: see `JobResult.features`.
+        features, place: see `JobResult`.
     """
 
     started: float
@@ -87,6 +87,7 @@ class RunFact(NamedTuple):
     listed: float | None = None
     replayed: int = 0
     features: Mapping[str, float] = {}
+    place: str = ""
 
     @property
     def adds_up(self) -> bool:
@@ -127,6 +128,7 @@ def fact_of(result: JobResult, now: float, airflow: tuple[str, ...] = ()) -> Run
         listed=seconds_of(result.listed_in_full_at),
         replayed=result.rows_read if result.action == "errors_replay" and result.status != "failed" else 0,
         features=dict(result.features),
+        place=result.place,
     )
 
 
