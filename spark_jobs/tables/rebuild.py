@@ -310,12 +310,20 @@ class _LiveRows:
     columns: tuple[str, ...]
     folder: str
 
+    @property
+    def _mends(self) -> bool:
+        """Whether stored changes that files hold again count once; of keyed rows it is the same either way.
+
+        Events of rows that move have no before images by which changes are told apart.
+        """
+        return self.changes.archives_read and not self.changes.schema.before_of_key
+
     def fresh(self, rows: pa.Table) -> pa.Table:
         return self.changes.by_moves(self.changes.fresh(rows))
 
     def stored(self, rows: pa.Table) -> pa.Table:
         changes = by_name(self.changes.stored(rows), self.changes.kind)
-        if not self.changes.archives_read:  # else what they hold no more is told apart together with what they hold
+        if not self._mends:
             changes = changes.filter(pc.invert(held_by(changes, self.changes.read)))
         return self.changes.by_moves(changes)
 
@@ -327,8 +335,7 @@ class _LiveRows:
     def expected(self, rows: Mapping[str, pa.Table]) -> pa.Table:
         schema = self.changes.schema
         parts = [by_name(rows[n], rows[FRESH].schema) for n in (FRESH, STORED) if n in rows]
-        is_mended = self.changes.archives_read and len(parts) == 2
-        source = self.changes.mended(parts[1], parts[0]) if is_mended else pa.concat_tables(parts)
+        source = self.changes.mended(parts[1], parts[0]) if self._mends and len(parts) == 2 else pa.concat_tables(parts)
         happened = as_events(source, schema) if schema.keys else that_count(source)
         return expected_state(happened, schema, self.changes.swept).select(self.columns)
 
