@@ -219,6 +219,10 @@ class JobOptions:
     loaded."""
     resync: bool = False
     """As `reload`, but the tables are only replaced if they equal the source."""
+    landed_since: str = ""
+    """`reload`: read only files that were last modified from this moment on; ISO 8601. Empty: no bound."""
+    landed_until: str = ""
+    """The same, before this moment."""
 
     @property
     def repairs(self) -> bool:

@@ -16,12 +16,13 @@ from functools import cached_property
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import JobResult, MainCounts, RunWarning, error_info
+from spark_jobs.actions.reload_check import Replacement, check, require_connection, still_different
 from spark_jobs.batch import notices
 from spark_jobs.batch.append import append
 from spark_jobs.batch.commit import commit
 from spark_jobs.batch.merge import MergedBatch
 from spark_jobs.batch.own_tables import has_all_changes, require_no_other_table, versions_of
-from spark_jobs.batch.pending import Batch, batches_ahead, files_changed, moment
+from spark_jobs.batch.pending import Batch, PendingWork, batches_ahead, files_changed, moment
 from spark_jobs.batch.read import ReadBatch, read
 from spark_jobs.batch.runtime import iso
 from spark_jobs.batch.session import TableSession
@@ -30,9 +31,14 @@ from spark_jobs.batch.totals import RunTotals
 from spark_jobs.dialects.protocol import Dialect
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.pipeline import process_pending, require_sound_tables
 from spark_jobs.plan.applied_settings import settings_of
-from spark_jobs.plan.identity import reselected_columns
+from spark_jobs.plan.identity import require_same_identity, reselected_columns
+from spark_jobs.plan.landing_range import LandingRange
 from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, FileEntry, TableState, is_small
+from spark_jobs.plan.range_files import RangeFiles, require_ordered
+from spark_jobs.plan.range_files import seed as seed_of_range
+from spark_jobs.plan.range_files import state_after as state_of_range
 from spark_jobs.plan.sequence import greater
 from spark_jobs.plan.source_snapshots import KnownSnapshots, SnapshotRun, floors_of, text_of
 from spark_jobs.plan.table_schema import TableSchema
@@ -40,11 +46,10 @@ from spark_jobs.plan.waiting_files import Discovery, Recorded, SweepRule, next_b
 from spark_jobs.rules.batch_schema import plan_batch
 from spark_jobs.rules.order import ARCHIVED
 from spark_jobs.rules.rewrite import Rewrite, plan_archive
-from spark_jobs.rules.step_results import Rebuilt, Replaced
+from spark_jobs.rules.step_results import Rebuilt
 from spark_jobs.tables.delta_log import version_of
 from spark_jobs.tables.engine import RebuildRequest, TableContext
 from spark_jobs.tables.places import DeclinedError
-from spark_jobs.verification import distance, opened, url_of
 
 
 def recorded_files(context: TableContext, state: TableState) -> Recorded | None:
@@ -237,141 +242,6 @@ def reload_batches(run: TableRun, totals: RunTotals) -> tuple[list[tuple[BatchPl
     return [(replace(p, number=p.number - 1, mode="refresh", sweep=False), resumed) for p, resumed in ahead], discovery
 
 
-_SHOWN = 20
-
-
-@dataclass(frozen=True, kw_only=True)
-class Replacement(Replaced):
-    """What the swap changes; keys are not compared in tables without keys, and where there was no replica.
-
-    Attributes:
-        files: that were read.
-        columns: of the live replica that the new one lacks.
-        archived: changes that no file holds.
-        far_before, far_after: keys that differ from the source; null without a connection to it.
-    """
-
-    files: int
-    columns: tuple[str, ...] = ()
-    archived: int = 0
-    far_before: int | None = None
-    far_after: int | None = None
-
-    @property
-    def losses(self) -> list[str]:
-        """What would go, for a message; empty: nothing."""
-        fewer = max(0, (self.rows_before or 0) - self.rows)
-        rows = fewer if self.vanish is None else self.vanish
-        shown = ", ".join(self.columns[:_SHOWN])
-        return [
-            *([f"{rows} of {self.rows_before} rows"] if rows else []),
-            *([f"{len(self.columns)} columns ({shown})"] if self.columns else []),
-            *([f"{self.archived} changes that no file holds"] if self.archived else []),
-        ]
-
-
-def require_connection(run: TableRun) -> str:
-    """The connection to the source: the job's, else the row's.
-
-    Raises:
-        FatalError: `RESYNC_REFUSED`: none is named. As `url_of`.
-    """
-    connection = run.job.options.source_connection or run.dialect.options.verify_connection or ""
-    if not connection:
-        remedy = "name it by --source-connection, or use `gddl reload --from-files`, which needs none"
-        raise FatalError(
-            "RESYNC_REFUSED", f"{run.spec.table}: a resync needs a connection to the source", remedy=remedy
-        )
-    url_of(connection, run.runtime.environ)  # a table that can't be compared must not hide a wrong name
-    return connection
-
-
-def check(run: TableRun, plan: BatchPlan, request: RebuildRequest, files: Mapping[str, FileEntry]) -> Replacement:
-    """
-    Args:
-        files: files as read for the new table.
-
-    Raises:
-        FatalError: `RESYNC_REFUSED`: a file could not be read, or the new table differs from the source in more keys.
-            `RELOAD_UNCONFIRMED`: rows, columns or changes would go, and nobody has said that they may. As `url_of`.
-    """
-    unread = sorted(path for path, entry in files.items() if entry.state == "unreadable")
-    if unread and plan.resync:
-        raise _refused(run, f"{len(unread)} files can't be read, e.g. {unread[0]}", "deliver them again")
-    engine, layout = request.live.engine, request.live.layout
-    table_schema = _common(request) if engine.exists(layout.replica) else None
-    replacement = _compared(request, table_schema, len(files) - len(unread))
-    if plan.resync:
-        return (
-            replacement
-            if table_schema is None
-            else _against_source(run, request, table_schema, replacement, plan.source_connection)
-        )
-    losses = [*replacement.losses, *([f"{len(unread)} files that can't be read, e.g. {unread[0]}"] if unread else [])]
-    if losses and not plan.confirmed:
-        raise FatalError(
-            "RELOAD_UNCONFIRMED",
-            f"{run.spec.table}: the {replacement.files} files that are there hold {replacement.rows} rows; the table "
-            f"would lose {'; '.join(losses)}",
-            where=layout.landing,
-            remedy=f"if that is right, `gddl reload --from-files --yes --table {run.spec.table}`: the change table "
-            "keeps the changes as archived ones; the tables are unchanged",
-        )
-    return replacement
-
-
-def _compared(request: RebuildRequest, table_schema: TableSchema | None, files: int) -> Replacement:
-    engine, layout = request.live.engine, request.live.layout
-    work, columns = engine.rebuild(request), None
-    dropped: tuple[str, ...] = ()
-    if table_schema is not None:
-        kept = {column.lower() for column in request.table_schema.columns}
-        dropped = tuple(c.name for c in engine.columns(layout.replica) if c.name.lower() not in kept)
-        columns = (*table_schema.keys, *(c.name for c in table_schema.data if c.name not in table_schema.keys))
-    return Replacement(files=files, columns=dropped, archived=work.archived(), **asdict(work.compared(columns)))
-
-
-def _common(request: RebuildRequest) -> TableSchema | None:
-    """The schema with the columns of both replicas; null where they don't share their keys."""
-    stored = {column.name for column in request.live.engine.columns(request.live.layout.replica)}
-    data = tuple(c for c in request.table_schema.data if c.name in stored)
-    return replace(request.table_schema, data=data) if stored.issuperset(request.table_schema.keys) else None
-
-
-def _against_source(
-    run: TableRun, request: RebuildRequest, table_schema: TableSchema, replacement: Replacement, connection: str
-) -> Replacement:
-    engine, spec = request.live.engine, run.spec
-    with opened(url_of(connection, run.runtime.environ), *spec.name_in_source.split(".", 1)) as table:
-        before = distance(table, table_schema, lambda names: engine.live_rows(request.live, names))
-        after = distance(table, table_schema, lambda names: engine.rebuild(request).rows(names))
-    if after > before:
-        what = f"{after} keys of the new table differ from the source, of the live one {before}"
-        raise _refused(run, what, f"its files lack changes: {_from_source(run)}")
-    return replace(replacement, far_before=before, far_after=after)
-
-
-def still_different(run: TableRun, replacement: Replacement) -> FatalError:
-    """The failure of a resync whose tables are replaced, and still are not what the source has."""
-    what = f"{run.spec.table}: {replacement.far_after} keys of the new table differ from the source, "
-    what += f"of the table before it {replacement.far_before}"
-    remedy = "changes on their way count too: `gddl verify` tells them apart; what stays different was lost before it "
-    remedy += f"landed: {_from_source(run)}"
-    return FatalError("RESYNC_DIFFERENT", what, remedy=remedy)
-
-
-def _from_source(run: TableRun) -> str:
-    """How to bring what no file has."""
-    table = run.spec.table
-    return f"`gddl verify --table {table}`, `gddl resync --differences --table {table}`, or have the table loaded again"
-
-
-def _refused(run: TableRun, what: str, remedy: str) -> FatalError:
-    return FatalError(
-        "RESYNC_REFUSED", f"{run.spec.table}: {what}", remedy=f"{remedy}; readers still have the old table"
-    )
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Reload:
     """A reload in progress: the live table and the shadow table that is built beside it."""
@@ -386,6 +256,11 @@ class _Reload:
     def recorded(self) -> Recorded | None:
         """Generations by the change table, where the ledger is lost."""
         return recorded_files(self.live, self.ledger.state)
+
+    def range_files(self, fresh: Ledger) -> RangeFiles:
+        """Of a reload of a time; `fresh`: the ledger of the shadow table."""
+        landed, known = self.plan.landed or LandingRange(), self.ledger.all_entries()
+        return RangeFiles(table=self.run.spec.table, landed=landed, known=known, done=frozenset(fresh.all_entries()))
 
     @property
     def shadow(self) -> TableRun:
@@ -416,19 +291,7 @@ def reload_table(run: TableRun, outcome: RunTotals) -> JobResult:
         ledger, context = run.ledger(), run.context()
         require_no_other_table(context, ledger)
         context.erasures.keys(keep=True)  # checks that stop every batch come before the first write
-        plan = ledger.plan()
-        if plan is not None and plan.source == "changes":  # a rebuild, which this one replaces
-            ledger.drop_plan()
-            plan = None
-        requested = run.job.options.reload or run.job.options.resync
-        if plan is None or plan.mode != "refresh":
-            plan = _with_check(new_plan(run, ledger, plan, context), run)
-            claim.check()
-            ledger.write_plan(plan)
-        elif requested and not plan.swapping:
-            plan = _with_check(plan, run)
-            claim.check()
-            ledger.write_plan(plan)
+        plan = _planned(run, context, ledger, claim, outcome)
         run.report("plan", plan.number)
         checked = _carry_out(_Reload(run=run, live=context, ledger=ledger, plan=plan, claim=claim), outcome)
     run.report("done", outcome.batches, outcome.rows_read)
@@ -442,6 +305,64 @@ def reload_table(run: TableRun, outcome: RunTotals) -> JobResult:
     )
 
 
+def _planned(run: TableRun, context: TableContext, ledger: Ledger, claim: Claim, outcome: RunTotals) -> BatchPlan:
+    """The plan of this reload, written; one that has begun to exchange tables goes on as it was asked for.
+
+    Raises:
+        FatalError: as `_with_check`; of a time as `_require_whole_tables`.
+    """
+    plan, options = ledger.plan(), run.job.options
+    if plan is not None and plan.source == "changes":  # a rebuild, which this one replaces
+        ledger.drop_plan()
+        plan = None
+    requested, landed = options.reload or options.resync, LandingRange.of(options)
+    begun = plan if plan is not None and plan.mode == "refresh" else None
+    if begun is not None and (begun.swapping or not requested):
+        return begun
+    if begun is not None and begun.landed != landed:
+        _forget(_Reload(run=run, live=context, ledger=ledger, plan=begun, claim=claim))
+        begun, plan = None, ledger.plan()
+    if landed is not None and begun is None:
+        plan = _finished(run, ledger, claim, outcome)
+        _require_whole_tables(run, context, ledger)
+    new = _with_check(begun or new_plan(run, ledger, plan, context), run)
+    claim.check()
+    ledger.write_plan(new)
+    return new
+
+
+def _finished(run: TableRun, ledger: Ledger, claim: Claim, outcome: RunTotals) -> BatchPlan | None:
+    """Finish a started batch, whose changes may be in the change table, and load nothing else."""
+    plan = ledger.plan()
+    if plan is None:
+        return None
+    found, paths = run.discover(ledger), {file.path for file in plan.files}
+    waiting = tuple(file for file in found.waiting if file.path in paths)
+    seen = PendingWork(state=ledger.state, discovery=replace(found, waiting=waiting, listed_in_full_at=None))
+    process_pending(run, claim, seen, outcome)
+    outcome.mode = "refresh"
+    ledger.look_again()
+    return ledger.plan()
+
+
+def _require_whole_tables(run: TableRun, context: TableContext, ledger: Ledger) -> None:
+    """Of a reload of a time, which keeps what all other files gave.
+
+    Raises:
+        FatalError: as `require_same_identity` and `require_sound_tables`; `RANGE_NOT_KNOWN`, `RANGE_UNORDERED`.
+    """
+    spec, state = run.spec, ledger.state
+    require_same_identity(spec, state)
+    require_sound_tables(run, context, ledger)
+    if state.keys is None or not has_all_changes(spec, context.storage, context.layout, ledger):
+        what = f"{spec.table}: what its other files gave is not known: the change table is not whole"
+        raise FatalError("RANGE_NOT_KNOWN", what, remedy=f"`gddl rebuild --table {spec.table}`, then reload the time")
+    schema = plan_batch(run.dialect, (), context.stored_columns(), state).table_schema
+    require_ordered(
+        spec.table, shares_places=schema.shared_places, state=state, of_log=run.dialect.log_positions, mode=spec.mode
+    )
+
+
 def _with_check(plan: BatchPlan, run: TableRun) -> BatchPlan:
     """The plan with what the job asks for, since a run that resumes it reads only the plan.
 
@@ -449,9 +370,9 @@ def _with_check(plan: BatchPlan, run: TableRun) -> BatchPlan:
         FatalError: as `require_connection`.
     """
     options = run.job.options
-    connection = require_connection(run) if options.resync else ""
+    connection, landed = require_connection(run) if options.resync else "", LandingRange.of(options)
     return replace(plan, resync=options.resync, source_connection=connection, confirmed=options.confirmed,
-                   archives=options.reload or options.resync)  # fmt: skip
+                   archives=(options.reload or options.resync) and landed is None, landed=landed)  # fmt: skip
 
 
 def _carry_out(work: _Reload, outcome: RunTotals) -> Replacement | None:
@@ -471,7 +392,7 @@ def _carry_out(work: _Reload, outcome: RunTotals) -> Replacement | None:
     done = work.live.engine.rebuild(request).swap(lambda step: work.run.report(step, work.plan.number))
     work.claim.check()
     state, discovery = _swept(work, fresh)
-    if state.swept < state.generation:
+    if state.swept < state.generation and work.plan.landed is None:
         outcome.revisit = True
         outcome.warn(notices.of_sweep("pending", state, discovery))
     _commit(work, fresh, request, done.rows)
@@ -487,10 +408,12 @@ def _built(work: _Reload, outcome: RunTotals) -> tuple[RebuildRequest, Ledger, R
         raise nothing_to_reload(work.run.spec.table, work.live.layout.landing)
     work.run.report("read", work.plan.number, outcome.rows_read)
     files, before = fresh.all_entries(), work.ledger.state
+    if work.plan.landed is not None:
+        work.range_files(fresh).require_read(files)
     resequenced = before.max_sequence is not None and before.log_began != fresh.state.log_began
     request = RebuildRequest(
         live=work.live, shadow=work.shadow.layout, plan=work.plan, table_schema=table_schema,
-        archives=_archives(work, table_schema),
+        archives=_archives(work, table_schema), archives_read=work.plan.landed is not None,
         generation_low_watermarks=_watermarks(work, fresh.state),
         swept=_swept(work, fresh)[0].swept,
         landed=tuple(files), read={path: row.generation for path, row in files.items() if row.state == "committed"},
@@ -498,8 +421,8 @@ def _built(work: _Reload, outcome: RunTotals) -> tuple[RebuildRequest, Ledger, R
     )  # fmt: skip
     if work.plan.swapping:
         return request, fresh, None
-    checked = _checked(work, request, fresh) if work.plan.archives else None
     _require_all_changes(work, request, fresh.state)
+    checked = _checked(work, request, fresh) if work.plan.archives or work.plan.landed else None
     return request, fresh, checked
 
 
@@ -511,6 +434,8 @@ def _archives(work: _Reload, table_schema: TableSchema) -> Rewrite | None:
 
 def _watermarks(work: _Reload, state: TableState) -> tuple[str | None, ...]:
     """Greatest sequence before each generation, in the order that the new tables have."""
+    if work.plan.landed is not None:
+        return work.ledger.state.generation_floor
     if not work.plan.archives:
         return state.generation_floor
     held = Recorded(work.live.engine.recorded_files(work.shadow_context))
@@ -524,7 +449,11 @@ def _checked(work: _Reload, request: RebuildRequest, fresh: Ledger) -> Replaceme
     A check that can't run drops the reload too: the table's next loads must not wait for its source.
     """
     try:
-        checked = check(work.run, work.plan, request, fresh.all_entries())
+        archived = work.live.engine.rebuild(request).archived()
+        if work.plan.landed is not None:
+            recorded = work.live.engine.recorded_files(work.live)
+            work.range_files(fresh).require_sole_source(archived.by_file, recorded)
+        checked = check(work.run, work.plan, request, fresh.all_entries(), archived)
     except (DeclinedError, FatalError):
         raise
     except Exception:
@@ -556,11 +485,9 @@ def _ingest_all(work: _Reload, outcome: RunTotals) -> tuple[TableSchema | None, 
     run, context = work.shadow, work.shadow_context
     ledger = run.ledger()
     if ledger.state.batch == 0:
-        state, archives = work.ledger.state, work.plan.archives
-        state = seed(state, work.recorded, run.dialect, archives=archives)
-        ledger.commit(_empty_commit(work, state))
+        ledger.commit(_empty_commit(work, _seed(work, ledger)))
     if not is_sealed(ledger):
-        discovery = _with_known_generations(work, run.discover(ledger, wait="idle"), outcome)
+        discovery = _with_known_generations(work, ledger, run.discover(ledger, wait="idle"), outcome)
         outcome.warn(notices.of_unsettled(discovery.unsettled))
         _require_unchanged(work, ledger, discovery)
         _require_settled(work, discovery.unsettled)
@@ -583,7 +510,23 @@ def _ingest_all(work: _Reload, outcome: RunTotals) -> tuple[TableSchema | None, 
         ledger.commit(_empty_commit(work, replace(ledger.state, batch=ledger.state.batch + 1)))
     if ledger.state.keys is None:
         return None, ledger
-    return plan_batch(work.run.dialect, (), context.stored_columns(), ledger.state).table_schema, ledger
+    state = _moved_on(work, ledger.state)
+    return plan_batch(work.run.dialect, (), context.stored_columns(), state).table_schema, ledger
+
+
+def _moved_on(work: _Reload, fresh: TableState) -> TableState:
+    """The live state once the files are read again, without what the swap gives it."""
+    return fresh if work.plan.landed is None else state_of_range(work.ledger.state, fresh, work.plan.batch_id)
+
+
+def _seed(work: _Reload, fresh: Ledger) -> TableState:
+    """State that the ledger of the shadow table begins with."""
+    state = work.ledger.state
+    if work.plan.landed is None:
+        return seed(state, work.recorded, work.run.dialect, archives=work.plan.archives)
+    found = work.shadow.discover(fresh)
+    _require_settled(work, found.unsettled)
+    return seed_of_range(state, {file.path for file in work.range_files(fresh).remaining(found.waiting)})
 
 
 def _require_loads(work: _Reload, delivered: ReadBatch) -> None:
@@ -618,7 +561,8 @@ def _require_unchanged(work: _Reload, ledger: Ledger, discovery: Discovery) -> N
 
 def _require_settled(work: _Reload, unsettled: Iterable[str]) -> None:
     """Replace no table by one that lacks rows of files that are written again: they are in the table now."""
-    known = work.ledger.all_entries() if work.plan.archives and not work.plan.swapping else {}
+    replaces = work.plan.archives or work.plan.landed is not None
+    known = work.ledger.all_entries() if replaces and not work.plan.swapping else {}
     again = sorted(path for path in unsettled if path in known and known[path].state == "committed")
     if again:
         _forget(work)
@@ -637,7 +581,9 @@ def _empty_commit(work: _Reload, state: TableState) -> BatchCommit:
     return BatchCommit(number=state.batch, plan=plan, files=(), state=state)
 
 
-def _with_known_generations(work: _Reload, discovery: Discovery, outcome: RunTotals) -> Discovery:
+def _with_known_generations(work: _Reload, fresh: Ledger, discovery: Discovery, outcome: RunTotals) -> Discovery:
+    if work.plan.landed is not None:
+        return replace(discovery, waiting=tuple(work.range_files(fresh).remaining(discovery.waiting)))
     if work.recorded is not None:
         return by_change_table(discovery, work.recorded, outcome)
     return by_ledger(work.run, work.ledger, discovery, outcome, archives=work.plan.archives)
@@ -654,7 +600,8 @@ def _commit(work: _Reload, fresh: Ledger, request: RebuildRequest, rows_now: int
     state = replace(
         _swept(work, fresh)[0], batch=work.plan.number, rows=rows_now,
         max_sequence=fresh.state.max_sequence if request.resequenced or request.archives else highest,
-        delta_versions=versions_of(work.live.engine, work.live.layout), foreign=(), baseline=None,
+        delta_versions=versions_of(work.live.engine, work.live.layout), baseline=None,
+        foreign=before.foreign if work.plan.landed else (),
         generation_floor=request.generation_low_watermarks, tombstones_purged_at=before.tombstones_purged_at,
         applied=settings_of(work.run.spec),
     )  # fmt: skip
@@ -669,6 +616,8 @@ def _forgotten(work: _Reload, present: Mapping[str, FileEntry]) -> tuple[FileEnt
 
 
 def _swept(work: _Reload, fresh: Ledger) -> tuple[TableState, Discovery]:
+    if work.plan.landed is not None:  # what is swept stays so, and what waits for its sweep
+        return _moved_on(work, fresh.state), Discovery()
     rule = SweepRule.of(work.run.spec)
     return sweep_after_reload(work.plan, work.ledger.state, fresh.state, fresh.all_entries(), rule)
 

@@ -10,6 +10,7 @@ from airflow_gddl.contract.layout import FEW_ROWS
 from airflow_gddl.contract.result import Mode
 from spark_jobs.plan.applied_settings import AppliedSettings
 from spark_jobs.plan.baseline import Baseline
+from spark_jobs.plan.landing_range import LandingRange
 from spark_jobs.plan.source_snapshots import KnownSnapshots
 
 FileState = Literal["committed", "unreadable"]
@@ -163,6 +164,8 @@ class BatchPlan:
         snapshots: as the batch leaves them in the ledger, where it changes them; null otherwise.
         dropped: of a rebuild: id of an unfinished batch whose changes it removes; empty: none.
         archives: of a reload: changes that no file holds no longer count.
+        landed: of a reload: only files that landed in this time are read, and only their changes are archived; null:
+            all files.
         confirmed: of a reload: also where rows, columns or changes of the tables go.
         released: a user has released the sweep, for any share of rows.
         shard: short name of the source whose files these are, where the table has several; else empty.
@@ -192,6 +195,7 @@ class BatchPlan:
     snapshots: KnownSnapshots | None = None
     dropped: str = ""
     archives: bool = False
+    landed: LandingRange | None = None
     confirmed: bool = False
     interrupted: BatchPlan | None = None
     unlocks: bool = False

@@ -576,16 +576,21 @@ def _of_part(rows: pa.Table, gddl: SqlType) -> Iterable[RecordedFile]:
     file = row_codes([fields["source_file"], fields["generation"]], len(fields["generation"]))
     names = ("applied_at", "batch_id", "sequence")
     latest, newest, highest = (_greatest(file, sortable(fields[name])) for name in names)
-    lowest = _least(file, sortable(fields["sequence"]))
+    oldest, lowest = (_least(file, sortable(fields[name])) for name in ("batch_id", "sequence"))
     columns = [fields["source_file"].take(latest), fields["generation"].take(latest), fields["applied_at"].take(latest),
-               fields["batch_id"].take(newest), fields["sequence"].take(highest),
+               fields["batch_id"].take(newest), fields["batch_id"].take(oldest),
+               pa.array(np.unique(file, return_counts=True)[1]), fields["sequence"].take(highest),
                fields["sequence"].take(lowest)]  # fmt: skip
-    for path, generation, applied_at, batch_id, greatest, least in zip(*(c.to_pylist() for c in columns), strict=True):
+    for path, generation, applied_at, batch_id, first, count, greatest, least in zip(
+        *(c.to_pylist() for c in columns), strict=True
+    ):
         yield RecordedFile(
             path=path,
             generation=generation,
             applied_at=applied_at.isoformat(),
             batch=number_of(batch_id),
+            first_batch=number_of(first),
+            rows=count,
             max_sequence=None if greatest is None else write(greatest),
             min_sequence=None if least is None else write(least),
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from airflow_gddl.contract.result import MainCounts, RunWarning
 
@@ -78,6 +79,19 @@ class Replaced:
     appear: int | None = None
     vanish: int | None = None
     change: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Archived:
+    """Changes that a reload archives.
+
+    Attributes:
+        by_file: their number by the path of their file.
+        replaced: those in whose place the files hold others, of equal key and sequence; counted of a reload of a time.
+    """
+
+    by_file: Mapping[str, int] = field(default_factory=dict)
+    replaced: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

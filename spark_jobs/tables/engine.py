@@ -30,7 +30,16 @@ from spark_jobs.rules.erasure import KeyRows
 from spark_jobs.rules.figures import DecodedBatch
 from spark_jobs.rules.quarantine import Unresolved
 from spark_jobs.rules.rewrite import Rewrite
-from spark_jobs.rules.step_results import Appended, Applied, ChangesErased, Compacted, Overlap, Rebuilt, Replaced
+from spark_jobs.rules.step_results import (
+    Appended,
+    Applied,
+    Archived,
+    ChangesErased,
+    Compacted,
+    Overlap,
+    Rebuilt,
+    Replaced,
+)
 from spark_jobs.rules.verify import Reference, Verdict, Violations
 from spark_jobs.tables.delta_log import Action, DeltaCommit
 from spark_jobs.tables.replayed_log import ReplayedLog
@@ -155,6 +164,7 @@ class RebuildRequest:
     Attributes:
         shadow: where files were read into; null: no file was read, the live change table says all.
         archives: how changes that the shadow table lacks are archived (`order.ARCHIVED`); null: they still count.
+        archives_read: changes that the files of `read` lack are archived, and all others count; else they are removed.
         generation_low_watermarks: greatest sequence ingested before each generation.
         swept: first generation whose rows are in the replica.
         landed: paths of all existing files.
@@ -174,6 +184,7 @@ class RebuildRequest:
     resequenced: bool = False
     reselected: bool = False
     archives: Rewrite | None = None
+    archives_read: bool = False
 
 
 class RebuildWork(Protocol):
@@ -196,8 +207,8 @@ class RebuildWork(Protocol):
         """
         ...
 
-    def archived(self) -> int:
-        """Number of changes that `swap` would archive."""
+    def archived(self) -> Archived:
+        """Changes that `swap` would archive."""
         ...
 
     def swap(self, report: Callable[[str], None]) -> Rebuilt:

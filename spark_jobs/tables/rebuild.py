@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,7 +25,7 @@ from spark_jobs.plan.planned_batch import BatchPlan
 from spark_jobs.plan.table_schema import GDDL, Column, TableSchema
 from spark_jobs.plan.types import NOTHING, merge
 from spark_jobs.rules import quarantine
-from spark_jobs.rules.arrays import DeltaSchema, by_name
+from spark_jobs.rules.arrays import DeltaSchema, by_name, shared_codes
 from spark_jobs.rules.fold import are_changes, changes_in, held_by, lacking, newest_state, rebuilt_rows, restamped
 from spark_jobs.rules.history import versions
 from spark_jobs.rules.merge import tombstones_of
@@ -41,7 +42,7 @@ from spark_jobs.rules.order import (
 )
 from spark_jobs.rules.rewrite import Rewrite, rewritten
 from spark_jobs.rules.shards import not_of_shard, of_shard
-from spark_jobs.rules.step_results import Rebuilt, Replaced
+from spark_jobs.rules.step_results import Archived, Rebuilt, Replaced
 from spark_jobs.rules.stored_columns import change_columns, change_schema, key_schema
 from spark_jobs.rules.sweep import appended, unmarked
 from spark_jobs.rules.verify import (
@@ -165,7 +166,7 @@ class _Changes:
     """What becomes of stored and newly read changes; sent to tasks.
 
     Attributes:
-        read, archives: see `RebuildRequest`.
+        read, archives, archives_read: see `RebuildRequest`.
     """
 
     schema: TableSchema
@@ -173,6 +174,7 @@ class _Changes:
     planned_at: str
     read: Mapping[str, int]
     archives: Rewrite | None
+    archives_read: bool
     swept: int
 
     @classmethod
@@ -180,7 +182,7 @@ class _Changes:
         plan = request.plan
         return cls(
             schema=request.table_schema, batch_id=plan.batch_id, planned_at=plan.planned_at, read=request.read,
-            archives=request.archives, swept=request.swept,
+            archives=request.archives, archives_read=request.archives_read, swept=request.swept,
         )  # fmt: skip
 
     @property
@@ -214,9 +216,30 @@ class _Changes:
         return for_both_keys(of_shard(by_name(rows, self.kind), self.schema.spec.shard), self.schema)
 
     def newly_archived(self, rows: Mapping[str, pa.Table]) -> pa.Table:
-        """Live changes that no file holds."""
+        """Live changes that no file holds; of a part of the files, those that came in these."""
         stored, fresh = (by_name(rows[name], self.kind) for name in (STORED, FRESH))
+        if self.archives_read:
+            return stored.filter(self.withdrawn(stored, fresh))
         return lacking(that_count(stored), fresh, self.schema)
+
+    def withdrawn(self, stored: pa.Table, fresh: pa.Table) -> pa.Array:
+        """Which stored changes their files, of those that are read, don't hold any more."""
+        stale = changes_in(lacking(stored.filter(held_by(stored, self.read)), fresh, self.schema))
+        return are_changes(stored, stale) if stale else pa.array(np.zeros(stored.num_rows, bool))
+
+    def replaced(self, gone: pa.Table, added: pa.Table) -> int:
+        """How many changes that go have another of their key and sequence in their place."""
+        columns = [
+            [*(rows.column(key) for key in self.schema.keys), gddl["sequence"], gddl["generation"]]
+            for rows, gddl in ((rows, gddl_fields(rows)) for rows in (gone, added))
+        ]
+        places, others = shared_codes(columns, [gone.num_rows, added.num_rows])
+        return int(np.isin(places, others).sum())
+
+    def mended(self, stored: pa.Table, fresh: pa.Table) -> pa.Table:
+        """Stored changes without those, and what the files hold besides."""
+        kept = stored.filter(pc.invert(self.withdrawn(stored, fresh)))
+        return pa.concat_tables([kept, lacking(fresh, kept, self.schema)])
 
 
 @dataclass(frozen=True)
@@ -224,7 +247,14 @@ class _CountArchived:
     changes: _Changes
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
-        return json.dumps(self.changes.newly_archived(rows).num_rows).encode()
+        changes, replaced = self.changes, 0
+        gone = changes.newly_archived(rows)
+        if changes.archives_read and gone.num_rows:
+            stored, fresh = (by_name(rows[name], changes.kind) for name in (STORED, FRESH))
+            kept = stored.filter(pc.invert(changes.withdrawn(stored, fresh)))
+            replaced = changes.replaced(gone, lacking(fresh, kept, changes.schema))
+        files = Counter(path or "" for path in gddl_fields(gone)["source_file"].to_pylist())
+        return json.dumps([files, replaced]).encode()
 
 
 @dataclass(frozen=True)
@@ -239,9 +269,8 @@ class _ReplaceChanges:
         parts = [fresh]
         if self.changes.archives is not None:
             stored, new = by_name(rows[STORED], self.changes.kind), self.changes.newly_archived(rows)
-            generation = pa.repeat(pa.scalar(ARCHIVED, pa.int32()), new.num_rows)
             before = stored.filter(pc.equal(gddl_fields(stored)["generation"], ARCHIVED))
-            parts += [before, with_gddl(new, generation=generation)]
+            parts += [before, with_gddl(new, generation=_archived(new.num_rows))]
         report = self.output.report(storage, pa.concat_tables(parts), rows.get(BEFORE))
         return json.dumps({**report, "fresh": fresh.num_rows}).encode()
 
@@ -250,7 +279,8 @@ class _ReplaceChanges:
 class _MendChanges:
     """Adds missing changes, and removes those that their files, rewritten or read with other settings, don't hold.
 
-    Those of another generation than the file's stay: what the file held then is part of the history.
+    Those of another generation than the file's stay: what the file held then is part of the history. Under
+    `archives_read` they are archived instead.
     """
 
     changes: _Changes
@@ -259,11 +289,17 @@ class _MendChanges:
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
         changes, schema = self.changes, self.changes.schema
         fresh, stored = (by_name(rows[name], changes.kind) for name in (FRESH, STORED))
-        stale = changes_in(lacking(stored.filter(held_by(stored, changes.read)), fresh, schema))
-        removed = are_changes(stored, stale) if stale else pa.array(np.zeros(stored.num_rows, bool))
-        added = lacking(fresh, stored.filter(pc.invert(removed)), schema)
-        report = self.output.report(storage, added, stored.filter(removed), rows[STORED].filter(removed))
-        return json.dumps(report).encode()
+        removed = changes.withdrawn(stored, fresh)
+        added, gone = lacking(fresh, stored.filter(pc.invert(removed)), schema), stored.filter(removed)
+        new = added
+        if changes.archives_read:
+            new = pa.concat_tables([added, with_gddl(gone, generation=_archived(gone.num_rows))])
+        report = self.output.report(storage, new, gone, rows[STORED].filter(removed))
+        return json.dumps({**report, "fresh": added.num_rows}).encode()
+
+
+def _archived(rows: int) -> pa.Array:
+    return pa.repeat(pa.scalar(ARCHIVED, pa.int32()), rows)
 
 
 @dataclass(frozen=True)
@@ -274,12 +310,22 @@ class _LiveRows:
     columns: tuple[str, ...]
     folder: str
 
+    @property
+    def _mends(self) -> bool:
+        """Whether stored changes that files hold again count once; of keyed rows it is the same either way.
+
+        Events of rows that move have no before images by which changes are told apart.
+        """
+        return self.changes.archives_read and not self.changes.schema.before_of_key
+
     def fresh(self, rows: pa.Table) -> pa.Table:
         return self.changes.by_moves(self.changes.fresh(rows))
 
     def stored(self, rows: pa.Table) -> pa.Table:
         changes = by_name(self.changes.stored(rows), self.changes.kind)
-        return self.changes.by_moves(changes.filter(pc.invert(held_by(changes, self.changes.read))))
+        if not self._mends:
+            changes = changes.filter(pc.invert(held_by(changes, self.changes.read)))
+        return self.changes.by_moves(changes)
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
         path = join(self.folder, f"{uuid4()}.arrow")
@@ -288,7 +334,8 @@ class _LiveRows:
 
     def expected(self, rows: Mapping[str, pa.Table]) -> pa.Table:
         schema = self.changes.schema
-        source = pa.concat_tables([by_name(rows[n], rows[FRESH].schema) for n in (FRESH, STORED) if n in rows])
+        parts = [by_name(rows[n], rows[FRESH].schema) for n in (FRESH, STORED) if n in rows]
+        source = self.changes.mended(parts[1], parts[0]) if self._mends and len(parts) == 2 else pa.concat_tables(parts)
         happened = as_events(source, schema) if schema.keys else that_count(source)
         return expected_state(happened, schema, self.changes.swept).select(self.columns)
 
@@ -538,13 +585,15 @@ class Rebuild:
             return Replaced(rows=rows, rows_before=before)
         return Replaced(rows=rows, rows_before=before, appear=appear, vanish=vanish, change=change)
 
-    def archived(self) -> int:
+    def archived(self) -> Archived:
         stored = self._stored()
-        if self.request.archives is None or stored is None:
-            return 0
+        if stored is None or (self.request.archives is None and not self.request.archives_read):
+            return Archived()
         sources = {FRESH: self._fresh(), STORED: stored}
         reports = by_key(self.tables, sources, self._rules.keys, _CountArchived(self._rules))
-        return sum(json.loads(report) for report in reports)
+        counts = [json.loads(report) for report in reports]
+        by_file = sum((Counter(files) for files, _ in counts), Counter[str]())
+        return Archived(by_file=by_file, replaced=sum(replaced for _, replaced in counts))
 
     def drops_changes(self) -> bool:
         stored = None if self.request.archives or self._compatible() else self._stored()
@@ -572,11 +621,11 @@ class Rebuild:
             sources = {FRESH: self._fresh(), STORED: stored}
             reports = [json.loads(report) for report in by_key(self.tables, sources, self._rules.keys, rule)]
             written_files, rows = written(reports)
-            removed = deleted(reports, sources[STORED])
-            metrics = {"numOutputRows": rows}
+            removed, fresh = deleted(reports, sources[STORED]), sum(report["fresh"] for report in reports)
+            metrics = {"numOutputRows": rows, "numTargetRowsInserted": fresh}
             write = Write(app=app, version=version, written=written_files, deleted=removed, metrics=metrics)
             self.tables.commit(path, write)
-        return self.tables.metrics(path, app, version).get("numOutputRows", 0)
+        return self.tables.metrics(path, app, version).get("numTargetRowsInserted", 0)
 
     def _replace_changes(self, definition: TableDefinition) -> int:
         app, version, path = "refresh:changes", version_of(self.request.plan), definition.path

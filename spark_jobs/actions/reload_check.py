@@ -1,0 +1,164 @@
+"""The check of a reload or resync before it swaps: what the table would lose, and how far it is from its source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+
+from airflow_gddl.contract.errors import FatalError
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.plan.planned_batch import BatchPlan, FileEntry
+from spark_jobs.plan.table_schema import TableSchema
+from spark_jobs.rules.step_results import Archived, Replaced
+from spark_jobs.tables.engine import RebuildRequest
+from spark_jobs.verification import distance, opened, url_of
+
+_SHOWN = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replacement(Replaced):
+    """What the swap changes; keys are not compared in tables without keys, and where there was no replica.
+
+    Attributes:
+        files: that were read.
+        columns: of the live replica that the new one lacks.
+        archived: changes that no file holds; `replaced`: those of them in whose place a file of the time that is
+            reloaded holds another.
+        far_before, far_after: keys that differ from the source; null without a connection to it.
+    """
+
+    files: int
+    columns: tuple[str, ...] = ()
+    archived: int = 0
+    replaced: int = 0
+    far_before: int | None = None
+    far_after: int | None = None
+
+    @property
+    def losses(self) -> list[str]:
+        """What would go, for a message; empty: nothing."""
+        fewer = max(0, (self.rows_before or 0) - self.rows)
+        rows = fewer if self.vanish is None else self.vanish
+        shown = ", ".join(self.columns[:_SHOWN])
+        return [
+            *([f"{rows} of {self.rows_before} rows"] if rows else []),
+            *([f"{len(self.columns)} columns ({shown})"] if self.columns else []),
+            *([f"{gone} changes that no file holds"] if (gone := self.archived - self.replaced) else []),
+        ]
+
+
+def require_connection(run: TableRun) -> str:
+    """The connection to the source: the job's, else the row's.
+
+    Raises:
+        FatalError: `RESYNC_REFUSED`: none is named. As `url_of`.
+    """
+    connection = run.job.options.source_connection or run.dialect.options.verify_connection or ""
+    if not connection:
+        remedy = "name it by --source-connection, or use `gddl reload --from-files`, which needs none"
+        raise FatalError(
+            "RESYNC_REFUSED", f"{run.spec.table}: a resync needs a connection to the source", remedy=remedy
+        )
+    url_of(connection, run.runtime.environ)  # a table that can't be compared must not hide a wrong name
+    return connection
+
+
+def check(
+    run: TableRun, plan: BatchPlan, request: RebuildRequest, files: Mapping[str, FileEntry], archived: Archived
+) -> Replacement:
+    """
+    Args:
+        files: files as read for the new table.
+
+    Raises:
+        FatalError: `RESYNC_REFUSED`: a file could not be read, or the new table differs from the source in more keys.
+            `RELOAD_UNCONFIRMED`: rows, columns or changes would go, and nobody has said that they may. As `url_of`.
+    """
+    unread = sorted(path for path, entry in files.items() if entry.state == "unreadable" and plan.landed is None)
+    if unread and plan.resync:
+        raise _refused(run, f"{len(unread)} files can't be read, e.g. {unread[0]}", "deliver them again")
+    engine, layout = request.live.engine, request.live.layout
+    table_schema = _common(request) if engine.exists(layout.replica) else None
+    replacement = _compared(request, table_schema, len(files) - len(unread), archived)
+    if plan.resync:
+        return (
+            replacement
+            if table_schema is None
+            else _against_source(run, request, table_schema, replacement, plan.source_connection)
+        )
+    losses = [*replacement.losses, *([f"{len(unread)} files that can't be read, e.g. {unread[0]}"] if unread else [])]
+    if losses and not plan.confirmed:
+        files_there = f"the {replacement.files} files that are there hold {replacement.rows} rows"
+        if plan.landed is not None:
+            files_there = f"with the {replacement.files} files that landed {plan.landed} it has {replacement.rows} rows"
+        raise FatalError(
+            "RELOAD_UNCONFIRMED",
+            f"{run.spec.table}: {files_there}; the table would lose {'; '.join(losses)}",
+            where=layout.landing,
+            remedy=f"if that is right, `gddl reload --from-files --yes {_option(plan)}--table {run.spec.table}`: the "
+            "change table keeps the changes as archived ones; the tables are unchanged",
+        )
+    return replacement
+
+
+def _option(plan: BatchPlan) -> str:
+    """Of a reload of a time, its options of `gddl reload`."""
+    landed = plan.landed
+    given = () if landed is None else (("--since", landed.since), ("--until", landed.until))
+    return "".join(f"{name} {moment} " for name, moment in given if moment)
+
+
+def _compared(request: RebuildRequest, table_schema: TableSchema | None, files: int, archived: Archived) -> Replacement:
+    engine, layout = request.live.engine, request.live.layout
+    work, columns = engine.rebuild(request), None
+    dropped: tuple[str, ...] = ()
+    if table_schema is not None:
+        kept = {column.lower() for column in request.table_schema.columns}
+        dropped = tuple(c.name for c in engine.columns(layout.replica) if c.name.lower() not in kept)
+        columns = (*table_schema.keys, *(c.name for c in table_schema.data if c.name not in table_schema.keys))
+    return Replacement(
+        files=files, columns=dropped, archived=sum(archived.by_file.values()), replaced=archived.replaced,
+        **asdict(work.compared(columns)),
+    )  # fmt: skip
+
+
+def _common(request: RebuildRequest) -> TableSchema | None:
+    """The schema with the columns of both replicas; null where they don't share their keys."""
+    stored = {column.name for column in request.live.engine.columns(request.live.layout.replica)}
+    data = tuple(c for c in request.table_schema.data if c.name in stored)
+    return replace(request.table_schema, data=data) if stored.issuperset(request.table_schema.keys) else None
+
+
+def _against_source(
+    run: TableRun, request: RebuildRequest, table_schema: TableSchema, replacement: Replacement, connection: str
+) -> Replacement:
+    engine, spec = request.live.engine, run.spec
+    with opened(url_of(connection, run.runtime.environ), *spec.name_in_source.split(".", 1)) as table:
+        before = distance(table, table_schema, lambda names: engine.live_rows(request.live, names))
+        after = distance(table, table_schema, lambda names: engine.rebuild(request).rows(names))
+    if after > before:
+        what = f"{after} keys of the new table differ from the source, of the live one {before}"
+        raise _refused(run, what, f"its files lack changes: {_from_source(run)}")
+    return replace(replacement, far_before=before, far_after=after)
+
+
+def still_different(run: TableRun, replacement: Replacement) -> FatalError:
+    """The failure of a resync whose tables are replaced, and still are not what the source has."""
+    what = f"{run.spec.table}: {replacement.far_after} keys of the new table differ from the source, "
+    what += f"of the table before it {replacement.far_before}"
+    remedy = "changes on their way count too: `gddl verify` tells them apart; what stays different was lost before it "
+    remedy += f"landed: {_from_source(run)}"
+    return FatalError("RESYNC_DIFFERENT", what, remedy=remedy)
+
+
+def _from_source(run: TableRun) -> str:
+    """How to bring what no file has."""
+    table = run.spec.table
+    return f"`gddl verify --table {table}`, `gddl resync --differences --table {table}`, or have the table loaded again"
+
+
+def _refused(run: TableRun, what: str, remedy: str) -> FatalError:
+    return FatalError(
+        "RESYNC_REFUSED", f"{run.spec.table}: {what}", remedy=f"{remedy}; readers still have the old table"
+    )

@@ -1,0 +1,210 @@
+"""Files that a reload of a time reads, what it refuses, and what it leaves in the ledger.
+
+docs/semantics.md, section 13, *Reload of a time*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from airflow_gddl.contract.errors import FatalError
+from spark_jobs.plan.landing_range import LandingRange
+from spark_jobs.plan.planned_batch import FileEntry, PlannedFile, TableState, Truncate
+from spark_jobs.plan.sequence import greater, sort_key
+from spark_jobs.plan.waiting_files import RecordedFile
+
+_SAMPLE = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class RangeFiles:
+    """Files of a reload of a time, as they are there now.
+
+    Attributes:
+        table: its name, for messages.
+        known: the ledger's row of every path.
+        done: paths that are read already.
+    """
+
+    table: str
+    landed: LandingRange
+    known: Mapping[str, FileEntry]
+    done: frozenset[str] = frozenset()
+
+    def remaining(self, there: Iterable[PlannedFile]) -> list[PlannedFile]:
+        """Of files that are there and not read yet, those that the ledger knows and that landed in this time, as the
+        ledger has it or as they are now; with the ledger's generations, in their order.
+
+        A file that no batch has taken is not among them: the table's next run loads it.
+
+        Raises:
+            FatalError: `RANGE_EMPTY`, `RANGE_FILES_GONE`, `RANGE_SPLITS_LOAD`.
+        """
+        listed, known = {file.path: file for file in there}, self._that_count
+        by_ledger = {path for path, one in known.items() if self.landed.holds(one.modified)}
+        if gone := sorted(by_ledger - listed.keys() - self.done):
+            what = f"{len(gone)} files that landed {self.landed} are gone, e.g. {', '.join(gone[:_SAMPLE])}"
+            remedy = "restore them, or choose another time; without a time `gddl reload --from-files` archives what "
+            raise _refused("RANGE_FILES_GONE", self.table, what, f"{remedy}they held")
+        files = [
+            replace(file, generation=known[path].generation)
+            for path, file in listed.items()
+            if path in known and (path in by_ledger or self.landed.holds(file.modified))
+        ]
+        if not files and not self.done:
+            what = f"no file that was loaded landed {self.landed}"
+            raise _refused("RANGE_EMPTY", self.table, what, "choose another time: that of the files' last modification")
+        self._require_whole_loads(files)
+        return sorted(files, key=lambda file: file.generation)
+
+    @property
+    def _that_count(self) -> dict[str, FileEntry]:
+        """Without files whose changes a reload has archived."""
+        return {path: one for path, one in self.known.items() if one.fingerprint}
+
+    def _require_whole_loads(self, files: Sequence[PlannedFile]) -> None:
+        """A full load whose content changed says nothing without the changes after it."""
+        known, chosen = self._that_count, self.done.union(file.path for file in files)
+        changed = [
+            file for file in files
+            if file.kind == "load" and (known[file.path].fingerprint != file.fingerprint or known[file.path].reopens)
+        ]  # fmt: skip
+        generations = {file.generation for file in changed}
+        outside = sorted(path for path, one in known.items() if one.generation in generations and path not in chosen)
+        if outside or any(known[file.path].reopens for file in changed):
+            what = f"{changed[0].path} is a full load that was written again, and landed {self.landed}"
+            rest = f", while {len(outside)} files of it and its changes did not, e.g. {outside[0]}" if outside else ""
+            remedy = "choose a time with all of them, or let a usual run take it as a new full load"
+            raise _refused("RANGE_SPLITS_LOAD", self.table, what + rest, remedy)
+
+    def require_read(self, fresh: Mapping[str, FileEntry]) -> None:
+        """
+        Raises:
+            FatalError: `RANGE_UNREADABLE`: a file that was loaded can't be read now. `RANGE_NOT_KNOWN`: its changes
+                were in the table when it was adopted, and which they are is not known.
+        """
+        unread = [p for p, one in fresh.items() if one.state == "unreadable" and self.known[p].state == "committed"]
+        if unread:
+            what = f"{len(unread)} files can't be read now, e.g. {min(unread)}"
+            raise _refused("RANGE_UNREADABLE", self.table, what, "deliver them again")
+        adopted = [p for p, one in fresh.items() if one.rows and (self.known[p].batch, self.known[p].rows) == (1, 0)]
+        if adopted:
+            what = f"{len(adopted)} files were in the table when it was adopted, e.g. {min(adopted)}"
+            raise _refused("RANGE_NOT_KNOWN", self.table, what, "choose a time after the adoption")
+
+    def require_sole_source(self, gone: Collection[str], recorded: Iterable[RecordedFile]) -> None:
+        """Keep no change from being archived that another file had, too, and that was skipped as a re-delivery there.
+
+        Args:
+            gone: files of this time that hold no more what they held.
+            recorded: what the change table has of each file.
+
+        Raises:
+            FatalError: `RANGE_OVERLAPS`.
+        """
+        stored = _stored(recorded)
+        spans = [stored[path] for path in gone if path in stored]
+        for path, entry in sorted(self.known.items()):
+            if path in self.done or entry.state != "committed" or entry.min_sequence is None:
+                continue
+            kept = stored.get(path)
+            is_whole = kept is not None and kept.one_batch and kept.rows == (entry.rows or 0) - entry.quarantined
+            if not is_whole and any(span.meets(entry.min_sequence, entry.max_sequence) for span in spans):
+                what = f"a file without changes that it held may share them with {path}, which landed at another time"
+                remedy = f"choose a time with both: {path} was last modified at {entry.modified}"
+                raise _refused("RANGE_OVERLAPS", self.table, what, remedy)
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """What the change table has of a file, of all generations."""
+
+    rows: int
+    batches: frozenset[int]
+    least: str | None
+    greatest: str | None
+
+    @property
+    def one_batch(self) -> bool:
+        return len(self.batches) == 1
+
+    def meets(self, least: str | None, greatest: str | None) -> bool:
+        """Whether sequences of two files may be equal."""
+        if None in (self.least, self.greatest, least, greatest):
+            return False
+        mine, other = (sort_key(str(x)) for x in (self.least, self.greatest)), (str(least), str(greatest))
+        low, high = mine
+        return not (high < sort_key(other[0]) or sort_key(other[1]) < low)
+
+
+def _stored(recorded: Iterable[RecordedFile]) -> dict[str, _Stored]:
+    found: dict[str, list[RecordedFile]] = {}
+    for one in recorded:
+        found.setdefault(one.path, []).append(one)
+    return {path: _of_file(parts) for path, parts in found.items()}
+
+
+def _of_file(parts: Sequence[RecordedFile]) -> _Stored:
+    least = [one.min_sequence for one in parts if one.min_sequence is not None]
+    greatest = [one.max_sequence for one in parts if one.max_sequence is not None]
+    return _Stored(
+        rows=sum(one.rows for one in parts),
+        batches=frozenset(number for one in parts for number in (one.batch, one.first_batch)),
+        least=min(least, key=sort_key, default=None), greatest=max(greatest, key=sort_key, default=None),
+    )  # fmt: skip
+
+
+def require_ordered(table: str, *, shares_places: bool, state: TableState, of_log: bool, mode: str) -> None:
+    """
+    Args:
+        shares_places: several changes of a key may have one place in its order.
+        of_log: places in the source's log say the generations of changes.
+
+    Raises:
+        FatalError: `RANGE_UNORDERED`.
+    """
+    whole = "reload all files with `gddl reload --from-files` without a time"
+    if mode == "snapshots":
+        what = "its files are snapshots, of which each is read as what differs from the one before it"
+        raise _refused("RANGE_UNORDERED", table, what, whole)
+    if shares_places:
+        what = "several changes of a key may share a place in its order, so that arrival decides between them"
+        raise _refused("RANGE_UNORDERED", table, what, f"name a total order in `sequence_by`, or {whole}")
+    if of_log and state.generation > 1:
+        what = "places in the source's log, not files, say to which full load changes belong"
+        raise _refused("RANGE_UNORDERED", table, what, whole)
+
+
+def _refused(code: str, table: str, what: str, remedy: str) -> FatalError:
+    return FatalError(code, f"{table}: {what}; the tables are unchanged", remedy=remedy)
+
+
+def seed(state: TableState, files: Collection[str]) -> TableState:
+    """State that the ledger begins with into which files of a time are read: the table's, without what they gave it."""
+    return replace(
+        state, batch=1, cursor=None, oldest=None, listed_in_full_at=None, delta_versions={}, foreign=(), rows=0,
+        held=None, held_truncate=None, applied=None, baseline=None, openings=(), log_time=None,
+        truncates=tuple(one for one in state.truncates if one.source_file not in files),
+    )  # fmt: skip
+
+
+def state_after(before: TableState, fresh: TableState, batch_id: str) -> TableState:
+    """The table's state once the files are read again: what they may have changed of it.
+
+    Args:
+        fresh: of the ledger into which they were read, see `seed`.
+    """
+    times = [text for text in (before.max_commit_ts, fresh.max_commit_ts) if text is not None]
+    logs = [text for text in (before.log_time, fresh.log_time) if text is not None]
+    known = {_identity(one): one for one in before.truncates}
+    truncates = tuple(known.get(_identity(one)) or replace(one, batch_id=batch_id) for one in fresh.truncates)
+    return replace(
+        before, schemas=fresh.schemas, sequence_type=fresh.sequence_type, sequence_forms=fresh.sequence_forms,
+        max_sequence=greater(before.max_sequence, fresh.max_sequence), max_commit_ts=max(times, default=None),
+        log_time=max(logs, default=None), truncates=truncates,
+    )  # fmt: skip
+
+
+def _identity(one: Truncate) -> tuple[object, ...]:
+    return one.generation, one.sequence, one.source_file

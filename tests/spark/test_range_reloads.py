@@ -1,0 +1,133 @@
+"""Reloads of the files that landed in a time: the tables are as if these files had always been as they are now."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from airflow_gddl.contract.spec import JobOptions
+from tests.conftest import LocalPort
+from tests.harness.examples import drawn, examples
+from tests.harness.lake import Lake
+from tests.harness.landing import to_table, write
+from tests.harness.strategies import EVERYTHING, TEXTS, Case, Traits, cases, dense, file_of, sequence_value
+from tests.oracle import DeliveredFile, Run, replay
+from tests.spark.playing import Stage, named, play, verify
+from tests.spark.table_lines import TableLines, by_engine, by_oracle, differences
+
+_ALONE = Traits(reloads=False, corrections=False, ties=False, copies=False, tie_breaks=("delete_wins",))
+_PLAIN = dense(_ALONE)
+SORTS = {
+    "plain": _PLAIN,
+    "everything": replace(_PLAIN, partial=True, renames=True, images=True, declared=True, bad_rows=True),
+    "composite": replace(_PLAIN, composite=True, numbered=True, renames=True, steps=True),
+    "truncates": replace(_PLAIN, truncates=True),
+    "conditions": replace(_PLAIN, conditions=True),
+    "keyless": replace(_PLAIN, keyless=True, bad_rows=True),
+    "copies": replace(_PLAIN, copies=True, renames=True),
+}
+OPENED = 1_700_000_000
+SINCE, UNTIL = OPENED + 10_000, OPENED + 20_000
+OPTIONS = JobOptions(
+    reload=True, confirmed=True, full_listing=True,
+    landed_since="2023-11-15T01:00:00+00:00", landed_until="2023-11-15T03:46:40Z",
+)  # fmt: skip
+ALL = replace(OPTIONS, landed_since="2001-01-01", landed_until="")
+
+
+@dataclass
+class _Dated(Stage):
+    """Files of a case land outside the time, but for those whose names are chosen."""
+
+    chosen: dict[str, set[str]] = field(default_factory=dict)
+
+    def land(self, number: int) -> list[Case]:
+        active = super().land(number)
+        for case in active:
+            for at, file in enumerate(case.runs[number].files):
+                self.date(case, file, 100 * number + at)
+        return active
+
+    def date(self, case: Case, file: DeliveredFile, after: int) -> None:
+        is_in = file.name in self.chosen.get(case.spec.table, ())
+        moment = (SINCE if is_in else OPENED + (file.kind == "change") * 1000) + after
+        os.utime(self.lake.landing(case.spec) / file.name, (moment, moment))
+
+    def rewrite(self, case: Case, chance: Random) -> Case:
+        """Write the chosen files again, and give the case that had them so from the beginning."""
+        names = self.chosen[case.spec.table]
+        again = {f.name: _rewritten(f, chance) for run in case.runs for f in run.files if f.name in names}
+        for at, (name, file) in enumerate(again.items()):
+            write(self.lake.landing(case.spec), name, to_table(file.rows, file.columns, case.types))
+            self.date(case, file, 5000 + at)
+        runs = tuple(replace(run, files=tuple(again.get(f.name, f) for f in run.files)) for run in case.runs)
+        return replace(case, runs=runs)
+
+
+def _rewritten(file: DeliveredFile, chance: Random) -> DeliveredFile:
+    """The file without some rows, with other values in some, and with new rows."""
+    rows = [dict(row) for row in file.rows if chance.random() < 0.8]
+    for row in rows:
+        if row.get("v") is not None and chance.random() < 0.5:
+            row["v"] = chance.choice([text for text in TEXTS if text is not None])
+    changes = [row for row in file.rows if row.get("Op") in ("I", "U") and row.get("id") is not None]
+    if changes and chance.random() < 0.7:
+        number = chance.randrange(100, 10**9)
+        sequence = sequence_value(number, numbered=isinstance(changes[0]["transact_seq"], int))
+        rows.append({**chance.choice(changes), "Op": "I", "transact_seq": sequence})
+    return file_of(file.name, load=False, rows=rows, columns=file.columns)
+
+
+def _lines(tables: TableLines, *, sourced: bool) -> TableLines:
+    """Changes that count, without their places in files."""
+    changes = []
+    for line in map(json.loads, tables["changes"]):
+        gddl = line["_gddl"]
+        if gddl["generation"]:
+            del gddl["row"]
+            if not sourced:
+                del gddl["source_file"]
+            changes.append(json.dumps(line, sort_keys=True))
+    errors = [line.replace('"position"', '"row"') for line in tables["errors"]]
+    return {**tables, "changes": sorted(changes), "errors": errors}
+
+
+def _staged(port: LocalPort, folder: Path, traits: Traits, count: int, chance: Random) -> _Dated:
+    stage = _Dated(port, Lake(folder), named(drawn(cases(traits), count)))
+    for case in stage.cases:
+        changes = sorted({f.name for run in case.runs for f in run.files if f.kind == "change"})
+        stage.chosen[case.spec.table] = set(chance.sample(changes, chance.randint(0, len(changes))))
+    play(stage)
+    assert not stage.wrong, "\n" + stage.report()
+    return stage
+
+
+@pytest.mark.parametrize("times", [1, pytest.param(10, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("sort", SORTS)
+def test_tables_are_as_if_files_had_always_been_so(sort: str, times: int, spark: LocalPort, tmp_path: Path) -> None:
+    chance = Random(f"{sort} {times}")  # noqa: S311 - a repeatable choice
+    stage = _staged(spark, tmp_path, SORTS[sort], examples(times * 8), chance)
+    before = {case.spec.table: by_engine(stage.lake.layout(case.spec)) for case in stage.cases}
+    again = [stage.rewrite(case, chance) for case in stage.cases]
+    results = stage.lake.results(stage.port, stage.lake.job([case.spec for case in again], OPTIONS, "range"))
+    reloaded = 0
+    for case in again:
+        error = results[case.spec.table].error
+        found = by_engine(stage.lake.layout(case.spec))
+        if error is not None:
+            empty = error.code == "RANGE_EMPTY" and not stage.chosen[case.spec.table]
+            assert empty or (error.code == "RANGE_OVERLAPS" and sort == "copies"), error
+            stage.blame(case, f"refused: {error.code}", differences(before[case.spec.table], found))
+            continue
+        reloaded += 1
+        wanted = _lines(by_oracle(replay(case.spec, case.runs), case.spec), sourced=sort != "copies")
+        stage.blame(case, "after the reload", differences(wanted, _lines(found, sourced=sort != "copies")))
+    verify(stage)
+    assert not stage.wrong, "\n" + stage.report()
+    assert reloaded >= examples(times * 8) // 4
