@@ -382,7 +382,7 @@ class GddlTablesTrigger(BaseTrigger):
             return TriggerEvent(POLL_ON_WORKER)
         if work.is_some:
             return TriggerEvent(plain(work))
-        if self.forever or (work.held and has_patience):
+        if not work.refused and (self.forever or (work.held and has_patience)):
             return None
         self.log.info("nothing to do: %s", work.why_none)
         return TaskSkippedEvent()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from datetime import timedelta
 from typing import Any
 
@@ -74,6 +75,14 @@ def gauge(name: str, value: float, tags: dict[str, str]) -> None:
     except (ImportError, AttributeError):
         send = _first("Stats", "airflow.stats").gauge
     send(name, value, tags=tags)
+
+
+def without_backfills() -> dict[str, Any]:
+    """Argument of a DAG that refuses backfills: the trigger dialog disables *Backfill*. Empty before Airflow 3.2."""
+    if "allowed_run_types" not in inspect.signature(_first("DAG", "airflow.sdk")).parameters:
+        return {}
+    types = _first("DagRunType", "airflow.utils.types")
+    return {"allowed_run_types": [kind for kind in types if kind != types.BACKFILL_JOB]}
 
 
 def deadline(seconds: int, notifier: type, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from airflow_gddl.runtime.compiled.keeper import collector_paused
 from airflow_gddl.runtime.compiled.metadata import CompiledMetadata
 from airflow_gddl.sensors.tables import GddlTablesSensor, poll_times
 from airflow_gddl.topology.pipeline import CONTINUOUS_POOL, NO_OWNER, Pipeline, Timing, pool_of_instances
-from airflow_gddl.version_compat import deadline
+from airflow_gddl.version_compat import deadline, without_backfills
 
 _PART = r"[A-Za-z0-9_][A-Za-z0-9_$#@ -]{0,127}"
 _TABLE = rf"^([A-Za-z0-9_][A-Za-z0-9_.-]{{0,63}}:)?{_PART}\.{_PART}$"
@@ -411,7 +411,7 @@ class Shared:
             runs names none, since Airflow fails one whose asset has the name of another asset.
         connection: of the webhook that is notified of failures and late runs; null: none.
         each_task: arguments of every task. `waits`: of those that may wait in the triggerer. `polls`: of the sensor.
-        of_dag: what Airflow would read from its configuration for each DAG.
+        of_dag: what Airflow would read from its configuration for each DAG, and which kinds of runs it may have.
         custom: customization of the DAG file.
     """
 
@@ -449,7 +449,7 @@ class Shared:
             each_task={"metadata": metadata, **custom.task_defaults()},
             waits=waits,
             polls=poll_times(),
-            of_dag={name: getattr(usual, name) for name in _READ_ONCE},
+            of_dag={**{name: getattr(usual, name) for name in _READ_ONCE}, **without_backfills()},
             custom=custom,
         )
 

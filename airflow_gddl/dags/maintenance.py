@@ -24,6 +24,7 @@ from airflow_gddl.operators.jobs import (
 )
 from airflow_gddl.topology.pipeline import NO_OWNER, Pipeline, Timing
 from airflow_gddl.topology.pipelines import timing
+from airflow_gddl.version_compat import without_backfills
 
 DAGS: dict[str, tuple[Upkeep, str]] = {
     "gddl_maintenance": (
@@ -164,6 +165,7 @@ def _empty(common: _Common, name: str, option: str | None, page: str, longest: t
         is_paused_upon_creation=custom.starts_paused,
         tags=["gddl", "upkeep"],
         doc_md=page,
+        **without_backfills(),
         default_args={
             "owner": NO_OWNER,
             "priority_weight": 1,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.runtime.compiled.documents import PipelineDocument
 from airflow_gddl.runtime.landing.hints import HintBook, TableHint
@@ -58,8 +58,9 @@ def test_a_task_of_an_older_run_keeps_newer_hints(tmp_path: Path) -> None:
     assert (kept.mark, kept.looked_at, kept.run) == ("newer", "2026-01-02T00:00:00.000000+00:00", "r1")
 
 
-def test_a_backfill_is_refused_with_the_way_out(tmp_path: Path) -> None:
-    """It would overlap the pipeline's own runs, and no file belongs to a run's date."""
+def test_a_backfill_loads_nothing_and_names_the_way_out(tmp_path: Path) -> None:
+    """It would overlap the pipeline's own runs, and no file belongs to a run's date. It is not red, either."""
     made = loaded(tmp_path)
-    with pytest.raises(MetadataError, match=r"REQUEST_INVALID.*backfill.*Remedy: trigger the DAG with from and to"):
-        work_of(made, "backfill__2026-01-01T00:00:00+00:00", again=False)
+    work = work_of(made, "backfill__2026-01-01T00:00:00+00:00", again=False)
+    assert not work.is_some
+    assert re.search(r"action reload, from and to, or gddl reload --from-files --since .* --until", work.why_none)

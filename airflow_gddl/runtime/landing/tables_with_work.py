@@ -61,6 +61,7 @@ class PipelineWork:
         pending: whether asset events of an earlier run are still to be sent.
         metadata_at: when the newest file of the metadata that it was decided by was last modified, seconds since the
             epoch.
+        refused: why the run loads nothing, whatever has landed; empty for a run that polls.
     """
 
     looked_at: str
@@ -73,6 +74,7 @@ class PipelineWork:
     again: tuple[str, ...] = ()
     pending: bool = False
     metadata_at: float = 0.0
+    refused: str = ""
 
     @property
     def is_some(self) -> bool:
@@ -81,6 +83,8 @@ class PipelineWork:
     @property
     def why_none(self) -> str:
         """Why a run has nothing to do."""
+        if self.refused:
+            return self.refused
         form = self.form
         if form.window is not None:
             bounds = [f"{word} {moment}" for word, moment in (("from", form.start), ("to", form.end)) if moment]
@@ -268,7 +272,11 @@ def _initial(ready: Mapping[str, TableSpec], form: RunRequestForm, seen: Pipelin
 
 _LOG = logging.getLogger(__name__)
 _BACKFILL = "backfill__"
-"""Prefix of the run ids of Airflow's backfills."""
+"""Prefix of the run ids of Airflow's backfills, which Airflow 3.2 and newer refuses at once for these DAGs."""
+_BACKFILL_LOADS_NOTHING = (
+    "a backfill loads nothing, because the ledger decides what is loaded, never a run's date. To read the files of a time "
+    "again: trigger the DAG with action reload, from and to, or gddl reload --from-files --since … --until …"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -306,9 +314,7 @@ def observe(
         MetadataError: `REQUEST_INVALID`, `TABLE_AMBIGUOUS`.
     """
     if question.run.startswith(_BACKFILL):
-        what = "a backfill loads nothing: what is loaded is decided by the ledger, never by a run's date"
-        remedy = "trigger the DAG with from and to, or with tables"
-        raise MetadataError("REQUEST_INVALID", what, where=question.run, remedy=remedy)
+        return PipelineWork(looked_at=question.now, refused=_BACKFILL_LOADS_NOTHING)
     lake = open_store(environ)
     others = sorted({other.dag_id for other in document.dependencies})
     stored = polls.read(lake, document.roots.lake, document.pipeline.dag_id)
