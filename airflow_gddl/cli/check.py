@@ -515,7 +515,7 @@ def _runner(cli: CliContext, loaded: LoadedMetadata) -> Iterator[Checked]:
         )
         yield _tried(f"runner {name}", lambda: _platform(name, settings, cli.environ) + login)
     if descriptor.check:
-        tiers = tuple(loaded.tiers[spec.size] for spec in loaded.tables if spec.enabled)
+        tiers = tuple(loaded.tiers[spec.size].for_row(spec) for spec in loaded.tables if spec.enabled)
         given = RunnerCheck(
             name=name,
             declared=settings,

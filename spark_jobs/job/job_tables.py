@@ -161,8 +161,8 @@ def _fault(root: str, storage: Storage) -> GddlError | None:
 
 def by_tasks(job: JobSpec, specs: Sequence[TableSpec]) -> tuple[list[TableSpec], list[TableSpec]]:
     """Tables in one task each, and the others."""
-    sizes = {size for size, tier in job.tiers.items() if tier.in_one_task}
-    return [spec for spec in specs if spec.size in sizes], [spec for spec in specs if spec.size not in sizes]
+    light = {spec.table for spec in specs if spec.size in job.tiers and job.tier_of(spec).in_one_task}
+    return [spec for spec in specs if spec.table in light], [spec for spec in specs if spec.table not in light]
 
 
 def threads_of(job: JobSpec, specs: Sequence[TableSpec]) -> int:
