@@ -197,7 +197,11 @@ def test_any_tasks_with_commits_by_merge(tasks: TierTasks, tmp_path: Path) -> No
 
     A row's own `commit` goes before that of its tier, and the tables are equal.
     """
-    spark, lake, spread = LocalPort("spark"), Lake(tmp_path, replace(TIER, tasks=tasks, commit="merge")), RecordingSpread()
+    spark, lake, spread = (
+        LocalPort("spark"),
+        Lake(tmp_path, replace(TIER, tasks=tasks, commit="merge")),
+        RecordingSpread(),
+    )
     ours = "direct"
     specs = [replace(SPEC, table=f"s.{name}", commit=ours if name == ours else None) for name in ("a", "b", ours)]
     for spec in specs:

@@ -25,7 +25,9 @@ def test_the_least_a_folder_needs(tmp_path: Path) -> None:
 @pytest.mark.parametrize("tasks", get_args(TierTasks))
 def test_commits_by_merge_with_any_tasks(tmp_path: Path, tasks: TierTasks) -> None:
     """Spark's `MERGE` is run by the driver: such a table is in no task or process of its own."""
-    tier = loaded(tmp_path, {"gddl.yaml": f"{SETTINGS}tiers:\n  small: {{commit: merge, tasks: {tasks}}}\n"}).tiers["small"]
+    tier = loaded(tmp_path, {"gddl.yaml": f"{SETTINGS}tiers:\n  small: {{commit: merge, tasks: {tasks}}}\n"}).tiers[
+        "small"
+    ]
     assert (tier.tasks, tier.commit, tier.in_one_task, tier.in_processes) == (tasks, "merge", False, False)
 
 
