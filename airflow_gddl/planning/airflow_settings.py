@@ -28,7 +28,7 @@ from airflow_gddl.planning.plan import UPKEEP_DAGS
 from airflow_gddl.planning.rules import AIRFLOW, MWAA, figures_of
 from airflow_gddl.topology.rows import busiest_day
 
-CODE = "PARALLELISM_SHORT"
+SHORT_CODE = "PARALLELISM_SHORT"
 _DEFAULTS = {PARALLELISM: 32, ACTIVE_TASKS: 16, ACTIVE_RUNS: 8, CAPACITY: 1_000}
 """Of Airflow 3 and of this package."""
 _HIDDEN = ("cmd", "secret")
@@ -134,7 +134,7 @@ def compared(loaded: LoadedMetadata, given: GivenSettings, today: date) -> tuple
         short.append(f"its class is documented for {given.dags:,} DAGs, there are {dags:,}")
     if short:
         remedy = "raise them, or lower `slots` and spread schedules; `gddl plan` says what needs them"
-        return False, f"[{CODE}] {given.where}: {'; '.join(short)}: runs wait for each other. Remedy: {remedy}"
+        return False, f"[{SHORT_CODE}] {given.where}: {'; '.join(short)}: runs wait for each other. Remedy: {remedy}"
     known = [one.setting for one in needed.needs if one.setting in given.values]
     unknown = [one.setting for one in needed.needs if one.setting not in given.values]
     rest = f"; not known: {', '.join(unknown)}" if unknown else ""
