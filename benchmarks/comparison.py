@@ -50,6 +50,7 @@ PARTS: Mapping[str, Part] = {
     "large-merge-one": Part("large_merge.py", "--tasks one", "--scale 0.001 --tasks one"),
     "small-tables": Part("small_tables.py", "--tables 500", "--tables 20 --idle 0 --spark-tables 2"),
     "small-tables-many": Part("small_tables.py", "--tables 10000 --no-spark", "--tables 20 --idle 0 --no-spark"),
+    "commit-merge": Part("commit_merge.py", "", "--tables 2 --rows 10000 --changes 400"),
     "initial-load": Part("initial_load.py", "", "--rows 100000 --chunk-rows 50000"),
     "airflow-parse": Part("airflow_parse.py", "", "--scale 0.001"),
     "airflow-run": Part("airflow_run.py", "", "--scale 0.01"),
@@ -254,6 +255,21 @@ def _small_tables(one: Record) -> str:
     return f"| {work} | {here:.1f} tables/s | {by_hand} | {times} |"
 
 
+def _commit(found: Mapping[str, Record]) -> list[str]:
+    lines = ["| measured | `commit: direct` | `commit: merge` | |", "|---|---|---|---|"]
+    if "commit-merge" in found:
+        one = found["commit-merge"]["figures"]
+        work = f"{one['tables']:,} tables of {one['table_rows']:,} rows, {one['table_changes']} changes each"
+        cells = [f"{one[f'table_{name}_cpu_seconds']:.2f} CPU s a table" for name in ("direct", "merge")]
+        lines.append(
+            f"| {work}, `tasks: one`, in a job of their own | {' | '.join(cells)} | {one['table_ratio']} times |"
+        )
+        work = f"{one['changes']:,} changes into {one['rows']:,} rows, `tasks: many`"
+        cells = [f"{one[f'{name}_seconds']:.1f} s" for name in ("direct", "merge")]
+        lines.append(f"| {work}, in a warm Spark | {' | '.join(cells)} | {one['ratio']} times |")
+    return [*lines, *measured(found, ("commit-merge",))]
+
+
 def _airflow(found: Mapping[str, Record]) -> list[str]:
     lines = ["| measured | here | a plain loop, a DAG for each table |", "|---|---|---|"]
     if "airflow-parse" in found:
@@ -280,6 +296,7 @@ _OF_PARSE = (
 BLOCKS: Mapping[str, Callable[[Mapping[str, Record]], list[str]]] = {
     "peers": _peers,
     "by-hand": _by_hand,
+    "commit": _commit,
     "airflow": _airflow,
 }
 """What stands between markers of the page."""

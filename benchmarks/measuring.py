@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from airflow_gddl.contract.codec import from_json, to_json
-from airflow_gddl.contract.result import TableTasks
+from airflow_gddl.contract.result import CommitMethod, TableTasks
 
 HERE = Path(__file__).parent
 # Some programs use `devtools` and `tests`, which are in no installed package. Last: what is measured is the package
@@ -33,7 +33,7 @@ class Order:
         warm_root: of a tiny workload that the `run` phase does first, untimed.
         class_path: Delta's JARs for a session that doesn't find them itself; empty: it does.
         memory: of the JVM's heap.
-        tasks: of this project's side; the other takes no notice.
+        tasks, commit: of this project's side; the other takes no notice.
         answer: file for the `Answer`.
     """
 
@@ -45,6 +45,7 @@ class Order:
     memory: str
     class_path: str
     tasks: TableTasks
+    commit: CommitMethod = "direct"
 
 
 @dataclass(frozen=True, kw_only=True)

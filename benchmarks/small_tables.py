@@ -30,6 +30,7 @@ from this_engine import JobFailedError, Stopwatch
 from workload import Workload
 
 from airflow_gddl.contract.codec import from_json, to_json
+from airflow_gddl.contract.result import TableTasks
 from airflow_gddl.contract.spec import JobSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import LazySpark, Runtime
@@ -100,12 +101,13 @@ def measure(folders: SmallFolders, idle_tables: int) -> Figures:
     )
 
 
-def run(folders: SmallFolders, job: JobSpec, rows: int, worked: int | None = None) -> Ran:
+def run(folders: SmallFolders, job: JobSpec, rows: int, worked: int | None = None, tasks: TableTasks = "one") -> Ran:
     """A job as `gddl` starts it.
 
     Args:
         rows: that each table with new files has.
         worked: tables with new files; the others have none. Null: all.
+        tasks: that each result has to name.
 
     Raises:
         JobFailedError: another number of tables did something, or the counts are not those of the workload.
@@ -126,7 +128,7 @@ def run(folders: SmallFolders, job: JobSpec, rows: int, worked: int | None = Non
     reported = Counter((r["status"], r["tasks"], r["rows_read"], r["changes_written"]) for r in results)
     some = len(job.tables) if worked is None else worked
     idle = len(job.tables) - some
-    wanted = Counter({("succeeded", "one", rows, rows): some, ("skipped", "one", 0, 0): idle})
+    wanted = Counter({("succeeded", tasks, rows, rows): some, ("skipped", tasks, 0, 0): idle})
     if reported != +wanted:
         errors = [r["error"] for r in results if r["status"] == "failed"]
         raise JobFailedError(f"{job.run_id}: {len(results)} results: {sorted(reported.items())[:3]}, {errors[:1]}")

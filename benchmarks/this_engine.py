@@ -64,8 +64,8 @@ def run(
     shown: list[JobResult] = []
     run_job(job, Runtime(storage=storage or Storage(), spark=side.spark, observe=observe), shown.append)
     result = shown[0]
-    done = (result.status, result.tasks, result.rows_read, result.changes_written)
-    if done != ("succeeded", side.tier.tasks, rows, rows):
+    done = (result.status, result.tasks, result.commit, result.rows_read, result.changes_written)
+    if done != ("succeeded", "one" if side.tier.in_one_task else "many", side.tier.commit, rows, rows):
         raise JobFailedError(f"{rows} rows expected: {result}")
     return result
 
@@ -124,7 +124,7 @@ def main() -> None:
     order: Order = order_of_child()
     folders, warm = Folders(Path(order.root)), Folders(Path(order.warm_root))
     spark = LazySpark(SessionSettings(cores=order.cores, memory=order.memory, single=True))
-    side = Side(spark, TIER if order.tasks == "many" else WITHOUT_SPARK)
+    side = Side(spark, replace(TIER if order.tasks == "many" else WITHOUT_SPARK, commit=order.commit))
     if order.phase == "run":
         folders.deliver()
     start(folders, side)

@@ -1,4 +1,4 @@
-"""The Airflow of this Python, without importing it: where its configuration is, and `[gddl] job_command` in it."""
+"""The Airflow of this Python, without importing it: where its configuration is, and options in it."""
 
 from __future__ import annotations
 
@@ -36,26 +36,27 @@ def job_command(environ: Mapping[str, str]) -> tuple[str, ...]:
         configuration(environ).is_file() and installed_version("apache-airflow")  # which imports more
     ):
         return python_command.JOB
-    return python_command.job_command(_written(environ))
+    return python_command.job_command(written(environ, _SECTION, _OPTION))
 
 
-def _written(environ: Mapping[str, str]) -> str:
-    """`[gddl] job_command` as it is set; empty: it is not."""
-    if VARIABLE in environ:
-        return environ[VARIABLE]
+def written(environ: Mapping[str, str], section: str, option: str) -> str:
+    """An option as a variable or the file has it; empty: it is not set, or by a command or a secret."""
+    variable = f"AIRFLOW__{section}__{option}".upper()
+    if variable in environ:
+        return environ[variable]
     parser = configparser.ConfigParser(interpolation=None, strict=False)
     try:
         parser.read(configuration(environ), encoding="utf-8")
     except (configparser.Error, OSError, UnicodeDecodeError):  # Airflow itself reports it
         return ""
-    return parser.get(_SECTION, _OPTION, fallback="")
+    return parser.get(section, option, fallback="")
 
 
 def set_job_command(environ: Mapping[str, str], command: tuple[str, ...]) -> bool:
     """Write the option into Airflow's configuration file; false: it is set to something else, or there is no file."""
     path, line = configuration(environ), f"{_OPTION} = {json.dumps(list(command))}\n"
-    if _written(environ).strip() or not path.is_file():
-        return _written(environ).strip() == json.dumps(list(command))
+    if (there := written(environ, _SECTION, _OPTION).strip()) or not path.is_file():
+        return there == json.dumps(list(command))
     text = _EMPTY.sub("", path.read_text(encoding="utf-8"))
     head = _HEAD.search(text)
     if head is None:

@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import quote, urlsplit
 
 import typer
@@ -258,7 +259,9 @@ def _unreachable(what: str, remedy: str) -> GddlError:
 
 
 OLDEST_AIRFLOW = (3, 0, 6)
-_STYLES = {"ok": "green", "failed": "bold red", "skipped": "dim"}
+_STYLES = {"ok": "green", "failed": "bold red", "warning": "yellow", "skipped": "dim"}
+_PLANNING = "airflow_gddl.planning"
+"""The room that knows what rows need of Airflow; without it that is not checked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,20 +270,30 @@ class Checked:
 
     Attributes:
         subject: e.g. `lake`, `Java`, `connection GDDL_SOURCE_SHOP`.
-        status: `skipped`: it can't be checked, or is not needed.
-        message: the finding; of a failed check `[CODE] what (where). Remedy: …`
+        status: `warning`: it works, and less well than it could; `skipped`: it can't be checked, or is not needed.
+        message: the finding; of a failed check, and of a warning, `[CODE] what (where). Remedy: …`
     """
 
     subject: str
-    status: Literal["ok", "failed", "skipped"]
+    status: Literal["ok", "failed", "warning", "skipped"]
     message: str
 
 
-def check(ctx: typer.Context, metadata: options.Metadata = "metadata", json: options.Json = False) -> None:
+_Mwaa = Annotated[
+    str,
+    typer.Option(
+        "--mwaa", metavar="FILE", help="What `aws mwaa get-environment` prints, - for standard input: compare with it."
+    ),
+]
+
+
+def check(
+    ctx: typer.Context, metadata: options.Metadata = "metadata", json: options.Json = False, mwaa: _Mwaa = ""
+) -> None:
     """Try every connection, folder, permission and version; exit status 1 when something is wrong."""
     cli = context.of(ctx)
     failed = 0
-    for checked in check_all(cli, metadata):
+    for checked in check_all(cli, metadata, mwaa):
         failed += checked.status == "failed"
         if json:
             cli.screen.record(checked)
@@ -293,10 +306,14 @@ def check(ctx: typer.Context, metadata: options.Metadata = "metadata", json: opt
     raise typer.Exit(context.FAILED if failed else context.OK)
 
 
-def check_all(cli: CliContext, folder: str) -> Iterator[Checked]:
-    """Versions, extensions, metadata, roots, runner, sources, logs, packages, topics and catalogs, in this order.
+def check_all(cli: CliContext, folder: str, mwaa: str = "") -> Iterator[Checked]:
+    """Versions, extensions, metadata, roots, Airflow's parallelism, runner, sources, logs, packages, topics and
+    catalogs, in this order.
 
     With unreadable metadata, later checks are skipped.
+
+    Args:
+        mwaa: see `planning.airflow_settings.read_environment`; empty: the Airflow of this Python.
     """
     yield Checked(subject="airflow-gddl", status="ok", message=f"{__version__}, Python {platform.python_version()}")
     yield _airflow()
@@ -310,6 +327,7 @@ def check_all(cli: CliContext, folder: str) -> Iterator[Checked]:
     for subject, root in _landings(loaded):
         yield _tried(subject, partial(probe_landing, root, announced(loaded.access, cli.environ)))
     yield _tried("lake", lambda: probe_lake(loaded.roots.lake, cli.environ, cli.new_id()))
+    yield _parallelism(cli, loaded, mwaa)
     yield from _runner(cli, loaded)
     if any("hmac" in spec.mask.values() for spec in loaded.tables):
         yield _mask_key(cli, loaded)
@@ -491,6 +509,23 @@ def _supported(airflow: str) -> str:
     return airflow
 
 
+def _parallelism(cli: CliContext, loaded: LoadedMetadata, mwaa: str) -> Checked:
+    """Whether Airflow lets as much run at once as the rows need."""
+    subject = "parallelism"
+    if find_spec(_PLANNING) is None:
+        return Checked(subject=subject, status="skipped", message=f"this installation lacks {_PLANNING}")
+    if not mwaa and packages.installed_version("apache-airflow") is None:
+        message = "Airflow is not installed here; `gddl plan` says what it must have, and --mwaa compares with MWAA's"
+        return Checked(subject=subject, status="skipped", message=message)
+    room = importlib.import_module(f"{_PLANNING}.airflow_settings")
+    try:
+        given = room.read_environment(mwaa) if mwaa else room.of_airflow(cli.environ)
+        is_enough, message = room.compared(loaded, given, cli.now().date())
+    except GddlError as error:
+        return Checked(subject=subject, status="failed", message=str(error))
+    return Checked(subject=subject, status="ok" if is_enough else "warning", message=message)
+
+
 def _extensions() -> Iterator[Checked]:
     """What installed packages add, each loaded once."""
     for extensions in (DIALECTS, CATALOGS, RUNNERS, NOTIFIERS, COMMANDS):
@@ -515,7 +550,7 @@ def _runner(cli: CliContext, loaded: LoadedMetadata) -> Iterator[Checked]:
         )
         yield _tried(f"runner {name}", lambda: _platform(name, settings, cli.environ) + login)
     if descriptor.check:
-        tiers = tuple(loaded.tiers[spec.size] for spec in loaded.tables if spec.enabled)
+        tiers = tuple(loaded.tiers[spec.size].for_row(spec) for spec in loaded.tables if spec.enabled)
         given = RunnerCheck(
             name=name,
             declared=settings,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from airflow_gddl.contract.basics import CONTRACT_VERSION, STRICT, AirflowView, Priority
@@ -64,8 +64,7 @@ class TierSpec:
     """`one`: a table in one Spark task, many tables side by side. `many`: a table over many tasks. `processes`: as
     `one`, on one machine in processes instead of tasks, without Java."""
     commit: CommitMethod = "direct"
-    """`direct`: tasks write data files, and one Delta commit of ours names them. `merge`, with `tasks: many` alone:
-    rows are staged, and Spark's own `MERGE INTO` commits them; slower."""
+    """Default of the row's `commit`."""
     shadow: bool | float = False
     """Default of the row's `shadow`."""
     tables_per_job: int = 200
@@ -110,15 +109,19 @@ class TierSpec:
     compute: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Settings by runner."""
 
+    def for_row(self, spec: TableSpec) -> TierSpec:
+        """The tier as it is for one of its rows, whose `commit` goes before that of the tier."""
+        return self if spec.commit in (None, self.commit) else replace(self, commit=spec.commit)
+
     @property
     def in_one_task(self) -> bool:
-        """Whether one task, or one process, works on a table."""
-        return self.tasks != "many"
+        """Whether one task, or one process, works on a table: Spark's `MERGE INTO` is run by a job's driver."""
+        return self.tasks != "many" and self.commit == "direct"
 
     @property
     def in_processes(self) -> bool:
         """Whether that is, on one machine, a process that needs no Java."""
-        return self.tasks == "processes"
+        return self.tasks == "processes" and self.in_one_task
 
     @property
     def inflated_bytes(self) -> int:
@@ -307,6 +310,14 @@ class JobSpec:
     contract_version: int = field(default=CONTRACT_VERSION, metadata={ALWAYS: True})
     ignorable: tuple[str, ...] = ()
     """Fields in use, as `Class.field`, that a job may ignore if it lacks them. `codec.to_document` writes it."""
+
+    def tier_of(self, spec: TableSpec) -> TierSpec:
+        """The tier of a row, see `TierSpec.for_row`.
+
+        Raises:
+            KeyError: the job lacks the tier.
+        """
+        return self.tiers[spec.size].for_row(spec)
 
     @property
     def log_group(self) -> str:

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from airflow_gddl.contract.basics import STRICT, AirflowView, Priority
 from airflow_gddl.contract.codec import IGNORABLE
 from airflow_gddl.contract.durations import seconds
+from airflow_gddl.contract.result import CommitMethod
 
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 ARITHMETIC = ("+", "-", "*", "/")
@@ -313,6 +314,9 @@ class TableSpec:
     """Partition columns of the replica, fixed once it exists; empty: none."""
     table_properties: Mapping[str, str] = field(default_factory=dict)
     """Delta table properties set when the replica is created."""
+    commit: CommitMethod | None = None
+    """How batches are committed. `direct`: tasks write data files, and one Delta commit of ours names them. `merge`:
+    rows are staged, and Spark's own `MERGE INTO` commits them, with any `tasks`; slower. Null: as the tier says."""
     shadow: bool | float | None = None
     """Share of the batches, 0 to 1, that Spark's `MERGE` applies to a clone, too, and that are compared before their
     commit; `true`: all; null: as the tier says (docs/trust.md)."""

@@ -280,7 +280,7 @@ def build_tiers(section: Mapping[str, Any]) -> tuple[dict[str, TierSpec], tuple[
 _REPLACED = {
     "engine": ("tasks", "write tasks: many for spark, tasks: one for delta_rs"),
     "spread": ("tasks", "write tasks: processes for processes; for spark nothing"),
-    "delta_merge": ("commit", "write commit: merge and tasks: many for true; for false nothing"),
+    "delta_merge": ("commit", "write commit: merge for true; for false nothing"),
     **{f"delta_rs_{name}": (f"task_{name}", f"write task_{name}") for name in ("max_bytes", "memory", "timeout")},
 }
 """By a former field of tiers: the field in its place, and what to write."""
@@ -310,8 +310,6 @@ def _check(tier: TierSpec) -> Iterator[SpecProblem]:
         if (value := getattr(tier, name)) is not None and value < 1:
             yield SpecProblem("FIELD_VALUE", (name,), value, "must be 1 or more", "write a number from 1 up")
     yield from _wrong_amounts(tier)
-    if tier.commit == "merge" and tier.in_one_task:
-        yield SpecProblem("FIELD_VALUE", ("commit",), "merge", "needs tasks: many", "set tasks: many, too")
     yield from shadow_problems(tier.shadow)
     if "pod_override" in tier.executor_config:
         remedy = "set it in `on_dag` of build_dags"

@@ -512,11 +512,11 @@ def key_history(
         RetriableError: `EXPLAIN_BUSY`, `EXPLAIN_TOO_LONG`.
     """
     # Without Spark, whatever the tier says: this server need not have Java.
-    tiers = {name: replace(tier, tasks="processes") for name, tier in document.tiers.items()}
+    tiers = {name: replace(tier, tasks="processes", commit="direct") for name, tier in document.tiers.items()}
     job = JobSpec(
         run_id=f"page-{uuid.uuid4().hex}",
         roots=document.roots,
-        tables=(spec,),
+        tables=(replace(spec, commit=None),),
         tiers=tiers,
         options=JobOptions(action="explain", key=key),
     )

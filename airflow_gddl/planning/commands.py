@@ -25,6 +25,7 @@ from airflow_gddl.metadata.problems import DocumentError
 from airflow_gddl.planning import AIRFLOW, MWAA, Metadata, Plan, PlatformLimits, make_plan
 from airflow_gddl.planning.day import PoolUse
 from airflow_gddl.planning.metadata_diff import Deployment, compare, show_result
+from airflow_gddl.planning.parallelism import Parallelism
 from airflow_gddl.planning.prices import DAYS, Amount, Cost, Prices
 from airflow_gddl.planning.rules import Figure, mwaa_limits
 from airflow_gddl.runtime.state.lake_state import StateReader
@@ -47,6 +48,7 @@ def show(screen: Screen, plan: Plan) -> None:
     _tiers(screen, plan)
     slots = number_columns("slots", "wanted", "taken", "longest wait")
     _table(screen, ("pool", *slots, ""), [_pool(pool) for pool in plan.pools])
+    _parallelism(screen, plan.parallelism)
     screen.say("")
     screen.say(f"{counted(plan.runs, 'run')} on {plan.day}, by the minute (UTC)", "bold")
     for line in histogram(plan.runs_per_minute, _limit(plan)):
@@ -91,6 +93,20 @@ def _tiers(screen: Screen, plan: Plan) -> None:
         for tier in plan.tiers
     ]
     _table(screen, ("tier", *numbers, "tasks", "seconds from", "Airflow shows"), rows)
+
+
+def _parallelism(screen: Screen, needed: Parallelism) -> None:
+    rows = [(_named(need.setting), count(need.least), need.why) for need in needed.needs]
+    if needed.mwaa_class is not None:
+        workers = count(needed.mwaa_workers or 0)
+        rows.append((f"MWAA: {needed.mwaa_class}", workers, "workers, by AWS's figures of DAGs and tasks"))
+    _table(screen, ("Airflow must have", *number_columns("at least"), "for"), rows)
+
+
+def _named(setting: str) -> str:
+    """The setting as Airflow's pages write it."""
+    section, dot, option = setting.partition(".")
+    return f"[{section}] {option}" if dot and not setting.startswith("pool ") else setting
 
 
 def _views(views: Mapping[AirflowView, int]) -> str:
@@ -294,15 +310,17 @@ def _of_class(name: str, workers: int | None, schedulers: int | None) -> Platfor
 def _planned(
     cli: CliContext, loaded: LoadedMetadata, records: Mapping[str, TableRecord], given: Mapping[str, float]
 ) -> Metadata:
+    return replace(metadata_of(loaded), before=metadata_folder.placed(cli, loaded), records=records, given=given)
+
+
+def metadata_of(loaded: LoadedMetadata) -> Metadata:
+    """Input of a plan without records of runs."""
     return Metadata(
-        before=metadata_folder.placed(cli, loaded),
         dag_prefix=loaded.dag_prefix,
         tables=loaded.tables,
         tiers=loaded.tiers,
         runner=loaded.runner,
         settings=loaded.runners.get(loaded.runner) or {},
-        records=records,
-        given=given,
     )
 
 
@@ -315,14 +333,7 @@ def _show(screen: Screen, shown: Plan, *, json: bool) -> None:
 
 def _of_loaded(made: Metadata, loaded: LoadedMetadata) -> Metadata:
     """The same input of a plan, with the tables and settings of other metadata."""
-    return replace(
-        made,
-        dag_prefix=loaded.dag_prefix,
-        tables=loaded.tables,
-        tiers=loaded.tiers,
-        runner=loaded.runner,
-        settings=loaded.runners.get(loaded.runner) or {},
-    )
+    return replace(metadata_of(loaded), before=made.before, records=made.records, given=made.given)
 
 
 def _require_tables(made: Metadata) -> None:

@@ -10,6 +10,7 @@ from datetime import date
 from airflow_gddl.contract.basics import AirflowView
 from airflow_gddl.contract.spec import TierTasks
 from airflow_gddl.planning.day import Day, Metadata, PoolUse, clock, day_of
+from airflow_gddl.planning.parallelism import Parallelism, parallelism_of
 from airflow_gddl.planning.prices import Cost, Prices, cost_of
 from airflow_gddl.planning.rules import (
     AIRFLOW_RULES,
@@ -169,6 +170,7 @@ class Plan:
         peaks: the fullest minutes, fullest first.
         views: DAG id to what Airflow shows of its tables.
         moves: table to the DAG that loads it now and the one that will.
+        parallelism: what Airflow must let run at once.
         fits: no limit is exceeded.
         cost: by a list of prices; null: there was none.
     """
@@ -188,6 +190,7 @@ class Plan:
     pools: tuple[PoolUse, ...]
     figures: tuple[Figure, ...]
     advice: tuple[Advice, ...]
+    parallelism: Parallelism
     cost: Cost | None = None
 
     @property
@@ -231,6 +234,7 @@ def make_plan(
         pools=day.pools,
         figures=figures,
         advice=_advise(day, limits, figures, capacity.rules if capacity else ()),
+        parallelism=parallelism_of(day, {figure.name: figure for figure in figures}, limits.schedulers),
         cost=None if prices is None else cost_of(day, prices, today),
     )
 

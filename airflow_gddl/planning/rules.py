@@ -50,12 +50,12 @@ class PlatformLimits:
 
 @dataclass(frozen=True, kw_only=True)
 class MwaaClass:
-    """A row of AWS's page of environment classes.
+    """A row of AWS's page of environment classes (https://docs.aws.amazon.com/mwaa/latest/userguide/environment-class.html).
 
     Attributes:
         dags: documented capacity, for DAGs that one file makes.
         tasks, vcpus: of one worker.
-        workers: that a new environment has at most; can be set up to 25.
+        workers: that a new environment has at most; can be set up to `MWAA_MOST_WORKERS`.
         schedulers: by default; each has a triggerer beside it.
     """
 
@@ -74,6 +74,8 @@ MWAA: Mapping[str, MwaaClass] = {
     "mw1.xlarge": MwaaClass(dags=2_000, tasks=40, vcpus=8),
     "mw1.2xlarge": MwaaClass(dags=4_000, tasks=80, vcpus=16),
 }
+MWAA_MOST_WORKERS = 25
+"""Highest maximum of workers that an environment takes; `mw1.micro` has one."""
 AIRFLOW = PlatformLimits()
 TRIGGERER_CAPACITY = 1_000
 """Airflow's `[triggerer] capacity`."""
@@ -134,12 +136,8 @@ def figures_of(day: Day, limits: PlatformLimits, dags: int) -> tuple[Figure, ...
     """
     peak = max(day.starts.per_minute)
     shown = _mapped_per_minute(day)
-    # Loads of remote runners are deferred: two brief tasks of a worker, and a trigger in between.
     remote = RUNNERS.get(day.metadata.runner).remote
-    at_once = sum(pool.at_once for pool in day.pools) + len(day.continuous)
-    loads = 2 if remote else 1
-    tasks = (loads * runs + shown[minute] for minute, runs in enumerate(day.starts.per_minute))
-    cpu = max(tasks) * TASK_CPU_SECONDS
+    at_once, cpu = loads_at_once(day), brief_tasks(day) * TASK_CPU_SECONDS
     made = [
         figure_of("dags", dags, limits.dags, f"DAGs ({limits.name})"),
         figure_of("tasks_per_day", 3 * day.starts.runs + sum(shown.values()), None, "task instances of the day"),
@@ -150,6 +148,20 @@ def figures_of(day: Day, limits: PlatformLimits, dags: int) -> tuple[Figure, ...
     if not remote:
         made.append(figure_of("worker_tasks", at_once, limits.tasks, "loads on workers at once"))
     return (*made, *_of_listings(day))
+
+
+def loads_at_once(day: Day) -> int:
+    """Loads that run at the same time, at most."""
+    return sum(pool.at_once for pool in day.pools) + len(day.continuous)
+
+
+def brief_tasks(day: Day) -> int:
+    """Tasks that workers start in the fullest minute.
+
+    Loads of remote runners are deferred: two brief tasks of a worker, and a trigger in between.
+    """
+    loads, shown = 2 if RUNNERS.get(day.metadata.runner).remote else 1, _mapped_per_minute(day)
+    return max(loads * runs + shown[minute] for minute, runs in enumerate(day.starts.per_minute))
 
 
 def _of_listings(day: Day) -> list[Figure]:
@@ -168,10 +180,15 @@ def _mapped_per_minute(day: Day) -> Counter[int]:
     """Task instances of tables by the minute of the day, where all tables have news."""
     shown: Counter[int] = Counter()
     for pipeline in day.metadata.pipelines:
-        if pipeline.view == "mapped":
+        if instances := instances_of(pipeline):
             for minute in day.starts.of.get(pipeline.dag_id, ()):
-                shown[minute] += len(pipeline.tables)
+                shown[minute] += instances
     return shown
+
+
+def instances_of(pipeline: Pipeline) -> int:
+    """Task instances of tables in a run, where all have news."""
+    return len(pipeline.tables) if pipeline.view == "mapped" else 0
 
 
 def figure_of(name: str, planned: float, limit: float | None, text: str) -> Figure:

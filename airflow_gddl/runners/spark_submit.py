@@ -152,8 +152,8 @@ class Size:
 
 def size_of(spec: JobSpec, settings: SparkSubmitSettings) -> Size:
     """Maximum over the tiers of the job's tables."""
-    tiers = [spec.tiers[name] for name in sorted({table.size for table in spec.tables}) if name in spec.tiers]
-    sizes = [_of_tier(tier, settings) for tier in tiers or [TierSpec()]]
+    rows = {(table.size, table.commit): table for table in spec.tables if table.size in spec.tiers}
+    sizes = [_of_tier(tier, settings) for tier in map(spec.tier_of, rows.values())] or [_of_tier(TierSpec(), settings)]
     overheads = [size.overhead for size in sizes if size.overhead is not None]
     return Size(
         cores=max(size.cores for size in sizes),

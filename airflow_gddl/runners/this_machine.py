@@ -364,7 +364,7 @@ class LocalRunner(JobProcess):
             FatalError: `JAVA_MISSING`, `JAVA_TOO_OLD`, `JOB_NOT_STARTED`, or as `check_roots`.
             RetriableError: as `check_roots`.
         """
-        if any(not spec.tiers[table.size].in_one_task for table in spec.tables if table.size in spec.tiers):
+        if any(not spec.tier_of(table).in_one_task for table in spec.tables if table.size in spec.tiers):
             find_java(self.environ)
         return super().run(spec, listener)
 

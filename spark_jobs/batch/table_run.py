@@ -107,7 +107,7 @@ class TableRun:
 
     @property
     def tier(self) -> TierSpec:
-        return self.job.tiers[self.spec.size]
+        return self.job.tier_of(self.spec)
 
     @cached_property
     def dialect(self) -> Dialect:

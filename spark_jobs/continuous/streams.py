@@ -586,7 +586,7 @@ def open_streams(job: JobSpec, runtime: Runtime, wake: Callable[[], None]) -> Fi
             return _LOGS
         tier = None if is_remote else job.tiers.get(spec.size)
         # Spark's own clients have the credentials of the job, not those of sources.
-        is_streamed = tier is not None and not tier.in_one_task and not of_tables(job.access, [spec])
+        is_streamed = tier is not None and not tier.for_row(spec).in_one_task and not of_tables(job.access, [spec])
         return LandingFolder.of(job.roots, spec).root if is_streamed else _LISTED
 
     return Streams(opened, name_of)

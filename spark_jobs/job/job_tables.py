@@ -162,10 +162,12 @@ def _fault(root: str, storage: Storage) -> GddlError | None:
 
 
 def by_tasks(job: JobSpec, specs: Sequence[TableSpec]) -> dict[TierTasks, list[TableSpec]]:
-    """Tables by how they are worked on, as their tiers say; those of unknown tiers are with `many`."""
+    """Tables by how they are worked on, as their tiers say; those of unknown tiers and of `commit: merge` are with
+    `many`."""
     groups: dict[TierTasks, list[TableSpec]] = {"processes": [], "one": [], "many": []}
     for spec in specs:
-        groups[job.tiers[spec.size].tasks if spec.size in job.tiers else "many"].append(spec)
+        tier = job.tier_of(spec) if spec.size in job.tiers else None
+        groups[tier.tasks if tier is not None and tier.in_one_task else "many"].append(spec)
     return groups
 
 

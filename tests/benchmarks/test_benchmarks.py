@@ -27,6 +27,7 @@ SMALLEST = {
     "airflow_run": "--scale 0.01",
     "capture": "--changes 2000 --rows 1000",
     "catalog_sync": "--tables 2 --rounds 1",
+    "commit_merge": "--tables 2 --rows 10000 --changes 400",
     "expectations": "--scale 0.002 --rounds 1",
     "growth": "--rows 1000000 --scale 0.01",
     "imports": "",

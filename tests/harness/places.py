@@ -6,7 +6,7 @@ import os
 import zlib
 from dataclasses import dataclass, replace
 
-from airflow_gddl.contract.spec import JobSpec
+from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.tables.places import TaskBounds
 
 
@@ -16,23 +16,27 @@ class Way:
 
     Attributes:
         merged: by commits of Spark's Delta, like tables that only it can write.
+        one: of merged tables: those whose tier has `tasks: one`, as `commit: merge` goes with any.
         in_tasks: whole tables in tasks, by small ranges of keys, like large ones.
         large: batches by ranges of keys, like large ones.
     """
 
     merged: bool = False
+    one: bool = False
     in_tasks: bool = False
     large: bool = False
 
 
 def way_of(table: str) -> Way:
-    """Two tables of eight are `merged`, every second one of either `in_tasks`, and so on.
+    """Two tables of eight are `merged`, one of them in a tier of `tasks: one`, every second one of either `in_tasks`,
+    and so on.
 
     `GDDL_MERGED=014567` merges the other eighths; none if it is empty. A batch of such a table costs ten others.
     """
     number = zlib.crc32(table.encode())
     merged = str(number // 8 % 8) in os.environ.get("GDDL_MERGED", "23")
-    return Way(merged=merged, in_tasks=bool(number // 2 % 2), large=bool(number // 4 % 2))
+    one = merged and number // 8 % 2 == 1
+    return Way(merged=merged, one=one, in_tasks=bool(number // 2 % 2), large=bool(number // 4 % 2))
 
 
 def table_of(way: Way, name: str = "crm.orders") -> str:
@@ -49,14 +53,13 @@ def bounds_of(table: str) -> TaskBounds:
 
 
 def with_commits(job: JobSpec) -> JobSpec:
-    """The job, in which tables that `way_of` merges have a tier of their own with `commit: merge`."""
-    merged = {
-        f"{size}_merged": replace(tier, commit="merge") for size, tier in job.tiers.items() if not tier.in_one_task
-    }
-    tables = [
-        replace(spec, size=f"{spec.size}_merged")
-        if way_of(spec.table).merged and f"{spec.size}_merged" in merged
-        else spec
-        for spec in job.tables
-    ]
-    return replace(job, tables=tuple(tables), tiers={**merged, **job.tiers})
+    """The job, in which rows of tables that `way_of` merges have `commit: merge`, half of them with `tasks: one`."""
+    ones = {f"{size}_one": replace(tier, tasks="one") for size, tier in job.tiers.items() if tier.tasks == "many"}
+
+    def with_commit(spec: TableSpec) -> TableSpec:
+        way, size = way_of(spec.table), f"{spec.size}_one"
+        if not way.merged or size not in ones:
+            return spec
+        return replace(spec, commit="merge", size=size if way.one else spec.size)
+
+    return replace(job, tables=tuple(map(with_commit, job.tables)), tiers={**ones, **job.tiers})

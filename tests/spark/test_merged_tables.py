@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec, TierTasks
+from airflow_gddl.stores import Storage
+from spark_jobs.batch.runtime import Runtime
+from spark_jobs.batch.totals import TaskOutcome
+from spark_jobs.job.job_tables import run_job
+from spark_jobs.job.spread_local import NoSpark
+from spark_jobs.job.table_job import run_guarded
 from spark_jobs.tables.delta_tables import Write
 from spark_jobs.tables.places import TaskBounds
 from spark_jobs.tables.spark_merge import MergedTables
@@ -170,6 +176,48 @@ def test_another_writer_between_read_and_merge(monkeypatch: pytest.MonkeyPatch, 
     assert failed.code == "DELTA_CONFLICT"
     assert run(spark, lake, SPEC).error is None
     assert rows(spark, path) == {0: "load 0", 1: "load 1", 2: "changed"}
+
+
+@dataclass
+class RecordingSpread:
+    """Runs each table in this process, without Spark; remembers which it was given."""
+
+    given: list[str] = field(default_factory=list)
+
+    def run(self, job: JobSpec, specs: Sequence[TableSpec]) -> Iterator[TaskOutcome]:
+        runtime = Runtime(storage=Storage(), spark=NoSpark())
+        for spec in specs:
+            self.given.append(spec.table)
+            yield run_guarded(job, spec, runtime)
+
+
+@pytest.mark.parametrize("tasks", get_args(TierTasks))
+def test_any_tasks_with_commits_by_merge(tasks: TierTasks, tmp_path: Path) -> None:
+    """The driver works on such tables, side by side; no task or process gets them, or declines them first.
+
+    A row's own `commit` goes before that of its tier, and the tables are equal.
+    """
+    spark, lake, spread = (
+        LocalPort("spark"),
+        Lake(tmp_path, replace(TIER, tasks=tasks, commit="merge")),
+        RecordingSpread(),
+    )
+    ours = "direct"
+    specs = [replace(SPEC, table=f"s.{name}", commit=ours if name == ours else None) for name in ("a", "b", ours)]
+    for spec in specs:
+        lake.load(spec, 4)
+    runtime = replace(spark.runtime, spread=spread)
+    for number in range(3):
+        for spec in specs if number else ():
+            lake.change(spec, number, [("U", number, f"changed {number}"), ("D", 0, None), ("I", 9, "new")])
+        found = [outcome.result for outcome in run_job(lake.job(specs), runtime, lambda _: None)]
+        assert [(one.error, one.warnings) for one in found] == [(None, ())] * 3
+        assert [one.commit for one in found] == ["merge", "merge", "direct"]
+        assert [one.tasks for one in found] == ["many", "many", "many" if tasks == "many" else "one"]
+    assert spread.given == ([] if tasks == "many" else [specs[2].table] * 3)
+    for spec in specs:
+        assert rows(spark, lake.layout(spec).replica) == {1: "changed 1", 2: "changed 2", 3: "load 3", 9: "new"}
+        assert len(spark.read_by_spark(lake.layout(spec).history)) == 7
 
 
 def rows(port: LocalPort, path: str) -> dict[int, str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from airflow_gddl.contract.errors import MetadataError
-from airflow_gddl.contract.spec import DEFAULT_TIERS, TierSpec
+from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec, TierSpec, TierTasks
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.metadata.settings import SettingsError
 from tests.unit.metadata_folder import SETTINGS, loaded, row_file, write
@@ -20,12 +22,37 @@ def test_the_least_a_folder_needs(tmp_path: Path) -> None:
     assert catalog.tiers == DEFAULT_TIERS
 
 
-def test_commits_by_merge_need_many_tasks(tmp_path: Path) -> None:
-    tiers = SETTINGS + "tiers:\n  large: {commit: merge}\n"
-    assert loaded(tmp_path, {"gddl.yaml": tiers}).tiers["large"].commit == "merge"
-    for small in ("{commit: merge}", "{commit: merge, tasks: processes}"):
-        with pytest.raises(SettingsError, match=r"commit.*tasks: many"):
-            loaded(tmp_path, {"gddl.yaml": f"{tiers}  small: {small}\n"})
+@pytest.mark.parametrize("tasks", get_args(TierTasks))
+def test_commits_by_merge_with_any_tasks(tmp_path: Path, tasks: TierTasks) -> None:
+    """Spark's `MERGE` is run by the driver: such a table is in no task or process of its own."""
+    tier = loaded(tmp_path, {"gddl.yaml": f"{SETTINGS}tiers:\n  small: {{commit: merge, tasks: {tasks}}}\n"}).tiers[
+        "small"
+    ]
+    assert (tier.tasks, tier.commit, tier.in_one_task, tier.in_processes) == (tasks, "merge", False, False)
+
+
+def test_one_line_lets_merge_commit_all_tables(tmp_path: Path) -> None:
+    """From the weakest layer to the strongest: settings, a source, a file, a row; a tier is weaker than all."""
+    sources = "sources:\n  crm: {defaults: {commit: direct}}\n"
+    tables = {
+        "a.yaml": "tables: [{table: s.a, keys: [id]}, {table: s.b, keys: [id], commit: direct, size: large}]",
+        "b.yaml": "defaults: {source: crm}\ntables: [{table: s.c, keys: [id]}]",
+        "c.yaml": "defaults: {source: crm, commit: merge}\ntables: [{table: s.d, keys: [id]}]",
+    }
+    files = {"gddl.yaml": f"{SETTINGS}defaults: {{commit: merge}}\n{sources}"}
+    found = loaded(tmp_path, files | {f"tables/{name}": text + "\n" for name, text in tables.items()})
+    assert not found.problems
+    tiers = {spec.name: found.tiers[spec.size].for_row(spec) for spec in found.tables}
+    assert {name: tier.commit for name, tier in tiers.items()} == {
+        "a": "merge", "b": "direct", "c": "direct", "d": "merge",
+    }  # fmt: skip
+    assert {name: tier.in_one_task for name, tier in tiers.items()} == {"a": False, "b": False, "c": True, "d": False}
+
+
+def test_a_row_without_commit_has_that_of_its_tier() -> None:
+    spec, tier = TableSpec(table="s.a", keys=("id",)), TierSpec(commit="merge")
+    assert tier.for_row(spec) is tier
+    assert tier.for_row(replace(spec, commit="direct")) == TierSpec()
 
 
 @pytest.mark.parametrize(
