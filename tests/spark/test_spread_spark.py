@@ -12,16 +12,18 @@ import pytest
 
 from airflow_gddl.contract.layout import join, result_name
 from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import DEFAULT_TIERS
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import Runtime
 from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.spread_spark import SparkSpread, TaskResultStore
 from tests.conftest import SPARK
-from tests.harness.lake import TIER, Lake, spec_of
+from tests.harness.lake import Lake, spec_of
 from tests.harness.landing import write_bytes
 
 NAMES = ("a", "b", "c", "poisoned", "large")
+TIER = DEFAULT_TIERS["small"]
 
 
 def run(lake: Lake, names: tuple[str, ...]) -> dict[str, JobResult]:
@@ -49,6 +51,8 @@ def test_tables_are_spread_over_tasks(tmp_path: Path, request: pytest.FixtureReq
         "poisoned": ("failed", "one"),
         "large": ("succeeded", "many"),
     }
+    application = SPARK.for_table().sparkContext.applicationId
+    assert {r.place for r in done.values()} == {f"Spark {application}"}
     assert [w.code for w in done["large"].warnings] == ["NEEDS_MANY_TASKS"]
     assert len(lake.replica(spec_of("large"))) == 10_000
     assert {r.status for r in run(lake, ("a", "b", "c", "large")).values()} == {"skipped"}
@@ -81,7 +85,7 @@ def run_killing(lake: Lake, names: tuple[str, ...], name: str, times: int) -> di
 def lake(tmp_path: Path, request: pytest.FixtureRequest) -> Lake:
     if request.config.getoption("--engine") == "delta_rs":
         pytest.skip("it takes Spark")
-    found = Lake(tmp_path)
+    found = Lake(tmp_path, TIER)
     for name in ("a", "b"):
         found.load(spec_of(name))
     return found

@@ -434,4 +434,4 @@ def test_lists_of_an_older_version_are_read() -> None:
     newer = json.loads(encode_runs(RunsDocument(tables={"shop.a": record})))
     newer["tables"] = {name: [*values, "of a later release"] for name, values in newer["tables"].items()}
     assert decode_runs(json.dumps(newer).encode()).tables["shop.a"] == record
-    assert RunFact(*record.runs[0][:-5]) == record.runs[0]._replace(late_ignored=0)
+    assert RunFact(*record.runs[0][:-6]) == record.runs[0]._replace(late_ignored=0)
