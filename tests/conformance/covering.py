@@ -43,13 +43,14 @@ class Covering:
 
     def cases(self, random: Random) -> list[Assignment]:
         """Assignments that cover all possible pairs; which they are depends on the random numbers."""
-        left, found = set(self.possible), []
-        while left:
-            case = self._best(min(left, key=lambda pair: random.random()) if len(left) < 400 else next(iter(sorted(left))), left, random)
-            if case is None:
-                break
-            left -= self.pairs_of(case)
-            found.append(self.values(case.items()))
+        order = sorted(self.possible)
+        random.shuffle(order)
+        left, found = set(order), []
+        for pair in order:
+            case = self._with(pair, left, random) if pair in left else None
+            if case is not None:
+                left -= self.pairs_of(case)
+                found.append(self.values(case.items()))
         return found
 
     def pairs_of(self, case: Mapping[str, int]) -> set[Pair]:
@@ -63,8 +64,8 @@ class Covering:
             found |= self.pairs_of({name: self.factors[name].index(case[name]) for name in self.factors})
         return len(found & self.possible)
 
-    def _best(self, pair: Pair, left: set[Pair], random: Random) -> dict[str, int] | None:
-        """An assignment with the pair; None: no one can be found, and the pair is refused."""
+    def _with(self, pair: Pair, left: set[Pair], random: Random) -> dict[str, int] | None:
+        """An assignment with the pair. None: none is found, and the pair is refused."""
         for _ in range(_TRIES):
             case = self._filled(dict(pair), left, random)
             if case is not None:
@@ -72,7 +73,7 @@ class Covering:
         self.possible.discard(pair)
         left.discard(pair)
         self.refused[pair] = "no assignment of the other factors goes with it"
-        return self._best(min(left), left, random) if left else None
+        return None
 
     def _filled(self, case: dict[str, int], left: set[Pair], random: Random) -> dict[str, int] | None:
         order = {name: at for at, name in enumerate(self.factors)}

@@ -23,10 +23,12 @@ class Verdict:
         `REFUSED`: not loaded, with an error or rows put aside, where the files tell the right table. `WRONG`: another
         table, and nothing that says so.
     text: rows that differ, and what was said.
+        differences: sorts of these, without keys.
     """
 
     mark: Mark
     text: str = ""
+    differences: frozenset[str] = frozenset()
 
 
 def judge(delivery: Delivery, outcome: Outcome) -> Verdict:
@@ -35,14 +37,16 @@ def judge(delivery: Delivery, outcome: Outcome) -> Verdict:
     wrong = {key: text for key in {*delivery.right, *found} if (text := _difference(delivery, found, key))}
     wrong |= {key: f"{count} rows" for key, count in doubled.items()}
     said = {*outcome.said, *([outcome.refused] if outcome.refused else [])}
-    text = f"{_shown(wrong)}; said {', '.join(sorted(said)) or 'nothing'}"
+    left = {key: text for key, text in wrong.items() if not _is_allowed(delivery.uncertain, key, said)}
+    text = f"{_shown(left or wrong)}; said {', '.join(sorted(said)) or 'nothing'}"
     if not wrong and not outcome.refused:
         return Verdict("PASS")
-    if all(_is_allowed(delivery.uncertain, key, said) for key in wrong or [None]):
+    if not left and (wrong or _is_allowed(delivery.uncertain, None, said)):
         return Verdict("LOUD", text)
-    if outcome.refused or (outcome.rows is None and said) or len(wrong) <= outcome.put_aside:
-        return Verdict("REFUSED", text)
-    return Verdict("WRONG", text)
+    sorts = frozenset(part.split(" for ")[0] for row in left.values() for part in row.split(", "))
+    if outcome.refused or (outcome.rows is None and said) or len(left) <= outcome.put_aside:
+        return Verdict("REFUSED", text, sorts)
+    return Verdict("WRONG", text, sorts)
 
 
 def _by_key(delivery: Delivery, outcome: Outcome) -> tuple[dict[Key, Row], dict[Key, int]]:

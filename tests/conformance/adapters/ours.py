@@ -63,6 +63,7 @@ def _debezium(delivery: Delivery, arrival: Arrival) -> dict[str, Any]:
 def play(delivery: Delivery, folder: Path, place: str = "processes") -> Outcome:
     """Run after each arrival."""
     port = LocalPort("delta_rs" if place == "processes" else "spark")
+    (folder / "landing").mkdir(parents=True, exist_ok=True)
     lake = Lake(folder, port=port.everywhere())
     name = table_of(_WAYS[place], "s.t") if place in _WAYS else "s.t"
     said: Counter[str] = Counter()

@@ -300,8 +300,11 @@ class _Task:
 
     def _reloaded(self, step: Step) -> Arrival:
         """GUIDE, task settings: with DROP_AND_CREATE the table's files are removed before it is loaded again."""
-        arrival = self._loaded(step.rows, step.columns, step.at)
         emptied = self.settings["TargetTablePrepMode"] == "DROP_AND_CREATE"
+        before = self.told.rows | self.told.ghosts | self.told.maybe
+        arrival = self._loaded(step.rows, step.columns, step.at)
+        if not step.rows and not emptied:
+            self.told.maybe = before  # a load of no rows leaves no file, and what was there stays
         return Arrival(arrival.files, emptied, arrival.in_files)
 
     def _closed(self, waiting: list[_Line]) -> Iterator[Arrival]:
