@@ -1,0 +1,99 @@
+"""This project's job, in this process: `tasks: processes`, or Spark's `many` with either way to commit."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.table_spec import TableSpec
+from tests.conftest import LocalPort
+from tests.conformance.delivery import Arrival, Delivery, Outcome
+from tests.conformance.history import PRECISION, SCALE, Kind
+from tests.harness.lake import Lake
+from tests.harness.places import Way, table_of
+
+SQL: Mapping[Kind, str] = {
+    "int4": "int", "int8": "bigint", "decimal": f"decimal({PRECISION},{SCALE})", "float8": "double", "text": "string",
+    "bool": "boolean", "timestamp": "timestamp_ntz", "timestamptz": "timestamp", "date": "date", "time": "string",
+}  # fmt: skip
+PLACES = ("processes", "many", "merge")
+_WAYS = {"many": Way(), "merge": Way(merged=True)}
+
+
+def row_of(delivery: Delivery, arrival: Arrival, name: str = "s.t") -> dict[str, Any]:
+    """The row of metadata that somebody writes who knows the settings of the tool."""
+    make = _dms if delivery.writer == "dms" else _debezium
+    common = {"table": name, "keys": delivery.keys, "truncate": "apply", "sweep_limit": 1.0, "sweep_after": "0s"}
+    return {**common, "settle": "0s", **make(delivery, arrival)}
+
+
+def _dms(delivery: Delivery, arrival: Arrival) -> dict[str, Any]:
+    settings = delivery.settings
+    is_csv = settings["DataFormat"] == "csv"
+    options: dict[str, Any] = {"missing_folder": "empty"}
+    if is_csv:
+        types = {column.name: SQL[column.kind] for column in delivery.columns if column.name in arrival.in_files}
+        options |= {"types": types, "csv_header": settings["AddColumnName"], "csv_delimiter": settings["CsvDelimiter"]}
+        options |= {"csv_row_delimiter": settings["CsvRowDelimiter"], "csv_null": settings["CsvNullValue"]}
+        options |= {"csv_quotes": settings["Rfc4180"], "csv_no_sup": settings.get("CsvNoSupValue")}
+        options |= {} if settings["AddColumnName"] else {"csv_columns": arrival.in_files}
+    else:
+        options["types"] = {c.name: SQL[c.kind] for c in delivery.columns if c.kind == "bool"}
+    if stamp := settings["TimestampColumnName"]:
+        options["timestamp_column"] = stamp
+    if settings["DatePartitionSequence"]:
+        options |= {"date_partition": settings["DatePartitionSequence"]}
+        options |= {"date_delimiter": settings["DatePartitionDelimiter"].lower()}
+        options |= {"date_partition_timezone": settings["DatePartitionTimezone"] or "UTC"}
+    if settings["CdcOperations"] != "all" and not settings["IncludeOpForFullLoad"]:
+        options["missing_op"] = "insert"
+    images = {"before_image_prefix": "BI_"} if settings["BeforeImages"] else {}
+    return {"dialect": "dms", "options": options, **images}
+
+
+def _debezium(delivery: Delivery, arrival: Arrival) -> dict[str, Any]:
+    return {"dialect": "debezium", "options": dict(delivery.settings.get("row_options", {}))}
+
+
+def play(delivery: Delivery, folder: Path, place: str = "processes") -> Outcome:
+    """Run after each arrival."""
+    port = LocalPort("delta_rs" if place == "processes" else "spark")
+    (folder / "landing").mkdir(parents=True, exist_ok=True)
+    lake = Lake(folder, port=port.everywhere())
+    name = table_of(_WAYS[place], "s.t") if place in _WAYS else "s.t"
+    said: Counter[str] = Counter()
+    refused = ""
+    for arrival in delivery.arrivals:
+        spec = TableSpec(**row_of(delivery, arrival, name))
+        land(lake.landing(spec), arrival)
+        result = lake.result(spec)
+        said.update(warning.code for warning in result.warnings)
+        refused = result.error.code if result.error is not None else ""
+    return _outcome(lake, spec, said, refused, result)
+
+
+def _outcome(lake: Lake, spec: TableSpec, said: Counter[str], refused: str, result: JobResult) -> Outcome:
+    layout = lake.layout(spec)
+    bad = [row for row in lake.rows(layout.errors) if row["resolved_at"] is None]
+    said.update(row["code"] for row in bad)
+    rows = lake.rows(layout.replica)
+    kept = [row for row in rows if not row["_gddl"].get("deleted")]
+    found = None if not rows and result.version is None else tuple(kept)
+    return Outcome(found, dict(said), refused, len(bad))
+
+
+def land(folder: Path, arrival: Arrival) -> None:
+    """Put the files of an arrival into the table's folder, each later than the one before."""
+    if arrival.emptied:
+        shutil.rmtree(folder, ignore_errors=True)
+    for file in arrival.files:
+        path = folder / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.tmp")
+        temporary.write_bytes(file.data)
+        os.replace(temporary, path)
