@@ -28,8 +28,10 @@ from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import STATE, join, result_name
 from airflow_gddl.contract.result import STARTING_SPARK
+from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.spec import JobSpec, TableSpec, size_bytes
 from airflow_gddl.stores import Storage
+from airflow_gddl.stores.local import bare
 from spark_jobs.batch.runtime import Observer, Runtime, SparkSource, Step, cancelled, print_step, silent, spark_gone
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import Declined, RunTotals, TableOutcome, TaskOutcome
@@ -130,6 +132,12 @@ class TaskResultStore:
     def clear(self, specs: Iterable[TableSpec]) -> None:
         """Delete what tasks wrote for these tables, none of which is running; others of a continuous job may be."""
         self.storage.delete(*chain.from_iterable(self._written(specs).values()))
+
+    def remove_folder(self) -> None:
+        """Remove what is left of it on a disk; no other thread or job may be about to write there."""
+        if not is_s3(self.folder):
+            with suppress(OSError):
+                Path(bare(self.folder)).rmdir()
 
     def forget_single_starts(self, specs: Iterable[TableSpec]) -> None:
         """Delete the record of a table's only start: its task may have ended because of another table."""
@@ -256,6 +264,8 @@ class SparkSpread:
         yield from (refused(job, spec, fault or _unknown()) for spec in remaining.values())
         try:
             results.clear(specs)
+            if job.options.continuous is None:
+                results.remove_folder()
         except GddlError as error:  # every result has been given
             _LOG.warning("results of tasks could not be removed: %s", error)
 
