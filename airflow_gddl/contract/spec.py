@@ -62,7 +62,7 @@ class TierSpec:
 
     tasks: TierTasks = "one"
     """`one`: a table in one Spark task, many tables side by side. `many`: a table over many tasks. `processes`: as
-    `one`, on one machine in processes instead of tasks, without Java."""
+    `one`, in a process of the job's machine instead of a task, without Java; jobs on a cluster refuse it."""
     commit: CommitMethod = "direct"
     """Default of the row's `commit`."""
     shadow: bool | float = False
@@ -120,7 +120,7 @@ class TierSpec:
 
     @property
     def in_processes(self) -> bool:
-        """Whether that is, on one machine, a process that needs no Java."""
+        """Whether that is a process, which needs no Java."""
         return self.tasks == "processes" and self.in_one_task
 
     @property

@@ -184,11 +184,13 @@ class LazySpark:
         self.stop()
 
     def cancel(self) -> None:
-        """End the Spark jobs that run now; their callers get an error. From any thread."""
+        """End the Spark jobs that run now, whose callers get an error; see `cancel_jobs`. From any thread."""
         session = self._session
         if session is not None:
+            from spark_jobs.spark.application import cancel_jobs  # noqa: PLC0415 - imported when needed
+
             with suppress(Exception):  # it ends, or is a remote one, whose operations are stopped by its own method
-                session.sparkContext.cancelAllJobs()
+                cancel_jobs(session)
 
     def stop(self) -> None:
         """End Spark and remove what it kept on this machine's disk."""

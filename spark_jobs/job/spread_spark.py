@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
@@ -27,8 +28,10 @@ from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import STATE, join, result_name
 from airflow_gddl.contract.result import STARTING_SPARK
+from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.spec import JobSpec, TableSpec, size_bytes
 from airflow_gddl.stores import Storage
+from airflow_gddl.stores.local import bare
 from spark_jobs.batch.runtime import Observer, Runtime, SparkSource, Step, cancelled, print_step, silent, spark_gone
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import Declined, RunTotals, TableOutcome, TaskOutcome
@@ -39,8 +42,9 @@ from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.stop import NEEDS_MEMORY, Watchdog, died_twice, failed, refused, too_late
 from spark_jobs.job.table_job import attempt, poll_table, totals_of
 from spark_jobs.ledger.claim import TTL_SECONDS
-from spark_jobs.spark.application import place_of
+from spark_jobs.spark.application import let_end_by_itself, place_of
 from spark_jobs.spark.cluster_check import check_executors, is_this_python
+from spark_jobs.spark.session_settings import is_on_a_cluster
 from spark_jobs.spark.tasks import map_in_arrow
 
 _STARTED = ".begun-"
@@ -129,6 +133,12 @@ class TaskResultStore:
         """Delete what tasks wrote for these tables, none of which is running; others of a continuous job may be."""
         self.storage.delete(*chain.from_iterable(self._written(specs).values()))
 
+    def remove_folder(self) -> None:
+        """Remove what is left of it on a disk; no other thread or job may be about to write there."""
+        if not is_s3(self.folder):
+            with suppress(OSError):
+                Path(bare(self.folder)).rmdir()
+
     def forget_single_starts(self, specs: Iterable[TableSpec]) -> None:
         """Delete the record of a table's only start: its task may have ended because of another table."""
         written = self._written(specs).values()
@@ -184,7 +194,8 @@ class SparkSpread:
     steps: bool = False
     """Tasks print their steps on standard error, which on one machine is the job's."""
     stopped_by: Callable[[], str] = str
-    """See `Runtime`. Tables of tasks that run then end with their processes, and their claims expire."""
+    """See `Runtime`. On one machine tasks then end their tables before the next step (`_StopNote`); on a cluster they
+    end with their processes, and their claims expire."""
     observe: Observer = silent
     """Called when Spark starts."""
 
@@ -253,6 +264,8 @@ class SparkSpread:
         yield from (refused(job, spec, fault or _unknown()) for spec in remaining.values())
         try:
             results.clear(specs)
+            if job.options.continuous is None:
+                results.remove_folder()
         except GddlError as error:  # every result has been given
             _LOG.warning("results of tasks could not be removed: %s", error)
 
@@ -264,6 +277,7 @@ class SparkSpread:
             running = pool.submit(_run_tasks, work.session, job, shares, steps=self.steps)
             pause = _POLL_SECONDS
             while wait([running], pause).not_done:
+                _StopNote.of(work.session, job).write(self.stopped_by())
                 started = time.monotonic()
                 known = work.results.all(work.unanswered.values())
                 pause = min(_LONGEST_PAUSE, max(_POLL_SECONDS, _LISTING_SHARE * (time.monotonic() - started)))
@@ -318,6 +332,35 @@ def _slots(session: SparkSession) -> int:
 
 
 @dataclass(frozen=True)
+class _StopNote:
+    """The name of the signal that asked the job to end, in a file that Spark's tasks on this machine look for.
+
+    Attributes:
+        path: null on a cluster, whose tasks see no file of the driver.
+    """
+
+    path: str | None
+
+    @classmethod
+    def of(cls, session: SparkSession, job: JobSpec) -> _StopNote:
+        from spark_jobs.spark.session import scratch_of  # noqa: PLC0415 - a job without work imports no Spark
+
+        scratch = None if is_on_a_cluster(os.environ) else scratch_of(session)
+        return cls(None if scratch is None else str(scratch / f"stopped-{job.run_id}"))
+
+    def write(self, signal: str) -> None:
+        if signal and self.path is not None:
+            Path(self.path).write_text(signal)
+
+    def read(self) -> str:
+        """Empty: none did. A folder that is gone is that of a Spark that has ended."""
+        try:
+            return Path(self.path).read_text() if self.path is not None else ""
+        except FileNotFoundError:
+            return ""
+
+
+@dataclass(frozen=True)
 class _Share:
     """The tables of a task."""
 
@@ -345,30 +388,49 @@ def _run_tasks(
     """One row per task: the index of its share. A task gets all shares, which take few bytes, and decodes its own."""
     dealt = [zlib.compress(codec.to_json(share).encode()) for share in shares]
     numbers = session.range(0, len(shares), 1, len(shares))
-    task = _task(job, dealt, place_of(session), steps=steps)
+    note = _StopNote.of(session, job)
+    if note.path is not None:
+        let_end_by_itself(session)
+    task = _task(
+        job, dealt, TaskSettings(place=place_of(session), stopped_by=note.read, observe=print_step if steps else silent)
+    )
     rows = map_in_arrow(numbers, task, "result binary").collect()
     specs = {spec.table: spec for share in shares for spec in share.tables}
     return [result.as_outcome(specs[result.table]) for result in (from_bytes(bytes(row["result"])) for row in rows)]
 
 
 def _task(
-    job: JobSpec, dealt: Sequence[bytes], place: str, *, steps: bool
+    job: JobSpec, dealt: Sequence[bytes], settings: TaskSettings
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        observe = print_step if steps else silent
         for batch in batches:
             for slot in batch.column("id").to_pylist():
                 for spec in codec.from_json(_Share, zlib.decompress(dealt[slot]).decode()).tables:
-                    yield pa.RecordBatch.from_pydict({"result": [to_bytes(once(job, spec, place, observe))]})
+                    yield pa.RecordBatch.from_pydict({"result": [to_bytes(once(job, spec, settings))]})
 
     return work
 
 
-def once(job: JobSpec, spec: TableSpec, place: str = "", observe: Observer = silent) -> TaskOutcome:
+@dataclass(frozen=True, kw_only=True)
+class TaskSettings:
+    """What a task gets from its driver; see `Runtime` and `SparkSource`."""
+
+    place: str = ""
+    stopped_by: Callable[[], str] = str
+    observe: Observer = silent
+
+
+def once(job: JobSpec, spec: TableSpec, settings: TaskSettings = TaskSettings()) -> TaskOutcome:
     """Run a table in a task, unless another task of this job has run it or is running it; then return its result."""
     storage = Storage()
     results, tier = TaskResultStore.of(job, storage), job.tiers[spec.size]
-    runtime = Runtime(storage=storage, spark=NoSpark(place), observe=observe, deep_listings=_POLLED)
+    runtime = Runtime(
+        storage=storage,
+        spark=NoSpark(settings.place),
+        observe=settings.observe,
+        deep_listings=_POLLED,
+        stopped_by=settings.stopped_by,
+    )
     run = TableRun(job=job, spec=spec, runtime=runtime)
     tries, deadline = results.tries(spec), None
     results.begin(spec, tries + 1)

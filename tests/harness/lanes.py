@@ -366,6 +366,7 @@ _ROOMS = (
     "eject/test_eject_command.py",
     "kafka/test_topics.py::test_replica_equals_the_source[1-1]",
     "readers/test_iceberg.py::test_shards_are_read_as_one_table[delta_rs]",
+    "spark/test_by_tasks.py",
     "s3/test_commits_on_s3.py::test_conflicting_commit_overwrites_nothing",
     "s3/test_requests.py",
 )

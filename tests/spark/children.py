@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -65,6 +65,11 @@ class Child:
     @property
     def pid(self) -> int:
         return self._process.pid
+
+    def wait_for_error(self, is_wanted: Callable[[str], bool], beginning: str) -> str:
+        """The first line of its standard error that begins so and is wanted."""
+        assert self._process.stderr is not None
+        return next(line for line in self._process.stderr if line.startswith(beginning) and is_wanted(line))
 
     def end(self, timeout: float = TIMEOUT) -> Ended:
         """Wait for the process itself; the JVM it leaves behind holds no pipe of ours for long, being without one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,14 +12,16 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl.contract.codec import from_json, to_json
+from airflow_gddl.contract.result import PROGRESS
 from airflow_gddl.contract.spec import JobSpec, TableSpec, TierSpec
 from spark_jobs.batch.runtime import Step
 from spark_jobs.job.job_tables import run_job
 from spark_jobs.ledger.claim import ClaimDocument
 from tests.conftest import LocalPort
 from tests.harness.lake import Lake
+from tests.harness.lake import spec_of as small_spec_of
 from tests.oracle import replay
-from tests.spark.children import Child, Ended
+from tests.spark.children import Child, Ended, job_child
 from tests.spark.crash_tables import BEFORE, BROKEN, RUNS, TYPES, spec_of
 from tests.spark.table_lines import by_engine, by_oracle, differences
 
@@ -133,12 +136,21 @@ def test_spark_jobs_are_cancelled_before_claims_are_released(step: str, seconds:
     require_right(lake, specs)
 
 
-@pytest.mark.deep
-@pytest.mark.parametrize(("step", "seconds"), [("plan", 0.0), ("append", 0.2), ("merge", 0.0)])
-def test_tables_in_tasks_end_with_their_processes(step: str, seconds: float, tmp_path: Path) -> None:
-    """Their claims are void on this machine, and expire elsewhere."""
-    specs = [spec_of(name) for name in ("a", "b", "c")]
-    lake = landed(tmp_path, specs)
-    tier = TierSpec(tasks="one", cores=2, memory="1g", tables_per_job=50)
-    require_answers(ended(job_of(lake, specs, tier), step, seconds), specs)
-    require_right(lake, specs)
+def test_tasks_end_their_tables_and_no_other_starts(tmp_path: Path) -> None:
+    """As processes: a table in a task ends before its next step, is answered for, and releases its claim."""
+    tier = TierSpec(tasks="one", cores=1, memory="1g", tables_per_job=50)
+    lake, specs = Lake(tmp_path, tier), [small_spec_of(name) for name in ("a", "b", "c")]
+    for spec in specs:
+        lake.load(spec, rows=300_000)
+    with job_child(lake.job(specs, run_id="stopped"), "--progress") as child:
+        begun = child.wait_for_error(lambda line: json.loads(line.removeprefix(PROGRESS))["step"] == "plan", PROGRESS)
+        os.kill(child.pid, signal.SIGTERM)
+        codes = require_answers(child.end(), specs)
+    assert sorted(codes.values())[:2] == ["JOB_CANCELLED"] * 2, "one task works on one table at a time"
+    assert is_released(
+        lake, next(spec for spec in specs if spec.table == json.loads(begun.removeprefix(PROGRESS))["table"])
+    )
+    assert [result.error for result in lake.results(WITHOUT_SPARK, lake.job(specs, run_id="rerun")).values()] == [
+        None
+    ] * 3
+    assert {len(lake.replica(spec)) for spec in specs} == {300_000}
