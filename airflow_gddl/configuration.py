@@ -79,6 +79,11 @@ def metadata_place(given: str | Path | None = None, beside: str | Path | None = 
     return chosen.rstrip("/") if "://" in chosen else str(Path(chosen).absolute())
 
 
+def airflow_address() -> str:
+    """Address of Airflow's UI, without a slash at its end; empty where it is not configured."""
+    return str(conf.get("api", "base_url", fallback="") or "").rstrip("/")
+
+
 def dags_folder() -> str:
     return str(conf.get("core", "dags_folder"))
 

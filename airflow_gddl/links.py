@@ -24,6 +24,19 @@ def table_page(base: str, table: str) -> str:
     return f"{base}{PREFIX}/#/table/{quote(table, safe='')}" if base else ""
 
 
+REPAIRS = ("reload", "rebuild", "replay")
+"""Actions that a table's page asks about at once when its address names them."""
+
+
+def action_page(base: str, table: str, action: str) -> str:
+    """Address of a table's page that asks about one of `REPAIRS`; a path where Airflow's address is not known.
+
+    Args:
+        base: as of `log_page`.
+    """
+    return f"{base}{PREFIX}/#/table/{quote(table, safe='')}?action={action}"
+
+
 def log_page(base: str, log: str) -> str:
     """URL of the page of a job's log; empty for a log that is not in a lake.
 

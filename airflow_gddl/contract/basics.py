@@ -8,6 +8,6 @@ CONTRACT_VERSION = 1
 Priority = Literal["low", "normal", "high", "critical"]
 PRIORITY_RANK: dict[str, int] = {name: rank for rank, name in enumerate(reversed(get_args(Priority)))}
 """0: starts first."""
-AirflowView = Literal["table", "mapped", "pack"]
+AirflowView = Literal["table", "group", "mapped", "pack"]
 STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 """pydantic configuration of the contract's classes."""

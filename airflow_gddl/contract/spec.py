@@ -70,7 +70,7 @@ class TierSpec:
     tables_per_job: int = 200
     """Tables that share one job; 1 gives each its own DAG."""
     airflow: AirflowView | None = None
-    """Default of the row's `airflow`; null: `mapped` for few tables, else `pack`."""
+    """Default of the row's `airflow`; null: `group` for small packs, `mapped` for few tables, else `pack`."""
     split_by_owner: bool = False
     """Packs hold tables of one owner each, so that access to their DAGs can be given by team."""
     max_files_per_batch: int = 1000

@@ -17,7 +17,9 @@ from airflow.sdk.definitions.param import ParamsDict
 from airflow_gddl import configuration
 from airflow_gddl.assets import table_asset
 from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.dags.table_groups import add_group
 from airflow_gddl.operators.jobs import (
+    MAPPED_TASKS,
     GddlContinuousOperator,
     GddlIncrementalLoadOperator,
     GddlInitialLoadOperator,
@@ -28,7 +30,7 @@ from airflow_gddl.plugins.timetables import cron_timetable
 from airflow_gddl.runtime.compiled.keeper import collector_paused
 from airflow_gddl.runtime.compiled.metadata import CompiledMetadata
 from airflow_gddl.sensors.tables import GddlTablesSensor, poll_times
-from airflow_gddl.topology.pipeline import CONTINUOUS_POOL, NO_OWNER, Pipeline, Timing, pool_of_instances
+from airflow_gddl.topology.pipeline import CONTINUOUS_POOL, NO_OWNER, Pipeline, Timing, group_of, pool_of_instances
 from airflow_gddl.version_compat import deadline, without_backfills
 
 _PART = r"[A-Za-z0-9_][A-Za-z0-9_$#@ -]{0,127}"
@@ -132,7 +134,7 @@ def _repairs() -> dict[str, Param]:
 
 def documentation(pipeline: Pipeline) -> str:
     """The DAG's doc page. A pack's page names no table, since it would change with every row."""
-    what = f"`{pipeline.tables[0]}`" if pipeline.tables else "a pack of tables"
+    what = f"`{pipeline.tables[0]}`" if pipeline.kind == "table" else "a pack of tables"
     if pipeline.is_retired:
         return _RETIRED
     facts = f"source **{pipeline.source}**, tier **{pipeline.tier}**, priority **{pipeline.priority}**"
@@ -144,9 +146,10 @@ def documentation(pipeline: Pipeline) -> str:
         "- **landed** finds tables with new files or changed rows. If there are none, the other tasks are skipped.",
         "- **initial_load** loads those that have no replica yet, **incremental_load** brings the others up to date:",
         "  side by side, neither waits for the other.",
-        *(_MAPPED if pipeline.view == "mapped" else ()),
+        *_EACH_TABLE.get(pipeline.view, ()),
         "",
         _RERUN if pipeline.kind == "pack" else "**Rerun**: trigger it; *Rebuild* makes the table again.",
+        *_NO_BACKFILL,
         "",
         "**After a failure**: the task's log names each failed table, the error and the remedy. Retry or clear it: it",
         "resumes where it stopped, and loads no file twice.",
@@ -157,9 +160,21 @@ def documentation(pipeline: Pipeline) -> str:
 
 
 _RERUN = "**Rerun**: trigger it; *Tables* selects some of them, *Rebuild* makes them again."
-_MAPPED = (
-    "- **new_table** and **table** show each table that had work: red with the reason, or green. Clear one to load",
-    "  that table alone.",
+_EACH_TABLE: Mapping[str, tuple[str, ...]] = {
+    "mapped": (
+        "- **new_table** and **table** show each table that had work: red with the reason, or green. Clear one to load",
+        "  that table alone.",
+    ),
+    "group": (
+        "- Each table has a **group** with its name, which shows what the loads brought: red with the reason, green, or",
+        "  skipped without work. Clear a group, or a task in it, to load that table alone. In a run in which no table",
+        "  had work, everything stays skipped: trigger the DAG instead.",
+    ),
+}
+_NO_BACKFILL = (
+    "",
+    "**Files of a time again**: trigger it with the action *reload*, *From* and *To*. Airflow's *Backfill* does nothing",
+    "here: what is loaded follows from the table's ledger, not from a run's date.",
 )
 _RETIRED = """Other DAGs now load the tables of this DAG. It has no schedule; it exists to finish active runs and to
 show its history. It is removed a week after the move or later. Rerun tables with `gddl_rerun`.
@@ -413,6 +428,7 @@ class Shared:
         each_task: arguments of every task. `waits`: of those that may wait in the triggerer. `polls`: of the sensor.
         of_dag: what Airflow would read from its configuration for each DAG, and which kinds of runs it may have.
         custom: customization of the DAG file.
+        running_task: id of the task that this worker runs; None: none, or `on_dag` may ask for any task.
     """
 
     form: dict[str, Param]
@@ -430,6 +446,7 @@ class Shared:
     polls: Mapping[str, Any]
     of_dag: Mapping[str, Any]
     custom: Customization
+    running_task: str | None
 
     @classmethod
     def read(cls, metadata: str, custom: Customization) -> Shared:
@@ -451,13 +468,14 @@ class Shared:
             polls=poll_times(),
             of_dag={**{name: getattr(usual, name) for name in _READ_ONCE}, **without_backfills()},
             custom=custom,
+            running_task=get_parsing_context().task_id if custom.on_dag is None else None,
         )
 
 
 def build_dag(pipeline: Pipeline, shared: Shared) -> DAG:
     """One pipeline's DAG: landed ► initial_load, incremental_load, or one task for a continuous job.
 
-    It doesn't hold the list of a pack's tables.
+    It doesn't hold the list of a pack's tables, unless each has a group.
     """
     is_continuous = pipeline.timing.kind == "continuous"
     late = None if is_continuous else pipeline.freshness  # not for continuous runs, which are long
@@ -528,23 +546,42 @@ def _again() -> dict[str, Any]:
 def _loads(pipeline: Pipeline, shared: Shared, common: dict[str, Any]) -> None:
     """landed, and after it initial_load and incremental_load side by side, which load different tables.
 
-    In the view `mapped`, a task after each of them is mapped over its tables.
+    In the view `mapped`, a task after each of them is mapped over its tables; in the view `group`, each table has a
+    group of tasks after them.
     """
     of_sensor = {**common, **shared.waits, "execution_timeout": shared.sensor_timeout}
     landed = GddlTablesSensor(task_id="landed", pool=shared.sensor_pool, polls=shared.polls, **of_sensor)
-    mapped = pipeline.view == "mapped"
+    by_table = pipeline.view if pipeline.view in ("group", "mapped") else None
     loads = {**common, **workers(pipeline), "pool": pipeline.pool, "outlets": _assets(pipeline, shared)}
-    load_arguments: dict[str, Any] = {"by_table": mapped, **shared.waits, **loads}
+    load_arguments: dict[str, Any] = {"by_table": by_table, **shared.waits, **loads}
     initial = GddlInitialLoadOperator(task_id="initial_load", **load_arguments)
     increments = GddlIncrementalLoadOperator(task_id="incremental_load", **load_arguments)
     landed >> [initial, increments]
-    if mapped:
-        each = {**loads, "pool": pool_of_instances(pipeline.pool), "do_xcom_push": False}
-        for task_id, load in (("new_table", initial), ("table", increments)):
+    each = {**loads, "pool": pool_of_instances(pipeline.pool), "do_xcom_push": False}
+    if by_table == "group":
+        for table in _grouped(pipeline.tables, shared.running_task):
+            add_group(table, landed, (initial, increments), each)
+    elif by_table == "mapped":
+        for load in (initial, increments):
             mapped_over = GddlTableOperator.partial(
-                task_id=task_id, map_index_template="{{ task.outcome['table'] }}", **each
+                task_id=MAPPED_TASKS[load.stage],
+                map_index_template="{{ task.outcome['table'] }}",
+                load=load.task_id,
+                stage=load.stage,
+                **each,
             )
             mapped_over.expand(outcome=load.output)
+
+
+def _grouped(tables: Sequence[str], running: str | None) -> Sequence[str]:
+    """Tables whose groups are built: all, or for a worker those that its task concerns.
+
+    Args:
+        running: task id; None: all. The sensor's task concerns all, a load none, another one that of its group.
+    """
+    if running in (None, "landed"):
+        return tables
+    return [table for table in tables if group_of(table) == str(running).partition(".")[0]]
 
 
 def _assets(pipeline: Pipeline, shared: Shared) -> list[Asset]:

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Context
 
 from airflow_gddl import configuration
-from airflow_gddl.contract.codec import decode
+from airflow_gddl.contract.codec import decode, plain
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.operators.job_runs import (
+    SHARED,
+    SharedLoad,
     TryState,
     agreed,
     begun_of,
@@ -22,6 +24,7 @@ from airflow_gddl.operators.job_runs import (
     outcomes,
     round_of,
     runner_of,
+    unshown,
 )
 from airflow_gddl.reporting.alerting import notify
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline
@@ -31,8 +34,8 @@ from airflow_gddl.runners.interface import Runner, WaitPolicy
 from airflow_gddl.runners.remote import RemoteRunner, TaskKey, out_of_time
 from airflow_gddl.runtime.compiled.documents import PipelineDocument
 from airflow_gddl.runtime.landing.hints import HintBook
-from airflow_gddl.runtime.landing.load_task import Loading, LoadRequest, Stage
-from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, Question, observe
+from airflow_gddl.runtime.landing.load_task import Loading, LoadRequest
+from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, Question, Stage, observe
 from airflow_gddl.triggers import ends_at, utc_now
 from airflow_gddl.version_compat import AirflowException, AirflowFailException, AirflowSkipException, AirflowTaskTimeout
 
@@ -169,7 +172,7 @@ class Load(Task):
     @property
     def is_last(self) -> bool:
         """Whether no later task of the run has tables to load."""
-        return self.stage == "increments" or not self.work.increments
+        return self.work.is_last(self.stage)
 
     def loaded(self, book: HintBook, begun: tuple[str, ...] | None) -> Loading:
         """Run the load.
@@ -250,9 +253,14 @@ class _StageLoad(Load):
         operator, context, max_tries = self.operator, self.context, self.context["ti"].max_tries
         book = HintBook(self.document.roots, operator.pipeline, environ=self.environ)
         loading = self.loaded(book, self.begun.tables if self.begun else None)
-        shown = outcomes(loading, round_of(context, operator)) if operator.by_table else None
+        shown = outcomes(loading) if operator.by_table else None
         if loading.failed and (shown is None or not (is_last_try(context) or is_final(loading.failed))):
             raise failure(loading.failed, len(loading.results))
+        if shown is not None:
+            if unseen := unshown(context, operator, loading.failed):
+                raise failure(unseen, len(loading.results))
+            shared = SharedLoad(log=loading.log, of_round=round_of(context, operator))
+            context["ti"].xcom_push(key=SHARED, value=plain(shared))
         refused = self.work.form.refused(self.document.pipeline.tables)
         if refused is not None and self.is_last:
             raise AirflowFailException(str(refused))

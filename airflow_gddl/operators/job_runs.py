@@ -16,7 +16,7 @@ from airflow_gddl.contract.codec import decode, plain
 from airflow_gddl.contract.errors import RetriableError, brief
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.hooks.aws import FromAirflow
-from airflow_gddl.operators.jobs import JobTask
+from airflow_gddl.operators.jobs import MAPPED_TASKS, JobTask, LoadOperator
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline
 from airflow_gddl.reporting.results import Logger, explained, is_final, reason
 from airflow_gddl.runners.descriptor import RunnerSettings, SubmissionContext, make_runner
@@ -25,6 +25,7 @@ from airflow_gddl.runners.remote import RemoteRunner
 from airflow_gddl.runtime.compiled.documents import PipelineDocument
 from airflow_gddl.runtime.landing.load_task import Loading
 from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, by_rows, differing_rows
+from airflow_gddl.topology.pipeline import group_of
 from airflow_gddl.triggers import TIME_TO_END, GddlRunTrigger, Watch
 from airflow_gddl.version_compat import AirflowException, AirflowFailException
 
@@ -174,6 +175,33 @@ class Round:
     number: int = 0
     cleared: bool = False
 
+    def is_shown_by(self, try_number: int, instance_round: Round) -> bool:
+        """Whether an instance shows what the load of this round brought; otherwise it was cleared or retried, and loads
+        its table.
+
+        Args:
+            try_number: of the instance.
+            instance_round: round of the instance.
+        """
+        return try_number == 1 or (self.cleared and instance_round.number <= self.number)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedLoad:
+    """What a load tells the instances that show its tables, beside their outcomes.
+
+    Attributes:
+        log: of its last job; None if there is none.
+        of_round: round of the load.
+    """
+
+    log: str | None = None
+    of_round: Round = Round()
+
+
+SHARED = "shared_load"
+"""Key of the XCom that holds a load's `SharedLoad` in plain data."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class TableOutcome:
@@ -182,25 +210,12 @@ class TableOutcome:
     Attributes:
         why: code, reason and remedy of a failure; empty otherwise.
         changes: rows written to the change table.
-        log: of the job, of a failed table; null if there is none.
-        of_round: round of the load.
     """
 
     table: str
     status: Literal["succeeded", "skipped", "failed"]
     why: str = ""
     changes: int = 0
-    log: str | None = None
-    of_round: Round = Round()
-
-    def is_new_to(self, try_number: int, instance_round: Round) -> bool:
-        """Whether a mapped instance shows this outcome; otherwise it was cleared or retried, and loads its table.
-
-        Args:
-            try_number: of the instance.
-            instance_round: round of the instance.
-        """
-        return try_number == 1 or (self.of_round.cleared and instance_round.number <= self.of_round.number)
 
 
 def round_of(context: Context, operator: BaseOperator) -> Round:
@@ -221,24 +236,37 @@ def failure(failed: Sequence[JobResult], total: int) -> Exception:
     return error
 
 
-def outcomes(loading: Loading, of_round: Round) -> list[dict[str, Any]]:
+def outcomes(loading: Loading) -> list[dict[str, Any]]:
     """The outcomes of a load in plain data, sorted by table.
 
     Args:
         loading: done; tables of its work without a result were loaded by an earlier try.
     """
     made = {table: TableOutcome(table=table, status="succeeded") for table in loading.request.marks}
-    made |= {result.table: _outcome(result, loading.log) for result in loading.results}
-    return [_plain(made[table], of_round) for table in sorted(made)]
+    made |= {result.table: _outcome(result) for result in loading.results}
+    # Without empty fields, so that an XCom of 200 tables stays small.
+    return [{name: value for name, value in plain(made[table]).items() if value} for table in sorted(made)]
 
 
-def _outcome(result: JobResult, log: str | None) -> TableOutcome:
+def _outcome(result: JobResult) -> TableOutcome:
     if result.status != "failed":
         return TableOutcome(table=result.table, status=result.status, changes=result.changes_written)
-    return TableOutcome(table=result.table, status="failed", why=brief(reason(result), _LONGEST), log=log)
+    return TableOutcome(table=result.table, status="failed", why=brief(reason(result), _LONGEST))
 
 
-def _plain(outcome: TableOutcome, of_round: Round) -> dict[str, Any]:
-    """Without empty fields, so that an XCom of 200 tables stays small."""
-    given = {name: value for name, value in plain(outcome).items() if value and name != "of_round"}
-    return given if of_round == Round() else {**given, "of_round": plain(of_round)}
+_ENDED = {"success", "failed", "skipped", "upstream_failed", "removed"}
+
+
+def unshown(context: Context, operator: LoadOperator, failed: Sequence[JobResult]) -> list[JobResult]:
+    """Failed tables that no instance of this run will show: those of rows that are newer than the run's tasks, and all
+    where the load was cleared without its downstream tasks.
+    """
+    if not failed:
+        return []
+    run = str(context["run_id"])
+    states = context["ti"].get_task_states(dag_id=operator.dag_id, run_ids=[run]).get(run, {})
+    waiting = {task for task, state in states.items() if str(getattr(state, "value", state)) not in _ENDED}
+    if operator.by_table == "mapped":
+        mapped = MAPPED_TASKS[operator.stage]
+        return [] if any(task == mapped or task.startswith(f"{mapped}_") for task in waiting) else list(failed)
+    return [result for result in failed if f"{group_of(result.table)}.{operator.task_id}" not in waiting]

@@ -13,7 +13,7 @@ from airflow.sdk import Asset, BaseOperator, BaseOperatorLink, Context
 from airflow_gddl import configuration
 from airflow_gddl.assets import alias_of
 from airflow_gddl.links import is_page, log_page
-from airflow_gddl.version_compat import TaskDeferred, conf
+from airflow_gddl.version_compat import TaskDeferred
 
 if TYPE_CHECKING:
     from airflow_gddl.reporting.results import LoadedTables
@@ -27,7 +27,7 @@ class JobLogLink(BaseOperatorLink):
     def get_link(self, operator: BaseOperator, *, ti_key: object) -> str:  # noqa: ARG002 - Airflow's signature
         """Empty when no job was started, or its log is not in the lake."""
         place = str(getattr(operator, "job_log", None) or "")
-        return place if is_page(place) else log_page(_base(), place)
+        return place if is_page(place) else log_page(configuration.airflow_address(), place)
 
 
 class AssetsLink(BaseOperatorLink):
@@ -38,11 +38,7 @@ class AssetsLink(BaseOperatorLink):
     def get_link(self, operator: BaseOperator, *, ti_key: object) -> str:  # noqa: ARG002 - Airflow's signature
         loaded: tuple[str, ...] = getattr(operator, "loaded", ())
         search = f"?name_pattern={quote(loaded[0])}" if len(loaded) == 1 else ""
-        return f"{_base()}/assets{search}"
-
-
-def _base() -> str:
-    return str(conf.get("api", "base_url", fallback="") or "").rstrip("/")
+        return f"{configuration.airflow_address()}/assets{search}"
 
 
 class JobTask(BaseOperator):
@@ -157,14 +153,17 @@ class LoadOperator(JobOperator):
 
     Args:
         sensor: task id of the pipeline's `GddlTablesSensor`.
-        by_table: a mapped task shows each table: the last try succeeds though tables failed, and the result is a
-            `TableOutcome` in plain data for each table, instead of counts.
+        by_table: an instance shows each table: the last try succeeds though tables failed, and the result is a
+            `TableOutcome` in plain data for each table, instead of counts. `mapped`: instances of the task of
+            `MAPPED_TASKS`; `group`: tasks of this one's id in the groups of the tables.
     """
 
     stage: ClassVar[Literal["initial", "increments"]]
     execution = "airflow_gddl.operators.execution"
 
-    def __init__(self, *, sensor: str = "landed", by_table: bool = False, **kwargs: Any) -> None:
+    def __init__(
+        self, *, sensor: str = "landed", by_table: Literal["mapped", "group"] | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.sensor = sensor
         self.by_table = by_table
@@ -195,28 +194,72 @@ class GddlContinuousOperator(JobOperator):
     ui_color = "#d6ecec"
 
 
+MAPPED_TASKS = {"initial": "new_table", "increments": "table"}
+"""Task that is mapped over the tables of a load, by the load's stage."""
+
+
 class GddlTableOperator(JobOperator):
     """Shows the outcome of one table in the pack's shared job: succeeds or fails with that table.
 
     When cleared or retried, it loads its table in a separate job.
 
     Args:
-        outcome: a `TableOutcome` in plain data.
+        load: task id of the shared load.
+        stage: of the shared load.
+        outcome: a `TableOutcome` in plain data, of a mapped task; None: that of `table` in the load's result.
+        table: of a task in the table's group.
         sensor: task id of the pipeline's `GddlTablesSensor`.
     """
 
     execution = "airflow_gddl.operators.table_execution"
     ui_color = "#e3eefa"
 
-    def __init__(self, *, outcome: Mapping[str, Any], sensor: str = "landed", **kwargs: Any) -> None:
+    def __init__(  # noqa: PLR0913 - what a task of either view is made of
+        self,
+        *,
+        load: str,
+        stage: Literal["initial", "increments"],
+        outcome: Mapping[str, Any] | None = None,
+        table: str = "",
+        sensor: str = "landed",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
+        self.load = load
+        self.stage = stage
         self.outcome = outcome
+        self.table = table
         self.sensor = sensor
 
     @property
+    def shown(self) -> str:
+        """The table."""
+        return self.table if self.outcome is None else str(self.outcome["table"])
+
+    @property
     def job_key(self) -> str:
-        """Instances of the task load different tables."""
-        return f"{self.task_id} {self.outcome['table']}"
+        """Instances of a mapped task load different tables."""
+        return f"{self.task_id} {self.shown}"
+
+
+class GddlLandedOperator(BaseOperator):
+    """Shows whether the pipeline's sensor found work for one table: succeeded or skipped, by the scheduler alone.
+
+    No worker runs it, as none runs an `EmptyOperator`; so it has no callbacks, inlets and outlets.
+
+    Args:
+        table: whose group it is in.
+    """
+
+    inherits_from_empty_operator = True
+    ui_color = "#dcefe6"
+
+    def __init__(self, *, table: str, **kwargs: Any) -> None:
+        super().__init__(on_success_callback=None, on_execute_callback=None, **kwargs)
+        self.table = table
+
+    def execute(self, context: Context) -> None:
+        """Nothing: `DAG.test` runs it in its process."""
 
 
 Upkeep = Literal["maintain", "verify"]

@@ -18,9 +18,8 @@ from airflow_gddl.operators.jobs import ALIAS
 from airflow_gddl.reporting.results import add_events, airflow_errors, summary
 from airflow_gddl.runners.interface import Runner
 from airflow_gddl.runtime.landing.hints import HintBook
-from airflow_gddl.runtime.landing.load_task import Stage
 from airflow_gddl.runtime.landing.run_request import from_params, requested, requests_of
-from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, Question, observe
+from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, Question, Stage, observe
 from airflow_gddl.triggers import utc_now
 
 if TYPE_CHECKING:

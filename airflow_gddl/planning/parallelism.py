@@ -17,7 +17,7 @@ from airflow_gddl.planning.rules import (
     TASK_CPU_SECONDS,
     Figure,
     brief_tasks,
-    instances_of,
+    started_of,
     loads_at_once,
 )
 from airflow_gddl.runners.descriptor import RUNNERS
@@ -136,7 +136,7 @@ def _of_dags(day: Day) -> Iterator[Need]:
 
 def _tasks_of_a_run(pipeline: Pipeline) -> int:
     """Tasks of a run that are at work at once."""
-    return 1 if pipeline.timing.kind == "continuous" else _LOADS_OF_A_RUN + _at_once(instances_of(pipeline))
+    return 1 if pipeline.timing.kind == "continuous" else _LOADS_OF_A_RUN + _at_once(started_of(pipeline))
 
 
 def _mwaa(dags: int, tasks: int) -> tuple[str | None, int | None]:

@@ -10,6 +10,7 @@ from operator import itemgetter
 from typing import Literal
 
 from airflow_gddl.contract import durations
+from airflow_gddl.contract.basics import AirflowView
 from airflow_gddl.planning.day import DAY_SECONDS, Day, clock
 from airflow_gddl.runners.descriptor import RUNNERS
 from airflow_gddl.topology.pipeline import Pipeline
@@ -135,12 +136,12 @@ def figures_of(day: Day, limits: PlatformLimits, dags: int) -> tuple[Figure, ...
         dags: those of upkeep too.
     """
     peak = max(day.starts.per_minute)
-    shown = _mapped_per_minute(day)
+    shown, _ = _tables_per_minute(day)
     remote = RUNNERS.get(day.metadata.runner).remote
     at_once, cpu = loads_at_once(day), brief_tasks(day) * TASK_CPU_SECONDS
     made = [
         figure_of("dags", dags, limits.dags, f"DAGs ({limits.name})"),
-        figure_of("tasks_per_day", 3 * day.starts.runs + sum(shown.values()), None, "task instances of the day"),
+        figure_of("tasks_per_day", 3 * day.starts.runs + shown, None, "task instances of the day"),
         figure_of("starts", peak, RUNS_PER_LOOP * limits.schedulers, "runs that start in the fullest minute"),
         figure_of("triggers", peak + (at_once if remote else 0), limits.triggers, "triggers at once"),
         figure_of("worker_cpu", cpu, None if limits.cpus is None else 60 * limits.cpus, "CPU seconds of that minute"),
@@ -160,8 +161,8 @@ def brief_tasks(day: Day) -> int:
 
     Loads of remote runners are deferred: two brief tasks of a worker, and a trigger in between.
     """
-    loads, shown = 2 if RUNNERS.get(day.metadata.runner).remote else 1, _mapped_per_minute(day)
-    return max(loads * runs + shown[minute] for minute, runs in enumerate(day.starts.per_minute))
+    loads, (_, started) = 2 if RUNNERS.get(day.metadata.runner).remote else 1, _tables_per_minute(day)
+    return max(loads * runs + started[minute] for minute, runs in enumerate(day.starts.per_minute))
 
 
 def _of_listings(day: Day) -> list[Figure]:
@@ -176,20 +177,24 @@ def _of_listings(day: Day) -> list[Figure]:
     ]
 
 
-def _mapped_per_minute(day: Day) -> Counter[int]:
-    """Task instances of tables by the minute of the day, where all tables have news."""
-    shown: Counter[int] = Counter()
+_INSTANCES: Mapping[AirflowView, int] = {"group": 3, "mapped": 1}
+"""Task instances of a table in a run, by view; of `group` a worker starts one, the scheduler decides the others."""
+
+
+def _tables_per_minute(day: Day) -> tuple[int, Counter[int]]:
+    """Task instances of tables in the day, and those that workers start by its minutes, where all tables have news."""
+    instances, started = 0, Counter[int]()
     for pipeline in day.metadata.pipelines:
-        if instances := instances_of(pipeline):
+        if started_of(pipeline):
             for minute in day.starts.of.get(pipeline.dag_id, ()):
-                shown[minute] += instances
-    return shown
+                instances += _INSTANCES[pipeline.view] * len(pipeline.tables)
+                started[minute] += started_of(pipeline)
+    return instances, started
 
 
-def instances_of(pipeline: Pipeline) -> int:
-    """Task instances of tables in a run, where all have news."""
-    return len(pipeline.tables) if pipeline.view == "mapped" else 0
-
+def started_of(pipeline: Pipeline) -> int:
+    """Task instances of tables that workers start in a run, where all tables have news."""
+    return len(pipeline.tables) if pipeline.view in _INSTANCES else 0
 
 def figure_of(name: str, planned: float, limit: float | None, text: str) -> Figure:
     return Figure(name=name, planned=planned, limit=limit, text=text, soft=name in _SOFT)

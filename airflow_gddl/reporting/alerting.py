@@ -10,7 +10,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from airflow.configuration import conf
 from airflow.sdk import Context
 
 from airflow_gddl import configuration
@@ -115,7 +114,7 @@ def _explained(fresh: Sequence[Alert], roots: Roots, environ: Mapping[str, str])
         with suppress(GddlError):  # the alert matters more than its details
             for result in read_records(roots, table, 1, environ, loads_only=True).results:
                 texts |= {(table, warning.code): _with_files(warning) for warning in result.warnings}
-    base = str(conf.get("api", "base_url", fallback="") or "").rstrip("/")
+    base = configuration.airflow_address()
     return [
         replace(
             alert,

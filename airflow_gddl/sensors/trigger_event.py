@@ -11,7 +11,7 @@ from airflow_gddl import configuration
 from airflow_gddl.contract.codec import decode, plain
 from airflow_gddl.reporting.results import airflow_errors, announce
 from airflow_gddl.runtime.landing.run_request import from_params
-from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, Question
+from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, Question, Stage
 from airflow_gddl.triggers import POLL_ON_WORKER, poll_once, utc_now
 from airflow_gddl.version_compat import (
     AirflowException,
@@ -45,11 +45,22 @@ def answer(sensor: Poller, context: Context, event: Mapping[str, Any] | str) -> 
     if work.pending:
         announce(context, sensor.metadata, sensor.pipeline)
     context["ti"].xcom_push(key="return_value", value=plain(work))
-    busy = {"initial": bool(work.initial), "increments": bool(work.increments)}
     # Avoids starting tasks that would only skip themselves.
-    idle = [one.task_id for one in sensor.get_direct_relatives() if not busy.get(getattr(one, "stage", ""), True)]
-    if idle:
+    if idle := [one.task_id for one in sensor.get_direct_relatives() if not _is_busy(one, work)]:
         raise DownstreamTasksSkipped(tasks=idle)
+
+
+def _is_busy(task: Any, work: PipelineWork) -> bool:
+    """Whether a task has something to load or to show; true of tasks of users.
+
+    Args:
+        task: a load has a `stage`, a task in a table's group a `table`, and one that shows what a load brought, both.
+    """
+    table, stage = getattr(task, "table", ""), getattr(task, "stage", "")
+    stages: tuple[Stage, ...] = (stage,) if stage else ("initial", "increments")
+    if table:
+        return any(work.may_load(one, table) for one in stages)
+    return not stage or bool(work.marks(stage))
 
 
 def _poll_here(sensor: Poller, context: Context) -> PipelineWork:

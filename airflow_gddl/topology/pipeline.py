@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -18,6 +20,21 @@ def pool_of_instances(pool: str) -> str:
     the pool has as many slots as that of the loads, so that these are bounded, too.
     """
     return f"{pool}_tables"
+
+
+_PLAIN = re.compile(r"[A-Za-z0-9_]+\.[A-Za-z0-9_]+")
+_NOT_IN_GROUP_IDS = re.compile(r"[^A-Za-z0-9_]+")
+_LONGEST_GROUP_ID = 150
+
+
+def group_of(table: str) -> str:
+    """Id of a table's task group, unique, by its name alone: it stays when other rows change. `shop-orders` for
+    `shop.orders`; other names than plain ones, and long ones, get a hash behind two dashes.
+    """
+    if _PLAIN.fullmatch(table) and len(table) <= _LONGEST_GROUP_ID:
+        return table.replace(".", "-")
+    legal = _NOT_IN_GROUP_IDS.sub("-", table)[:_LONGEST_GROUP_ID]
+    return f"{legal}--{hashlib.sha256(table.encode()).hexdigest()[:8]}"
 
 
 @dataclass(frozen=True, kw_only=True)

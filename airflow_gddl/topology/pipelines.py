@@ -27,8 +27,8 @@ def pools(pipelines: Iterable[Pipeline]) -> dict[str, dict[str, Any]]:
     """
     slots: dict[str, int] = {}
     for pipeline in pipelines:
-        mapped = [pool_of_instances(pipeline.pool)] if pipeline.view == "mapped" else []
-        for name in (pipeline.pool, *mapped):
+        instances = [pool_of_instances(pipeline.pool)] if pipeline.view in ("group", "mapped") else []
+        for name in (pipeline.pool, *instances):
             slots[name] = max(pipeline.slots, slots.get(name, 0))
     if slots:
         slots[CONTINUOUS_POOL] = _CONTINUOUS_SLOTS
@@ -81,6 +81,9 @@ def _short_hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:6]
 
 
+GROUP_UP_TO = 50
+"""Tables of a source, tier and schedule up to which their packs are `group` unless metadata says otherwise: each run has
+three task instances a table, with work or without."""
 MAPPED_UP_TO = 500
 """Tables in packs up to which packs are `mapped` unless metadata says otherwise: each run then has a task instance for
 each table with work, and a task instance takes a worker more than a second."""
@@ -88,13 +91,16 @@ MOST_MAPPED = 1000
 """Tables of a mapped pack; Airflow refuses to map over more than `[core] max_map_length`, 1024 unless changed."""
 
 
-def default_view(tables: int) -> AirflowView:
+def default_view(tables: int, alike: int) -> AirflowView:
     """Default view of packs.
 
     Args:
         tables: those of all packs.
+        alike: those of them that may share packs.
     """
-    return "mapped" if tables <= MAPPED_UP_TO else "pack"
+    if tables > MAPPED_UP_TO:
+        return "pack"
+    return "group" if alike <= GROUP_UP_TO else "mapped"
 
 
 def has_own_dag(table: TableSpec, tier: TierSpec) -> bool:
@@ -103,16 +109,18 @@ def has_own_dag(table: TableSpec, tier: TierSpec) -> bool:
 
 
 def view_of_pack(tables: Iterable[TableSpec], tier: TierSpec, usual: AirflowView) -> AirflowView:
-    """The view of tables that share DAGs: `mapped` as soon as one of them is, so that no DAG id depends on the view.
+    """The view of tables that share DAGs: the most detailed one of any of them, so that no DAG id depends on the view.
 
     Args:
-        tables: of one tier and schedule; those of a continuous pipeline have one task, which is never mapped.
+        tables: of one tier and schedule; those of a continuous pipeline have one task for all of them.
         usual: see `default_view`.
     """
     views = {table.airflow or tier.airflow or usual for table in tables if table.cadence != "continuous"}
-    return "mapped" if "mapped" in views else "pack"
+    return next((view for view in _SHARED_VIEWS if view in views), "pack")
 
 
+_SHARED_VIEWS: tuple[AirflowView, ...] = ("group", "mapped", "pack")
+"""Of packs, the most detailed first."""
 _LONGEST_TAG = 100
 _MOST_OWNERS, _MOST_OWNER_TAGS, _MOST_LABELS = 5, 10, 20
 """Of a pack: Airflow shows all owners and tags of a DAG in one cell."""
@@ -230,12 +238,14 @@ def _single(table: TableSpec) -> Pack:
 
 def _groups(tables: Sequence[TableSpec], tiers: Mapping[str, TierSpec]) -> list[Group]:
     groups: defaultdict[tuple[Base, str], list[TableSpec]] = defaultdict(list)
-    usual = default_view(len(tables))
     for table in tables:
         owner = table.owner or None if tiers[table.size].split_by_owner else None
         schedule = slug(table.cadence)
         groups[Base(table.source, table.size, owner, schedule == CONTINUOUS), schedule].append(table)
-    return [_group(base, schedule, members, tiers[base.tier], usual) for (base, schedule), members in groups.items()]
+    return [
+        _group(base, schedule, members, tiers[base.tier], default_view(len(tables), len(members)))
+        for (base, schedule), members in groups.items()
+    ]
 
 
 def _group(base: Base, schedule: str, members: Sequence[TableSpec], tier: TierSpec, usual: AirflowView) -> Group:

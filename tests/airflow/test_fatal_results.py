@@ -48,7 +48,7 @@ def test_a_table_that_depends_on_one_that_can_t_succeed_can_t_either(stage: Stag
 
 
 def test_mapped_instances_show_it_after_one_try(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("GDDL_DEFAULTS__AIRFLOW")
+    monkeypatch.setenv("GDDL_DEFAULTS__AIRFLOW", "mapped")
     stage.order(fail={"shop.b": REFUSED}, fatal=["shop.b"])
     found = states(mapped_run())
     assert stage.loaded == [NAMES]

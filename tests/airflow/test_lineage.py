@@ -174,7 +174,7 @@ def test_a_continuous_task_sends_what_its_job_loaded(stage: Stage, log: Path) ->
 def test_a_mapped_instance_sends_datasets_only_if_it_loads_its_table(
     stage: Stage, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("GDDL_DEFAULTS__AIRFLOW")
+    monkeypatch.setenv("GDDL_DEFAULTS__AIRFLOW", "mapped")
     stage.rows("{table: shop.a, keys: [id]}", "{table: shop.b, keys: [id]}")
     stage.land("shop.a")
     dag = build_dags()[PACK]

@@ -17,9 +17,9 @@ from airflow_gddl.runners.interface import Handle, JobOutcome, Listener, Progres
 from airflow_gddl.runtime.compiled.documents import PipelineDocument
 from airflow_gddl.runtime.landing import hints
 from airflow_gddl.runtime.landing.hints import HintBook, Hints
-from airflow_gddl.runtime.landing.load_task import Loading, LoadRequest, Stage
+from airflow_gddl.runtime.landing.load_task import Loading, LoadRequest
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, What
-from airflow_gddl.runtime.landing.tables_with_work import PipelineWork
+from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, Stage
 from airflow_gddl.runtime.state.lake_state import StateReader
 from airflow_gddl.runtime.state.recording import RUNNING_FOR, StateRecorder, read_records
 from airflow_gddl.runtime.state.table_runs import TableRecord

@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.dags.factory import build_dags
-from airflow_gddl.operators.job_runs import Round, TableOutcome
+from airflow_gddl.operators.job_runs import Round
 from airflow_gddl.runtime.landing.hints import HintBook, TableHint
 from tests.airflow.clearing import clear, instances
 from tests.airflow.stage import Stage
@@ -28,7 +28,7 @@ REFUSED = ["SCHEMA_REFUSED", "[SCHEMA_REFUSED] n is text now. Remedy: widen it."
 
 @pytest.fixture(autouse=True)
 def view(monkeypatch: pytest.MonkeyPatch, stage: Stage) -> None:
-    monkeypatch.delenv("GDDL_DEFAULTS__AIRFLOW")
+    monkeypatch.setenv("GDDL_DEFAULTS__AIRFLOW", "mapped")
     stage.rows(*(f"{{table: {name}, keys: [id]}}" for name in NAMES))
 
 
@@ -127,7 +127,7 @@ def test_a_crashed_job_fails_the_tables_without_a_result(stage: Stage) -> None:
 def test_views_and_dag_ids(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """The view changes tasks, never the id of a pack."""
     assert "table" in build_dags()[PACK].task_dict
-    monkeypatch.setenv("GDDL_TIERS__SMALL__AIRFLOW", "pack")
+    monkeypatch.setenv("GDDL_DEFAULTS__AIRFLOW", "pack")
     assert sorted(build_dags()[PACK].task_dict) == ["incremental_load", "initial_load", "landed"]
     stage.rows(*(f"{{table: {name}, keys: [id], airflow: table}}" for name in NAMES))
     assert sorted(build_dags()) == [f"gddl.{name}" for name in NAMES]
@@ -157,8 +157,7 @@ def test_views_and_dag_ids(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_an_instance_shows_what_its_round_brought_and_else_loads(
     try_number: int, own: Round, of_load: Round, *, shown: bool
 ) -> None:
-    outcome = TableOutcome(table="shop.a", status="succeeded", of_round=of_load)
-    assert outcome.is_new_to(try_number, own) is shown
+    assert of_load.is_shown_by(try_number, own) is shown
 
 
 def test_instances_that_load_at_once_keep_each_other_s_hints(stage: Stage) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.spec import DEFAULT_TIERS, AirflowView, TableSpec, TierSpec
-from airflow_gddl.topology.pipeline import Pipeline
+from airflow_gddl.topology.pipeline import Pipeline, group_of
 from airflow_gddl.topology.pipelines import pipelines, pools
 
 SCHEDULES = ("@hourly", "@daily", "*/15 * * * *", "*/5 * * * *", "continuous", None)
@@ -130,7 +131,8 @@ def test_a_single_table_dag_has_its_row_s_owner_tags_and_freshness() -> None:
 @pytest.mark.parametrize(
     ("row", "tier", "fields", "view"),
     [
-        (None, None, {}, "mapped"),
+        (None, None, {}, "group"),
+        ("group", "mapped", {}, "group"),
         (None, "pack", {}, "pack"),
         ("mapped", "pack", {}, "mapped"),
         ("pack", None, {}, "pack"),
@@ -150,13 +152,30 @@ def test_the_row_s_view_comes_before_the_tier_s(
 
 
 def test_the_view_changes_no_id_of_a_pack() -> None:
-    """`mapped` in one row shows all tables of its pack."""
-    few, some = table("shop.a", airflow="mapped"), table("shop.b", airflow="pack")
-    made = [only(table("shop.a", airflow="pack"), some), only(few, some)]
-    assert [pipeline.view for pipeline in made] == ["pack", "mapped"]
+    """The most detailed view of one row shows all tables of its pack."""
+    some = table("shop.b", airflow="pack")
+    views: tuple[AirflowView, ...] = ("pack", "mapped", "group")
+    made = [only(table("shop.a", airflow=view), some) for view in views]
+    assert tuple(pipeline.view for pipeline in made) == views
     assert len({pipeline.dag_id for pipeline in made}) == 1
-    many = pipelines([table(f"shop.t{n}") for n in range(501)], DEFAULT_TIERS)
-    assert {pipeline.view for pipeline in many} == {"pack"}
+
+
+@pytest.mark.parametrize(("count", "view"), [(50, "group"), (51, "mapped"), (500, "mapped"), (501, "pack")])
+def test_the_view_follows_from_how_many_tables_there_are(count: int, view: str) -> None:
+    many = pipelines([table(f"shop.t{n}") for n in range(count)], DEFAULT_TIERS)
+    assert {pipeline.view for pipeline in many} == {view}
+
+
+def test_a_small_pack_beside_large_ones_has_groups() -> None:
+    rows = [table(f"shop.t{n}") for n in range(60)] + [replace(table(f"bank.t{n}"), source="bank") for n in range(3)]
+    assert {pipeline.source: pipeline.view for pipeline in pipelines(rows, DEFAULT_TIERS)} == {"shop": "mapped", "bank": "group"}
+
+
+def test_group_ids_are_legal_and_unique() -> None:
+    names = ["shop.a", "shop.a-b", "shop-a.b", "shop.a b", "shop.a_b", "shop_a.b", "shop.a$", f"s.{'x' * 200}", f"s.{'x' * 201}"]
+    ids = [group_of(name) for name in names]
+    assert (ids[0], len(set(ids))) == ("shop-a", len(names))
+    assert all(re.fullmatch(r"[\w-]{1,200}", one) for one in ids)
 
 
 def test_a_mapped_pack_is_no_larger_than_airflow_maps_over() -> None:

@@ -19,9 +19,10 @@ const ACTIONS = [
 const ENDED = ["success", "failed"];
 
 export class Actions {
-  /** again: reloads the table's page. codeShown: returns the code that filters the quarantined rows; empty: none. */
-  constructor(place, again, codeShown) {
-    Object.assign(this, { place, again, codeShown });
+  /** again: reloads the table's page. codeShown: returns the code that filters the quarantined rows; empty: none.
+   *  asked: first word of an action's name in lower case, which is asked about at once; null: none. */
+  constructor(place, again, codeShown, asked) {
+    Object.assign(this, { place, again, codeShown, asked });
     this.buttons = el("div");
     this.status = el("div", { class: "status", role: "status" });
     replace(place, el("section", { "aria-label": "Actions" }, this.buttons, this.status));
@@ -37,6 +38,9 @@ export class Actions {
     this.run ??= remembered(table.table);
     refresh(this.buttons, [mayTrigger, table.dag_id, table.problems.length], () => this.shown(mayTrigger));
     if (this.run) await this.follow(runs);
+    const action = mayTrigger && ACTIONS.find(([name]) => this.asked && name.toLowerCase().split(" ")[0] === this.asked);
+    this.asked = null;
+    if (action) this.ask(...action);
   }
 
   shown(mayTrigger) {

@@ -35,7 +35,7 @@ async function show() {
   try {
     const name = /^\/table\/(.+)$/.exec(path);
     if (name) {
-      const page = new TablePage(main, decodeURIComponent(name[1]), showTroubles, () => mine === turn);
+      const page = new TablePage(main, decodeURIComponent(name[1]), showTroubles, () => mine === turn, new URLSearchParams(query ?? "").get("action"));
       await page.show();
       if (mine === turn) shown = page;
     } else if (path === "/log") {

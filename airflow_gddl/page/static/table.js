@@ -17,11 +17,12 @@ const RUNS_SHOWN = 50;
 const OFTEN_MS = 3_000;
 
 export class TablePage {
-  constructor(place, name, showTroubles, current) {
+  /** asked: the repair that the page asks about at once, see links.py; null: none. */
+  constructor(place, name, showTroubles, current, asked) {
     Object.assign(this, { place, name, showTroubles, current });
     this.parts = Object.fromEntries(["problems", "facts", "actions", "quarantine", "plots", "runs", "explain", "preview", "changes", "lineage", "lake"].map((part) => [part, el("div")]));
     this.quarantine = new Quarantine(name, () => this.explain);
-    this.actions = new Actions(this.parts.actions, () => this.show(), () => this.quarantine.code);
+    this.actions = new Actions(this.parts.actions, () => this.show(), () => this.quarantine.code, asked);
     replace(place, el("p", { role: "status" }, "Reading …"));
   }
 

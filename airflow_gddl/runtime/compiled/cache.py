@@ -104,8 +104,8 @@ class State:
 
 
 def index_entry(pipeline: Pipeline) -> Pipeline:
-    """Index entry for the DAG factory: without the tables of a pack."""
-    return replace(pipeline, tables=()) if pipeline.kind == "pack" else pipeline
+    """Index entry for the DAG factory: without the tables of a pack, unless its DAG has a group for each."""
+    return pipeline if pipeline.view in ("table", "group") else replace(pipeline, tables=())
 
 
 def pipeline_of(entry: Mapping[str, Any]) -> Pipeline:

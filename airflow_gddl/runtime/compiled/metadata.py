@@ -66,7 +66,7 @@ class CompiledMetadata:
         return self.current(replace(self.settings, refresh_seconds=0.0, settle_seconds=0.0))
 
     def pipelines(self) -> tuple[Pipeline, ...]:
-        """Pipelines that load tables, sorted by DAG id; packs without their tables."""
+        """Pipelines that load tables, sorted by DAG id; packs without their tables, unless their view is `group`."""
         return tuple(pipeline for pipeline in self.served() if not pipeline.is_retired)
 
     def served(self) -> tuple[Pipeline, ...]:

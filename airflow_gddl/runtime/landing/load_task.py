@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol
+from typing import Protocol
 
 from airflow_gddl.contract.layout import join, log_folder
 from airflow_gddl.contract.result import ErrorInfo, JobResult
@@ -18,12 +18,11 @@ from airflow_gddl.runners.interface import Listener, ProgressEvent, Runner, Wait
 from airflow_gddl.runtime.compiled.documents import PipelineDocument
 from airflow_gddl.runtime.landing.hints import HintBook, TableHint
 from airflow_gddl.runtime.landing.run_request import What, is_by_person
-from airflow_gddl.runtime.landing.tables_with_work import PipelineWork
+from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, Stage
 from airflow_gddl.runtime.state.recording import StateRecorder
 from airflow_gddl.topology.rows import in_order
 
 _LOG = logging.getLogger(__name__)
-Stage = Literal["initial", "increments"]
 _ACTIONS: Mapping[What, Action] = {
     "run": "run",
     "verify": "verify",
@@ -61,7 +60,7 @@ class LoadRequest:
 
     @property
     def marks(self) -> Mapping[str, str]:
-        return self.work.initial if self.stage == "initial" else self.work.increments
+        return self.work.marks(self.stage)
 
 
 class ProgressListener(Listener, Protocol):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Literal
 
 from airflow_gddl.contract.capture import capture_of
 from airflow_gddl.contract.codec import from_json_or_none, to_document, to_json
@@ -43,6 +44,10 @@ from airflow_gddl.stores import Storage, open_store
 
 _AT_ONCE = 8
 """Replicas that are looked for at once."""
+
+
+Stage = Literal["initial", "increments"]
+"""Part of a run that a load task does."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +84,17 @@ class PipelineWork:
     @property
     def is_some(self) -> bool:
         return bool(self.initial or self.increments or self.pending)
+
+    def marks(self, stage: Stage) -> Mapping[str, str]:
+        return self.initial if stage == "initial" else self.increments
+
+    def is_last(self, stage: Stage) -> bool:
+        """Whether no other task of the run has tables to load: this one then loads those that wait, if it can."""
+        return stage == "increments" or not self.increments
+
+    def may_load(self, stage: Stage, table: str) -> bool:
+        """Whether the task of this stage loads the table, now or at its end."""
+        return table in self.marks(stage) or (table in self.held and self.is_last(stage) and bool(self.marks(stage)))
 
     @property
     def why_none(self) -> str:
