@@ -192,7 +192,7 @@ def shadow_of(run: TableRun, plan: BatchPlan) -> TableRun:
         replica=join(root, "replica"), history=join(root, "history"),
     )  # fmt: skip
     # A partition column may come with a later file; the new tables are checked once all files are read.
-    return replace(run, layout_override=layout, spec=replace(run.spec, history=False, partition_by=()))
+    return replace(run, layout_override=layout, spec=replace(run.spec, partition_by=()))
 
 
 def range_files(table: str, landed: LandingRange, live: Ledger, fresh: Ledger) -> RangeFiles:
