@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,6 +22,7 @@ from airflow_gddl.cli.job import Done, Request, ask, ask_for_all, carry_out, eac
 from airflow_gddl.cli.options import read_key, read_keys, require_whole_key
 from airflow_gddl.cli.screen import Cell, Screen, count, counted
 from airflow_gddl.cli.verify import require_connection, require_name
+from airflow_gddl.contract.durations import is_duration, moment_of, seconds
 from airflow_gddl.contract.errors import OF_FILES, QUARANTINE_REMEDIES, FatalError, GddlError, MetadataError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import DISMISSIBLE, JobResult
@@ -39,14 +41,17 @@ _RELOAD = """Load tables again from the files that are there now, and from nothi
 
 What only the change table knew is archived: it stays there with generation 0 and no longer counts. Use it after a
 TRUNCATE, a new snapshot, a lost replication slot or a wrong type, once the old files are out of the landing folder.
-Where rows, columns or changes would go, it says which and asks; --yes answers."""
+Where rows, columns or changes would go, it says which and asks; --yes answers.
+
+With --since and --until only files that landed in this time are read again: restored, mended, or written again at the
+source. All other files keep what they gave. Files that no run has taken yet wait for the next one."""
 _RESYNC = """Load tables again from the files that are there now, and compare them with the source.
 
 The tables are replaced only if they are no further from the source than before; the command fails while they differ.
 
 With --key, --from and --to, or --differences no table is replaced: these rows are read from the source, and take the
 place of the table's; a row that the source lacks is deleted. Changes that come later are applied to them."""
-_LOSSES = ("files", "rows_before", "rows", "appear", "vanish", "change", "archived")
+_LOSSES = ("files", "rows_before", "rows", "appear", "vanish", "change", "archived", "replaced")
 _DISTANCES = ("rows", "appear", "vanish", "change", "far_before", "far_after")
 _READ = ("rows", "absent", "files")
 _KEY_INVALID = "RESYNC_KEY_INVALID"
@@ -83,6 +88,13 @@ def reload(  # noqa: PLR0913 - typer reads each option of the command from one p
     from_files: Annotated[
         bool, typer.Option("--from-files", help="Required: the tables are loaded from the landing files.")
     ] = False,
+    since: Annotated[
+        str,
+        typer.Option("--since", metavar="TIME", help="Only files last modified from then on: 2026-01-31T12:00Z, 24h."),
+    ] = "",
+    until: Annotated[
+        str, typer.Option("--until", metavar="TIME", help="Only files last modified before then; as --since.")
+    ] = "",
     yes: Annotated[bool, typer.Option("--yes", help="Also where rows, columns or changes go; else it asks.")] = False,
     dry_run: DryRun = False,
     metadata: options.Metadata = "metadata",
@@ -93,12 +105,15 @@ def reload(  # noqa: PLR0913 - typer reads each option of the command from one p
         remedy = "write --from-files; to keep what the change table knows, use gddl rebuild"
         raise MetadataError("RELOAD_SOURCE_MISSING", "gddl reload does not say from what", remedy=remedy)
     cli = context.of(ctx)
+    job_options = JobOptions(
+        reload=True, confirmed=yes, full_listing=True, wait_seconds=wait,
+        landed_since=_landed("--since", since), landed_until=_landed("--until", until),
+    )  # fmt: skip
     if dry_run:
         from airflow_gddl.cli.job import show_plans  # noqa: PLC0415 - of a dry run alone
 
-        job_options = JobOptions(action="plan", reload=True, full_listing=True)
+        job_options = replace(job_options, action="plan", confirmed=False)
         carry_out(cli, Request(metadata=metadata, tables=tuple(table), options=job_options, as_json=json), show_plans)
-    job_options = JobOptions(reload=True, confirmed=yes, full_listing=True, wait_seconds=wait)
     request = Request(metadata=metadata, tables=tuple(table), options=job_options, as_json=json)
     done = perform(cli, request)
     again = tuple(r.table for r in done.outcome.results if r.error is not None and r.error.code == _UNCONFIRMED)
@@ -112,6 +127,22 @@ def reload(  # noqa: PLR0913 - typer reads each option of the command from one p
     job.show_troubles(cli, done.outcome)
     failed = any(result.status == "failed" for result in done.outcome.results)
     raise typer.Exit(context.FAILED if failed and done.exit_status == context.OK else done.exit_status)
+
+
+def _landed(name: str, text: str) -> str:
+    """A bound of a time as ISO 8601 with a zone; a duration counts back from now.
+
+    Raises:
+        MetadataError: `RANGE_INVALID`.
+    """
+    if not text:
+        return ""
+    try:
+        since = datetime.now(UTC) - timedelta(seconds=seconds(text)) if is_duration(text) else moment_of(text)
+    except (ValueError, OverflowError) as error:
+        remedy = "write e.g. 2026-01-31, 2026-01-31T12:00:00Z or 24h"
+        raise MetadataError("RANGE_INVALID", f"{name} {text!r} is not a moment", remedy=remedy) from error
+    return since.isoformat()
 
 
 def _agreed(cli: CliContext, done: Done, tables: Sequence[str]) -> bool:
@@ -195,7 +226,7 @@ rebuild.__doc__, reload.__doc__, resync.__doc__ = _REBUILD, _RELOAD, _RESYNC
 
 def show_reloads(screen: Screen, results: Sequence[JobResult]) -> None:
     """What each table was loaded from, and what it gained and lost."""
-    titles = ("files", "rows before", "rows", "appeared", "vanished", "changed", "archived")
+    titles = ("files", "rows before", "rows", "appeared", "vanished", "changed", "archived", "replaced")
     show_counts(screen, titles, results, lambda result: _counts(result, "reload", _LOSSES))
     for result in results:
         missing_columns = (job.answer(result).get("reload") or {}).get("columns")

@@ -85,8 +85,11 @@ def params(*, one_table: bool = False) -> dict[str, Param]:
         "reason": Param(
             None, type=["null", "string"], maxLength=400, title="Reason", description="Of a dismissal, for the record."
         ),
-        "from": _moment("From", "Run tables with files modified at or after this moment, loaded before or not."),
-        "to": _moment("To", "The same, before this moment. What was loaded is not loaded twice."),
+        "from": _moment(
+            "From",
+            "Run tables with files modified at or after this moment. A reload reads these files again, and no others.",
+        ),
+        "to": _moment("To", "The same, before this moment. But for a reload, what was loaded is not loaded twice."),
         **_repairs(),
     }
     return {name: field for name, field in fields.items() if not one_table or name not in {"tables", "all"}}

@@ -10,7 +10,7 @@ from airflow_gddl.contract.capture import capture_of
 from airflow_gddl.contract.kafka import topic_of
 from airflow_gddl.contract.result import JobResult
 from spark_jobs.actions.rebuild_run import reads_changes, require_possible
-from spark_jobs.actions.reload import rebuild_batches, reload_batches
+from spark_jobs.actions.reload import rebuild_batches, reload_batches, require_whole_tables
 from spark_jobs.batch import notices
 from spark_jobs.batch.own_tables import require_no_other_table
 from spark_jobs.batch.pending import batches_ahead, looked, wants_source_load
@@ -19,6 +19,7 @@ from spark_jobs.batch.totals import RunTotals
 from spark_jobs.features import features_of
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.pipeline import require_sound_tables
+from spark_jobs.plan.landing_range import LandingRange
 from spark_jobs.plan.planned_batch import BatchPlan
 from spark_jobs.plan.waiting_files import Discovery
 from spark_jobs.tables.places import DeclinedError
@@ -70,6 +71,8 @@ def _refresh(run: TableRun, totals: RunTotals) -> tuple[list[dict[str, Any]], Di
         context = run.context_here()
         require_no_other_table(context, ledger)
         context.erasures.keys()
+        if LandingRange.of(options) is not None:
+            _require_whole_tables(run, ledger)
         batches, discovery = reload_batches(run, totals)
     else:
         require_possible(run, ledger)
@@ -98,6 +101,15 @@ def _require_loadable(run: TableRun, ledger: Ledger, discovery: Discovery) -> No
         require_sound_tables(run, run.context(), ledger)
     if ledger.plan() is None:
         notices.require_known_generations(discovery.inference, run.spec.table)
+
+
+def _require_whole_tables(run: TableRun, ledger: Ledger) -> None:
+    try:
+        require_whole_tables(run, run.context_here(), ledger)
+    except DeclinedError:
+        if run.in_one_task:
+            raise
+        require_whole_tables(run, run.context(), ledger)
 
 
 def _described(run: TableRun, batches: Iterable[tuple[BatchPlan, bool]]) -> list[dict[str, Any]]:

@@ -192,7 +192,11 @@ def shadow_of(run: TableRun, plan: BatchPlan) -> TableRun:
         replica=join(root, "replica"), history=join(root, "history"),
     )  # fmt: skip
     # A partition column may come with a later file; the new tables are checked once all files are read.
-    return replace(run, layout_override=layout, spec=replace(run.spec, history=False, partition_by=()))
+    return replace(run, layout_override=layout, spec=replace(run.spec, partition_by=()))
+
+
+def range_files(table: str, landed: LandingRange, live: Ledger, fresh: Ledger) -> RangeFiles:
+    return RangeFiles(table=table, landed=landed, known=live.all_entries(), done=frozenset(fresh.all_entries()))
 
 
 def is_sealed(fresh: Ledger) -> bool:
@@ -226,14 +230,18 @@ def reload_batches(run: TableRun, totals: RunTotals) -> tuple[list[tuple[BatchPl
         FatalError: `NOTHING_TO_REFRESH`; as `notices.require_known_generations`.
     """
     ledger = run.ledger()
-    begun = ledger.plan()
-    begun = begun if begun is not None and begun.mode == "refresh" else None
+    begun, landed = ledger.plan(), LandingRange.of(run.job.options)
+    begun = begun if begun is not None and begun.mode == "refresh" and begun.landed == landed else None
     shadow = shadow_of(run, begun or new_plan(run, ledger))
     fresh = shadow.ledger()
     discovery = shadow.discover(fresh)
     if begun is not None and is_sealed(fresh):
         return [(begun, True)], discovery
-    discovery = by_ledger(run, ledger, discovery, totals)
+    if landed is None:
+        discovery = by_ledger(run, ledger, discovery, totals)
+    else:
+        files = range_files(run.spec.table, landed, ledger, fresh)
+        discovery = replace(discovery, waiting=tuple(files.remaining(discovery.waiting)))
     if not discovery.waiting and fresh.state.batch <= 1:
         raise nothing_to_reload(run.spec.table, run.layout.landing)
     state = fresh.state if fresh.state.batch else seed(ledger.state, None, run.dialect)
@@ -259,8 +267,7 @@ class _Reload:
 
     def range_files(self, fresh: Ledger) -> RangeFiles:
         """Of a reload of a time; `fresh`: the ledger of the shadow table."""
-        landed, known = self.plan.landed or LandingRange(), self.ledger.all_entries()
-        return RangeFiles(table=self.run.spec.table, landed=landed, known=known, done=frozenset(fresh.all_entries()))
+        return range_files(self.run.spec.table, self.plan.landed or LandingRange(), self.ledger, fresh)
 
     @property
     def shadow(self) -> TableRun:
@@ -309,7 +316,7 @@ def _planned(run: TableRun, context: TableContext, ledger: Ledger, claim: Claim,
     """The plan of this reload, written; one that has begun to exchange tables goes on as it was asked for.
 
     Raises:
-        FatalError: as `_with_check`; of a time as `_require_whole_tables`.
+        FatalError: as `_with_check`; of a time as `require_whole_tables`.
     """
     plan, options = ledger.plan(), run.job.options
     if plan is not None and plan.source == "changes":  # a rebuild, which this one replaces
@@ -324,7 +331,7 @@ def _planned(run: TableRun, context: TableContext, ledger: Ledger, claim: Claim,
         begun, plan = None, ledger.plan()
     if landed is not None and begun is None:
         plan = _finished(run, ledger, claim, outcome)
-        _require_whole_tables(run, context, ledger)
+        require_whole_tables(run, context, ledger)
     new = _with_check(begun or new_plan(run, ledger, plan, context), run)
     claim.check()
     ledger.write_plan(new)
@@ -345,7 +352,7 @@ def _finished(run: TableRun, ledger: Ledger, claim: Claim, outcome: RunTotals) -
     return ledger.plan()
 
 
-def _require_whole_tables(run: TableRun, context: TableContext, ledger: Ledger) -> None:
+def require_whole_tables(run: TableRun, context: TableContext, ledger: Ledger) -> None:
     """Of a reload of a time, which keeps what all other files gave.
 
     Raises:

@@ -34,6 +34,7 @@ from spark_jobs.job.run_results import in_order, is_recorded, write_record
 from spark_jobs.job.stop import NEEDS_MEMORY
 from spark_jobs.ledger.targets import TargetRecords
 from spark_jobs.pipeline import bring_up_to_date, finished, idle_result, run_table
+from spark_jobs.plan.landing_range import LandingRange
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.sources import reader_of
 from spark_jobs.tables.places import DeclinedError
@@ -213,6 +214,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     totals.tasks = run.tasks
     name = run.job.options.action
     require_supported(run)
+    LandingRange.of(run.job.options)  # refuses a time without a reload
     if name in LOADS or name == "plan":
         before = TargetRecords(run.runtime.storage, run.job.roots, run.spec).require_same(keep=name in LOADS)
         totals.warn(notices.of_former_target(before, run.spec.table))

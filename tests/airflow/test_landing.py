@@ -444,6 +444,20 @@ def test_it_does_not_wait_for_a_table_without_a_pipeline() -> None:
     assert (dict(work.held), dict(work.unmet)) == ({}, {"s.x": ("o.y",)})
 
 
+def test_a_named_table_is_reloaded_whatever_was_modified_in_the_window() -> None:
+    """Its files of that time may have been written again since; of all tables, those with files of that time are."""
+    world = World((spec("s.x"), spec("s.z")), polls={"s.x": Poll(1, "x"), "s.z": Poll(1, "z", in_window=True)})
+    asked = RunRequestForm(action="reload", start="2024-01-31")
+
+    def chosen(form: RunRequestForm) -> list[str]:
+        work = world.decide(form)
+        return sorted({*work.initial, *work.increments})
+
+    assert chosen(replace(asked, tables=("s.x",))) == ["s.x"]
+    assert chosen(replace(asked, all=True)) == ["s.z"]
+    assert chosen(replace(asked, tables=("s.x",), action="run")) == []
+
+
 def test_a_requested_table_does_not_wait() -> None:
     assert dict(waiting().decide(RunRequestForm(tables=("s.x",))).held) == {}
 

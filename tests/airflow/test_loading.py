@@ -164,6 +164,18 @@ def test_a02_a_window_lists_in_full(tmp_path: Path) -> None:
     assert [job.options.full_listing for job in runner.jobs] == [True]
 
 
+def test_a_reload_of_a_window_reads_its_files_alone(tmp_path: Path) -> None:
+    """Of a usual run the window only chooses tables."""
+    made, runner = document(tmp_path), ListRunner()
+    bounds = {"start": "2024-01-01", "end": "2024-01-02T00:00Z"}
+    for number, action in enumerate(("run", "reload")):
+        attempt(
+            made, runner, stage="increments", run=f"manual__{number}", asked=RunRequestForm(action=action, **bounds)
+        )
+    asked = [(job.options.reload, job.options.landed_since, job.options.landed_until) for job in runner.jobs]
+    assert asked == [(False, "", ""), (True, bounds["start"], bounds["end"])]
+
+
 def test_a_manual_run_lists_in_full(tmp_path: Path) -> None:
     made, runner = document(tmp_path), ListRunner()
     started = ("manual__2024", "by_hand", "scheduled__2024", "asset_triggered__2024", "backfill__2024")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
@@ -65,6 +66,38 @@ def test_a_personal_key_comes_from_a_file_or_standard_input(shop: Shop, monkeypa
     assert shop.order["options"]["key"] == {"order_id": "6", "n": "z"}
     answer = shop.gddl("erase", "--table", "sales.lines", "--key", f"@{shop.folder}/none")
     assert (answer.status, "ERASE_KEY_INVALID" in answer.err) == (2, True)
+
+
+def test_reload_of_a_time_names_it_and_counts(shop: Shop) -> None:
+    counts = {
+        "files": 3,
+        "rows_before": 50,
+        "rows": 51,
+        "appear": 2,
+        "vanish": 1,
+        "change": 4,
+        "archived": 6,
+        "replaced": 5,
+    }
+    results = {"sales.orders": {"details": {"reload": {**counts, "columns": []}}}}
+    command = ("reload", "--from-files", "--table", "sales.orders", "--yes")
+    answer = shop.gddl(*command, "--since", "2024-01-31", "--until", "2024-02-01T06:00:00+02:00", results=results)
+    assert answer.status == 0
+    asked = shop.order["options"]
+    assert (asked["reload"], asked["confirmed"]) == (True, True)
+    assert asked["landed_since"] == "2024-01-31T00:00:00+00:00"
+    assert asked["landed_until"] == "2024-02-01T06:00:00+02:00"
+    assert "sales.orders succeeded 3 50 51 2 1 4 6 5" in [" ".join(line.split()) for line in answer.out.splitlines()]
+    shop.gddl(*command, "--since", "24h", "--dry-run", results=results)
+    asked = shop.order["options"]
+    assert asked["action"] == "plan"
+    assert 86_300 < (datetime.now(UTC) - datetime.fromisoformat(asked["landed_since"])).total_seconds() < 90_000
+
+
+def test_reload_of_no_time(shop: Shop) -> None:
+    answer = shop.gddl("reload", "--from-files", "--table", "sales.orders", "--since", "yesterday")
+    assert (answer.status, "[RANGE_INVALID]" in answer.err) == (2, True)
+    assert not (shop.folder / "order.json").exists()
 
 
 def test_resync_is_a_checked_refresh(shop: Shop) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,8 +24,12 @@ SPEC = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",))
 VERBS = {
     "gddl rebuild --table T": JobOptions(full_refresh=True),
     "gddl reload --from-files --table T": JobOptions(reload=True),
+    "gddl reload --from-files --since 2026-01-30 --until 2026-02-01 --table T": JobOptions(
+        reload=True, landed_since="2026-01-30", landed_until="2026-02-01"
+    ),
     "gddl resync --table T --source-connection NAME": JobOptions(resync=True),
 }
+OF_TIME = next(command for command in VERBS if "--since" in command)
 
 
 def promised() -> dict[str, str]:
@@ -97,6 +103,21 @@ def wrong_types(empty: Lake) -> None:
     assert DeltaTable(lake.layout(SPEC).replica).to_pyarrow_table().schema.field("v").type == pa.int64()
 
 
+def mended(empty: Lake) -> None:
+    """The file of the time is corrected; another one, which a lifecycle rule has removed, keeps what it gave."""
+    lake = filled(empty)
+    lake.change(SPEC, 2, [("U", 1, "wrong")])
+    path = landing(lake) / "20240101-000000002.parquet"
+    lake.done(SPEC)
+    lake.change(SPEC, 2, [("U", 1, "right")])
+    moment = datetime(2026, 1, 31, tzinfo=UTC).timestamp()
+    os.utime(path, (moment, moment))
+    (landing(lake) / "20240101-000000001.parquet").unlink()
+    counts = lake.done(SPEC, VERBS[OF_TIME]).details["reload"]
+    assert (counts["files"], counts["change"], counts["replaced"]) == (1, 1, 1)
+    assert lake.replica(SPEC) == {0: "new", 1: "right", 2: "load 2"}
+
+
 def like_its_source(empty: Lake) -> None:
     """With a source: `test_repairs.py`, `spark/test_verify_source.py`; without a connection it is refused."""
     refused = filled(empty).run(SPEC, VERBS["gddl resync --table T --source-connection NAME"])
@@ -110,6 +131,7 @@ PLAYED: dict[str, tuple[str, Callable[[Lake], None]]] = {
     "`keys`, `sequence_by`, `mask`": ("gddl rebuild --table T", changed_row),
     "the source was truncated": ("gddl reload --from-files --table T", truncated),
     "a file's types or columns were wrong": ("gddl reload --from-files --table T", wrong_types),
+    "files of a time were restored": (OF_TIME, mended),
     "the table must equal its source": ("gddl resync --table T --source-connection NAME", like_its_source),
 }
 
@@ -190,6 +212,7 @@ OF_PAGES = {
         "give up quarantined rows": "delta_rs/test_quarantine_counts.py::test_a_dismissal_ends_the_attention",
         "quarantined rows and files after a fix": "spark/test_replay_of_codes.py::test_rows_of_other_codes_are_kept",
         "again from the lake": "delta_rs/test_repair_page.py::damaged",
+        "files of a date range again": "delta_rs/test_repair_page.py::mended",
         "from the files that are there, and nothing else": "delta_rs/test_repair_page.py::truncated",
         "some rows, read from the source": f"{RESYNC_ROWS}::test_missing_wrong_and_surplus_rows",
         "compared with the source": "delta_rs/test_repairs.py::test_resync_repairs_a_replica",

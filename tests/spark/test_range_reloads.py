@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -17,7 +16,7 @@ from tests.harness.examples import drawn, examples
 from tests.harness.lake import Lake
 from tests.harness.landing import to_table, write
 from tests.harness.strategies import EVERYTHING, TEXTS, Case, Traits, cases, dense, file_of, sequence_value
-from tests.oracle import DeliveredFile, Run, replay
+from tests.oracle import DeliveredFile, replay
 from tests.spark.playing import Stage, named, play, verify
 from tests.spark.table_lines import TableLines, by_engine, by_oracle, differences
 
@@ -31,6 +30,12 @@ SORTS = {
     "conditions": replace(_PLAIN, conditions=True),
     "keyless": replace(_PLAIN, keyless=True, bad_rows=True),
     "copies": replace(_PLAIN, copies=True, renames=True),
+}
+SAME = {
+    "everything": replace(dense(EVERYTHING), corrections=False),
+    "reloads": dense(Traits(corrections=False, most_reloads=3, renames=True)),
+    "truncates": dense(Traits(corrections=False, truncates=True, forced=True)),
+    "keyless": dense(Traits(corrections=False, keyless=True, bad_rows=True)),
 }
 OPENED = 1_700_000_000
 SINCE, UNTIL = OPENED + 10_000, OPENED + 20_000
@@ -131,3 +136,21 @@ def test_tables_are_as_if_files_had_always_been_so(sort: str, times: int, spark:
     verify(stage)
     assert not stage.wrong, "\n" + stage.report()
     assert reloaded >= examples(times * 8) // 4
+
+
+@pytest.mark.parametrize("times", [1, pytest.param(10, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("sort", SAME)
+def test_files_that_are_as_they_were_change_nothing(sort: str, times: int, spark: LocalPort, tmp_path: Path) -> None:
+    """Whatever there is: ties, copies, forced changes, full loads that were written again."""
+    stage = Stage(spark, Lake(tmp_path), named(drawn(cases(SAME[sort]), examples(times * 6))))
+    play(stage)
+    assert not stage.wrong, "\n" + stage.report()
+    before = {case.spec.table: by_engine(stage.lake.layout(case.spec)) for case in stage.cases}
+    for options in (ALL, JobOptions(full_refresh=True), ALL):
+        job = stage.lake.job([case.spec for case in stage.cases], options, f"again-{len(stage.wrong)}")
+        stage.blame_failures("in the reload", stage.lake.results(stage.port, job))
+        for case in stage.cases:
+            found = by_engine(stage.lake.layout(case.spec))
+            stage.blame(case, "after the reload", differences(before[case.spec.table], found))
+    verify(stage)
+    assert not stage.wrong, "\n" + stage.report()

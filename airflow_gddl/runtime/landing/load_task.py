@@ -245,6 +245,8 @@ class Loading:
             reason=form.reason,
             full_refresh=form.full_refresh and self.request.stage == "initial",
             reload=form.action == "reload",
+            landed_since=form.start or "" if form.action == "reload" else "",
+            landed_until=form.end or "" if form.action == "reload" else "",
             confirmed=form.confirmed,
             full_listing=self.request.by_person,
             wait_seconds=self.request.wait_seconds,

@@ -36,7 +36,7 @@ class RunRequestForm:
             there is no zone), loaded before or not, each listed in full. Null: open.
         action: `verify` compares replicas with their changes, `replay` processes quarantined rows again, `dismiss`
             gives them up; none of them loads new files. `reload` loads tables from the files that are there, and from
-            nothing else.
+            nothing else; with `start` or `end` it reads files of this time again, and all others keep what they gave.
         confirmed: `reload` also where rows, columns or changes of a table go.
         codes: `replay` and `dismiss` concern only rows quarantined with these codes; empty: all, for `replay` alone.
         reason: why nothing better is expected for the rows that `dismiss` gives up.

@@ -244,8 +244,9 @@ def _has_work(
     spec: TableSpec, marks: Mapping[str, str], seen: PipelineListing, form: RunRequestForm, forced: Collection[str]
 ) -> bool:
     if form.is_some:
-        in_window = form.window is None or seen.polls[spec.table].in_window
-        return spec.table in forced and in_window
+        # Of a named table the job looks for files to reload, also for those that landed then and are others now.
+        is_asked = form.window is None or (form.action == "reload" and not form.all)
+        return spec.table in forced and (is_asked or seen.polls[spec.table].in_window)
     if spec.table in forced or capture_of(spec) or topic_of(spec):
         return True  # what a log or a topic holds is not listed
     hint = seen.hints.tables.get(spec.table)
