@@ -515,11 +515,11 @@ def _runner(cli: CliContext, loaded: LoadedMetadata) -> Iterator[Checked]:
         )
         yield _tried(f"runner {name}", lambda: _platform(name, settings, cli.environ) + login)
     if descriptor.check:
-        tiers = tuple(loaded.tiers[spec.size] for spec in loaded.tables if spec.enabled)
         given = RunnerCheck(
             name=name,
             declared=settings,
-            tiers=tiers,
+            roots=loaded.roots,
+            tiers={spec.size: loaded.tiers[spec.size] for spec in loaded.tables if spec.enabled},
             environ=cli.environ,
             command=cli.job_command,
             modules=tuple(_modules(cli, loaded)),
