@@ -22,6 +22,7 @@ from airflow_gddl.contract.s3 import s3a_settings
 from airflow_gddl.contract.source_access import announce
 from airflow_gddl.contract.spec import JobSpec, TierSpec, size_bytes
 from airflow_gddl.stores import Storage
+from airflow_gddl.stores.lake_files import try_roots
 from spark_jobs.batch.runtime import LazySpark, Observer, Runtime, Spreads, print_step, silent
 from spark_jobs.catalogs.catalog_port import session_settings
 from spark_jobs.continuous.loop import run_continuously
@@ -46,11 +47,13 @@ def run(argv: Sequence[str] | None, *, raises: bool = False) -> int:
 
     Args:
         argv: null: those of the process.
-        raises: raise what `read_spec` raises; otherwise it is printed, and the exit status is 2, or 75.
+        raises: raise what `read_spec` and `try_roots` raise; otherwise it is printed, and the exit status is 2, or 75.
     """
     args, results = _prepared(argv)
     try:
         job = read_spec(args.spec)
+        if not job.tables:  # sent by `gddl check`
+            try_roots(job, os.environ)
     except GddlError as error:
         if raises:
             raise

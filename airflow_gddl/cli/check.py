@@ -55,7 +55,7 @@ from airflow_gddl.contract.postgresql_log import Finding
 from airflow_gddl.contract.python_command import JOB
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.source_access import announced
-from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.notifications import NOTIFIERS
 from airflow_gddl.runners.descriptor import RUNNERS, RunnerCheck, make_platform
 from airflow_gddl.runners.interface import FromEnvironment
@@ -550,16 +550,25 @@ def _runner(cli: CliContext, loaded: LoadedMetadata) -> Iterator[Checked]:
         )
         yield _tried(f"runner {name}", lambda: _platform(name, settings, cli.environ) + login)
     if descriptor.check:
-        tiers = tuple(loaded.tiers[spec.size].for_row(spec) for spec in loaded.tables if spec.enabled)
         given = RunnerCheck(
             name=name,
             declared=settings,
-            tiers=tiers,
+            roots=loaded.roots,
+            tiers=_tiers_in_use(loaded),
             environ=cli.environ,
             command=cli.job_command,
             modules=tuple(_modules(cli, loaded)),
         )
         yield from (_tried(subject, probe) for subject, probe in RUNNERS.load(descriptor.check)(given))
+
+
+def _tiers_in_use(loaded: LoadedMetadata) -> dict[str, TierSpec]:
+    """Tiers of enabled rows, by name; with `commit: merge` where one of its rows has it."""
+    tiers: dict[str, TierSpec] = {}
+    for spec in loaded.tables:
+        if spec.enabled and tiers.get(spec.size, TierSpec()).commit == "direct":
+            tiers[spec.size] = loaded.tiers[spec.size].for_row(spec)
+    return tiers
 
 
 def _platform(name: str, settings: Mapping[str, Any], environ: Mapping[str, str]) -> str:

@@ -198,7 +198,10 @@ _STEPS = (
 )
 
 
-def init(
+_MACHINES = "Type of the machines of job clusters, e.g. i3.xlarge"
+
+
+def init(  # noqa: PLR0913 - typer reads each option of the command from one parameter
     ctx: typer.Context,
     folder: Annotated[
         Path, typer.Argument(metavar="FOLDER", help="Created if missing. Default: the current folder.")
@@ -213,6 +216,18 @@ def init(
             "--jobs", metavar="DIR", help="With --airflow: environment of jobs. Default: gddl-jobs beside the DAGs."
         ),
     ] = None,
+    *,
+    runner: Annotated[
+        str | None,
+        typer.Option("--runner", metavar="RUNNER", help="Where jobs run: databricks. Default: this machine."),
+    ] = None,
+    node_type: Annotated[
+        str | None,
+        typer.Option("--node-type", metavar="TYPE", help="With --runner databricks: machines; asked for if not given."),
+    ] = None,
+    instance_pool: Annotated[
+        str | None, typer.Option("--instance-pool", metavar="ID", help="Instead of --node-type: a pool of machines.")
+    ] = None,
 ) -> None:
     """Create an empty project: metadata with a sample row, DAGs and a README. No file is overwritten.
 
@@ -220,18 +235,40 @@ def init(
     job_command` of Airflow's configuration names it.
     """
     cli = context.of(ctx)
+    settings = _settings_of(runner, node_type, instance_pool)
     if airflow is not None:
-        _into_airflow(cli, airflow, jobs or airflow.absolute().parent / "gddl-jobs")
+        _into_airflow(cli, airflow, jobs or airflow.absolute().parent / "gddl-jobs", settings)
         return
-    _write(cli.screen, folder, PROJECT)
+    _write(cli.screen, folder, PROJECT | settings)
     steps = [f"cd {shlex.quote(str(folder))}"] if folder != Path() else []
     _next_steps(cli.screen, *steps, *_STEPS)
 
 
-def _into_airflow(cli: CliContext, dags: Path, jobs: Path) -> None:
+def _settings_of(runner: str | None, node_type: str | None, instance_pool: str | None) -> dict[str, str]:
+    """The settings file of a project whose jobs run elsewhere; empty: on this machine.
+
+    Raises:
+        MetadataError: `OPTION_INVALID`.
+    """
+    if runner is None:
+        if node_type or instance_pool:
+            raise MetadataError("OPTION_INVALID", "machines without a runner", remedy="add --runner databricks")
+        return {}
+    if runner != "databricks":
+        remedy = "leave --runner out, and write `runner:` and its section into metadata/gddl.yaml"
+        raise MetadataError("OPTION_INVALID", f"--runner {runner}: only databricks asks for anything", remedy=remedy)
+    if node_type and instance_pool:
+        raise MetadataError("OPTION_INVALID", "--node-type and --instance-pool", remedy="give one of them")
+    from airflow_gddl.runners.databricks.settings import project_settings  # noqa: PLC0415 - of those who use Databricks
+
+    asked = node_type or (None if instance_pool else str(typer.prompt(_MACHINES)))
+    return {"metadata/gddl.yaml": project_settings(asked, instance_pool)}
+
+
+def _into_airflow(cli: CliContext, dags: Path, jobs: Path, settings: Mapping[str, str]) -> None:
     from airflow_gddl.cli import job_environment  # noqa: PLC0415 - `gddl validate` is in this module, too
 
-    _write(cli.screen, dags, OF_AIRFLOW)
+    _write(cli.screen, dags, {**OF_AIRFLOW, **settings})
     command = job_environment.create(cli.screen, jobs.absolute())
     setting = json.dumps(list(command))
     if airflow_home.set_job_command(cli.environ, command):

@@ -11,7 +11,6 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from airflow_gddl import version_compat as capabilities
 from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError
@@ -24,9 +23,6 @@ from airflow_gddl.runners.interface import DatabricksAccess
 _LOG = logging.getLogger(__name__)
 RENEW_SECONDS = 600.0
 """A connection may assume a role, whose credentials expire after 15 minutes at the earliest."""
-
-# Extra fields of a connection that need Amazon's provider.
-_ASSUMING = ("role_arn", "profile_name", "assume_role_method", "session_kwargs", "aws_credential_type")
 
 
 class ConnectedEnviron(Mapping[str, str]):
@@ -74,11 +70,10 @@ def fetch(conn_id: str) -> dict[str, str]:
 
     Raises:
         MetadataError: `AWS_CONNECTION_INVALID`.
-        FatalError: `PACKAGE_MISSING`; only a role and a profile need Amazon's provider.
+        FatalError: `PACKAGE_MISSING`: Amazon's provider.
     """
     try:
-        connection = capabilities.connection(conn_id)
-        return variables_of(connection)
+        return variables_of(_hook(conn_id, "s3", None))
     except GddlError:
         raise
     except Exception as error:
@@ -119,146 +114,80 @@ def fetch_catalogs(names: Iterable[str]) -> dict[str, str]:
     return variables
 
 
-def variables_of(connection: Any) -> dict[str, str]:
-    """Variables of a connection in the form of Amazon's provider: login and password, or keys or a role in its extra.
+def variables_of(hook: Any) -> dict[str, str]:
+    """Variables of a connection, as the hook of Amazon's provider resolves it.
 
-    Raises:
-        MetadataError: `AWS_CONNECTION_INVALID`: it needs Amazon's provider, or has half of a key.
+    The hook also has credentials of the process; these are left to clients, which renew them.
+
+    Args:
+        hook: an `AwsGenericHook` for S3.
     """
-    require_credentials(connection)
-    extra: Mapping[str, Any] = connection.extra_dejson
-    service = (extra.get("service_config") or {}).get("s3") or {}
-    endpoint = service.get("endpoint_url") or extra.get("endpoint_url")
-    variables = {"AWS_ENDPOINT_URL": endpoint, "AWS_REGION": extra.get("region_name")}
-    if any(extra.get(name) for name in _ASSUMING):
-        variables |= _assumed(str(connection.conn_id))
-    else:
-        variables["AWS_ACCESS_KEY_ID"] = connection.login or extra.get("aws_access_key_id")
-        variables["AWS_SECRET_ACCESS_KEY"] = connection.password or extra.get("aws_secret_access_key")
-        variables["AWS_SESSION_TOKEN"] = extra.get("aws_session_token")
-        if bool(variables["AWS_ACCESS_KEY_ID"]) != bool(variables["AWS_SECRET_ACCESS_KEY"]):
-            what = f"the connection {connection.conn_id!r} has one of access key and secret key"
-            raise _wrong(what, "give both (login and password), or neither")
+    found = hook.conn_config
+    variables = {"AWS_ENDPOINT_URL": found.get_service_endpoint_url("s3"), "AWS_REGION": hook.region_name}
+    if found.aws_access_key_id or found.role_arn or found.profile_name:
+        keys = hook.get_credentials()
+        variables["AWS_ACCESS_KEY_ID"], variables["AWS_SECRET_ACCESS_KEY"] = keys.access_key, keys.secret_key
+        variables["AWS_SESSION_TOKEN"] = keys.token
     return {name: str(value) for name, value in variables.items() if value}
 
 
 def require_credentials(connection: Any) -> None:
     """
     Raises:
-        MetadataError: `AWS_CONNECTION_INVALID`: its type is `emr`, which describes clusters.
+        MetadataError: `AWS_CONNECTION_INVALID`: its type is `emr`, which describes clusters; or it has half of a key,
+            which the provider would ignore.
     """
     if connection.conn_type == "emr":
         what = (
             f"the connection {connection.conn_id!r} is of type emr, which holds settings of clusters and no credentials"
         )
         raise _wrong(what, "name a connection of type aws")
+    if bool(connection.login) != bool(connection.password):
+        what = f"the connection {connection.conn_id!r} has one of access key and secret key"
+        raise _wrong(what, "give both (login and password), or neither")
 
 
-_AMAZON = "airflow.providers.amazon.aws.hooks.base_aws"
+def _hook(name: str, service: str, region: str | None) -> Any:
+    """Amazon's own hook of this connection, for clients of a service.
 
-
-def _assumed(conn_id: str) -> dict[str, str | None]:
-    """Keys for a role or profile, from Amazon's provider."""
-    user = f"the connection {conn_id!r}, which names a role or a profile,"
-    hook = _require(_AMAZON, "apache-airflow-providers-amazon", user).AwsBaseHook
-    keys = hook(aws_conn_id=conn_id, client_type="s3").get_credentials()
-    return {
-        "AWS_ACCESS_KEY_ID": keys.access_key,
-        "AWS_SECRET_ACCESS_KEY": keys.secret_key,
-        "AWS_SESSION_TOKEN": keys.token,
-    }
+    Raises:
+        MetadataError: `AWS_CONNECTION_INVALID`.
+        FatalError: `PACKAGE_MISSING`.
+    """
+    with needed_by(f"the connection {name!r}", install="apache-airflow-providers-amazon"):
+        hooks = importlib.import_module("airflow.providers.amazon.aws.hooks.base_aws")
+    require_credentials(capabilities.connection(name))
+    return hooks.AwsGenericHook(aws_conn_id=name, client_type=service, region_name=region)
 
 
 def _wrong(what: str, remedy: str) -> MetadataError:
     return MetadataError("AWS_CONNECTION_INVALID", what, remedy=remedy)
 
 
-_AZURE_SCOPE = "2ff814a6-3304-4ab8-85cb-cd0e6f879c1d/.default"
-"""Scope of Azure's token for any workspace: learn.microsoft.com, "Get a Microsoft Entra ID access token"."""
-_AZURE_MANAGEMENT = "https://management.azure.com/.default"
-
-
 class FromAirflow:
-    """See `Connections`. AWS logs in by the hook of Amazon's provider, Databricks by its SDK."""
+    """See `Connections`: connections are resolved by the hooks of their own providers."""
 
     def databricks(self, name: str) -> DatabricksAccess:
-        _require("databricks.sdk", "databricks-sdk", f"the connection {name!r}")
+        with needed_by(f"the connection {name!r}", install="airflow-gddl[databricks]"):
+            from airflow_gddl.hooks.databricks import LoginHook  # noqa: PLC0415 - of those who use Databricks
         try:
-            connection = capabilities.connection(name)
-            host, login = _workspace(connection), _databricks_login(connection)
-        except GddlError:
-            raise
-        except Exception as error:
-            raise _unusable(name, error) from error
-        if not host or not login:
-            what = "has no host" if not host else "names no way to log in"
-            remedy = "set the host, and the token as password or another login of docs/platforms/databricks.md"
-            raise FatalError("CONNECTION_UNUSABLE", f"connection {name!r} {what}", remedy=remedy)
-        return DatabricksAccess(host=host, login=login)
-
-    def aws(self, name: str, region: str | None) -> Any:
-        hooks = _require(_AMAZON, "apache-airflow-providers-amazon", f"the connection {name!r}")
-        try:
-            require_credentials(capabilities.connection(name))
-            return hooks.AwsGenericHook(aws_conn_id=name, region_name=region).get_session()
+            return LoginHook(name, caller="airflow-gddl").access()
         except GddlError:
             raise
         except Exception as error:
             raise _unusable(name, error) from error
 
-
-def _workspace(connection: Any) -> str:
-    """Address of a workspace, as the provider makes it of a connection; empty: the connection has no host."""
-    host = str(connection.extra_dejson.get("host") or connection.host or "").rstrip("/")
-    port = f":{connection.port}" if connection.port else ""
-    return f"{connection.schema or 'https'}://{urlsplit(host).hostname or host}{port}" if host else ""
-
-
-def _databricks_login(connection: Any) -> dict[str, Any]:
-    """Fields of the SDK's `Config`, from those of a connection of the provider's type; empty: there is no login.
-
-    docs/platforms/databricks.md lists them.
-    """
-    extra, login, password = connection.extra_dejson, connection.login, connection.password
-    fields: dict[str, Any] = {}
-    if token := extra.get("token") or (password if not login else None):
-        fields = {"auth_type": "pat", "token": token}
-    elif tenant := extra.get("azure_tenant_id"):
-        fields = {"auth_type": "azure-client-secret", "azure_tenant_id": tenant, "azure_client_id": login}
-        fields |= {"azure_client_secret": password, "azure_workspace_resource_id": extra.get("azure_resource_id")}
-    elif extra.get("use_azure_managed_identity"):
-        identity = {"client_id": extra["managed_identity_client_id"]} if "managed_identity_client_id" in extra else {}
-        fields = {"credentials_strategy": _of_azure("ManagedIdentityCredential", identity, extra)}
-    elif extra.get("use_default_azure_credential"):
-        fields = {"credentials_strategy": _of_azure("DefaultAzureCredential", {}, extra)}
-    elif extra.get("service_principal_oauth"):
-        fields = {"auth_type": "oauth-m2m", "client_id": login, "client_secret": password}
-    elif path := extra.get("k8s_projected_volume_token_path"):
-        fields = {"auth_type": "file-oidc", "oidc_token_filepath": path}
-        fields |= {"client_id": extra.get("client_id"), "token_audience": extra.get("audience")}
-    return fields
-
-
-def _of_azure(kind: str, arguments: Mapping[str, Any], extra: Mapping[str, Any]) -> Any:
-    """Logs in by a credential of `azure-identity`, which keeps its tokens; the SDK has none of a managed identity."""
-    azure = _require("azure.identity", "azure-identity", "a connection with a login of Azure")
-    credential = getattr(azure, kind)(**arguments)
-    workspace = extra.get("azure_resource_id")
-
-    def headers() -> dict[str, str]:
-        header_values = {"Authorization": f"Bearer {credential.get_token(_AZURE_SCOPE).token}"}
-        if workspace:  # the identity is no user of it
-            header_values["X-Databricks-Azure-SP-Management-Token"] = credential.get_token(_AZURE_MANAGEMENT).token
-            header_values["X-Databricks-Azure-Workspace-Resource-Id"] = workspace
-        return header_values
-
-    strategy = importlib.import_module("databricks.sdk.credentials_provider").credentials_strategy
-    return strategy("azure-identity", [])(lambda _config: headers)
-
-
-def _require(module: str, package: str, user: str) -> Any:
-    with needed_by(user, install=package):
-        return importlib.import_module(module)
+    def aws(self, name: str, service: str, region: str | None) -> Any:
+        with needed_by(f"the connection {name!r}", install="apache-airflow-providers-amazon"):
+            from airflow_gddl.runners.aws import CLIENT  # noqa: PLC0415 - needs boto3
+        try:
+            hook = _hook(name, service, region)
+            # Settings of the connection (`config_kwargs`) come before ours.
+            return hook.get_client_type(region_name=region, config=CLIENT.merge(hook.config))
+        except GddlError:
+            raise
+        except Exception as error:
+            raise _unusable(name, error) from error
 
 
 def _unusable(name: str, error: Exception) -> FatalError:

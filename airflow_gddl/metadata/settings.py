@@ -31,12 +31,19 @@ class CheckedSettings:
     shape: FieldShape[Any]
     check: Callable[[Any], Iterable[SpecProblem]]
 
-    def problems(self, values: Mapping[str, Any], path: FieldPath) -> Iterator[SpecProblem]:
+    check_tiers: Callable[[Any, Iterable[str]], Iterable[SpecProblem]] = lambda _settings, _tiers: ()
+
+    def problems(self, values: Mapping[str, Any], path: FieldPath, tiers: Iterable[str] = ()) -> Iterator[SpecProblem]:
+        """
+        Args:
+            tiers: names of all tiers; empty: these are not settings of the runner that the metadata names.
+        """
         built = self.shape.build(values, path)
         if isinstance(built, tuple):
             yield from built
         else:
-            yield from (replace(problem, path=(*path, *problem.path)) for problem in self.check(built))
+            found = (*self.check(built), *self.check_tiers(built, tiers))
+            yield from (replace(problem, path=(*path, *problem.path)) for problem in found)
 
 
 @functools.cache
@@ -44,7 +51,7 @@ def settings_of_runner(descriptor: RunnerDescriptor) -> CheckedSettings | None:
     """Of the section `runners.<name>`; null: the runner has none."""
     if descriptor.settings is None:
         return None
-    return CheckedSettings(FieldShape(descriptor.settings), descriptor.check_settings)
+    return CheckedSettings(FieldShape(descriptor.settings), descriptor.check_settings, descriptor.check_tiers)
 
 
 @functools.cache
@@ -91,7 +98,7 @@ def check_runners(
         descriptor = _known(name)
         checked = None if descriptor is None else settings_of_runner(descriptor)
         if checked is not None:
-            yield from checked.problems(sections.get(name) or {}, ("runners", name))
+            yield from checked.problems(sections.get(name) or {}, ("runners", name), tiers if name == runner else ())
     for tier, spec in tiers.items():
         for name, values in spec.compute.items():
             descriptor = _known(name)

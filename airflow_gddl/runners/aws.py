@@ -27,13 +27,13 @@ _PASSING = (
 _CREDENTIALS = ("ExpiredTokenException", "ExpiredToken", "UnrecognizedClientException", "InvalidSignatureException")
 
 
-def session(region: str | None) -> Any:
-    """A boto3 session with the credentials of this process.
+def client(service: str, region: str | None) -> Any:
+    """boto3's client of a service, with the credentials of this process.
 
     Args:
-        region: null: as boto3 finds it.
+        region: None: as boto3 finds it.
     """
-    return boto3.Session(region_name=region)
+    return boto3.Session(region_name=region).client(service, config=CLIENT)
 
 
 @contextmanager

@@ -43,14 +43,16 @@ class RunnerCheck:
     Attributes:
         name: the runner's.
         declared: its settings as written.
-        tiers: of enabled tables.
+        roots: landing and lake.
+        tiers: of enabled tables, by name.
         command: program and first arguments of a job on this machine.
         modules: optional ones that jobs of these rows import.
     """
 
     name: str
     declared: Mapping[str, Any]
-    tiers: tuple[TierSpec, ...]
+    roots: Roots
+    tiers: Mapping[str, TierSpec]
     environ: Mapping[str, str]
     command: tuple[str, ...]
     modules: tuple[str, ...] = ()
@@ -70,6 +72,7 @@ class RunnerDescriptor:
         cluster: jobs have the tier's `workers` machines; otherwise one.
         settings: frozen dataclass of the section `runners.<name>` of `gddl.yaml`; null: there is no such section.
         check_settings: problems of the settings that types can't express.
+        check_tiers: problems of settings and names of all tiers together, of the runner that the metadata names.
         compute: frozen dataclass of `tiers.<tier>.compute.<name>`, with `check_compute`; null: there is none.
         check_root: problems of a landing or lake root, by the field that names it.
         install: what pip must install where the platform is called, e.g. `airflow-gddl[glue]`; empty: nothing.
@@ -86,6 +89,7 @@ class RunnerDescriptor:
     cluster: bool = True
     settings: type[Any] | None = None
     check_settings: Callable[[Any], Iterable[SpecProblem]] = lambda _settings: ()
+    check_tiers: Callable[[Any, Iterable[str]], Iterable[SpecProblem]] = lambda _settings, _tiers: ()
     compute: type[Any] | None = None
     check_compute: Callable[[Any], Iterable[SpecProblem]] = lambda _compute: ()
     check_root: Callable[[FieldPath, str], Iterable[SpecProblem]] = lambda _path, _root: ()

@@ -18,10 +18,12 @@ class DatabricksAccess:
     Attributes:
         host: its URL; empty: as the SDK finds it (`DATABRICKS_HOST`, `~/.databrickscfg`).
         login: fields of the SDK's `Config`; empty: as the SDK finds them.
+        proxies: URLs by scheme, `http` and `https`; empty: those of the environment. They may hold a password.
     """
 
     host: str = ""
     login: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    proxies: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 class Connections(Protocol):
@@ -33,8 +35,12 @@ class Connections(Protocol):
 
     def databricks(self, name: str) -> DatabricksAccess: ...
 
-    def aws(self, name: str, region: str | None) -> Any:
-        """A boto3 session."""
+    def aws(self, name: str, service: str, region: str | None) -> Any:
+        """boto3's client of a service, such as `glue`.
+
+        Args:
+            region: None: the connection's.
+        """
         ...
 
 
@@ -45,10 +51,10 @@ class FromEnvironment:
     def databricks(self, name: str) -> DatabricksAccess:  # noqa: ARG002 - names belong to Airflow
         return DatabricksAccess()
 
-    def aws(self, name: str, region: str | None) -> Any:  # noqa: ARG002 - as above
+    def aws(self, name: str, service: str, region: str | None) -> Any:  # noqa: ARG002 - as above
         from airflow_gddl.runners import aws  # noqa: PLC0415 - needs boto3
 
-        return aws.session(region)
+        return aws.client(service, region)
 
 
 State = Literal["waiting", "running", "succeeded", "failed", "cancelled", "lost"]

@@ -412,6 +412,6 @@ def _asked(given: RunnerCheck) -> str:
 
 
 def _java(given: RunnerCheck) -> str:
-    if given.tiers and all(tier.in_processes for tier in given.tiers):
+    if given.tiers and all(tier.in_processes for tier in given.tiers.values()):
         raise ProbeSkippedError("no table's tier needs it")
     return str(find_java(given.environ))

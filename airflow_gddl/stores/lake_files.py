@@ -111,6 +111,22 @@ def check_roots(job: JobSpec, environ: Mapping[str, str]) -> None:
         raise fault
 
 
+def try_roots(job: JobSpec, environ: Mapping[str, str]) -> None:
+    """List the landing root, and write, read and remove a file of the lake.
+
+    Raises:
+        FatalError: `STORAGE_DENIED`, `STORAGE_UNUSABLE`, `S3_…`.
+        RetriableError: `STORAGE_BUSY`, `S3_UNREACHABLE`.
+    """
+    store, path = open_store(environ), join(job.roots.lake, "_gddl", "check", job.run_id)
+    next(iter(store.list(job.roots.landing)), None)
+    store.create(path, b"gddl check")
+    try:
+        store.read(path)
+    finally:
+        store.delete(path)
+
+
 def _fault(root: str, environ: Mapping[str, str]) -> GddlError | None:
     if is_s3(root):
         try:

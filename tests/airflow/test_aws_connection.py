@@ -61,10 +61,10 @@ def test_connections_that_can_not_serve(monkeypatch: pytest.MonkeyPatch, fields:
     assert "hunter22" not in str(error.value)
 
 
-def test_a_role_needs_amazon_s_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_needs_amazon_s_provider(monkeypatch: pytest.MonkeyPatch) -> None:
     set_connection(monkeypatch, "lake", extra={"role_arn": "arn:aws:iam::1:role/x"})
     monkeypatch.setitem(sys.modules, "airflow.providers.amazon.aws.hooks.base_aws", None)
-    with pytest.raises(FatalError, match="names a role or a profile") as error:
+    with pytest.raises(FatalError, match="the connection 'lake' needs the package") as error:
         fetch("lake")
     assert error.value.code == "PACKAGE_MISSING"
     assert "pip install apache-airflow-providers-amazon" in error.value.remedy

@@ -14,7 +14,11 @@ pytest.importorskip("databricks.sdk")
 from devtools.fake_databricks.server import FakeServer, serving
 from tests.harness.lake import Lake
 
-OWN: dict[str, Any] = {"wheel": "/Volumes/main/gddl/airflow_gddl.whl", "local_roots": True}
+OWN: dict[str, Any] = {
+    "wheel": "/Volumes/main/gddl/airflow_gddl.whl",
+    "node_type": "i3.xlarge",
+    "local_roots": True,
+}
 
 
 @pytest.fixture

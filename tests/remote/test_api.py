@@ -266,7 +266,7 @@ def test_auto_loader_is_for_tables_of_spark() -> None:
         job_of("small", SMALL, settings)
 
 
-@pytest.mark.parametrize("own", [{}, {"serverless": False, "node_type": "i3.xlarge", "spark_conf": {"a": "b"}}])
+@pytest.mark.parametrize("own", [{"serverless": True}, {"node_type": "i3.xlarge", "spark_conf": {"a": "b"}}])
 def test_what_is_deployed_is_taken_as_it_is(own: dict[str, Any]) -> None:
     settings = DatabricksSettings(**OWN, tiers={"small": DatabricksTier(**own)})
     job = job_of("small", TierSpec(workers=3), settings)

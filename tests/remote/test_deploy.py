@@ -25,7 +25,7 @@ SETTINGS = """landing: {root}/landing
 lake: {root}/lake
 runner: databricks
 runners:
-  databricks: {{wheel: /Volumes/a.whl, local_roots: true{more}}}
+  databricks: {{wheel: /Volumes/a.whl, node_type: i3.xlarge, local_roots: true{more}}}
 """
 
 
@@ -123,19 +123,21 @@ def test_a_bundle_holds_the_same_jobs(
     [
         (", max_concurent_runs: 5", r"gddl.yaml:5: runners.databricks.max_concurent_runs.*no such field"),
         (", timeout: soon", r"gddl.yaml:5: runners.databricks.timeout.*not a duration \(value 'soon'\)"),
-        (", tiers: {small: {serverless: false}}", r"runners.databricks.tiers.small.node_type.*must be given"),
         (", max_concurrent_runs: 0", r"must be 1 to 1000 \(value 0\)"),
-        (", tiers: {large: {discovery: auto_loader}}", r"tiers.large.discovery.*not on serverless"),
+        (", tiers: {large: {serverless: true, discovery: auto_loader}}", r"tiers.large.discovery.*not on serverless"),
         (
             ", tiers: {large: {serverless: false, node_type: n, auto_loader: {cloudFiles.format: csv}}}",
             r"tiers.large.auto_loader.*no setting that may be given \(value 'cloudFiles.format'\)",
         ),
         (", tiers: {large: {discovery: autoloader}}", r"tiers.large.discovery"),
         (
-            ", tiers: {large: {node_type: i3.xlarge}}",
+            ", tiers: {large: {serverless: true, node_type: i3.xlarge}}",
             r"tiers.large.node_type.*field of job clusters.*serverless: false",
         ),
-        (", tiers: {large: {environment: {A: b}}}", r"tiers.large.environment.*field of job clusters"),
+        (
+            ", tiers: {large: {serverless: true, environment: {A: b}}}",
+            r"tiers.large.environment.*field of job clusters",
+        ),
         (
             ", tiers: {large: {serverless: false, node_type: n, instance_profile: gddl}}",
             r"tiers.large.instance_profile.*no ARN of an instance profile \(value 'gddl'\)",
@@ -153,6 +155,23 @@ def test_wrong_settings_are_named_with_file_field_value_and_remedy(
     assert "Remedy" in err
     assert "hunter22" not in err
     assert fake.requests == []
+
+
+def test_job_clusters_without_machines_are_a_problem_of_the_metadata(
+    metadata: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (metadata / "gddl.yaml").read_text().replace("node_type: i3.xlarge, ", "")
+    (metadata / "gddl.yaml").write_text(text)
+    status, out = gddl(capsys, "validate", "--json", "--metadata", str(metadata))
+    (said,) = [json.loads(line) for line in out.splitlines()]
+    assert (status, said["code"], said["field"]) == (2, "FIELD_MISSING", "runners.databricks.node_type")
+    assert said["message"].startswith("the job clusters of tiers small, medium, large have no machines")
+    assert "instance_pool_id" in said["remedy"]
+    pool, serverless = "instance_pool_id: p-1", "serverless: true"
+    for tiers in (f"small: {{{pool}}}, medium: {{{serverless}}}, large: {{node_type: n}}", None):
+        ways = f"tiers: {{{tiers}}}" if tiers else pool
+        (metadata / "gddl.yaml").write_text(text.replace("local_roots: true", f"local_roots: true, {ways}"))
+        assert gddl(capsys, "validate", "--metadata", str(metadata))[0] == 0
 
 
 NO_FOLDER = ("RUNNER_NEEDS_S3", "runner databricks needs it in an object store")
@@ -181,7 +200,7 @@ def test_roots_that_jobs_can_t_use_are_refused_before_anything_is_asked(
     more: str,
     problem: tuple[str, str],
 ) -> None:
-    runners = f"runner: databricks\nrunners: {{databricks: {{wheel: /Volumes/a.whl{more}}}}}\n"
+    runners = f"runner: databricks\nrunners: {{databricks: {{wheel: /Volumes/a.whl, node_type: n{more}}}}}\n"
     (metadata / "gddl.yaml").write_text(f"landing: {landing}\nlake: s3://bucket/lake\n{runners}")
     code, message = problem
     status, out = gddl(capsys, "validate", "--json", "--metadata", str(metadata))
@@ -200,20 +219,20 @@ def test_serverless_tiers_on_s3_come_with_a_warning(
     fake: FakeServer, metadata: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     roots = "landing: s3://bucket/landing\nlake: s3://bucket/lake\nrunner: databricks\n"
-    settings = roots + "runners: {databricks: {wheel: /Volumes/a.whl%s}}\n"
-    (metadata / "gddl.yaml").write_text(settings % "")
+    settings = roots + "runners: {databricks: {wheel: /Volumes/a.whl, node_type: i3.xlarge%s}}\n"
+    (metadata / "gddl.yaml").write_text(settings % ", tiers: {small: {serverless: true}}")
     assert invoke(("deploy", "databricks", "--metadata", str(metadata)), real()) == 0
     said = " ".join(capsys.readouterr().err.split())
     assert said.startswith("Warning: tiers small run on serverless compute, where a job has no AWS credentials")
     profile = "arn:aws:iam::123456789012:instance-profile/gddl"
-    own = f", tiers: {{small: {{serverless: false, node_type: i3.xlarge, instance_profile: '{profile}'}}}}"
-    (metadata / "gddl.yaml").write_text(settings % own)
+    (metadata / "gddl.yaml").write_text(settings % f", instance_profile: '{profile}'")
     assert invoke(("deploy", "databricks", "--metadata", str(metadata)), real()) == 0
     assert capsys.readouterr().err == ""
     (job,) = fake.workspace.jobs.values()
     (cluster,) = job.job_clusters or ()
     assert cluster.new_cluster.aws_attributes is not None
     assert cluster.new_cluster.aws_attributes.instance_profile_arn == profile
+    assert cluster.new_cluster.node_type_id == "i3.xlarge"
     assert (job.environments or [], (job.tasks or ())[0].job_cluster_key) == ([], cluster.job_cluster_key)
 
 

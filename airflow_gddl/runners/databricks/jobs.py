@@ -111,7 +111,7 @@ def _cluster(size: str, tier: TierSpec, tier_settings: DatabricksTier) -> Cluste
     if tier_settings.node_type is None and tier_settings.instance_pool_id is None:
         where = f"gddl.yaml, runners.databricks.tiers.{size}"
         what = "a job cluster needs node_type or instance_pool_id"
-        raise MetadataError("RUNNER_SETTINGS_INVALID", what, where=where, remedy="give one, or set serverless: true")
+        raise MetadataError("RUNNER_SETTINGS_INVALID", what, where=where, remedy="give one, here or for all tiers")
     fewest = tier_settings.workers if tier_settings.workers is not None else tier.workers
     most = tier_settings.max_workers
     return ClusterSpec(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from airflow_gddl import __version__
 from airflow_gddl.contract.basics import STRICT
 from airflow_gddl.contract.durations import is_duration
 from airflow_gddl.contract.errors import FieldPath, SpecProblem
@@ -38,8 +39,9 @@ class DatabricksTier:
 
     __pydantic_config__ = STRICT
 
-    serverless: bool = True
-    """Databricks chooses the machines; else a job cluster is started for each run."""
+    serverless: bool = False
+    """Databricks chooses the machines, whose jobs find no credentials for S3 unless `gddl check` says so; else a job
+    cluster is started for each run."""
     environment_version: str = "4"
     """Serverless: version of its environment."""
     performance: Literal["STANDARD", "PERFORMANCE_OPTIMIZED"] = "STANDARD"
@@ -47,16 +49,16 @@ class DatabricksTier:
     spark_version: str = "17.3.x-scala2.13"
     """Job cluster: its Databricks Runtime."""
     node_type: str | None = None
-    """Job cluster: type of its machines; null: those of the instance pool."""
+    """Job cluster: type of its machines; null: the runner's, or those of the instance pool."""
     instance_pool_id: str | None = None
-    """Job cluster: pool that its machines come from; null: none."""
+    """Job cluster: pool that its machines come from; null: the runner's, unless the tier has a `node_type`."""
     workers: int | None = None
     """Job cluster: its workers; null: `workers` of the tier."""
     max_workers: int | None = None
     """Job cluster: as many when there is much to do; null: always `workers`."""
     instance_profile: str | None = None
     """Job cluster: ARN of the AWS instance profile of its machines, whose role reads `landing` and writes `lake`; null:
-    none."""
+    the runner's."""
     policy_id: str | None = None
     """Job cluster: policy that it must obey; null: none."""
     spark_conf: Mapping[str, str] = field(default_factory=dict)
@@ -78,6 +80,12 @@ class DatabricksSettings:
 
     wheel: str
     """The wheel of this package: a path on a volume or in the workspace."""
+    node_type: str | None = None
+    """Type of the machines of job clusters, for tiers that name neither this nor a pool."""
+    instance_pool_id: str | None = None
+    """Pool that machines of job clusters come from, for tiers that name neither this nor a type."""
+    instance_profile: str | None = None
+    """ARN of the AWS instance profile of job clusters, for tiers that name none; null: none."""
     databricks_conn_id: str = "databricks_default"
     """Airflow connection; commands outside Airflow take DATABRICKS_HOST and the like instead."""
     job_name: str = "gddl"
@@ -97,10 +105,17 @@ class DatabricksSettings:
     local_roots: bool = False
     """Let landing and lake be local folders: for the fake server on this machine alone."""
     tiers: Mapping[str, DatabricksTier] = field(default_factory=dict)
-    """Machines by tier; a tier that is not named is serverless."""
+    """Machines by tier; a tier that is not named has job clusters of the runner's machines."""
 
     def tier(self, size: str) -> DatabricksTier:
-        return self.tiers.get(size, DatabricksTier())
+        """The tier's settings, with the runner's where it has none."""
+        tier = self.tiers.get(size, DatabricksTier())
+        if tier.serverless:
+            return tier
+        tier = replace(tier, instance_profile=tier.instance_profile or self.instance_profile)
+        if tier.node_type or tier.instance_pool_id:
+            return tier
+        return replace(tier, node_type=self.node_type, instance_pool_id=self.instance_pool_id)
 
     def job_of(self, size: str) -> str:
         """Name of the job that runs a tier's tables."""
@@ -118,20 +133,35 @@ def check_settings(settings: DatabricksSettings) -> Iterator[SpecProblem]:
         if not least <= (value := getattr(settings, name)) <= most:
             what = f"must be {least} to {most}"
             yield SpecProblem("FIELD_VALUE", (name,), value, what, "write a number between these")
+    yield from _check_profile((), settings.instance_profile)
     for size, tier in settings.tiers.items():
         yield from _check_tier(("tiers", size), tier)
 
 
+def check_tiers(settings: DatabricksSettings, tiers: Iterable[str]) -> Iterator[SpecProblem]:
+    """`FIELD_MISSING`: job clusters without machines, once for all tiers."""
+    machines = {size: settings.tier(size) for size in tiers}
+    lacking = [
+        size for size, tier in machines.items() if not (tier.serverless or tier.node_type or tier.instance_pool_id)
+    ]
+    if lacking:
+        noun = "tiers" if len(lacking) > 1 else "tier"
+        what = f"the job clusters of {noun} {', '.join(lacking)} have no machines"
+        remedy = "give node_type (e.g. i3.xlarge) or instance_pool_id, here or below tiers"
+        yield SpecProblem("FIELD_MISSING", ("node_type",), None, what, remedy)
+
+
+def _check_profile(path: FieldPath, arn: str | None) -> Iterator[SpecProblem]:
+    if arn is not None and not _PROFILE.fullmatch(arn):
+        what, remedy = "no ARN of an instance profile", "write e.g. arn:aws:iam::123456789012:instance-profile/gddl"
+        yield SpecProblem("FIELD_VALUE", (*path, "instance_profile"), arn, what, remedy)
+
+
 def _check_tier(path: FieldPath, tier: DatabricksTier) -> Iterator[SpecProblem]:
-    if not tier.serverless and tier.node_type is None and tier.instance_pool_id is None:
-        what, remedy = "must be given for a job cluster", "give node_type or instance_pool_id, or serverless: true"
-        yield SpecProblem("FIELD_MISSING", (*path, "node_type"), None, what, remedy)
     if tier.max_workers is not None and tier.workers is not None and tier.max_workers < tier.workers:
         what, remedy = "fewer than workers", "write more, or leave it out"
         yield SpecProblem("FIELD_VALUE", (*path, "max_workers"), tier.max_workers, what, remedy)
-    if tier.instance_profile is not None and not _PROFILE.fullmatch(tier.instance_profile):
-        what, remedy = "no ARN of an instance profile", "write e.g. arn:aws:iam::123456789012:instance-profile/gddl"
-        yield SpecProblem("FIELD_VALUE", (*path, "instance_profile"), tier.instance_profile, what, remedy)
+    yield from _check_profile(path, tier.instance_profile)
     yield from _check_serverless(path, tier)
     for name in tier.auto_loader:
         if not name.startswith("cloudFiles.") or name in _OURS:
@@ -171,6 +201,8 @@ RUNNER = RunnerDescriptor(
     start_seconds=start_seconds,
     settings=DatabricksSettings,
     check_settings=check_settings,
+    check_tiers=check_tiers,
+    check="airflow_gddl.runners.databricks.serverless_check:check",
     check_root=check_root,
     install="airflow-gddl[databricks]",
     deployed=True,
@@ -180,7 +212,7 @@ RUNNER = RunnerDescriptor(
 
 
 def serverless_warning(tiers: Iterable[str], settings: DatabricksSettings, roots: Roots) -> str | None:
-    """Warning about S3 access of tiers on serverless compute; null: there are none.
+    """Warning about S3 access of tiers on serverless compute; None: there are none.
 
     Databricks offers its jobs there neither instance profiles nor environment variables, and the job reaches S3 with a
     client of its own.
@@ -191,6 +223,28 @@ def serverless_warning(tiers: Iterable[str], settings: DatabricksSettings, roots
     return (
         f"Warning: tiers {', '.join(serverless)} run on serverless compute, where a job has no AWS credentials "
         f"(no instance profile, no environment variables), and {roots.lake} is reached with the job's own. "
-        "This was never run on a workspace. Safer: serverless: false, node_type and instance_profile; "
+        "`gddl check` tries it by a run there. Safer: no serverless, with node_type and instance_profile; "
         "see docs/platforms/databricks.md"
     )
+
+
+def project_settings(node_type: str | None, instance_pool: str | None) -> str:
+    """`gddl.yaml` of a new project whose jobs run on Databricks.
+
+    Args:
+        node_type, instance_pool: exactly one is given.
+    """
+    machines = f"node_type: {node_type}" if node_type else f"instance_pool_id: {instance_pool}"
+    return f"""\
+# yaml-language-server: $schema=schema/gddl.json
+# GDDL_LANDING and GDDL_LAKE override the roots, so that one project serves development and production.
+landing: s3://company-landing/dms
+lake: s3://company-lake/gddl
+runner: databricks
+runners:
+  databricks:
+    wheel: /Volumes/main/gddl/airflow_gddl-{__version__}-py3-none-any.whl
+    {machines}
+    # Its role reads landing and writes lake.
+    # instance_profile: arn:aws:iam::123456789012:instance-profile/gddl
+"""

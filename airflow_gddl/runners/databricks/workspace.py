@@ -72,11 +72,14 @@ def connect(access: DatabricksAccess) -> Workspace:
             host=access.host or None,
             **access.login,
         )
-        return Workspace(WorkspaceClient(config=config).jobs)
+        client = WorkspaceClient(config=config)
     except ValueError as error:
         remedy = "set databricks_conn_id to an Airflow connection, or DATABRICKS_HOST and DATABRICKS_TOKEN"
         what = f"no way to log in to Databricks: {_first_line(error)}"
         raise FatalError("CONNECTION_UNUSABLE", what, remedy=remedy) from error
+    # The SDK has no setting for them.
+    client.api_client._api_client._session.proxies.update(access.proxies)  # noqa: SLF001 - see above
+    return Workspace(client.jobs)
 
 
 def _told(error: Exception) -> GddlError:

@@ -17,7 +17,7 @@ from airflow_gddl.contract import durations
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import TierSpec
 from airflow_gddl.contract.sql_types import NO_SUBSTITUTION
-from airflow_gddl.runners.aws import CLIENT, code_of, translated
+from airflow_gddl.runners.aws import code_of, translated
 from airflow_gddl.runners.descriptor import settings_of
 from airflow_gddl.runners.emr_serverless.settings import EmrSettings, EmrTier
 from airflow_gddl.runners.interface import Connections, Handle, Platform, RunRequest, RunStatus, State
@@ -123,8 +123,7 @@ def make(declared: Mapping[str, Any], _environ: Mapping[str, str], connections: 
     """See `descriptor.make_platform`."""
     settings = settings_of("emr_serverless", EmrSettings, declared)
     with translated(_SERVICE):
-        session = connections.aws(settings.aws_conn_id, settings.region)
-        return EmrPlatform(settings, session.client("emr-serverless", region_name=settings.region, config=CLIENT))
+        return EmrPlatform(settings, connections.aws(settings.aws_conn_id, "emr-serverless", settings.region))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.spec import CONTRACT_VERSION, TierSpec
 from airflow_gddl.contract.sql_types import NO_SUBSTITUTION
-from airflow_gddl.runners.aws import CLIENT, code_of, translated
+from airflow_gddl.runners.aws import code_of, translated
 from airflow_gddl.runners.glue.settings import GlueSettings, GlueTier
 from airflow_gddl.runners.interface import Connections, JobChange, differences
 
@@ -80,8 +80,7 @@ def connect(settings: GlueSettings, connections: Connections) -> Any:
         GddlError: as `aws.translated`.
     """
     with translated("Glue"):
-        session = connections.aws(settings.aws_conn_id, settings.region)
-        return session.client("glue", region_name=settings.region, config=CLIENT)
+        return connections.aws(settings.aws_conn_id, "glue", settings.region)
 
 
 def plan(client: Any, wanted: Mapping[str, Definition]) -> list[JobChange[Definition]]:

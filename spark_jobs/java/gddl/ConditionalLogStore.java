@@ -1,9 +1,12 @@
 package gddl;
 
 import io.delta.storage.S3SingleDriverLogStore;
+import java.io.ByteArrayOutputStream;
 import java.io.IOException;
+import java.util.Arrays;
 import java.util.Iterator;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
 import org.apache.hadoop.fs.FSDataOutputStreamBuilder;
 import org.apache.hadoop.fs.FileAlreadyExistsException;
@@ -29,21 +32,47 @@ public class ConditionalLogStore extends S3SingleDriverLogStore {
             return;
         }
         FileSystem files = path.getFileSystem(hadoop);
+        byte[] commit = content(actions);
+        try {
+            put(files, path, commit);
+        } catch (RemoteFileChangedException taken) {
+            requireOwn(files, path, commit);
+        } catch (FileAlreadyExistsException taken) {
+            requireOwn(files, path, commit);
+        }
+    }
+
+    private static byte[] content(Iterator actions) throws IOException {
+        ByteArrayOutputStream lines = new ByteArrayOutputStream();
+        while (actions.hasNext()) {
+            lines.write((actions.next() + "\n").getBytes("UTF-8"));
+        }
+        return lines.toByteArray();
+    }
+
+    private static void put(FileSystem files, Path path, byte[] commit) throws IOException {
         FSDataOutputStreamBuilder builder = files.createFile(path);
         builder.create();
         builder.overwrite(false);
         builder.recursive();
         builder.must(IF_ABSENT, "true");
+        FSDataOutputStream out = (FSDataOutputStream) builder.build();
+        out.write(commit);
+        out.close();
+    }
+
+    /**
+     * S3A repeats a put whose answer was lost, and the second one meets what the first one wrote. No other commit has
+     * this content: Delta writes a random `txnId` into each.
+     */
+    private static void requireOwn(FileSystem files, Path path, byte[] commit) throws IOException {
+        FSDataInputStream in = files.open(path);
         try {
-            FSDataOutputStream out = (FSDataOutputStream) builder.build();
-            while (actions.hasNext()) {
-                out.write((actions.next() + "\n").getBytes("UTF-8"));
+            if (!Arrays.equals(in.readAllBytes(), commit)) {
+                throw new java.nio.file.FileAlreadyExistsException(path.toString());
             }
-            out.close();
-        } catch (RemoteFileChangedException taken) {
-            throw new java.nio.file.FileAlreadyExistsException(path.toString());
-        } catch (FileAlreadyExistsException taken) {
-            throw new java.nio.file.FileAlreadyExistsException(path.toString());
+        } finally {
+            in.close();
         }
     }
 }
