@@ -364,16 +364,19 @@ class DmsOptions:
     """`AddColumnName`: the first line of a CSV file holds the names."""
     csv_columns: tuple[str, ...] = ()
     """Names of the source columns in order, for CSV without a header; the operation, if any, comes before them."""
+    csv_added: tuple[str, ...] = ()
+    """Those of `csv_columns` that were added at the source later, oldest first: lines from before lack them."""
     csv_delimiter: str = ","
     """`CsvDelimiter`."""
     csv_null: str = "NULL"
-    """`CsvNullValue`; an empty unquoted field is null too."""
+    """`CsvNullValue`; an empty field is null where this is the empty text, else it is the empty text."""
     csv_no_sup: str | None = "NOT_SUPPLIED"
     """`CsvNoSupValue`: what updates have in place of a column that is not logged; the stored value is kept."""
     csv_row_delimiter: str = "\n"
     """`CsvRowDelimiter`: other line breaks are part of a field."""
-    csv_quotes: bool = True
-    """`Rfc4180`; false: a quotation mark is a character like any other."""
+    csv_quotes: bool | None = None
+    """`Rfc4180`; false: a quotation mark is a character like any other. Null: true, and files that look otherwise are
+    refused."""
     types: Mapping[str, str] = field(default_factory=dict)
     """Column to SQL type (`decimal(12,2)`, `boolean`, ...) for values that come as text; others keep their type."""
     lookback: str = LOOKBACK

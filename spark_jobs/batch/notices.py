@@ -266,6 +266,17 @@ def of_partial_updates(spec: TableSpec, count: int) -> tuple[RunWarning, ...]:
     return (RunWarning(code="CSV_NOT_SUPPLIED", message=message, count=count),) if is_assumed else ()
 
 
+def of_empty_texts(spec: TableSpec, count: int) -> tuple[RunWarning, ...]:
+    """Empty fields of CSV in a table whose row does not say what stands for null, in files that have no null."""
+    message = (
+        f"empty fields of CSV are read as empty texts, since {DmsOptions().csv_null} stands for null by default, and "
+        "no field of their files has it; set options.csv_null to CsvNullValue of the endpoint: '' where they are null "
+        f"(then run gddl reload --from-files --table {spec.table}), else {DmsOptions().csv_null}"
+    )
+    is_assumed = "csv_null" not in spec.options
+    return (RunWarning(code="CSV_EMPTY_FIELDS", message=message, count=count),) if is_assumed else ()
+
+
 def of_incomplete_moves(count: int) -> tuple[RunWarning, ...]:
     """Updates that changed a key and carry a part of the row only."""
     message = (

@@ -90,6 +90,8 @@ def _note(table: TableSession, plan: BatchPlan, decoded: DecodedBatch) -> None:
         table.note(notices.of_incomplete_moves(figures.incomplete))
     if figures.partial:
         table.note(notices.of_partial_updates(spec, figures.partial))
+    if figures.empty_texts:
+        table.note(notices.of_empty_texts(spec, figures.empty_texts))
     if figures.tallies:
         table.note(notices.of_expectations(spec, figures.tallies))
         totals.tally(spec, figures.tallies)

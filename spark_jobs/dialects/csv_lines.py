@@ -20,7 +20,7 @@ _CHUNK = 1 << 20
 
 def reader(lines: Iterable[str], form: DmsOptions, **more: Any) -> Iterator[list[str]]:
     """Records of lines that end as Python's reader knows them."""
-    more |= {} if form.csv_quotes else {"quoting": csv.QUOTE_NONE}
+    more |= {} if form.csv_quotes is not False else {"quoting": csv.QUOTE_NONE}
     return csv.reader(lines, delimiter=form.csv_delimiter, **more)
 
 
@@ -55,7 +55,7 @@ def with_usual_ends(data: bytes, form: DmsOptions) -> tuple[bytes, Mapping[str, 
     end = form.csv_row_delimiter
     if end == USUAL and b"\r" not in data:
         return data, {}
-    unused = (character for character in _CHARACTERS if character.encode() not in data)
+    unused = _unused(data)
     for_cr = next(unused)
     if end == USUAL:
         alone = rb"\r(?!\n)" if _ends_in_both(data, form) else rb"\r"
@@ -64,6 +64,15 @@ def with_usual_ends(data: bytes, form: DmsOptions) -> tuple[bytes, Mapping[str, 
     for old, new in ((end, for_end), ("\r", for_cr), ("\n", for_lf), (for_end, USUAL)):
         data = data.replace(old.encode(), new.encode())
     return data, {USUAL: end, for_cr: "\r", for_lf: "\n"}
+
+
+def _unused(data: bytes) -> Iterator[str]:
+    return (character for character in _CHARACTERS if character.encode() not in data)
+
+
+def unused_character(data: bytes) -> str:
+    """A character that the data does not have."""
+    return next(_unused(data))
 
 
 def restored(text: str, breaks: Mapping[str, str]) -> str:
@@ -75,5 +84,5 @@ def restored(text: str, breaks: Mapping[str, str]) -> str:
 
 def _ends_in_both(data: bytes, form: DmsOptions) -> bool:
     """Whether each line feed outside quotes has a carriage return before it."""
-    outside = b'"'.join(data.split(b'"')[::2]) if form.csv_quotes else data
+    outside = b'"'.join(data.split(b'"')[::2]) if form.csv_quotes is not False else data
     return outside.count(b"\n") == outside.count(b"\r\n")

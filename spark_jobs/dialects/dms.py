@@ -43,6 +43,7 @@ class DmsDialect(Dialect):
     options: DmsOptions
 
     title = "DMS"
+    malformed = "the line has more or fewer fields than columns, or a quotation mark that RFC 4180 does not allow"
     total_order = TOTAL_ORDER
 
     def classify(self, relative_path: str) -> Names | None:

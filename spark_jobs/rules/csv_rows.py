@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import codecs
-import csv
 import io
 import itertools
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 
+from airflow_gddl.contract.csv_quotes import QUOTE, QuotedRecord, Writer, quoted_records
 from airflow_gddl.contract.extensions import DmsOptions
-from spark_jobs.dialects.csv_lines import first_record, reader, restored, with_usual_ends
+from spark_jobs.dialects.csv_lines import first_record, reader, restored, unused_character, with_usual_ends
 from spark_jobs.dialects.protocol import carried_list, match
 from spark_jobs.rules.texts import BLANKS
 
@@ -23,11 +24,11 @@ _MARK = codecs.BOM_UTF8
 
 
 def read_csv(data: bytes, names: Sequence[str], form: DmsOptions) -> tuple[pa.Table, pa.Array | None]:
-    """Rows, and the text of lines with more or fewer fields than names (null elsewhere; None: there are none).
+    """Rows, and the text of lines that are no rows, as with more or fewer fields than names (null elsewhere; None: there are none).
 
-    An empty field is null, a quoted empty one is empty text; the text of null is plain text where it is quoted.
-    An empty line is a row of null in a table of one column, and nothing in others. Line breaks other than those of
-    `csv_row_delimiter` are part of their field.
+    An empty field is the empty text, unless that stands for null; the text of null is plain text where it is quoted.
+    An empty line is a row in a table of one column, and nothing in others. Line breaks other than those of
+    `csv_row_delimiter` are part of their field. A line with a quotation mark that RFC 4180 does not allow is no row.
     Bytes that are not UTF-8 come as they are. A byte-order mark is no part of the text.
     """
     data = data.removeprefix(_MARK)
@@ -64,37 +65,99 @@ def _as_text(values: pa.Array) -> pa.Array:
 
 
 def _read(data: bytes, width: int, form: DmsOptions) -> tuple[pa.Table, pa.Array | None]:
+    names = list(map(str, range(width)))
+    data, breaks = with_usual_ends(data, form)
+    data, marked = _with_marks(data, width, form, breaks)
     broken: list[tuple[int, str]] = []
 
     def note(row: pcsv.InvalidRow) -> str:
-        broken.append((row.number, row.text))
+        broken.append((row.number, marked.text_of(row.text)))
         return "skip"
 
-    names = list(map(str, range(width)))
-    data, breaks = with_usual_ends(data, form)
-    _require_closed_quotes(data, form)
-    data = _without_header(data, form) if form.csv_header else data
     if not (data if width == 1 else data.strip(b"\r\n")):
         return pa.table({name: pa.array([], pa.string()) for name in names}), None
     if not data.endswith((b"\n", b"\r")):
         data += b"\n"  # at the end of the data Arrow takes an empty field after a quoted one as quoted
+    has_quotes = form.csv_quotes is not False
     read = pcsv.ReadOptions(column_names=names, use_threads=False, block_size=max(1 << 20, len(data) + 1))
     parse = pcsv.ParseOptions(
         delimiter=form.csv_delimiter,
-        quote_char='"' if form.csv_quotes else False,
-        newlines_in_values=form.csv_quotes,
+        quote_char='"' if has_quotes else False,
+        newlines_in_values=has_quotes,
         ignore_empty_lines=width > 1,
         invalid_row_handler=note,
     )
     convert = pcsv.ConvertOptions(
         column_types=dict.fromkeys(names, pa.string()),
-        null_values=["", form.csv_null],
+        null_values=[form.csv_null],
         strings_can_be_null=True,
         quoted_strings_can_be_null=False,
     )
     table = pcsv.read_csv(pa.BufferReader(data), read_options=read, parse_options=parse, convert_options=convert)
     rows, lines = (table, None) if not broken else _with_broken(table.columns, broken, form)
     return _with_breaks(rows, breaks), lines and _map(lines, pa.string(), lambda text: restored(text, breaks))
+
+
+@dataclass(frozen=True)
+class _Marked:
+    """Lines that RFC 4180 does not allow, in order, of which the data has others that are no rows.
+
+    Attributes:
+        sign: what these others begin with, which nothing else has; empty: there are none.
+    """
+
+    sign: str = ""
+    lines: deque[str] = field(default_factory=deque)
+
+    def text_of(self, line: str) -> str:
+        return self.lines.popleft() if self.sign and line.startswith(self.sign) else line
+
+
+def _with_marks(data: bytes, width: int, form: DmsOptions, breaks: Mapping[str, str]) -> tuple[bytes, _Marked]:
+    """Data in which each line with a quotation mark that RFC 4180 does not allow is one of too many fields.
+
+    Raises:
+        ValueError: it ends inside quotes, its records can't be told apart, or the row does not say whether it is
+            written by RFC 4180, and it looks otherwise.
+    """
+    start = _after_header(data, form) if form.csv_header else 0
+    data = data[start:]
+    if form.csv_quotes is False or QUOTE not in data:
+        return data, _Marked()
+    records = list(quoted_records(data, form.csv_delimiter))
+    _require_rule(data, records, form, breaks)
+    marked = _Marked(unused_character(data))
+    instead = (marked.sign + form.csv_delimiter * (width + 1)).encode()
+    parts, at = [], 0
+    for record in (record for record in records if record.is_broken):
+        lines = data[record.start : record.end].split(b"\n")
+        marked.lines.extend(line.decode() for line in lines)
+        parts += [data[at : record.start], b"\n".join([instead] * len(lines))]
+        at = record.end
+    return b"".join([*parts, data[at:]]), marked
+
+
+def _require_rule(
+    data: bytes, records: Sequence[QuotedRecord], form: DmsOptions, breaks: Mapping[str, str]
+) -> None:
+    """
+    Raises:
+        ValueError: see `_with_marks`.
+    """
+    if lost := next((record for record in records if record.is_open), None):
+        raise ValueError(f"line {lost.line} has a quotation mark that RFC 4180 does not allow, so that it is not known "
+                         "where its row ends; if the endpoint has Rfc4180=false, set options.csv_quotes: false")  # fmt: skip
+    if form.csv_quotes:
+        return
+    plain = frozenset(text.encode() for text in ("", form.csv_null, form.csv_no_sup or ""))
+    writer = Writer(form.csv_delimiter, plain, tuple(character.encode() for character in breaks))
+    why = next(filter(None, (writer.contradicts(data, record) for record in records)), None)
+    if why is None and (first := next((record for record in records if record.is_broken), None)):
+        has_others = any(record.quoted and not record.is_broken for record in records)
+        why = f"line {first.line} has a quotation mark inside a field, and others are enclosed" if has_others else None
+    if why is not None:
+        raise ValueError(f"{why}: name Rfc4180 of the endpoint in the row, options.csv_quotes: false where it is "
+                         "false, else true")  # fmt: skip
 
 
 def _with_breaks(table: pa.Table, breaks: Mapping[str, str]) -> pa.Table:
@@ -104,8 +167,8 @@ def _with_breaks(table: pa.Table, breaks: Mapping[str, str]) -> pa.Table:
     return pa.table(columns, names=table.column_names)
 
 
-def _without_header(data: bytes, form: DmsOptions) -> bytes:
-    """The lines after the first record that is not empty, whose names may have line breaks."""
+def _after_header(data: bytes, form: DmsOptions) -> int:
+    """Where the lines after the first record begin that is not empty, whose names may have line breaks."""
     length = 0
 
     def lines() -> Iterator[str]:
@@ -115,24 +178,7 @@ def _without_header(data: bytes, form: DmsOptions) -> bytes:
             yield line
 
     first_record(lines(), form)
-    return data[length:]
-
-
-def _require_closed_quotes(data: bytes, form: DmsOptions) -> None:
-    """Refuse a file that ends inside quotes: all that follows the last of them would be one field.
-
-    Raises:
-        ValueError: it does.
-    """
-    if not form.csv_quotes or data.count(b'"') % 2 == 0:
-        return
-    csv.field_size_limit(max(csv.field_size_limit(), len(data)))
-    try:
-        for _ in reader(io.StringIO(data.decode("latin-1"), newline=""), form, strict=True):
-            pass
-    except csv.Error as error:
-        if "unexpected end of data" in str(error):
-            raise ValueError("the file ends inside quotes") from error
+    return length
 
 
 def _with_broken(
@@ -154,7 +200,7 @@ def _with_broken(
 
 def _fields(text: str, width: int, form: DmsOptions) -> list[str | None]:
     fields = next(reader([text], form), [])
-    values: list[str | None] = [None if v in ("", form.csv_null) else v for v in fields[:width]]
+    values: list[str | None] = [None if v == form.csv_null else v for v in fields[:width]]
     return values + [None] * (width - len(values))
 
 

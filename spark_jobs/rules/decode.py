@@ -248,6 +248,7 @@ class DecodedGroup:
     rescued: good rows with values in `_rescued_data`.
     incomplete: good rows that moved and may lack values, see `carried.incomplete`.
     partial: good updates of CSV that lack columns.
+    empty_texts: as in `RawGroup`.
     forms: sequence column to the forms of its texts in good rows, see `plan.sequence`.
     tallies: of expectations, by name.
     outside: rows outside the row filter; None: none.
@@ -265,6 +266,7 @@ class DecodedGroup:
     rescued: int = 0
     incomplete: int = 0
     partial: int = 0
+    empty_texts: int = 0
     forms: Mapping[str, Forms] = field(default_factory=dict)
     tallies: Mapping[str, Tally] = field(default_factory=dict)
     outside: Mask = None
@@ -357,6 +359,7 @@ class _Decoder:
             rescued=_set_in_good(rescued, bad),
             incomplete=int(np.delete(partly, list(bad)).sum()),
             partial=_set_in_good(self.group.csv_lists, bad),
+            empty_texts=self.group.empty_texts,
             forms={name: self._forms(values, bad) for name, values in texts.items()},
             tallies=expected.tallies,
             outside=outside,

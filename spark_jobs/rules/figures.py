@@ -89,6 +89,7 @@ class Figures:
         rescued: good rows with values in `_rescued_data`.
         incomplete: good rows that moved and may lack values.
         partial: good updates of CSV that lack columns.
+        empty_texts: see `RawGroup.empty_texts`.
         first_bad: of the bad rows, the one of the least path and position.
         tallies: by expectation, rows that were checked and how many of them failed.
         truncates: that the files have; they are in none of the others.
@@ -107,6 +108,7 @@ class Figures:
     rescued: int = 0
     incomplete: int = 0
     partial: int = 0
+    empty_texts: int = 0
     first_bad: BadRow | None = None
     restarts: Mapping[str, LogRestart] = field(default_factory=dict)
     forms: Mapping[str, Forms] = field(default_factory=dict)
@@ -185,6 +187,7 @@ class PartFigures:
         rescued: good rows with values in `_rescued_data`.
         incomplete: good rows that moved and may lack values.
         partial: good updates of CSV that lack columns.
+        empty_texts: see `RawGroup.empty_texts`.
         erased: rows of erased keys, which are in none of the others.
         filtered: the same of rows outside the row filter.
         first_bad, tallies, truncates: as in `Figures`.
@@ -199,6 +202,7 @@ class PartFigures:
     rescued: int = 0
     incomplete: int = 0
     partial: int = 0
+    empty_texts: int = 0
     erased: int = 0
     filtered: int = 0
     first_bad: BadRow | None = None
@@ -247,7 +251,7 @@ def measure(group: DecodedGroup, table_schema: TableSchema, *, erased: int = 0) 
     loads = good.num_rows if kind == "load" else 0
     return PartFigures(files=files, low=low, high=high, widths=widths, loads=loads,
                        reduced=group.reduced, rescued=group.rescued, incomplete=group.incomplete, partial=group.partial,
-                       erased=erased, filtered=group.filtered, first_bad=_first_bad(group), tallies=group.tallies,
+                       empty_texts=group.empty_texts, erased=erased, filtered=group.filtered, first_bad=_first_bad(group), tallies=group.tallies,
                        truncates=group.truncates,
                        forms=group.forms or (_stored_forms(good, table_schema) if change else {}),
                        restarts={path: one for path, one in restarts.items() if one is not None})  # fmt: skip
@@ -284,6 +288,7 @@ def combined(parts: Iterable[PartFigures], table_schema: TableSchema) -> PartFig
         rescued=sum(p.rescued for p in parts),
         incomplete=sum(p.incomplete for p in parts),
         partial=sum(p.partial for p in parts),
+        empty_texts=sum(p.empty_texts for p in parts),
         erased=sum(p.erased for p in parts),
         filtered=sum(p.filtered for p in parts),
         first_bad=min((p.first_bad for p in parts if p.first_bad is not None), default=None),
@@ -314,6 +319,7 @@ def figures_of(whole: PartFigures, table_schema: TableSchema, distinct_ones: tup
         rescued=whole.rescued,
         incomplete=whole.incomplete,
         partial=whole.partial,
+        empty_texts=whole.empty_texts,
         first_bad=whole.first_bad,
         restarts=whole.restarts,
         forms=whole.forms,

@@ -91,6 +91,7 @@ class RawGroup:
         files: their files; empty for rows from the quarantine.
         past: column of times to the nanoseconds past the microsecond, from 0 to 999; without an entry there are none.
         reduced: times inside complex values that were cut to microseconds.
+        empty_texts: empty fields of CSV files that have no null, which may stand for null there.
         already_masked: rows from the quarantine, and of prepared files, were masked before they were written.
         invalid: column to what it holds where that is text, but not UTF-8, and `columns` has null.
     """
@@ -104,6 +105,7 @@ class RawGroup:
     files: tuple[Probed, ...] = ()
     past: Mapping[str, pa.Array] = field(default_factory=dict)
     reduced: int = 0
+    empty_texts: int = 0
     already_masked: bool = False
     invalid: Mapping[str, pa.Array] = field(default_factory=dict)
 
@@ -136,7 +138,7 @@ class FileRows:
     Attributes:
         malformed: lines that are no rows (null elsewhere).
         first: number in the file of the first row.
-        past, reduced: as in `RawGroup`.
+        past, reduced, empty_texts: as in `RawGroup`.
     """
 
     columns: tuple[pa.Array, ...]
@@ -145,6 +147,7 @@ class FileRows:
     first: int = 0
     past: Mapping[str, pa.Array] = field(default_factory=dict)
     reduced: int = 0
+    empty_texts: int = 0
 
 
 def read_file(storage: Storage, probed: Probed, part: range | None = None) -> FileRows | Unreadable:
@@ -234,9 +237,17 @@ def _written(kind: pa.DataType) -> pa.DataType:
 def _csv(text: bytes, probed: Probed, form: DmsOptions) -> FileRows:
     names = [name for name, _ in probed.columns]
     table, malformed = read_csv(text, [name for name in names if name != probed.csv_carried], form)
+    empty = _empty_texts(table)
     if probed.csv_carried is not None:
         table = with_carried(table.rename_columns(names[:-1]), form, probed.csv_carried)
-    return FileRows(tuple(flat(c) for c in table.columns), table.num_rows, malformed)
+    return FileRows(tuple(flat(c) for c in table.columns), table.num_rows, malformed, empty_texts=empty)
+
+
+def _empty_texts(table: pa.Table) -> int:
+    """See `RawGroup.empty_texts`."""
+    if any(column.null_count for column in table.columns):
+        return 0
+    return sum(pc.sum(pc.equal(pc.binary_length(column), 0)).as_py() or 0 for column in table.columns)
 
 
 def grouped(files: Sequence[Probed], rows_by_path: Mapping[str, FileRows], ordinals: Mapping[str, int]) -> RawGroup:
@@ -269,6 +280,7 @@ def grouped(files: Sequence[Probed], rows_by_path: Mapping[str, FileRows], ordin
         files=tuple(files),
         past={n: _past(n, parts) for n in dict.fromkeys(name for part in parts for name in part.past)},
         reduced=sum(p.reduced for p in parts),
+        empty_texts=sum(p.empty_texts for p in parts),
         already_masked=first.prepared,
     )
 

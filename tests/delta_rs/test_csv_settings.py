@@ -29,7 +29,7 @@ def refused_rows(lake: Lake, spec: TableSpec) -> list[tuple[Any, ...]]:
 
 
 def table(**options: Any) -> TableSpec:
-    return spec_of(options={"csv_columns": _COLUMNS, **options}, settle="0s")
+    return spec_of(options={"csv_columns": _COLUMNS, "csv_null": "", **options}, settle="0s")
 
 
 def warned(result: JobResult) -> dict[str, int | None]:
@@ -95,7 +95,7 @@ def test_what_an_update_has_carried_stays_known_when_the_word_is_none_any_more(t
 
 def test_word_is_a_text_where_the_row_names_a_list_of_its_own(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
-    spec = replace(table(csv_columns=[*_COLUMNS, "AR_H_COLUMNS"]), columns_to_update="AR_H_COLUMNS")
+    spec = replace(table(csv_columns=[*_COLUMNS, "AR_H_COLUMNS"], csv_quotes=True), columns_to_update="AR_H_COLUMNS")
     land(lake, spec, "LOAD00000001.csv", "I,,1,Ada,London,5,\n")
     land(lake, spec, "20250101-000000001.csv", 'U,2,1,Bo,NOT_SUPPLIED,6,"name,n"\nU,3,1,Cy,NOT_SUPPLIED,,"my city"\n')
     lake.done(spec)

@@ -28,7 +28,7 @@ def records(text: str, form: DmsOptions) -> Iterator[list[Field]]:
     while at < len(text):
         record, more = [], True
         while more:
-            field, at = _field(text, at, (delimiter, end), quotes=form.csv_quotes)
+            field, at = _field(text, at, (delimiter, end), quotes=form.csv_quotes is not False)
             record.append(field)
             more = text[at : at + 1] == delimiter
             at += more
@@ -40,7 +40,7 @@ def _ends_in_both(text: str, form: DmsOptions) -> bool:
     """Whether each line feed that is not inside quotes comes after a carriage return, and there is one."""
     inside, feeds = False, []
     for at, char in enumerate(text):
-        inside ^= char == '"' and form.csv_quotes
+        inside ^= char == '"' and form.csv_quotes is not False
         feeds += [text[at - 1 : at] == "\r"] if char == "\n" and not inside else []
     return all(feeds) and "\r" in text and bool(feeds)
 
@@ -76,7 +76,7 @@ def rows(text: str, form: DmsOptions) -> list[list[str | None] | None] | None:
 
 def _value(field: Field, form: DmsOptions) -> str | None:
     text, quoted = field
-    return None if not quoted and text in ("", form.csv_null) else text
+    return None if not quoted and text == form.csv_null else text
 
 
 _TEXT = st.text("ab \"',;\n\rNULé\x01\x1e", max_size=6)
@@ -86,7 +86,7 @@ _FIELD = st.one_of(st.sampled_from(["", "NULL", "a"]), _TEXT)
 def _written(field: str, quoted: bool, form: DmsOptions) -> str:
     """Quoted where it has to be, in a file without quotes without the characters that can't be."""
     ends = (form.csv_delimiter, *form.csv_row_delimiter)
-    if not form.csv_quotes:
+    if form.csv_quotes is False:
         return "".join(char for char in field if char not in ends)
     needs = any(char in field for char in ('"', *ends))
     return '"' + field.replace('"', '""') + '"' if quoted or needs else field
@@ -98,7 +98,7 @@ def files(draw: st.DrawFn) -> tuple[str, DmsOptions]:
     names = [f"c{n}" for n in range(width)]
     row_end, quotes = draw(st.sampled_from(["\n", "\n", "\r", "\r\n", "\x1e", "|~"])), draw(st.booleans())
     form = DmsOptions(csv_delimiter=delimiter, csv_header=header, csv_columns=() if header else tuple(names),
-                      csv_row_delimiter=row_end, csv_quotes=quotes)  # fmt: skip
+                      csv_row_delimiter=row_end, csv_quotes=quotes, csv_null=draw(st.sampled_from(["NULL", ""])))  # fmt: skip
     widths = st.one_of(st.just(width), st.just(width), st.just(width), st.integers(1, 5))
     headings = [name + draw(st.sampled_from(["", "\n", "\r\nx"])) for name in names]
     lines = [[_written(name, draw(st.booleans()), form) for name in headings]] if header else []
@@ -121,13 +121,14 @@ def read(folder: Path, data: bytes, form: DmsOptions) -> FileRows:
 
 @settings(max_examples=at_random(300))
 @given(files())
-@example(('"a",', DmsOptions(csv_columns=("a", "b"))))
+@example(('"a",', DmsOptions(csv_columns=("a", "b"), csv_quotes=True)))
 @example(("a\n\nb", DmsOptions(csv_columns=("a",))))
 @example(("\n", DmsOptions(csv_columns=("a",))))
-@example(('"a\nb",c\n1,2\n', DmsOptions(csv_header=True)))
-@example(("a\rb,c\nd\r,\re\n", DmsOptions(csv_columns=("a", "b"))))
-@example(("a\rb,c\r\nd,e\r\n", DmsOptions(csv_columns=("a", "b"))))
-@example(('a,"b\r\nc"\nd,"e\r"\n', DmsOptions(csv_columns=("a", "b"))))
+@example(('"a\nb",c\n1,2\n', DmsOptions(csv_header=True, csv_quotes=True)))
+@example(("a,,NULL\n", DmsOptions(csv_columns=("a", "b", "c"), csv_null="")))
+@example(("a\rb,c\nd\r,\re\n", DmsOptions(csv_columns=("a", "b"), csv_quotes=True)))
+@example(("a\rb,c\r\nd,e\r\n", DmsOptions(csv_columns=("a", "b"), csv_quotes=True)))
+@example(('a,"b\r\nc"\nd,"e\r"\n', DmsOptions(csv_columns=("a", "b"), csv_quotes=True)))
 @example(('5" disk,"b\n"c,d\n', DmsOptions(csv_columns=("a", "b"), csv_quotes=False)))
 def test_csv_is_read_as_by_one_character_at_a_time(given_file: tuple[str, DmsOptions]) -> None:
     text, form = given_file

@@ -111,6 +111,6 @@ def _micros(table: pa.Table) -> pa.Table:
 
 
 def _as_csv(row: Mapping[str, Any], null: str) -> dict[str, str | None]:
-    """Everything is text there, and an empty field is null."""
+    """Everything is text there, also the text that stands for null."""
     text = {name: None if value is None else csv_text(value) for name, value in row.items()}
-    return {name: None if value in (None, "", null) else value for name, value in text.items()}
+    return {name: None if value in (None, null) else value for name, value in text.items()}

@@ -213,6 +213,8 @@ def _settings(settings: Mapping[str, Any], notices: list[Notice]) -> dict[str, A
     """Options of rows."""
     where = "endpoint"
     options: dict[str, Any] = {ours: _sign(settings[name]) for name, ours in _TEXTS.items() if settings.get(name)}
+    if settings.get("CsvNullValue") == "":
+        options["csv_null"] = ""
     options |= {**_dates(settings), **(_csv(settings, notices) if settings.get("DataFormat") != "parquet" else {})}
     if settings.get("DataFormat") == "parquet":
         options = {name: value for name, value in options.items() if not name.startswith("csv_")}
@@ -258,6 +260,6 @@ def _csv(settings: Mapping[str, Any], notices: list[Notice]) -> dict[str, Any]:
     notices.append(not_carried("endpoint", "CSV has no types", "set DataFormat to parquet, or name `options.types`"))
     if is_true(settings.get("UseCsvNoSupValue")) and settings.get("CsvNoSupValue"):
         options["csv_no_sup"] = settings["CsvNoSupValue"]
-    if "Rfc4180" in settings and not is_true(settings["Rfc4180"]):
-        options["csv_quotes"] = False
+    if "Rfc4180" in settings:
+        options["csv_quotes"] = is_true(settings["Rfc4180"])
     return options
