@@ -17,8 +17,8 @@ from airflow_gddl.planning.rules import (
     TASK_CPU_SECONDS,
     Figure,
     brief_tasks,
-    started_of,
     loads_at_once,
+    started_of,
 )
 from airflow_gddl.runners.descriptor import RUNNERS
 from airflow_gddl.topology.pipeline import Pipeline

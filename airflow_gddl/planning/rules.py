@@ -196,6 +196,7 @@ def started_of(pipeline: Pipeline) -> int:
     """Task instances of tables that workers start in a run, where all tables have news."""
     return len(pipeline.tables) if pipeline.view in _INSTANCES else 0
 
+
 def figure_of(name: str, planned: float, limit: float | None, text: str) -> Figure:
     return Figure(name=name, planned=planned, limit=limit, text=text, soft=name in _SOFT)
 
