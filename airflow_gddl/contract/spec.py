@@ -180,7 +180,7 @@ __all__ = [
 Action = Literal[
     "run", "plan", "verify", "explain", "errors_list", "errors_replay", "errors_dismiss", "maintain", "erase",
     "sweep_release", "truncate_release", "initial_load", "resync_rows", "move", "catalog_diff", "catalog_sync",
-    "adopt",
+    "adopt", "schema_apply",
 ]  # fmt: skip
 
 
@@ -232,6 +232,10 @@ class JobOptions:
         """Whether tables are made again, with or without new files."""
         return self.full_refresh or self.reload or self.resync
 
+    drop_columns: tuple[str, ...] = ()
+    """With `full_refresh`: columns that the tables lose for good."""
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """`schema_apply`: columns that the tables are to have, name to SQL type."""
     wait_seconds: float = 0.0
     """How long to wait for a table that another run holds; 0 stops at once with `TABLE_BUSY`."""
     full_listing: bool = False

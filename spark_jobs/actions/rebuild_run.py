@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult, MainCounts
 from airflow_gddl.contract.table_spec import lowered
+from spark_jobs.actions.dropped_columns import require_droppable
 from spark_jobs.actions.reload import new_plan, reload_table
 from spark_jobs.batch import notices
 from spark_jobs.batch.commit import has_unresolved
@@ -50,13 +51,22 @@ def rebuild_table(run: TableRun, outcome: RunTotals) -> JobResult:
         return _rebuild_shards(run, outcome)
     with run.claim() as claim:
         ledger, context = run.ledger(), run.context()
+        drops = run.job.options.drop_columns
+        if drops:
+            require_droppable(run, context, ledger, drops)
         if reads_changes(run, ledger):
             context.erasures.keys(keep=True)  # checks that stop every batch come before the first write
             rebuild = _Rebuild(run=run, context=context, ledger=ledger, claim=claim)
             details = rebuild.carry_out(ledger.plan(), outcome)
+            if drops and details["dropped"] != drops:  # an unfinished rebuild that was asked for without
+                ledger.look_again()
+                details = replace(rebuild, context=run.context()).carry_out(None, outcome)
             _load_waiting(run, claim, outcome)
             run.report("done", outcome.batches, outcome.rows_read)
             return run.result(outcome, details={"rebuild": details})
+    if drops:
+        what = f"{run.spec.table}: its change table is not whole, so that a rebuild reads files; nothing was dropped"
+        raise FatalError("COLUMN_NOT_DROPPED", what, remedy="rebuild the table first, or reload it from its files")
     return reload_table(run, outcome)
 
 
@@ -92,8 +102,10 @@ def _rewrite(run: TableRun, context: TableContext, ledger: Ledger) -> Rewrite:
             are in it. As `plan_rewrite`.
     """
     pending = ledger.plan()
-    dropped = "" if pending is None else pending.dropped if pending.mode == "refresh" else pending.batch_id
-    how = plan_rewrite(context.dialect, context.stored_columns(), ledger.state, dropped)
+    begun = pending if pending is not None and pending.mode == "refresh" else None
+    dropped = begun.dropped if begun is not None else "" if pending is None else pending.batch_id
+    drops = run.job.options.drop_columns if begun is None else begun.drops
+    how = plan_rewrite(context.dialect, context.stored_columns(), ledger.state, dropped, drops)
     how = replace(how, foreign=context.engine.foreign_rows(context, context.layout.changes) > 0)
     if run.shard and (how.is_needed or _is_rekeyed(run, ledger)):
         raise _needs_files(run, "the stored changes have another key, order, type, filter or mask")
@@ -196,7 +208,9 @@ class _Rebuild:
         run, ledger = self.run, self.ledger
         dropped = "" if pending is None or pending.mode == "refresh" else pending.batch_id
         begun = pending is not None and not dropped
-        plan = pending if pending is not None and begun else replace(new_plan(run, ledger), source="changes")
+        plan = pending if pending is not None and begun else replace(
+            new_plan(run, ledger), source="changes", drops=run.job.options.drop_columns
+        )  # fmt: skip
         how = _rewrite(run, self.context, ledger)
         _require_values(run, self.context, ledger, how)
         if not begun:
@@ -221,7 +235,8 @@ class _Rebuild:
         outcome.max_commit_ts = state.max_commit_ts
         outcome.version = self.context.engine.version(self.context.layout.replica)
         columns = [c.name for c in how.schema.data]
-        return {"rows": done.rows, "columns": columns, "rewritten": how.is_needed, "rekeyed": rekeyed}
+        return {"rows": done.rows, "columns": columns, "rewritten": how.is_needed, "rekeyed": rekeyed,
+                "dropped": plan.drops}  # fmt: skip
 
     def _rewritten(self, plan: BatchPlan, how: Rewrite) -> TableState:
         """The state once the change table is as it should be."""

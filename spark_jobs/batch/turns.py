@@ -145,6 +145,8 @@ def require_supported(run: TableRun) -> None:
         "gddl move": options.action == "move",
         "a resync": options.resync or options.differences,
         "a reload": options.reload,
+        "gddl schema --apply": options.action == "schema_apply",
+        "gddl schema --drop-column": bool(options.drop_columns),
         "a comparison with the source": bool(options.source_connection) and options.action != "resync_rows",
         "a continuous job": options.continuous is not None,
     }

@@ -163,6 +163,7 @@ class BatchPlan:
         codes: of the rows that it replays; empty: all.
         snapshots: as the batch leaves them in the ledger, where it changes them; null otherwise.
         dropped: of a rebuild: id of an unfinished batch whose changes it removes; empty: none.
+        drops: of a rebuild: columns that the tables lose for good.
         archives: of a reload: changes that no file holds no longer count.
         landed: of a reload: only files that landed in this time are read, and only their changes are archived; null:
             all files.
@@ -194,6 +195,7 @@ class BatchPlan:
     sequence_type: str | None = None
     snapshots: KnownSnapshots | None = None
     dropped: str = ""
+    drops: tuple[str, ...] = ()
     archives: bool = False
     landed: LandingRange | None = None
     confirmed: bool = False

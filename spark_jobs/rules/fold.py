@@ -340,14 +340,25 @@ def lacking(changes: pa.Table, others: pa.Table, schema: TableSchema) -> pa.Tabl
     return changes.filter(pa.array(new & ~np.isin(places, known)))
 
 
+def are_elsewhere(changes: pa.Table, others: pa.Table, schema: TableSchema) -> np.ndarray:
+    """Which changes `others` do not have from the same file; another file may hold them."""
+    tables = (changes, others)
+    own, known = shared_codes([_in_file(t, schema) for t in tables], [t.num_rows for t in tables])
+    return ~np.isin(own, known)
+
+
 def _with_numbers(rows: pa.Table, like: pa.Table) -> pa.Table:
     return rows.select(like.column_names).append_column(_NUMBER, pa.nulls(rows.num_rows, pa.int64()))
 
 
 def _places(rows: pa.Table, schema: TableSchema) -> list[pa.Array]:
+    return [*_in_file(rows, schema), row_in_file(gddl_fields(rows))]
+
+
+def _in_file(rows: pa.Table, schema: TableSchema) -> list[pa.Array]:
     gddl = gddl_fields(rows)
     content = [rows.column(name) for name in dict.fromkeys((*schema.keys, *schema.content))]
-    return [*content, gddl["source_file"], row_in_file(gddl), gddl["generation"], gddl["op"], gddl["sequence"]]
+    return [*content, gddl["source_file"], gddl["generation"], gddl["op"], gddl["sequence"]]
 
 
 def rebuilt_rows(happened: pa.Table, schema: TableSchema, swept: int) -> pa.Table:

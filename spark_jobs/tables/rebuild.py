@@ -26,7 +26,16 @@ from spark_jobs.plan.table_schema import GDDL, Column, TableSchema
 from spark_jobs.plan.types import NOTHING, merge
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.arrays import DeltaSchema, by_name, shared_codes
-from spark_jobs.rules.fold import are_changes, changes_in, held_by, lacking, newest_state, rebuilt_rows, restamped
+from spark_jobs.rules.fold import (
+    are_changes,
+    are_elsewhere,
+    changes_in,
+    held_by,
+    lacking,
+    newest_state,
+    rebuilt_rows,
+    restamped,
+)
 from spark_jobs.rules.history import versions
 from spark_jobs.rules.merge import tombstones_of
 from spark_jobs.rules.newly_filtered import at_own_key, newly_filtered
@@ -223,8 +232,15 @@ class _Changes:
         return lacking(that_count(stored), fresh, self.schema)
 
     def withdrawn(self, stored: pa.Table, fresh: pa.Table) -> pa.Array:
-        """Which stored changes their files, of those that are read, don't hold any more."""
-        stale = changes_in(lacking(stored.filter(held_by(stored, self.read)), fresh, self.schema))
+        """Which stored changes their files, of those that are read, don't hold any more.
+
+        Under `archives_read` another of the files may hold one: that file's comes in its place, for the order of files
+        decides between changes of one sequence.
+        """
+        held = stored.filter(held_by(stored, self.read))
+        stale = changes_in(lacking(held, fresh, self.schema))
+        if self.archives_read:
+            stale |= changes_in(held.filter(pa.array(are_elsewhere(held, fresh, self.schema))))
         return are_changes(stored, stale) if stale else pa.array(np.zeros(stored.num_rows, bool))
 
     def replaced(self, gone: pa.Table, added: pa.Table) -> int:
