@@ -93,6 +93,13 @@ def _tiers(screen: Screen, plan: Plan) -> None:
         for tier in plan.tiers
     ]
     _table(screen, ("tier", *numbers, "tasks", "seconds from", "Airflow shows"), rows)
+    for tier in plan.tiers:
+        if tier.merged:
+            tables, beside = counted(tier.merged, "table"), f"{duration(tier.direct_seconds)} with direct (benchmarks)"
+            screen.say(
+                f"commit: merge  {tier.tier}: {tables}, {duration(tier.merge_seconds)} a batch, {beside}; "
+                f"{tier.merge_hours:,.1f} hours of this day more"
+            )
 
 
 def _parallelism(screen: Screen, needed: Parallelism) -> None:

@@ -31,6 +31,9 @@ SHARED_TABLE: Mapping[TableTasks, float] = {"one": 0.05, "many": 2.2}
 """Core seconds for a table with 100 changes (`benchmarks/small_tables.py`)."""
 OWN_TABLE: Mapping[TableTasks, float] = {"one": 11.0, "many": 18.0}
 """Seconds for 200,000 changes into 5,000,000 rows on two cores (`benchmarks/large_merge.py`)."""
+MERGE_TIMES: Mapping[bool, float] = {True: 24.0, False: 160.0}
+"""How many times its time a table takes that Spark's `MERGE` commits, by whether it shares a job
+(`benchmarks/commit_merge.py`); small ones in core seconds, the start of their job counted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,31 +44,45 @@ class ExpectedDuration:
         start_seconds: before its first table.
         table_seconds: of one table.
         at_once: tables processed in parallel.
+        merged: tables that Spark's `MERGE` commits; `merge_seconds` and `direct_seconds` of one of them, and with
+            `commit: direct`, by benchmarks.
         basis: where `table_seconds` comes from: `records` of the lake, `benchmarks`, or `given`.
     """
 
     start_seconds: float
     table_seconds: float
     at_once: int
+    merged: int = 0
+    merge_seconds: float = 0.0
+    direct_seconds: float = 0.0
     basis: Literal["records", "benchmarks", "given"] = "benchmarks"
 
     def run_seconds(self, tables: int) -> float:
         return self.start_seconds + math.ceil(tables / self.at_once) * self.table_seconds
 
 
-def benchmark_pace(tier: TierSpec, machine_start: float, *, cluster: bool) -> ExpectedDuration:
+def benchmark_pace(
+    tier: TierSpec, machine_start: float, *, cluster: bool, rows: Sequence[TableSpec] = ()
+) -> ExpectedDuration:
     """
     Args:
         machine_start: seconds until the runner's machines are available.
         cluster: jobs have the tier's `workers` machines; otherwise one.
+        rows: of the tier; a table takes the mean of theirs. Empty: one without a `commit` of its own.
     """
-    shared = tier.tables_per_job > 1
-    tasks: TableTasks = "one" if tier.in_one_task else "many"
-    machines = tier.workers if cluster and tier.in_one_task else 1
+    shared, made = tier.tables_per_job > 1, [tier.for_row(row) for row in rows] or [tier]
+    merged = sum(one.commit == "merge" for one in made)
+    tasks: TableTasks = "many" if tier.tasks == "many" else "one"
+    direct = (SHARED_TABLE if shared else OWN_TABLE)[tasks]
+    by_merge = direct * MERGE_TIMES[shared]
+    machines = tier.workers if cluster and tasks == "one" and merged < len(made) else 1
     return ExpectedDuration(
-        start_seconds=JOB_START[tasks] + machine_start,
-        table_seconds=(SHARED_TABLE if shared else OWN_TABLE)[tasks],
+        start_seconds=JOB_START["many" if merged else tasks] + machine_start,
+        table_seconds=round(direct + (by_merge - direct) * merged / len(made), 3),
         at_once=tier.cores * machines if shared else 1,
+        merged=merged,
+        merge_seconds=by_merge,
+        direct_seconds=direct,
     )
 
 
@@ -355,9 +372,13 @@ def day_of(metadata: Metadata, day: date) -> Day:
 
 def _paces(metadata: Metadata) -> dict[str, ExpectedDuration]:
     recorded = recorded_seconds(metadata.tables, metadata.records)
+    by_tier: defaultdict[str, list[TableSpec]] = defaultdict(list)
+    for table in metadata.tables:
+        if table.enabled:
+            by_tier[table.size].append(table)
     runner, paces = RUNNERS.get(metadata.runner), {}
     for name in {pipeline.tier for pipeline in metadata.pipelines}:
         start = runner.start_seconds(metadata.runner_settings, name)
-        pace = benchmark_pace(metadata.tiers[name], start, cluster=runner.cluster)
+        pace = benchmark_pace(metadata.tiers[name], start, cluster=runner.cluster, rows=by_tier[name])
         paces[name] = with_seconds(with_seconds(pace, recorded.get(name), "records"), metadata.given.get(name), "given")
     return paces

@@ -134,6 +134,8 @@ class TierCost:
         views: tables by what Airflow shows of them; see `TableSpec.airflow`.
         run_seconds: of its longest run, when all its tables have new files.
         table_seconds: of one table, and `basis` where that comes from: `records`, `benchmarks` or `given`.
+        merged: tables with `commit: merge`; `merge_seconds` and `direct_seconds` of one of them, and with
+            `commit: direct`, both by benchmarks; `merge_hours`: of all their batches of the day beyond `direct`.
     """
 
     tier: str
@@ -145,6 +147,10 @@ class TierCost:
     run_seconds: float
     table_seconds: float
     basis: str
+    merged: int = 0
+    merge_seconds: float = 0.0
+    direct_seconds: float = 0.0
+    merge_hours: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,6 +267,20 @@ def _tier_cost(day: Day, tier: str) -> TierCost:
         run_seconds=round(max(day.seconds_of(pipeline) for pipeline in members), 1),
         table_seconds=pace.table_seconds,
         basis=pace.basis,
+        merged=pace.merged,
+        merge_seconds=pace.merge_seconds,
+        direct_seconds=pace.direct_seconds,
+        merge_hours=round(_merges(day, members) * (pace.merge_seconds - pace.direct_seconds) / 3600, 2),
+    )
+
+
+def _merges(day: Day, pipelines: Iterable[Pipeline]) -> int:
+    """Batches of the day that Spark's `MERGE` commits."""
+    return sum(
+        len(day.starts.of.get(pipeline.dag_id, ()))
+        for pipeline in pipelines
+        for table in pipeline.tables
+        if day.metadata.tiers[pipeline.tier].for_row(day.metadata.rows[table]).commit == "merge"
     )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_gddl.planning.day import MERGE_TIMES
 from benchmarks import comparison
 from benchmarks.comparison import BLOCKS, FIGURES, PAGE, PARTS, ROOT, page, records, stamp
 
@@ -105,3 +106,13 @@ def test_the_readme_has_the_figures_of_the_page() -> None:
     said = f"takes {here:.1f} s, where a MERGE by hand takes {by_hand:.0f} s"
     of = f"{figures['changes']:,} changes into {figures['rows']:,} rows"
     assert f"{of} {said}" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_readme_and_plans_have_what_merge_costs() -> None:
+    figures = records()["commit-merge"]["figures"]
+    direct, merge = (figures[f"table_{name}_cpu_seconds"] for name in ("direct", "merge"))
+    times = f"takes {figures['table_ratio']:.0f} times the CPU for small tables"
+    assert f"{times}, {merge:.1f} s a batch instead of {direct:.1f} s" in (ROOT / "README.md").read_text(
+        encoding="utf-8"
+    )
+    assert {True: round(figures["table_ratio"]), False: round(figures["ratio"])} == MERGE_TIMES

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-import yaml
 from deltalake import DeltaTable
 from packaging.version import Version
 
+from airflow_gddl.metadata.loading import load
 from tests.delta_rs.commands import gddl
 from tests.harness.landing import write
 from tests.readers import reader_versions
@@ -142,10 +142,7 @@ def test_reasons_of_shadow_are_those_of_the_code() -> None:
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Path:
-    tiers = re.search(r"```yaml\n(# metadata/gddl.yaml\ntiers:\n  small: {tasks: many.*?)```", PAGE, re.DOTALL)
-    assert tiers
     (tmp_path / "metadata/tables").mkdir(parents=True)
-    (tmp_path / "metadata/merge.txt").write_text(tiers[1])
     settings = "landing: ../landing\nlake: ../lake\ntiers: {small: {tasks: processes}}\n"
     (tmp_path / "metadata/gddl.yaml").write_text(settings)
     (tmp_path / "metadata/tables/shop.yaml").write_text(
@@ -218,18 +215,16 @@ def test_a_trial_writes_below_its_own_lake_alone(shop: Path) -> None:
     assert {path: path.read_bytes() for path in before} == before
 
 
-def test_the_tiers_of_merge_are_valid(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for tier in ("SMALL", "MEDIUM"):
-        monkeypatch.delenv(f"GDDL_TIERS__{tier}__TASKS", raising=False)
-    tiers = yaml.safe_load((shop / "metadata/merge.txt").read_text())["tiers"]
-    assert {name: tier["commit"] for name, tier in tiers.items()} == {
-        "small": "merge",
-        "medium": "merge",
-        "large": "merge",
-    }
-    settings = f"landing: ../landing\nlake: ../lake\ntiers: {tiers}\n"
-    (shop / "metadata/gddl.yaml").write_text(settings)
+def test_one_line_lets_merge_commit_all_tables(shop: Path) -> None:
+    (line,) = re.findall(r"```yaml\n# metadata/gddl.yaml\n(defaults: .*?)```", PAGE, re.DOTALL)
+    settings = shop / "metadata/gddl.yaml"
+    settings.write_text(settings.read_text() + line)
     gddl(shop, "validate")
+    found = load(shop / "metadata", {})
+    assert found.tables
+    for spec in found.tables:
+        tier = found.tiers[spec.size].for_row(spec)
+        assert (tier.commit, tier.in_one_task) == ("merge", False)
 
 
 def test_eject_writes_its_folder(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:

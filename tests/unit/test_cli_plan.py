@@ -22,7 +22,7 @@ from airflow_gddl.planning.rules import advice
 from airflow_gddl.runtime.state.documents import RunsDocument, place, update_runs
 from airflow_gddl.runtime.state.table_runs import TableRecord
 from airflow_gddl.stores import open_store
-from tests.unit.metadata_folder import row_file, write
+from tests.unit.metadata_folder import SETTINGS, row_file, write
 from tests.unit.pages import section
 
 AROUND = CliContext(environ={}, now=lambda: datetime(2026, 11, 1, 12, tzinfo=UTC), new_id=lambda: "aa", job_command=())
@@ -77,6 +77,18 @@ def test_a_folder_that_fits(small: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "2 tables in 4 DAGs (2 cron, 2 of upkeep), runner local" in shown
     assert "48 runs on 2026-11-01" in shown
     assert "nothing to change" in shown
+
+
+def test_a_folder_whose_tables_merge_commits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = ("{table: shop.a, keys: [id]}", "{table: shop.b, keys: [id], commit: direct}")
+    settings = f"{SETTINGS}defaults: {{commit: merge}}\n"
+    assert gddl(write(tmp_path, {"gddl.yaml": settings, "tables/t.yaml": row_file(*rows)})) == 0
+    shown = capsys.readouterr().out
+    assert (
+        "commit: merge  small: 1 table, 1.2s a batch, 50ms with direct (benchmarks); 0.0 hours of this day more"
+        in shown
+    )
+    assert "[core] parallelism" in shown
 
 
 def test_a_folder_that_does_not_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

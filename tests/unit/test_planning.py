@@ -11,6 +11,7 @@ import pytest
 
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec, TierSpec
 from airflow_gddl.planning import AIRFLOW, MWAA, Metadata, Plan, PlatformLimits, make_plan
+from airflow_gddl.planning.day import MERGE_TIMES, OWN_TABLE, SHARED_TABLE
 from airflow_gddl.planning.rules import Advice, mwaa_limits, smallest_class
 from airflow_gddl.runtime.state.table_runs import RunFact, TableRecord
 
@@ -74,6 +75,21 @@ def test_a_small_folder_fits_and_needs_no_change() -> None:
         ("medium", 1, 1, "one"),
         ("small", 300, 2, "one"),
     ]
+
+
+def test_what_merge_costs_is_said_of_the_tables_that_have_it() -> None:
+    """Of ten small tables four, by the row; each is loaded every hour."""
+    rows = [*tables(6), *(table(100 + number, commit="merge") for number in range(4))]
+    (tier,) = planned(rows).tiers
+    by_merge = SHARED_TABLE["one"] * MERGE_TIMES[True]
+    assert (tier.merged, tier.direct_seconds, tier.merge_seconds) == (4, SHARED_TABLE["one"], by_merge)
+    assert tier.merge_hours == round(4 * 24 * (by_merge - SHARED_TABLE["one"]) / 3600, 2)
+    assert tier.table_seconds == round(0.6 * SHARED_TABLE["one"] + 0.4 * by_merge, 3)
+    (direct,) = planned(tables(10)).tiers
+    assert (direct.merged, direct.merge_hours, direct.table_seconds) == (0, 0.0, SHARED_TABLE["one"])
+    merging = {**DEFAULT_TIERS, "large": replace(DEFAULT_TIERS["large"], commit="merge")}
+    (large,) = planned([table(1, size="large"), table(2, size="large", commit="direct")], tiers=merging).tiers
+    assert (large.merged, large.merge_seconds) == (1, OWN_TABLE["many"] * MERGE_TIMES[False])
 
 
 def test_views_cost_tasks_and_large_fleets_have_none_for_each_table() -> None:

@@ -80,7 +80,7 @@ def test_the_class_of_mwaa_has_room_for_dags_and_tasks(name: str) -> None:
     assert more.mwaa_class == (following[0] if following else None)
 
 
-ROWS = {
+ROWS: dict[str, str | bytes] = {
     "tables/t.yaml": row_file(
         *(f"{{table: shop.t{n}, keys: [id], size: medium, schedule: '0 6 * * *'}}" for n in range(40))
     )

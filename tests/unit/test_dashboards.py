@@ -1,0 +1,225 @@
+"""Dashboards ask for metrics and labels that jobs send, and that the page lets a receiver take."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_gddl.contract.result import ExpectationCount, Freshness, JobResult, MainCounts, RunWarning
+from airflow_gddl.metadata.files import read_yaml
+from spark_jobs.job.metrics import KINDS, METRICS, points_of
+from spark_jobs.job.telemetry import publish
+from tests.unit.pages import section
+from tests.unit.test_metrics import job
+
+DOCS = Path(__file__).parents[2] / "docs"
+MAIN = {
+    "gddl_last_run_failed", "gddl_lag_seconds", "gddl_runs", "gddl_rows_read", "gddl_bytes_read", "gddl_quarantined",
+    "gddl_warnings", "gddl_seconds", "gddl_batches",
+}  # fmt: skip
+"""Each dashboard shows them."""
+RESULT = JobResult(
+    table="s.t",
+    status="succeeded",
+    rows_read=5,
+    warnings=(RunWarning(code="SEQUENCE_TIE", message="m", count=3),),
+    expectations=(ExpectationCount(name="ok", on="warn", checked=9, failed=2),),
+    freshness=Freshness(lag_seconds=1.0, complete_until="2026-01-31T12:00:00+00:00"),
+    main=MainCounts(rows=7),
+)
+"""Makes a point of every metric."""
+
+
+def labels() -> dict[str, set[str]]:
+    """Names of labels by metric."""
+    return {point.metric: {name for name, _ in point.labels} for point in points_of(RESULT, "small", 1.0)}
+
+
+def dotted(metric: str) -> str:
+    """The name that OTLP sends."""
+    return metric.replace("_", ".", 1)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a dashboard asks for: a metric, and names of labels."""
+
+    metric: str
+    labels: frozenset[str]
+
+
+def of_grafana() -> Iterator[Asked]:
+    board = json.loads((DOCS / "grafana.json").read_text(encoding="utf-8"))
+    for expression in (target["expr"] for panel in board["panels"] for target in panel.get("targets", ())):
+        grouped = {name for names in re.findall(r"by \(([^)]*)\)", expression) for name in re.findall(r"\w+", names)}
+        for name, chosen in re.findall(r"(gddl_\w+)\{([^}]*)\}", expression):
+            metric = name.removesuffix("_total") if name not in KINDS else name
+            assert name == (f"{metric}_total" if KINDS[metric] == "counter" else metric)
+            yield Asked(metric, frozenset(grouped | set(re.findall(r"(\w+)=~", chosen))))
+    for variable in board["templating"]["list"]:
+        for metric, name in re.findall(r"label_values\((\w+), (\w+)\)", str(variable.get("query"))):
+            yield Asked(metric, frozenset({name}))
+
+
+def of_datadog() -> Iterator[Asked]:
+    board = json.loads((DOCS / "datadog.json").read_text(encoding="utf-8"))
+    variables = {one["name"]: one["prefix"] for one in board["template_variables"]}
+    for widget in board["widgets"]:
+        for request in widget["definition"]["requests"]:
+            names = set()
+            for query in request["queries"]:
+                found = re.fullmatch(
+                    r"(sum|max):gddl\.(\w+)\{([^}]*)\}(?: by \{([^}]*)\})?(\.as_count\(\))?(\.fill\(last, \d+\))?",
+                    query["query"],
+                )
+                assert found is not None, query["query"]
+                metric, chosen = f"gddl_{found[2]}", {variables[name[1:]] for name in found[3].split(",")}
+                assert bool(found[5]) == (KINDS[metric] == "counter"), "a counter is a count, a gauge is not"
+                names.add(query["name"])
+                yield Asked(metric, frozenset(chosen | set((found[4] or "").split(",")) - {""}))
+            for formula in request["formulas"]:
+                assert set(re.findall(r"\b[a-z]\b", formula["formula"])) == names
+
+
+def of_cloudwatch() -> Iterator[Asked]:
+    """Of searches and queries; each names all dimensions of its metric, since one with others is another metric."""
+    board = json.loads((DOCS / "cloudwatch.json").read_text(encoding="utf-8"))
+    expressions = [row[0] for widget in board["widgets"] for row in widget["properties"]["metrics"]]
+    for expression in (one["expression"] for one in expressions):
+        if found := re.fullmatch(
+            r"SUM\(SEARCH\('\{gddl,([\w,]+)\} MetricName=\"gddl\.(\w+)\"', 'Maximum', \d+\)\)", expression
+        ):
+            yield Asked(f"gddl_{found[2]}", frozenset(found[1].split(",")))
+        elif found := re.fullmatch(
+            r'SELECT (SUM|MAX)\("gddl\.(\w+)"\) FROM SCHEMA\("gddl", ([^)]*)\)(?: GROUP BY "(\w+)")?'
+            r"(?: ORDER BY \1\(\) DESC LIMIT \d+)?",
+            expression,
+        ):
+            metric, dimensions = f"gddl_{found[2]}", set(re.findall(r'"(\w+)"', found[3]))
+            assert (found[1] == "SUM") == (KINDS[metric] == "counter")
+            assert found[4] is None or found[4] in dimensions
+            yield Asked(metric, frozenset(dimensions))
+        else:
+            ids = {one["id"] for one in expressions}
+            assert set(re.findall(r"\w+", expression)) <= ids, expression
+
+
+BOARDS = {"grafana": of_grafana, "datadog": of_datadog, "cloudwatch": of_cloudwatch}
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_a_dashboard_asks_for_metrics_and_labels_that_exist(name: str) -> None:
+    asked, known = list(BOARDS[name]()), labels()
+    assert known.keys() == {metric.name for metric in METRICS}
+    for one in asked:
+        assert one.metric in known, one
+        assert one.labels <= known[one.metric], one
+        assert name != "cloudwatch" or one.labels == known[one.metric], one
+    assert {one.metric for one in asked} >= MAIN
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_a_dashboard_has_a_panel_of_each_title_once(name: str) -> None:
+    """Those that a person finds in each of the systems."""
+    board = json.loads((DOCS / f"{name}.json").read_text(encoding="utf-8"))
+    panels = board["panels" if name == "grafana" else "widgets"]
+    titles = [one.get("definition", one.get("properties", one))["title"] for one in panels]
+    assert len(set(titles)) == len(titles) >= 12
+    assert {"Tables whose last run failed", "Runs by status", "Warnings by code", "Rows read by tier"} <= set(titles)
+
+
+@dataclass
+class Receiver:
+    """Bodies of requests by path."""
+
+    bodies: list[tuple[str, bytes]] = field(default_factory=list)
+
+
+@contextmanager
+def receiver() -> Iterator[tuple[Receiver, str]]:
+    """A receiver of OTLP over HTTP, and its URL."""
+    got = Receiver()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            got.bodies.append(
+                (self.path, gzip.decompress(body) if self.headers["Content-Encoding"] == "gzip" else body)
+            )
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Nothing is printed."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield got, f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def sent(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Any]:
+    """What a job sends by OTLP with the variables of the page: metrics by name."""
+    messages = pytest.importorskip("opentelemetry.proto.collector.metrics.v1.metrics_service_pb2")
+    with receiver() as (got, url):
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
+        publish(job(), [RESULT], 1000.0)
+    ((path, body),) = got.bodies
+    assert path == "/v1/metrics"
+    request = messages.ExportMetricsServiceRequest.FromString(body)
+    metrics = [m for r in request.resource_metrics for s in r.scope_metrics for m in s.metrics]
+    return {metric.name: metric for metric in metrics}
+
+
+def test_a_receiver_gets_what_dashboards_ask_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, known = sent(monkeypatch), labels()
+    assert found.keys() == {dotted(metric.name) for metric in METRICS}
+    for metric, kind in KINDS.items():
+        one = found[dotted(metric)]
+        values = one.sum if kind == "counter" else one.gauge
+        (point,) = values.data_points
+        assert {pair.key for pair in point.attributes} == known[metric]
+        if kind == "counter":
+            assert (values.aggregation_temporality, values.is_monotonic) == (1, True), "a delta"
+
+
+def test_the_collector_of_the_page_declares_each_metric_with_its_labels() -> None:
+    (text,) = re.findall(r"```yaml\n(receivers:.*?)```", section("dashboards.md", "CloudWatch"), re.DOTALL)
+    config: Mapping[str, Any] = read_yaml(text)
+    pipeline = config["service"]["pipelines"]["metrics"]
+    assert set(pipeline["receivers"]) <= config["receivers"].keys()
+    assert set(pipeline["exporters"]) <= config["exporters"].keys()
+    exporter = config["exporters"]["awsemf"]
+    assert (exporter["namespace"], exporter["dimension_rollup_option"]) == ("gddl", "NoDimensionRollup")
+    for metric, names in labels().items():
+        matching = [
+            one["dimensions"]
+            for one in exporter["metric_declarations"]
+            if any(re.search(selector, dotted(metric)) for selector in one["metric_name_selectors"])
+        ]
+        assert matching == [[sorted(names)]], metric
+
+
+@pytest.mark.parametrize("title", ["Datadog", "CloudWatch"])
+def test_jobs_send_to_where_the_page_lets_a_receiver_listen(title: str) -> None:
+    text = section("dashboards.md", title)
+    (endpoint,) = re.findall(r"OTEL_EXPORTER_OTLP_ENDPOINT=http://(\S+)", text)
+    (config,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    read: Mapping[str, Any] = read_yaml(config)
+    receivers = read["otlp_config"]["receiver"] if title == "Datadog" else read["receivers"]["otlp"]
+    assert receivers["protocols"]["http"]["endpoint"] == endpoint
