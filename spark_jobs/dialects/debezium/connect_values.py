@@ -66,7 +66,6 @@ class BeyondYears(str):
 
 
 Value = Any
-_DAY_US = 86_400_000_000
 _INSTANT = pa.timestamp("us", "UTC")
 _BEYOND_SINGLE = 2.0**128 - 2.0**103
 """The least number that is rounded to an infinite float."""
@@ -252,16 +251,18 @@ def _instant(value: Value) -> datetime:
     return moment.astimezone(UTC)
 
 
-def _time_of_day(units: int) -> Callable[[Value], str]:
-    """`HH:MM:SS` and the fraction, of so many units a second; Delta has no type for a time of day."""
+def time_of_day(units: int) -> Callable[[Value], str]:
+    """`HH:MM:SS` and the fraction, of so many units a second; Delta has no type for a time of day.
+
+    MySQL's TIME is a span of time, too: below zero it has a minus, and beyond a day more hours than 24.
+    """
 
     def text(value: Value) -> str:
-        whole, fraction = divmod(_whole(value), units)
-        if not 0 <= whole <= _DAY_US // 1_000_000:
-            raise ValueError(value)
+        number = _whole(value)
+        whole, fraction = divmod(abs(number), units)
         digits = str(fraction).zfill(len(str(units)) - 1).rstrip("0")
-        hours = timedelta(seconds=whole) // timedelta(hours=1)
-        return f"{hours:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}{'.' + digits if digits else ''}"
+        clock = f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+        return f"{'-' if number < 0 else ''}{clock}{'.' + digits if digits else ''}"
 
     return text
 
@@ -278,12 +279,12 @@ _NAMED: Mapping[str, Kind] = {
     "io.debezium.time.MicroTimestamp": Kind(pa.timestamp("us"), _whole),
     "io.debezium.time.NanoTimestamp": Kind(pa.timestamp("ns"), _whole),
     "io.debezium.time.ZonedTimestamp": Kind(pa.timestamp("us", "UTC"), _instant),
-    "io.debezium.time.Time": Kind(pa.string(), _time_of_day(1000)),
-    "io.debezium.time.MicroTime": Kind(pa.string(), _time_of_day(1_000_000)),
-    "io.debezium.time.NanoTime": Kind(pa.string(), _time_of_day(1_000_000_000)),
+    "io.debezium.time.Time": Kind(pa.string(), time_of_day(1000)),
+    "io.debezium.time.MicroTime": Kind(pa.string(), time_of_day(1_000_000)),
+    "io.debezium.time.NanoTime": Kind(pa.string(), time_of_day(1_000_000_000)),
     "io.debezium.data.VariableScaleDecimal": Kind(pa.string(), _of_any_scale),
     "org.apache.kafka.connect.data.Date": Kind(pa.date32(), _whole),
-    "org.apache.kafka.connect.data.Time": Kind(pa.string(), _time_of_day(1000)),
+    "org.apache.kafka.connect.data.Time": Kind(pa.string(), time_of_day(1000)),
     "org.apache.kafka.connect.data.Timestamp": Kind(pa.timestamp("us", "UTC"), _milliseconds),
 }
 

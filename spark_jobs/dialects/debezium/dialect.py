@@ -36,6 +36,7 @@ from spark_jobs.dialects.debezium.technical import (
     with_loaded,
     with_log,
     with_numbers,
+    with_order_of_delivery,
     with_other_epochs,
     with_shards,
 )
@@ -285,7 +286,8 @@ class DebeziumDialect(Dialect):
             raise RetriableError("TABLE_BUSY", what, where=file.path, remedy=remedy)
 
     def _probed(self, file: PlannedFile, rows: Translated, malformed: pa.Array | None = None) -> Probed:
-        table = with_shards(rows.table, rows.sources, self.spec.keys)
+        table = with_order_of_delivery(rows.table, rows.sources, self.spec.keys)
+        table = with_shards(table, rows.sources, self.spec.keys)
         table = with_numbers(table, rows.numbers, self.spec.keys)
         table = with_epochs(with_keys(table, self.spec.keys), self.options.log_began)
         table = with_log(table, log_of(file.path))

@@ -6,7 +6,6 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import time
 from typing import Any
 
 import pyarrow as pa
@@ -25,11 +24,14 @@ from spark_jobs.dialects.debezium.connect_values import (
     kind_for,
     named_kind,
     texts,
+    time_of_day,
 )
 from spark_jobs.dialects.debezium.technical import Translated, number_in_transaction, with_technical
 from spark_jobs.dialects.debezium.unavailable import Unavailable
 
 _AVRO = b"parquet.avro.schema"
+_UNITS = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
+"""Of times of day, in a second."""
 
 
 def read_parquet(
@@ -195,8 +197,9 @@ def _meant(values: pa.Array, kind: Kind | None) -> Values:
     """Converted by the type's name; parquet's own decimals, dates and times of day are unchanged."""
     stored = values.type
     if pt.is_time(stored):
-        times = values.cast(pa.time64("us"), safe=False).to_pylist()  # Python's have no nanoseconds
-        return Values(pa.array([None if v is None else _time_text(v) for v in times], pa.string()))
+        text = time_of_day(_UNITS[stored.unit])
+        numbers = values.cast(pa.int32() if stored.bit_width == 32 else pa.int64()).to_pylist()
+        return Values(pa.array([None if v is None else text(v) for v in numbers], pa.string()))
     if pt.is_decimal(stored) and stored.precision > MAX_PRECISION:  # Connect's converter writes 64 for unknown
         return _short(values)
     if (
@@ -220,11 +223,6 @@ def _short(values: pa.Array) -> Values:
         return Values(values.cast(kind))
     except pa.ArrowException:
         return Values(texts(values), kind)
-
-
-def _time_text(value: time) -> str:
-    text = value.isoformat()
-    return text.rstrip("0") if "." in text else text
 
 
 def _names_of_types(metadata: Mapping[bytes, bytes], flat: FlatForm) -> dict[str, str]:

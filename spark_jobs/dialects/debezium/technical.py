@@ -65,15 +65,22 @@ def _postgresql(source: Source) -> str | None:
 
     The change's position in the WAL does not suffice: a transaction that was open during a snapshot has
     changes before the snapshot's position, and they are newer than its rows.
+
+    A row of an incremental snapshot has no position: it was read once the last commit was delivered, and before each
+    change of a later one, whose position may be lower than that commit's.
     """
-    lsn = source.get("lsn")
-    return None if lsn is None else f"{_number(_last_commit(source) or lsn)}.{_number(lsn)}"
+    lsn, (commit, last) = source.get("lsn"), _last_places(source)
+    if lsn is None:
+        return None if commit is None and last is None else f"{_number(commit or last)}.{_number(0)}"
+    return f"{_number(commit or lsn)}.{_number(lsn)}"
 
 
-def _last_commit(source: Source) -> str | None:
-    """The first half of `sequence`, a JSON array as text; null where there was no commit yet, or the version is old."""
-    parts = json.loads(source.get("sequence") or "[null]")
-    return str(parts[0]) if isinstance(parts, list) and parts and parts[0] is not None else None
+def _last_places(source: Source) -> tuple[str | None, str | None]:
+    """`sequence`, a JSON array as text: the last commit (null: none yet), and the change, each null in old versions."""
+    parts = json.loads(source.get("sequence") or "[]")
+    places = [None if part is None else str(part) for part in (parts if isinstance(parts, list) else ())]
+    first, second = (*places, None, None)[:2]
+    return first, second
 
 
 def _mysql(source: Source) -> str | None:
@@ -94,6 +101,21 @@ def _sqlserver(source: Source) -> str | None:
     if not _LSN.fullmatch(commit) or not _LSN.fullmatch(change):
         return None
     return f"{commit}.{change}.{_number(source.get('event_serial_no') or 0, 10)}"
+
+
+def with_order_of_delivery(table: pa.Table, sources: Sequence[Source], keys: Sequence[str]) -> pa.Table:
+    """Rows of SQL Server with a key at the place of their commit: in a transaction the order of delivery is that of the
+    changes, which `change_lsn` is not for deletes and inserts of keys (DBZ-2329). Without a key places tell rows apart.
+    """
+    if not keys or SEQUENCE not in table.column_names or not any(map(_is_of_sqlserver, sources)):
+        return table
+    places = [position({**s, "change_lsn": None, "event_serial_no": None}) if _is_of_sqlserver(s) else position(s)
+              for s in sources]  # fmt: skip
+    return table.set_column(table.column_names.index(SEQUENCE), SEQUENCE, pa.array(places, pa.string()))
+
+
+def _is_of_sqlserver(source: Source) -> bool:
+    return source.get("connector") == "sqlserver"
 
 
 def _oracle(source: Source) -> str | None:
