@@ -277,7 +277,10 @@ class Task:
 
     def _form(self, column: Column) -> Form:
         if column not in self.forms:
-            self.forms[column] = form_of(column, self.given)
+            given = dict(self.given)
+            if not given["schemas.enable"] and given["binary.handling.mode"] == "bytes":
+                given["binary.handling.mode"] = "base64"  # JSON without a schema has a text, and nothing says of what
+            self.forms[column] = form_of(column, given)
         return self.forms[column]
 
     def _row(self, row: Row | None, event: Event, hidden: frozenset[str] = frozenset()) -> dict[str, Any] | None:

@@ -79,8 +79,6 @@ def refusal(case: Mapping[str, Any]) -> str:
     """Row images are full by default, and times beyond a day have no ISO form."""
     if case.get("unlogged"):
         return "binlog_row_image=FULL logs all columns (mysql.adoc)"
-    if case.get("truncated") and case.get("skipped.operations") == "none":
-        return ""
     if case.get("new log", "lower number") != "lower number" and case.get("failed_over") is False:
         return "no new log without a failover"
     return _time(case.get("time.precision.mode", ""))

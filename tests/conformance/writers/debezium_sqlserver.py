@@ -31,7 +31,13 @@ class SqlServer(Connector):
 
     def snapshot_place(self) -> Mapping[str, Any]:
         """The greatest LSN of the log; no `change_lsn`."""
+        self.block += 0x20
         return self._place(self._lsn(self.block, 3), None, None)
+
+    def incremental_place(self) -> Mapping[str, Any]:
+        """The place of the change of the signalling table that closes the window."""
+        self.block += 0x20
+        return self._place(self._lsn(self.block, 9), self._lsn(self.block, 2), 1)
 
     def placed(self, step: Step, changes: Sequence[Change]) -> list[tuple[Change, Mapping[str, Any]]]:
         self.block += 0x18
