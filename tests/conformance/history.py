@@ -14,7 +14,8 @@ from typing import Any, Literal
 
 Row = Mapping[str, Any]
 Key = tuple[Any, ...]
-Kind = Literal["int4", "int8", "decimal", "float8", "text", "bool", "timestamp", "timestamptz", "date", "time"]
+Kind = Literal["int4", "int8", "decimal", "float8", "text", "bool", "timestamp", "timestamptz", "date", "time", "longtime",
+               "bytes"]  # fmt: skip
 Op = Literal["I", "U", "D", "T"]
 StepKind = Literal["commit", "add_column", "drop_column", "reload", "resume", "failover", "incremental", "flush"]
 
@@ -255,6 +256,8 @@ def _value(kind: Kind, random: Random) -> Any:
         "timestamptz": lambda: moment,
         "date": lambda: random.choice([moment.date(), date(1, 1, 1), date(9999, 12, 31), date(1969, 12, 31)]),
         "time": lambda: timedelta(microseconds=random.choice([0, 1, 86_399_999_999, 3_600_000_000])),
+        "longtime": lambda: random.choice([timedelta(0), -timedelta(hours=30, seconds=1), timedelta(hours=838, minutes=59)]),
+        "bytes": lambda: random.choice([b"", b"\x00\xff", b"plain", bytes(range(256))]),
     }[kind]()
 
 

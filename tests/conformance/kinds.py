@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tests.conformance.delivery import Delivery
 from tests.conformance.history import EVENTS, History, Kind
-from tests.conformance.writers import dms
+from tests.conformance.writers import debezium, debezium_mysql, debezium_postgres, debezium_sqlserver, dms
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,15 @@ class Writer:
         return {**self.settings, **EVENTS}
 
 
+def _debezium(make: type[debezium.Connector], refusal: Callable[[Mapping[str, Any]], str]) -> Writer:
+    settings = {**debezium.SETTINGS, **make.settings}
+    write = functools.partial(debezium.write, make)
+    return Writer(settings, make.kinds, write, lambda case: refusal(case) or debezium.refusal(case))
+
+
 KINDS: Mapping[str, Writer] = {
     "dms": Writer(dms.SETTINGS, dms.KINDS, dms.write, dms.refusal),
+    "debezium_postgres": _debezium(debezium_postgres.Postgres, debezium_postgres.refusal),
+    "debezium_mysql": _debezium(debezium_mysql.MySql, debezium_mysql.refusal),
+    "debezium_sqlserver": _debezium(debezium_sqlserver.SqlServer, debezium_sqlserver.refusal),
 }

@@ -20,6 +20,7 @@ from tests.harness.places import Way, table_of
 SQL: Mapping[Kind, str] = {
     "int4": "int", "int8": "bigint", "decimal": f"decimal({PRECISION},{SCALE})", "float8": "double", "text": "string",
     "bool": "boolean", "timestamp": "timestamp_ntz", "timestamptz": "timestamp", "date": "date", "time": "string",
+    "longtime": "string", "bytes": "binary",
 }  # fmt: skip
 PLACES = ("processes", "many", "merge")
 _WAYS = {"many": Way(), "merge": Way(merged=True)}

@@ -1,0 +1,69 @@
+"""Debezium's connector for PostgreSQL.
+
+Sources: `io.debezium.connector.postgresql.SourceInfo` and `PostgresSourceInfoStructMaker` (the block `source`; `sequence` is
+the last commit and the place; rows of an incremental snapshot have neither `lsn` nor `txId`), `UnchangedToastedPlaceholder`,
+documentation/modules/ROOT/pages/connectors/postgresql.adoc ("Replica identity", "Toasted values").
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from tests.conformance.history import Change, History, Row, Step
+from tests.conformance.writers.debezium import TABLE, Connector
+
+
+class Postgres(Connector):
+    """Transactions come in the order of their commits, each whole; `interleaved` ones have written before others committed."""
+
+    name = "postgresql"
+    kinds = ("text", "decimal", "float8", "bool", "timestamp", "timestamptz", "date", "time", "bytes")
+    flat = ("schema", "lsn", "sequence")
+    settings: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        "REPLICA IDENTITY": ("DEFAULT", "FULL"),
+        "interleaved": (False, True),
+    }
+
+    def __init__(self, history: History, given: Mapping[str, Any]) -> None:
+        super().__init__(history, given)
+        self.lsn, self.commit, self.transaction = 24_023_128, None, 700
+
+    def snapshot_place(self) -> Mapping[str, Any]:
+        self.lsn += 56
+        return self._place(self.lsn)
+
+    def incremental_place(self) -> Mapping[str, Any]:
+        """The signal that closes the window has committed; `lsn` and `txId` of the rows are null."""
+        self.lsn += 112
+        self.commit = self.lsn
+        return {**self._place(self.lsn), "lsn": None, "txId": None}
+
+    def placed(self, step: Step, changes: Sequence[Change]) -> list[tuple[Change, Mapping[str, Any]]]:
+        self.transaction += 1
+        first = self.lsn - 20 if self.given["interleaved"] and self.commit is not None else self.lsn + 64
+        places = [first + 4 * number for number in range(len(changes))]
+        found = [(change, self._place(place)) for change, place in zip(changes, places, strict=True)]
+        self.lsn = max(self.lsn, places[-1]) + 48
+        self.commit = self.lsn
+        return found
+
+    def _place(self, lsn: int) -> dict[str, Any]:
+        sequence = json.dumps([None if self.commit is None else str(self.commit), str(lsn)])
+        return {"schema": "s", "table": TABLE, "txId": self.transaction, "lsn": lsn, "xmin": None, "sequence": sequence}
+
+    def before_of(self, change: Change) -> Row | None:
+        """Under DEFAULT a delete has the key, and an update nothing unless the key has changed."""
+        if self.given["REPLICA IDENTITY"] == "FULL" or change.before is None:
+            return change.before
+        if change.op == "U":
+            return None
+        return {name: change.before[name] if name in self.history.keys else None for name in change.before}
+
+
+def refusal(case: Mapping[str, Any]) -> str:
+    """Under FULL all columns are logged, values that are toasted too."""
+    if case.get("REPLICA IDENTITY") == "FULL" and case.get("unlogged"):
+        return "FULL logs all columns (postgresql.adoc, Toasted values)"
+    return "a failover of PostgreSQL keeps its log" if case.get("failed_over") else ""
