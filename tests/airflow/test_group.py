@@ -162,6 +162,7 @@ def test_a_failed_table_that_no_task_shows_fails_the_load(stage: Stage) -> None:
     clear(dag, done, lambda one: one.task_id == "initial_load")
     found = states(done)
     assert (found["initial_load"], of(found, "shop.a")) == ("failed", LOADED_FIRST)
+    assert stage.loaded == [list(NAMES), list(NAMES)]
 
 
 def test_a_new_row_that_the_run_has_no_task_for_is_not_green(stage: Stage) -> None:
