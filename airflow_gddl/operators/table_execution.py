@@ -92,7 +92,9 @@ def _again(operator: GddlTableOperator, context: Context, resumed: Mapping[str, 
     table = operator.shown
     document, begun = document_of(operator.metadata, operator.pipeline), begun_of(context, resumed)
     if operator.outcome is None and context["ti"].try_number == 1 and table not in document.pipeline.tables:
-        raise AirflowSkipException(f"{operator.pipeline} no longer loads {table}: its row has changed since the run began")
+        raise AirflowSkipException(
+            f"{operator.pipeline} no longer loads {table}: its row has changed since the run began"
+        )
     work = of_table(decided(operator.sensor, context), _row(document, table))
     stage: Stage = "initial" if work.initial else "increments"
     if operator.outcome is None and stage != operator.stage:  # both tasks of a group run when a user clears the group

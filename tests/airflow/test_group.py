@@ -219,7 +219,9 @@ def test_an_instance_says_which_job_did_it(
     stage.land("shop.a")
     run()
     address = rf"https://airflow.example.com/gddl/#/log\?dag_id={PACK}&job={stage.jobs[0]['run_id']}"
-    assert [bool(re.fullmatch(f"shop.a succeeded: . changes, in the job of initial_load: {address}", one)) for one in lines] == [True]
+    assert [
+        bool(re.fullmatch(f"shop.a succeeded: . changes, in the job of initial_load: {address}", one)) for one in lines
+    ] == [True]
 
 
 def test_a_cleared_success_says_what_it_did(stage: Stage, lines: Lines) -> None:
@@ -239,4 +241,8 @@ def test_a_worker_builds_no_group_but_its_own(monkeypatch: pytest.MonkeyPatch) -
     for task in ("landed", "incremental_load", "shop-b.incremental_load"):
         monkeypatch.setenv(f"{CONTEXT}_TASK_ID", task)
         built[task] = {one.partition(".")[0] for one in build_dags()[PACK].task_ids if "." in one}
-    assert built == {"landed": {"shop-a", "shop-b", "shop-c"}, "incremental_load": set(), "shop-b.incremental_load": {"shop-b"}}
+    assert built == {
+        "landed": {"shop-a", "shop-b", "shop-c"},
+        "incremental_load": set(),
+        "shop-b.incremental_load": {"shop-b"},
+    }

@@ -17,7 +17,7 @@ from typing import Literal
 from airflow_gddl.contract.capture import capture_of
 from airflow_gddl.contract.codec import from_json_or_none, to_document, to_json
 from airflow_gddl.contract.durations import seconds
-from airflow_gddl.contract.errors import MetadataError, RetriableError
+from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.file_names import LISTED_IN_PART
 from airflow_gddl.contract.kafka import topic_of
 from airflow_gddl.contract.layout import LandingFolder, Layout, join
