@@ -1,4 +1,4 @@
-"""What Airflow itself spends on loading many small tables: packs, packs with a mapped task or a group of tasks each, and a DAG each.
+"""What Airflow itself spends on loading many small tables: packs, with a mapped task or a group for each, or DAGs.
 
 See README.md beside this file. The last line on standard output is JSON.
 """

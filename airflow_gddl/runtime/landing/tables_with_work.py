@@ -290,8 +290,8 @@ _LOG = logging.getLogger(__name__)
 _BACKFILL = "backfill__"
 """Prefix of the run ids of Airflow's backfills, which Airflow 3.2 and newer refuses at once for these DAGs."""
 _BACKFILL_LOADS_NOTHING = (
-    "a backfill loads nothing, because the ledger decides what is loaded, never a run's date. To read the files of a time "
-    "again: trigger the DAG with action reload, from and to, or gddl reload --from-files --since … --until …"
+    "a backfill loads nothing, because the ledger decides what is loaded, never a run's date. To read the files of a "
+    "time again: trigger the DAG with action reload, from and to, or gddl reload --from-files --since … --until …"
 )
 
 
