@@ -1,4 +1,4 @@
-"""What Airflow itself spends on loading many small tables: packs, packs with a mapped task each, and a DAG each.
+"""What Airflow itself spends on loading many small tables: packs, with a mapped task or a group for each, or DAGs.
 
 See README.md beside this file. The last line on standard output is JSON.
 """
@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -31,7 +31,7 @@ from devtools.standalone.runs import Runs
 from devtools.standalone.supervisor import Standalone, StartRequest
 
 _TABLES, _PARALLELISM = 200, 4
-_VIEWS: tuple[AirflowView, ...] = ("pack", "mapped", "table")
+_VIEWS: tuple[AirflowView, ...] = ("pack", "mapped", "group", "table")
 _PACK = 200
 _GROWING = (
     "dag_run",
@@ -63,6 +63,7 @@ class Spent:
         instances: task instances in the database.
         rows: of the tables that a run adds to: runs, task instances, XComs, events.
         stored: bytes of serialised DAGs.
+        idle: seconds of CPU of a round of runs in which nothing has landed; None: not measured.
     """
 
     wall: float
@@ -70,6 +71,7 @@ class Spent:
     instances: int
     rows: int
     stored: int
+    idle: float | None = None
 
 
 def main() -> None:
@@ -77,14 +79,16 @@ def main() -> None:
     options.add_argument("--scale", type=float, default=1.0, help="1: 200 tables")
     options.add_argument("--views", nargs="+", choices=_VIEWS, default=_VIEWS, help="what Airflow shows of the tables")
     options.add_argument("--postgres", action="store_true", help="as Airflow's database, instead of SQLite")
+    options.add_argument("--idle", type=int, default=0, help="rounds of runs without new files, after the first")
     asked = options.parse_args()
     tables, views = max(2, round(_TABLES * asked.scale)), asked.views
     with tempfile.TemporaryDirectory(prefix="gddl-run-") as folder, stoppable():
-        spent = {view: measure(Path(folder, view), tables, view, asked.postgres) for view in views}
+        spent = {view: measure(Path(folder, view), tables, view, asked) for view in views}
     answer: dict[str, float] = {"tables": tables}
     for view, one in spent.items():
         answer |= {f"{view}_seconds": round(one.wall, 1), f"{view}_cpu_seconds": round(one.cpu, 1)}
         answer |= {f"{view}_instances": one.instances, f"{view}_rows": one.rows, f"{view}_dag_bytes": one.stored}
+        answer |= {} if one.idle is None else {f"{view}_idle_cpu_seconds": round(one.idle, 2)}
     if "table" in spent:
         # Of a run's tasks a worker starts one: `landed` is in the triggerer, and there is no second load.
         answer["task_cpu_seconds"] = round(spent["table"].cpu / tables, 2)
@@ -96,7 +100,7 @@ def main() -> None:
     print_figures(answer, *(f"{view}_{figure}" for view in views for figure in ("seconds", "cpu_seconds", "rows")))
 
 
-def measure(root: Path, tables: int, view: AirflowView, on_postgres: bool) -> Spent:
+def measure(root: Path, tables: int, view: AirflowView, asked: argparse.Namespace) -> Spent:
     """Load every table once.
 
     Raises:
@@ -106,10 +110,11 @@ def measure(root: Path, tables: int, view: AirflowView, on_postgres: bool) -> Sp
     write(root, tables, view)
     record = root / "record"
     with ExitStack() as stack:
-        engine = stack.enter_context(postgres()) if on_postgres else None
+        engine = stack.enter_context(postgres()) if asked.postgres else None
         airflow, dag_ids = stack.enter_context(started(root, record, engine))
         engine = engine or sa.create_engine(f"sqlite:///{airflow.request.home.database}")
         spent = timed(airflow, Runs(airflow, lambda _: None), dag_ids, engine)
+        spent = replace(spent, idle=idle(airflow, dag_ids, asked.idle) if asked.idle else None)
     loaded = sorted(name for name, _ in loads(record))
     if loaded != sorted(f"shop.t{n}" for n in range(tables)):
         raise WrongResultError(f"{len(loaded)} loads of {len(set(loaded))} tables instead of {tables}")
@@ -150,6 +155,16 @@ def timed(airflow: Standalone, runs: Runs, dag_ids: list[str], engine: sa.Engine
     rows = sum(counts.values())
     cpu = supervisor.cpu_seconds(airflow.mark) - cpu
     return Spent(wall, cpu, instances=counts["task_instance"], rows=rows, stored=stored)
+
+
+def idle(airflow: Standalone, dag_ids: list[str], rounds: int) -> float:
+    """Seconds of CPU of a round in which every DAG runs once without work, one after the other."""
+    runs, before = Runs(airflow, lambda _: None), supervisor.cpu_seconds(airflow.mark)
+    for done in range(1, rounds + 1):
+        for dag_id in dag_ids:
+            runs.trigger(dag_id)
+        airflow.wait("all runs to be green", lambda: _green(airflow) == (done + 1) * len(dag_ids), _LIMIT_SECONDS)  # noqa: B023 - called in this round
+    return (supervisor.cpu_seconds(airflow.mark) - before) / rounds
 
 
 def _green(airflow: Standalone) -> int:

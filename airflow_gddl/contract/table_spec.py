@@ -333,8 +333,8 @@ class TableSpec:
     owner: str | None = None
     """Team or person to notify."""
     airflow: AirflowView | None = None
-    """What Airflow shows: a DAG of the `table`; in its pack's DAG a task `group` or a `mapped` task; or the `pack` alone;
-    null: as its tier."""
+    """What Airflow shows: a DAG of the `table`; in its pack's DAG a task `group` or a `mapped` task; or the `pack`
+    alone; null: as its tier."""
     depends_on: tuple[str, ...] = ()
     """Tables (`schema.name`) to be loaded first."""
     enabled: bool = True

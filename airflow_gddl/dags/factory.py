@@ -169,14 +169,14 @@ _EACH_TABLE: Mapping[str, tuple[str, ...]] = {
         "  that table alone.",
     ),
     "group": (
-        "- Each table has a **group** with its name, which shows what the loads brought: red with the reason, green, or",
+        "- Each table has a **group** with its name that shows what the loads brought: red with the reason, green, or",
         "  skipped without work. Clear a group, or a task in it, to load that table alone. In a run in which no table",
         "  had work, everything stays skipped: trigger the DAG instead.",
     ),
 }
 _NO_BACKFILL = (
     "",
-    "**Files of a time again**: trigger it with the action *reload*, *From* and *To*. Airflow's *Backfill* does nothing",
+    "**Files of a time again**: trigger it with the action *reload*, *From* and *To*. *Backfill* is not supported",
     "here: what is loaded follows from the table's ledger, not from a run's date.",
 )
 _RETIRED = """Other DAGs now load the tables of this DAG. It has no schedule; it exists to finish active runs and to

@@ -12,8 +12,8 @@ from airflow_gddl.sensors.tables import GddlTablesSensor
 from airflow_gddl.topology.pipeline import group_of
 
 _AFTER_LOADS = "none_failed_min_one_success"
-"""Skipped by the scheduler where the sensor found no work at all. In other runs the sensor skips tasks without work, and
-a user who clears one of these loads its table: the sensor has succeeded."""
+"""Skipped by the scheduler where the sensor found no work at all. In other runs the sensor skips tasks without work;
+a user who clears one of these loads its table, because the sensor has succeeded."""
 
 
 def add_group(

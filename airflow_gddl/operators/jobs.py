@@ -214,7 +214,7 @@ class GddlTableOperator(JobOperator):
     execution = "airflow_gddl.operators.table_execution"
     ui_color = "#e3eefa"
 
-    def __init__(  # noqa: PLR0913 - what a task of either view is made of
+    def __init__(
         self,
         *,
         load: str,

@@ -92,7 +92,7 @@ def _again(operator: GddlTableOperator, context: Context, resumed: Mapping[str, 
     table = operator.shown
     document, begun = document_of(operator.metadata, operator.pipeline), begun_of(context, resumed)
     if operator.outcome is None and context["ti"].try_number == 1 and table not in document.pipeline.tables:
-        raise AirflowSkipException(f"{operator.pipeline} no longer loads {table}: its row has changed since the run began")
+        raise AirflowSkipException(f"{operator.pipeline} no longer loads {table}: its row changed after the run began")
     work = of_table(decided(operator.sensor, context), _row(document, table))
     stage: Stage = "initial" if work.initial else "increments"
     if operator.outcome is None and stage != operator.stage:  # both tasks of a group run when a user clears the group
@@ -142,7 +142,7 @@ def what_it_did(result: JobResult) -> str:
     links = {action: action_page(configuration.airflow_address(), result.table, action) for action in REPAIRS}
     waiting = "" if result.in_quarantine is None else f" ({result.in_quarantine} rows and files)"
     return (
-        f"{result.table} was loaded again, alone: nothing new to load, since a cleared task loads what is new, and no file "
-        f"twice. To read its files again: reload, {links['reload']}. To make its replica again from the change table: "
-        f"rebuild, {links['rebuild']}. To process its quarantine{waiting} again: replay, {links['replay']}"
+        f"{result.table} was loaded again, alone: nothing new to load, since a cleared task loads no file twice. To "
+        f"read its files again: reload, {links['reload']}. To make its replica again from the change table: rebuild, "
+        f"{links['rebuild']}. To process its quarantine{waiting} again: replay, {links['replay']}"
     )

@@ -56,11 +56,12 @@ def _is_busy(task: Any, work: PipelineWork) -> bool:
     Args:
         task: a load has a `stage`, a task in a table's group a `table`, and one that shows what a load brought, both.
     """
-    table, stage = getattr(task, "table", ""), getattr(task, "stage", "")
-    stages: tuple[Stage, ...] = (stage,) if stage else ("initial", "increments")
-    if table:
-        return any(work.may_load(one, table) for one in stages)
-    return not stage or bool(work.marks(stage))
+    table: str | None = getattr(task, "table", None)
+    stage: Stage | None = getattr(task, "stage", None)
+    if table is None:
+        return stage is None or bool(work.marks(stage))
+    stages: tuple[Stage, ...] = ("initial", "increments") if stage is None else (stage,)
+    return any(work.may_load(one, table) for one in stages)
 
 
 def _poll_here(sensor: Poller, context: Context) -> PipelineWork:

@@ -82,8 +82,8 @@ def _short_hash(text: str) -> str:
 
 
 GROUP_UP_TO = 50
-"""Tables of a source, tier and schedule up to which their packs are `group` unless metadata says otherwise: each run has
-three task instances a table, with work or without."""
+"""Tables of a source, tier and schedule up to which their packs are `group` unless metadata says otherwise: each run
+has three task instances a table, with work or without."""
 MAPPED_UP_TO = 500
 """Tables in packs up to which packs are `mapped` unless metadata says otherwise: each run then has a task instance for
 each table with work, and a task instance takes a worker more than a second."""

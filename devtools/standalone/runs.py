@@ -121,13 +121,21 @@ class Runs:
 
     def tasks(self, run: RunRef) -> dict[str, str]:
         """Task to state, mapped ones with their index; a task that was not scheduled yet is `none`."""
-        found = self.airflow.rest.get(f"{run.path}/taskInstances")["task_instances"]
-        return {_name(task): task["state"] or "none" for task in found}
+        return {_name(task): task["state"] or "none" for task in self._instances(run)}
+
+    def _instances(self, run: RunRef) -> list[dict[str, Any]]:
+        """All pages: a DAG with a group for each table has more tasks than one holds."""
+        found: list[dict[str, Any]] = []
+        while True:
+            page = self.airflow.rest.get(f"{run.path}/taskInstances", limit=100, offset=len(found))
+            found += page["task_instances"]
+            if not page["task_instances"] or len(found) >= page["total_entries"]:
+                return found
 
     def said(self, run: RunRef) -> str:
         """Last log lines of its failed tasks."""
         lines: list[str] = []
-        for task in self.airflow.rest.get(f"{run.path}/taskInstances")["task_instances"]:
+        for task in self._instances(run):
             if task["state"] == "failed":
                 path = f"{run.path}/taskInstances/{task['task_id']}/logs/{task['try_number']}"
                 content = self.airflow.rest.get(path, map_index=task["map_index"])["content"]

@@ -162,6 +162,7 @@ def test_a_failed_table_that_no_task_shows_fails_the_load(stage: Stage) -> None:
     clear(dag, done, lambda one: one.task_id == "initial_load")
     found = states(done)
     assert (found["initial_load"], of(found, "shop.a")) == ("failed", LOADED_FIRST)
+    assert stage.loaded == [list(NAMES), list(NAMES)]
 
 
 def test_a_new_row_that_the_run_has_no_task_for_is_not_green(stage: Stage) -> None:
@@ -218,7 +219,9 @@ def test_an_instance_says_which_job_did_it(
     stage.land("shop.a")
     run()
     address = rf"https://airflow.example.com/gddl/#/log\?dag_id={PACK}&job={stage.jobs[0]['run_id']}"
-    assert [bool(re.fullmatch(f"shop.a succeeded: . changes, in the job of initial_load: {address}", one)) for one in lines] == [True]
+    assert [
+        bool(re.fullmatch(f"shop.a succeeded: . changes, in the job of initial_load: {address}", one)) for one in lines
+    ] == [True]
 
 
 def test_a_cleared_success_says_what_it_did(stage: Stage, lines: Lines) -> None:
@@ -238,4 +241,8 @@ def test_a_worker_builds_no_group_but_its_own(monkeypatch: pytest.MonkeyPatch) -
     for task in ("landed", "incremental_load", "shop-b.incremental_load"):
         monkeypatch.setenv(f"{CONTEXT}_TASK_ID", task)
         built[task] = {one.partition(".")[0] for one in build_dags()[PACK].task_ids if "." in one}
-    assert built == {"landed": {"shop-a", "shop-b", "shop-c"}, "incremental_load": set(), "shop-b.incremental_load": {"shop-b"}}
+    assert built == {
+        "landed": {"shop-a", "shop-b", "shop-c"},
+        "incremental_load": set(),
+        "shop-b.incremental_load": {"shop-b"},
+    }

@@ -168,11 +168,24 @@ def test_the_view_follows_from_how_many_tables_there_are(count: int, view: str) 
 
 def test_a_small_pack_beside_large_ones_has_groups() -> None:
     rows = [table(f"shop.t{n}") for n in range(60)] + [replace(table(f"bank.t{n}"), source="bank") for n in range(3)]
-    assert {pipeline.source: pipeline.view for pipeline in pipelines(rows, DEFAULT_TIERS)} == {"shop": "mapped", "bank": "group"}
+    assert {pipeline.source: pipeline.view for pipeline in pipelines(rows, DEFAULT_TIERS)} == {
+        "shop": "mapped",
+        "bank": "group",
+    }
 
 
 def test_group_ids_are_legal_and_unique() -> None:
-    names = ["shop.a", "shop.a-b", "shop-a.b", "shop.a b", "shop.a_b", "shop_a.b", "shop.a$", f"s.{'x' * 200}", f"s.{'x' * 201}"]
+    names = [
+        "shop.a",
+        "shop.a-b",
+        "shop-a.b",
+        "shop.a b",
+        "shop.a_b",
+        "shop_a.b",
+        "shop.a$",
+        f"s.{'x' * 200}",
+        f"s.{'x' * 201}",
+    ]
     ids = [group_of(name) for name in names]
     assert (ids[0], len(set(ids))) == ("shop-a", len(names))
     assert all(re.fullmatch(r"[\w-]{1,200}", one) for one in ids)

@@ -26,6 +26,7 @@ tiers:
   solo: {tables_per_job: 1, slots: 1}
   spark: {tasks: many}
   pack: {airflow: pack}
+  group: {airflow: group}
   mapped: {airflow: mapped}
   table: {airflow: table}
 """
@@ -55,7 +56,7 @@ def populate(site: Site) -> None:
     )
     views = (
         f"{{table: viewed.{view}_{name}, keys: [id], size: {view}}}"
-        for view in ("pack", "mapped", "table")
+        for view in ("pack", "group", "mapped", "table")
         for name in "ab"
     )
     site.rows("viewed", *views, source="viewed")

@@ -28,6 +28,7 @@ def test_a_rerun_loads_the_tables_of_its_conf(site: Site) -> None:
     ("view", "dag_ids"),
     [
         ("pack", ["gddl_pack.viewed.pack.1"]),
+        ("group", ["gddl_pack.viewed.group.1"]),
         ("mapped", ["gddl_pack.viewed.mapped.1"]),
         ("table", ["gddl.viewed.table_a", "gddl.viewed.table_b"]),
     ],
@@ -45,6 +46,8 @@ def test_each_view_loads_its_tables(site: Site, view: str, dag_ids: list[str]) -
         runs = [site.runs.trigger(dag_id) for dag_id in dag_ids]
         site.runs.finish(runs)
         shown = {f"{instance} {table}" for table in tables} if view == "mapped" else set()
+        if view == "group":
+            shown = {f"{table.replace('.', '-')}.{task}" for table in tables for task in ("landed", stage)}
         for run in runs:
             succeeded = {task for task, state in site.runs.tasks(run).items() if state == "success"}
             assert succeeded == {"landed", stage, *shown}

@@ -93,8 +93,12 @@ def test_what_merge_costs_is_said_of_the_tables_that_have_it() -> None:
 
 
 def test_views_cost_tasks_and_large_fleets_have_none_for_each_table() -> None:
-    tasks = {view: figure(planned(tables(200, airflow=view)), "tasks_per_day")[0] for view in ("pack", "mapped")}
-    assert tasks == {"pack": 3 * 24, "mapped": 3 * 24 + 200 * 24}
+    views = ("pack", "mapped", "group")
+    plans = {view: planned(tables(200, airflow=view)) for view in views}
+    tasks = {view: figure(plans[view], "tasks_per_day")[0] for view in views}
+    assert tasks == {"pack": 3 * 24, "mapped": 3 * 24 + 200 * 24, "group": 3 * 24 + 3 * 200 * 24}
+    cpu = {view: figure(plans[view], "worker_cpu")[0] for view in views}
+    assert cpu["group"] == cpu["mapped"] > cpu["pack"], "the scheduler decides two of three"
     assert {view: figure(planned(tables(200, airflow=view)), "dags")[0] for view in ("table", "mapped")} == {
         "table": 202,
         "mapped": 3,

@@ -162,9 +162,12 @@ class HintBook:
         return hint is not None and (hint.run, hint.mark, hint.looked_at) == (run, mark, looked_at)
 
     def is_loaded_by_another(self, table: str, mark: str, run: str) -> bool:
-        """Whether another run than this one was the last to load the table, and loaded these files and this row."""
+        """Whether another run than this one was the last to load the table, and loaded these files and this row.
+
+        A table that was reopened was loaded by none.
+        """
         hint = self._hints.tables.get(table)
-        return hint is not None and hint.mark == mark and hint.run != run
+        return hint is not None and hint.mark == mark and hint.run not in ("", run)
 
     def is_cleared(self, stage: str, run: str, max_tries: int) -> bool:
         """Whether this run had finished the stage and its task was cleared.

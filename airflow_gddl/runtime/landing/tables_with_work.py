@@ -17,7 +17,7 @@ from typing import Literal
 from airflow_gddl.contract.capture import capture_of
 from airflow_gddl.contract.codec import from_json_or_none, to_document, to_json
 from airflow_gddl.contract.durations import seconds
-from airflow_gddl.contract.errors import MetadataError, RetriableError
+from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.file_names import LISTED_IN_PART
 from airflow_gddl.contract.kafka import topic_of
 from airflow_gddl.contract.layout import LandingFolder, Layout, join
@@ -291,8 +291,8 @@ _LOG = logging.getLogger(__name__)
 _BACKFILL = "backfill__"
 """Prefix of the run ids of Airflow's backfills, which Airflow 3.2 and newer refuses at once for these DAGs."""
 _BACKFILL_LOADS_NOTHING = (
-    "a backfill loads nothing, because the ledger decides what is loaded, never a run's date. To read the files of a time "
-    "again: trigger the DAG with action reload, from and to, or gddl reload --from-files --since … --until …"
+    "a backfill loads nothing, because the ledger decides what is loaded, never a run's date. To read the files of a "
+    "time again: trigger the DAG with action reload, from and to, or gddl reload --from-files --since … --until …"
 )
 
 

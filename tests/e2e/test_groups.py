@@ -1,0 +1,119 @@
+"""A pack with a task group for each table, in the UI: the grid, a cleared table, and what Airflow's dialogs answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from airflow_gddl.contract.errors import FatalError
+from devtools.standalone.runs import RunRef
+from tests.e2e import browser
+from tests.e2e.browser import picture
+from tests.e2e.site import IS_3_0, Site
+
+PACK, OTHER = "gddl_pack.grouped.small.1", "gddl_pack.dated.small.1"
+TABLES = [f"grouped.t{n:02d}" for n in range(40)]
+BAD, GOOD = TABLES[-1], TABLES[0]
+seen = pytest.mark.skipif(browser.CHROMIUM is None, reason="no Chromium (apt-get install chromium)")
+
+
+@pytest.fixture(scope="module")
+def failed(site: Site) -> RunRef:
+    """The run in which one of 40 tables fails."""
+    site.rows("grouped", *(f"{{table: {name}, keys: [id]}}" for name in TABLES), source="grouped")
+    site.runs.wait_for([PACK])
+    for name in TABLES:
+        site.land(name)
+    site.refuse(BAD)
+    run = site.runs.trigger(PACK)
+    with pytest.raises(FatalError):
+        site.runs.finish([run])
+    (site.root / f"refuse-{BAD}").unlink()
+    return run
+
+
+@pytest.fixture(scope="module")
+def page(site: Site) -> Iterator[Page]:
+    with browser.page(site.running.rest.url) as opened:
+        yield opened
+
+
+def address(run: RunRef, table: str) -> str:
+    return f"/dags/{PACK}/runs/{quote(run.run_id, safe='')}/tasks/{table.replace('.', '-')}.initial_load"
+
+
+def clear(page: Page, run: RunRef, table: str) -> None:
+    page.goto(address(run, table))
+    page.get_by_role("button", name=re.compile("^Clear Task Instance")).first.click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name="Confirm").click()
+    expect(dialog).to_be_hidden()
+
+
+def state(site: Site, run: RunRef) -> str:
+    return str(site.running.rest.get(run.path)["state"])
+
+
+@pytest.mark.deep  # forty tasks; tests/airflow plays the rules without a UI
+@seen
+def test_a_red_table_is_seen_cleared_and_green_again(site: Site, page: Page, pictures: Path, failed: RunRef) -> None:
+    states = site.runs.tasks(failed)
+    red = {task for task, one in states.items() if one == "failed"}
+    assert red == {"grouped-t39.initial_load"}
+    page.goto(f"/dags/{PACK}")
+    for name in (GOOD, BAD):
+        expect(page.get_by_text(name, exact=True).first).to_be_visible()
+    picture(page, pictures, "groups_red")
+    clear(page, failed, BAD)
+    site.running.wait("the run to be green", lambda: state(site, failed) == "success")
+    assert [job["tables"] for job in site.jobs("grouped")][-1] == [BAD]
+    page.goto(f"/dags/{PACK}")
+    expect(page.get_by_text(BAD, exact=True).first).to_be_visible()
+    picture(page, pictures, "groups_green")
+
+    site.find_nothing(GOOD)
+    clear(page, failed, GOOD)
+    jobs = lambda: [job["tables"] for job in site.jobs("grouped", "end")][-1]  # noqa: E731 - as it reads
+    site.running.wait("the cleared table", lambda: jobs() == [GOOD] and state(site, failed) == "success")
+    page.goto(address(failed, GOOD))
+    expect(page.get_by_text(re.compile("nothing new to load")).first).to_be_visible()
+    expect(page.get_by_role("link", name=re.compile("action=reload")).first).to_be_visible()
+    picture(page, pictures, "cleared_green")
+
+
+@pytest.fixture(scope="module")
+def dated(site: Site) -> None:
+    site.rows("dated", "{table: dated.a, keys: [id], schedule: '@hourly'}", source="dated")
+    site.runs.wait_for([OTHER])
+
+
+@pytest.mark.usefixtures("dated")
+def test_a_backfill_makes_no_red_run(site: Site) -> None:
+    now = datetime.now(UTC)
+    asked = {"dag_id": OTHER, "from_date": (now - timedelta(hours=5)).isoformat(), "to_date": now.isoformat()}
+    if not IS_3_0:
+        with pytest.raises(FatalError, match=r"does not allow backfill runs|40\d"):
+            site.running.rest.post("backfills", asked)
+        return
+    site.running.rest.post("backfills", asked)
+    path = f"dags/{OTHER}/dagRuns"
+    runs = lambda: [one for one in site.running.rest.get(path)["dag_runs"] if one["run_type"] == "backfill"]  # noqa: E731 - as it reads
+    site.running.wait("the runs of the backfill", lambda: runs() and all(one["state"] == "success" for one in runs()))
+
+
+@seen
+@pytest.mark.skipif(IS_3_0, reason="Airflow 3.2 is the first whose DAGs can refuse them")
+@pytest.mark.usefixtures("dated")
+def test_the_backfill_dialog_says_so_at_once(page: Page, pictures: Path) -> None:
+    page.goto(f"/dags/{OTHER}")
+    page.get_by_role("button", name="Trigger").click()
+    form = page.get_by_role("dialog")
+    form.get_by_text("Backfill", exact=True).hover()
+    expect(page.get_by_text("This Dag's schedule does not support backfills")).to_be_visible()
+    picture(page, pictures, "backfill")
