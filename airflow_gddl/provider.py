@@ -114,7 +114,9 @@ def get_provider_info() -> dict[str, Any]:
         ],
         "sensors": [_modules("airflow_gddl.sensors.tables", "airflow_gddl.sensors.loaded")],
         "triggers": [_modules("airflow_gddl.triggers")],
-        "extra-links": ["airflow_gddl.operators.jobs.JobLogLink", "airflow_gddl.operators.jobs.AssetsLink"],
+        "extra-links": [
+            f"airflow_gddl.operators.jobs.{name}" for name in ("JobLogLink", "PlatformRunLink", "AssetsLink")
+        ],
         "notifications": [
             "airflow_gddl.notifications.webhook.GddlNotifier",
             "airflow_gddl.notifications.webhook.TeamsNotifier",

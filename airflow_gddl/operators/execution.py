@@ -112,7 +112,7 @@ class Task:
         key = TaskKey(pipeline=operator.pipeline, run=self.run_key, task=operator.job_key)
         since = self.begun.since if self.begun else None
         submission = SubmissionContext(task=key, roots=document.roots, patient=patient, since=since)
-        return runner_of(operator, document, self.environ, submission, tick)
+        return runner_of(operator, self.context, document, self.environ, submission, tick)
 
     def reporter(self) -> Reporter:
         """Logs and emits metrics; the results that it receives become the task's lineage."""

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Literal
 
 from airflow.sdk import BaseOperator, Context
@@ -16,11 +17,11 @@ from airflow_gddl.contract.codec import decode, plain
 from airflow_gddl.contract.errors import RetriableError, brief
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.hooks.aws import FromAirflow
-from airflow_gddl.operators.jobs import MAPPED_TASKS, JobTask, LoadOperator
+from airflow_gddl.operators.jobs import MAPPED_TASKS, JobTask, LoadOperator, PlatformRunLink
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline
 from airflow_gddl.reporting.results import Logger, explained, is_final, reason
 from airflow_gddl.runners.descriptor import RunnerSettings, SubmissionContext, make_runner
-from airflow_gddl.runners.interface import Runner, WaitPolicy
+from airflow_gddl.runners.interface import Handle, Runner, WaitPolicy
 from airflow_gddl.runners.remote import RemoteRunner
 from airflow_gddl.runtime.compiled.documents import PipelineDocument
 from airflow_gddl.runtime.landing.load_task import Loading
@@ -101,6 +102,7 @@ def job_id(of: str, context: Context) -> str:
 
 def runner_of(
     operator: JobTask,
+    context: Context,
     document: PipelineDocument,
     environ: Mapping[str, str],
     submission: SubmissionContext,
@@ -120,8 +122,18 @@ def runner_of(
         tick=tick,
     )
     runner = make_runner(operator.runner or document.runner, settings)
-    operator.stop = runner.stop if isinstance(runner, RemoteRunner) else None
+    operator.stop = None
+    if isinstance(runner, RemoteRunner):
+        operator.stop = runner.stop
+        runner.on_run = partial(_show_run, operator, context)
     return runner
+
+
+def _show_run(operator: JobTask, context: Context, handle: Handle) -> None:
+    """Have the link lead to the run while it goes on; Airflow itself writes links when a process of the task ends."""
+    if handle.page:
+        operator.job_log = handle.page
+        context["ti"].xcom_push(key=PlatformRunLink().xcom_key, value=handle.page)
 
 
 def defer(

@@ -20,14 +20,25 @@ if TYPE_CHECKING:
 
 
 class JobLogLink(BaseOperatorLink):
-    """Log of the task's last job: on this package's page, or on the runner's."""
+    """Log of the task's last job on this package's page."""
 
     name = "Job log"
 
     def get_link(self, operator: BaseOperator, *, ti_key: object) -> str:  # noqa: ARG002 - Airflow's signature
-        """Empty when no job was started, or its log is not in the lake."""
+        """Empty when no job was started, or its log is not in the lake: see `PlatformRunLink`."""
         place = str(getattr(operator, "job_log", None) or "")
-        return place if is_page(place) else log_page(configuration.airflow_address(), place)
+        return "" if is_page(place) else log_page(configuration.airflow_address(), place)
+
+
+class PlatformRunLink(BaseOperatorLink):
+    """The run of the task's last job on its platform's pages, as the operators of the platforms' providers have it."""
+
+    name = "Platform run"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: object) -> str:  # noqa: ARG002 - Airflow's signature
+        """Empty when no job was started, or it ran on this machine."""
+        place = str(getattr(operator, "job_log", None) or "")
+        return place if is_page(place) else ""
 
 
 class AssetsLink(BaseOperatorLink):
@@ -55,7 +66,7 @@ class JobTask(BaseOperator):
     """
 
     execution: ClassVar[str]
-    operator_extra_links: Collection[BaseOperatorLink] = (JobLogLink(),)
+    operator_extra_links: Collection[BaseOperatorLink] = (JobLogLink(), PlatformRunLink())
 
     def __init__(
         self, *, metadata: str, runner: str | None = None, deferrable: bool | None = None, **kwargs: Any
@@ -117,7 +128,7 @@ class JobOperator(JobTask):
         lineage: tables that this try has loaded, for OpenLineage; null before its job starts.
     """
 
-    operator_extra_links = (JobLogLink(), AssetsLink())
+    operator_extra_links = (JobLogLink(), PlatformRunLink(), AssetsLink())
 
     def __init__(self, *, pipeline: str, outlets: Sequence[Asset] = (), **kwargs: Any) -> None:
         super().__init__(outlets=[alias_of(pipeline), *outlets], **kwargs)

@@ -213,7 +213,7 @@ class _Execution:
     def _runner(self, number: int, environ: Mapping[str, str], since: int | None, tick: Callable[[], None]) -> Runner:
         key = self._key(f"{self.operator.task_id} {number}")
         submission = SubmissionContext(task=key, roots=self.document.roots, patient=False, since=since)
-        return runner_of(self.operator, self.document, environ, submission, tick)
+        return runner_of(self.operator, self.context, self.document, environ, submission, tick)
 
     def _key(self, task: str) -> TaskKey:
         return TaskKey(pipeline=self.operator.dag_id, run=self.context["run_id"], task=task)

@@ -369,6 +369,7 @@ class RemoteRunner:
         first_pause: seconds between the first two polls.
         sleep: takes seconds.
         now: seconds since the epoch.
+        on_run: called with each run as soon as it is known, before it is waited for.
     """
 
     open: Callable[[], Platform]
@@ -379,6 +380,7 @@ class RemoteRunner:
     first_pause: float = 5.0
     sleep: Callable[[float], None] = time.sleep
     now: Callable[[], float] = time.time
+    on_run: Callable[[Handle], None] = lambda _handle: None
     _running: WaitPolicy | None = None
 
     @cached_property
@@ -465,6 +467,7 @@ class RemoteRunner:
             )
             handle = self.platform.submit(request)
             self.attempts.started(attempt, handle)
+        self.on_run(handle)
         self._running = WaitPolicy(number=attempt.number, handle=handle)
         return self._running
 

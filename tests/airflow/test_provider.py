@@ -27,7 +27,7 @@ from airflow_gddl.cli.context import real
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.notifications.webhook import GddlNotifier, message_of, url_of
-from airflow_gddl.operators.jobs import AssetsLink, JobLogLink
+from airflow_gddl.operators.jobs import AssetsLink, JobLogLink, PlatformRunLink
 from airflow_gddl.plugins import pools
 from airflow_gddl.plugins.pools import GddlPlugin, create_missing_pools
 from airflow_gddl.provider import DEFAULTS, get_provider_info
@@ -263,8 +263,10 @@ def test_links(monkeypatch: pytest.MonkeyPatch) -> None:
     assert JobLogLink().get_link(operator, ti_key=None) == page
     operator.job_log = "s3://bucket/lake/_gddl/logs/gddl.s.a/r-1.log"
     assert JobLogLink().get_link(operator, ti_key=None) == page
+    assert PlatformRunLink().get_link(operator, ti_key=None) == ""
     operator.job_log = "https://databricks/run/1"
-    assert JobLogLink().get_link(operator, ti_key=None) == "https://databricks/run/1"
+    assert PlatformRunLink().get_link(operator, ti_key=None) == "https://databricks/run/1"
+    assert JobLogLink().get_link(operator, ti_key=None) == ""
     operator.job_log = "/var/gddl-logs-x/r-1.log"  # it could not be put into the lake
     assert JobLogLink().get_link(operator, ti_key=None) == ""
     assert AssetsLink().get_link(operator, ti_key=None) == "http://ui/assets?name_pattern=shop.a%24b"

@@ -23,6 +23,10 @@ import pytest
 pytest.importorskip("databricks.sdk")
 pytest.importorskip("airflow.providers.databricks")
 
+from airflow.models.xcom import XComModel
+from airflow.utils.session import create_session
+from sqlalchemy import select
+
 from airflow_gddl import configuration, triggers
 from airflow_gddl import version_compat as capabilities
 from airflow_gddl.contract.codec import plain
@@ -30,7 +34,8 @@ from airflow_gddl.contract.layout import join, result_name, results_folder
 from airflow_gddl.contract.spec import DEFAULT_TIERS, DesiredState
 from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.dags.maintenance import build_upkeep_dags
-from airflow_gddl.operators.jobs import LoadOperator
+from airflow_gddl.operators import job_runs
+from airflow_gddl.operators.jobs import LoadOperator, PlatformRunLink
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline
 from airflow_gddl.runners.databricks.jobs import jobs_of
 from airflow_gddl.runners.databricks.settings import DatabricksSettings
@@ -57,7 +62,7 @@ pytestmark = [
 ]
 DATES = (datetime(2025, 1, 1, tzinfo=UTC) + timedelta(hours=n) for n in itertools.count())
 BEGUN = {"tables": ["shop.a"], "since": 0, "of_try": 1}
-OWN = {"wheel": "/Volumes/w.whl", "local_roots": True}
+OWN = {"wheel": "/Volumes/w.whl", "node_type": "i3.xlarge", "local_roots": True}
 
 
 @pytest.fixture
@@ -77,8 +82,12 @@ def fake(stage: Stage) -> Iterator[FakeServer]:
 
 def run(**conf: Any) -> dict[str, str]:
     """Task to state after a run."""
-    done = build_dags()[PACK].test(logical_date=next(DATES), run_conf=conf)
-    return {ti.task_id: str(ti.state) for ti in done.get_task_instances()}
+    return {ti.task_id: str(ti.state) for ti in played(**conf).get_task_instances()}
+
+
+def played(**conf: Any) -> Any:
+    """The DAG run."""
+    return build_dags()[PACK].test(logical_date=next(DATES), run_conf=conf)
 
 
 def tables(stage: Stage, *names: str) -> None:
@@ -97,6 +106,28 @@ def test_a_load_waits_in_the_triggerer_and_collects(stage: Stage, fake: FakeServ
     stage.land("shop.b", "20240102-000000000.parquet")
     assert run()["incremental_load"] == "success"
     assert stage.loaded == [["shop.a", "shop.b"], ["shop.b"]]
+
+
+def test_the_grid_links_to_the_run(stage: Stage, fake: FakeServer) -> None:
+    tables(stage, "a")
+    done = played()
+    (made,) = fake.workspace.runs.values()
+    with create_session() as session:
+        rows = session.scalars(select(XComModel).where(XComModel.run_id == done.run_id)).all()
+        links = {(row.task_id, row.key): str(row.value).strip('"') for row in rows if row.key.startswith("_link_")}
+    assert links["initial_load", "_link_PlatformRunLink"] == made.page
+    assert links["initial_load", "_link_JobLogLink"] == ""
+
+
+def test_the_link_is_there_while_the_run_goes_on() -> None:
+    pushed: dict[str, str] = {}
+    ti = SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value}))
+    operator: Any = SimpleNamespace(job_log=None)
+    job_runs._show_run(operator, {"ti": ti}, Handle(run="1", page="https://w/run/1"))  # type: ignore[typeddict-item] # as far as it is read
+    assert pushed == {"_link_PlatformRunLink": "https://w/run/1"}
+    assert PlatformRunLink().get_link(operator, ti_key=None) == "https://w/run/1"
+    job_runs._show_run(operator, {}, Handle(run="2"))  # type: ignore[typeddict-item] # a platform without pages
+    assert operator.job_log == "https://w/run/1"
 
 
 def test_tables_that_depend_on_others_have_runs_one_after_the_other(stage: Stage, fake: FakeServer) -> None:
@@ -152,7 +183,7 @@ def test_maintenance_runs_remotely_without_a_worker(stage: Stage, fake: FakeServ
 
     def waited(cleared: int) -> dict[str, Any]:
         """The summary; its worker is free while the run goes on."""
-        context: Any = {"params": {}, "run_id": "r", "ti": SimpleNamespace(try_number=1)}
+        context: Any = {"params": {}, "run_id": "r", "ti": SimpleNamespace(try_number=1, xcom_push=lambda **_: None)}
         context["dag_run"] = SimpleNamespace(clear_number=cleared)
         with pytest.raises(TaskDeferred) as deferred:
             task.execute(context)
@@ -408,7 +439,7 @@ def test_the_pages_of_runs_and_secrets(stage: Stage, fake: FakeServer) -> None:
     task = build_dags()[PACK].get_task("initial_load")
     assert isinstance(task, LoadOperator)
     task.job_log = f"{fake.workspace.url}/runs/1"
-    assert task.operator_extra_links[0].get_link(task, ti_key=None) == f"{fake.workspace.url}/runs/1"
+    assert PlatformRunLink().get_link(task, ti_key=None) == f"{fake.workspace.url}/runs/1"
 
 
 @pytest.mark.parametrize("dag_id", ["gddl_maintenance", "gddl_verify"])

@@ -68,7 +68,7 @@ def test_maintenance_is_cancelled_too_and_starts_no_further_job(
     answers = stage.lake / "_gddl" / "results"
     stage.monkeypatch.setattr(GddlRunTrigger, "_left", lambda _: 0.0 if any(answers.rglob("*.json")) else math.inf)
     task = build_upkeep_dags()["gddl_maintenance"].get_task("maintain_small")
-    context: Any = {"params": {}, "run_id": "r", "ti": SimpleNamespace(try_number=1)}
+    context: Any = {"params": {}, "run_id": "r", "ti": SimpleNamespace(try_number=1, xcom_push=lambda **_: None)}
     context["dag_run"] = SimpleNamespace(clear_number=0)
     with pytest.raises(TaskDeferred) as deferred:
         task.execute(context)
@@ -81,7 +81,7 @@ def test_maintenance_is_cancelled_too_and_starts_no_further_job(
     # The next try does the rest.
     stage.order()
     stage.monkeypatch.setattr(GddlRunTrigger, "_left", lambda _: math.inf)
-    context["ti"] = SimpleNamespace(try_number=2)
+    context["ti"] = SimpleNamespace(try_number=2, xcom_push=lambda **_: None)
     reported = resumed_to_the_end(task, context)
     assert (reported["failed"], stage.loaded[1:]) == (0, [["shop.b", "shop.c"]])
 

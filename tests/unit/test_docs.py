@@ -286,8 +286,7 @@ def files_with(title: str, name: str, example: str) -> dict[str, str | bytes]:
     elif title.partition(" ")[0] in NEEDED:
         runner, _, tier = title.partition(" ")
         own = {f: v for f, v in NEEDED[runner].items() if f != name or tier}
-        if title == "databricks tiers" and name in OF_CLUSTERS:
-            entry += ", serverless: false" + (", node_type: n" if name != "node_type" else "")
+        own |= {"node_type": "n"} if runner == "databricks" and name not in ("node_type", "instance_pool_id") else {}
         inner = f"tiers: {{large: {{{entry}}}}}" if tier else entry
         settings["runners"] = f"{{{runner}: {{{', '.join([inner, *(f'{f}: {v}' for f, v in own.items())])}}}}}"
     elif title == "Tiers":
