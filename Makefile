@@ -164,7 +164,7 @@ $(VENV)/.test: pyproject.toml | $(BIN)/python
 	@$(COMPILE)
 	@touch $@
 
-# Processes that start Spark do so with a third less CPU.
+# Processes that start Spark do so with half the CPU.
 $(VENV)/.classes: $(VENV)/.dev
 	$(BIN)/python -P -m spark_jobs.spark.write_class_archive
 	@touch $@

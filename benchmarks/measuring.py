@@ -132,6 +132,12 @@ def run_child(program: str, order: Order, kind: type[A] = Answer, python: str = 
     return from_json(kind, Path(order.answer).read_text(encoding="utf-8"))
 
 
+def write_class_archive() -> None:
+    """Have the archive of Java classes that a first job leaves; it may fail without one, as jobs do."""
+    command = [sys.executable, "-P", "-m", "spark_jobs.spark.write_class_archive"]
+    subprocess.run(command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
 def peak_mib() -> float:
     """Sum of the largest resident memory so far of this process and all below it (Linux)."""
     return sum(_kib(pid, "VmHWM") for pid in _tree(os.getpid())) / 1024

@@ -2,7 +2,8 @@
 
     python benchmarks/small_tables.py [--tables 10000] [--profile]
 
-Each job's start counts. The job without work has ten thousand tables: those that were loaded, and copies of one.
+Each job's start counts. The prototype of `small_prototype.py` is measured in the same minutes, on one core.
+The job without work has ten thousand tables: those that were loaded, and copies of one.
 
 The last line of standard output is one JSON object; progress goes to standard error.
 """
@@ -23,8 +24,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import small_folders
+import small_prototype
 import workload
-from measuring import Answer, ChildError, print_figures, say, tree_cpu_seconds, tree_mib
+from measuring import Answer, ChildError, print_figures, say, tree_cpu_seconds, tree_mib, write_class_archive
 from small_folders import MIX, SmallFolders
 from this_engine import JobFailedError, Stopwatch
 from workload import Workload
@@ -38,7 +40,7 @@ from spark_jobs.job.table_job import run_guarded
 
 _TABLES, _IDLE, _ROWS, _CHANGES, _ROUNDS, _CORES = 1_500, 10_000, 10_000, 100, 2, 2
 _PROGRESS = 250
-_SPARK_TABLES, _CHECKED, _PROFILED = 20, 25, 40
+_SPARK_TABLES, _CHECKED, _PROFILED, _PROTOTYPED = 20, 25, 40, 200
 _SIDE = "delta_rs"
 _SPARK_SIDES = ("one_by_one", "at_once", "by_hand")
 
@@ -59,18 +61,30 @@ class Ran:
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """Of all rounds. `rounds`: seconds of each."""
+    """Of all rounds.
+
+    Attributes:
+        rounds: seconds of each.
+        cpu_seconds: of all processes of the rounds.
+        prototype: rates on one core, measured before each round and after the last one.
+    """
 
     tables: int
     idle_tables: int
     load_seconds: float
     rounds: Sequence[float]
+    cpu_seconds: float
+    prototype: Sequence[float]
     idle_seconds: float
     peak_mib: float
 
     @property
     def tables_per_second(self) -> float:
         return self.tables * len(self.rounds) / sum(self.rounds)
+
+    @property
+    def prototype_tables_per_second(self) -> float:
+        return sum(self.prototype) / len(self.prototype)
 
 
 def measure(folders: SmallFolders, idle_tables: int) -> Figures:
@@ -79,11 +93,13 @@ def measure(folders: SmallFolders, idle_tables: int) -> Figures:
     folders.land(_SIDE, folders.made.load_files())
     load = run(folders, folders.job(_SIDE, "load", tier), _ROWS)
     say(f"load: {load.seconds:.1f} s")
-    ran = []
+    ran, prototype = [], [prototyped(folders)]
     for number, file in enumerate(folders.made.change_files(), start=1):
         folders.land(_SIDE, [file])
         ran.append(run(folders, folders.job(_SIDE, f"round-{number}", tier), _CHANGES))
-        say(f"round {number}: {ran[-1].seconds:.1f} s, {len(folders.names) / ran[-1].seconds:.1f} tables/s")
+        say(f"round {number}: {ran[-1].seconds:.1f} s, {len(folders.names) / ran[-1].seconds:.1f} tables/s, "
+            f"{1000 * ran[-1].cpu_seconds / len(folders.names):.0f} ms of CPU a table")  # fmt: skip
+        prototype.append(prototyped(folders))
     copies = tuple(f"c{n:05d}" for n in range(idle_tables - len(folders.names)))
     folders.copy(_SIDE, copies)
     several = replace(folders, names=folders.names + copies)
@@ -96,9 +112,20 @@ def measure(folders: SmallFolders, idle_tables: int) -> Figures:
         idle_tables=len(several.names),
         load_seconds=load.seconds,
         rounds=[r.seconds for r in ran],
+        cpu_seconds=sum(r.cpu_seconds for r in ran),
+        prototype=prototype,
         idle_seconds=idle.seconds,
         peak_mib=max(r.peak_mib for r in (load, *ran, idle)),
     )
+
+
+def prototyped(folders: SmallFolders) -> float:
+    """Tables a second of one core, of the prototype on the same files, now."""
+    load, changes = folders.made.load_files()[0], folders.made.change_files()[0]
+    with tempfile.TemporaryDirectory(dir=folders.root) as root:
+        rate = small_prototype.rate(Path(root), load, changes, min(_PROTOTYPED, len(folders.names)))
+    say(f"prototype: {rate:.1f} tables/s of one core")
+    return rate
 
 
 def run(folders: SmallFolders, job: JobSpec, rows: int, worked: int | None = None, tasks: TableTasks = "one") -> Ran:
@@ -190,6 +217,8 @@ def profile(folders: SmallFolders) -> dict[str, float]:
 
 def report(figures: Figures, by_spark: dict[str, float], steps: dict[str, float]) -> None:
     rounds = ", ".join(f"{s:.1f}" for s in figures.rounds)
+    rate = figures.prototype_tables_per_second
+    print(f"prototype: {rate:.1f} tables/s of one core; the job's rate is {figures.tables_per_second / rate:.2f} of it")
     print(f"{figures.tables:,} tables: load {figures.load_seconds:.1f} s, rounds {rounds} s, "
           f"{figures.tables_per_second:.1f} tables/s; "
           f"{figures.idle_tables:,} tables idle: {figures.idle_seconds:.1f} s")  # fmt: skip
@@ -205,11 +234,15 @@ def report(figures: Figures, by_spark: dict[str, float], steps: dict[str, float]
         "rounds": _ROUNDS,
         "idle_tables": figures.idle_tables,
         "tables_per_second": round(figures.tables_per_second, 1),
+        "cpu_ms_per_table": round(1000 * figures.cpu_seconds / (figures.tables * len(figures.rounds)), 1),
+        "prototype_tables_per_second": round(rate, 1),
+        "ratio_to_prototype": round(figures.tables_per_second / rate, 2),
+        "load_average": round(os.getloadavg()[0], 1),
         "ratio_to_spark_merge": None if ratio is None else round(ratio, 1),
         "idle_seconds": round(figures.idle_seconds, 2),
         "peak_mib": round(figures.peak_mib),
     }
-    print_figures(summary, "tables", "tables_per_second", "peak_mib")
+    print_figures(summary, "tables", "tables_per_second", "prototype_tables_per_second", "peak_mib")
 
 
 def main() -> None:
@@ -226,6 +259,7 @@ def main() -> None:
         folders = SmallFolders(Path(root), names)
         work = Workload(rows=_ROWS, files=_ROUNDS, changes_per_file=_CHANGES, seed=args.seed, mix=MIX)
         workload.write(work, folders.made)
+        write_class_archive()
         figures = measure(folders, args.idle)
         by_spark = {} if args.no_spark else {s: spark_seconds(folders, s, args.spark_tables) for s in _SPARK_SIDES}
         report(figures, by_spark, profile(folders) if args.profile else {})

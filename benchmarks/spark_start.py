@@ -1,75 +1,80 @@
 """What a start of the embedded Spark costs, with and without the archive of Java classes.
 
-python -m spark_jobs.spark.write_class_archive
 python benchmarks/spark_start.py
+
+The archive is written first where there is none.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
-from pathlib import Path
 
-from measuring import print_figures
-
-from spark_jobs.spark.jars import archive_of
-from spark_jobs.spark.session import SessionSettings, class_path_of
+from measuring import HERE, print_figures, say, write_class_archive
 
 _CHILD = """
-import json, sys, tempfile
+import json, os, sys, time
+began = time.monotonic()
+from spark_jobs.spark import class_archive
 if sys.argv[1] == "without":
-    sys.prefix = tempfile.gettempdir()  # where no archive is
-from spark_jobs.spark.session import FOR_FEW_ROWS, SessionSettings, open_session
-session = open_session(SessionSettings(memory="1g", brief=True))
-for key, value in FOR_FEW_ROWS.items():
-    session.conf.set(key, value)
-session.range(3).write.format("delta").save(sys.argv[2])
-print(json.dumps(session.read.format("delta").load(sys.argv[2]).count()))
-gateway = session.sparkContext._gateway
-session.stop()
-gateway.proc.stdin.close()
-gateway.proc.wait()  # so that its CPU is counted
+    class_archive.archive_of = lambda *_: None
+from spark_jobs.batch.runtime import LazySpark
+from spark_jobs.spark.session import FOR_FEW_ROWS, SessionSettings, configure
+from spark_jobs.spark.tasks import map_in_arrow
+spark = LazySpark(SessionSettings(memory="1g", brief=True))
+session = spark.for_table()
+configure(session, FOR_FEW_ROWS)
+opened = time.monotonic()
+def same(batches):
+    yield from batches
+rows = map_in_arrow(session.range(0, 3, 1, 1), same, "id long").collect()
+done = time.monotonic()
+sys.path.append(sys.argv[2])
+from measuring import tree_cpu_seconds
+cpu = tree_cpu_seconds(os.getpid())
+spark.stop()
+print(json.dumps([len(rows), opened - began, done - began, cpu]))
 """
 
 
-def start(how: str) -> tuple[float, float]:
-    """Wall and CPU seconds of a process that starts Spark, writes a Delta table of three rows, and reads it."""
-    began, used = time.monotonic(), _used()
-    with tempfile.TemporaryDirectory() as work:
-        done = subprocess.run(
-            [sys.executable, "-c", _CHILD, how, f"{work}/table"], check=True, capture_output=True, text=True
-        )
-    if done.stdout.strip() != "3":
-        raise SystemExit(f"the table is wrong: {done.stdout}")
-    return time.monotonic() - began, _used() - used
+def start(how: str) -> dict[str, float]:
+    """Figures of a process that starts Spark, runs a first Python task, and ends.
 
-
-def _used() -> float:
-    times = os.times()
-    return times.children_user + times.children_system
+    `session_seconds`, `seconds`: until the session was open, until the task's rows were there, imports included.
+    `cpu_seconds`: of all processes, Python and Java, until then. `total_seconds`: of the whole process, its end
+    included.
+    """
+    began = time.monotonic()
+    command = [sys.executable, "-P", "-c", _CHILD, how, str(HERE)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    total = time.monotonic() - began
+    rows, session, seconds, cpu = json.loads(done.stdout)
+    if rows != 3:
+        raise SystemExit(f"the rows are wrong: {done.stdout}")
+    return {"session_seconds": session, "seconds": seconds, "total_seconds": total, "cpu_seconds": cpu}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", type=float, default=1.0, help="1: five starts of each kind, in turn")
     starts = max(1, round(5 * parser.parse_args().scale))
-    if not archive_of(class_path_of(SessionSettings(), Path(tempfile.mkdtemp())), os.environ).exists():
-        raise SystemExit("no archive: python -m spark_jobs.spark.write_class_archive")
-    found: dict[str, list[tuple[float, float]]] = {"without": [], "with": []}
+    write_class_archive()
+    found: dict[str, list[dict[str, float]]] = {"without": [], "with": []}
     for _ in range(starts):
         for how, figures in found.items():
             figures.append(start(how))
-    print_figures({f"{how}_archive": medians(figures) for how, figures in found.items()}, "seconds", "cpu_seconds")
+            say(f"{how} archive: {figures[-1]['seconds']:.1f} s, {figures[-1]['cpu_seconds']:.1f} s of CPU")
+    measured = {f"{how}_archive": medians(figures) for how, figures in found.items()}
+    print_figures({**measured, "load_average": round(os.getloadavg()[0], 1)}, "seconds", "cpu_seconds")
 
 
-def medians(figures: list[tuple[float, float]]) -> dict[str, float]:
-    wall, cpu = (round(statistics.median(column), 1) for column in zip(*figures, strict=True))
-    return {"seconds": wall, "cpu_seconds": cpu}
+def medians(figures: list[dict[str, float]]) -> dict[str, float]:
+    return {name: round(statistics.median(each[name] for each in figures), 1) for name in figures[0]}
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -23,6 +24,7 @@ from airflow_gddl.contract.source_access import announce
 from airflow_gddl.contract.spec import JobSpec, TierSpec, size_bytes
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores.lake_files import try_roots
+from airflow_gddl.stores.scratch import scratch
 from spark_jobs.batch.runtime import LazySpark, Observer, Runtime, Spreads, print_step, silent
 from spark_jobs.catalogs.catalog_port import session_settings
 from spark_jobs.continuous.loop import run_continuously
@@ -98,9 +100,21 @@ def _run(job: JobSpec, args: argparse.Namespace, results: TextIO) -> int:
         outcomes = run_job(job, runtime, show)
     finally:
         spark.stop()
+        _leave_class_archive(spark)
     publish(job, [outcome.result for outcome in outcomes], time.time())
     status = exit_status(outcomes)
     return 128 + signal.SIGTERM if status and stop.is_asked else status
+
+
+def _leave_class_archive(spark: LazySpark) -> None:
+    """Have the archive of Java classes written, with which the next job starts Spark sooner."""
+    settings = spark.settings
+    if not spark.was_started_here or not settings.ship_delta:
+        return
+    from spark_jobs.spark import class_archive, session  # noqa: PLC0415 - Spark is imported already
+
+    with suppress(GddlError), scratch("archive") as folder:  # the JARs were there when Spark started
+        class_archive.write_later(session.class_path_of(settings, folder), os.environ, s3a=settings.s3)
 
 
 def _keep(job: JobSpec, runtime: Runtime, show: Show, stop: Stop) -> int:

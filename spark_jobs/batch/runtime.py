@@ -132,6 +132,11 @@ class LazySpark:
     def is_started(self) -> bool:
         return self._session is not None
 
+    @property
+    def was_started_here(self) -> bool:
+        """Whether this process has started the Java process of its Spark, or of its driver."""
+        return self._scratch is not None
+
     def losses(self) -> int:
         with self._starting:
             return self._lost + (1 if self._is_gone else 0)
@@ -199,10 +204,11 @@ class LazySpark:
         from spark_jobs.spark.session import bury, is_gone  # noqa: PLC0415 - imported when needed
 
         session, self._session = self._session, None
-        if not is_gone(session):
-            session.stop()
-        elif self._scratch is not None:
+        gone = is_gone(session)
+        if self.was_started_here and (gone or not is_on_a_cluster(os.environ)):
             bury(session)
+        elif not gone:
+            session.stop()
         if self._scratch is not None:
             scratch_folders.remove(self._scratch)
 

@@ -243,7 +243,9 @@ class SparkSpread:
         try:
             self._go_on()
             session = self.spark.for_table()
-            if not is_this_python(os.environ):
+            if is_this_python(os.environ):
+                _plan_quickly(session)
+            else:
                 check_executors(session, _slots(session))
             results.clear(specs)  # of an earlier start of this job, which was killed
         except GddlError as error:
@@ -317,6 +319,13 @@ def _taken(outcomes: Sequence[TaskOutcome], remaining: dict[str, TableSpec]) -> 
     for item in outcomes:
         if remaining.pop(item.spec.table if isinstance(item, Declined) else item.result.table, None) is not None:
             yield item
+
+
+def _plan_quickly(session: SparkSession) -> None:
+    """Let an embedded Spark run its plans, each of a row a task, without compiling Java for them."""
+    from spark_jobs.spark.session import FOR_FEW_ROWS, configure  # noqa: PLC0415 - a job without work imports no Spark
+
+    configure(session, FOR_FEW_ROWS)
 
 
 def _slots(session: SparkSession) -> int:

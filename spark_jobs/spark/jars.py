@@ -1,20 +1,13 @@
-"""JARs that the embedded Spark needs beyond its own: resolved once from Maven Central, then kept.
-
-An archive of their classes lets Spark start sooner (application class data sharing): Java maps the classes from it
-instead of reading them from hundreds of JARs. Java checks itself that an archive fits its version and its class path,
-and ignores one that does not. The module `write_class_archive` writes it.
-"""
+"""JARs that the embedded Spark needs beyond its own: resolved once from Maven Central, then kept."""
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
 import logging
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -210,38 +203,3 @@ def _resolve(jars: Path, scratch: Path, bundle: JarSet) -> str:
     except OSError:  # another job was quicker
         shutil.rmtree(staged)
     return words
-
-
-WRITE = "spark.gddl.writeClasses"
-"""Setting of a session with the file that Java is to write its archive to when it ends."""
-
-_QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"
-"""A job's log does not mention an archive that Java does not take."""
-
-
-def java_options(class_path: str, settings: Mapping[str, str], environ: Mapping[str, str]) -> str:
-    """Java's options to map the archive of a class path, or with `WRITE` to write one; empty: there is none.
-
-    Args:
-        class_path: as for `archive_of`.
-        settings: Spark's.
-        environ: as for `archive_of`.
-    """
-    if WRITE in settings:
-        return f"-XX:ArchiveClassesAtExit={settings[WRITE]} {_QUIET}"
-    archive = archive_of(class_path, environ)
-    return f"-XX:SharedArchiveFile={archive} {_QUIET}" if archive.exists() else ""
-
-
-def archive_of(class_path: str, environ: Mapping[str, str]) -> Path:
-    """The file, whether it exists or not: it belongs to the Python environment, as Spark's own JARs do.
-
-    Args:
-        class_path: the JARs before Spark's own.
-        environ: variables that choose Java, `JAVA_HOME` or `PATH`.
-    """
-    home = environ.get("JAVA_HOME")
-    java = Path(shutil.which("java", path=f"{home}/bin" if home else environ.get("PATH")) or "java").resolve()
-    changed = java.stat().st_mtime_ns if java.exists() else 0
-    digest = hashlib.sha256(f"{java}|{changed}|{pyspark.__version__}|{class_path}".encode()).hexdigest()[:16]
-    return Path(sys.prefix, "share", "airflow-gddl", f"classes-{digest}.jsa")

@@ -7,6 +7,7 @@ import importlib.resources
 import os
 import shlex
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -23,7 +24,7 @@ from airflow_gddl.contract.java import JAVA_REMEDY, find_java, java_program
 from airflow_gddl.contract.sql_types import NO_SUBSTITUTION
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores import scratch as scratch_folders
-from spark_jobs.spark import jars
+from spark_jobs.spark import class_archive, jars
 from spark_jobs.spark.cluster_check import check_versions, wait_for_executors
 from spark_jobs.spark.session_settings import STARTED_ELSEWHERE, WORKER_MEMORY, SessionSettings, is_on_a_cluster
 
@@ -58,13 +59,17 @@ def _is_stopped(java: Any) -> bool | None:
 
 
 def bury(session: SparkSession) -> None:
-    """End what is left of a Java process that was started here, and let the next session start another.
+    """Kill a Java process that was started here, and let the next session start another.
 
     It is ended before anything else may be started: what half lives could still write. Objects of the old process stay
     bound to its connection, whose secret no other process knows, so that a thread that still holds them only fails.
+    What Java keeps on disk is in the folder of the session's temporary files. An orderly end waits a second and more
+    for threads of Spark and PySpark, and has nothing to save: what a table needs is durable when its call returns.
     """
     context: Any = session.sparkContext
     gateway = context._gateway  # noqa: SLF001 - here and below: PySpark keeps one Spark a process, and knows of no end
+    updates, context._accumulatorServer = context._accumulatorServer, None  # noqa: SLF001 - as above
+    updates.handle_error = lambda *_: None  # else it prints a traceback when the connection ends
     process = gateway.__dict__.get("proc")
     if process is not None:
         process.kill()
@@ -72,9 +77,10 @@ def bury(session: SparkSession) -> None:
         with suppress(OSError):
             process.stdin.close()
     context._jsc = None  # noqa: SLF001 - else it would ask the process to stop
+    threading.Thread(target=updates.shutdown, daemon=True).start()  # waits half a second for its thread
     context.stop()
     with suppress(Exception):
-        gateway.shutdown()
+        gateway.close()  # no command, which py4j would log as failed
     pyspark: Any = SparkContext
     with pyspark._lock:  # noqa: SLF001 - as above
         pyspark._gateway = pyspark._jvm = pyspark._active_spark_context = None  # noqa: SLF001 - as above
@@ -312,22 +318,30 @@ def _driver_settings(settings: SessionSettings) -> dict[str, str]:
     }
     if not settings.ship_delta:
         return given
-    if settings.s3:
-        given |= {**SETTINGS, "spark.driver.extraClassPath": os.pathsep.join(_log_store(settings))}
-    return {**given, "spark.jars": ",".join(_jars(settings, scratch))}
+    class_path = class_path_of(settings, scratch)
+    given["spark.driver.extraJavaOptions"] += f" {_archive_options(class_path, settings)}"
+    # Also sent to executors. On the class path of the driver's Java they are in the archive of classes.
+    given |= {"spark.driver.extraClassPath": class_path, "spark.jars": ",".join(_jars(settings, scratch))}
+    return {**given, **(SETTINGS if settings.s3 else {})}
 
 
 def _java_options(settings: SessionSettings, scratch: Path) -> str:
     logging = scratch / "log4j2.properties"
     logging.write_text(_LOG4J)
-    java = " ".join((f"-Dderby.system.home={scratch} -Duser.timezone=UTC", *settings.java_flags(os.environ)))
+    # Native libraries are unpacked into its temporary folder; Java does not remove them when it is killed.
+    own = (f"-Dderby.system.home={scratch}", f"-Djava.io.tmpdir={scratch}", "-Duser.timezone=UTC")
+    java = " ".join((*own, *settings.java_flags(os.environ)))
     return java if settings.verbose else f"{java} -Dlog4j2.configurationFile=file:{logging}"
+
+
+def _archive_options(class_path: str, settings: SessionSettings) -> str:
+    return class_archive.java_options(class_path, settings.extra, os.environ)
 
 
 def _static_settings(settings: SessionSettings) -> dict[str, str]:
     scratch = scratch_folders.make("spark")
     class_path = class_path_of(settings, scratch)
-    java = f"{_java_options(settings, scratch)} {jars.java_options(class_path, settings.extra, os.environ)}"
+    java = f"{_java_options(settings, scratch)} {_archive_options(class_path, settings)}"
     return {
         "spark.gddl.scratch": str(scratch),
         "spark.master": os.environ.get("GDDL_SPARK_MASTER", f"local[{settings.cores},{_TRIES}]"),
@@ -350,6 +364,8 @@ def _static_settings(settings: SessionSettings) -> dict[str, str]:
         "spark.databricks.delta.allFilesInCrc.enabled": "false",
         "spark.sql.codegen.maxFields": "300",
         WORKER_MEMORY: str(settings.worker_memory),
+        # Another Spark than the installed one has its PySpark in the zip file alone.
+        **({} if "SPARK_HOME" in os.environ else {"spark.python.daemon.module": "spark_jobs.spark.python_daemon"}),
         **settings.extra,
         **NO_SUBSTITUTION,
         **(SETTINGS if settings.s3 else {}),

@@ -1,0 +1,23 @@
+"""Process from which Spark's Python workers are forked, on one machine.
+
+Spark puts its own `pyspark.zip` before all other folders of Python. Python keeps no compiled modules for a zip file, so
+that each start and each worker would compile PySpark: most of a second. The installed package has the same modules.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+
+
+def without_archives(path: list[str], spark_home: str) -> list[str]:
+    """Python's search path without the zip files and JARs of Spark."""
+    own = spark_home.rstrip(os.sep) + os.sep
+    return [place for place in path if not (place.startswith(own) and place.endswith((".zip", ".jar")))]
+
+
+if __name__ == "__main__":
+    if os.environ.get("SPARK_HOME"):
+        sys.path[:] = without_archives(sys.path, os.environ["SPARK_HOME"])
+    import_module("pyspark.daemon").manager()
