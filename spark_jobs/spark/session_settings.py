@@ -57,9 +57,6 @@ class SessionSettings:
         flags: list[str] = []
         if "GC" not in given:
             flags += ["-XX:+UseSerialGC"] if self.brief else _SMALL_HEAP
-        if "MetaspaceSize" not in given:
-            # Else Java collects garbage twice during the start, whenever the memory for classes has grown.
-            flags.append("-XX:MetaspaceSize=256m")
         if self.quick_code or (self.brief and not self.lasting):
             flags.append("-XX:TieredStopAtLevel=1")
         if (self.quick_code or self.brief) and "CodeCacheSize" not in given:
