@@ -169,7 +169,7 @@ def test_it_parses_there(image: Image) -> None:
 def test_connections_give_credentials(image: Image) -> None:
     found = image.last_line(CONNECT, **CONNECTIONS)
     assert found["host"] == "https://adb-1.azuredatabricks.net"
-    assert found["login"] == {"auth_type": "pat", "token": "s3cr3t-token"}
+    assert found["login"] == {"Authorization": "Bearer s3cr3t-token"}
     assert found["key"] == "AKIDEXAMPLE"
     assert {"applicationId", "clientToken", "executionRoleArn", "jobDriver", "retryPolicy"} <= set(found["runs"])
 
