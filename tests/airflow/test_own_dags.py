@@ -161,7 +161,7 @@ def databricks(stage: Stage) -> Iterator[Any]:
     from airflow_gddl.runners.databricks.settings import DatabricksSettings  # noqa: PLC0415 - as above
     from devtools.fake_databricks.server import serving  # noqa: PLC0415 - as above
 
-    own = {"wheel": "/Volumes/w.whl", "local_roots": True}
+    own = {"wheel": "/Volumes/w.whl", "node_type": "n", "local_roots": True}
     with serving([sys.executable, str(Path(__file__).with_name("fake_job.py"))]) as server:
         port = int(server.workspace.url.rpartition(":")[2])
         address = {"conn_type": "databricks", "schema": "http", "host": "127.0.0.1", "password": server.token}

@@ -27,7 +27,7 @@ tables:
 """
 ROLE = "arn:aws:iam::123456789012:role/gddl"
 RUNNERS = {
-    "databricks": {"wheel": "/Volumes/main/gddl/gddl.whl"},
+    "databricks": {"wheel": "/Volumes/main/gddl/gddl.whl", "node_type": "i3.xlarge"},
     "emr_serverless": {
         "execution_role": ROLE,
         "entry_point": "s3://c/t.py",

@@ -33,7 +33,7 @@ SETTINGS = """
 landing: s3://bucket/landing
 lake: s3://bucket/lake
 runner: databricks
-runners: {databricks: {databricks_conn_id: dbx, wheel: /Volumes/main/gddl/gddl.whl}}
+runners: {databricks: {databricks_conn_id: dbx, wheel: /Volumes/main/gddl/gddl.whl, node_type: i3.xlarge}}
 """
 PARSE = """
 import json, sys
@@ -50,11 +50,10 @@ print(json.dumps({"dags": sorted(kept), "errors": bag.import_errors}))
 CONNECT = """
 import json
 from airflow_gddl.hooks.aws import FromAirflow
-access, session = FromAirflow().databricks("dbx"), FromAirflow().aws("prod", "eu-west-1")
-keys = session.get_credentials()
-client = session.client("emr-serverless", region_name="eu-west-1")
+access, client = FromAirflow().databricks("dbx"), FromAirflow().aws("prod", "emr-serverless", "eu-west-1")
+keys = client._request_signer._credentials
 runs = client.meta.service_model.operation_model("StartJobRun").input_shape.members
-login, key = dict(access.login), keys.access_key
+login, key = access.login["credentials_strategy"](None)(), keys.access_key
 print(json.dumps({"host": access.host, "login": login, "key": key, "runs": sorted(runs)}))
 """
 CONNECTIONS = {
@@ -170,7 +169,7 @@ def test_it_parses_there(image: Image) -> None:
 def test_connections_give_credentials(image: Image) -> None:
     found = image.last_line(CONNECT, **CONNECTIONS)
     assert found["host"] == "https://adb-1.azuredatabricks.net"
-    assert found["login"] == {"auth_type": "pat", "token": "s3cr3t-token"}
+    assert found["login"] == {"Authorization": "Bearer s3cr3t-token"}
     assert found["key"] == "AKIDEXAMPLE"
     assert {"applicationId", "clientToken", "executionRoleArn", "jobDriver", "retryPolicy"} <= set(found["runs"])
 

@@ -91,7 +91,7 @@ tiers: {small: {cores: 4, memory: 8g}, huge: null}
 runners:
   local: null
   elsewhere: {host: h}
-  databricks: {wheel: /Volumes/a.whl}
+  databricks: {wheel: /Volumes/a.whl, node_type: n}
   spark_submit: {master: yarn, conf: {spark.a: true, spark.b: 1}}
 """
     assert errors("gddl.json", yaml.safe_load(settings)) == []

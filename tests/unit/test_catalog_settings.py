@@ -250,7 +250,7 @@ def test_settings_that_cannot_be_read(tmp_path: Path, content: str | bytes, plac
 
 
 OWN = {
-    "databricks": "wheel: /Volumes/a.whl",
+    "databricks": "wheel: /Volumes/a.whl, node_type: n",
     "emr_serverless": "execution_role: 'arn:a', entry_point: 's3://a'",
     "glue": "role: 'arn:a', script: 's3://a', wheel: 's3://a.whl'",
 }

@@ -25,7 +25,7 @@ from airflow_gddl.metadata.settings import FIELDS as SETTINGS
 from airflow_gddl.metadata.sources import SourceSpec
 from airflow_gddl.metadata.validation import EXAMPLES as MAPPINGS
 from airflow_gddl.metadata.validation import TABLE
-from airflow_gddl.runners.databricks.settings import OF_CLUSTERS, DatabricksSettings, DatabricksTier
+from airflow_gddl.runners.databricks.settings import DatabricksSettings, DatabricksTier
 from airflow_gddl.runners.emr_serverless.settings import EmrSettings, EmrTier
 from airflow_gddl.runners.glue.settings import GlueSettings, GlueTier
 from airflow_gddl.runners.spark_submit import SparkSubmitCompute, SparkSubmitSettings
