@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -111,3 +113,28 @@ def test_a_continuous_job_works_on_each_tier_where_it_says(lake: Lake) -> None:
     done = [result for result in job.results if result.status == "succeeded"]
     assert {result.table for result in done if result.place == PROCESSES} == {"s.alone"}
     assert {result.table for result in done if result.place == SPARK.place} == {"s.a", "s.b"}
+
+
+def test_the_command_uses_spark_and_says_once_that_java_is_missing(lake: Lake, tmp_path: Path) -> None:
+    (tmp_path / "metadata" / "tables").mkdir(parents=True)
+    (tmp_path / "metadata" / "gddl.yaml").write_text("landing: ../landing\nlake: ../lake\n")
+    (tmp_path / "metadata" / "tables" / "s.yaml").write_text(
+        "tables:\n- {table: s.a, keys: [id], sequence_by: [seq]}\n- {table: s.b, keys: [id], sequence_by: [seq]}\n"
+    )
+    as_installed = {name: value for name, value in os.environ.items() if not name.endswith("__TASKS")}
+
+    def gddl(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "airflow_gddl.cli.main", *arguments, "--metadata", str(tmp_path / "metadata")]
+        return subprocess.run(
+            command, env={**as_installed, **environ}, capture_output=True, text=True, check=False, timeout=600
+        )
+
+    refused = gddl("run", JAVA_HOME="/nowhere")
+    assert (refused.returncode, refused.stderr.count("[JAVA_MISSING]")) == (2, 1), refused
+    assert not Path(lake.layout(SPECS[0]).replica).exists()
+    loaded = gddl("run")
+    assert loaded.returncode == 0, loaded
+    assert "worked on by Spark local-" in loaded.stdout
+    places = [json.loads(line)["place"] for line in gddl("status", "--json").stdout.splitlines()]
+    assert len(places) == 2
+    assert all(place.startswith("Spark local-") for place in places)
