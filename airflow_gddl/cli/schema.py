@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 import yaml
@@ -21,7 +23,7 @@ from airflow_gddl.cli import context, options
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.commands import Group
 from airflow_gddl.cli.context import CliContext
-from airflow_gddl.cli.job import Request, carry_out
+from airflow_gddl.cli.job import Request, answer, ask, carry_out, each, show_plans
 from airflow_gddl.cli.screen import Cell, Screen, counted
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError
@@ -63,6 +65,10 @@ _LOGICAL = {
 _DECIMAL = re.compile(r"decimal\(\d+,\s*\d+\)")
 
 
+_OURS = ("_gddl", "_rescued_data", "_source")
+"""Columns that no schema is applied to."""
+
+
 class SchemaFormat(StrEnum):
     """What `gddl schema` prints."""
 
@@ -71,7 +77,7 @@ class SchemaFormat(StrEnum):
     DATA_CONTRACT = "data-contract"
 
 
-def schema(
+def schema(  # noqa: PLR0913 - typer reads each option of the command from one parameter
     ctx: typer.Context,
     *,
     table: options.OneTable,
@@ -82,11 +88,43 @@ def schema(
             help="`sql`: names and types; `json-schema`: of a row; `data-contract`: Open Data Contract Standard.",
         ),
     ] = SchemaFormat.SQL,
+    apply: Annotated[
+        str,
+        typer.Option(
+            "--apply",
+            metavar="FILE",
+            help="Give the tables the columns of this file (name and type a line, as this command prints them) before "
+            "data has them: new columns, wider types. `-` reads standard input.",
+        ),
+    ] = "",
+    drop_column: Annotated[
+        list[str] | None,
+        typer.Option("--drop-column", metavar="NAME", help="Drop a column that the source has dropped, for good."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="With --apply or --drop-column: only say what would be done.")
+    ] = False,
+    yes: options.Yes = False,
     metadata: options.Metadata = "metadata",
     json: options.Json = False,
+    wait: options.Wait = 0.0,
 ) -> None:
-    """Print the schema of a table's published columns, as its replica has them now; no Spark, nothing is changed."""
+    """Print the schema of a table's published columns, as its replica has them now; no Spark, nothing is changed.
+
+    With --apply new columns and wider types come into the tables before their data; Delta's rules are asked first, and
+    both schemas are shown. With --drop-column change table, replica and history lose a column, which asks first.
+    """
     cli = context.of(ctx)
+    if apply and drop_column:
+        remedy = "do one after the other"
+        raise MetadataError("OPTION_INVALID", "--apply and --drop-column are given", remedy=remedy)
+    request = Request(metadata=metadata, tables=(table,), options=JobOptions(wait_seconds=wait), as_json=json)
+    if apply:
+        _apply(cli, request, _columns_of(apply), dry_run=dry_run)
+    if drop_column:
+        if not dry_run:
+            ask(f"Drop {', '.join(drop_column)} of {table} for good, with all values?", yes=yes)
+        _drop(cli, request, drop_column, dry_run=dry_run)
     loaded = metadata_folder.read(cli, metadata)
     (spec,), _ = metadata_folder.choose(cli, loaded, (table,), metadata)
     fields = published_fields(loaded.roots, spec, cli.environ)
@@ -103,6 +141,69 @@ def schema(
         cli.screen.record(document)
     else:
         cli.screen.dictate(_text(document, form))
+
+
+def _apply(cli: CliContext, request: Request, columns: Mapping[str, str], *, dry_run: bool) -> NoReturn:
+    job_options = replace(request.options, action="schema_apply", columns=columns, dry_run=dry_run)
+    carry_out(cli, replace(request, options=job_options), each(show_applied))
+
+
+def _drop(cli: CliContext, request: Request, names: Sequence[str], *, dry_run: bool) -> NoReturn:
+    action: Action = "plan" if dry_run else "run"
+    job_options = replace(
+        request.options, action=action, full_refresh=True, drop_columns=tuple(names), full_listing=True
+    )
+    carry_out(cli, replace(request, options=job_options), show_plans if dry_run else each(show_dropped))
+
+
+def _columns_of(file: str) -> dict[str, str]:
+    """Names and SQL types of a file's lines; lines that begin with `#` and those of our own columns are left out.
+
+    Raises:
+        MetadataError: `SCHEMA_FILE_INVALID`.
+    """
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise _no_schema(f"it can't be read: {reason}", file) from error
+    columns: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        name, kind = [*re.split(r"\s{2,}|\t|(?<=\S) (?!.*\s{2,})", line.strip(), maxsplit=1), ""][:2]
+        if not name or name.startswith("#") or name in _OURS:
+            continue
+        if not kind.strip() or name.lower() in lowered(columns):
+            raise _no_schema(f"{line.strip()!r} is no name and type, or names a column again", f"{file}:{number}")
+        columns[name] = kind.strip()
+    if not columns:
+        raise _no_schema("it has no columns", file)
+    return columns
+
+
+def _no_schema(what: str, where: str) -> MetadataError:
+    remedy = "write a name and a type a line, as `gddl schema --table T` prints them"
+    return MetadataError("SCHEMA_FILE_INVALID", what, where=where, remedy=remedy)
+
+
+def show_applied(screen: Screen, result: JobResult) -> None:
+    """Both schemas, and what is new."""
+    details = answer(result)
+    if not details:
+        return
+    before, after = details["before"], details["after"]
+    rows = [[name, before.get(name, "missing"), kind] for name, kind in after.items()]
+    screen.table(["column", "before", "would be" if details["dry_run"] else "after"], rows)
+    changed = [*details["added"], *details["widened"]]
+    word = "would be applied" if details["dry_run"] else "applied"
+    screen.say(f"{result.table}: {word}: {', '.join(changed) or 'nothing, it has this schema'}", "green")
+
+
+def show_dropped(screen: Screen, result: JobResult) -> None:
+    """Which columns went, and which are left."""
+    details = answer(result).get("rebuild")
+    if details:
+        left = ", ".join(details["columns"])
+        screen.say(f"{result.table}: dropped {', '.join(details['dropped'])}; it has {left}", "green")
 
 
 def published_fields(roots: Roots, spec: TableSpec, environ: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -90,6 +90,8 @@ def require_possible(run: TableRun, ledger: Ledger) -> None:
     if run.shard and not has_all_changes(run.spec, run.runtime.storage, run.layout, ledger):
         raise _lacks_changes(run)
     context = run.context()
+    if run.job.options.drop_columns:
+        require_droppable(run, context, ledger, run.job.options.drop_columns)
     context.erasures.keys()
     _require_values(run, context, ledger, _rewrite(run, context, ledger))
 

@@ -294,3 +294,44 @@ def test_a_rebuild_of_all_tables_has_to_be_meant(shop: Shop, command: tuple[str,
     assert answer.status == 2
     assert "[TABLES_UNNAMED]" in answer.err
     assert not (shop.folder / "order.json").exists()
+
+
+def test_schema_is_applied_from_lines_as_they_are_printed(shop: Shop) -> None:
+    file = shop.folder / "orders.schema"
+    file.write_text(
+        "# of orders\nid    bigint\nprice  decimal(10, 2)\nnote string\n_gddl  struct<op:string>\n", encoding="utf-8"
+    )
+    details = {"before": {"id": "int"}, "after": {"id": "bigint", "note": "string"}, "added": ["note"],
+               "widened": ["id"], "dry_run": False}  # fmt: skip
+    answer = shop.gddl(
+        "schema", "--table", "sales.orders", "--apply", str(file), results={"sales.orders": {"details": details}}
+    )
+    assert answer.status == 0, answer.err
+    asked = shop.order["options"]
+    assert (asked["action"], asked["columns"]) == (
+        "schema_apply", {"id": "bigint", "price": "decimal(10, 2)", "note": "string"}
+    )  # fmt: skip
+    lines = [" ".join(line.split()) for line in answer.out.splitlines()]
+    assert {"id int bigint", "note missing string"} <= set(lines)
+    assert "applied: note, id" in answer.out
+
+
+@pytest.mark.parametrize("text", ["", "id", "id int\nID bigint"])
+def test_no_schema_to_apply(text: str, shop: Shop) -> None:
+    file = shop.folder / "orders.schema"
+    file.write_text(text, encoding="utf-8")
+    answer = shop.gddl("schema", "--table", "sales.orders", "--apply", str(file))
+    assert (answer.status, "[SCHEMA_FILE_INVALID]" in answer.err) == (2, True)
+    assert not (shop.folder / "order.json").exists()
+
+
+def test_a_dropped_column_is_named_and_confirmed(shop: Shop) -> None:
+    rebuilt = {"rows": 3, "columns": ["id"], "dropped": ["note"]}
+    command = ("schema", "--table", "sales.orders", "--drop-column", "note")
+    answer = shop.gddl(*command, "--yes", results={"sales.orders": {"details": {"rebuild": rebuilt}}})
+    assert answer.status == 0, answer.err
+    asked = shop.order["options"]
+    assert (asked["action"], asked["full_refresh"], asked["drop_columns"]) == ("run", True, ["note"])
+    assert "dropped note; it has id" in answer.out
+    shop.gddl(*command, "--dry-run", results={})
+    assert shop.order["options"]["action"] == "plan"
