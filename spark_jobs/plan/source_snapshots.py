@@ -41,6 +41,7 @@ class SnapshotMarks:
     Attributes:
         sources: names of the connectors; `collections`: tables of the source; `partitions`: of the topic.
         id_types: of the keys of documents, see `documents.id_type`; `shards`: of MongoDB, where events name them.
+        servers: of MySQL, on which the changes were made.
     """
 
     sources: tuple[str, ...] = ()
@@ -48,6 +49,7 @@ class SnapshotMarks:
     partitions: tuple[str, ...] = ()
     id_types: tuple[str, ...] = ()
     shards: tuple[str, ...] = ()
+    servers: tuple[str, ...] = ()
     parts: tuple[SnapshotPart, ...] = ()
 
 
@@ -83,6 +85,7 @@ class KnownSnapshots:
     partitions: tuple[str, ...] = ()
     id_types: tuple[str, ...] = ()
     shards: tuple[str, ...] = ()
+    servers: tuple[str, ...] = ()
 
     @property
     def openings(self) -> tuple[SnapshotRun, ...]:
@@ -127,6 +130,7 @@ def snapshots_after(
         partitions=_named(known.partitions, (name for mark in marks for name in mark.partitions)),
         id_types=_named(known.id_types, (name for mark in marks for name in mark.id_types)),
         shards=_named(known.shards, (name for mark in marks for name in mark.shards)),
+        servers=_named(known.servers, (name for mark in marks for name in mark.servers)),
     )
     ignored: list[IgnoredSnapshot] = []
     for part in _together(part for mark in marks for part in mark.parts):

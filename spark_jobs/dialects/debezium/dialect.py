@@ -111,9 +111,10 @@ def marks_of(table: pa.Table, rows: Translated, path: str) -> SnapshotMarks:
     names = dict.fromkeys(_text(source.get("name")) for source in given)
     tables = dict.fromkeys(map(_collection, given))
     shards = dict.fromkeys(_text(source["rs"]) for source in given if source.get("rs"))
+    servers = dict.fromkeys(_text(source["server_id"]) for source in given if source.get("server_id"))
     partition = partition_of(path)
     return SnapshotMarks(
-        id_types=rows.id_types, shards=tuple(shards)[:MOST_NAMED],
+        id_types=rows.id_types, shards=tuple(shards)[:MOST_NAMED], servers=tuple(servers)[:MOST_NAMED],
         sources=tuple(names)[:MOST_NAMED], collections=tuple(tables)[:MOST_NAMED],
         partitions=(partition,) if partition else (), parts=_parts(table, sources),
     )  # fmt: skip

@@ -104,18 +104,20 @@ def _sqlserver(source: Source) -> str | None:
 
 
 def with_order_of_delivery(table: pa.Table, sources: Sequence[Source], keys: Sequence[str]) -> pa.Table:
-    """Rows of SQL Server with a key at the place of their commit: in a transaction the order of delivery is that of the
-    changes, which `change_lsn` is not for deletes and inserts of keys (DBZ-2329). Without a key places tell rows apart.
+    """Rows with a key without fields that count in a transaction, and are not its order: there delivery is the order.
+
+    SQL Server's `change_lsn` is none for deletes and inserts of keys (DBZ-2329). MySQL's `row` begins again in each
+    event of a compressed transaction, all of which have one position. Without a key such fields tell rows apart.
     """
-    if not keys or SEQUENCE not in table.column_names or not any(map(_is_of_sqlserver, sources)):
+    if not keys or SEQUENCE not in table.column_names:
         return table
-    places = [position({**s, "change_lsn": None, "event_serial_no": None}) if _is_of_sqlserver(s) else position(s)
-              for s in sources]  # fmt: skip
+    places = [position({**source, **_UNORDERED.get(str(source.get("connector")), {})}) for source in sources]
     return table.set_column(table.column_names.index(SEQUENCE), SEQUENCE, pa.array(places, pa.string()))
 
 
-def _is_of_sqlserver(source: Source) -> bool:
-    return source.get("connector") == "sqlserver"
+_UNORDERED: Mapping[str, Mapping[str, None]] = {
+    "sqlserver": {"change_lsn": None, "event_serial_no": None}, "mysql": {"row": None}, "mariadb": {"row": None},
+}  # fmt: skip
 
 
 def _oracle(source: Source) -> str | None:
