@@ -77,7 +77,11 @@ class SnapshotRun:
 
 @dataclass(frozen=True, kw_only=True)
 class KnownSnapshots:
-    """What the ledger knows of a table's snapshots, oldest first; the others are as in `SnapshotMarks`."""
+    """What the ledger knows of a table's snapshots, oldest first; the others are as in `SnapshotMarks`.
+
+    Attributes:
+        merged: snapshots were merged, so that nothing is known of them.
+    """
 
     runs: tuple[SnapshotRun, ...] = ()
     sources: tuple[str, ...] = ()
@@ -86,6 +90,7 @@ class KnownSnapshots:
     id_types: tuple[str, ...] = ()
     shards: tuple[str, ...] = ()
     servers: tuple[str, ...] = ()
+    merged: bool = False
 
     @property
     def openings(self) -> tuple[SnapshotRun, ...]:
@@ -137,6 +142,12 @@ def snapshots_after(
         known, why = _with_part(known, part, before, batch, planned_at)
         ignored += [] if why is None else [why]
     return known, tuple(dict.fromkeys(ignored))
+
+
+def with_names_of(known: KnownSnapshots, other: KnownSnapshots) -> KnownSnapshots:
+    """With all names of another, whose snapshots are not followed."""
+    names = ("sources", "collections", "partitions", "id_types", "shards", "servers")
+    return replace(known, **{name: _named(getattr(other, name), getattr(known, name)) for name in names})
 
 
 def openings_of(known: KnownSnapshots | None) -> tuple[SnapshotRun, ...]:

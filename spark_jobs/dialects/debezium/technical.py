@@ -158,6 +158,8 @@ NUMBER = "_dbz_number"
 """Column of the number of a row's event in its transaction, in tables without keys."""
 SHARD = "_dbz_shard"
 """Column of the shard of a document, for rows that name it in `keys`: an `_id` is unique on its shard alone."""
+TABLE = "_dbz_table"
+"""Column of the source's table of a row, for rows that name it in `keys`: a key is unique in its table alone."""
 _TIME = pa.timestamp("us", "UTC")
 _ADDED = (OP, SEQUENCE, TIME, CARRIED, NUMBER)
 
@@ -251,6 +253,21 @@ def with_shards(table: pa.Table, sources: Sequence[Source], keys: Sequence[str])
     if match(keys, SHARD) is None or match(table.column_names, SHARD) is not None:
         return table
     return table.append_column(SHARD, pa.array([source.get("rs") for source in sources], pa.string()))
+
+
+def with_tables(table: pa.Table, sources: Sequence[Source], keys: Sequence[str]) -> pa.Table:
+    """Rows with the source's table of each event where it is a part of the table's key."""
+    if match(keys, TABLE) is None or match(table.column_names, TABLE) is not None:
+        return table
+    names = [table_of_source(source) or None for source in sources]
+    return table.append_column(TABLE, pa.array(names, pa.string()))
+
+
+def table_of_source(source: Source) -> str:
+    """The table or collection of an event, with its database and schema; empty: it states none."""
+    table = source.get("table") or source.get("collection")
+    parts = (source.get("db"), source.get("schema"), table)
+    return ".".join(str(part) for part in parts if part) if table else ""
 
 
 def with_epochs(table: pa.Table, began: Sequence[str]) -> pa.Table:
