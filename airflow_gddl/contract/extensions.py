@@ -415,6 +415,8 @@ class DebeziumOptions:
     """When the source's log was reset (failover, reset, restored backup), ISO 8601: later changes come after all."""
     snapshots: Literal["reload", "merge"] = "reload"
     """Meaning of a snapshot after the first: the whole table, whose rows replace all before; or rows to be merged."""
+    source_tables: Literal["one", "several"] = "one"
+    """Whether events of several tables of the source may be in the files: keys must be unique among all of them."""
     flat_prefix: str = "__"
     """`add.fields.prefix` of `ExtractNewRecordState`, for flat events."""
     flat_fields: Mapping[str, str] = field(default_factory=dict)

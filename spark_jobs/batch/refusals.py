@@ -38,7 +38,7 @@ def require_sound(dialect: Dialect, decoded_batch: DecodedBatch, state: TableSta
         require_within_limits(spec, figures.tallies)
     _require_ordered_text(dialect, decoded_batch, state)
     if decoded_batch.schema.table_schema.log_positions:
-        require_one_log(spec, figures, state)
+        require_one_log(spec, decoded_batch, state)
 
 
 def _require_ordered_text(dialect: Dialect, decoded_batch: DecodedBatch, state: TableState) -> None:

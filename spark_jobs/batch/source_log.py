@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import cached_property
 
 from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.errors import FatalError
@@ -14,34 +15,97 @@ from spark_jobs.plan.planned_batch import (
 )
 from spark_jobs.plan.sequence import (
     LONGEST_TRANSACTION,
+    is_in_file,
     log_began_of,
     log_place,
     longest_transaction,
 )
 from spark_jobs.plan.sharding import refreshed
-from spark_jobs.rules.figures import Figures, FileFigures, LogRestart
+from spark_jobs.rules.figures import DecodedBatch, Figures, FileFigures, LogRestart
 
 
-def require_one_log(spec: TableSpec, figures: Figures, state: TableState) -> None:
+def require_one_log(spec: TableSpec, decoded: DecodedBatch, state: TableState) -> None:
     """Refuse changes that were committed after all known ones, but precede them in the source's log.
 
     A file that came late was committed earlier too, and so were changes that are captured again. Between files all of a
-    file is compared with all before it, inside a file each change with those before it.
+    file is compared with all before it, inside a file each change with those before it. In a log of files it suffices
+    that one change precedes: a server that takes over may have come beyond the old place meanwhile.
 
     Raises:
         FatalError: `SOURCE_LOG_RESTARTED`.
     """
-    timed = [(path, f) for path, f in figures.files.items() if f.max_sequence and f.min_commit_ts and f.max_commit_ts]
+    log = _Log(decoded, state)
     known, newest = log_place(state.max_sequence), state.log_time or state.max_commit_ts
-    for path, file in sorted(timed, key=lambda entry: entry[1].min_commit_ts or ""):
-        place, since, inside = log_place(file.max_sequence), file.min_commit_ts or "", figures.restarts.get(path)
-        if known and newest and place and place < known and _are_later(file, newest, known):
-            raise _restarted(spec, path, LogRestart(place=place, known=known, since=since, until=since, newest=newest))
-        if inside and (newest is None or _is_later(inside.until, newest, longest_transaction(inside.known))):
+    for path, file in log.files:
+        place, inside = log_place(file.max_sequence), decoded.figures.restarts.get(path)
+        if known and newest and (lower := log.lower(file, known, newest)):
+            since = file.min_commit_ts or ""
+            raise _restarted(spec, path, LogRestart(place=lower, known=known, since=since, until=since, newest=newest))
+        if inside and log.has_restarted(inside, newest):
             since = inside.since if newest is None or inside.since > newest else inside.until
             raise _restarted(spec, path, replace(inside, since=since, newest=max(inside.newest, newest or "")))
         newest = newest if known and place and place < known else max(newest or "", file.max_commit_ts or "")
         known = max(known or "", place or "")
+
+
+@dataclass(frozen=True)
+class _Log:
+    """A batch, and the table's state before it."""
+
+    decoded: DecodedBatch
+    state: TableState
+
+    @cached_property
+    def files(self) -> list[tuple[str, FileFigures]]:
+        """Those with changes: of a topic with one partition as it was written, else by time."""
+        order = self.decoded.schema.table_schema.file_order
+        timed = [(path, f) for path, f in self.decoded.figures.files.items()
+                 if f.max_sequence and f.min_commit_ts and f.max_commit_ts]  # fmt: skip
+        places = {path: order(path) for path, _ in timed}
+        if self._has_one_partition and None not in places.values():
+            return sorted(timed, key=lambda entry: places[entry[0]] or "")
+        return sorted(timed, key=lambda entry: entry[1].min_commit_ts or "")
+
+    @cached_property
+    def _has_one_partition(self) -> bool:
+        known = self.decoded.schema.snapshots
+        return known is not None and len(known.partitions) == 1
+
+    @cached_property
+    def _has_new_server(self) -> bool:
+        """Whether changes were made on a server of MySQL on which none was made before."""
+        before, after = self.state.snapshots, self.decoded.schema.snapshots
+        servers = () if after is None else after.servers
+        return len(servers) > 1 and servers != (() if before is None else before.servers)
+
+    def lower(self, file: FileFigures, known: str, newest: str) -> str | None:
+        """The place of a file that precedes a known one, though its changes are later; null: none does."""
+        low, place = log_place(file.min_sequence), log_place(file.max_sequence)
+        if low and is_in_file(low) and low < known and self._are_later(file.min_commit_ts, newest, low, known):
+            return low
+        if not place or place >= known:
+            return None
+        some = _lateness(file.max_commit_ts, newest) > LONGEST_TRANSACTION
+        return place if some or self._are_later(file.min_commit_ts, newest, place, known) else None
+
+    def _are_later(self, since: str | None, newest: str, place: str, known: str) -> bool:
+        """Whether changes from this time on are later than any of the log at a known place is.
+
+        In one file of MySQL's log, changes in another partition of the topic may come later than that of a long
+        statement, which is behind them in the log.
+        """
+        if is_in_file(place) and self._has_new_server:
+            return _lateness(since, newest) >= timedelta(0)
+        is_same_file = is_in_file(place) and place.partition(".")[0] == known.partition(".")[0]
+        longest = LONGEST_TRANSACTION if is_same_file and not self._has_one_partition else longest_transaction(known)
+        return _lateness(since, newest) > longest
+
+    def has_restarted(self, inside: LogRestart, newest: str | None) -> bool:
+        """Whether what may be a restart inside a file is one, by the time known before the file."""
+        late = _lateness(inside.until, max(inside.newest, newest or ""))
+        if is_in_file(inside.known) and self._has_new_server:
+            return late >= timedelta(0)
+        return late > longest_transaction(inside.known)
 
 
 def log_time(figures: Figures, state: TableState) -> str | None:
@@ -63,15 +127,9 @@ def _restarted(spec: TableSpec, path: str, restart: LogRestart) -> FatalError:
     )
 
 
-def _are_later(file: FileFigures, newest: str, known: str) -> bool:
-    """Whether all changes of a file were committed later, or some so much later that no transaction explains it."""
-    return _is_later(file.min_commit_ts, newest, longest_transaction(known)) or _is_later(
-        file.max_commit_ts, newest, LONGEST_TRANSACTION
-    )
-
-
-def _is_later(time: str | None, newest: str, longest: timedelta) -> bool:
-    return time is not None and datetime.fromisoformat(time) - datetime.fromisoformat(newest) > longest
+def _lateness(time: str | None, newest: str) -> timedelta:
+    """How much later a time is; without one it is not."""
+    return timedelta.min if time is None else datetime.fromisoformat(time) - datetime.fromisoformat(newest)
 
 
 def files_before_log_began(spec: TableSpec, ledger: Ledger) -> tuple[str, ...]:

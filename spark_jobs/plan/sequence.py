@@ -70,8 +70,10 @@ EPOCH = r"\Alog[0-9]{4}:"
 """Prefix of a position in a log that was reset."""
 _EPOCH = re.compile(EPOCH)
 LONGEST_TRANSACTION = timedelta(minutes=1)
-_FILE_NUMBER = 10
-"""Digits of a log file's number."""
+PLACE = r"^((?:log[0-9]{4}:)?[0-9]{10}\.[0-9]{20}|[^.]*).*$"
+"""A position in a log, its first group the place: MySQL's log file and position in it, of other logs the commit."""
+_IN_FILE = re.compile(r"(?:log[0-9]{4}:)?[0-9]{10}\.[0-9]{20}")
+_POSITION = re.compile(PLACE)
 _LOWEST = "-Infinity"
 _NOT_FINITE = (_LOWEST, "Infinity", "NaN")
 """Floating-point numbers that are text in JSON; the last two are above all other numbers, in this order."""
@@ -203,20 +205,25 @@ def _shortest_and_longest(examples: Iterable[str]) -> list[str]:
 
 
 def log_place(sequence: str | None) -> str | None:
-    """Where in a log a position is, as text that compares: log file, or LSN or SCN of the commit, with its epoch.
+    """Where in a log a position is, as text that compares: in a log file, or LSN or SCN of the commit, with its epoch.
 
     Args:
         sequence: JSON text, its first column a position of a `Dialect.log_positions`.
     """
     value = json.loads(sequence) if sequence else None
     first = next(iter(value.values())) if isinstance(value, dict) else value
-    return first.partition(".")[0] if isinstance(first, str) else None
+    return _POSITION.sub(r"\1", first) if isinstance(first, str) else None
 
 
 def longest_transaction(place: str) -> timedelta:
     """How much later than a place in a log a change before it may have been committed.
 
-    Positions of one log file are not compared: MySQL's events have the time at which their statement began. Other logs
-    have no files, so there a transaction may be as long as this.
+    MySQL's events have the time at which their statement began, and come in the order of its log: none has a later time
+    than all those behind it. In other logs a transaction may be as long as this.
     """
-    return timedelta(0) if len(place.rpartition(":")[2]) == _FILE_NUMBER else LONGEST_TRANSACTION
+    return timedelta(0) if is_in_file(place) else LONGEST_TRANSACTION
+
+
+def is_in_file(place: str) -> bool:
+    """Whether a place is a position in a log file, as MySQL's are."""
+    return _IN_FILE.fullmatch(place) is not None

@@ -41,6 +41,7 @@ class SnapshotMarks:
     Attributes:
         sources: names of the connectors; `collections`: tables of the source; `partitions`: of the topic.
         id_types: of the keys of documents, see `documents.id_type`; `shards`: of MongoDB, where events name them.
+        servers: of MySQL, on which the changes were made.
     """
 
     sources: tuple[str, ...] = ()
@@ -48,6 +49,7 @@ class SnapshotMarks:
     partitions: tuple[str, ...] = ()
     id_types: tuple[str, ...] = ()
     shards: tuple[str, ...] = ()
+    servers: tuple[str, ...] = ()
     parts: tuple[SnapshotPart, ...] = ()
 
 
@@ -75,7 +77,11 @@ class SnapshotRun:
 
 @dataclass(frozen=True, kw_only=True)
 class KnownSnapshots:
-    """What the ledger knows of a table's snapshots, oldest first; the others are as in `SnapshotMarks`."""
+    """What the ledger knows of a table's snapshots, oldest first; the others are as in `SnapshotMarks`.
+
+    Attributes:
+        merged: snapshots were merged, so that nothing is known of them.
+    """
 
     runs: tuple[SnapshotRun, ...] = ()
     sources: tuple[str, ...] = ()
@@ -83,6 +89,8 @@ class KnownSnapshots:
     partitions: tuple[str, ...] = ()
     id_types: tuple[str, ...] = ()
     shards: tuple[str, ...] = ()
+    servers: tuple[str, ...] = ()
+    merged: bool = False
 
     @property
     def openings(self) -> tuple[SnapshotRun, ...]:
@@ -127,12 +135,19 @@ def snapshots_after(
         partitions=_named(known.partitions, (name for mark in marks for name in mark.partitions)),
         id_types=_named(known.id_types, (name for mark in marks for name in mark.id_types)),
         shards=_named(known.shards, (name for mark in marks for name in mark.shards)),
+        servers=_named(known.servers, (name for mark in marks for name in mark.servers)),
     )
     ignored: list[IgnoredSnapshot] = []
     for part in _together(part for mark in marks for part in mark.parts):
         known, why = _with_part(known, part, before, batch, planned_at)
         ignored += [] if why is None else [why]
     return known, tuple(dict.fromkeys(ignored))
+
+
+def with_names_of(known: KnownSnapshots, other: KnownSnapshots) -> KnownSnapshots:
+    """With all names of another, whose snapshots are not followed."""
+    names = ("sources", "collections", "partitions", "id_types", "shards", "servers")
+    return replace(known, **{name: _named(getattr(other, name), getattr(known, name)) for name in names})
 
 
 def openings_of(known: KnownSnapshots | None) -> tuple[SnapshotRun, ...]:

@@ -18,7 +18,7 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.sql_types import DecimalType, SqlType, parse_type
 from spark_jobs.plan.planned_batch import Truncate
-from spark_jobs.plan.sequence import Forms, Widths, longest_transaction, sort_key
+from spark_jobs.plan.sequence import PLACE, Forms, Widths, longest_transaction, sort_key
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import flat, sortable, sorted_rows
 from spark_jobs.rules.batch_schema import BatchSchema
@@ -43,7 +43,7 @@ class FileFigures:
 
 @dataclass(frozen=True, kw_only=True)
 class LogRestart:
-    """Changes of a file that precede others before them in the source's log, and were committed after all of those.
+    """Changes of a file that precede others before them in the source's log, and were not committed before these.
 
     Attributes:
         place: where in the log the first of them is; `known`: the last place before it.
@@ -394,15 +394,15 @@ def _figures(good: pa.Table, count: int, table_schema: TableSchema, *, change: b
 
 
 def _restart(good: pa.Table) -> LogRestart | None:
-    """Where a log was reset inside a file, whose rows are in the order in which they were captured.
+    """Where a log may have been reset inside a file, whose rows are in the order in which they were captured.
 
-    Changes that are captured again precede others in the log, too, but were not committed later.
+    Changes that are captured again precede others in the log, too, but were not committed later, or at the same time.
     """
     gddl = flat(good.column(GDDL))
     sequence, times = gddl.field("sequence"), gddl.field("commit_ts")
     sequence = sequence.field(0) if pt.is_struct(sequence.type) else sequence
     there = pc.and_(sequence.is_valid(), times.is_valid())
-    places = pc.replace_substring_regex(sequence.filter(there), r"\..*$", "").dictionary_encode()
+    places = pc.replace_substring_regex(sequence.filter(there), PLACE, r"\1").dictionary_encode()
     if len(places.dictionary) < 2:
         return None
     order = np.argsort(np.argsort(np.array(places.dictionary.to_pylist(), dtype=object)))
@@ -412,7 +412,7 @@ def _restart(good: pa.Table) -> LogRestart | None:
     longest = np.array(
         [longest_transaction(text) // timedelta(microseconds=1) for text in places.dictionary.to_pylist()]
     )
-    after = np.flatnonzero((place < highest) & (time > newest + longest[np.asarray(places.indices)]))
+    after = np.flatnonzero((place < highest) & (time >= newest + longest[np.asarray(places.indices)]))
     if not len(after):
         return None
     texts, first = dict(zip(order.tolist(), places.dictionary.to_pylist(), strict=True)), int(after[0])

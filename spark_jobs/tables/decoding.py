@@ -18,6 +18,7 @@ from spark_jobs.plan.source_snapshots import (
     LedgerBefore,
     SnapshotMarks,
     snapshots_after,
+    with_names_of,
 )
 from spark_jobs.plan.table_schema import TableSchema, controls_of, lacks, without_controls
 from spark_jobs.rules.batch_schema import BatchSchema, Stored, plan_batch
@@ -144,18 +145,48 @@ def with_truncates(schema: BatchSchema, delivered: Iterable[Truncate], batch_id:
 def with_snapshots(
     schema: BatchSchema, plan: BatchPlan, state: TableState, marks: Sequence[SnapshotMarks]
 ) -> BatchSchema:
-    """The schema with the snapshots that the files of a batch begin or continue."""
-    if not marks or not schema.table_schema.follows_snapshots:
+    """The schema with the snapshots that the files of a batch begin or continue, and where their events come from.
+
+    Raises:
+        FatalError: `TABLES_SHARE_KEYS`, `KEY_TYPE`.
+    """
+    if not marks:
         return schema
-    before = LedgerBefore(known=state.snapshots, generation=state.generation, max_sequence=state.max_sequence)
+    follows, was = schema.table_schema.follows_snapshots, state.snapshots
+    is_known = was is not None and follows and not was.merged
+    before = LedgerBefore(known=was if is_known else None, generation=state.generation, max_sequence=state.max_sequence)
+    if not follows:
+        marks = [replace(mark, parts=()) for mark in marks]
     known, ignored = snapshots_after(before, marks, batch=plan.number, planned_at=plan.planned_at)
+    if was is not None and not is_known:
+        known = with_names_of(known, was)
     spec = schema.table_schema.spec
+    require_one_table(spec, known)
     require_distinct_ids(spec, known)
     return replace(
-        schema, snapshots=known,
+        schema, snapshots=replace(known, merged=not follows),
         warnings=(*schema.warnings, *of_ignored_snapshots(ignored), *of_shards(spec, known)),
         table_schema=replace(schema.table_schema, openings=known.openings),
     )  # fmt: skip
+
+
+def require_one_table(spec: TableSpec, known: KnownSnapshots) -> None:
+    """Refuse events of several tables of the source, of which rows with equal keys would be one row.
+
+    Raises:
+        FatalError: `TABLES_SHARE_KEYS`.
+    """
+    tables = [name for name in known.collections if name]
+    is_told = not spec.keys or "_dbz_table" in lowered(spec.keys) or spec.options.get("source_tables") == "several"
+    if len(tables) < 2 or is_told:
+        return
+    what = f"{spec.table}: events of {len(tables)} tables of the source are in its files ({', '.join(tables[:5])})"
+    remedy = (
+        f"keep the tables apart with `keys: [{', '.join((*spec.keys, '_dbz_table'))}]` (a table that exists needs a "
+        "rebuild); or set `options: {source_tables: several}` where keys are unique among them, as in partitions or a "
+        "table that was renamed; or route each into a folder of its own"
+    )
+    raise FatalError("TABLES_SHARE_KEYS", f"{what}; nothing was written", where=spec.table, remedy=remedy)
 
 
 def require_distinct_ids(spec: TableSpec, known: KnownSnapshots) -> None:

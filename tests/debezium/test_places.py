@@ -125,3 +125,91 @@ def test_rows_without_a_key_are_told_apart_by_their_change_in_a_transaction(engi
     topic.land(text(both[1]))
     topic.run()
     assert topic.replica("id", "v") == [(1, "a"), (1, "a")]
+
+
+def mysql(op: str, row: Event, pos: int, seconds: int, file: int = 3, *, server: int = 1, nth: int = 0) -> Event:
+    source = {"connector": "mysql", "file": f"bin.{file:06d}", "pos": pos, "row": nth, "server_id": server}
+    return event(op, row, source, at=1000 * seconds)
+
+
+FAILOVERS = {
+    "lower": [mysql("u", {"id": 1, "v": "b"}, 200, 10)],
+    "lower, then beyond": [mysql("u", {"id": 1, "v": "b"}, 200, 10), mysql("u", {"id": 2, "v": "b"}, 9000, 11)],
+    "the end of the old log first": [
+        mysql("u", {"id": 2, "v": "old"}, 5100, 3), mysql("u", {"id": 1, "v": "b"}, 200, 10),
+        mysql("u", {"id": 2, "v": "b"}, 9000, 11),
+    ],
+    "in the same second": [mysql("u", {"id": 1, "v": "b"}, 200, 2, server=2)],
+    "in the same second, inside a file": [
+        mysql("u", {"id": 2, "v": "old"}, 5100, 2), mysql("u", {"id": 1, "v": "b"}, 200, 2, server=2),
+    ],
+    "a file before": [mysql("u", {"id": 1, "v": "b"}, 900, 10, 2), mysql("u", {"id": 2, "v": "b"}, 9000, 11)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("files", [1, 2])
+@pytest.mark.parametrize("name", FAILOVERS)
+def test_a_replica_that_takes_over_has_other_positions_in_a_log_of_the_same_number(
+    engine: LocalPort, tmp_path: Path, name: str, files: int, together: bool
+) -> None:
+    """Named before anything is written, and in order once the row says when the log began."""
+    topic = Topic(engine, tmp_path)
+    topic.land(text(mysql("c", {"id": 1, "v": "a"}, 4000, 0), mysql("c", {"id": 2, "v": "a"}, 5000, 2)))
+    if not together:
+        topic.run()
+    events = FAILOVERS[name]
+    for part in [events] if files == 1 else [[one] for one in events]:
+        topic.land(text(*part))
+    assert topic.refused().code == "SOURCE_LOG_RESTARTED"
+    rows = [] if together else [(1, "a"), (2, "a")]
+    assert topic.replica("id", "v") == rows
+    if "same second" in name:
+        return  # no moment is between the logs: load the table again
+    configured = topic.with_row(options={"log_began": ["2023-11-14T22:13:27Z"]})
+    configured.run()
+    assert configured.replica("id", "v") == [(1, "b"), (2, "b" if len(events) > 1 else "a")]
+
+
+@pytest.mark.parametrize("runs", [1, 3])
+def test_a_long_statement_and_events_that_are_sent_again_are_no_new_log(
+    engine: LocalPort, tmp_path: Path, runs: int
+) -> None:
+    """An event has the time at which its statement began, so that it may be earlier than those before it in the log."""
+    topic = Topic(engine, tmp_path)
+    quick, long = mysql("c", {"id": 1, "v": "a"}, 4000, 50), mysql("c", {"id": 2, "v": "a"}, 5000, 2)
+    more = mysql("u", {"id": 1, "v": "b"}, 6000, 60)
+    for part in ([quick], [long], [quick, long, more]):
+        topic.land(text(*part))
+        if runs > 1:
+            topic.run()
+    topic.run()
+    assert topic.replica("id", "v") == [(1, "b"), (2, "a")]
+
+
+def test_partitions_of_a_topic_are_not_compared_within_a_minute(engine: LocalPort, tmp_path: Path) -> None:
+    topic = Topic(engine, tmp_path)
+    topic.land_in(0, 0, text(mysql("c", {"id": 2, "v": "a"}, 5000, 2)))
+    topic.run()
+    topic.land_in(1, 0, text(mysql("c", {"id": 1, "v": "a"}, 4000, 50)))
+    topic.run()
+    assert topic.replica("id", "v") == [(1, "a"), (2, "a")]
+    topic.land_in(1, 1, text(mysql("u", {"id": 1, "v": "b"}, 200, 150)))
+    assert topic.refused().code == "SOURCE_LOG_RESTARTED"
+
+
+@pytest.mark.parametrize("cut", range(5))
+def test_rows_of_a_compressed_transaction_come_in_the_order_of_delivery(
+    engine: LocalPort, tmp_path: Path, cut: int
+) -> None:
+    """All of its events have one position, and `row` begins again in each."""
+    events = [
+        mysql("c", {"id": 1, "v": "a"}, 100, 0, nth=1), mysql("u", {"id": 1, "v": "b"}, 100, 0, nth=0),
+        mysql("d", {"id": 1, "v": "b"}, 100, 0, nth=1), mysql("c", {"id": 1, "v": "c"}, 100, 0, nth=0),
+    ]  # fmt: skip
+    topic = Topic(engine, tmp_path)
+    for part in (events[:cut], events[cut:], events):
+        if part:
+            topic.land(text(*part))
+            topic.run()
+    assert topic.replica("id", "v") == [(1, "c")]

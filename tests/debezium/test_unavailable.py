@@ -114,3 +114,55 @@ def test_an_empty_placeholder_is_refused_by_rows_and_jobs() -> None:
     assert [(one.code, one.field) for one in check_options(spec)] == [("FIELD_VALUE", "options.unavailable")]
     with pytest.raises(FatalError, match=r"SPEC_INVALID.*options\.unavailable.*Remedy"):
         dialect_of(spec)
+
+
+_MODES = {
+    "bytes": lambda value: base64.b64encode(value).decode(),
+    "base64": lambda value: base64.b64encode(value).decode(),
+    "base64-url-safe": lambda value: base64.urlsafe_b64encode(value).decode(),
+    "hex": bytes.hex,
+}  # fmt: skip
+"""`binary.handling.mode` to the text of a value in JSON."""
+
+
+@pytest.mark.parametrize("word", [_WORD, "~~~???>>>", "é"])
+@pytest.mark.parametrize("array", [False, True])
+@pytest.mark.parametrize("form", ["schema", "json", "parquet"])
+@pytest.mark.parametrize("mode", _MODES)
+def test_the_placeholder_of_bytes_in_each_mode(tmp_path: Path, mode: str, form: str, array: bool, word: str) -> None:
+    written = _MODES[mode](word.encode())
+    value = [written] if array else written
+    update = event("u", {"id": 1, "v": value, "w": "x"})
+    item = {"type": "bytes" if mode == "bytes" else "string"}
+    schema = {"type": "array", "items": item} if array else item
+    columns = {"id": {"type": "int32"}, "v": schema, "w": {"type": "string"}}
+    content: Any = {"schema": lambda: wrapped(columns, update), "json": lambda: text(update),
+                    "parquet": lambda: parquet(pa.Table.from_pylist([update]))}[form]()  # fmt: skip
+    found = probe(tmp_path, content, unavailable=word)
+    (row,) = rows_of(found)
+    assert (row["v"], json.loads(row["_dbz_carried"])) == (None, ["id", "w", "_dbz_sequence", "_dbz_ts"])
+
+
+def _of(connector: str, op: str, value: Any) -> dict[str, Any]:
+    places = {"mysql": {"file": "bin.000001", "pos": 4, "row": 0}, "postgresql": {"lsn": 9}}
+    source = {"connector": connector, "ts_ms": 1, "table": "t", **places[connector]}
+    return {"op": op, "before": None, "after": {"id": "1", "v": value}, "source": source}
+
+
+@pytest.mark.parametrize("form", [text, lambda one: parquet(pa.Table.from_pylist([one]))])
+@pytest.mark.parametrize("value", [_WORD, _BYTES.hex(), _MODES["base64"](_BYTES)])
+@pytest.mark.parametrize(("connector", "op"), [("mysql", "c"), ("mysql", "u"), ("postgresql", "r")])
+def test_a_value_of_the_source_that_equals_the_placeholder(
+    tmp_path: Path, connector: str, op: str, value: str, form: Any
+) -> None:
+    """Of a connector that writes none, and of a row that a snapshot has read."""
+    (row,) = rows_of(probe(tmp_path, form(_of(connector, op, value))))
+    assert (row["v"], row.get("_dbz_carried")) == (value, None)
+
+
+@pytest.mark.parametrize("form", [text, lambda one: parquet(pa.Table.from_pylist([one]))])
+def test_a_key_is_always_sent(tmp_path: Path, form: Any) -> None:
+    update = _of("postgresql", "u", "x")
+    update["after"]["id"] = _WORD
+    (row,) = rows_of(probe(tmp_path, form(update)))
+    assert (row["id"], row["v"]) == (_WORD, "x")

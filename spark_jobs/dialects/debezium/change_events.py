@@ -27,7 +27,7 @@ from spark_jobs.dialects.debezium.connect_values import (
 )
 from spark_jobs.dialects.debezium.documents import KEY, document_of, id_type, is_of_documents
 from spark_jobs.dialects.debezium.technical import Translated, number_in_transaction, with_technical
-from spark_jobs.dialects.debezium.unavailable import Unavailable
+from spark_jobs.dialects.debezium.unavailable import Unavailable, may_lack_values
 
 Json = Any
 Schema = Mapping[str, Any]
@@ -51,6 +51,7 @@ class Event:
         before: of an update the known columns of the row before; may be empty.
         fields: Connect schemas of the columns, by this record's own schema; empty where it has none.
         number: see `number_in_transaction`.
+        is_read: it is a row that a snapshot has read.
     """
 
     op: str | None
@@ -59,6 +60,7 @@ class Event:
     before: Mapping[str, Json] = field(default_factory=dict)
     fields: Mapping[str, Schema] = field(default_factory=dict)
     number: str | None = None
+    is_read: bool = False
 
 
 NO_EVENT = Event(None)
@@ -159,7 +161,7 @@ def event_of(value: Json, fields: Mapping[str, Schema], flat: FlatForm = FLAT) -
     row = row if isinstance(row, Mapping) else {}
     before = before if op == "u" and isinstance(before, Mapping) else {}
     number = number_in_transaction(value.get("transaction"))
-    return Event(OPERATIONS.get(op, op.upper()), row, source, before, fields, number)
+    return Event(OPERATIONS.get(op, op.upper()), row, source, before, fields, number, op == "r")
 
 
 def _of_document(value: Mapping[str, Json], key: Json) -> Event | None:
@@ -316,10 +318,13 @@ def _named_parts(schema: Schema) -> dict[str, Schema]:
 _ABSENT = object()
 
 
-def table_of(events: Events, options: DebeziumOptions, before_images: str | None = None) -> Translated:
+def table_of(
+    events: Events, options: DebeziumOptions, before_images: str | None = None, keys: Sequence[str] = ()
+) -> Translated:
     """A row for each event, and a row of nulls for each invalid record.
 
     Args:
+        keys: see `read_events`; a key is always sent.
         before_images: prefix of the columns of rows before updates; null: these are left out.
 
     Raises:
@@ -329,11 +334,12 @@ def table_of(events: Events, options: DebeziumOptions, before_images: str | None
     rows = [event.row for event in events.events]
     data: dict[str, Values] = {}
     kept: dict[str, Sequence[bool]] = {}
+    wanted = {name.lower() for name in keys}
     for name in _names(rows, events.versions):
         values = [row.get(name, _ABSENT) for row in rows]
         # Only in an update a missing column is unchanged.
         flags = [value is _ABSENT and event.op == "U" for value, event in zip(values, events.events, strict=True)]
-        values, hits = table.sent(values)
+        values, hits = table.sent(values, is_key=name.lower() in wanted)
         if hits:
             flags = [flag or hit for flag, hit in zip(flags, hits, strict=True)]
         if any(flags):
@@ -360,12 +366,14 @@ class _Table:
         self._unavailable = Unavailable(options.unavailable)
         there = events.text is None or self._unavailable.may_be_in(events.text)
         self._forms = self._unavailable.forms if there else []
+        self._may_lack = [may_lack_values(event.source, is_read=event.is_read) for event in events.events]
 
-    def sent(self, values: Sequence[Any]) -> tuple[list[Any], Sequence[bool]]:
+    def sent(self, values: Sequence[Any], *, is_key: bool = False) -> tuple[list[Any], Sequence[bool]]:
         """The values, null where absent or a placeholder, and the mask of placeholders, if there can be any."""
         forms, spelled = self._forms, self._unavailable.is_spelled_by
         nested = any(isinstance(value, (list, dict)) for value in values)
-        hits = [value in forms or spelled(value) for value in values] if forms or nested else ()
+        hits = [may_lack and (value in forms or spelled(value)) for value, may_lack in
+                zip(values, self._may_lack, strict=True)] if (forms or nested) and not is_key else ()  # fmt: skip
         values = [None if hit else value for value, hit in zip(values, hits, strict=True)] if hits else values
         return [None if value is _ABSENT else value for value in values], hits
 

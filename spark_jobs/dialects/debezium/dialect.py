@@ -31,6 +31,7 @@ from spark_jobs.dialects.debezium.technical import (
     TIME,
     Source,
     Translated,
+    table_of_source,
     with_epochs,
     with_keys,
     with_loaded,
@@ -39,6 +40,7 @@ from spark_jobs.dialects.debezium.technical import (
     with_order_of_delivery,
     with_other_epochs,
     with_shards,
+    with_tables,
 )
 from spark_jobs.dialects.probe import probe, reading, require_bounded
 from spark_jobs.dialects.protocol import EVERYTHING, TRUNCATE, Dialect, InputOpener, Probed, Window
@@ -109,11 +111,12 @@ def marks_of(table: pa.Table, rows: Translated, path: str) -> SnapshotMarks:
     sources = rows.sources
     given = [source for source in sources if source]
     names = dict.fromkeys(_text(source.get("name")) for source in given)
-    tables = dict.fromkeys(map(_collection, given))
+    tables = dict.fromkeys(map(table_of_source, given))
     shards = dict.fromkeys(_text(source["rs"]) for source in given if source.get("rs"))
+    servers = dict.fromkeys(_text(source["server_id"]) for source in given if source.get("server_id"))
     partition = partition_of(path)
     return SnapshotMarks(
-        id_types=rows.id_types, shards=tuple(shards)[:MOST_NAMED],
+        id_types=rows.id_types, shards=tuple(shards)[:MOST_NAMED], servers=tuple(servers)[:MOST_NAMED],
         sources=tuple(names)[:MOST_NAMED], collections=tuple(tables)[:MOST_NAMED],
         partitions=(partition,) if partition else (), parts=_parts(table, sources),
     )  # fmt: skip
@@ -143,7 +146,7 @@ def _parts(table: pa.Table, sources: Sequence[Source]) -> tuple[SnapshotPart, ..
             part["since"] = min((t for t in (part["since"], time) if t is not None), default=None)
             part["whole"] |= marks[row] == _LAST
             if marks[row] == _LAST_OF_TABLE:
-                part["finished"][_collection(sources[row])] = True
+                part["finished"][table_of_source(sources[row])] = True
     return tuple(
         SnapshotPart(
             position=position, since=_iso(part["since"]), finished=tuple(part["finished"]), whole=part["whole"]
@@ -156,10 +159,6 @@ def _mark(source: Source) -> str:
     """In lower case; connectors before Debezium 1.0 write booleans."""
     value = source.get("snapshot")
     return "" if value is None else str(value).lower()
-
-
-def _collection(source: Source) -> str:
-    return ".".join(_text(source.get(part)) for part in ("db", "schema", "table"))
 
 
 def _text(value: object) -> str:
@@ -273,7 +272,7 @@ class DebeziumDialect(Dialect):
                 events = events_of(records, self.spec.keys, flat)
             else:
                 events = read_events(data, self.spec.keys, flat)
-            return self._probed(file, table_of(events, self.options, images), events.malformed)
+            return self._probed(file, table_of(events, self.options, images, self.spec.keys), events.malformed)
 
     def _require_load(self, file: PlannedFile) -> None:
         """
@@ -288,11 +287,13 @@ class DebeziumDialect(Dialect):
     def _probed(self, file: PlannedFile, rows: Translated, malformed: pa.Array | None = None) -> Probed:
         table = with_order_of_delivery(rows.table, rows.sources, self.spec.keys)
         table = with_shards(table, rows.sources, self.spec.keys)
+        table = with_tables(table, rows.sources, self.spec.keys)
         table = with_numbers(table, rows.numbers, self.spec.keys)
         table = with_epochs(with_keys(table, self.spec.keys), self.options.log_began)
         table = with_log(table, log_of(file.path))
         table = with_loaded(table, rows.sources, self.loaded, log_of(file.path))
-        marks = None if self.options.snapshots == "merge" else marks_of(table, rows, file.path)
+        marks = marks_of(table, rows, file.path)
+        marks = replace(marks, parts=()) if self.options.snapshots == "merge" else marks
         probed = Probed.of_table(file, table, malformed, rows.stated, marks)
         operations = pc.unique(rows.table.column(self.op_column)).to_pylist() if malformed is None else []
         return replace(probed, only_truncates=operations == [TRUNCATE], unavailable=rows.unavailable)

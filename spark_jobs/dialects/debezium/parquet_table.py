@@ -27,7 +27,7 @@ from spark_jobs.dialects.debezium.connect_values import (
     time_of_day,
 )
 from spark_jobs.dialects.debezium.technical import Translated, number_in_transaction, with_technical
-from spark_jobs.dialects.debezium.unavailable import Unavailable
+from spark_jobs.dialects.debezium.unavailable import Unavailable, may_lack_values
 
 _AVRO = b"parquet.avro.schema"
 _UNITS = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
@@ -55,18 +55,20 @@ def read_parquet(
     table = _envelopes(delivered, flat)
     raw = [None if op is None else str(op) for op in table.column("op").to_pylist()]
     fields = _names_of_types(table.schema.metadata or {}, flat)
+    sources = [source or {} for source in table.column("source").to_pylist()]
+    may_lack = [may_lack_values(source, is_read=op == "r") for source, op in zip(sources, raw, strict=True)]
     data_columns: dict[str, Values] = {}
     kept: dict[str, Sequence[bool]] = {}
+    wanted = {name.lower() for name in keys}
     for name, values in _row_columns(table, raw, keys).items():
-        available, flags = _available(values, options)
+        available, flags = (values, ()) if name.lower() in wanted else _available(values, options, may_lack)
         if any(flags):
             kept[name] = flags
         data_columns[name] = _meant(available, _kind(name, fields, options))
     if before_images is not None:
         for name, values in _before(table, raw).items():
-            available, _ = _available(values, options)
+            available, _ = _available(values, options, may_lack)
             data_columns[f"{before_images}{name}"] = _meant(available, _kind(name, fields, options))
-    sources = [source or {} for source in table.column("source").to_pylist()]
     ops = [OPERATIONS.get(op, op.upper()) if op else None for op in raw]
     made = with_technical(ops, data_columns, sources, kept)
     transactions = table.column("transaction").to_pylist() if "transaction" in table.column_names else ()
@@ -161,8 +163,14 @@ def _parts(table: pa.Table, name: str) -> Mapping[str, pa.Array]:
     return {field.name: pc.struct_field(column, field.name) for field in column.type}
 
 
-def _available(values: pa.Array, options: DebeziumOptions) -> tuple[pa.Array, Sequence[bool]]:
-    """The values with nulls for the placeholder, and the mask of placeholders."""
+def _available(
+    values: pa.Array, options: DebeziumOptions, may_lack: Sequence[bool]
+) -> tuple[pa.Array, Sequence[bool]]:
+    """The values with nulls for the placeholder, and the mask of placeholders.
+
+    Args:
+        may_lack: rows that may have some, see `may_lack_values`.
+    """
     kind = values.type
     unavailable = Unavailable(options.unavailable)
     forms = unavailable.forms
@@ -176,6 +184,7 @@ def _available(values: pa.Array, options: DebeziumOptions) -> tuple[pa.Array, Se
         flags = pc.is_in(values, value_set=pa.array(wanted, kind)).to_pylist()
     else:
         return values, ()
+    flags = [flag and may for flag, may in zip(flags, may_lack, strict=True)]
     if not any(flags):
         return values, ()
     empty = pa.nulls(len(values), kind)

@@ -104,18 +104,20 @@ def _sqlserver(source: Source) -> str | None:
 
 
 def with_order_of_delivery(table: pa.Table, sources: Sequence[Source], keys: Sequence[str]) -> pa.Table:
-    """Rows of SQL Server with a key at the place of their commit: in a transaction the order of delivery is that of the
-    changes, which `change_lsn` is not for deletes and inserts of keys (DBZ-2329). Without a key places tell rows apart.
+    """Rows with a key without fields that count in a transaction, and are not its order: there delivery is the order.
+
+    SQL Server's `change_lsn` is none for deletes and inserts of keys (DBZ-2329). MySQL's `row` begins again in each
+    event of a compressed transaction, all of which have one position. Without a key such fields tell rows apart.
     """
-    if not keys or SEQUENCE not in table.column_names or not any(map(_is_of_sqlserver, sources)):
+    if not keys or SEQUENCE not in table.column_names:
         return table
-    places = [position({**s, "change_lsn": None, "event_serial_no": None}) if _is_of_sqlserver(s) else position(s)
-              for s in sources]  # fmt: skip
+    places = [position({**source, **_UNORDERED.get(str(source.get("connector")), {})}) for source in sources]
     return table.set_column(table.column_names.index(SEQUENCE), SEQUENCE, pa.array(places, pa.string()))
 
 
-def _is_of_sqlserver(source: Source) -> bool:
-    return source.get("connector") == "sqlserver"
+_UNORDERED: Mapping[str, Mapping[str, None]] = {
+    "sqlserver": {"change_lsn": None, "event_serial_no": None}, "mysql": {"row": None}, "mariadb": {"row": None},
+}  # fmt: skip
 
 
 def _oracle(source: Source) -> str | None:
@@ -156,6 +158,8 @@ NUMBER = "_dbz_number"
 """Column of the number of a row's event in its transaction, in tables without keys."""
 SHARD = "_dbz_shard"
 """Column of the shard of a document, for rows that name it in `keys`: an `_id` is unique on its shard alone."""
+TABLE = "_dbz_table"
+"""Column of the source's table of a row, for rows that name it in `keys`: a key is unique in its table alone."""
 _TIME = pa.timestamp("us", "UTC")
 _ADDED = (OP, SEQUENCE, TIME, CARRIED, NUMBER)
 
@@ -249,6 +253,21 @@ def with_shards(table: pa.Table, sources: Sequence[Source], keys: Sequence[str])
     if match(keys, SHARD) is None or match(table.column_names, SHARD) is not None:
         return table
     return table.append_column(SHARD, pa.array([source.get("rs") for source in sources], pa.string()))
+
+
+def with_tables(table: pa.Table, sources: Sequence[Source], keys: Sequence[str]) -> pa.Table:
+    """Rows with the source's table of each event where it is a part of the table's key."""
+    if match(keys, TABLE) is None or match(table.column_names, TABLE) is not None:
+        return table
+    names = [table_of_source(source) or None for source in sources]
+    return table.append_column(TABLE, pa.array(names, pa.string()))
+
+
+def table_of_source(source: Source) -> str:
+    """The table or collection of an event, with its database and schema; empty: it states none."""
+    table = source.get("table") or source.get("collection")
+    parts = (source.get("db"), source.get("schema"), table)
+    return ".".join(str(part) for part in parts if part) if table else ""
 
 
 def with_epochs(table: pa.Table, began: Sequence[str]) -> pa.Table:

@@ -27,6 +27,20 @@ _PLACES = ((-99999999.0, -99999999.0), (179.999999, 89.999999))
 """Longitude and latitude of the placeholders of geometries and points, and of geographies."""
 
 
+_SEND_ALL = ("mysql", "mariadb", "mongodb")
+"""Connectors that write no placeholder."""
+
+
+def may_lack_values(source: Mapping[str, Any], *, is_read: bool) -> bool:
+    """Whether an event may have placeholders: what looks like one in others is a value of the source.
+
+    Args:
+        is_read: it is a row that a snapshot has read, which PostgreSQL's connector has whole.
+    """
+    connector = source.get("connector")
+    return connector not in _SEND_ALL and not (is_read and connector == "postgresql")
+
+
 @dataclass(frozen=True)
 class Unavailable:
     """
@@ -42,15 +56,21 @@ class Unavailable:
 
     @cached_property
     def forms(self) -> list[Any]:
-        """Its forms by the type of its column, but for arrays with an element for each byte."""
-        text, encoded = self.text, base64.b64encode(self._bytes).decode()
-        name = str(uuid.UUID(bytes=hashlib.md5(self._bytes, usedforsecurity=False).digest(), version=3))
-        return [text, encoded, self._bytes, [text], [encoded], [self._bytes], [name], {text: text}, [(text, text)],
-                f'{{"{text}":"{text}"}}']  # fmt: skip
+        """Its forms by the type of its column, but for arrays with an element for each byte.
+
+        Bytes have one for each `binary.handling.mode`: bytes, in JSON the same as `base64`, `base64-url-safe` and `hex`.
+        """
+        text, name = self.text, str(uuid.UUID(bytes=hashlib.md5(self._bytes, usedforsecurity=False).digest(), version=3))
+        encoded = dict.fromkeys([
+            base64.b64encode(self._bytes).decode(), base64.urlsafe_b64encode(self._bytes).decode(), self._bytes.hex(),
+        ])  # fmt: skip
+        alone = [text, *encoded, self._bytes]
+        return [*alone, *([form] for form in (*alone, name)), {text: text}, [(text, text)], f'{{"{text}":"{text}"}}']
 
     def may_be_in(self, text: str) -> bool:
         """Whether one of `forms` may be in a file at all."""
-        return any(isinstance(form, str) and form in text for form in (*self.forms, self.forms[6][0]))
+        forms = (form[0] if isinstance(form, list) else form for form in self.forms)
+        return any(isinstance(form, str) and form in text for form in forms)
 
     def is_spelled_by(self, value: Any) -> bool:
         """Whether a value is a list with an element for each byte, or the placeholder of a place."""
