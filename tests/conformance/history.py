@@ -240,7 +240,11 @@ class _Drawing:
         row = {**self.new_row(old), **{name: old[name] for name in ("id", "code", "part") if name in old}}
         self.rows[key] = row
         back = [Change("D", before=old), Change("I", after=dict(row))]
-        return [*back, Change("D", before=dict(row)), Change("I", after=dict(row))] if self.random.random() < 0.4 else [*back]
+        return (
+            [*back, Change("D", before=dict(row)), Change("I", after=dict(row))]
+            if self.random.random() < 0.4
+            else [*back]
+        )
 
 
 def _value(kind: Kind, random: Random) -> Any:
@@ -256,7 +260,9 @@ def _value(kind: Kind, random: Random) -> Any:
         "timestamptz": lambda: moment,
         "date": lambda: random.choice([moment.date(), date(1, 1, 1), date(9999, 12, 31), date(1969, 12, 31)]),
         "time": lambda: timedelta(microseconds=random.choice([0, 1, 86_399_999_999, 3_600_000_000])),
-        "longtime": lambda: random.choice([timedelta(0), -timedelta(hours=30, seconds=1), timedelta(hours=838, minutes=59)]),
+        "longtime": lambda: random.choice(
+            [timedelta(0), -timedelta(hours=30, seconds=1), timedelta(hours=838, minutes=59)]
+        ),
         "bytes": lambda: random.choice([b"", b"\x00\xff", b"plain", bytes(range(256))]),
     }[kind]()
 

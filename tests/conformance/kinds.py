@@ -9,7 +9,14 @@ from typing import Any
 
 from tests.conformance.delivery import Delivery
 from tests.conformance.history import EVENTS, History, Kind
-from tests.conformance.writers import debezium, debezium_mysql, debezium_postgres, debezium_sqlserver, dms
+from tests.conformance.writers import (
+    debezium,
+    debezium_mysql,
+    debezium_oracle,
+    debezium_postgres,
+    debezium_sqlserver,
+    dms,
+)
 
 
 @dataclass(frozen=True)
@@ -41,5 +48,6 @@ KINDS: Mapping[str, Writer] = {
     "dms": Writer(dms.SETTINGS, dms.KINDS, dms.write, dms.refusal),
     "debezium_postgres": _debezium(debezium_postgres.Postgres, debezium_postgres.refusal),
     "debezium_mysql": _debezium(debezium_mysql.MySql, debezium_mysql.refusal),
+    "debezium_oracle": _debezium(debezium_oracle.Oracle, debezium_oracle.refusal),
     "debezium_sqlserver": _debezium(debezium_sqlserver.SqlServer, debezium_sqlserver.refusal),
 }

@@ -11,9 +11,9 @@ from typing import Any
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.table_spec import TableSpec
-from tests.conftest import LocalPort
 from tests.conformance.delivery import Arrival, Delivery, Outcome
 from tests.conformance.history import PRECISION, SCALE, Kind
+from tests.conftest import LocalPort
 from tests.harness.lake import Lake
 from tests.harness.places import Way, table_of
 

@@ -209,7 +209,9 @@ class Task:
             yield Event("d", key=old, before=self.connector.before_of(Change("D", change.before)), **common)
             yield Event("c", key=key, after=row, unlogged=change.unlogged, **common)
         else:
-            yield Event("u", key=key, before=self.connector.before_of(change), after=row, unlogged=change.unlogged, **common)
+            yield Event(
+                "u", key=key, before=self.connector.before_of(change), after=row, unlogged=change.unlogged, **common
+            )
 
     def _snapshot(self, rows: Sequence[Row], columns: tuple[Column, ...], at: datetime) -> Iterator[Event]:
         """`SnapshotRecord`: the first and the last row are marked."""
@@ -256,6 +258,7 @@ class Task:
                 row[name] = rows[key].get(name)
             else:  # a new key has no stored value
                 row[name] = Either((row[name], None))
+                self.told.guessed.add(key)
         rows[key] = row
 
     def _seen(self, event: Event, column: Column) -> Any:
@@ -272,6 +275,9 @@ class Task:
 
     def _doubts(self) -> Iterator[Uncertain]:
         yield from self.connector.doubts()
+        if self.told.guessed and self.given["unwrap"] == "drop":
+            why = "a value that is not logged, of a key that is new or whose row was deleted unseen"
+            yield Uncertain(frozenset(self.told.guessed), frozenset({"UPDATE_WITHOUT_PRIOR"}), why)
 
     # ---- records
 
@@ -330,7 +336,9 @@ class Task:
         if flat:
             added = [_guessed(name, value) for name, value in body.items() if name.startswith("__")]
             return {"schema": _struct(f"p.s.{TABLE}.Value", [*columns, *added]), "payload": body}
-        sides = [{**_struct(f"p.s.{TABLE}.Value", columns), "optional": True, "field": side} for side in ("before", "after")]
+        sides = [
+            {**_struct(f"p.s.{TABLE}.Value", columns), "optional": True, "field": side} for side in ("before", "after")
+        ]
         source = _struct("io.debezium.connector.Source", [_guessed(n, v) for n, v in body["source"].items()])
         rest = [_guessed(name, body[name]) for name in ("op", "ts_ms")]
         block = [_transaction()] if "transaction" in body else []
@@ -409,7 +417,14 @@ def _transaction() -> dict[str, Any]:
     fields = [{"type": "string", "optional": False, "field": "id"},
               {"type": "int64", "optional": False, "field": "total_order"},
               {"type": "int64", "optional": False, "field": "data_collection_order"}]  # fmt: skip
-    return {"type": "struct", "fields": fields, "optional": True, "name": "event.block", "version": 1, "field": "transaction"}
+    return {
+        "type": "struct",
+        "fields": fields,
+        "optional": True,
+        "name": "event.block",
+        "version": 1,
+        "field": "transaction",
+    }
 
 
 def write(make: type[Connector], history: History, given: Mapping[str, Any]) -> Delivery:

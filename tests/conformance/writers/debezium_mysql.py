@@ -85,4 +85,8 @@ def refusal(case: Mapping[str, Any]) -> str:
 
 
 def _time(mode: str) -> str:
-    return "IsoTime and Connect's Time hold a day alone (io.debezium.time.IsoTime)" if mode in ("isostring", "connect") else ""
+    return (
+        "IsoTime and Connect's Time hold a day alone (io.debezium.time.IsoTime)"
+        if mode in ("isostring", "connect")
+        else ""
+    )
