@@ -103,7 +103,7 @@ def test_a_correction_that_a_usual_run_has_taken_loses_its_former_rows(tmp_path:
     lake.done(SPEC)
     assert lake.replica(SPEC)[7] == "more"
     lake.done(SPEC, option(3, 4))
-    assert archived(lake) == [(1, "two"), (7, "more"), (7, "seven")]
+    assert archived(lake) == [(1, "TWO"), (1, "two"), (7, "more"), (7, "seven")], "the right one comes again"
     assert 7 not in lake.replica(SPEC)
 
 
