@@ -14,7 +14,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
-from spark_jobs.rules.arrays import changes, flat, row_codes, shared_codes, table_codes, with_values
+from spark_jobs.rules.arrays import (
+    changes,
+    flat,
+    numbered,
+    row_codes,
+    shared_codes,
+    sorted_rows,
+    table_codes,
+    with_values,
+)
 from spark_jobs.rules.carried import carried, chosen, lists, replaces_unknown
 from spark_jobs.rules.errors_table import Entry, entries, overlaid, text_of
 from spark_jobs.rules.evaluate import recomputed
@@ -340,11 +349,23 @@ def lacking(changes: pa.Table, others: pa.Table, schema: TableSchema) -> pa.Tabl
     return changes.filter(pa.array(new & ~np.isin(places, known)))
 
 
-def are_elsewhere(changes: pa.Table, others: pa.Table, schema: TableSchema) -> np.ndarray:
-    """Which changes `others` do not have from the same file; another file may hold them."""
-    tables = (changes, others)
-    own, known = shared_codes([_in_file(t, schema) for t in tables], [t.num_rows for t in tables])
-    return ~np.isin(own, known)
+def are_otherwise(changes: pa.Table, others: pa.Table, schema: TableSchema) -> np.ndarray:
+    """Which changes are of a file that `others` has otherwise: what a file has of a key at one sequence is a list, and
+    stays if it is the beginning of what the file has there in `others`.
+    """
+    count = changes.num_rows
+    rows = pa.concat_tables([changes.select(others.column_names), others])
+    gddl, fields = gddl_fields(rows), list(dict.fromkeys((*schema.keys, *schema.content)))
+    keys = [rows.column(key) for key in schema.keys]
+    lists = row_codes([*keys, gddl["source_file"], gddl["generation"], gddl["sequence"]], rows.num_rows)
+    same = row_codes([gddl["op"], *(rows.column(name) for name in fields)], rows.num_rows)
+    ours = np.arange(rows.num_rows) < count
+    own = row_codes([pa.array(lists), pa.array(ours)], rows.num_rows)
+    at = sorted_rows([pa.array(own), row_in_file(gddl)])
+    places = row_codes([pa.array(part) for part in (lists, numbered(own, at, np.ones(len(own), bool)), same)], len(own))
+    differs = ~np.isin(places[:count], places[count:])
+    result: np.ndarray = np.isin(lists[:count], lists[:count][differs])
+    return result
 
 
 def _with_numbers(rows: pa.Table, like: pa.Table) -> pa.Table:
@@ -352,13 +373,9 @@ def _with_numbers(rows: pa.Table, like: pa.Table) -> pa.Table:
 
 
 def _places(rows: pa.Table, schema: TableSchema) -> list[pa.Array]:
-    return [*_in_file(rows, schema), row_in_file(gddl_fields(rows))]
-
-
-def _in_file(rows: pa.Table, schema: TableSchema) -> list[pa.Array]:
     gddl = gddl_fields(rows)
     content = [rows.column(name) for name in dict.fromkeys((*schema.keys, *schema.content))]
-    return [*content, gddl["source_file"], gddl["generation"], gddl["op"], gddl["sequence"]]
+    return [*content, gddl["source_file"], row_in_file(gddl), gddl["generation"], gddl["op"], gddl["sequence"]]
 
 
 def rebuilt_rows(happened: pa.Table, schema: TableSchema, swept: int) -> pa.Table:

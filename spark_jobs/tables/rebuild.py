@@ -28,7 +28,7 @@ from spark_jobs.rules import quarantine
 from spark_jobs.rules.arrays import DeltaSchema, by_name, shared_codes
 from spark_jobs.rules.fold import (
     are_changes,
-    are_elsewhere,
+    are_otherwise,
     changes_in,
     held_by,
     lacking,
@@ -234,13 +234,14 @@ class _Changes:
     def withdrawn(self, stored: pa.Table, fresh: pa.Table) -> pa.Array:
         """Which stored changes their files, of those that are read, don't hold any more.
 
-        Under `archives_read` another of the files may hold one: that file's comes in its place, for the order of files
-        decides between changes of one sequence.
+        Under `archives_read` also those that they hold in another order, or beside others before them: then all that a
+        file has of the key at that sequence comes again, since the order in a file, and of files, decides there.
         """
         held = stored.filter(held_by(stored, self.read))
-        stale = changes_in(lacking(held, fresh, self.schema))
         if self.archives_read:
-            stale |= changes_in(held.filter(pa.array(are_elsewhere(held, fresh, self.schema))))
+            stale = changes_in(held.filter(pa.array(are_otherwise(held, fresh, self.schema))))
+        else:
+            stale = changes_in(lacking(held, fresh, self.schema))
         return are_changes(stored, stale) if stale else pa.array(np.zeros(stored.num_rows, bool))
 
     def replaced(self, gone: pa.Table, added: pa.Table) -> int:

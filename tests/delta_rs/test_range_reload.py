@@ -103,7 +103,7 @@ def test_a_correction_that_a_usual_run_has_taken_loses_its_former_rows(tmp_path:
     lake.done(SPEC)
     assert lake.replica(SPEC)[7] == "more"
     lake.done(SPEC, option(3, 4))
-    assert archived(lake) == [(1, "two"), (7, "more"), (7, "seven")]
+    assert archived(lake) == [(1, "TWO"), (1, "two"), (7, "more"), (7, "seven")], "the right one comes again"
     assert 7 not in lake.replica(SPEC)
 
 
@@ -264,7 +264,7 @@ def test_a_change_that_another_file_had_too_is_no_loss(tmp_path: Path) -> None:
     assert str(again) in refused(lake, option(3, 3), "RANGE_OVERLAPS").message
     lake.done(SPEC, option(3, 5))
     assert lake.replica(SPEC) == {0: "new", 1: "TWO", 2: "three", 3: "load 3", 7: "more", 9: "nine"}
-    assert archived(lake) == [(1, "two")]
+    assert archived(lake) == [(1, "two"), (7, "seven")], "the other file's is in its place"
 
 
 def test_a_lost_change_table_is_refused(tmp_path: Path) -> None:
