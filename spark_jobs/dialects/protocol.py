@@ -494,7 +494,10 @@ def declared_types(columns: Mapping[str, str], dialect: Dialect) -> dict[str, st
     prefix = dialect.spec.before_image_prefix
     images = {} if prefix is None else {(prefix + name).lower(): kind for name, kind in declared.items()}
     known = images | declared
+    exact = {name for name in columns if name in dialect.options.types}
     kinds = {name: known[name.lower()] for name in columns if name.lower() in known}
+    kinds = {name: dialect.options.types.get(name, kind) for name, kind in kinds.items()
+             if name in exact or not any(name.lower() == other.lower() for other in exact)}  # fmt: skip
     texts = lowered(declared_texts(dialect)) | lowered(images)
     return {
         name: kind for name, kind in kinds.items()
