@@ -183,6 +183,11 @@ class Probed:
                    snapshot=snapshot)  # fmt: skip
 
     @property
+    def is_blank(self) -> bool:
+        """Whether it has no line at all, and so no columns of its own."""
+        return self.translated and not self.rows
+
+    @property
     def signature(self) -> tuple[object, ...]:
         """Files with equal signatures are read together."""
         return (self.file.format, self.file.kind, self.columns, self.stated, self.prepared, self.unavailable)

@@ -74,7 +74,7 @@ def test_the_remedy_of_a_collision_names_what_concerns_one_column() -> None:
         "give one of them another name, `rename: {V: …}`, or leave it out, `exclude_columns: [V]`"
     )
     spec = TableSpec(table="s.t", keys=("id",), exclude_columns=("V",))
-    assert select_columns(["id", "v", "V"], spec).kept == ("id",)
+    assert select_columns(["id", "v", "V"], spec).kept == ("id", "v")
 
 
 def test_nested_names_are_cleaned_and_sources_kept() -> None:
