@@ -19,7 +19,7 @@ from airflow_gddl.contract import codec, connections
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import join
-from airflow_gddl.contract.names import delivered_name, landed_name, mask_method, renamed
+from airflow_gddl.contract.names import delivered_name, is_kept, landed_name, mask_method, renamed, row_for
 from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.sql_types import DecimalType, SqlType
@@ -358,7 +358,9 @@ class Columns:
         """
         spec = table_schema.spec
         _require_all_rows(spec)
-        types = {landed_name(renamed(name, spec)).lower(): (name, kind) for name, kind in table.types.items()}
+        rows = {name: row_for(name, table.types, spec) for name in table.types}
+        types = {landed_name(renamed(name, rows[name])).lower(): (name, kind) for name, kind in table.types.items()
+                 if rows[name] is spec or is_kept(name, rows[name])}  # fmt: skip
         chosen: dict[str, tuple[str, Text]] = {}
         left_out: dict[str, str] = {}
         for column in sorted(table_schema.data, key=lambda c: c.name not in table_schema.keys):

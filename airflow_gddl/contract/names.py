@@ -3,9 +3,10 @@
 The rule for delivered names of columns, for every table the same:
 1. each character that Delta refuses in names (blank ``, ; { } ( ) =``, line feed, tab) becomes `_`, nested ones too;
 2. a column whose name is ours or Delta's own (`is_reserved`) gets `_source` appended;
-3. two columns of one file that would land under names that are equal, or differ only by case, are refused.
+3. two columns of one file that would land under names that are equal, or differ only by case, are refused, once the row
+   has renamed and left out what it names.
 
-A row may name a column by any of these forms; case does not count. A table is named by its target, by
+A row may name a column by any of these forms; case does not count, unless another column has the name to the letter. A table is named by its target, by
 `source:schema.table`, or by its name in the source.
 """
 
@@ -15,7 +16,8 @@ import difflib
 import functools
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from string import Formatter
 from typing import Protocol
 
@@ -74,6 +76,28 @@ def renamed(name: str, spec: TableSpec) -> str:
     if column is not None and (follows := renamed(column, spec)) != column:
         return (spec.before_image_prefix or "") + follows
     return name
+
+
+def row_for(name: str, names: Iterable[str], spec: TableSpec) -> TableSpec:
+    """The row as it is meant for one of several delivered columns: a rule that names another one to the letter, whose
+    name differs from this one by case or by characters that Delta refuses alone, is meant for that one.
+    """
+    alike = [other for other in names if other != name and landed_name(other).lower() == landed_name(name).lower()]
+    columns = [column for other in alike if (column := _column_of_image(other, spec)) is not None]
+    others = {*alike, *columns} - {name, _column_of_image(name, spec)}
+    if not others:
+        return spec
+    return replace(
+        spec,
+        keys=_without(spec.keys, others), exclude_columns=_without(spec.exclude_columns, others),
+        columns=None if spec.columns is None else _without(spec.columns, others),
+        rename={old: new for old, new in spec.rename.items() if old not in others},
+        mask={column: method for column, method in spec.mask.items() if column not in others},
+    )  # fmt: skip
+
+
+def _without(listed: tuple[str, ...], others: Collection[str | None]) -> tuple[str, ...]:
+    return tuple(name for name in listed if name not in others)
 
 
 def is_kept(name: str, spec: TableSpec) -> bool:

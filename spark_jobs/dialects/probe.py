@@ -77,7 +77,7 @@ def reading(file: PlannedFile) -> Iterator[None]:
         QuarantinableError: `FILE_EMPTY`, `FILE_UNREADABLE`, `FILE_VANISHED`.
         GddlError, MemoryError, ImportError: as raised inside.
     """
-    if file.size == 0:
+    if file.size == 0 and not is_text(file):
         raise QuarantinableError("FILE_EMPTY", "the file has no bytes", where=file.path)
     try:
         yield
@@ -89,6 +89,16 @@ def reading(file: PlannedFile) -> Iterator[None]:
         raise QuarantinableError(
             "FILE_UNREADABLE", f"{type(error).__name__}: {error}"[:500], where=file.path
         ) from error
+
+
+def is_text(file: PlannedFile) -> bool:
+    """Whether a file is one of lines, CSV or JSON, so that no bytes are no rows; a part of an export is never empty."""
+    return file.format != "parquet" and file.kind != "export" and ".avro" not in file.path.rpartition("/")[2].lower()
+
+
+def without_rows(file: PlannedFile, columns: Iterable[str]) -> Probed:
+    """A file of no lines, with columns of no type, so that it is not refused as another table's."""
+    return Probed.of_table(file, pa.table({name: pa.nulls(0) for name in columns}))
 
 
 def probe(storage: InputOpener, file: PlannedFile, options: DmsOptions, bounds: ReadBounds = DEFAULT_BOUNDS) -> Probed:
@@ -215,6 +225,8 @@ def _probe_csv(file: PlannedFile, stream: BinaryIO, options: DmsOptions) -> Prob
         lacks = first is not None and search.finds()
     finally:
         lines.detach()  # the caller closes the stream
+    if first is None and is_text(file):
+        return without_rows(file, ())
     if first is None:
         raise QuarantinableError("FILE_EMPTY", "the file has no lines", where=file.path)
     names = _header(first, file) if options.csv_header else _named(len(first), file, options)

@@ -183,6 +183,11 @@ class Probed:
                    snapshot=snapshot)  # fmt: skip
 
     @property
+    def is_blank(self) -> bool:
+        """Whether it has no line at all, and so no columns of its own."""
+        return self.translated and not self.rows
+
+    @property
     def signature(self) -> tuple[object, ...]:
         """Files with equal signatures are read together."""
         return (self.file.format, self.file.kind, self.columns, self.stated, self.prepared, self.unavailable)
@@ -494,7 +499,10 @@ def declared_types(columns: Mapping[str, str], dialect: Dialect) -> dict[str, st
     prefix = dialect.spec.before_image_prefix
     images = {} if prefix is None else {(prefix + name).lower(): kind for name, kind in declared.items()}
     known = images | declared
+    exact = {name for name in columns if name in dialect.options.types}
     kinds = {name: known[name.lower()] for name in columns if name.lower() in known}
+    kinds = {name: dialect.options.types.get(name, kind) for name, kind in kinds.items()
+             if name in exact or not any(name.lower() == other.lower() for other in exact)}  # fmt: skip
     texts = lowered(declared_texts(dialect)) | lowered(images)
     return {
         name: kind for name, kind in kinds.items()

@@ -146,8 +146,12 @@ def snapshots_after(
 
 def with_names_of(known: KnownSnapshots, other: KnownSnapshots) -> KnownSnapshots:
     """With all names of another, whose snapshots are not followed."""
-    names = ("sources", "collections", "partitions", "id_types", "shards", "servers")
-    return replace(known, **{name: _named(getattr(other, name), getattr(known, name)) for name in names})
+    return replace(
+        known,
+        sources=_named(other.sources, known.sources), collections=_named(other.collections, known.collections),
+        partitions=_named(other.partitions, known.partitions), id_types=_named(other.id_types, known.id_types),
+        shards=_named(other.shards, known.shards), servers=_named(other.servers, known.servers),
+    )  # fmt: skip
 
 
 def openings_of(known: KnownSnapshots | None) -> tuple[SnapshotRun, ...]:

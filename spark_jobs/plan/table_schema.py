@@ -19,6 +19,7 @@ from airflow_gddl.contract.names import (
     is_kept,
     landed_name,
     mask_method,
+    row_for,
 )
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import MaskMethod, TableSpec
@@ -150,7 +151,7 @@ def _collision(first: str, second: str, landed: str, where: str) -> FatalError:
         what = f"{both}: reserved names get {SOURCE_SUFFIX!r} appended"
         return FatalError("COLUMN_NAME_RESERVED", what, where=where, remedy=_REMEDY)
     what = f"columns {first!r} and {second!r} differ only by case or by characters that Delta refuses ({landed!r})"
-    remedy = "rename one of them at the source, or have it left out there: exclude_columns would leave out both"
+    remedy = f"give one of them another name, `rename: {{{second}: …}}`, or leave it out, `exclude_columns: [{second}]`"
     return FatalError("COLUMN_NAMES_COLLIDE", what, where=where, remedy=remedy)
 
 
@@ -186,8 +187,9 @@ def select_columns(names: Iterable[str], spec: TableSpec, *, stored: bool = Fals
             remedy="mask it with 'hmac' or 'hash', or choose other keys",
         )
     pairs = [(name, delivered_name(name) if stored else name) for name in names]
-    kept = [(name, delivered) for name, delivered in pairs if is_kept(delivered, spec)]
-    masks = {name: method for name, delivered in kept if (method := mask_method(delivered, spec)) is not None}
+    rows = {name: row_for(delivered, [other for _, other in pairs], spec) for name, delivered in pairs}
+    kept = [(name, delivered) for name, delivered in pairs if is_kept(delivered, rows[name])]
+    masks = {name: method for name, delivered in kept if (method := mask_method(delivered, rows[name])) is not None}
     return ColumnSelection(kept=tuple(name for name, _ in kept), masks=masks)
 
 

@@ -100,6 +100,7 @@ def order_of_table(
         FatalError: `SEQUENCE_MISSING`, `SEQUENCE_TYPE`.
     """
     spec = dialect.spec
+    groups = [group for group in groups if not group.is_blank]
     changes = [[n for n, _ in g.columns] for g in groups if g.kind == "change"]
     loads = [[n for n, _ in g.columns] for g in groups if g.kind == "load"]
     settled = state.max_sequence is not None or not changes

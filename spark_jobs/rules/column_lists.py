@@ -73,7 +73,7 @@ def _stored_names(text: str) -> frozenset[str]:
 
 
 class _ListedNames:
-    """Names that lists of a file may have, in lower case, to those of the table's columns."""
+    """Names that lists of a file may have, as they are and in lower case, to those of the table's columns."""
 
     def __init__(self, known: Mapping[str, str], schema: TableSchema) -> None:
         self._known, self._schema = known, schema
@@ -85,18 +85,16 @@ class _ListedNames:
         given = [(column, column) for column in columns] + [
             (old, new) for old, new in rename.items() if new in row_names
         ]
-        return cls(
-            {
-                form.lower(): _stored(column, schema)
-                for name, column in given
-                for form in (name, clean_name(name), landed_name(name))
-            },
-            schema,
-        )
+        forms = {
+            form: _stored(column, schema)
+            for name, column in given
+            for form in (name, clean_name(name), landed_name(name))
+        }
+        return cls({form.lower(): stored for form, stored in forms.items()} | forms, schema)
 
     def stored(self, name: str) -> str:
         """The table's name of a column; of one that the file lacks the name that it would have."""
-        return self._known.get(name.lower()) or _stored(renamed(name, self._schema.spec), self._schema)
+        return self._known.get(name) or self._known.get(name.lower()) or _stored(renamed(name, self._schema.spec), self._schema)
 
     def of_text(self, text: str) -> list[str]:
         if (names := _json_names(text)) is not None:
@@ -123,7 +121,9 @@ class _ListedNames:
 
     def _exact(self, name: str) -> str | None:
         quoted = len(name) > 1 and name[0] == name[-1] == '"'
-        return self._known.get(name.lower()) or (self._known.get(name[1:-1].lower()) if quoted else None)
+        bare = name[1:-1] if quoted else name
+        known = (self._known.get(form) for form in (name, name.lower(), bare, bare.lower()))
+        return next(filter(None, known), None)
 
 
 def _stored(column: str, schema: TableSchema) -> str:

@@ -25,7 +25,7 @@ class FileGroup:
         kind: `load` or `change`; `export`: a file of a snapshot, which has no column of operations.
         columns: (name, SQL type) of the files' columns.
         label: path of one of the files, for messages.
-        only_deletes: see `LandedGroup`; `stated`, `prepared`, `unavailable`: see `Probed`.
+        only_deletes: see `LandedGroup`; `is_blank`, `stated`, `prepared`, `unavailable`: see `Probed`.
         plan: how delivered columns reach the table; `before` the same for before images.
         schema_id: index into the ledger's schemas.
         withheld: columns of the file that no table may hold, the errors table included.
@@ -36,6 +36,7 @@ class FileGroup:
     label: str
     dialect: Dialect
     only_deletes: bool = False
+    is_blank: bool = False
     stated: tuple[tuple[str, str], ...] = ()
     prepared: bool = False
     unavailable: tuple[str, ...] = ()

@@ -276,7 +276,8 @@ def landed(context: TableContext, like: Probed, only_deletes: Callable[[str], bo
     op = match(names, dialect.op_column) if asks else None
     deletes = op is not None and only_deletes(op)
     return FileGroup(
-        kind=like.file.kind, columns=like.columns, label=like.file.path, dialect=dialect, only_deletes=deletes,
+        kind=like.file.kind, columns=like.columns, label=like.file.path, dialect=dialect,
+        only_deletes=deletes or like.is_blank, is_blank=like.is_blank,
         stated=like.stated, prepared=like.prepared, unavailable=like.unavailable,
     )  # fmt: skip
 

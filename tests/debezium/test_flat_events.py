@@ -113,8 +113,8 @@ def test_time_of_the_connector_is_no_commit_time(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("source", "place"), [
     ({"lsn": 7, "sequence": '["5","7"]'}, f"{5:020d}.{7:020d}"),
-    ({"file": "bin.000003", "pos": 4, "row": 1}, f"{3:010d}.{4:020d}.{1:010d}"),
-    ({"commit_lsn": "0a:01:02", "change_lsn": "0a:01:01", "event_serial_no": 2}, f"0a:01:02.0a:01:01.{2:010d}"),
+    ({"file": "bin.000003", "pos": 4, "row": 1}, f"{3:010d}.{4:020d}.{0:010d}"),
+    ({"commit_lsn": "0a:01:02", "change_lsn": "0a:01:01", "event_serial_no": 2}, f"0a:01:02.00:00:00.{0:010d}"),
     ({"scn": "8", "commit_scn": "9", "rs_id": "0x01.02.03", "ssn": 0},
      f"{9:020d}.{8:020d}.00000001.00000002.00000003.{0:010d}"),
 ])  # fmt: skip

@@ -180,7 +180,7 @@ def test_unreadable_file_keeps_rows(engine: LocalPort, tmp_path: Path) -> None:
 
 def test_tables_of_the_source_that_share_one_table(engine: LocalPort, tmp_path: Path) -> None:
     """Partitions of a table in one topic: the snapshot of one of them is not that of all."""
-    topic = Topic(engine, tmp_path)
+    topic = Topic(engine, tmp_path, options={"source_tables": "several"})
     topic.land(text(*snapshot(100, [1, 2, 3], ends=False), *snapshot(100, [4, 5, 6], table="t2")))
     topic.run()
     first = snapshot(200, [1, 2], ends=False)

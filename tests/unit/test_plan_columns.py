@@ -67,14 +67,14 @@ def test_equal_names_collide_too() -> None:
     assert caught.value.code == "COLUMN_NAMES_COLLIDE"
 
 
-def test_the_remedy_of_a_collision_names_no_setting_that_leaves_out_both() -> None:
+def test_the_remedy_of_a_collision_names_what_concerns_one_column() -> None:
     with pytest.raises(FatalError) as caught:
         land("f.csv", schema_of({"id": "int", "v": "int", "V": "int"}).columns)
     assert caught.value.remedy == (
-        "rename one of them at the source, or have it left out there: exclude_columns would leave out both"
+        "give one of them another name, `rename: {V: …}`, or leave it out, `exclude_columns: [V]`"
     )
     spec = TableSpec(table="s.t", keys=("id",), exclude_columns=("V",))
-    assert select_columns(["id", "v", "V"], spec).kept == ("id",)
+    assert select_columns(["id", "v", "V"], spec).kept == ("id", "v")
 
 
 def test_nested_names_are_cleaned_and_sources_kept() -> None:

@@ -1,0 +1,87 @@
+"""Columns of a file whose names differ by case alone: what the row says of one, to the letter, is meant for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_gddl.contract.spec import TableSpec
+from tests.conftest import LocalPort
+from tests.debezium.probing import text
+from tests.debezium.topic import Topic
+from tests.harness.lake import Lake, LakeTable, spec_of
+from tests.harness.landing import write_bytes
+
+ROWS = "Op,seq,id,name,Name\nI,1,1,a,A\nI,2,2,b,B\nU,3,1,c,C\n"
+
+
+def played(root: Path, **row: Any) -> LakeTable:
+    options = {"csv_header": True, **row.pop("options", {})}
+    spec: TableSpec = spec_of(options=options, settle="0s", **row)
+    lake = Lake(root)
+    write_bytes(lake.landing(spec), "20250101-000000001.csv", ROWS.encode())
+    table = LakeTable(lake, spec)
+    table.run()
+    return table
+
+
+def test_without_a_rule_both_are_refused_with_a_way_out(tmp_path: Path) -> None:
+    spec = spec_of(options={"csv_header": True}, settle="0s")
+    lake = Lake(tmp_path)
+    write_bytes(lake.landing(spec), "20250101-000000001.csv", ROWS.encode())
+    refused = LakeTable(lake, spec).refused()
+    assert (refused.code, "exclude_columns: [Name]" in refused.message) == ("COLUMN_NAMES_COLLIDE", True)
+
+
+@pytest.mark.parametrize(("rule", "values"), [
+    ({"exclude_columns": ("Name",)}, {"name": ["b", "c"]}),
+    ({"exclude_columns": ("name",)}, {"Name": ["B", "C"]}),
+    ({"columns": ("name",)}, {"name": ["b", "c"]}),
+    ({"columns": ("id", "Name")}, {"Name": ["B", "C"]}),
+    ({"rename": {"Name": "title"}}, {"name": ["b", "c"], "title": ["B", "C"]}),
+    ({"rename": {"name": "title"}}, {"Name": ["B", "C"], "title": ["b", "c"]}),
+    ({"rename": {"name": "Name", "Name": "other"}}, {"Name": ["b", "c"], "other": ["B", "C"]}),
+    ({"exclude_columns": ("Name",), "mask": {"name": "null"}}, {"name": [None, None]}),
+    ({"rename": {"Name": "title"}, "mask": {"title": "null"}}, {"name": ["b", "c"], "title": [None, None]}),
+])  # fmt: skip
+def test_a_rule_of_one_of_them(tmp_path: Path, rule: dict[str, Any], values: dict[str, list[Any]]) -> None:
+    table = played(tmp_path, **rule)
+    found = {name: sorted(row[0] for row in table.values("replica", name)) if any(column) else [None, None]
+             for name, column in values.items()}  # fmt: skip
+    assert found == values
+    columns = {name for name in table.rows("replica")[0] if not name.startswith("_")}
+    assert columns - {"seq"} == {"id", *values}
+
+
+def test_a_declared_type_of_one_of_them(tmp_path: Path) -> None:
+    spec = spec_of(options={"csv_header": True, "types": {"n": "int"}}, rename={"N": "other"}, settle="0s")
+    lake = Lake(tmp_path)
+    write_bytes(lake.landing(spec), "20250101-000000001.csv", b"Op,seq,id,n,N\nI,1,1,5,x\n")
+    table = LakeTable(lake, spec)
+    table.run()
+    assert table.values("replica", "n", "other") == [(5, "x")]
+
+
+def test_the_key_is_the_column_of_that_name(tmp_path: Path) -> None:
+    spec = spec_of(options={"csv_header": True}, exclude_columns=("ID",), settle="0s")
+    lake = Lake(tmp_path)
+    write_bytes(lake.landing(spec), "20250101-000000001.csv", b"Op,seq,ID,id\nI,1,9,1\nI,2,9,2\n")
+    table = LakeTable(lake, spec)
+    table.run()
+    assert table.values("replica", "id") == [("1",), ("2",)]
+
+
+def test_events_with_such_columns(engine: LocalPort, tmp_path: Path) -> None:
+    """Also of an update that carries one of them alone."""
+    def event(op: str, row: dict[str, Any], lsn: int) -> dict[str, Any]:
+        return {"op": op, "before": None, "after": row, "source": {"connector": "postgresql", "lsn": lsn, "ts_ms": lsn}}
+
+    topic = Topic(engine, tmp_path, rename={"Name": "title"})
+    gone = "__debezium_unavailable_value"
+    topic.land(text(event("c", {"id": 1, "name": "a", "Name": "A"}, 1)))
+    topic.run()
+    topic.land(text(event("u", {"id": 1, "name": gone, "Name": "B"}, 2)))
+    topic.run()
+    assert topic.replica("id", "name", "title") == [(1, "a", "B")]
