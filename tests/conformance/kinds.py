@@ -11,6 +11,7 @@ from tests.conformance.delivery import Delivery
 from tests.conformance.history import EVENTS, History, Kind
 from tests.conformance.writers import (
     debezium,
+    debezium_mongodb,
     debezium_mysql,
     debezium_oracle,
     debezium_postgres,
@@ -48,6 +49,9 @@ KINDS: Mapping[str, Writer] = {
     "dms": Writer(dms.SETTINGS, dms.KINDS, dms.write, dms.refusal),
     "debezium_postgres": _debezium(debezium_postgres.Postgres, debezium_postgres.refusal),
     "debezium_mysql": _debezium(debezium_mysql.MySql, debezium_mysql.refusal),
+    "debezium_mongodb": Writer(
+        debezium_mongodb.SETTINGS, debezium_mongodb.KINDS, debezium_mongodb.write, debezium_mongodb.refusal
+    ),
     "debezium_oracle": _debezium(debezium_oracle.Oracle, debezium_oracle.refusal),
     "debezium_sqlserver": _debezium(debezium_sqlserver.SqlServer, debezium_sqlserver.refusal),
 }

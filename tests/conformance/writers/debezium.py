@@ -63,6 +63,7 @@ class Event:
     """Attributes:
     source: the block `source`, without the fields that all connectors have.
     columns: of the table when it happened; `order`: its number in the transaction.
+    changed: columns that an update has changed, where a connector tells them.
     """
 
     op: str
@@ -75,6 +76,7 @@ class Event:
     unlogged: frozenset[str] = frozenset()
     snapshot: str = "false"
     order: tuple[str, int] = ("", 0)
+    changed: Row | None = None
 
 
 @dataclass
@@ -334,16 +336,16 @@ class Task:
             return body
         columns = [self._field(column) for column in event.columns]
         if flat:
-            added = [_guessed(name, value) for name, value in body.items() if name.startswith("__")]
-            return {"schema": _struct(f"p.s.{TABLE}.Value", [*columns, *added]), "payload": body}
+            added = [guessed(name, value) for name, value in body.items() if name.startswith("__")]
+            return {"schema": struct(f"p.s.{TABLE}.Value", [*columns, *added]), "payload": body}
         sides = [
-            {**_struct(f"p.s.{TABLE}.Value", columns), "optional": True, "field": side} for side in ("before", "after")
+            {**struct(f"p.s.{TABLE}.Value", columns), "optional": True, "field": side} for side in ("before", "after")
         ]
-        source = _struct("io.debezium.connector.Source", [_guessed(n, v) for n, v in body["source"].items()])
-        rest = [_guessed(name, body[name]) for name in ("op", "ts_ms")]
+        source = struct("io.debezium.connector.Source", [guessed(n, v) for n, v in body["source"].items()])
+        rest = [guessed(name, body[name]) for name in ("op", "ts_ms")]
         block = [_transaction()] if "transaction" in body else []
         fields = [*sides, {**source, "optional": False, "field": "source"}, *rest, *block]
-        return {"schema": _struct(f"p.s.{TABLE}.Envelope", fields), "payload": body}
+        return {"schema": struct(f"p.s.{TABLE}.Envelope", fields), "payload": body}
 
     def _field(self, column: Column) -> dict[str, Any]:
         form = self._form(column)
@@ -395,7 +397,7 @@ class Task:
         payload = {c.name: self._form(c).shown((event.key or {})[c.name]) for c in columns}
         if not self.given["schemas.enable"]:
             return payload
-        return {"schema": _struct(f"p.s.{TABLE}.Key", [self._field(c) for c in columns]), "payload": payload}
+        return {"schema": struct(f"p.s.{TABLE}.Key", [self._field(c) for c in columns]), "payload": payload}
 
     def _name(self, partition: int, offset: int) -> str:
         if self.given["sink"] == "confluent":
@@ -403,11 +405,11 @@ class Task:
         return f"{TOPIC}-{partition}-{offset}.jsonl"
 
 
-def _struct(name: str, fields: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def struct(name: str, fields: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"type": "struct", "fields": list(fields), "optional": False, "name": name}
 
 
-def _guessed(name: str, value: Any) -> dict[str, Any]:
+def guessed(name: str, value: Any) -> dict[str, Any]:
     """The schema of a field that Debezium adds: a text or a whole number."""
     kind = "int64" if isinstance(value, int) else "string"
     return {"type": kind, "optional": True, "field": name}
