@@ -17,6 +17,7 @@ from tests.conformance.writers import (
     debezium_postgres,
     debezium_sqlserver,
     dms,
+    exports,
 )
 
 
@@ -47,6 +48,7 @@ def _debezium(make: type[debezium.Connector], refusal: Callable[[Mapping[str, An
 
 KINDS: Mapping[str, Writer] = {
     "dms": Writer(dms.SETTINGS, dms.KINDS, dms.write, dms.refusal),
+    "exports": Writer(exports.SETTINGS, exports.KINDS, exports.write, exports.refusal),
     "debezium_postgres": _debezium(debezium_postgres.Postgres, debezium_postgres.refusal),
     "debezium_mysql": _debezium(debezium_mysql.MySql, debezium_mysql.refusal),
     "debezium_mongodb": Writer(

@@ -1,8 +1,9 @@
 """What all of Debezium's connectors have in common: events, records of a topic, and the files of a sink.
 
-Sources of the facts: pages of the connectors (documentation/modules/ROOT/pages/connectors), `transformations/event-flattening.adoc`,
-`io.debezium.connector.SnapshotRecord`, `io.debezium.pipeline.source.snapshot.incremental`; of the sinks Confluent's S3
-sink connector (names of objects) and Aiven's (`file.name.template`, `format.output.fields`).
+Sources of the facts: pages of the connectors (documentation/modules/ROOT/pages/connectors) and
+`transformations/event-flattening.adoc`, `io.debezium.connector.SnapshotRecord`,
+`io.debezium.pipeline.source.snapshot.incremental`; of the sinks Confluent's S3 sink connector (names of objects) and
+Aiven's (`file.name.template`, `format.output.fields`).
 """
 
 from __future__ import annotations
@@ -34,10 +35,9 @@ SETTINGS: Mapping[str, tuple[Any, ...]] = {
     "partitions": (1, 3),
     "flush.size": ("whole", "few"),
 }
-"""Settings of every connector, its converter, the transform ExtractNewRecordState (`unwrap`), the topic and the sink. Not drawn:
-`time.precision.mode=structured` (a reader gets a struct, of which no kind here is a value)."""
+"""Settings of every connector, its converter, the transform ExtractNewRecordState (`unwrap`), the topic and the sink.
+Not drawn: `time.precision.mode=structured` (a reader gets a struct, of which no kind here is a value)."""
 
-_NAMELESS = ("decimal.handling.mode", "time.precision.mode")
 TABLE, TOPIC = "t", "t"
 
 
@@ -89,6 +89,9 @@ class Told:
     guessed: set[Key] = field(default_factory=set)
 
 
+Placed = tuple[Change, Mapping[str, Any]]
+
+
 class Connector(ABC):
     """A connector that follows one table.
 
@@ -105,22 +108,23 @@ class Connector(ABC):
     shows_old_rows: ClassVar[bool] = True
 
     def __init__(self, history: History, given: Mapping[str, Any]) -> None:
-        self.history, self.given = history, given
+        self.history, self.given, self.at = history, given, START
 
     @abstractmethod
     def snapshot_place(self) -> Mapping[str, Any]:
         """The place of all rows of a snapshot that is taken now."""
 
     @abstractmethod
-    def placed(self, step: Step, changes: Sequence[Change]) -> list[tuple[Change, Mapping[str, Any]]]:
-        """Changes of a transaction in the order of their delivery, with their places."""
+    def placed(self, changes: Sequence[Change]) -> Sequence[Placed]:
+        """Changes of a transaction that commits `at` in the order of their delivery, with their places."""
 
     def incremental_place(self) -> Mapping[str, Any]:
         """The place of rows of an incremental snapshot whose window closes now."""
         return self.snapshot_place()
 
     def fail_over(self) -> None:
-        """The source becomes another server."""
+        """The source becomes another server. Most connectors follow a log whose places go on."""
+        self.at = START  # until the next transaction
 
     def doubts(self) -> Iterator[Uncertain]:
         """What can't be known because of this connector."""
@@ -185,15 +189,16 @@ class Task:
             self.connector.fail_over()
 
     def _streamed(self, step: Step) -> Iterator[Event]:
+        self.connector.at = step.at
         transaction = f"tx{step.at.timestamp():.6f}"
-        for number, (change, place) in enumerate(self.connector.placed(step, step.changes), 1):
+        for number, (change, place) in enumerate(self.connector.placed(step.changes), 1):
             for event in self._of(change, step, place):
                 self._take(event)
                 yield Event(**{**event.__dict__, "order": (transaction, number)})
 
     def _of(self, change: Change, step: Step, place: Mapping[str, Any]) -> Iterator[Event]:
         """Pages of the connectors, "Primary key updates": a delete of the old key, then an insert of the new one."""
-        common = {"at": step.at, "columns": step.columns, "source": place}
+        common: dict[str, Any] = {"at": step.at, "columns": step.columns, "source": place}
         row = change.row
         key = {name: row[name] for name in self.history.keys} if row else None
         if change.op == "T":
@@ -227,7 +232,7 @@ class Task:
             yield self._read(row, columns, at, place, mark)
 
     def _incremental(self, step: Step) -> Iterator[Event]:
-        """`AbstractIncrementalSnapshotChangeEventSource`: a window's rows come when it closes, without those that changed in it."""
+        """`AbstractIncrementalSnapshotChangeEventSource`: rows come as their window closes."""
         place = self.connector.incremental_place()
         for row in step.rows:
             yield self._read(row, step.columns, step.at, place, "incremental")

@@ -1,9 +1,9 @@
 """Debezium's connector for MongoDB: documents as texts of extended JSON.
 
-Sources: `io.debezium.connector.mongodb.MongoDbSourceInfoStructMaker`, `JsonSerialization` (the key is always in the relaxed
-form, documents by `json.serialization.mode`); documentation/modules/ROOT/pages/connectors/mongodb.adoc: "Change streams
-capture mode" (which events have `before` and `after`), and that a whole document of an update is looked up later, so that it
-may be newer than the update, or gone.
+Sources: `io.debezium.connector.mongodb.MongoDbSourceInfoStructMaker`, `JsonSerialization` (the key is always in the
+relaxed form, documents by `json.serialization.mode`); documentation/modules/ROOT/pages/connectors/mongodb.adoc:
+"Change streams capture mode" (which events have `before` and `after`), and that a whole document of an update is
+looked up later, so that it may be newer than the update, or gone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.conformance.delivery import Delivery
 from tests.conformance.history import Change, Column, History, Key, Kind, Row, Step
 from tests.conformance.writers import debezium
 from tests.conformance.writers.connect import Form, form_of, micros
-from tests.conformance.writers.debezium import Connector, Event
+from tests.conformance.writers.debezium import Connector, Event, Placed
 
 KINDS: tuple[Kind, ...] = ("text", "decimal", "float8", "bool", "timestamp", "bytes")
 SETTINGS: Mapping[str, tuple[Any, ...]] = {
@@ -48,8 +48,8 @@ class MongoDb(Connector):
     def snapshot_place(self) -> Mapping[str, Any]:
         return {"collection": "t", "ord": self.order, "lsid": None, "txnNumber": None, "wallTime": None}
 
-    def placed(self, step: Step, changes: Sequence[Change]) -> list[tuple[Change, Mapping[str, Any]]]:
-        second = micros(step.at) // 1_000_000
+    def placed(self, changes: Sequence[Change]) -> Sequence[Placed]:
+        second = micros(self.at) // 1_000_000
         self.order = 1 if second != self.second else self.order + 1
         self.second = second
         inside = {"lsid": "a session", "txnNumber": 1} if len(changes) > 1 else {"lsid": None, "txnNumber": None}
@@ -166,12 +166,15 @@ def _named(column: str) -> str:
 
 
 def _description() -> dict[str, Any]:
-    texts = {"type": "array", "items": {"type": "string", "optional": False}, "optional": True, "field": "removedFields"}
-    updated = {"type": "string", "optional": True, "name": "io.debezium.data.Json", "field": "updatedFields"}
-    cut = {"type": "array", "optional": True, "field": "truncatedArrays", "items": debezium.struct(
-        "io.debezium.connector.mongodb.changestream.truncatedarray",
-        [{"type": "string", "optional": False, "field": "field"}, {"type": "int32", "optional": False, "field": "size"}])}  # fmt: skip
-    described = debezium.struct("io.debezium.connector.mongodb.changestream.updatedescription", [texts, updated, cut])
+    """The schema of `updateDescription`; only `updatedFields` ever has a value here."""
+    text = {"type": "string", "optional": True}
+    removed = {"type": "array", "items": {**text, "optional": False}, "optional": True, "field": "removedFields"}
+    updated = {**text, "name": "io.debezium.data.Json", "version": 1, "field": "updatedFields"}
+    name = "io.debezium.connector.mongodb.changestream."
+    sizes = [{**text, "optional": False, "field": "field"}, {"type": "int32", "optional": False, "field": "size"}]
+    items = debezium.struct(f"{name}truncatedarray", sizes)
+    cut = {"type": "array", "items": items, "optional": True, "field": "truncatedArrays"}
+    described = debezium.struct(f"{name}updatedescription", [removed, updated, cut])
     return {**described, "optional": True, "field": "updateDescription"}
 
 
@@ -195,7 +198,11 @@ def refusal(case: Mapping[str, Any]) -> str:
         return "an _id is one field and never changes"
     if case.get("added") == "default":
         return "a field has no default"
-    if "capture.mode" in case and "pre_image" not in case["capture.mode"] and case.get("sink", "aiven with keys") != "aiven with keys":
+    if (
+        "capture.mode" in case
+        and "pre_image" not in case["capture.mode"]
+        and case.get("sink", "aiven with keys") != "aiven with keys"
+    ):
         return "a delete has its key in the record's key alone"
     if case.get("looked up") == "later" and "full" not in case.get("capture.mode", "full"):
         return "no document is looked up"
