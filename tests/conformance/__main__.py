@@ -62,8 +62,8 @@ def _judged(writer: str, given: argparse.Namespace, play: Play, counts: dict[tup
         if verdict.mark in ("WRONG", "REFUSED") or given.case is not None:
             print(f"{verdict.mark} {_again(case)}: {verdict.text}\n    {case.unusual()}", flush=True)
         if verdict.mark == "WRONG" and given.smaller:
-            case, verdict = smaller(case, play)
-            print(f"    smaller: {verdict.text}\n    {case.unusual()}", flush=True)
+            small, left = smaller(case, play)
+            print(f"    smaller: {left.text}\n    {small.unusual()}", flush=True)
     array = covering_of(writer)
     pairs = f"{array.covered([case.given for case in cases]):,} of {len(array.possible):,} pairs"
     print(f"{writer}: {len(cases)} cases, {pairs}, {time.monotonic() - began:.0f} s", flush=True)

@@ -14,8 +14,9 @@ from typing import Any, Literal
 
 Row = Mapping[str, Any]
 Key = tuple[Any, ...]
-Kind = Literal["int4", "int8", "decimal", "float8", "text", "bool", "timestamp", "timestamptz", "date", "time", "longtime",
-               "bytes"]  # fmt: skip
+Kind = Literal[
+    "int4", "int8", "decimal", "float8", "text", "bool", "timestamp", "timestamptz", "date", "time", "longtime", "bytes"
+]  # fmt: skip
 Op = Literal["I", "U", "D", "T"]
 StepKind = Literal["commit", "add_column", "drop_column", "reload", "resume", "failover", "incremental", "flush"]
 
@@ -119,8 +120,8 @@ EVENTS: Mapping[str, tuple[Any, ...]] = {
 }
 """What may happen, with its values; the first of each is the usual one.
 
-`again`: a key is deleted and inserted, or more, in one transaction. `arrival`: the reader runs after each file, once for
-all, or after two files that come in the other order.
+`again`: a key is deleted and inserted, or more, in one transaction. `arrival`: the reader runs after each group of
+files, once for all, or the last two groups come in the other order.
 """
 
 _KEYS: Mapping[str, tuple[str, ...]] = {"number": ("id",), "text": ("code",), "two": ("id", "part")}
@@ -295,7 +296,8 @@ def _columns(happens: Mapping[str, Any], kinds: Sequence[Kind]) -> tuple[Column,
 
 
 _WHEN: Mapping[int, tuple[str, ...]] = {
-    0: ("incremental", "resumed", "added"), 1: ("truncated", "dropped", "reloaded"), 2: ("failed_over", "resumed"), 3: ("reloaded",),
+    0: ("incremental", "resumed", "added"), 1: ("truncated", "dropped", "reloaded"), 2: ("failed_over", "resumed"),
+    3: ("reloaded",),
 }  # fmt: skip
 """What may happen after which group of transactions. A reload comes in one of two groups, by chance."""
 

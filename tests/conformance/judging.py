@@ -19,7 +19,7 @@ MARKS: tuple[Mark, ...] = ("PASS", "LOUD", "REFUSED", "WRONG")
 @dataclass(frozen=True)
 class Verdict:
     """Attributes:
-    mark: `PASS`: the right table. `LOUD`: another one, where the files don't tell the right one, and the reader said so.
+    mark: `PASS`: the right table. `LOUD`: another one where the files don't tell the right one, and the reader said so.
         `REFUSED`: not loaded, with an error or rows put aside, where the files tell the right table. `WRONG`: another
         table, and nothing that says so.
     text: rows that differ, and what was said.

@@ -11,11 +11,13 @@ from tests.conformance.delivery import Delivery
 from tests.conformance.history import EVENTS, History, Kind
 from tests.conformance.writers import (
     debezium,
+    debezium_mongodb,
     debezium_mysql,
     debezium_oracle,
     debezium_postgres,
     debezium_sqlserver,
     dms,
+    exports,
 )
 
 
@@ -46,8 +48,12 @@ def _debezium(make: type[debezium.Connector], refusal: Callable[[Mapping[str, An
 
 KINDS: Mapping[str, Writer] = {
     "dms": Writer(dms.SETTINGS, dms.KINDS, dms.write, dms.refusal),
+    "exports": Writer(exports.SETTINGS, exports.KINDS, exports.write, exports.refusal),
     "debezium_postgres": _debezium(debezium_postgres.Postgres, debezium_postgres.refusal),
     "debezium_mysql": _debezium(debezium_mysql.MySql, debezium_mysql.refusal),
+    "debezium_mongodb": Writer(
+        debezium_mongodb.SETTINGS, debezium_mongodb.KINDS, debezium_mongodb.write, debezium_mongodb.refusal
+    ),
     "debezium_oracle": _debezium(debezium_oracle.Oracle, debezium_oracle.refusal),
     "debezium_sqlserver": _debezium(debezium_sqlserver.SqlServer, debezium_sqlserver.refusal),
 }

@@ -1,9 +1,10 @@
-"""A job that keeps a Delta table by `DeltaTable.merge` of the package deltalake: the newest change of each key, per batch."""
+"""A job that keeps a Delta table by `DeltaTable.merge` of the package deltalake: the newest change of each key."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from tests.conformance.adapters.usual_job import newest, table_of
@@ -26,7 +27,7 @@ def play(delivery: Delivery, folder: Path) -> Outcome:
     return Outcome(tuple(rows), {}, refused)
 
 
-def _merge(path: str, delivery: Delivery, batch) -> None:  # type: ignore[no-untyped-def]  # pyarrow's table
+def _merge(path: str, delivery: Delivery, batch: pa.Table) -> None:
     names = [name for name in batch.column_names if name != "_deleted"]
     if not DeltaTable.is_deltatable(path):
         write_deltalake(path, batch.slice(0, 0).select(names))

@@ -30,11 +30,12 @@ def play(delivery: Delivery, folder: Path) -> Outcome:
 def _merge(connection: duckdb.DuckDBPyConnection, delivery: Delivery, columns: list[str]) -> None:
     names = [f'"{name}"' for name in columns if name != "_deleted"]
     connection.execute(f"CREATE TABLE IF NOT EXISTS t AS SELECT {', '.join(names)} FROM batch LIMIT 0")
+    values = ", ".join(f"s.{name}" for name in names)
     on = " AND ".join(f't."{name}" = s."{name}"' for name in delivery.keys)
     changed = ", ".join(f"{name} = s.{name}" for name in names if name.strip('"') not in delivery.keys)
     connection.execute(
         f"MERGE INTO t USING batch AS s ON ({on}) "
         "WHEN MATCHED AND s._deleted THEN DELETE "
         f"WHEN MATCHED THEN UPDATE SET {changed} "
-        f"WHEN NOT MATCHED AND NOT s._deleted THEN INSERT ({', '.join(names)}) VALUES ({', '.join(f's.{n}' for n in names)})"
+        f"WHEN NOT MATCHED AND NOT s._deleted THEN INSERT ({', '.join(names)}) VALUES ({values})"
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections import Counter
 from collections.abc import Mapping
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.table_spec import TableSpec
+from airflow_gddl.contract.table_spec import SchemaEvolution, TableSpec
 from tests.conformance.delivery import Arrival, Delivery, Outcome
 from tests.conformance.history import PRECISION, SCALE, Kind
 from tests.conftest import LocalPort
@@ -28,7 +27,7 @@ _WAYS = {"many": Way(), "merge": Way(merged=True)}
 
 def row_of(delivery: Delivery, arrival: Arrival, name: str = "s.t") -> dict[str, Any]:
     """The row of metadata that somebody writes who knows the settings of the tool."""
-    make = _dms if delivery.writer == "dms" else _debezium
+    make = {"dms": _dms, "exports": _exports}.get(delivery.writer, _debezium)
     common = {"table": name, "keys": delivery.keys, "truncate": "apply", "sweep_limit": 1.0, "sweep_after": "0s"}
     return {**common, "settle": "0s", **make(delivery, arrival)}
 
@@ -61,6 +60,22 @@ def _debezium(delivery: Delivery, arrival: Arrival) -> dict[str, Any]:
     return {"dialect": "debezium", "options": dict(delivery.settings.get("row_options", {}))}
 
 
+def _exports(delivery: Delivery, arrival: Arrival) -> dict[str, Any]:
+    settings = delivery.settings
+    complete = "_SUCCESS" if settings["complete"] == "_SUCCESS" else str(settings["parts"])
+    options: dict[str, Any] = {"path_format": "'dt='yyyy-MM-dd", "complete": complete}
+    if settings["format"] == "csv":
+        options["types"] = {c.name: SQL[c.kind] for c in delivery.columns if c.name in arrival.in_files}
+        options |= {
+            "csv_header": settings["HEADER"],
+            "csv_delimiter": settings["DELIMITER"],
+            "csv_null": settings["NULL"],
+        }
+        options |= {"csv_no_sup": None} if settings["HEADER"] else {"csv_no_sup": None, "csv_columns": arrival.in_files}
+    evolution = {"schema_evolution": SchemaEvolution(dropped_column="null")}
+    return {"dialect": "dms", "mode": "snapshots", "options": options, **evolution}
+
+
 def play(delivery: Delivery, folder: Path, place: str = "processes") -> Outcome:
     """Run after each arrival."""
     port = LocalPort("delta_rs" if place == "processes" else "spark")
@@ -71,7 +86,7 @@ def play(delivery: Delivery, folder: Path, place: str = "processes") -> Outcome:
     refused = ""
     for arrival in delivery.arrivals:
         spec = TableSpec(**row_of(delivery, arrival, name))
-        land(lake.landing(spec), arrival)
+        land(folder / "landing" / Path(*name.split(".")), arrival)
         result = lake.result(spec)
         said.update(warning.code for warning in result.warnings)
         refused = result.error.code if result.error is not None else ""
@@ -97,4 +112,4 @@ def land(folder: Path, arrival: Arrival) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.tmp")
         temporary.write_bytes(file.data)
-        os.replace(temporary, path)
+        temporary.replace(path)

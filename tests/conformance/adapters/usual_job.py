@@ -1,7 +1,7 @@
 """What a job that people write by hand reads of change files: the last change of each key, and its columns.
 
-It does what the guides of the tools show: rows of an `Op` column, or `before` and `after` of an event; the newest by the first
-column that orders changes; nothing else.
+It does what the guides of the tools show: rows of an `Op` column, or `before` and `after` of an event; the newest by
+the first column that orders changes; nothing else.
 """
 
 from __future__ import annotations
@@ -62,27 +62,36 @@ def table_of(delivery: Delivery, reads: list[Read]) -> pa.Table:
 
 
 def _rows(delivery: Delivery, arrival: Arrival, file: File) -> Iterator[Read]:
-    if delivery.writer != "dms":
+    if file.path.endswith("_SUCCESS"):
+        return
+    if delivery.writer.startswith("debezium"):
         yield from _events(delivery, file)
         return
     kinds = {column.name: column.kind for column in delivery.columns}
-    for row in _of_dms(delivery.settings, arrival, file):
+    for row in _of_lines(delivery.settings, arrival, file):
         order = next((str(row[name]) for name in _ORDERS if row.get(name) is not None), "")
         values = {name: _typed(kinds[name], value) for name, value in row.items() if name in kinds}
         yield Read(row.get("Op") == "D", (order,), values)
 
 
-def _of_dms(settings: Mapping[str, Any], arrival: Arrival, file: File) -> Iterator[dict[str, Any]]:
-    if settings["DataFormat"] == "parquet":
+def _of_lines(settings: Mapping[str, Any], arrival: Arrival, file: File) -> Iterator[dict[str, Any]]:
+    if settings.get("DataFormat", settings.get("format")) == "parquet":
         yield from pq.read_table(io.BytesIO(file.data)).to_pylist()
         return
     text = (gzip.decompress(file.data) if file.path.endswith(".gz") else file.data).decode()
-    quoting = csv.QUOTE_MINIMAL if settings["Rfc4180"] else csv.QUOTE_NONE
-    lines = list(csv.reader(io.StringIO(text, newline=""), delimiter=settings["CsvDelimiter"], quoting=quoting))
-    names = lines.pop(0) if settings["AddColumnName"] and lines else list(arrival.in_files)
+    form = settings if "CsvDelimiter" in settings else _named_by_dms(settings)
+    quoting = csv.QUOTE_MINIMAL if form["Rfc4180"] else csv.QUOTE_NONE
+    lines = list(csv.reader(io.StringIO(text, newline=""), delimiter=form["CsvDelimiter"], quoting=quoting))
+    names = lines.pop(0) if form["AddColumnName"] and lines else list(arrival.in_files)
     for line in lines:
         own = ["Op", *names] if len(line) == len(names) + 1 else names
-        yield {n: None if v == settings["CsvNullValue"] else v for n, v in zip(own, line, strict=True)}
+        yield {n: None if v == form["CsvNullValue"] else v for n, v in zip(own, line, strict=True)}
+
+
+def _named_by_dms(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of an export by the names that DMS has for them."""
+    return {"CsvDelimiter": settings["DELIMITER"], "AddColumnName": settings["HEADER"],
+            "CsvNullValue": settings["NULL"], "Rfc4180": True}  # fmt: skip
 
 
 def _events(delivery: Delivery, file: File) -> Iterator[Read]:
@@ -98,7 +107,7 @@ def _events(delivery: Delivery, file: File) -> Iterator[Read]:
         source = {n.removeprefix("__source_"): v for n, v in body.items()} if flat else body["source"]
         deleted = body.get("__deleted") == "true" or body.get("op", body.get("__op")) == "d"
         order = (source["ts_ms"], source.get("lsn") or source.get("pos") or 0)
-        unit = _UNITS.get(delivery.settings["time.precision.mode"], timedelta(microseconds=1))
+        unit = _UNITS.get(delivery.settings.get("time.precision.mode", ""), timedelta(microseconds=1))
         yield Read(deleted, order, {n: _of_event(kinds[n], v, unit) for n, v in row.items() if n in kinds})
 
 
@@ -107,7 +116,7 @@ def _typed(kind: Kind, value: Any) -> Any:
     if not isinstance(value, str) or kind == "text":
         return value
     if kind == "bool":
-        return value == "true"
+        return value in ("true", "t")
     parsed = {"decimal": Decimal, "float8": float, "date": date.fromisoformat, "timestamp": datetime.fromisoformat}
     return parsed.get(kind, int)(value)
 
@@ -116,18 +125,15 @@ def _of_event(kind: Kind, value: Any, unit: timedelta) -> Any:
     """A value of Connect, by the kind of its column and the way it looks. Times are whole numbers of the unit."""
     if value is None or kind in ("text", "int4", "int8", "float8", "bool"):
         return value
-    if kind == "bytes":
-        return base64.b64decode(value)
-    if kind == "decimal":
-        return _decimal(value)
+    if kind in ("bytes", "decimal"):
+        return base64.b64decode(value) if kind == "bytes" else _decimal(value)
     if isinstance(value, str):
         return _of_iso(kind, value)
     if kind == "date":
         return date(1970, 1, 1) + timedelta(days=value)
     moment = datetime(1970, 1, 1, tzinfo=UTC) + (timedelta(microseconds=value // 1000) if not unit else value * unit)
-    if kind == "timestamptz":
-        return moment
-    return moment.replace(tzinfo=None) if kind == "timestamp" else f"{moment:%H:%M:%S.%f}"
+    forms = {"timestamptz": moment, "timestamp": moment.replace(tzinfo=None)}
+    return forms.get(kind, f"{moment:%H:%M:%S.%f}")
 
 
 def _of_iso(kind: Kind, value: str) -> Any:

@@ -1,7 +1,7 @@
 """Values as Debezium's connectors give them to Kafka Connect, and as its JSON converter writes them.
 
-Sources: the pages of the connectors (documentation/modules/ROOT/pages/connectors/*.adoc, "Data type mappings"), the classes
-of `io.debezium.time`, and of Kafka `org.apache.kafka.connect.json.JsonConverter`.
+Sources: the pages of the connectors (documentation/modules/ROOT/pages/connectors/*.adoc, "Data type mappings"), the
+classes of `io.debezium.time`, and of Kafka `org.apache.kafka.connect.json.JsonConverter`.
 """
 
 from __future__ import annotations
@@ -101,7 +101,8 @@ _NAMES: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "isostring": (_OWN + "IsoTimestamp", "string"), "nanoseconds": (_OWN + "NanoTimestamp", "int64"),
     },
     "date": {
-        "adaptive": (_OWN + "Date", "int32"), "connect": (_CONNECT + "Date", "int32"), "isostring": (_OWN + "IsoDate", "string"),
+        "adaptive": (_OWN + "Date", "int32"), "connect": (_CONNECT + "Date", "int32"),
+        "isostring": (_OWN + "IsoDate", "string"),
     },
     "time": {
         "adaptive": (_OWN + "MicroTime", "int64"), "connect": (_CONNECT + "Time", "int32"),
@@ -135,7 +136,7 @@ def _iso(value: datetime) -> str:
 
 
 def _iso_time(value: timedelta) -> str:
-    return _iso(datetime(1970, 1, 1) + value)[11:]
+    return _iso(EPOCH + value)[11:]
 
 
 _SHOWN: Mapping[tuple[str, str], Callable[[Any], Any]] = {

@@ -1,8 +1,9 @@
 """What all of Debezium's connectors have in common: events, records of a topic, and the files of a sink.
 
-Sources of the facts: pages of the connectors (documentation/modules/ROOT/pages/connectors), `transformations/event-flattening.adoc`,
-`io.debezium.connector.SnapshotRecord`, `io.debezium.pipeline.source.snapshot.incremental`; of the sinks Confluent's S3
-sink connector (names of objects) and Aiven's (`file.name.template`, `format.output.fields`).
+Sources of the facts: pages of the connectors (documentation/modules/ROOT/pages/connectors) and
+`transformations/event-flattening.adoc`, `io.debezium.connector.SnapshotRecord`,
+`io.debezium.pipeline.source.snapshot.incremental`; of the sinks Confluent's S3 sink connector (names of objects) and
+Aiven's (`file.name.template`, `format.output.fields`).
 """
 
 from __future__ import annotations
@@ -34,10 +35,9 @@ SETTINGS: Mapping[str, tuple[Any, ...]] = {
     "partitions": (1, 3),
     "flush.size": ("whole", "few"),
 }
-"""Settings of every connector, its converter, the transform ExtractNewRecordState (`unwrap`), the topic and the sink. Not drawn:
-`time.precision.mode=structured` (a reader gets a struct, of which no kind here is a value)."""
+"""Settings of every connector, its converter, the transform ExtractNewRecordState (`unwrap`), the topic and the sink.
+Not drawn: `time.precision.mode=structured` (a reader gets a struct, of which no kind here is a value)."""
 
-_NAMELESS = ("decimal.handling.mode", "time.precision.mode")
 TABLE, TOPIC = "t", "t"
 
 
@@ -63,6 +63,7 @@ class Event:
     """Attributes:
     source: the block `source`, without the fields that all connectors have.
     columns: of the table when it happened; `order`: its number in the transaction.
+    changed: columns that an update has changed, where a connector tells them.
     """
 
     op: str
@@ -75,6 +76,7 @@ class Event:
     unlogged: frozenset[str] = frozenset()
     snapshot: str = "false"
     order: tuple[str, int] = ("", 0)
+    changed: Row | None = None
 
 
 @dataclass
@@ -85,6 +87,9 @@ class Told:
     rows: dict[Key, dict[str, Any]] = field(default_factory=dict)
     maybe: dict[Key, dict[str, Any]] = field(default_factory=dict)
     guessed: set[Key] = field(default_factory=set)
+
+
+Placed = tuple[Change, Mapping[str, Any]]
 
 
 class Connector(ABC):
@@ -103,22 +108,23 @@ class Connector(ABC):
     shows_old_rows: ClassVar[bool] = True
 
     def __init__(self, history: History, given: Mapping[str, Any]) -> None:
-        self.history, self.given = history, given
+        self.history, self.given, self.at = history, given, START
 
     @abstractmethod
     def snapshot_place(self) -> Mapping[str, Any]:
         """The place of all rows of a snapshot that is taken now."""
 
     @abstractmethod
-    def placed(self, step: Step, changes: Sequence[Change]) -> list[tuple[Change, Mapping[str, Any]]]:
-        """Changes of a transaction in the order of their delivery, with their places."""
+    def placed(self, changes: Sequence[Change]) -> Sequence[Placed]:
+        """Changes of a transaction that commits `at` in the order of their delivery, with their places."""
 
     def incremental_place(self) -> Mapping[str, Any]:
         """The place of rows of an incremental snapshot whose window closes now."""
         return self.snapshot_place()
 
     def fail_over(self) -> None:
-        """The source becomes another server."""
+        """The source becomes another server. Most connectors follow a log whose places go on."""
+        self.at = START  # until the next transaction
 
     def doubts(self) -> Iterator[Uncertain]:
         """What can't be known because of this connector."""
@@ -183,15 +189,16 @@ class Task:
             self.connector.fail_over()
 
     def _streamed(self, step: Step) -> Iterator[Event]:
+        self.connector.at = step.at
         transaction = f"tx{step.at.timestamp():.6f}"
-        for number, (change, place) in enumerate(self.connector.placed(step, step.changes), 1):
+        for number, (change, place) in enumerate(self.connector.placed(step.changes), 1):
             for event in self._of(change, step, place):
                 self._take(event)
                 yield Event(**{**event.__dict__, "order": (transaction, number)})
 
     def _of(self, change: Change, step: Step, place: Mapping[str, Any]) -> Iterator[Event]:
         """Pages of the connectors, "Primary key updates": a delete of the old key, then an insert of the new one."""
-        common = {"at": step.at, "columns": step.columns, "source": place}
+        common: dict[str, Any] = {"at": step.at, "columns": step.columns, "source": place}
         row = change.row
         key = {name: row[name] for name in self.history.keys} if row else None
         if change.op == "T":
@@ -225,7 +232,7 @@ class Task:
             yield self._read(row, columns, at, place, mark)
 
     def _incremental(self, step: Step) -> Iterator[Event]:
-        """`AbstractIncrementalSnapshotChangeEventSource`: a window's rows come when it closes, without those that changed in it."""
+        """`AbstractIncrementalSnapshotChangeEventSource`: rows come as their window closes."""
         place = self.connector.incremental_place()
         for row in step.rows:
             yield self._read(row, step.columns, step.at, place, "incremental")
@@ -334,16 +341,16 @@ class Task:
             return body
         columns = [self._field(column) for column in event.columns]
         if flat:
-            added = [_guessed(name, value) for name, value in body.items() if name.startswith("__")]
-            return {"schema": _struct(f"p.s.{TABLE}.Value", [*columns, *added]), "payload": body}
+            added = [guessed(name, value) for name, value in body.items() if name.startswith("__")]
+            return {"schema": struct(f"p.s.{TABLE}.Value", [*columns, *added]), "payload": body}
         sides = [
-            {**_struct(f"p.s.{TABLE}.Value", columns), "optional": True, "field": side} for side in ("before", "after")
+            {**struct(f"p.s.{TABLE}.Value", columns), "optional": True, "field": side} for side in ("before", "after")
         ]
-        source = _struct("io.debezium.connector.Source", [_guessed(n, v) for n, v in body["source"].items()])
-        rest = [_guessed(name, body[name]) for name in ("op", "ts_ms")]
+        source = struct("io.debezium.connector.Source", [guessed(n, v) for n, v in body["source"].items()])
+        rest = [guessed(name, body[name]) for name in ("op", "ts_ms")]
         block = [_transaction()] if "transaction" in body else []
         fields = [*sides, {**source, "optional": False, "field": "source"}, *rest, *block]
-        return {"schema": _struct(f"p.s.{TABLE}.Envelope", fields), "payload": body}
+        return {"schema": struct(f"p.s.{TABLE}.Envelope", fields), "payload": body}
 
     def _field(self, column: Column) -> dict[str, Any]:
         form = self._form(column)
@@ -395,7 +402,7 @@ class Task:
         payload = {c.name: self._form(c).shown((event.key or {})[c.name]) for c in columns}
         if not self.given["schemas.enable"]:
             return payload
-        return {"schema": _struct(f"p.s.{TABLE}.Key", [self._field(c) for c in columns]), "payload": payload}
+        return {"schema": struct(f"p.s.{TABLE}.Key", [self._field(c) for c in columns]), "payload": payload}
 
     def _name(self, partition: int, offset: int) -> str:
         if self.given["sink"] == "confluent":
@@ -403,11 +410,11 @@ class Task:
         return f"{TOPIC}-{partition}-{offset}.jsonl"
 
 
-def _struct(name: str, fields: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def struct(name: str, fields: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"type": "struct", "fields": list(fields), "optional": False, "name": name}
 
 
-def _guessed(name: str, value: Any) -> dict[str, Any]:
+def guessed(name: str, value: Any) -> dict[str, Any]:
     """The schema of a field that Debezium adds: a text or a whole number."""
     kind = "int64" if isinstance(value, int) else "string"
     return {"type": kind, "optional": True, "field": name}

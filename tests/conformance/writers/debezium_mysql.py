@@ -1,8 +1,8 @@
 """Debezium's connector for MySQL.
 
-Sources: `io.debezium.connector.binlog.BinlogSourceInfoStructMaker`; documentation/modules/ROOT/pages/connectors/mysql.adoc
-(`file`, `pos`, `row`, `gtid`); the manual of MySQL, "Binary Log Transaction Compression": events of such a transaction are in one
-event of the log, so that they share its place.
+Sources: `io.debezium.connector.binlog.BinlogSourceInfoStructMaker`;
+documentation/modules/ROOT/pages/connectors/mysql.adoc (`file`, `pos`, `row`, `gtid`); the manual of MySQL, "Binary
+Log Transaction Compression": events of such a transaction are in one event of the log, so that they share its place.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from random import Random
 from typing import Any, ClassVar
 
 from tests.conformance.delivery import Uncertain
-from tests.conformance.history import Change, History, Step
-from tests.conformance.writers.debezium import TABLE, Connector
+from tests.conformance.history import Change, History
+from tests.conformance.writers.debezium import TABLE, Connector, Placed
 
 _SERVERS = ("3e11fa47-71ca-11e1-9e33-c80aa9429562", "7c96fda9-71ca-11e1-8d11-080027a5d6f5")
 
 
 class MySql(Connector):
-    """A failover leads to a server with a log of its own: its number may be lower, equal or higher, and so its positions."""
+    """A failover leads to a server with a log of its own: its number may be lower, equal or higher."""
 
     name = "mysql"
     kinds = ("text", "decimal", "float8", "timestamp", "timestamptz", "date", "longtime", "bytes")
@@ -43,7 +43,7 @@ class MySql(Connector):
         self.pos += 300
         return self._place(self.pos, 0)
 
-    def placed(self, step: Step, changes: Sequence[Change]) -> list[tuple[Change, Mapping[str, Any]]]:
+    def placed(self, changes: Sequence[Change]) -> Sequence[Placed]:
         """Rows of one statement are numbered inside its event."""
         self.transaction += 1
         found = []

@@ -1,8 +1,8 @@
 """Debezium's connector for Oracle (LogMiner).
 
 Sources: `OracleSourceInfoStructMaker`, `io.debezium.connector.oracle.CommitScn` (`rs_id`, `ssn`, `redo_thread`);
-documentation/modules/ROOT/pages/connectors/oracle.adoc; issue DBZ-5245 (before it, `commit_scn` of an event was the last commit of
-its redo thread).
+documentation/modules/ROOT/pages/connectors/oracle.adoc; issue DBZ-5245 (before it, `commit_scn` of an event was the
+last commit of its redo thread).
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any, ClassVar
 
-from tests.conformance.history import Change, History, Step
-from tests.conformance.writers.debezium import TABLE, Connector
+from tests.conformance.history import Change, History
+from tests.conformance.writers.debezium import TABLE, Connector, Placed
 
 
 class Oracle(Connector):
-    """Transactions come by their commits; their changes have SCNs of when they were made, before those of others' commits."""
+    """Transactions come by their commits; changes have the SCNs at which they were made."""
 
     name = "oracle"
     kinds = ("text", "decimal", "float8", "timestamp", "timestamptz", "bytes")
@@ -43,7 +43,7 @@ class Oracle(Connector):
         self.scn += 3
         return self._place(self.scn, self.scn, 1, " 0x000001.00000001.0010 ", 0)
 
-    def placed(self, step: Step, changes: Sequence[Change]) -> list[tuple[Change, Mapping[str, Any]]]:
+    def placed(self, changes: Sequence[Change]) -> Sequence[Placed]:
         self.transaction += 1
         thread = self.random.randint(1, self.given["threads"])
         scn = self.scn - 4 if self.given["interleaved"] and self.transaction > 0x0A01 else self.scn + 2

@@ -1,8 +1,9 @@
 """Debezium's connector for PostgreSQL.
 
-Sources: `io.debezium.connector.postgresql.SourceInfo` and `PostgresSourceInfoStructMaker` (the block `source`; `sequence` is
-the last commit and the place; rows of an incremental snapshot have neither `lsn` nor `txId`), `UnchangedToastedPlaceholder`,
-documentation/modules/ROOT/pages/connectors/postgresql.adoc ("Replica identity", "Toasted values").
+Sources: `io.debezium.connector.postgresql.SourceInfo` and `PostgresSourceInfoStructMaker` (the block `source`;
+`sequence` is the last commit and the place; rows of an incremental snapshot have neither `lsn` nor `txId`),
+`UnchangedToastedPlaceholder`, documentation/modules/ROOT/pages/connectors/postgresql.adoc ("Replica identity",
+"Toasted values").
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from tests.conformance.history import Change, History, Row, Step
-from tests.conformance.writers.debezium import TABLE, Connector
+from tests.conformance.history import Change, History, Row
+from tests.conformance.writers.debezium import TABLE, Connector, Placed
 
 
 class Postgres(Connector):
-    """Transactions come in the order of their commits, each whole; `interleaved` ones have written before others committed."""
+    """Transactions come whole, in the order of their commits; `interleaved` ones have begun before others ended."""
 
     name = "postgresql"
     kinds = ("text", "decimal", "float8", "bool", "timestamp", "timestamptz", "date", "time", "bytes")
@@ -40,7 +41,7 @@ class Postgres(Connector):
         self.commit = self.lsn
         return {**self._place(self.lsn), "lsn": None, "txId": None}
 
-    def placed(self, step: Step, changes: Sequence[Change]) -> list[tuple[Change, Mapping[str, Any]]]:
+    def placed(self, changes: Sequence[Change]) -> Sequence[Placed]:
         self.transaction += 1
         first = self.lsn - 20 if self.given["interleaved"] and self.commit is not None else self.lsn + 64
         places = [first + 4 * number for number in range(len(changes))]

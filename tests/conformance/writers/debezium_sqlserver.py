@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any, ClassVar
 
-from tests.conformance.history import Change, History, Step
-from tests.conformance.writers.debezium import TABLE, Connector
+from tests.conformance.history import Change, History
+from tests.conformance.writers.debezium import TABLE, Connector, Placed
 
 
 class SqlServer(Connector):
@@ -39,7 +39,7 @@ class SqlServer(Connector):
         self.block += 0x20
         return self._place(self._lsn(self.block, 9), self._lsn(self.block, 2), 1)
 
-    def placed(self, step: Step, changes: Sequence[Change]) -> list[tuple[Change, Mapping[str, Any]]]:
+    def placed(self, changes: Sequence[Change]) -> Sequence[Placed]:
         self.block += 0x18
         commit = self._lsn(self.block + 0x10, len(changes) + 5)
         slots = list(range(2, len(changes) + 2))

@@ -1,11 +1,12 @@
 """AWS DMS with a target endpoint of Amazon S3: the files of one table.
 
 Sources of the facts, named below by their short names:
-- API: `S3Settings` of the DMS API, https://docs.aws.amazon.com/dms/latest/APIReference/API_S3Settings.html (the same texts
-  are in botocore, `data/dms/2016-01-01/service-2.json`).
+- API: `S3Settings` of the DMS API, https://docs.aws.amazon.com/dms/latest/APIReference/API_S3Settings.html (the same
+  texts are in botocore, `data/dms/2016-01-01/service-2.json`).
 - GUIDE: https://docs.aws.amazon.com/dms/latest/userguide/CHAP_Target.S3.html.
-- TRANSFORM: https://docs.aws.amazon.com/dms/latest/userguide/CHAP_Tasks.CustomizingTasks.TableMapping.SelectionTransformation.Expressions.html
-  (headers such as `$AR_H_CHANGE_SEQ`) and the page on before images.
+- TRANSFORM: https://docs.aws.amazon.com/dms/latest/userguide/, pages
+  `CHAP_Tasks.CustomizingTasks.TableMapping.SelectionTransformation.Expressions` (headers such as `$AR_H_CHANGE_SEQ`) and
+  `….SelectionTransformation.Transformations` (before images).
 - LOB: https://docs.aws.amazon.com/dms/latest/userguide/CHAP_Tasks.LOBSupport.html.
 """
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import gzip
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -61,8 +62,8 @@ SETTINGS: Mapping[str, tuple[Any, ...]] = {
     "EmptyLoad": ("no file", "no bytes", "header"),
     "TimestampPlace": ("first", "last"),
 }
-"""Settings of the endpoint, then of the task, that change a byte. The two last ones are no settings: `EmptyLoad` is what a
-load of no rows leaves, `TimestampPlace` where the column of `TimestampColumnName` is; GUIDE tells neither."""
+"""Settings of the endpoint, then of the task, that change a byte. The two last ones are no settings: `EmptyLoad` is
+what a load of no rows leaves, `TimestampPlace` where the column of `TimestampColumnName` is; GUIDE tells neither."""
 
 NOT_DRAWN: Mapping[str, str] = {
     **dict.fromkeys(
@@ -101,24 +102,32 @@ def refusal(case: Mapping[str, Any]) -> str:
     return next((why for why, holds in _RULES if holds(case, changed)), "")
 
 
-_RULES = (
+_RULES: tuple[tuple[str, Callable[[Mapping[str, Any], set[str]], Any]], ...] = (
     ("only with DatePartitionEnabled (API)",
      lambda c, n: c.get("DatePartitionSequence") == "" and n & {"DatePartitionDelimiter", "DatePartitionTimezone"}),
     ("only with TimestampColumnName (API)",
-     lambda c, n: c.get("TimestampColumnName") == "" and n & {"UseTaskStartTimeForFullLoadTimestamp", "TimestampPlace"}),
-    ("an S3 target has no failover of the source", lambda c, n: c.get("failed_over")),
-    ("DMS takes no incremental snapshots", lambda c, n: c.get("incremental")),
+     lambda c, n: c.get("TimestampColumnName") == ""
+     and n & {"UseTaskStartTimeForFullLoadTimestamp", "TimestampPlace"}),
+    ("an S3 target has no failover of the source", lambda c, _: c.get("failed_over")),
+    ("DMS takes no incremental snapshots", lambda c, _: c.get("incremental")),
     ("the load is not empty", lambda c, n: "EmptyLoad" in n and c.get("empty_load") is False),
-    ("a header alone needs AddColumnName", lambda c, n: c.get("EmptyLoad") == "header" and c.get("AddColumnName") is False),
+    ("a header alone needs AddColumnName",
+     lambda c, _: c.get("EmptyLoad") == "header" and c.get("AddColumnName") is False),
     ("no page says what an empty parquet file of a load is",
      lambda c, n: "EmptyLoad" in n and c.get("DataFormat") == "parquet"),
     ("columns that are not logged are those of updates",
-     lambda c, n: c.get("UseCsvNoSupValue") and c.get("unlogged") is False),
+     lambda c, _: c.get("UseCsvNoSupValue") and c.get("unlogged") is False),
     ("lines of one width whose columns only time tells",
-     lambda c, n: c.get("AddColumnName") is False and c.get("DataFormat") != "parquet" and c.get("added") and c.get("dropped")),
+     lambda c, n: _nameless(c, n) and c.get("added") and c.get("dropped")),
     ("rows that a service without deletes has, and a truncate or moved key has not",
-     lambda c, n: c.get("CdcOperations", "all") != "all" and (c.get("truncated") or c.get("moved") or c.get("unlogged"))),
+     lambda c, _: c.get("CdcOperations", "all") != "all"
+     and (c.get("truncated") or c.get("moved") or c.get("unlogged"))),
 )  # fmt: skip
+
+
+def _nameless(case: Mapping[str, Any], changed: set[str]) -> bool:
+    """Whether files may have neither a header nor a schema."""
+    return "AddColumnName" not in changed and case.get("DataFormat") != "parquet"
 
 
 @dataclass
@@ -147,7 +156,7 @@ class _Told:
             self._put(change, columns)
 
     def _truncate(self) -> None:
-        """GUIDE: a truncate removes all files and folders of the table; with `HandleSourceTableTruncated: false` nothing."""
+        """GUIDE: a truncate removes all files of the table; with `HandleSourceTableTruncated: false` nothing."""
         if not self.settings["HandleSourceTableTruncated"]:
             self.maybe |= self.rows | self.ghosts
         self.rows, self.ghosts = {}, {}
@@ -369,7 +378,7 @@ class _Task:
         names = [column.name for column in columns]
         stamp, first = self.settings["TimestampColumnName"], self.settings["TimestampPlace"] == "first"
         added = [*(["AR_H_CHANGE_SEQ"] if self.settings["ChangeSequence"] else []), *self._images(names)]
-        return tuple([*([stamp] if stamp and first else []), *names, *added, *([stamp] if stamp and not first else [])])
+        return (*([stamp] if stamp and first else []), *names, *added, *([stamp] if stamp and not first else []))
 
     def _images(self, names: Sequence[str]) -> list[str]:
         """TRANSFORM, add-before-image-columns: of the key, or of all columns but LOBs."""
