@@ -22,6 +22,7 @@ from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import BAD_METADATA, CliContext
 from airflow_gddl.cli.screen import Screen, counted
 from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.runners.descriptor import RUNNERS
 from airflow_gddl.topology.pipelines import pipelines
 from airflow_gddl.topology.pipelines import pools as pools_of
 
@@ -254,15 +255,14 @@ def _settings_of(runner: str | None, node_type: str | None, instance_pool: str |
         if node_type or instance_pool:
             raise MetadataError("OPTION_INVALID", "machines without a runner", remedy="add --runner databricks")
         return {}
-    if runner != "databricks":
+    project = RUNNERS.get(runner).project
+    if not project:
         remedy = "leave --runner out, and write `runner:` and its section into metadata/gddl.yaml"
-        raise MetadataError("OPTION_INVALID", f"--runner {runner}: only databricks asks for anything", remedy=remedy)
+        raise MetadataError("OPTION_INVALID", f"--runner {runner} asks for nothing", remedy=remedy)
     if node_type and instance_pool:
         raise MetadataError("OPTION_INVALID", "--node-type and --instance-pool", remedy="give one of them")
-    from airflow_gddl.runners.databricks.settings import project_settings  # noqa: PLC0415 - of those who use Databricks
-
     asked = node_type or (None if instance_pool else str(typer.prompt(_MACHINES)))
-    return {"metadata/gddl.yaml": project_settings(asked, instance_pool)}
+    return {"metadata/gddl.yaml": RUNNERS.load(project)(asked, instance_pool)}
 
 
 def _into_airflow(cli: CliContext, dags: Path, jobs: Path, settings: Mapping[str, str]) -> None:

@@ -100,7 +100,7 @@ class _Record:
         return _of_fields(self.delimiter)[0].match(self.data, at).end()  # type: ignore[union-attr]  # it matches nothing, too
 
     def _after_any(self, at: int) -> int:
-        return _of_fields(self.delimiter)[1].match(self.data, at).end()  # type: ignore[union-attr]  # as above
+        return _of_fields(self.delimiter)[1].match(self.data, at).end()  # type: ignore[union-attr]  # it matches nothing, too
 
     def _broken_off(self, at: int) -> QuotedRecord:
         """Text behind a closing mark: the record ends with the line, whatever follows."""

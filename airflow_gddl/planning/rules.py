@@ -76,7 +76,7 @@ MWAA: Mapping[str, MwaaClass] = {
     "mw1.2xlarge": MwaaClass(dags=4_000, tasks=80, vcpus=16),
 }
 MWAA_MOST_WORKERS = 25
-"""Highest maximum of workers that an environment takes; `mw1.micro` has one."""
+"""Highest maximum of workers that an environment takes; the smallest class, micro, has one."""
 AIRFLOW = PlatformLimits()
 TRIGGERER_CAPACITY = 1_000
 """Airflow's `[triggerer] capacity`."""

@@ -81,6 +81,8 @@ class RunnerDescriptor:
         check: reference of a function that takes a `RunnerCheck` and yields subjects and probes, for `gddl check`.
         bundle: reference of a `JobFiles`, for `gddl bundle`.
         capacity: reference of a `RunnerCapacity`, for `gddl plan`.
+        project: reference of a function that takes a type of machine and the id of a pool of machines, one of them
+            None, and returns the `gddl.yaml` of a new project, for `gddl init --runner`; empty: it asks for nothing.
     """
 
     start_seconds: Callable[[Any, str], float]
@@ -98,6 +100,7 @@ class RunnerDescriptor:
     check: str = ""
     bundle: str = ""
     capacity: str = ""
+    project: str = ""
 
     def __post_init__(self) -> None:
         if bool(self.runner) == bool(self.platform):

@@ -217,6 +217,7 @@ def test_import_linter_keeps_every_contract() -> None:
 
 VENDORS = "clients of vendors are imported in the rooms that open connections"
 ROOMS = {
+    "airflow_gddl.hooks.databricks",
     "airflow_gddl.operators.lineage",
     "airflow_gddl.runners.aws",
     "airflow_gddl.runners.databricks.jobs",

@@ -208,6 +208,7 @@ RUNNER = RunnerDescriptor(
     deployed=True,
     bundle="airflow_gddl.bundle:DATABRICKS",
     capacity="airflow_gddl.planning.plan:DATABRICKS",
+    project="airflow_gddl.runners.databricks.settings:project_settings",
 )
 
 
