@@ -163,9 +163,7 @@ def _parts(table: pa.Table, name: str) -> Mapping[str, pa.Array]:
     return {field.name: pc.struct_field(column, field.name) for field in column.type}
 
 
-def _available(
-    values: pa.Array, options: DebeziumOptions, may_lack: Sequence[bool]
-) -> tuple[pa.Array, Sequence[bool]]:
+def _available(values: pa.Array, options: DebeziumOptions, may_lack: Sequence[bool]) -> tuple[pa.Array, Sequence[bool]]:
     """The values with nulls for the placeholder, and the mask of placeholders.
 
     Args:
