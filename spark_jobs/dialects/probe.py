@@ -93,8 +93,8 @@ def reading(file: PlannedFile) -> Iterator[None]:
 
 
 def is_text(file: PlannedFile) -> bool:
-    """Whether a file is one of lines, CSV or JSON, so that no bytes are no rows; a part of an export is never empty."""
-    return file.format != "parquet" and file.kind != "export" and ".avro" not in file.path.rpartition("/")[2].lower()
+    """Whether a file is one of lines, CSV or JSON, so that no bytes are no rows."""
+    return file.format != "parquet" and ".avro" not in file.path.rpartition("/")[2].lower()
 
 
 def without_rows(file: PlannedFile, columns: Iterable[str]) -> Probed:
@@ -226,8 +226,6 @@ def _probe_csv(file: PlannedFile, stream: BinaryIO, options: DmsOptions) -> Prob
         lacks = first is not None and search.finds()
     finally:
         lines.detach()  # the caller closes the stream
-    if first is None and is_text(file):
-        return without_rows(file, ())
     if first is None:
         raise QuarantinableError("FILE_EMPTY", "the file has no lines", where=file.path)
     if options.csv_header:

@@ -96,13 +96,14 @@ def _with_older(rows: CsvRows, forms: CsvForms, form: DmsOptions, *, has_operati
             number[row] = older if line is None else number[row]
         parts.append((older, table))
     number[number < np.maximum.accumulate(number)] = -1
-    arrays, masks = [], {}
+    arrays: list[pa.Array] = []
+    masks: dict[str, np.ndarray] = {}
     names = [*([form.op_column] if has_operation else []), *forms.newest]
     for place, name in enumerate(names):
         values = rows.table.column(place).to_pylist()
         for older, table in parts:
-            columns = [*([form.op_column] if has_operation else []), *forms.columns[older]]
-            own = table.column(columns.index(name)).to_pylist() if name in columns else [None] * len(at)
+            own_names = [*names[:has_operation], *forms.columns[older]]
+            own = table.column(own_names.index(name)).to_pylist() if name in own_names else [None] * len(at)
             values = _placed(values, own, [row if number[row] == older else None for row in at])
         arrays.append(pa.array(values, pa.string()))
         lacking = [n for n, columns in enumerate(forms.columns) if name not in columns and name in forms.newest]
@@ -139,8 +140,8 @@ def _with_operations(rows: CsvRows, form: DmsOptions, kind: str) -> CsvRows:
     good = _good(rows)
     first = [value for value, is_good in zip(table.column(0).to_pylist(), good, strict=True) if is_good]
     if first and not any(is_operation(value, kind) for value in first):
-        raise ValueError(f"no line begins with an operation, and lines have a field more than options.csv_columns: "
-                         f"the first is {str(first[0])[:40]!r}; name all columns there, in the order of the file")  # fmt: skip
+        what = "no line begins with an operation, and lines have a field more than options.csv_columns"
+        raise ValueError(f"{what}: the first is {str(first[0])[:40]!r}; name all columns, in the order of the file")
     empty = good & np.asarray(pc.equal(pc.utf8_trim(pc.fill_null(table.column(0), ""), BLANKS), ""))
     if not empty.any():
         return rows
@@ -160,9 +161,9 @@ def _without_operations(rows: CsvRows, form: DmsOptions, kind: str) -> CsvRows:
     good = _good(rows)
     first = [value for value, is_good in zip(rows.table.column(0).to_pylist(), good, strict=True) if is_good]
     if first and all(is_operation(value, kind) for value in first):
-        raise ValueError(f"each line begins with an operation, and has {len(form.csv_columns) - 1} fields behind it for "
-                         f"{len(form.csv_columns)} names in options.csv_columns; columns that were added later, which "
-                         "older lines lack, are named in options.csv_added, too")  # fmt: skip
+        names = len(form.csv_columns)
+        what = f"each line begins with an operation, and has fewer fields behind it than options.csv_columns ({names})"
+        raise ValueError(f"{what}; columns that were added later, which older lines lack, belong in options.csv_added")
     return rows
 
 
@@ -271,8 +272,10 @@ def _require_rule(data: bytes, records: Sequence[QuotedRecord], form: DmsOptions
         ValueError: see `_with_marks`.
     """
     if lost := next((record for record in records if record.is_open), None):
-        raise ValueError(f"line {lost.line} has a quotation mark that RFC 4180 does not allow, so that it is not known "
-                         "where its row ends; if the endpoint has Rfc4180=false, set options.csv_quotes: false")  # fmt: skip
+        what = (
+            f"line {lost.line} has a quotation mark that RFC 4180 does not allow, so that it is not known where its row"
+        )
+        raise ValueError(f"{what} ends; if the endpoint has Rfc4180=false, set options.csv_quotes: false")
     if form.csv_quotes:
         return
     plain = frozenset(text.encode() for text in ("", form.csv_null, form.csv_no_sup or ""))

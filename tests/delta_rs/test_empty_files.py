@@ -1,4 +1,4 @@
-"""Files without a row: of no bytes, of blank lines, with a header alone, without a row group; a load and changes alike."""
+"""Files without a row: of no bytes, of blank lines, with a header alone, without a row group."""
 
 from __future__ import annotations
 

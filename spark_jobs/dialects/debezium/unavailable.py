@@ -58,7 +58,7 @@ class Unavailable:
     def forms(self) -> list[Any]:
         """Its forms by the type of its column, but for arrays with an element for each byte.
 
-        Bytes have one for each `binary.handling.mode`: bytes, in JSON the same as `base64`, `base64-url-safe` and `hex`.
+        Bytes have one for each `binary.handling.mode`: `bytes`, in JSON as `base64`, `base64-url-safe` and `hex`.
         """
         text, name = (
             self.text,
