@@ -68,6 +68,18 @@ def test_rows_of_an_incremental_snapshot_before_any_commit_have_the_place_of_the
     assert (topic.replica("id", "v"), topic.errors()) == ([(1, "new")], [])
 
 
+def test_flat_rows_of_an_incremental_snapshot_have_the_place_of_the_sequence(engine: LocalPort, tmp_path: Path) -> None:
+    def flat(key: int, value: str, source: Event) -> Event:
+        fields = {f"__source_{name}": part for name, part in source.items()}
+        return {"id": key, "v": value, "__deleted": "false", "__op": "r", "__source_ts_ms": T, **fields}
+
+    changed = postgresql(100, 97) | {"snapshot": "false"}
+    topic = Topic(engine, tmp_path)
+    topic.land(text(flat(1, "read", incremental(100)), flat(2, "new", changed), flat(2, "read", incremental(100))))
+    topic.run()
+    assert (topic.replica("id", "v"), topic.errors()) == ([(1, "read"), (2, "new")], [])
+
+
 def sqlserver(commit: int, change: int, serial: int = 1) -> Event:
     places = {"commit_lsn": f"00000027:{commit:08x}:0002", "change_lsn": f"00000027:{change:08x}:0001"}
     return {"connector": "sqlserver", "event_serial_no": serial, **places}
