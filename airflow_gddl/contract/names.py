@@ -3,10 +3,11 @@
 The rule for delivered names of columns, for every table the same:
 1. each character that Delta refuses in names (blank ``, ; { } ( ) =``, line feed, tab) becomes `_`, nested ones too;
 2. a column whose name is ours or Delta's own (`is_reserved`) gets `_source` appended;
-3. two columns of one file that would land under names that are equal, or differ only by case, are refused, once the row
-   has renamed and left out what it names.
+3. two columns of one file that would land under names that are equal, or differ only by case, are refused, once the
+   row has renamed and left out what it names.
 
-A row may name a column by any of these forms; case does not count, unless another column has the name to the letter. A table is named by its target, by
+A row may name a column by any of these forms; case does not count, unless another column has the name to the letter.
+A table is named by its target, by
 `source:schema.table`, or by its name in the source.
 """
 

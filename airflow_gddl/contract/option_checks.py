@@ -29,6 +29,7 @@ def check_options(spec: TableSpec) -> Iterator[SpecProblem]:
 def dms_problems(options: Mapping[str, object]) -> Iterator[SpecProblem]:
     yield from _path_format(options.get("path_format"))
     yield from _csv_delimiter(options.get("csv_delimiter"))
+    yield from _csv_added(options.get("csv_added"), options.get("csv_columns"))
     yield from _zone(options.get("date_partition_timezone"))
     yield from _csv_row_delimiter(options.get("csv_row_delimiter"), options.get("csv_delimiter", ","))
 
@@ -88,6 +89,17 @@ def _csv_delimiter(delimiter: object) -> Iterator[SpecProblem]:
         return
     remedy = 'write one character in quotes, e.g. ";"; a tab is "\\t" in double quotes'
     yield SpecProblem("FIELD_VALUE", ("options", "csv_delimiter"), delimiter, fault, remedy)
+
+
+def _csv_added(added: object, columns: object) -> Iterator[SpecProblem]:
+    if not isinstance(added, (list, tuple)):
+        return
+    known = columns if isinstance(columns, (list, tuple)) else ()
+    for name in added:
+        if name not in known or list(added).count(name) > 1:
+            fault = "named twice" if name in known else "not among csv_columns"
+            remedy = "name columns of csv_columns that were added later, in the order in which they were"
+            yield SpecProblem("FIELD_VALUE", ("options", "csv_added"), str(name), fault, remedy)
 
 
 def _zone(name: object) -> Iterator[SpecProblem]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from airflow_gddl.contract.csv_quotes import OpenQuotesError, Writer, quoted_records
 from airflow_gddl.contract.extensions import DmsOptions
 
 SAMPLED_BYTES = 1 << 20
@@ -26,18 +27,51 @@ def csv_settings(text: str, options: DmsOptions) -> Mapping[str, str]:
         contradictions["csv_row_delimiter"] = f"the file has no {end!r}, and ends in {text[-1]!r}"
         return contradictions
     lines = text.split(end)[:-1]
-    if options.csv_quotes and (line := _badly_quoted(lines, options)) is not None:
-        contradictions["csv_quotes"] = f"line {line} has a quotation mark inside a field that is not quoted"
+    if options.csv_quotes is not False and (why := _not_rfc4180(lines, options)) is not None:
+        contradictions["csv_quotes"] = why
     if (word := _not_supplied(lines, options)) is not None:
         contradictions["csv_no_sup"] = f"updates have {word!r} in several columns of a row, and no other row has it"
+    if options.csv_null and (line := _only_empty(lines, options)) is not None:
+        contradictions["csv_null"] = f"line {line} has empty fields, and no field is {options.csv_null!r}"
+    if options.csv_columns and not options.csv_header and (width := _other_width(lines, options)) is not None:
+        contradictions["csv_columns"] = (
+            f"lines have {width} fields, for {len(options.csv_columns)} names and the operation; columns that were "
+            "added later belong in csv_added, too"
+        )
     return contradictions
 
 
-def _badly_quoted(lines: Iterable[str], options: DmsOptions) -> int | None:
-    """The first line with such a field, from 1; null: none has."""
-    other = f'[^"{re.escape(options.csv_delimiter)}]'
-    inside = re.compile(rf'(?:^|{re.escape(options.csv_delimiter)}){other}+"')
-    return next((at for at, line in enumerate(lines, 1) if line.count('"') % 2 and inside.search(line)), None)
+def _not_rfc4180(lines: Sequence[str], options: DmsOptions) -> str | None:
+    """What shows that the writer does not follow RFC 4180; null: nothing does."""
+    data = "\n".join(line.replace("\r", " ").replace("\n", " ") for line in lines).encode()
+    plain = frozenset(text.encode() for text in ("", options.csv_null, options.csv_no_sup or ""))
+    writer = Writer(options.csv_delimiter, plain)
+    try:
+        for record in quoted_records(data, options.csv_delimiter):
+            if record.is_broken:
+                return f"line {record.line} has a quotation mark that RFC 4180 does not allow"
+            if options.csv_quotes is None and (why := writer.contradicts(data, record)) is not None:
+                return why
+    except OpenQuotesError:
+        return None  # the sample may end there
+    return None
+
+
+def _only_empty(lines: Sequence[str], options: DmsOptions) -> int | None:
+    """The first line with an empty field, from 1, where no field is null; null: there is none."""
+    first = None
+    for number, record in enumerate(_records(lines, options), 1):
+        if options.csv_null in record:
+            return None
+        first = number if first is None and "" in record[1:] else first
+    return first
+
+
+def _other_width(lines: Sequence[str], options: DmsOptions) -> int | None:
+    """The number of fields of the first line that has another one than the row says; null: none has."""
+    names, older = len(options.csv_columns), len(options.csv_added)
+    known = {names - fewer + operation for fewer in range(older + 1) for operation in (0, 1)}
+    return next((len(record) for record in _records(lines, options) if len(record) not in known), None)
 
 
 def _not_supplied(lines: Iterable[str], options: DmsOptions) -> str | None:
@@ -55,7 +89,7 @@ def _not_supplied(lines: Iterable[str], options: DmsOptions) -> str | None:
 
 def _records(lines: Iterable[str], options: DmsOptions) -> Iterator[list[str]]:
     plain = (line.replace("\r", " ").replace("\n", " ") for line in lines)
-    quoting = {} if options.csv_quotes else {"quoting": csv.QUOTE_NONE}
+    quoting = {} if options.csv_quotes is not False else {"quoting": csv.QUOTE_NONE}
     try:
         yield from filter(None, csv.reader(plain, delimiter=options.csv_delimiter, **quoting))  # type: ignore[arg-type]  # of its constants
     except csv.Error:

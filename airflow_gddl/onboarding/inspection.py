@@ -135,7 +135,7 @@ CSV_SETTING = KnownFinding(
     "error",
     "CSV is written by a setting that the row's options don't say: rows or values would be read as others",
     "row: the option named, as the endpoint has it: csv_row_delimiter (CsvRowDelimiter), csv_quotes (Rfc4180),"
-    " csv_no_sup (CsvNoSupValue)",
+    " csv_no_sup (CsvNoSupValue), csv_null (CsvNullValue), csv_columns and csv_added (columns in order)",
 )
 FILE_UNREADABLE = KnownFinding(
     "INSPECT_FILE_UNREADABLE",

@@ -175,7 +175,8 @@ class SourceRows:
                     or (not sql and is_read_as_text(kinds[column.name].kind, database)), sql,
                 )
                 for column in source_table.table.columns
-                if is_kept(column.name, row_for(column.name, names, spec)) or column.name.lower() in lowered(spec.sequence_by)
+                if is_kept(column.name, row_for(column.name, names, spec))
+                or column.name.lower() in lowered(spec.sequence_by)
                 for kind, sql in [
                     forms.get(column.name)
                     or (INSTANT if in_utc and _is_timestamp(column)

@@ -258,7 +258,7 @@ def of_rescues(count: int) -> tuple[RunWarning, ...]:
 
 def of_partial_updates(spec: TableSpec, count: int) -> tuple[RunWarning, ...]:
     """Updates of CSV with the usual word for a column that is not logged, in a table whose row does not name it."""
-    is_assumed = count and "csv_no_sup" not in spec.options
+    is_assumed = count and not {"csv_no_sup", "csv_added"} & spec.options.keys()
     message = (
         f"updates have {DmsOptions().csv_no_sup} in a column and keep its value; set options.csv_no_sup to this word, "
         "or to null if it is a value"

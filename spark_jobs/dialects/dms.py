@@ -12,11 +12,11 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Literal
 
-from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.errors import FatalError, QuarantinableError
 from airflow_gddl.contract.extensions import COMMIT_TIMES, DATES_IN_ORDER, TOTAL_ORDER, DmsOptions, date_folder
 from airflow_gddl.contract.file_names import Names, change_time, classify, is_of_snapshot, repeated_hour, timed_order
 from airflow_gddl.contract.names import SOURCE_SUFFIX, renamed
-from spark_jobs.dialects.probe import CARRIED, probe, without_rows
+from spark_jobs.dialects.probe import CARRIED, is_text, probe, without_rows
 from spark_jobs.dialects.protocol import EVERYTHING, Dialect, InputOpener, Probed, Window, match
 from spark_jobs.plan.planned_batch import PlannedFile
 
@@ -67,8 +67,11 @@ class DmsDialect(Dialect):
         """Where the row names a list of its own, the word for a column that is not logged is a text like any other."""
         has_own = self.spec.columns_to_update not in (None, CARRIED)
         options = replace(self.options, csv_no_sup=None) if has_own else self.options
-        probed = probe(storage, file, options, self.bounds)
-        if probed.is_blank:
+        try:
+            probed = probe(storage, file, options, self.bounds)
+        except QuarantinableError as error:
+            if error.code != "FILE_EMPTY" or not is_text(file):
+                raise
             return without_rows(file, dict.fromkeys((self.op_column, *self.spec.keys, *self.spec.sequence_by)))
         self._require_free(probed)
         return replace(probed, prepared=self.spec.mode == "snapshots" and is_of_snapshot(file.path))

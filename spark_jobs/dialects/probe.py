@@ -18,6 +18,7 @@ import pyarrow.types as pt
 from airflow_gddl.contract.errors import GddlError, QuarantinableError
 from airflow_gddl.contract.extensions import DmsOptions
 from airflow_gddl.stores.readers import GZIP_MAGIC, Inflating, chunks_of, too_large
+from spark_jobs.dialects.csv_forms import CsvForms
 from spark_jobs.dialects.csv_lines import first_record, lines_of
 from spark_jobs.dialects.protocol import (
     DEFAULT_BOUNDS,
@@ -92,8 +93,8 @@ def reading(file: PlannedFile) -> Iterator[None]:
 
 
 def is_text(file: PlannedFile) -> bool:
-    """Whether a file is one of lines, CSV or JSON, so that no bytes are no rows; a part of an export is never empty."""
-    return file.format != "parquet" and file.kind != "export" and ".avro" not in file.path.rpartition("/")[2].lower()
+    """Whether a file is one of lines, CSV or JSON, so that no bytes are no rows."""
+    return file.format != "parquet" and ".avro" not in file.path.rpartition("/")[2].lower()
 
 
 def without_rows(file: PlannedFile, columns: Iterable[str]) -> Probed:
@@ -225,13 +226,15 @@ def _probe_csv(file: PlannedFile, stream: BinaryIO, options: DmsOptions) -> Prob
         lacks = first is not None and search.finds()
     finally:
         lines.detach()  # the caller closes the stream
-    if first is None and is_text(file):
-        return without_rows(file, ())
     if first is None:
         raise QuarantinableError("FILE_EMPTY", "the file has no lines", where=file.path)
-    names = _header(first, file) if options.csv_header else _named(len(first), file, options)
-    columns = tuple((name, "string") for name in (*names, *([CARRIED] if lacks else [])))
-    return Probed(file=file, columns=columns, csv=options, csv_carried=CARRIED if lacks else None)
+    if options.csv_header:
+        names, is_older = _header(first, file), False
+    else:
+        names, is_older = _named(first, file, options)
+    lists = lacks or (is_older and file.kind == "change")
+    columns = tuple((name, "string") for name in (*names, *([CARRIED] if lists else [])))
+    return Probed(file=file, columns=columns, csv=options, csv_carried=CARRIED if lists else None)
 
 
 @dataclass
@@ -267,14 +270,14 @@ def _header(names: list[str], file: PlannedFile) -> list[str]:
     return names
 
 
-def _named(width: int, file: PlannedFile, options: DmsOptions) -> list[str]:
-    names = list(options.csv_columns)
-    if width == len(names) + 1:
-        return [options.op_column, *names]
-    if width == len(names):
-        return names
-    raise QuarantinableError(
-        "FILE_UNREADABLE",
-        f"{width} fields in the first line, {len(names)} names in options.csv_columns",
-        where=file.path,
-    )
+def _named(first: list[str], file: PlannedFile, options: DmsOptions) -> tuple[list[str], bool]:
+    """The columns, and whether the first line lacks some that were added later."""
+    forms = CsvForms.of(options)
+    found = forms.of_first(first, file.kind)
+    if found is None:
+        what = f"{len(first)} fields in the first line, {len(forms.newest)} names in options.csv_columns"
+        way_out = "; columns that were added later, which older lines lack, are named in options.csv_added, too"
+        raise QuarantinableError("FILE_UNREADABLE", what + way_out, where=file.path)
+    form, has_operation = found
+    names = [*([options.op_column] if has_operation else []), *forms.newest]
+    return names, form < len(forms.columns) - 1

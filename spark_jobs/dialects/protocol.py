@@ -25,6 +25,7 @@ from airflow_gddl.contract.file_names import Names, is_temporary, timed_order
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec, TierSpec
 from airflow_gddl.contract.sql_types import MAX_PRECISION, parse_type, quoted
 from airflow_gddl.contract.table_spec import lowered
+from spark_jobs.plan.column_defaults import ColumnDefault
 from spark_jobs.plan.loaded_transactions import LoadedTransactions
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.plan.source_snapshots import KnownSnapshots, SnapshotMarks
@@ -147,6 +148,7 @@ class Probed:
         only_truncates: it has no row but truncates, which say nothing of keys.
         csv_carried: the last of its columns, which lists those that an update carries; null: all updates carry all.
         snapshot: what its events say of snapshots of the source; null: its dialect knows of none.
+        defaults: of its columns, as its schema states them.
         bounds: of the tier, for reading it.
     """
 
@@ -165,6 +167,7 @@ class Probed:
     only_truncates: bool = field(default=False, compare=False)
     csv_carried: str | None = None
     snapshot: SnapshotMarks | None = field(default=None, compare=False)
+    defaults: tuple[ColumnDefault, ...] = field(default=(), compare=False)
     bounds: ReadBounds = field(default=DEFAULT_BOUNDS, compare=False)
 
     @classmethod

@@ -122,9 +122,9 @@ def snapshots_after(
 ) -> tuple[KnownSnapshots, tuple[IgnoredSnapshot, ...]]:
     """The snapshots known after a batch, and why others that are new open no generation.
 
-    The first snapshot of a table opens none. A later one does where no change at or after its place has been ingested,
-    for that change would count as one of the generation before, and where all events come from one connector, whose
-    snapshot it is.
+    The first snapshot of a table opens none, unless changes before it were ingested. A later one does where no change
+    at or after its place has been ingested, for that change would count as one of the generation before, and where all
+    events come from one connector, whose snapshot it is.
     """
     marks = tuple(marks)
     known = before.known or KnownSnapshots()
@@ -205,10 +205,10 @@ def _with_part(
         generation=generation, position=part.position, opens=False, batch=batch, continued_at=planned_at,
         since=part.since, finished=part.finished, whole=part.whole,
     )  # fmt: skip
-    is_first = newest is None and (before.known is not None or before.max_sequence is None)
-    if is_first:
+    is_behind = (text_of(before.max_sequence) or "") < part.position
+    if newest is None and (before.max_sequence is None or (before.known is not None and not is_behind)):
         return replace(known, runs=(*known.runs, run)), None
-    if (text_of(before.max_sequence) or "") >= part.position:
+    if not is_behind:
         return known, "late" if before.known is not None else None
     if len(known.sources) > 1:
         return known, "sources"

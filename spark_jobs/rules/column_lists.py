@@ -94,7 +94,11 @@ class _ListedNames:
 
     def stored(self, name: str) -> str:
         """The table's name of a column; of one that the file lacks the name that it would have."""
-        return self._known.get(name) or self._known.get(name.lower()) or _stored(renamed(name, self._schema.spec), self._schema)
+        return (
+            self._known.get(name)
+            or self._known.get(name.lower())
+            or _stored(renamed(name, self._schema.spec), self._schema)
+        )
 
     def of_text(self, text: str) -> list[str]:
         if (names := _json_names(text)) is not None:

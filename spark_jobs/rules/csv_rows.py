@@ -8,14 +8,16 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 
-from airflow_gddl.contract.csv_quotes import QUOTE, QuotedRecord, Writer, quoted_records
+from airflow_gddl.contract.csv_quotes import QUOTE, OpenQuotesError, QuotedRecord, Writer, quoted_records
 from airflow_gddl.contract.extensions import DmsOptions
+from spark_jobs.dialects.csv_forms import CsvForms, is_operation
 from spark_jobs.dialects.csv_lines import first_record, reader, restored, unused_character, with_usual_ends
 from spark_jobs.dialects.protocol import carried_list, match
 from spark_jobs.rules.texts import BLANKS
@@ -23,24 +25,151 @@ from spark_jobs.rules.texts import BLANKS
 _MARK = codecs.BOM_UTF8
 
 
-def read_csv(data: bytes, names: Sequence[str], form: DmsOptions) -> tuple[pa.Table, pa.Array | None]:
-    """Rows, and the text of lines that are no rows, as with more or fewer fields than names (null elsewhere; None: there are none).
+_NO_OLDER: Mapping[str, np.ndarray] = MappingProxyType({})
 
+
+@dataclass(frozen=True)
+class CsvRows:
+    """
+    Attributes:
+        table: a row for each line, columns in order.
+        malformed: text of lines that are no rows, as with more or fewer fields than names (null elsewhere; None: there
+            are none).
+        older: column that was added later to a mask of the lines from before.
+    """
+
+    table: pa.Table
+    malformed: pa.Array | None = None
+    older: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
+def read_csv(data: bytes, names: Sequence[str], form: DmsOptions, kind: str) -> CsvRows:
+    """
     An empty field is the empty text, unless that stands for null; the text of null is plain text where it is quoted.
     An empty line is a row in a table of one column, and nothing in others. Line breaks other than those of
     `csv_row_delimiter` are part of their field. A line with a quotation mark that RFC 4180 does not allow is no row.
     Bytes that are not UTF-8 come as they are. A byte-order mark is no part of the text.
+
+    Args:
+        names: all columns; without a header the operation first, where lines have one.
+        kind: of the file, `load` or `change`.
+
+    Raises:
+        ValueError: as `_with_marks` and `_require_operations`.
     """
     data = data.removeprefix(_MARK)
     if _is_text(data):
-        return _read(data, len(names), form)
+        return _rows(data, names, form, kind)
     # Arrow's reader wants UTF-8 for lines that it can't take: each byte goes through it as one character.
     null, end = (text.encode().decode("latin-1") for text in (form.csv_null, form.csv_row_delimiter))
     bytewise = replace(form, csv_null=null, csv_row_delimiter=end)
-    table, lines = _read(data.decode("latin-1").encode(), len(names), bytewise)
-    columns = [_as_text(_map(column, pa.binary(), _bytes)) for column in table.columns]
-    lines = None if lines is None else _map(lines, pa.string(), lambda v: _bytes(v).decode(errors="replace"))
-    return pa.table(columns, names=table.column_names), lines
+    rows = _rows(data.decode("latin-1").encode(), names, bytewise, kind)
+    columns = [_as_text(_map(column, pa.binary(), _bytes)) for column in rows.table.columns]
+    lines = rows.malformed and _map(rows.malformed, pa.string(), lambda v: _bytes(v).decode(errors="replace"))
+    return CsvRows(pa.table(columns, names=rows.table.column_names), lines, rows.older)
+
+
+def _rows(data: bytes, names: Sequence[str], form: DmsOptions, kind: str) -> CsvRows:
+    table, lines = _read(data, len(names), form)
+    if form.csv_header:
+        return CsvRows(table, lines)
+    forms = CsvForms.of(form)
+    has_operation = len(names) > len(forms.newest)
+    rows = CsvRows(table, lines)
+    if lines is not None and len(forms.columns) > 1:
+        rows = _with_older(rows, forms, form, has_operation=has_operation)
+    return _with_operations(rows, form, kind) if has_operation else _without_operations(rows, form, kind)
+
+
+def _with_older(rows: CsvRows, forms: CsvForms, form: DmsOptions, *, has_operation: bool) -> CsvRows:
+    """Lines of older forms as rows, with null in columns that were added later. None follows a line of a newer form."""
+    lines = [] if rows.malformed is None else rows.malformed.to_pylist()
+    number = np.array([len(forms.columns) - 1 if line is None else -1 for line in lines])
+    at = [row for row, line in enumerate(lines) if line is not None and _is_sound(line, form)]
+    data = "".join(lines[row] + form.csv_row_delimiter for row in at).encode()
+    parts: list[tuple[int, pa.Table]] = []
+    for older, columns in enumerate(forms.columns[:-1]):
+        table, bad = _read(data, len(columns) + has_operation, form)
+        if table.num_rows != len(at):
+            continue
+        for row, line in zip(at, bad.to_pylist() if bad is not None else [None] * len(at), strict=True):
+            number[row] = older if line is None else number[row]
+        parts.append((older, table))
+    number[number < np.maximum.accumulate(number)] = -1
+    arrays: list[pa.Array] = []
+    masks: dict[str, np.ndarray] = {}
+    names = [*([form.op_column] if has_operation else []), *forms.newest]
+    for place, name in enumerate(names):
+        values = rows.table.column(place).to_pylist()
+        for older, table in parts:
+            own_names = [*names[:has_operation], *forms.columns[older]]
+            own = table.column(own_names.index(name)).to_pylist() if name in own_names else [None] * len(at)
+            values = _placed(values, own, [row if number[row] == older else None for row in at])
+        arrays.append(pa.array(values, pa.string()))
+        lacking = [n for n, columns in enumerate(forms.columns) if name not in columns and name in forms.newest]
+        masks |= {name: np.isin(number, lacking)} if lacking else {}
+    malformed = [line if number[row] < 0 else None for row, line in enumerate(lines)]
+    left = pa.array(malformed, pa.string()) if any(line is not None for line in malformed) else None
+    return CsvRows(pa.table(arrays, names=rows.table.column_names), left, masks)
+
+
+def _placed(values: list[str | None], own: Sequence[str | None], at: Sequence[int | None]) -> list[str | None]:
+    for value, row in zip(own, at, strict=True):
+        if row is not None:
+            values[row] = value
+    return values
+
+
+def _is_sound(line: str, form: DmsOptions) -> bool:
+    """Whether a line has no quotation mark that RFC 4180 does not allow."""
+    if form.csv_quotes is False or '"' not in line:
+        return True
+    try:
+        return not any(record.is_broken for record in quoted_records(line.encode(), form.csv_delimiter))
+    except OpenQuotesError:
+        return False
+
+
+def _with_operations(rows: CsvRows, form: DmsOptions, kind: str) -> CsvRows:
+    """Lines without any operation in the first field are no rows.
+
+    Raises:
+        ValueError: no line has one, so that the first field is a column.
+    """
+    table = rows.table
+    good = _good(rows)
+    first = [value for value, is_good in zip(table.column(0).to_pylist(), good, strict=True) if is_good]
+    if first and not any(is_operation(value, kind) for value in first):
+        what = "no line begins with an operation, and lines have a field more than options.csv_columns"
+        raise ValueError(f"{what}: the first is {str(first[0])[:40]!r}; name all columns, in the order of the file")
+    empty = good & np.asarray(pc.equal(pc.utf8_trim(pc.fill_null(table.column(0), ""), BLANKS), ""))
+    if not empty.any():
+        return rows
+    lines = [None] * table.num_rows if rows.malformed is None else rows.malformed.to_pylist()
+    for row in np.flatnonzero(empty):
+        lines[row] = form.csv_delimiter.join(
+            form.csv_null if (v := c[row].as_py()) is None else v for c in table.columns
+        )
+    return replace(rows, malformed=pa.array(lines, pa.string()))
+
+
+def _without_operations(rows: CsvRows, form: DmsOptions, kind: str) -> CsvRows:
+    """
+    Raises:
+        ValueError: each line has an operation in the first field, so that this is none of the columns.
+    """
+    good = _good(rows)
+    first = [value for value, is_good in zip(rows.table.column(0).to_pylist(), good, strict=True) if is_good]
+    if first and all(is_operation(value, kind) for value in first):
+        names = len(form.csv_columns)
+        what = f"each line begins with an operation, and has fewer fields behind it than options.csv_columns ({names})"
+        raise ValueError(f"{what}; columns that were added later, which older lines lack, belong in options.csv_added")
+    return rows
+
+
+def _good(rows: CsvRows) -> np.ndarray:
+    every = np.ones(rows.table.num_rows, dtype=bool)
+    return every if rows.malformed is None else np.asarray(rows.malformed.is_null())
 
 
 def _is_text(data: bytes) -> bool:
@@ -137,16 +266,16 @@ def _with_marks(data: bytes, width: int, form: DmsOptions, breaks: Mapping[str, 
     return b"".join([*parts, data[at:]]), marked
 
 
-def _require_rule(
-    data: bytes, records: Sequence[QuotedRecord], form: DmsOptions, breaks: Mapping[str, str]
-) -> None:
+def _require_rule(data: bytes, records: Sequence[QuotedRecord], form: DmsOptions, breaks: Mapping[str, str]) -> None:
     """
     Raises:
         ValueError: see `_with_marks`.
     """
     if lost := next((record for record in records if record.is_open), None):
-        raise ValueError(f"line {lost.line} has a quotation mark that RFC 4180 does not allow, so that it is not known "
-                         "where its row ends; if the endpoint has Rfc4180=false, set options.csv_quotes: false")  # fmt: skip
+        what = (
+            f"line {lost.line} has a quotation mark that RFC 4180 does not allow, so that it is not known where its row"
+        )
+        raise ValueError(f"{what} ends; if the endpoint has Rfc4180=false, set options.csv_quotes: false")
     if form.csv_quotes:
         return
     plain = frozenset(text.encode() for text in ("", form.csv_null, form.csv_no_sup or ""))
@@ -204,10 +333,15 @@ def _fields(text: str, width: int, form: DmsOptions) -> list[str | None]:
     return values + [None] * (width - len(values))
 
 
-def with_carried(table: pa.Table, form: DmsOptions, carried: str) -> pa.Table:
+def with_carried(
+    table: pa.Table, form: DmsOptions, carried: str, older: Mapping[str, np.ndarray] = _NO_OLDER
+) -> pa.Table:
     """Rows with a JSON array of the columns that each update carries, null for all, in the column `carried`.
 
     `csv_no_sup` in an update or delete stands for a column that the source has not logged; it is null then.
+
+    Args:
+        older: column to a mask of the lines from before it was added.
     """
     op_name = match(table.column_names, form.op_column)
     if op_name is None:
@@ -215,9 +349,10 @@ def with_carried(table: pa.Table, form: DmsOptions, carried: str) -> pa.Table:
     op = pc.utf8_upper(pc.utf8_trim(pc.fill_null(table.column(op_name), ""), BLANKS))
     partial = np.asarray(pc.is_in(op, value_set=pa.array(["U", "D"])))
     names = [name for name in table.column_names if name != op_name]
-    lacks = {name: partial & _is(table.column(name), form.csv_no_sup or "") for name in names}
-    columns = {name: pc.if_else(pa.array(~lacks[name]), table.column(name), pa.scalar(None, pa.string()))
-               if lacks[name].any() else table.column(name) for name in names}  # fmt: skip
+    unnamed = {name: partial & _is(table.column(name), form.csv_no_sup or "") for name in names}
+    columns = {name: pc.if_else(pa.array(~unnamed[name]), table.column(name), pa.scalar(None, pa.string()))
+               if unnamed[name].any() else table.column(name) for name in names}  # fmt: skip
+    lacks = {name: unnamed[name] | (partial & older[name] if name in older else False) for name in names}
     lists = [carried_list(names, lacks, row) for row in range(table.num_rows)]
     arrays = [columns.get(name, table.column(name)) for name in table.column_names]
     return pa.table([*arrays, pa.array(lists, pa.string())], names=[*table.column_names, carried])

@@ -251,7 +251,8 @@ def measure(group: DecodedGroup, table_schema: TableSchema, *, erased: int = 0) 
     loads = good.num_rows if kind == "load" else 0
     return PartFigures(files=files, low=low, high=high, widths=widths, loads=loads,
                        reduced=group.reduced, rescued=group.rescued, incomplete=group.incomplete, partial=group.partial,
-                       empty_texts=group.empty_texts, erased=erased, filtered=group.filtered, first_bad=_first_bad(group), tallies=group.tallies,
+                       empty_texts=group.empty_texts, erased=erased, filtered=group.filtered,
+                       first_bad=_first_bad(group), tallies=group.tallies,
                        truncates=group.truncates,
                        forms=group.forms or (_stored_forms(good, table_schema) if change else {}),
                        restarts={path: one for path, one in restarts.items() if one is not None})  # fmt: skip

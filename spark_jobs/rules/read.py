@@ -236,11 +236,11 @@ def _written(kind: pa.DataType) -> pa.DataType:
 
 def _csv(text: bytes, probed: Probed, form: DmsOptions) -> FileRows:
     names = [name for name, _ in probed.columns]
-    table, malformed = read_csv(text, [name for name in names if name != probed.csv_carried], form)
-    empty = _empty_texts(table)
+    found = read_csv(text, [name for name in names if name != probed.csv_carried], form, probed.file.kind)
+    table, empty = found.table, _empty_texts(found.table)
     if probed.csv_carried is not None:
-        table = with_carried(table.rename_columns(names[:-1]), form, probed.csv_carried)
-    return FileRows(tuple(flat(c) for c in table.columns), table.num_rows, malformed, empty_texts=empty)
+        table = with_carried(table.rename_columns(names[:-1]), form, probed.csv_carried, found.older)
+    return FileRows(tuple(flat(c) for c in table.columns), table.num_rows, found.malformed, empty_texts=empty)
 
 
 def _empty_texts(table: pa.Table) -> int:

@@ -11,6 +11,7 @@ from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import SchemaGate, lowered
 from spark_jobs.dialects.protocol import Dialect, Probed, match
+from spark_jobs.plan.column_defaults import of_added_columns, of_replaced_nulls
 from spark_jobs.plan.planned_batch import BatchPlan, TableState, Truncate
 from spark_jobs.plan.source_snapshots import (
     IgnoredSnapshot,
@@ -81,7 +82,7 @@ class Decoding:
         Raises:
             FatalError: as `plan_batch`; `SHARD_COLUMN_TAKEN`, `CONTROL_COLUMN_MISSING`.
         """
-        replayed = plan.source == "quarantine"
+        replayed, files = plan.source == "quarantine", tuple(files)
         landed = [landed_as_named(group, replayed=replayed) for group in landed]
         if context.spec.shard is not None:
             landed = with_shard_column(landed, replayed=replayed)
@@ -90,6 +91,7 @@ class Decoding:
         schema = plan_batch(context.dialect, landed, stored, state)
         schema = replace(schema, warnings=(*warnings, *schema.warnings))
         schema = with_snapshots(schema, plan, state, [file.snapshot for file in files if file.snapshot is not None])
+        schema = replace(schema, warnings=(*schema.warnings, *_of_defaults(context.spec, schema, files)))
         decoder = Decoder(
             groups=schema.groups,
             table_schema=schema.table_schema,
@@ -133,6 +135,12 @@ def _of_controls(dialect: Dialect, groups: Sequence[FileGroup], stored: Stored) 
 def _controls(dialect: Dialect) -> dict[str, str]:
     """Columns without which change files are no changes of the row; none where full loads are among these."""
     return controls_of(dialect.spec, dialect.carried) if dialect.loads_apart else {}
+
+
+def _of_defaults(spec: TableSpec, schema: BatchSchema, files: Sequence[Probed]) -> tuple[RunWarning, ...]:
+    defaults = [default for file in files for default in file.defaults]
+    added = [addition.path[0] for addition in schema.plan.additions if len(addition.path) == 1]
+    return (*of_replaced_nulls(spec, defaults), *of_added_columns(spec, added, defaults))
 
 
 def with_truncates(schema: BatchSchema, delivered: Iterable[Truncate], batch_id: str) -> BatchSchema:

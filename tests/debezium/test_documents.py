@@ -63,6 +63,16 @@ def test_documents_are_rows(engine: LocalPort, tmp_path: Path, form: Callable[..
     assert topic.run(action="verify").details["verdict"] == "equal"
 
 
+def test_an_update_has_its_key_in_the_document_before(engine: LocalPort, tmp_path: Path) -> None:
+    """`change_streams_with_pre_image`, where no key is beside the event."""
+    topic = Topic(engine, tmp_path, keys=["_id"])
+    topic.land(as_lines(event("c", 1, 1, {"v": "a", "n": 5})))
+    update = event("u", 1, 2, updatedFields=json.dumps({"v": "b"}))["value"]
+    topic.land(as_lines(update | {"before": json.dumps({"_id": oid(1), "v": "a", "n": 5})}))
+    topic.run()
+    assert (topic.replica("v", "n"), topic.errors()) == ([("b", 5)], [])
+
+
 def test_whole_document_empties_fields_that_its_file_lacks(engine: LocalPort, tmp_path: Path) -> None:
     topic = Topic(engine, tmp_path, keys=["_id"])
     topic.land(as_lines(event("c", 1, 1, {"v": "a", "n": 5})))

@@ -1,4 +1,4 @@
-"""Files without a row: of no bytes, of blank lines, with a header alone, without a row group; a load and changes alike."""
+"""Files without a row: of no bytes, of blank lines, with a header alone, without a row group."""
 
 from __future__ import annotations
 
@@ -69,7 +69,9 @@ def test_an_empty_file_is_no_rows(
 
 def test_a_parquet_file_of_no_bytes_is_damaged(tmp_path: Path) -> None:
     lake, spec = Lake(tmp_path), spec_of(settle="0s")
-    table = played(lake, spec, ("20250101-000000001.parquet", b""), ("20250101-000000002.parquet", FORMS["no row group"][3]))
+    table = played(
+        lake, spec, ("20250101-000000001.parquet", b""), ("20250101-000000002.parquet", FORMS["no row group"][3])
+    )
     assert table.values("errors", "code") == [("FILE_EMPTY",)]
     assert table.values("replica", "id") == [(1,)]
 

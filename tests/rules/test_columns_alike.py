@@ -75,6 +75,7 @@ def test_the_key_is_the_column_of_that_name(tmp_path: Path) -> None:
 
 def test_events_with_such_columns(engine: LocalPort, tmp_path: Path) -> None:
     """Also of an update that carries one of them alone."""
+
     def event(op: str, row: dict[str, Any], lsn: int) -> dict[str, Any]:
         return {"op": op, "before": None, "after": row, "source": {"connector": "postgresql", "lsn": lsn, "ts_ms": lsn}}
 

@@ -1,7 +1,7 @@
 """CSV as AWS DMS writes it under `Rfc4180` true and false, read by rows that name the setting, name it wrongly, or not.
 
-The writer is of this file, after the documentation of the endpoint's settings: under true a field with a quotation mark,
-delimiter or line break is enclosed and its quotation marks are repeated; under false texts are copied as they are.
+The writer is of this file, after the documentation of the endpoint's settings: under true a field with a quotation
+mark, delimiter or line break is enclosed and its quotation marks are repeated; under false texts are copied.
 """
 
 from __future__ import annotations

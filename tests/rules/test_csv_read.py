@@ -98,7 +98,8 @@ def files(draw: st.DrawFn) -> tuple[str, DmsOptions]:
     names = [f"c{n}" for n in range(width)]
     row_end, quotes = draw(st.sampled_from(["\n", "\n", "\r", "\r\n", "\x1e", "|~"])), draw(st.booleans())
     form = DmsOptions(csv_delimiter=delimiter, csv_header=header, csv_columns=() if header else tuple(names),
-                      csv_row_delimiter=row_end, csv_quotes=quotes, csv_null=draw(st.sampled_from(["NULL", ""])))  # fmt: skip
+                      csv_row_delimiter=row_end, csv_quotes=quotes,
+                      csv_null=draw(st.sampled_from(["NULL", ""])))  # fmt: skip
     widths = st.one_of(st.just(width), st.just(width), st.just(width), st.integers(1, 5))
     headings = [name + draw(st.sampled_from(["", "\n", "\r\nx"])) for name in names]
     lines = [[_written(name, draw(st.booleans()), form) for name in headings]] if header else []

@@ -277,7 +277,11 @@ _ROWS = "I,1,1,Ada,London,ABC\nU,2,1,Bo,{word},{word}\n"
     ({}, _ROWS.format(word="x").replace("\n", "\r"), "csv_row_delimiter"),
     ({"csv_row_delimiter": "\r"}, _ROWS.format(word="x").replace("\n", "\r"), None),
     ({}, 'I,1,1,Ada,5" disk,x\n', "csv_quotes"), ({"csv_quotes": False}, 'I,1,1,Ada,5" disk,x\n', None),
-    ({}, 'I,1,1,Ada,"5"" disk",x\n', None),
+    ({}, 'I,1,1,Ada,"5"" disk",x\n', None), ({}, 'I,1,1,Ada,"5",x\n', "csv_quotes"),
+    ({"csv_quotes": True}, 'I,1,1,Ada,"5",x\n', None), ({}, 'I,1,1,Ada,b,"x\nI,2,2,Bo,c,y"\n', "csv_quotes"),
+    ({}, "I,1,1,Ada,,x\n", "csv_null"), ({}, "I,1,1,Ada,,x\nI,2,2,NULL,,x\n", None),
+    ({"csv_null": ""}, "I,1,1,Ada,,x\n", None), ({}, "I,1,1,Ada,b,x,new\n", "csv_columns"),
+    ({"csv_added": ["v"]}, "I,1,1,Ada,b\nI,1,1,Ada,b,x\n", None),
 ])  # fmt: skip
 def test_settings_that_csv_shows(tmp_path: Path, options: dict[str, Any], text: str, named: str | None) -> None:
     path = tmp_path / "shop" / "t" / "20240101-000000001.csv"

@@ -153,7 +153,8 @@ class _Connect:
     def of(self, schema: Schema) -> dict[str, Any]:
         if isinstance(schema, list):
             branches = [branch for branch in schema if branch != "null"]
-            return self.of(branches[0]) if len(branches) == 1 else {"type": "union"}
+            optional = {"optional": True} if len(branches) < len(schema) else {}
+            return {**self.of(branches[0]), **optional} if len(branches) == 1 else {"type": "union"}
         if isinstance(schema, str):
             return self._records.get(schema) or {"type": _PRIMITIVES.get(schema, schema)}
         kind = schema["type"]
@@ -170,6 +171,8 @@ class _Connect:
         elif kind == "map":
             description |= {"keys": {"type": "string"}, "values": self.of(schema["values"])}
         description.update(_named(schema))
+        if schema.get("connect.default") is not None:
+            description["default"] = schema["connect.default"]
         return description
 
     def _remember(self, schema: Schema, description: dict[str, Any]) -> None:

@@ -28,6 +28,7 @@ from spark_jobs.dialects.debezium.connect_values import (
 from spark_jobs.dialects.debezium.documents import KEY, document_of, id_type, is_of_documents
 from spark_jobs.dialects.debezium.technical import Translated, number_in_transaction, with_technical
 from spark_jobs.dialects.debezium.unavailable import Unavailable, may_lack_values
+from spark_jobs.plan.column_defaults import ColumnDefault
 
 Json = Any
 Schema = Mapping[str, Any]
@@ -347,7 +348,30 @@ def table_of(
         data[name] = table.column(name, values)
     images = {} if before_images is None else table.images(before_images)
     made = with_technical([e.op for e in events.events], {**data, **images}, [e.source for e in events.events], kept)
-    return replace(made, id_types=_id_types(events), numbers=tuple(event.number for event in events.events))
+    return replace(
+        made, id_types=_id_types(events), numbers=tuple(event.number for event in events.events),
+        defaults=defaults_of(events),
+    )  # fmt: skip
+
+
+def defaults_of(events: Events) -> tuple[ColumnDefault, ...]:
+    """Defaults that the records' schemas state; of nullable columns with how many rows have them, or null."""
+    found: dict[tuple[str, str], list[int]] = {}
+    described = [(fields, _with_default(fields)) for fields in events.versions]
+    for fields, columns in described:
+        rows = [event.row for event in events.events if event.fields is fields and event.op not in (None, "D")]
+        for name, default, is_nullable in columns:
+            counts = found.setdefault((name, text_of(default)), [0, 0])
+            values = [row[name] for row in rows if name in row] if is_nullable else []
+            counts[0] += sum(value is not None and text_of(value) == text_of(default) for value in values)
+            counts[1] += sum(value is None for value in values)
+    return tuple(ColumnDefault(name, text, *counts) for (name, text), counts in found.items())
+
+
+def _with_default(fields: Mapping[str, Schema]) -> list[tuple[str, Json, bool]]:
+    """Name and default of columns, and whether they can be null."""
+    return [(name, part["default"], bool(part.get("optional"))) for name, part in fields.items()
+            if part.get("default") is not None]  # fmt: skip
 
 
 def _id_types(events: Events) -> tuple[str, ...]:

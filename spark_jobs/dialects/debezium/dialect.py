@@ -296,4 +296,5 @@ class DebeziumDialect(Dialect):
         marks = replace(marks, parts=()) if self.options.snapshots == "merge" else marks
         probed = Probed.of_table(file, table, malformed, rows.stated, marks)
         operations = pc.unique(rows.table.column(self.op_column)).to_pylist() if malformed is None else []
-        return replace(probed, only_truncates=operations == [TRUNCATE], unavailable=rows.unavailable)
+        return replace(probed, only_truncates=operations == [TRUNCATE], unavailable=rows.unavailable,
+                       defaults=rows.defaults)  # fmt: skip

@@ -55,7 +55,8 @@ def document_of(event: Mapping[str, Json], key: Json) -> Document | None:
             return Document("D", _fields(event.get("before")) | _key(key))
         if op in _KINDS and event.get("after") is not None:
             return Document(_KINDS[op], _key(key) | _fields(event["after"]))
-        return Document("U", _changed(event["updateDescription"]) | _key(key)) if op == "u" else None
+        named = {name: value for name, value in _fields(event.get("before")).items() if name == KEY}
+        return Document("U", named | _changed(event["updateDescription"]) | _key(key)) if op == "u" else None
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return None
 

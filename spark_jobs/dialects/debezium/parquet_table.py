@@ -23,11 +23,13 @@ from spark_jobs.dialects.debezium.connect_values import (
     array_of,
     kind_for,
     named_kind,
+    text_of,
     texts,
     time_of_day,
 )
 from spark_jobs.dialects.debezium.technical import Translated, number_in_transaction, with_technical
 from spark_jobs.dialects.debezium.unavailable import Unavailable, may_lack_values
+from spark_jobs.plan.column_defaults import ColumnDefault
 
 _AVRO = b"parquet.avro.schema"
 _UNITS = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
@@ -72,7 +74,23 @@ def read_parquet(
     ops = [OPERATIONS.get(op, op.upper()) if op else None for op in raw]
     made = with_technical(ops, data_columns, sources, kept)
     transactions = table.column("transaction").to_pylist() if "transaction" in table.column_names else ()
-    return replace(made, numbers=tuple(map(number_in_transaction, transactions)))
+    defaults = _defaults(table, ops, flat)
+    return replace(made, numbers=tuple(map(number_in_transaction, transactions)), defaults=defaults)
+
+
+def _defaults(table: pa.Table, ops: Sequence[str | None], flat: FlatForm) -> tuple[ColumnDefault, ...]:
+    """See `change_events.defaults_of`."""
+    described = _described(table.schema.metadata or {}, flat)
+    found = []
+    for name, values in _parts(table, "after").items():
+        default, is_nullable = described.get(name, (None, False))
+        if default is None:
+            continue
+        rows = [value for value, op in zip(values.to_pylist(), ops, strict=True) if op not in (None, "D")]
+        alike = sum(value is not None and text_of(value) == text_of(default) for value in rows)
+        nulls = sum(value is None for value in rows)
+        found.append(ColumnDefault(name, text_of(default), *((alike, nulls) if is_nullable else (0, 0))))
+    return tuple(found)
 
 
 def documents_in(data: bytes) -> bytes | None:
@@ -163,9 +181,7 @@ def _parts(table: pa.Table, name: str) -> Mapping[str, pa.Array]:
     return {field.name: pc.struct_field(column, field.name) for field in column.type}
 
 
-def _available(
-    values: pa.Array, options: DebeziumOptions, may_lack: Sequence[bool]
-) -> tuple[pa.Array, Sequence[bool]]:
+def _available(values: pa.Array, options: DebeziumOptions, may_lack: Sequence[bool]) -> tuple[pa.Array, Sequence[bool]]:
     """The values with nulls for the placeholder, and the mask of placeholders.
 
     Args:
@@ -236,26 +252,47 @@ def _short(values: pa.Array) -> Values:
 
 def _names_of_types(metadata: Mapping[bytes, bytes], flat: FlatForm) -> dict[str, str]:
     """Column to Connect type name, from the Avro schema that the sinks' writer leaves in the file."""
+    row = _row_record(metadata, flat)
+    return {} if row is None else _connect_names(row, _by_name(_schema(metadata)))
+
+
+def _schema(metadata: Mapping[bytes, bytes]) -> Any:
     try:
-        schema = json.loads(metadata.get(_AVRO, b"{}"))
+        return json.loads(metadata.get(_AVRO, b"{}"))
     except ValueError:
         return {}
-    records = {str(definition.get("name")).rpartition(".")[2]: definition for definition in _records(schema)}
+
+
+def _by_name(schema: Any) -> dict[str, dict[str, Any]]:
+    return {str(definition.get("name")).rpartition(".")[2]: definition for definition in _records(schema)}
+
+
+def _row_record(metadata: Mapping[bytes, bytes], flat: FlatForm) -> Mapping[str, Any] | None:
+    """The record of a row in that schema; null: there is none."""
+    schema = _schema(metadata)
+    records = _by_name(schema)
     for one in records.values():
         if flat.is_flat(dict.fromkeys(str(part.get("name")) for part in one.get("fields") or ())):
-            return _connect_names(one, records)
-    for part in ("after", "before"):
-        for row in _branches(_field(schema, part)):
-            record = _resolved(row, records)
-            if record is not None:
-                return _connect_names(record, records)
-    return {}
+            return one
+    rows = (row for part in ("after", "before") for row in _branches(_field(schema, part)))
+    return next((record for row in rows if (record := _resolved(row, records)) is not None), None)
 
 
 def _resolved(kind: Any, records: Mapping[str, dict[str, Any]]) -> dict[str, Any] | None:
     """Avro describes a record at its first use, and refers to it by name afterwards."""
     name = kind.get("name") if isinstance(kind, dict) else kind
     return records.get(str(name).rpartition(".")[2])
+
+
+def _described(metadata: Mapping[bytes, bytes], flat: FlatForm) -> dict[str, tuple[Any, bool]]:
+    """Default of each column, by the Avro schema that a sink leaves in the file, and whether it can be null."""
+    found: dict[str, tuple[Any, bool]] = {}
+    for field in (_row_record(metadata, flat) or {}).get("fields") or ():
+        branches = _branches(field.get("type"))
+        given = [b["connect.default"] for b in branches if isinstance(b, dict) and b.get("connect.default") is not None]
+        if given:
+            found[field["name"]] = (given[0], "null" in branches)
+    return found
 
 
 def _connect_names(row: Mapping[str, Any], records: Mapping[str, dict[str, Any]]) -> dict[str, str]:

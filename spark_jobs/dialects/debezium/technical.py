@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from airflow_gddl.contract.durations import moment_of
 from spark_jobs.dialects.debezium.connect_values import Values
 from spark_jobs.dialects.protocol import LOADED, carried_list, match
+from spark_jobs.plan.column_defaults import ColumnDefault
 from spark_jobs.plan.loaded_transactions import LoadedTransactions
 from spark_jobs.plan.sequence import EPOCH
 
@@ -170,7 +171,7 @@ Columns = dict[str, pa.Array]
 class Translated:
     """Rows of a file; `stated`: columns of text with a misfit, to the types that their schema states; `sources`: of the
     events, a row each; `unavailable`: columns without a value, since updates did not send theirs; `id_types`: see
-    `SnapshotMarks`; `numbers`: see `number_in_transaction`, a row each, or empty.
+    `SnapshotMarks`; `numbers`: see `number_in_transaction`, a row each, or empty; `defaults`: see `Probed`.
     """
 
     table: pa.Table
@@ -179,6 +180,7 @@ class Translated:
     unavailable: tuple[str, ...] = ()
     id_types: tuple[str, ...] = ()
     numbers: Sequence[str | None] = ()
+    defaults: tuple[ColumnDefault, ...] = ()
 
 
 def with_technical(

@@ -58,9 +58,12 @@ class Unavailable:
     def forms(self) -> list[Any]:
         """Its forms by the type of its column, but for arrays with an element for each byte.
 
-        Bytes have one for each `binary.handling.mode`: bytes, in JSON the same as `base64`, `base64-url-safe` and `hex`.
+        Bytes have one for each `binary.handling.mode`: `bytes`, in JSON as `base64`, `base64-url-safe` and `hex`.
         """
-        text, name = self.text, str(uuid.UUID(bytes=hashlib.md5(self._bytes, usedforsecurity=False).digest(), version=3))
+        text, name = (
+            self.text,
+            str(uuid.UUID(bytes=hashlib.md5(self._bytes, usedforsecurity=False).digest(), version=3)),
+        )
         encoded = dict.fromkeys([
             base64.b64encode(self._bytes).decode(), base64.urlsafe_b64encode(self._bytes).decode(), self._bytes.hex(),
         ])  # fmt: skip
