@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_gddl.contract.connections import rows_hidden
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.names import is_kept, landed_name, renamed
 from airflow_gddl.contract.table_spec import TableSpec
@@ -56,10 +57,11 @@ class ColumnType:
 
 @dataclass(frozen=True)
 class Finding:
-    """What is missing; `statement`: mends it."""
+    """What is missing; `statement`: mends it; `code`: of the error of a table's run."""
 
     what: str
     statement: str
+    code: str = "NOT_PUBLISHED"
 
 
 @dataclass(frozen=True)
@@ -198,6 +200,9 @@ def _of_relation(
             f"{title} is a {kind}, whose rows are in no log", "name the tables that it shows, in rows of theirs"
         )
         return
+    if there["hides"]:
+        hidden = rows_hidden(title, _quoted(there["user"]), title)
+        yield Finding(hidden.what, hidden.remedy, hidden.code)
     for leaf in leaves:
         if foreign := _KINDS.get(leaf["relkind"]):
             what = f"partition {leaf['title']} of {title} is a {foreign}, whose changes are in no log"
@@ -347,7 +352,8 @@ SELECT current_setting('max_slot_wal_keep_size'),
 """
 _PUBLICATION = "SELECT pubinsert, pubupdate, pubdelete, pubtruncate FROM pg_publication WHERE pubname = :name"
 _TABLE = """
-SELECT c.oid AS relation, c.relkind, c.relreplident, c.relpersistence,
+SELECT c.oid AS relation, c.relkind, c.relreplident, c.relpersistence, row_security_active(c.oid) AS hides,
+  CAST(current_user AS text) AS user,
   COALESCE((SELECT pubviaroot FROM pg_publication WHERE pubname = :name), false) AS via_root
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = :schema AND c.relname = :table AND c.relkind IN ('r', 'p', 'v', 'm', 'f')

@@ -19,7 +19,7 @@ from airflow_gddl.contract.postgresql_log import published_table, source_finding
 from airflow_gddl.contract.row_checks import check_table
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.onboarding.database import Database
-from tests.capture.captured import CAPTURE, SPEC, end, prepared, refused
+from tests.capture.captured import CAPTURE, SPEC, again, end, prepared, refused, replica, rows_of
 from tests.databases.test_initial_load import NAME, environ
 from tests.delta_rs.postgres import execute, postgres
 from tests.harness.lake import Lake
@@ -150,6 +150,21 @@ def test_missing_publication_and_rights_are_named(server: sa.Engine, tmp_path: P
         shown = [one.statement for one in source_findings(sa, connection, "gddl", "gddl")]
     assert "ALTER ROLE reader REPLICATION (on RDS: GRANT rds_replication TO reader)" in shown
     assert any(one.startswith("CREATE PUBLICATION gddl") for one in shown)
+
+
+def test_user_who_would_see_a_part_of_the_rows_is_refused(server: sa.Engine, tmp_path: Path) -> None:
+    prepared(server, TABLE, "INSERT INTO s.t VALUES (1, 'a'), (2, 'b')", "ALTER TABLE s.t ENABLE ROW LEVEL SECURITY")
+    execute(server, "DROP ROLE IF EXISTS part", "CREATE ROLE part LOGIN REPLICATION", "GRANT USAGE ON SCHEMA s TO part")
+    execute(server, "GRANT SELECT ON s.t TO part", "CREATE POLICY own ON s.t TO part USING (id = 1)")
+    part = sa.create_engine(server.url.set(username="part"), poolclass=sa.pool.NullPool)
+    code, message = refused(Lake(tmp_path), part, 0)
+    assert (code, "ALTER ROLE part BYPASSRLS" in message) == ("SOURCE_ROWS_HIDDEN", True), message
+    assert (_slots(server), Path(tmp_path, "landing").exists()) == (0, False)
+    execute(server, "ALTER ROLE part BYPASSRLS")
+    lake = Lake(tmp_path)
+    again(lake, part, 1)
+    assert replica(lake) == rows_of(server)
+    execute(server, "DROP OWNED BY part", "DROP ROLE part")
 
 
 def test_database_without_logical_replication_is_named(tmp_path: Path) -> None:
