@@ -180,9 +180,11 @@ class SourceTable:
 
 _TEXTS = (
     "SET LOCAL TIME ZONE 'UTC'", "SET LOCAL datestyle = 'ISO'", "SET LOCAL intervalstyle = 'postgres'",
-    "SET LOCAL bytea_output = 'hex'", "SET LOCAL extra_float_digits = 3",
+    "SET LOCAL bytea_output = 'hex'", "SET LOCAL extra_float_digits = 3", "SET LOCAL lc_monetary = 'C'",
+    "SET LOCAL row_security = off",
 )  # fmt: skip
-"""How PostgreSQL writes values as text, whatever the database or the role has set."""
+"""How PostgreSQL writes values as text, whatever the database or the role has set; a policy that would hide rows is an
+error."""
 
 
 @contextmanager

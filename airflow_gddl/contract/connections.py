@@ -143,6 +143,8 @@ def no_driver(url: Any, error: Exception | str) -> FatalError:
     return FatalError("SOURCE_DRIVER_MISSING", f"no driver for {url.drivername}: {error}", remedy=remedy)
 
 
+_HIDDEN = re.compile(r'affected by row-level security policy for table "(.{1,200}?)"')
+"""What PostgreSQL says instead of leaving rows out, where `row_security` is off."""
 _REFUSED = re.compile(
     r"(?:database|role|user) .{1,200} does not exist|authentication failed|no pg_hba\.conf entry|permission denied"
     r"|access denied for user|unknown database|cannot open database|login failed|ORA-(?:01017|12514|12505|28000)"
@@ -152,17 +154,26 @@ _REFUSED = re.compile(
 """What PostgreSQL, MySQL, SQL Server, Oracle and SQLite say of a database or a user that they don't know or let in."""
 
 
+def rows_hidden(table: str, user: str, where: str) -> FatalError:
+    """`SOURCE_ROWS_HIDDEN`."""
+    what = f"row-level security hides rows of {table} from {user}: what it reads is not the table"
+    remedy = f"ALTER ROLE {user} BYPASSRLS; or a connection of a user whom no policy of the table concerns"
+    return FatalError("SOURCE_ROWS_HIDDEN", what, where=where, remedy=remedy)
+
+
 def unreachable(url: Any, error: Any) -> FatalError | RetriableError:
-    """`SOURCE_REFUSED` where the database answered that it has no such database or user; else `SOURCE_UNREACHABLE`,
-    with host and port.
+    """`SOURCE_REFUSED` where the database answered that it has no such database or user, `SOURCE_ROWS_HIDDEN` where it
+    would show a part of the rows; else `SOURCE_UNREACHABLE`, with host and port.
 
     Args:
-        url: an `sqlalchemy.engine.URL`; no user, password or query of it is shown.
+        url: an `sqlalchemy.engine.URL`; no password or query of it is shown.
         error: an `sqlalchemy.exc.DBAPIError`.
     """
     first = str(error.orig).strip().splitlines()[0] if error.orig else type(error).__name__
     port = f":{url.port}" if url.port else ""
     where = f"{url.drivername} at {url.host}{port}" if url.host else url.drivername
+    if hidden := _HIDDEN.search(str(error.orig)):
+        return rows_hidden(hidden[1], url.username or "the user", where)
     if _REFUSED.search(str(error.orig)):
         remedy = "correct user, password and database of the connection, or the user's rights"
         return FatalError("SOURCE_REFUSED", f"the source refuses the connection: {first}", where=where, remedy=remedy)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_gddl.contract.connections import rows_hidden
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.names import is_kept, landed_name, renamed
 from airflow_gddl.contract.table_spec import TableSpec
@@ -22,7 +23,8 @@ _AGREED = frozenset({
     "tstzrange", "daterange", "tsvector", "ltree", "enum",
 })  # fmt: skip
 """Names in `pg_type` of types whose values a load and the log give alike; `enum` is each of them."""
-_HEADER = 4
+_HEADER, _MONEY_DIGITS = 4, 2
+_KINDS = {"v": "view", "m": "materialized view", "f": "foreign table"}
 
 
 @dataclass(frozen=True)
@@ -55,10 +57,11 @@ class ColumnType:
 
 @dataclass(frozen=True)
 class Finding:
-    """What is missing; `statement`: mends it."""
+    """What is missing; `statement`: mends it; `code`: of the error of a table's run."""
 
     what: str
     statement: str
+    code: str = "NOT_PUBLISHED"
 
 
 @dataclass(frozen=True)
@@ -69,14 +72,15 @@ class PublishedTable:
         relation: numbers that change when the table, or its part in the publication, is made again.
         columns: name to its type.
         missing: columns that are not published: generated, or not in the publication's list.
-        identity: columns that an update or a delete names; null: all.
+        identities: the table, or each of its partitions, to the columns that an update or a delete of it names; null:
+            all.
         primary: columns of the primary key, whose changes come as a delete and an insert.
     """
 
     relation: str
     columns: Mapping[str, ColumnType]
     missing: tuple[str, ...]
-    identity: tuple[str, ...] | None
+    identities: Mapping[str, tuple[str, ...] | None]
     primary: tuple[str, ...]
     findings: tuple[Finding, ...]
 
@@ -105,12 +109,17 @@ def source_findings(sa: Any, connection: Any, slot: str, publication: str) -> It
     if left_out:
         statement = f"ALTER PUBLICATION {publication} SET (publish = 'insert, update, delete, truncate')"
         yield Finding(f"publication {publication} leaves out every {' and '.join(left_out)}", statement)
-    for schema, table in connection.execute(sa.text(_UNIDENTIFIED), {"name": publication}):
-        what = f"updates and deletes of {schema}.{table} fail in the application: it is published and has no key"
-        yield Finding(what, f"ALTER TABLE {_quoted(schema)}.{_quoted(table)} REPLICA IDENTITY FULL")
+    for table, schema, name, deferrable in connection.execute(sa.text(_UNIDENTIFIED), {"name": publication}):
+        lacks = "its primary key is deferrable, which identifies no row" if deferrable else "has no key"
+        of = f" (published as {table})" if table != f"{schema}.{name}" else ""
+        what = f"updates and deletes of {schema}.{name}{of} fail in the application: it is published and {lacks}"
+        yield Finding(what, f"ALTER TABLE {_quoted(schema)}.{_quoted(name)} REPLICA IDENTITY FULL")
 
 
 def _of_server(server: Mapping[str, Any], slot: str) -> Iterator[Finding]:
+    if server["encoding"] == "SQL_ASCII":
+        what = "the database has the encoding SQL_ASCII: a byte of it that is no character ends Debezium's engine"
+        yield Finding(what, "dump it, convert the dump, and restore it into a database WITH ENCODING 'UTF8'")
     if server["version"] < OLDEST:
         yield Finding(f"the server is PostgreSQL {server['version'] // 10000}", "upgrade it to 14 or newer")
     if server["wal_level"] != "logical":
@@ -156,16 +165,59 @@ def published_table(sa: Any, connection: Any, publication: str, table: str) -> P
     names = [column["attname"] for column in columns]
     kept = _listed(sa, connection, parameters) if listed is not None else ()
     missing = [c["attname"] for c in columns if c["attgenerated"] or (kept and c["attname"] not in kept)]
-    identity = None if there["relreplident"] == "f" else tuple(c["attname"] for c in columns if c["identifies"])
+    leaves = connection.execute(sa.text(_PARTS), {"relation": there["relation"]}).mappings().all()
     parts = (None if listed is None else listed["part"], _part_of_schema(sa, connection, parameters))
     return PublishedTable(
         relation="/".join(str(part or "") for part in (there["relation"], *parts)),
-        columns={c["attname"]: ColumnType(c["type"], c["modifier"]) for c in columns},
+        columns=_types(sa, connection, columns),
         missing=tuple(name for name in names if name in missing),
-        identity=identity,
+        identities={c["title"]: None if c["relreplident"] == "f" else tuple(c["identity"]) for c in leaves},
         primary=tuple(c["attname"] for c in columns if c["is_primary"]),
-        findings=tuple(_of_publication(sa, connection, parameters, there, listed)),
+        findings=(
+            *_of_relation(sa, connection, table, there, leaves),
+            *_of_publication(sa, connection, parameters, there, listed, leaves),
+        ),
     )
+
+
+def _types(sa: Any, connection: Any, columns: Sequence[Mapping[str, Any]]) -> dict[str, ColumnType]:
+    """Types by name; `money` with other than two digits has a name of its own, for connections of jobs read two."""
+    types = {c["attname"]: ColumnType(c["type"], c["modifier"]) for c in columns}
+    if not any(kind.name == "money" for kind in types.values()):
+        return types
+    if (digits := connection.execute(sa.text(_MONEY)).scalar()) == _MONEY_DIGITS:
+        return types
+    other = ColumnType(f"money of {digits} digits by lc_monetary", -1)
+    return {name: other if kind.name == "money" else kind for name, kind in types.items()}
+
+
+def _of_relation(
+    sa: Any, connection: Any, title: str, there: Mapping[str, Any], leaves: Sequence[Mapping[str, Any]]
+) -> Iterator[Finding]:
+    """What of a relation's rows comes by no log, though a load would read it."""
+    if kind := _KINDS.get(there["relkind"]):
+        yield Finding(
+            f"{title} is a {kind}, whose rows are in no log", "name the tables that it shows, in rows of theirs"
+        )
+        return
+    if there["hides"]:
+        hidden = rows_hidden(title, _quoted(there["user"]), title)
+        yield Finding(hidden.what, hidden.remedy, hidden.code)
+    for leaf in leaves:
+        if foreign := _KINDS.get(leaf["relkind"]):
+            what = f"partition {leaf['title']} of {title} is a {foreign}, whose changes are in no log"
+            yield Finding(what, f"ALTER TABLE … DETACH PARTITION {leaf['title']}")
+        elif leaf["relpersistence"] != "p":
+            kept, statement = "unlogged", f"ALTER TABLE {leaf['title']} SET LOGGED"
+            if leaf["relpersistence"] == "t":
+                kept, statement = "temporary", "name a table that is not"
+            yield Finding(f"{leaf['title']} is {kept}: its changes are in no log", statement)
+    children = [name for (name,) in connection.execute(sa.text(_CHILDREN), {"relation": there["relation"]})]
+    if children:
+        what = f"{title} has children by inheritance, whose rows a query shows and its log lacks: {', '.join(children)}"
+        parent = quoted_name(title)
+        statements = "; ".join(f"ALTER TABLE {child} NO INHERIT {parent}" for child in children)
+        yield Finding(what, f"{statements}; give each a row of its own")
 
 
 def table_findings(spec: TableSpec, published: PublishedTable, publication: str) -> Iterator[Finding]:
@@ -182,9 +234,14 @@ def table_findings(spec: TableSpec, published: PublishedTable, publication: str)
         shown = ", ".join(f"{name} ({published.columns[name].name})" for name in unlike)
         what = f"columns of {spec.name_in_source} have types that a load and the log give in different forms: {shown}"
         yield Finding(what, f"exclude_columns: [{', '.join(unlike)}] in the row")
-    if published.identity is not None and (loose := _unnamed(spec, published.columns, published.identity)):
-        what = f"deletes in {spec.name_in_source} do not name the key {', '.join(loose)}"
-        yield Finding(what, f"ALTER TABLE {_name_of(spec)} REPLICA IDENTITY FULL")
+    unnamed = {
+        title: loose for title, identity in published.identities.items()
+        if identity is not None and (loose := _unnamed(spec, published.columns, identity))
+    }  # fmt: skip
+    if unnamed:
+        keys = dict.fromkeys(key for loose in unnamed.values() for key in loose)
+        what = f"deletes in {', '.join(unnamed)} do not name the key {', '.join(keys)}"
+        yield Finding(what, "; ".join(f"ALTER TABLE {title} REPLICA IDENTITY FULL" for title in unnamed))
     elif (
         spec.keys
         and spec.before_image_prefix is None
@@ -209,21 +266,24 @@ def shown(findings: Sequence[Finding]) -> tuple[str, str]:
 
 
 def _of_publication(
-    sa: Any, connection: Any, parameters: Mapping[str, str], there: Mapping[str, Any], listed: Mapping[str, Any] | None
-) -> Iterator[Finding]:
+    sa: Any, connection: Any, parameters: Mapping[str, str], there: Mapping[str, Any], listed: Mapping[str, Any] | None,
+    leaves: Sequence[Mapping[str, Any]],
+) -> Iterator[Finding]:  # fmt: skip
     table, publication = f"{_quoted(parameters['schema'])}.{_quoted(parameters['table'])}", parameters["name"]
     title = f"{parameters['schema']}.{parameters['table']}"
+    if there["relkind"] in _KINDS:
+        return
     if listed is None:
         if there["relkind"] == "p" and not there["via_root"]:
             statement = f"ALTER PUBLICATION {publication} SET (publish_via_partition_root = true)"
             yield Finding(f"changes of partitioned table {title} are published as its partitions'", statement)
             return
-        yield Finding(
-            f"{title} is not in publication {publication}", f"ALTER PUBLICATION {publication} ADD TABLE {table}"
-        )
+        # Once it is published, updates and deletes of what has no identity fail in the application.
+        first = [leaf["title"] for leaf in leaves if leaf["relreplident"] != "f" and not leaf["identity"]]
+        statements = [f"ALTER TABLE {leaf} REPLICA IDENTITY FULL" for leaf in first]
+        statements.append(f"ALTER PUBLICATION {publication} ADD TABLE {table}")
+        yield Finding(f"{title} is not in publication {publication}", "; ".join(statements))
         return
-    if there["relpersistence"] != "p":
-        yield Finding(f"{title} is unlogged: its changes are in no log", f"ALTER TABLE {table} SET LOGGED")
     if _has_details(connection) and _filter(sa, connection, parameters):
         statement = f"ALTER PUBLICATION {publication} SET TABLE …, without WHERE"
         yield Finding(f"publication {publication} leaves out rows of {title}", statement)
@@ -252,8 +312,9 @@ def _listed(sa: Any, connection: Any, parameters: Mapping[str, str]) -> tuple[st
     return tuple(connection.execute(query, parameters).scalar() or ())
 
 
-def _name_of(spec: TableSpec) -> str:
-    schema, name = spec.name_in_source.split(".", 1)
+def quoted_name(table: str) -> str:
+    """`schema.name` as statements write it."""
+    schema, name = table.split(".", 1)
     return f"{_quoted(schema)}.{_quoted(name)}"
 
 
@@ -272,7 +333,8 @@ WHERE pubname = :name AND schemaname = :schema AND tablename = :table
 """
 _SERVER = """
 SELECT pg_is_in_recovery() AS standby, current_setting('wal_level') AS wal_level,
-  CAST(current_setting('server_version_num') AS int) AS version, CAST(current_user AS text) AS name,
+  CAST(current_setting('server_version_num') AS int) AS version,
+  current_setting('server_encoding') AS encoding, CAST(current_user AS text) AS name,
   (SELECT wal_status FROM pg_replication_slots WHERE slot_name = CAST(:slot AS name)) AS status,
   EXISTS (SELECT FROM pg_roles r WHERE r.rolname = current_user AND (r.rolsuper OR r.rolreplication
     OR EXISTS (SELECT FROM pg_roles o WHERE o.rolname IN ('rds_replication', 'azure_pg_admin', 'cloudsqlsuperuser')
@@ -290,18 +352,31 @@ SELECT current_setting('max_slot_wal_keep_size'),
 """
 _PUBLICATION = "SELECT pubinsert, pubupdate, pubdelete, pubtruncate FROM pg_publication WHERE pubname = :name"
 _TABLE = """
-SELECT c.oid AS relation, c.relkind, c.relreplident, c.relpersistence,
+SELECT c.oid AS relation, c.relkind, c.relreplident, c.relpersistence, row_security_active(c.oid) AS hides,
+  CAST(current_user AS text) AS user,
   COALESCE((SELECT pubviaroot FROM pg_publication WHERE pubname = :name), false) AS via_root
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE n.nspname = :schema AND c.relname = :table AND c.relkind IN ('r', 'p')
+WHERE n.nspname = :schema AND c.relname = :table AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
 """
+_PARTS = """
+SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname) AS title, c.relkind, c.relpersistence, c.relreplident,
+  ARRAY(SELECT CAST(a.attname AS text) FROM pg_index i JOIN pg_attribute a ON a.attrelid = c.oid
+    AND a.attnum = ANY (i.indkey) WHERE i.indrelid = c.oid AND CASE c.relreplident
+    WHEN 'd' THEN i.indisprimary AND i.indimmediate WHEN 'i' THEN i.indisreplident ELSE false END) AS identity
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE (c.oid = :relation AND c.relkind <> 'p') OR c.oid IN (SELECT relid FROM pg_partition_tree(:relation) WHERE isleaf)
+ORDER BY 1
+"""
+_CHILDREN = """
+SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname) FROM pg_inherits i JOIN pg_class p ON p.oid = i.inhparent
+JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE i.inhparent = :relation AND p.relkind <> 'p' ORDER BY 1
+"""
+_MONEY = "SELECT scale(CAST(CAST(1 AS money) AS numeric))"
 _COLUMNS = """
 SELECT a.attname, a.attgenerated <> '' AS attgenerated,
   CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END AS modifier,
   CASE WHEN COALESCE(b.typtype, t.typtype) = 'e' THEN 'enum' ELSE COALESCE(b.typname, t.typname) END AS type,
-  EXISTS (SELECT FROM pg_index i, pg_class c WHERE c.oid = a.attrelid AND i.indrelid = c.oid
-    AND a.attnum = ANY (i.indkey) AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident
-    ELSE false END) AS identifies,
   EXISTS (SELECT FROM pg_index i WHERE i.indrelid = a.attrelid AND a.attnum = ANY (i.indkey) AND i.indisprimary)
     AS is_primary
 FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
@@ -319,9 +394,15 @@ SELECT CAST(s.oid AS text) FROM pg_publication_namespace s JOIN pg_publication p
 JOIN pg_namespace n ON n.oid = s.pnnspid WHERE p.pubname = :name AND n.nspname = :schema
 """
 _UNIDENTIFIED = """
-SELECT n.nspname, c.relname FROM pg_publication p JOIN pg_publication_tables t ON t.pubname = p.pubname
-JOIN pg_namespace n ON n.nspname = t.schemaname JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename
-WHERE p.pubname = :name AND (p.pubupdate OR p.pubdelete) AND (c.relreplident = 'n' OR (c.relreplident = 'd'
-  AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary)))
-ORDER BY 1, 2
+SELECT t.schemaname || '.' || t.tablename, n.nspname, c.relname,
+  c.relreplident = 'd' AND EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary) AS is_deferrable
+FROM pg_publication p JOIN pg_publication_tables t ON t.pubname = p.pubname
+JOIN pg_namespace s ON s.nspname = t.schemaname JOIN pg_class r ON r.relnamespace = s.oid AND r.relname = t.tablename
+JOIN pg_class c ON (c.oid = r.oid AND r.relkind <> 'p') OR c.oid IN (
+  SELECT relid FROM pg_partition_tree(r.oid) WHERE isleaf)
+JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE p.pubname = :name AND (p.pubupdate OR p.pubdelete) AND c.relkind = 'r' AND (c.relreplident = 'n'
+  OR (c.relreplident = 'd' AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary
+  AND i.indimmediate)))
+ORDER BY 1, 2, 3
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -71,8 +72,6 @@ def copied(server: sa.Engine, count: int) -> None:
     """Rows that share a place in the log."""
     raw = server.raw_connection()
     with raw.cursor() as cursor:
-        import io  # noqa: PLC0415 - needed here alone
-
         cursor.copy_expert("COPY s.lines FROM STDIN", io.StringIO("copied\n" * count))
     raw.commit()
     raw.close()
@@ -149,3 +148,18 @@ def test_one_engine_reads_for_all_tables_of_a_job(
     for spec in (PARTITIONED, GENERATED, FULL):
         again(lake, server, "last", spec)
     assert started == [1]
+
+
+@pytest.mark.parametrize("name", ["message", "heartbeat", "transaction"])
+def test_table_with_a_name_of_the_engine_is_a_table(name: str, server: sa.Engine, tmp_path: Path) -> None:
+    """More rows at one place than a batch holds."""
+    prepared(server, f"CREATE TABLE s.{name} (id int PRIMARY KEY, v text)")
+    lake, spec = Lake(tmp_path), replace(SPEC, table=f"s.{name}")
+    again(lake, server, "first", spec)
+    raw = server.raw_connection()
+    with raw.cursor() as cursor:
+        cursor.copy_expert(f"COPY s.{name} FROM STDIN", io.StringIO("".join(f"{i}\tv\n" for i in range(20_001))))
+    raw.commit()
+    raw.close()
+    again(lake, server, "second", spec)
+    assert len(replica(lake, spec)) == 20_001

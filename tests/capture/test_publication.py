@@ -19,12 +19,15 @@ from airflow_gddl.contract.postgresql_log import published_table, source_finding
 from airflow_gddl.contract.row_checks import check_table
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.onboarding.database import Database
-from tests.capture.captured import CAPTURE, SPEC, end, prepared, refused
+from tests.capture.captured import CAPTURE, SPEC, again, end, prepared, refused, replica, rows_of
 from tests.databases.test_initial_load import NAME, environ
 from tests.delta_rs.postgres import execute, postgres
 from tests.harness.lake import Lake
 
 TABLE = "CREATE TABLE s.t (id int PRIMARY KEY, v text)"
+PART = "CREATE TABLE s.p PARTITION OF s.t FOR VALUES FROM (0) TO (9)"
+OTHER_PART = "CREATE TABLE s.q PARTITION OF s.t FOR VALUES FROM (9) TO (20)"
+FULL_PART = "ALTER TABLE s.p REPLICA IDENTITY FULL"
 Check = Callable[..., list[dict[str, Any]]]
 MOVES = replace(SPEC, before_image_prefix="BI_")
 FULL = "ALTER TABLE s.t REPLICA IDENTITY FULL"
@@ -60,6 +63,23 @@ PUBLISHED = (
      "columns of s.t are not published: w", "exclude_columns: [w]"),
     ("FOR ALL TABLES", "CREATE TABLE s.t (id int PRIMARY KEY); CREATE TYPE s.e AS ENUM ('a'); CREATE DOMAIN s.d AS s.e",
      "s.d is a domain over an enum", "DROP DOMAIN s.d"),
+    ("FOR ALL TABLES", "CREATE TABLE s.t (id int PRIMARY KEY DEFERRABLE INITIALLY DEFERRED, v text)",
+     "its primary key is deferrable, which identifies no row", "ALTER TABLE s.t REPLICA IDENTITY FULL"),
+    ("FOR TABLE s.x", "CREATE TABLE s.t (id int PRIMARY KEY DEFERRABLE)", "s.t is not in publication gddl",
+     "ALTER TABLE s.t REPLICA IDENTITY FULL; ALTER PUBLICATION gddl ADD TABLE s.t"),
+    ("FOR ALL TABLES WITH (publish_via_partition_root = true)",
+     f"CREATE TABLE s.t (id int, v text) PARTITION BY RANGE (id); {PART}; ALTER TABLE s.t REPLICA IDENTITY FULL",
+     "updates and deletes of s.p (published as s.t) fail", "ALTER TABLE s.p REPLICA IDENTITY FULL"),
+    ("FOR ALL TABLES WITH (publish_via_partition_root = true)",
+     f"CREATE TABLE s.t (pk int PRIMARY KEY, id int) PARTITION BY RANGE (pk); {PART}; {OTHER_PART}; {FULL_PART}",
+     "deletes in s.q do not name the key id", "ALTER TABLE s.q REPLICA IDENTITY FULL"),
+    ("FOR ALL TABLES WITH (publish_via_partition_root = true)",
+     f"{TABLE} PARTITION BY RANGE (id); CREATE UNLOGGED TABLE s.p PARTITION OF s.t FOR VALUES FROM (0) TO (9)",
+     "s.p is unlogged", "ALTER TABLE s.p SET LOGGED"),
+    ("FOR ALL TABLES", f"{TABLE}; CREATE TABLE s.child (w int, PRIMARY KEY (id)) INHERITS (s.t)",
+     "s.t has children by inheritance", "ALTER TABLE s.child NO INHERIT s.t"),
+    ("FOR ALL TABLES", "CREATE VIEW s.t AS SELECT 1 AS id", "s.t is a view, whose rows are in no log",
+     "name the tables"),
     ("FOR ALL TABLES", "CREATE TABLE s.t (id int PRIMARY KEY, a int[], b point)", "a (_int4), b (point)",
     "exclude_columns: [a, b]"),
 )  # fmt: skip
@@ -103,6 +123,24 @@ def test_tables_that_can_be_followed_have_no_finding(
     assert found(server, spec) == []
 
 
+def test_remedy_of_each_partition_mends_it(server: sa.Engine) -> None:
+    prepared(server, "CREATE TABLE s.t (id int, v text) PARTITION BY RANGE (id)", PART, OTHER_PART)
+    execute(server, *(statement for _, statement in found(server, MOVES)))
+    assert found(server, MOVES) == []
+    execute(server, "INSERT INTO s.t VALUES (1, 'a'), (10, 'b')", "UPDATE s.t SET v = 'c'")
+
+
+def test_database_without_an_encoding_is_named(server: sa.Engine, tmp_path: Path) -> None:
+    with server.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(sa.text("DROP DATABASE IF EXISTS ascii WITH (FORCE)"))
+        form = "ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"
+        connection.execute(sa.text(f"CREATE DATABASE ascii {form}"))
+    engine = sa.create_engine(server.url.set(database="ascii"), poolclass=sa.pool.NullPool)
+    execute(engine, "CREATE SCHEMA s", TABLE, "CREATE PUBLICATION gddl FOR ALL TABLES")
+    code, message = refused(Lake(tmp_path), engine, 0)
+    assert (code, "SQL_ASCII" in message, "ENCODING 'UTF8'" in message) == ("SOURCE_LOG_REFUSED", True, True), message
+
+
 def test_missing_publication_and_rights_are_named(server: sa.Engine, tmp_path: Path) -> None:
     prepared(server, TABLE, "DROP PUBLICATION gddl", "DROP ROLE IF EXISTS reader", "CREATE ROLE reader LOGIN")
     code, message = refused(Lake(tmp_path), server, 0)
@@ -112,6 +150,21 @@ def test_missing_publication_and_rights_are_named(server: sa.Engine, tmp_path: P
         shown = [one.statement for one in source_findings(sa, connection, "gddl", "gddl")]
     assert "ALTER ROLE reader REPLICATION (on RDS: GRANT rds_replication TO reader)" in shown
     assert any(one.startswith("CREATE PUBLICATION gddl") for one in shown)
+
+
+def test_user_who_would_see_a_part_of_the_rows_is_refused(server: sa.Engine, tmp_path: Path) -> None:
+    prepared(server, TABLE, "INSERT INTO s.t VALUES (1, 'a'), (2, 'b')", "ALTER TABLE s.t ENABLE ROW LEVEL SECURITY")
+    execute(server, "DROP ROLE IF EXISTS part", "CREATE ROLE part LOGIN REPLICATION", "GRANT USAGE ON SCHEMA s TO part")
+    execute(server, "GRANT SELECT ON s.t TO part", "CREATE POLICY own ON s.t TO part USING (id = 1)")
+    part = sa.create_engine(server.url.set(username="part"), poolclass=sa.pool.NullPool)
+    code, message = refused(Lake(tmp_path), part, 0)
+    assert (code, "ALTER ROLE part BYPASSRLS" in message) == ("SOURCE_ROWS_HIDDEN", True), message
+    assert (_slots(server), Path(tmp_path, "landing").exists()) == (0, False)
+    execute(server, "ALTER ROLE part BYPASSRLS")
+    lake = Lake(tmp_path)
+    again(lake, part, 1)
+    assert replica(lake) == rows_of(server)
+    execute(server, "DROP OWNED BY part", "DROP ROLE part")
 
 
 def test_database_without_logical_replication_is_named(tmp_path: Path) -> None:

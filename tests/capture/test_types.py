@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,8 +16,8 @@ import sqlalchemy as sa
 from deltalake import DeltaTable
 
 from airflow_gddl.contract.postgresql_log import published_table, table_findings
-from tests.capture.captured import PUBLISHED, SPEC, again, end, prepared, refused
-from tests.delta_rs.postgres import execute
+from tests.capture.captured import PUBLISHED, SPEC, again, end, prepared, refused, replica, rows_of
+from tests.delta_rs.postgres import execute, postgres
 from tests.harness.lake import Lake
 
 AGREED = (
@@ -144,3 +148,45 @@ def test_values_that_no_type_of_the_lake_holds_are_named(server: sa.Engine, tmp_
     assert sorted((one["code"], one["column"]) for one in errors) == [
         ("CAST_FAILED", f"c{at}") for at in range(len(special))
     ]
+
+
+def test_null_in_a_column_with_a_default_is_null(server: sa.Engine, tmp_path: Path) -> None:
+    prepared(server, "CREATE TABLE s.t (id int PRIMARY KEY, n int DEFAULT 5, v text DEFAULT 'none')")
+    execute(server, "INSERT INTO s.t VALUES (1, NULL, NULL)")
+    lake = Lake(tmp_path)
+    again(lake, server, 0)
+    execute(server, "INSERT INTO s.t VALUES (2, NULL, NULL)", "INSERT INTO s.t (id) VALUES (3)")
+    again(lake, server, 1)
+    assert replica(lake) == rows_of(server)
+
+
+@pytest.mark.skipif(shutil.which("localedef") is None, reason="no localedef, by which the server gets a locale")
+def test_money_of_another_locale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """German money is `1.234,56`; what has other than two digits is refused."""
+    with tempfile.TemporaryDirectory(prefix="gddl-locale-") as folder:
+        _locales(Path(folder), ("de_DE", "ja_JP"))
+        monkeypatch.setenv("LOCPATH", folder)
+        with postgres(settings="wal_level = logical") as engine:
+            execute(engine, "CREATE SCHEMA s", PUBLISHED, "CREATE TABLE s.t (id int PRIMARY KEY, price money)")
+            in_locale(engine, "de_DE")
+            execute(engine, "INSERT INTO s.t SELECT 1, (-1234.56)::numeric::money".replace("::", "\\:\\:"))
+            lake = Lake(tmp_path)
+            again(lake, engine, 0)
+            execute(engine, "INSERT INTO s.t SELECT 2, price FROM s.t")
+            again(lake, engine, 1)
+            assert [row["price"] for row in replica(lake)] == [Decimal("-1234.56")] * 2
+            in_locale(engine, "ja_JP")
+            code, message = refused(lake, engine, 2)
+            assert (code, "money of 0 digits" in message) == ("NOT_PUBLISHED", True), message
+
+
+def _locales(folder: Path, names: tuple[str, ...]) -> None:
+    folder.chmod(0o755)  # the server runs as another user where the tests run as root
+    for name in names:
+        subprocess.run(["localedef", "-i", name, "-f", "UTF-8", folder / f"{name}.UTF-8"], check=False)
+    for path in folder.rglob("*"):
+        path.chmod(0o755)
+
+
+def in_locale(engine: sa.Engine, name: str) -> None:
+    execute(engine, f"ALTER DATABASE postgres SET lc_monetary = '{name}.UTF-8'")

@@ -437,3 +437,19 @@ def test_mariadb_is_read_by_ranges_and_types(tmp_path: Path) -> None:
         (4294967295, 1.5, True, b"\x00\xff", "2024", "[1]")
     }
     assert verified.details["source"]["different"] == 0
+
+
+def test_load_of_a_part_of_the_rows_is_refused(source: sa.Engine, tmp_path: Path) -> None:
+    """By a user from whom row-level security hides the others; also a comparison."""
+    part = ("DROP ROLE IF EXISTS part", "CREATE ROLE part LOGIN", "GRANT USAGE ON SCHEMA s TO part")
+    policy = ("ALTER TABLE s.t ENABLE ROW LEVEL SECURITY", "CREATE POLICY own ON s.t TO part USING (id = 1)")
+    rows = ("CREATE TABLE s.t (id int PRIMARY KEY, v text)", "INSERT INTO s.t VALUES (1, 'a'), (2, 'b')")
+    execute(source, *rows, *part, "GRANT SELECT ON s.t TO part", *policy)
+    lake, user = Lake(tmp_path), sa.create_engine(source.url.set(username="part"), poolclass=sa.pool.NullPool)
+    error = run(lake, user, options=LOAD).error
+    assert error is not None
+    assert (error.code, "ALTER ROLE part BYPASSRLS" in error.message) == ("SOURCE_ROWS_HIDDEN", True), error
+    assert files(lake) in ([], ["LOAD00000000.parquet"])
+    execute(source, "ALTER ROLE part BYPASSRLS")
+    assert done(lake, user, options=LOAD).details["rows"] == 2
+    execute(source, "DROP OWNED BY part", "DROP ROLE part")

@@ -22,11 +22,10 @@ from typing import Any, BinaryIO, NoReturn
 
 import jpype
 
-from spark_jobs.sources.capture.frames import Frame, read_frame, write_frame
+from spark_jobs.sources.capture.frames import Frame, own_topics, read_frame, write_frame
 from spark_jobs.sources.capture.unix_relay import relay
 
 _OFFSETS, _HISTORY = "offsets", "history"
-_MESSAGES, _HEARTBEATS = ".message", "__debezium-heartbeat"
 _MESSAGE_BYTES = 2000
 
 
@@ -82,11 +81,16 @@ def _plain(value: Any) -> Any:
 
 @dataclass
 class Consumer:
-    """Hands batches to the job; methods are Java's `DebeziumEngine.ChangeConsumer`."""
+    """Hands batches to the job; methods are Java's `DebeziumEngine.ChangeConsumer`.
+
+    Attributes:
+        own: topics whose records are no changes of rows.
+    """
 
     output: BinaryIO
     acks: queue.SimpleQueue[Frame]
     history: Path
+    own: tuple[str, ...]
     written: int = 0
     stopping: bool = False
     close: Callable[[], None] = print
@@ -99,7 +103,7 @@ class Consumer:
                 [str(record.destination()), -1 if key is None else len(key), -1 if value is None else len(value)]
             )
             parts += [part for part in (key, value) if part is not None]
-        whole = whole_places(records)
+        whole = whole_places(records, self.own)
         last = records[whole - 1].sourceRecord() if whole else None
         fields = {
             "records": entries,
@@ -128,15 +132,15 @@ class Consumer:
         return self.history.read_text(encoding="utf-8")
 
 
-def whole_places(records: Any) -> int:
+def whole_places(records: Any, own: Sequence[str]) -> int:
     """How many records come before the last place of the log, which may go on in the next batch.
 
     A changed key is two events of one place, and rows of a `COPY` share one: the engine would not read the rest of a
-    place again. Messages and heartbeats are alone at theirs.
+    place again. Messages and heartbeats, the engine's own, are alone at theirs.
     """
     count = len(records)
     topic, place = str(records[count - 1].destination()), records[count - 1].sourceRecord().sourceOffset()
-    if topic.endswith(_MESSAGES) or topic.startswith(_HEARTBEATS):
+    if topic in own:
         return count
     while count and records[count - 1].sourceRecord().sourceOffset().equals(place):
         count -= 1
@@ -208,7 +212,8 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="gddl-capture-"))
     threading.Thread(target=_read, args=(frames, folder), daemon=True).start()
     start = frames.get()
-    consumer = Consumer(output, frames, folder / _HISTORY, len(str(start.fields.get("history") or "").encode()))
+    own, known = own_topics(start.fields["properties"]["topic.prefix"]), str(start.fields.get("history") or "")
+    consumer = Consumer(output, frames, folder / _HISTORY, own, len(known.encode()))
     try:
         success, message = run(start.fields, consumer, folder)
     except Exception as error:  # noqa: BLE001 - all that happens is told to the job

@@ -11,6 +11,11 @@ from typing import IO, Any
 _LENGTHS = struct.Struct(">QQ")
 
 
+def own_topics(prefix: str) -> tuple[str, str]:
+    """Topics of messages and of heartbeats, which are no tables, whatever tables are called."""
+    return f"{prefix}.message", f"__debezium-heartbeat.{prefix}"
+
+
 @dataclass(frozen=True)
 class Frame:
     """A message; `kind`: `start`, `batch`, `ack`, `stop`, `end`."""

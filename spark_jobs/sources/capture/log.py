@@ -235,7 +235,7 @@ class _Capture:
                 whole = len(held) + batch.whole if batch.whole else 0
                 self._write(every[:whole])
                 held = every[whole:]
-                is_end = self.source.log.has_reached(batch, mark)
+                is_end = self.source.log.has_reached(batch, mark, self.run.spec.source)
                 self._keep(batch, mark if is_end else None)
                 if is_end:
                     engine.stop()

@@ -22,6 +22,7 @@ from airflow_gddl.contract.postgresql_log import (
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.plan.loaded_transactions import place_of
 from spark_jobs.sources.capture.engine import Batch
+from spark_jobs.sources.capture.frames import own_topics
 from spark_jobs.sources.capture.position import LogPosition, Mark
 
 _PREFIX = "gddl"
@@ -31,7 +32,7 @@ _AGAIN = "load the source's tables again, which opens the log anew first: gddl l
 # What a value looks like is set for this connection, whatever database and role say.
 _SETTINGS = (
     "bytea_output=hex", "DateStyle=ISO", "IntervalStyle=postgres", "extra_float_digits=1", "xmloption=content",
-    "statement_timeout=0", "lock_timeout=0", "idle_in_transaction_session_timeout=0",
+    "lc_monetary=C", "statement_timeout=0", "lock_timeout=0", "idle_in_transaction_session_timeout=0",
 )  # fmt: skip
 _PROPERTIES: Mapping[str, str] = {
     "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
@@ -45,6 +46,9 @@ _PROPERTIES: Mapping[str, str] = {
     "decimal.handling.mode": "string",
     "datatype.propagate.source.type": r"(?i).+\.(numeric|money)",
     "include.unknown.datatypes": "true",
+    # A null is no default. The default of `source.snapshot`, which is `false`, then comes as null, too.
+    "value.converter.replace.null.with.default": "false",
+    "key.converter.replace.null.with.default": "false",
     "driver.options": " ".join(f"-c {setting}" for setting in _SETTINGS),
 }
 
@@ -93,12 +97,12 @@ class PostgreSQL:
     def require_published(self, connection: Any, spec: TableSpec) -> PublishedTable:
         """
         Raises:
-            FatalError: `NOT_PUBLISHED`, `SOURCE_TABLE_MISSING`.
+            FatalError: `NOT_PUBLISHED`, `SOURCE_TABLE_MISSING`, `SOURCE_ROWS_HIDDEN`.
         """
         published = published_table(self.sa, connection, self.stated[PUBLICATION], spec.name_in_source)
         if findings := list(table_findings(spec, published, self.stated[PUBLICATION])):
             what, remedy = shown(findings)
-            raise FatalError("NOT_PUBLISHED", what, where=spec.name_in_source, remedy=remedy)
+            raise FatalError(findings[0].code, what, where=spec.name_in_source, remedy=remedy)
         return published
 
     def server(self, connection: Any) -> str:
@@ -180,10 +184,10 @@ class PostgreSQL:
         )
 
     @staticmethod
-    def has_reached(batch: Batch, mark: Mark) -> bool:
-        """Whether the batch has the message."""
-        content = base64.b64encode(mark.token.encode())
-        return any(one.topic.endswith(".message") and content in (one.value or b"") for one in batch.records)
+    def has_reached(batch: Batch, mark: Mark, prefix: str) -> bool:
+        """Whether the batch has the message; `prefix`: of its topics."""
+        content, topic = base64.b64encode(mark.token.encode()), own_topics(prefix)[0]
+        return any(one.topic == topic and content in (one.value or b"") for one in batch.records)
 
     def _slot(self, connection: Any) -> Mapping[str, Any] | None:
         query = """SELECT COALESCE(wal_status, '') AS wal_status, active,
