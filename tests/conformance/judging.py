@@ -76,8 +76,8 @@ def _difference(delivery: Delivery, found: Mapping[Key, Row], key: Key) -> str:
 
 def _cell(column: Column, right: Any, row: Row) -> str:
     values = right.values if isinstance(right, Either) else (right,)
-    name = next((n for n in row if n.lower() == column.name.lower()), column.name)
-    got = canonical(column.kind, row.get(name))
+    same = column.name if column.name in row else next((n for n in row if n.lower() == column.name.lower()), "")
+    got = canonical(column.kind, row.get(same))
     wanted = [canonical(column.kind, value) for value in values]
     return "" if got in wanted else f"{column.name}: {got!r:.60} for {' or '.join(f'{w!r:.60}' for w in wanted)}"
 

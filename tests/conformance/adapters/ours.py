@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections import Counter
 from collections.abc import Mapping
@@ -112,4 +113,6 @@ def land(folder: Path, arrival: Arrival) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.tmp")
         temporary.write_bytes(file.data)
+        if file.modified is not None:
+            os.utime(temporary, (file.modified.timestamp(), file.modified.timestamp()))
         temporary.replace(path)
