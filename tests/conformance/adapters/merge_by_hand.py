@@ -24,7 +24,7 @@ def play(delivery: Delivery, folder: Path) -> Outcome:
             refused = f"ERROR {type(error).__name__}"
     if not connection.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = 't'").fetchall():
         return Outcome(None, {}, refused)
-    return Outcome(tuple(connection.execute("SELECT * FROM t").to_arrow_table().to_pylist()), {}, refused)
+    return Outcome(tuple(connection.sql("SELECT * FROM t").to_arrow_table().to_pylist()), {}, refused)
 
 
 def _merge(connection: duckdb.DuckDBPyConnection, delivery: Delivery, columns: list[str]) -> None:
