@@ -65,7 +65,19 @@ def test_jobs_by_hand_are_judged_too(adapter: object) -> None:
     assert [verdict.mark for verdict in verdicts] == ["PASS", "WRONG"], verdicts
 
 
-def test_command_prints_marks(tmp_path: Path) -> None:
+def test_reader_of_the_page_is_judged(tmp_path: Path) -> None:
+    """It has a gap where a program is to be run, so that its tables are empty."""
+    page = (Path(__file__).parents[2] / "docs" / "conformance.md").read_text()
+    (tmp_path / "mine.py").write_text(page.partition("```python\n")[2].partition("```")[0])
+    words = ["-m", "tests.conformance", "--adapter", "mine:play", "--writer", "exports", "--cases", "1"]
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, *words], capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": path}
+    )
+    assert (done.returncode, "| mine:play | PASS | LOUD | REFUSED | WRONG |" in done.stdout) == (1, True), done.stderr
+
+
+def test_command_prints_marks() -> None:
     words = [
         "-m",
         "tests.conformance",

@@ -230,7 +230,7 @@ class _Task:
         self.number = 0
         self.last_name = START
         self.forms: set[tuple[str, ...]] = set()
-        self.mixed: set[Key] = set()
+        self.lines: set[Key] = set()
 
     def delivery(self) -> Delivery:
         history = self.history
@@ -265,6 +265,7 @@ class _Task:
             seen += lines
             if any(change.op == "T" for change in step.changes) and self.settings["HandleSourceTableTruncated"]:
                 waiting.clear()
+                seen.clear()
                 yield Arrival((), emptied=True, in_files=self._names(step.columns))
         elif step.kind == "flush" or (step.kind in ("add_column", "drop_column") and self._knows_names()):
             yield from self._closed(waiting)
@@ -433,8 +434,7 @@ class _Task:
 
     def _note_form(self, line: _Line) -> None:
         self.forms.add(self._names(line.columns))
-        if len(self.forms) > 1 and not self._knows_names():
-            self.mixed.add(self.history.key(line.change.row))
+        self.lines.add(self.history.key(line.change.row))
 
     def _breaks(self, field: str) -> bool:
         """API, Rfc4180: without it texts are copied as they are, delimiters too."""
@@ -506,9 +506,13 @@ class _Task:
         if self.told.ghosts:
             why = "the key has changed, and no before image has the old one"
             yield Uncertain(frozenset(self.told.ghosts), frozenset({"UPDATE_WITHOUT_PRIOR"}), why)
-        if self.mixed:
+        if len(self.forms) > 1 and not self._knows_names():
             why = "lines of several widths without a header"
-            yield Uncertain(frozenset(self.mixed), _BROKEN, why)
+            yield Uncertain(frozenset(self.lines), _BROKEN, why)
+        nulls = {key for key in self.lines if self.settings["CsvNullValue"] in key}
+        if nulls and self.settings["DataFormat"] == "csv":
+            why = "API, CsvNullValue: a key whose text is that of null"
+            yield Uncertain(frozenset(nulls), frozenset({"KEY_NULL"}), why)
         happens = self.history.happens
         if (
             happens["reloaded"]
