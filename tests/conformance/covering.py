@@ -29,6 +29,7 @@ class Covering:
         self.factors, self._refusal = factors, refusal
         self.possible: set[Pair] = set()
         self.refused: dict[Pair, str] = {}
+        self._candidates: frozenset[Pair] = frozenset()
         choices = [[(name, at) for at in range(len(values))] for name, values in factors.items()]
         for one, other in itertools.combinations(choices, 2):
             for pair in itertools.product(one, other):
@@ -37,13 +38,14 @@ class Covering:
                     self.refused[pair] = why
                 else:
                     self.possible.add(pair)
+        self._candidates = frozenset(self.possible)  # what one draw finds impossible changes no other draw
 
     def values(self, choices: Iterable[Choice]) -> dict[str, Any]:
         return {name: self.factors[name][at] for name, at in choices}
 
     def cases(self, random: Random) -> list[Assignment]:
         """Assignments that cover all possible pairs; which they are depends on the random numbers."""
-        order = sorted(self.possible)
+        order = sorted(self._candidates)
         random.shuffle(order)
         left, found = set(order), []
         for pair in order:
@@ -76,15 +78,16 @@ class Covering:
         return None
 
     def _filled(self, case: dict[str, int], left: set[Pair], random: Random) -> dict[str, int] | None:
-        order = {name: at for at, name in enumerate(self.factors)}
+        order, chosen = {name: at for at, name in enumerate(self.factors)}, self.values(case.items())
         missing = [name for name in self.factors if name not in case]
         for name in random.sample(missing, len(missing)):
             gains = []
             for at in range(len(self.factors[name])):
-                if not self._refusal(self.values({**case, name: at}.items())):
+                if not self._refusal({**chosen, name: self.factors[name][at]}):
                     pairs = (tuple(sorted([(name, at), other], key=lambda c: order[c[0]])) for other in case.items())
                     gains.append((-sum(each in left for each in pairs), random.random(), at))
             if not gains:
                 return None
             case[name] = min(gains)[2]
+            chosen[name] = self.factors[name][case[name]]
         return case

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from tests.conformance.history import Column, Key, Row
@@ -13,10 +14,12 @@ from tests.conformance.history import Column, Key, Row
 class File:
     """Attributes:
     path: below the folder of the table.
+    modified: when the tool wrote it; None: as the reader gets it.
     """
 
     path: str
     data: bytes
+    modified: datetime | None = None
 
 
 @dataclass(frozen=True)

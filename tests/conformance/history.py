@@ -231,7 +231,9 @@ class _Drawing:
             changes.append(act() or self.insert())
         if self.happens["again"] and self.rows:
             changes += self._again()
-        self.step("commit", *(change for change in changes if change is not None))
+        made = [change for change in changes if change is not None]
+        if made:
+            self.step("commit", *made)
         if not self.happens["same_time"] or self.random.random() < 0.3:
             self.pass_time()
 

@@ -49,6 +49,7 @@ def covering_of(kind: str) -> Covering:
     return Covering(KINDS[kind].factors, KINDS[kind].refusal)
 
 
+@functools.cache
 def cases_of(kind: str, seed: int) -> list[Case]:
     """Cases that cover all pairs that can be combined."""
     given = covering_of(kind).cases(Random(f"{kind}.{seed}"))  # noqa: S311 - no secret
@@ -61,7 +62,9 @@ def arranged(arrivals: tuple[Arrival, ...], how: str) -> tuple[Arrival, ...]:
         kept: dict[str, Any] = {}
         for arrival in arrivals:
             kept = {} if arrival.emptied else kept
-            kept |= {file.path: file for file in arrival.files}
+            for file in arrival.files:
+                kept.pop(file.path, None)  # a file that is written again comes after those that were written before
+                kept[file.path] = file
         return (Arrival(tuple(kept.values()), in_files=arrivals[-1].in_files),)
     if how == "swapped" and len(arrivals) > 2 and not (arrivals[-1].emptied or arrivals[-2].emptied):
         return (*arrivals[:-2], arrivals[-1], replace(arrivals[-2], in_files=arrivals[-1].in_files))

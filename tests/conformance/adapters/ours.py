@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ SQL: Mapping[Kind, str] = {
     "bool": "boolean", "timestamp": "timestamp_ntz", "timestamptz": "timestamp", "date": "date", "time": "string",
     "longtime": "string", "bytes": "binary",
 }  # fmt: skip
+HELD = ("SNAPSHOT_HELD", "SNAPSHOT_WAITING", "SWEEP_HELD", "TRUNCATE_HELD")
+"""Warnings of a run that has left its table as it was."""
 PLACES = ("processes", "many", "merge")
 _WAYS = {"many": Way(), "merge": Way(merged=True)}
 
@@ -76,6 +79,11 @@ def _exports(delivery: Delivery, arrival: Arrival) -> dict[str, Any]:
     return {"dialect": "dms", "mode": "snapshots", "options": options, **evolution}
 
 
+def held(codes: Iterable[str]) -> str:
+    """The first code by which a run says that its table waits; empty: it does not."""
+    return next((code for code in codes if code in HELD), "")
+
+
 def play(delivery: Delivery, folder: Path, place: str = "processes") -> Outcome:
     """Run after each arrival."""
     port = LocalPort("delta_rs" if place == "processes" else "spark")
@@ -89,7 +97,7 @@ def play(delivery: Delivery, folder: Path, place: str = "processes") -> Outcome:
         land(folder / "landing" / Path(*name.split(".")), arrival)
         result = lake.result(spec)
         said.update(warning.code for warning in result.warnings)
-        refused = result.error.code if result.error is not None else ""
+        refused = result.error.code if result.error is not None else held(w.code for w in result.warnings)
     return _outcome(lake, spec, said, refused, result)
 
 
@@ -112,4 +120,6 @@ def land(folder: Path, arrival: Arrival) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.tmp")
         temporary.write_bytes(file.data)
+        if file.modified is not None:
+            os.utime(temporary, (file.modified.timestamp(), file.modified.timestamp()))
         temporary.replace(path)

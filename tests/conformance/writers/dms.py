@@ -5,7 +5,7 @@ Sources of the facts, named below by their short names:
   texts are in botocore, `data/dms/2016-01-01/service-2.json`).
 - GUIDE: https://docs.aws.amazon.com/dms/latest/userguide/CHAP_Target.S3.html.
 - TRANSFORM: https://docs.aws.amazon.com/dms/latest/userguide/, pages
-  `CHAP_Tasks.CustomizingTasks.TableMapping.SelectionTransformation.Expressions` (headers such as `$AR_H_CHANGE_SEQ`) and
+  `CHAP_Tasks.CustomizingTasks.TableMapping.SelectionTransformation.Expressions` (headers: `$AR_H_CHANGE_SEQ`) and
   `….SelectionTransformation.Transformations` (before images).
 - LOB: https://docs.aws.amazon.com/dms/latest/userguide/CHAP_Tasks.LOBSupport.html.
 """
@@ -48,7 +48,7 @@ SETTINGS: Mapping[str, tuple[Any, ...]] = {
     "MaxFileSize": ("whole", "a few rows"),
     "CdcMinFileSize": ("whole", "a few rows"),
     "ParquetVersion": ("parquet-1-0", "parquet-2-0"),
-    "EncodingType": ("rle-dictionary", "plain", "plain-dictionary"),
+    "EncodingType": ("rle-dictionary", "plain"),
     "RowGroupLength": (10_000, 1),
     "DataPageSize": (1 << 20, 64),
     "DictPageSizeLimit": (1 << 20, 16),
@@ -79,6 +79,7 @@ NOT_DRAWN: Mapping[str, str] = {
     "CdcMaxBatchInterval": "closes a file, as CdcMinFileSize does",
     "PreserveTransactions": "files of all tables of a transaction in one folder, which no table has (GUIDE)",
     "CdcPath": "with PreserveTransactions",
+    "EncodingType plain-dictionary": "with parquet-1-0 the library writes this name for rle-dictionary",
     "AddTrailingPaddingCharacter": "API says neither which character nor to which width",
 }  # fmt: skip
 """Further settings of API, and why none is drawn."""
@@ -229,7 +230,7 @@ class _Task:
         self.number = 0
         self.last_name = START
         self.forms: set[tuple[str, ...]] = set()
-        self.mixed: set[Key] = set()
+        self.lines: set[Key] = set()
 
     def delivery(self) -> Delivery:
         history = self.history
@@ -264,6 +265,7 @@ class _Task:
             seen += lines
             if any(change.op == "T" for change in step.changes) and self.settings["HandleSourceTableTruncated"]:
                 waiting.clear()
+                seen.clear()
                 yield Arrival((), emptied=True, in_files=self._names(step.columns))
         elif step.kind == "flush" or (step.kind in ("add_column", "drop_column") and self._knows_names()):
             yield from self._closed(waiting)
@@ -297,15 +299,15 @@ class _Task:
         files = [self._file(f"LOAD{1 + number:08X}", lines[first : first + size])
                  for number, first in enumerate(range(0, len(lines), size))]  # fmt: skip
         if not lines:
-            files = self._empty(columns)
+            files = self._empty(columns, at)
         return Arrival(tuple(files), in_files=self._names(columns))
 
-    def _empty(self, columns: tuple[Column, ...]) -> list[File]:
+    def _empty(self, columns: tuple[Column, ...], at: datetime) -> list[File]:
         """GUIDE: a folder is made if the source table is not empty; users report files of no bytes, and of a header."""
         if self.settings["EmptyLoad"] == "no file":
             return []
         text = self._text([], columns, is_load=True) if self.settings["EmptyLoad"] == "header" else b""
-        return [self._packed("LOAD00000001", text)]
+        return [self._packed("LOAD00000001", text, at)]
 
     def _reloaded(self, step: Step) -> Arrival:
         """GUIDE, task settings: with DROP_AND_CREATE the table's files are removed before it is loaded again."""
@@ -363,13 +365,13 @@ class _Task:
 
     def _file(self, name: str, lines: Sequence[_Line]) -> File:
         if self.settings["DataFormat"] == "parquet":
-            return File(f"{name}.parquet", self._parquet(lines))
-        return self._packed(name, self._text(lines, lines[-1].columns, is_load=lines[0].op is None))
+            return File(f"{name}.parquet", self._parquet(lines), lines[-1].at)
+        return self._packed(name, self._text(lines, lines[-1].columns, is_load=lines[0].op is None), lines[-1].at)
 
-    def _packed(self, name: str, text: bytes) -> File:
+    def _packed(self, name: str, text: bytes, at: datetime) -> File:
         if self.settings["CompressionType"] == "gzip":
-            return File(f"{name}.csv.gz", gzip.compress(text, mtime=0))
-        return File(f"{name}.csv", text)
+            return File(f"{name}.csv.gz", gzip.compress(text, mtime=0), at)
+        return File(f"{name}.csv", text, at)
 
     # ---- lines
 
@@ -432,8 +434,7 @@ class _Task:
 
     def _note_form(self, line: _Line) -> None:
         self.forms.add(self._names(line.columns))
-        if len(self.forms) > 1 and not self._knows_names():
-            self.mixed.add(self.history.key(line.change.row))
+        self.lines.add(self.history.key(line.change.row))
 
     def _breaks(self, field: str) -> bool:
         """API, Rfc4180: without it texts are copied as they are, delimiters too."""
@@ -472,6 +473,7 @@ class _Task:
             "row_group_size": settings["RowGroupLength"],
             "data_page_size": settings["DataPageSize"],
             "dictionary_pagesize_limit": settings["DictPageSizeLimit"],
+            "write_batch_size": 1,  # sizes of pages are looked at after each batch
             "write_statistics": settings["EnableStatistics"],
             "compression": "gzip" if settings["CompressionType"] == "gzip" else "none",
             "data_page_version": "2.0" if settings["ParquetVersion"] == "parquet-2-0" else "1.0",
@@ -504,9 +506,21 @@ class _Task:
         if self.told.ghosts:
             why = "the key has changed, and no before image has the old one"
             yield Uncertain(frozenset(self.told.ghosts), frozenset({"UPDATE_WITHOUT_PRIOR"}), why)
-        if self.mixed:
+        if len(self.forms) > 1 and not self._knows_names():
             why = "lines of several widths without a header"
-            yield Uncertain(frozenset(self.mixed), _BROKEN, why)
+            yield Uncertain(frozenset(self.lines), _BROKEN, why)
+        nulls = {key for key in self.lines if self.settings["CsvNullValue"] in key}
+        if nulls and self.settings["DataFormat"] == "csv":
+            why = "API, CsvNullValue: a key whose text is that of null"
+            yield Uncertain(frozenset(nulls), frozenset({"KEY_NULL"}), why)
+        happens = self.history.happens
+        if (
+            happens["reloaded"]
+            and happens["arrival"] == "once"
+            and self.settings["TargetTablePrepMode"] == "DO_NOTHING"
+        ):
+            why = "a load that is newer than changes, of which a reader has seen neither before"
+            yield Uncertain(None, frozenset({"GENERATIONS_UNKNOWN"}), why)
         if not self.settings["ChangeSequence"] and not self.settings["TimestampColumnName"]:
             why = "nothing in the files orders changes but names and lines"
             yield Uncertain(None, frozenset({"SEQUENCE_MISSING"}), why)
