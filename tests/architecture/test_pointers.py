@@ -37,10 +37,11 @@ _OTHERS = (
     "_gddl.", "a.b", "column_descriptions.", "database.table", "error.message", "options.", "ops.", "public.", "s.t",
     "sales.", "schema.name", "schema.table", "shop.", "source.",
     # Settings of services.
-    "add.fields", "airflow.", "binary.handling.", "data.query.", "datatype.", "delete.tombstone.", "gddl.metadata_copy", "path.format",
-    "provide.", "spark.", "unavailable.",
+    "add.fields", "airflow.", "binary.handling.", "data.query.", "datatype.", "delete.tombstone.",
+    "gddl.metadata_copy", "path.format", "provide.", "spark.", "unavailable.",
     # Classes of others that no module imports, and a placeholder.
-    "CHAP_Tasks.", "Class.field", "DAG.test", "DataType.", "DebeziumEngine.", "SqlServerOffsetContext.", "org.apache.", "RowGroupMetaData.",
+    "CHAP_Tasks.", "Class.field", "DAG.test", "DataType.", "DebeziumEngine.", "RowGroupMetaData.",
+    "SqlServerOffsetContext.", "org.apache.",
 )  # fmt: skip
 """Beginnings of names that are no pointers."""
 
