@@ -34,7 +34,7 @@ class Need:
     """The least value of something that bounds what runs at once.
 
     Attributes:
-        setting: section and option of Airflow's configuration, as `[core] parallelism`, `pool <name>`, or `WORKER_TASKS`.
+        setting: section and option of Airflow, as `[core] parallelism`, `pool <name>`, or `WORKER_TASKS`.
         why: what takes as many.
     """
 
