@@ -51,9 +51,9 @@ def test_highest_sequence_of_a_file(sequence_type: str, sequences: list[Any], gr
 def test_recorded_file_has_its_latest_time() -> None:
     rows = [("a", 1, 5, 0), ("b", 1, 9, 3), ("a", 1, 4, 7), ("a", 2, None, 1)]
     found = sorted(_recorded("bigint", rows), key=lambda file: (file.path, file.generation))
-    first = {"first_batch": 0, "rows": 2, "max_sequence": "5", "min_sequence": "4"}
-    second = {"first_batch": 1, "rows": 1, "max_sequence": None}
-    other = {"first_batch": 3, "rows": 1, "max_sequence": "9", "min_sequence": "9"}
+    first: dict[str, Any] = {"first_batch": 0, "rows": 2, "max_sequence": "5", "min_sequence": "4"}
+    second: dict[str, Any] = {"first_batch": 1, "rows": 1, "max_sequence": None}
+    other: dict[str, Any] = {"first_batch": 3, "rows": 1, "max_sequence": "9", "min_sequence": "9"}
     assert found == [
         RecordedFile(path="a", generation=1, applied_at="2024-01-01T12:07:00+00:00", batch=7, **first),
         RecordedFile(path="a", generation=2, applied_at="2024-01-01T12:01:00+00:00", batch=1, **second),
