@@ -411,12 +411,12 @@ class DebeziumOptions:
     """Column to SQL type (`decimal(12,2)`, `date`, ...) for values that come as text; others keep their type."""
     path_format: str | None = None
     """`path.format` of a sink that makes folders of time (`'year'=YYYY/'month'=MM/'day'=dd`), for shorter listings."""
-    replace_null_with_default: bool | None = None
-    """`replace.null.with.default` of the converter; null: values that may stand for null are counted."""
     log_began: tuple[str, ...] = ()
     """When the source's log was reset (failover, reset, restored backup), ISO 8601: later changes come after all."""
     snapshots: Literal["reload", "merge"] = "reload"
     """Meaning of a snapshot after the first: the whole table, whose rows replace all before; or rows to be merged."""
+    replace_null_with_default: bool | None = None
+    """`replace.null.with.default` of the converter; null: values that may stand for null are counted."""
     source_tables: Literal["one", "several"] = "one"
     """Whether events of several tables of the source may be in the files: keys must be unique among all of them."""
     flat_prefix: str = "__"

@@ -92,12 +92,11 @@ def _csv_delimiter(delimiter: object) -> Iterator[SpecProblem]:
 
 
 def _csv_added(added: object, columns: object) -> Iterator[SpecProblem]:
-    if not isinstance(added, (list, tuple)):
+    if not isinstance(added, (list, tuple)) or not isinstance(columns, (list, tuple)):
         return
-    known = columns if isinstance(columns, (list, tuple)) else ()
     for name in added:
-        if name not in known or list(added).count(name) > 1:
-            fault = "named twice" if name in known else "not among csv_columns"
+        if name not in columns or list(added).count(name) > 1:
+            fault = "named twice" if name in columns else "not among csv_columns"
             remedy = "name columns of csv_columns that were added later, in the order in which they were"
             yield SpecProblem("FIELD_VALUE", ("options", "csv_added"), str(name), fault, remedy)
 
