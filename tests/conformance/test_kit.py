@@ -94,7 +94,7 @@ def _delivery(**changed: object) -> Delivery:
     columns = (Column("id", "int8"), Column("v", "text"))
     right = {(1,): {"id": 1, "v": "a"}, (2,): {"id": 2, "v": Either(("b", None))}}
     plain = Delivery("dms", {}, ("id",), columns, (), right, maybe={(3,): {"id": 3, "v": "c"}})
-    return replace(plain, **changed)  # type: ignore[arg-type]  # fields by name
+    return replace(plain, **changed)  # type: ignore[arg-type] # fields by name
 
 
 _A, _B = {"id": 1, "v": "a"}, {"id": "2", "v": None}

@@ -14,6 +14,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 from random import SystemRandom
+from types import ModuleType
 
 import pytest
 
@@ -57,11 +58,11 @@ def test_nothing_is_wrong(writer: str, place: str) -> None:
 
 
 @pytest.mark.parametrize("adapter", [merge_by_hand, deltalake_merge])
-def test_jobs_by_hand_are_judged_too(adapter: object) -> None:
+def test_jobs_by_hand_are_judged_too(adapter: ModuleType) -> None:
     """They are right where nothing unusual happens, and wrong where the files don't tell all in one row."""
     plain = {name: values[0] for name, values in KINDS["dms"].factors.items()}
     unusual = {**plain, "moved": True, "BeforeImages": "all"}
-    verdicts = [played(Case("dms", 1, 0, given), adapter.play) for given in (plain, unusual)]  # type: ignore[attr-defined]  # a module
+    verdicts = [played(Case("dms", 1, 0, given), adapter.play) for given in (plain, unusual)]
     assert [verdict.mark for verdict in verdicts] == ["PASS", "WRONG"], verdicts
 
 

@@ -1,7 +1,7 @@
 """Values as Debezium's connectors give them to Kafka Connect, and as its JSON converter writes them.
 
 Sources: the pages of the connectors (documentation/modules/ROOT/pages/connectors/*.adoc, "Data type mappings"), the
-classes of `io.debezium.time`, and of Kafka `org.apache.kafka.connect.json.JsonConverter`.
+classes of io.debezium.time, and of Kafka org.apache.kafka.connect.json.JsonConverter.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _same(value: Any) -> Any:
 
 
 def _decimal(mode: str) -> Form:
-    """`decimal.handling.mode`; JsonConverter writes `Decimal` as base64 of its digits under `decimal.format=BASE64`."""
+    """decimal.handling.mode; JsonConverter writes `Decimal` as base64 of its digits under `decimal.format=BASE64`."""
     if mode == "precise":
         parameters = {"scale": str(SCALE), "connect.decimal.precision": str(PRECISION)}
         named = {"name": "org.apache.kafka.connect.data.Decimal", "version": 1, "parameters": parameters}
@@ -72,7 +72,7 @@ def _unscaled(value: Decimal) -> str:
 
 
 def _bytes(mode: str) -> Form:
-    """`binary.handling.mode`. JsonConverter writes bytes as base64."""
+    """binary.handling.mode. JsonConverter writes bytes as base64."""
     encoded: Mapping[str, Callable[[bytes], str]] = {
         "bytes": lambda value: base64.b64encode(value).decode(),
         "base64": lambda value: base64.b64encode(value).decode(),
@@ -85,7 +85,7 @@ def _bytes(mode: str) -> Form:
 
 
 def _temporal(kind: Kind, mode: str) -> Form:
-    """`time.precision.mode`, for columns with six digits after the second."""
+    """time.precision.mode, for columns with six digits after the second."""
     family = "time" if kind == "longtime" else kind
     named = _NAMES[family].get(mode) or _NAMES[family]["adaptive"]
     name, literal = named

@@ -1,8 +1,8 @@
 """What all of Debezium's connectors have in common: events, records of a topic, and the files of a sink.
 
 Sources of the facts: pages of the connectors (documentation/modules/ROOT/pages/connectors) and
-`transformations/event-flattening.adoc`, `io.debezium.connector.SnapshotRecord`,
-`io.debezium.pipeline.source.snapshot.incremental`; of the sinks Confluent's S3 sink connector (names of objects) and
+`transformations/event-flattening.adoc`, io.debezium.connector.SnapshotRecord,
+io.debezium.pipeline.source.snapshot.incremental; of the sinks Confluent's S3 sink connector (names of objects) and
 Aiven's (`file.name.template`, `format.output.fields`).
 """
 
@@ -36,7 +36,7 @@ SETTINGS: Mapping[str, tuple[Any, ...]] = {
     "flush.size": ("whole", "few"),
 }
 """Settings of every connector, its converter, the transform ExtractNewRecordState (`unwrap`), the topic and the sink.
-Not drawn: of `time.precision.mode` `structured` (a reader gets a struct, of which no kind here is a value) and
+Not drawn: of time.precision.mode `structured` (a reader gets a struct, of which no kind here is a value) and
 `microseconds` (which equals `adaptive` for columns of six digits)."""
 
 TABLE, TOPIC = "t", "t"

@@ -1,7 +1,7 @@
 """Debezium's connector for MongoDB: documents as texts of extended JSON.
 
-Sources: `io.debezium.connector.mongodb.MongoDbSourceInfoStructMaker`, `JsonSerialization` (the key is always in the
-relaxed form, documents by `json.serialization.mode`); documentation/modules/ROOT/pages/connectors/mongodb.adoc:
+Sources: io.debezium.connector.mongodb.MongoDbSourceInfoStructMaker, `JsonSerialization` (the key is always in the
+relaxed form, documents by json.serialization.mode); documentation/modules/ROOT/pages/connectors/mongodb.adoc:
 "Change streams capture mode" (which events have `before` and `after`), and that a whole document of an update is
 looked up later, so that it may be newer than the update, or gone.
 """

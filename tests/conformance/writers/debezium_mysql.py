@@ -1,6 +1,6 @@
 """Debezium's connector for MySQL.
 
-Sources: `io.debezium.connector.binlog.BinlogSourceInfoStructMaker`;
+Sources: io.debezium.connector.binlog.BinlogSourceInfoStructMaker;
 documentation/modules/ROOT/pages/connectors/mysql.adoc (`file`, `pos`, `row`, `gtid`); the manual of MySQL, "Binary
 Log Transaction Compression": events of such a transaction are in one event of the log, so that they share its place.
 """

@@ -1,6 +1,6 @@
 """Debezium's connector for Oracle (LogMiner).
 
-Sources: `OracleSourceInfoStructMaker`, `io.debezium.connector.oracle.CommitScn` (`rs_id`, `ssn`, `redo_thread`);
+Sources: `OracleSourceInfoStructMaker`, io.debezium.connector.oracle.CommitScn (`rs_id`, `ssn`, `redo_thread`);
 documentation/modules/ROOT/pages/connectors/oracle.adoc; issue DBZ-5245 (before it, `commit_scn` of an event was the
 last commit of its redo thread).
 """

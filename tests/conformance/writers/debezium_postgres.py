@@ -1,6 +1,6 @@
 """Debezium's connector for PostgreSQL.
 
-Sources: `io.debezium.connector.postgresql.SourceInfo` and `PostgresSourceInfoStructMaker` (the block `source`;
+Sources: io.debezium.connector.postgresql.SourceInfo and `PostgresSourceInfoStructMaker` (the block `source`;
 `sequence` is the last commit and the place; rows of an incremental snapshot have neither `lsn` nor `txId`),
 `UnchangedToastedPlaceholder`, documentation/modules/ROOT/pages/connectors/postgresql.adoc ("Replica identity",
 "Toasted values").

@@ -1,8 +1,8 @@
 """Debezium's connector for SQL Server.
 
-Sources: `SqlServerSourceInfoStructMaker`, `SqlServerOffsetContext.setChangePosition` (`event_serial_no`),
+Sources: `SqlServerSourceInfoStructMaker`, `SqlServerOffsetContext` (setChangePosition: `event_serial_no`),
 `SqlServerStreamingChangeEventSource` (`changesStoppedBeingMonotonic`: places within a transaction may go back),
-`SqlServerConnection` (`ORDER BY` of `data.query.mode`: `direct` orders by `__$command_id` before `__$seqval`);
+`SqlServerConnection` (`ORDER BY` of data.query.mode: `direct` orders by `__$command_id` before `__$seqval`);
 documentation/modules/ROOT/pages/connectors/sqlserver.adoc.
 """
 

@@ -5,8 +5,8 @@ Sources of the facts, named below by their short names:
   texts are in botocore, `data/dms/2016-01-01/service-2.json`).
 - GUIDE: https://docs.aws.amazon.com/dms/latest/userguide/CHAP_Target.S3.html.
 - TRANSFORM: https://docs.aws.amazon.com/dms/latest/userguide/, pages
-  `CHAP_Tasks.CustomizingTasks.TableMapping.SelectionTransformation.Expressions` (headers: `$AR_H_CHANGE_SEQ`) and
-  `….SelectionTransformation.Transformations` (before images).
+  CHAP_Tasks.CustomizingTasks.TableMapping.SelectionTransformation.Expressions (headers: `$AR_H_CHANGE_SEQ`) and
+  the same, Transformations (before images).
 - LOB: https://docs.aws.amazon.com/dms/latest/userguide/CHAP_Tasks.LOBSupport.html.
 """
 

@@ -70,7 +70,7 @@ def _doubts(history: History, settings: Mapping[str, Any]) -> Iterator[Uncertain
 
 
 def _told(row: Row, columns: Sequence[Column], settings: Mapping[str, Any]) -> Row:
-    """SPARK, `spark.sql.parquet.outputTimestampType`: TIMESTAMP_MILLIS cuts what is finer."""
+    """SPARK, spark.sql.parquet.outputTimestampType: TIMESTAMP_MILLIS cuts what is finer."""
     found = {column.name: row[column.name] for column in columns}
     if settings["format"] == "parquet" and settings["outputTimestampType"] == "TIMESTAMP_MILLIS":
         return {name: _millis(value) for name, value in found.items()}
