@@ -486,7 +486,12 @@ class DialectDescriptor:
 
 def is_among(column: str, names: Iterable[str]) -> bool:
     """Whether `DialectDescriptor.technical` names the column."""
-    lowered = column.lower()
+    return _is_among(column.lower(), tuple(names))
+
+
+@functools.lru_cache(maxsize=10_000)
+def _is_among(lowered: str, names: tuple[str, ...]) -> bool:
+    """A batch asks for each column many times, and tables of a job have many columns in common."""
     return any(lowered.startswith(n[:-1].lower()) if n.endswith("*") else lowered == n.lower() for n in names)
 
 

@@ -281,18 +281,21 @@ class SparkSpread:
             while wait([running], pause).not_done:
                 _StopNote.of(work.session, job).write(self.stopped_by())
                 started = time.monotonic()
-                known = work.results.all(work.unanswered.values())
+                known = work.found()
                 pause = min(_LONGEST_PAUSE, max(_POLL_SECONDS, _LISTING_SHARE * (time.monotonic() - started)))
                 yield from _taken(known, work.unanswered)
         fault = running.exception()
-        outcomes = running.result() if fault is None else work.results.all(work.unanswered.values())
-        yield from _taken(outcomes, work.unanswered)
+        yield from _taken(work.returned(running.result()) if fault is None else work.found(), work.unanswered)
         if fault is None:
             return None
         if self.spark.losses() > lost:
             yield from (refused(job, spec, spark_gone()) for spec in work.unanswered.values())
             work.unanswered.clear()
         return translated(cast("Exception", fault))
+
+
+_Returned = tuple[str, bytes]
+"""A table, and its encoded `TaskResult`, as a task returns them."""
 
 
 @dataclass(frozen=True)
@@ -307,6 +310,14 @@ class _Round:
     results: TaskResultStore
     unanswered: dict[str, TableSpec]
     costs: dict[str, int]
+
+    def found(self) -> list[TaskOutcome]:
+        """Outcomes that tasks have stored since the last look."""
+        return self.results.all(self.unanswered.values())
+
+    def returned(self, rows: Iterable[_Returned]) -> list[TaskOutcome]:
+        """Outcomes that tasks have returned; those that were found before are not decoded again."""
+        return [from_bytes(data).as_outcome(self.unanswered[table]) for table, data in rows if table in self.unanswered]
 
 
 def _unknown() -> RetriableError:
@@ -393,7 +404,7 @@ def _dealt(specs: Sequence[TableSpec], costs: dict[str, int], slots: int) -> lis
 
 def _run_tasks(
     session: SparkSession, job: JobSpec, shares: Sequence[_Share], *, steps: bool = False
-) -> list[TaskOutcome]:
+) -> list[_Returned]:
     """One row per task: the index of its share. A task gets all shares, which take few bytes, and decodes its own."""
     dealt = [zlib.compress(codec.to_json(share).encode()) for share in shares]
     numbers = session.range(0, len(shares), 1, len(shares))
@@ -403,9 +414,8 @@ def _run_tasks(
     task = _task(
         job, dealt, TaskSettings(place=place_of(session), stopped_by=note.read, observe=print_step if steps else silent)
     )
-    rows = map_in_arrow(numbers, task, "result binary").collect()
-    specs = {spec.table: spec for share in shares for spec in share.tables}
-    return [result.as_outcome(specs[result.table]) for result in (from_bytes(bytes(row["result"])) for row in rows)]
+    rows = map_in_arrow(numbers, task, "table string, result binary").collect()
+    return [(row["table"], bytes(row["result"])) for row in rows]
 
 
 def _task(
@@ -415,7 +425,8 @@ def _task(
         for batch in batches:
             for slot in batch.column("id").to_pylist():
                 for spec in codec.from_json(_Share, zlib.decompress(dealt[slot]).decode()).tables:
-                    yield pa.RecordBatch.from_pydict({"result": [to_bytes(once(job, spec, settings))]})
+                    result = to_bytes(once(job, spec, settings))
+                    yield pa.RecordBatch.from_pydict({"table": [spec.table], "result": [result]})
 
     return work
 

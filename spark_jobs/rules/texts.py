@@ -73,8 +73,11 @@ def outside_years(values: pa.Array) -> np.ndarray | None:
 
 
 def _outside(numbers: pa.Array, first: int, last: int) -> np.ndarray | None:
-    mask = pc.fill_null(pc.or_(pc.less(numbers, first), pc.greater(numbers, last)), False)
-    return np.asarray(mask) if pc.any(mask).as_py() else None
+    ends = pc.min_max(numbers)
+    least, most = ends["min"].as_py(), ends["max"].as_py()
+    if least is None or (least >= first and most <= last):
+        return None
+    return np.asarray(pc.fill_null(pc.or_(pc.less(numbers, first), pc.greater(numbers, last)), False))
 
 
 def _leaves(values: pa.Array) -> Iterator[pa.Array]:
@@ -698,4 +701,10 @@ def forms_of(sequence: str | None, columns: Sequence[str]) -> dict[str, tuple[st
     value = None if sequence is None else json.loads(sequence)
     parts = value if isinstance(value, dict) else dict.fromkeys(columns[:1], value)
     texts = {name: text for name, text in parts.items() if isinstance(text, str)}
-    return {name: tuple(forms(pa.array([text])).to_pylist()) for name, text in texts.items()}
+    return {name: (_form(text),) for name, text in texts.items()}
+
+
+@functools.lru_cache(maxsize=1_000)
+def _form(text: str) -> str:
+    """See `forms`; a batch asks for that of the same text several times."""
+    return str(forms(pa.array([text]))[0].as_py())

@@ -70,6 +70,8 @@ def bury(session: SparkSession) -> None:
     gateway = context._gateway  # noqa: SLF001 - here and below: PySpark keeps one Spark a process, and knows of no end
     updates, context._accumulatorServer = context._accumulatorServer, None  # noqa: SLF001 - as above
     updates.handle_error = lambda *_: None  # else it prints a traceback when the connection ends
+    # Else py4j's thread for objects that nobody holds any more would send commands, and log those that fail.
+    gateway._gateway_client.is_connected = False  # noqa: SLF001 - as above
     process = gateway.__dict__.get("proc")
     if process is not None:
         process.kill()

@@ -37,7 +37,7 @@ from spark_jobs.tables.table_definition import WITH_VECTORS, ColumnPath, TableDe
 LONGEST = 64
 """Characters of a text's bounds; longer ones are truncated, the upper one rounded up."""
 _LAST = "\U0010ffff"
-_encode = json.JSONEncoder(ensure_ascii=False).encode
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def statistics(rows: pa.Table, indexed: Sequence[ColumnPath]) -> str:
@@ -140,17 +140,25 @@ def _put(into: dict[str, Any], path: ColumnPath, value: Any) -> None:
 
 def _json(value: Any) -> str:
     """Like `json.dumps`, with decimals as numbers."""
+    try:
+        return _encode(value)  # at once, where it holds no decimal
+    except TypeError:
+        return _json_by_part(value)
+
+
+def _json_by_part(value: Any) -> str:
     if isinstance(value, dict):
-        return "{" + ",".join(f"{_encode(key)}:{_json(part)}" for key, part in value.items()) + "}"
+        return "{" + ",".join(f"{_encode(key)}:{_json_by_part(part)}" for key, part in value.items()) + "}"
     if isinstance(value, _Number):
-        return str(value)
+        return value.text
     return format(value, "f") if isinstance(value, Decimal) else _encode(value)
 
 
-class _Number(str):
+@dataclass(frozen=True)
+class _Number:
     """A fraction as the log has it: a float would round a decimal, and a bound may not be rounded inwards."""
 
-    __slots__ = ()
+    text: str
 
 
 _CHANGE_DATA = "_change_data/"

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
-from airflow_gddl.stores import Storage
+from airflow_gddl.stores import Storage, local
 from spark_jobs.batch.runtime import Runtime
 from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.job.spread_local import NoSpark
@@ -27,16 +27,16 @@ class Disk:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, lake: str) -> None:
         self.written, self.full_at = 0, None
-        real = Path.write_bytes
+        real = local._put
 
-        def write_bytes(path: Path, data: bytes) -> int:
-            if str(path).startswith(lake):
+        def put(path: str, data: bytes) -> None:
+            if path.startswith(lake):
                 self.written += 1
                 if self.full_at is not None and self.written >= self.full_at:
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            return real(path, data)
+            real(path, data)
 
-        monkeypatch.setattr(Path, "write_bytes", write_bytes)
+        monkeypatch.setattr(local, "_put", put)
 
     written: int
     full_at: int | None

@@ -70,10 +70,10 @@ def test_an_atomic_write_leaves_the_old_content_when_it_fails(tmp_path: Path, mo
     storage = Storage()
     storage.write(f"{tmp_path}/x", b"old")
 
-    def full(_: Path, __: bytes) -> NoReturn:
+    def full(_: str, __: bytes) -> NoReturn:
         raise OSError(errno.ENOSPC, "no space left")
 
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(storage_local, "_put", full)
     with pytest.raises(RetriableError, match="DISK_FULL"):
         storage.write(f"{tmp_path}/x", b"new")
     monkeypatch.undo()
@@ -82,10 +82,10 @@ def test_an_atomic_write_leaves_the_old_content_when_it_fails(tmp_path: Path, mo
 
 
 def test_create_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(_: Path, __: Path) -> NoReturn:
+    def refused(_: str, __: str) -> NoReturn:
         raise OSError(errno.EPERM, "no links here")
 
-    monkeypatch.setattr(Path, "hardlink_to", refused)
+    monkeypatch.setattr(os, "link", refused)
     assert storage_local.create(f"{tmp_path}/x", b"first")
     assert not storage_local.create(f"{tmp_path}/x", b"second")
     assert storage_local.read(f"{tmp_path}/x")[0] == b"first"
@@ -166,7 +166,7 @@ def test_a_full_disk_is_named_by_every_write(
     source, target = f"{tmp_path}/source", f"{tmp_path}/target"
     Storage().write(source, b"x")
     arguments = {"write": (target, b""), "create": (target, b""), "swap": (target, b"", None), "copy": (source, target)}
-    monkeypatch.setattr(Path, "write_bytes", fails)
+    monkeypatch.setattr(storage_local, "_put", fails)
     with pytest.raises(
         RetriableError, match=rf"DISK_FULL.*{os.strerror(number)}.*(source|target).*Remedy: free space there"
     ):
