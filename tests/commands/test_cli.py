@@ -25,7 +25,7 @@ from airflow_gddl.contract.spec import JobOptions
 
 FAKE = Path(__file__).with_name("fake_job.py")
 KEYS = [
-    *("table", "status", "mode", "tasks", "batches", "files", "rows_read", "changes_written", "redelivered"),
+    *("table", "status", "mode", "tasks", "place", "batches", "files", "rows_read", "changes_written", "redelivered"),
     *("quarantined", "main", "schema_changes", "warnings", "freshness", "seconds", "error"),
 ]
 GOOD = """
