@@ -191,6 +191,9 @@ def _source(spec: TableSpec) -> Iterator[SpecProblem]:
     if not SOURCE_NAME.fullmatch(spec.source):
         remedy = "use letters, digits, _ . and - (64 at most), e.g. source: shop"
         yield SpecProblem("SOURCE_INVALID", ("source",), spec.source, "not valid as part of a DAG id", remedy)
+    if spec.region is not None and not SOURCE_NAME.fullmatch(spec.region):
+        remedy = "use letters, digits, _ . and - (64 at most), e.g. region: eu-west-1"
+        yield SpecProblem("FIELD_VALUE", ("region",), spec.region, "not a short name", remedy)
 
 
 def _target(spec: TableSpec) -> Iterator[SpecProblem]:

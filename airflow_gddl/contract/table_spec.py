@@ -108,6 +108,12 @@ NewColumnPolicy = Literal["add", "rescue", "ignore", "fail"]
 TypeChangePolicy = Literal["widen", "rescue", "text", "fail"]
 DroppedColumnPolicy = Literal["keep", "null", "fail"]
 
+SourceType = Literal[
+    "cassandra", "db2", "documentdb", "informix", "mariadb", "mongodb", "mysql", "oracle", "postgresql", "spanner",
+    "sqlserver", "sybase", "vitess",
+]  # fmt: skip
+"""Kinds of source databases: what AWS DMS and Debezium's connectors read."""
+
 SHARD_COLUMN = "_source"
 """First key column of tables that have several sources: the short name of the row's source."""
 
@@ -215,6 +221,14 @@ class InitialLoad:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Origin:
+    """What a source states of itself, see `source_type` and `region` of a row."""
+
+    source_type: SourceType | None = None
+    region: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class TableSpec:
     """One metadata row, defaults filled in. `table` is the permanent identity: tables, ledger, results, DAG ids.
 
@@ -235,10 +249,16 @@ class TableSpec:
     """`schema.name` in the source and below its landing root; null: `table`. Resolved from `table`, never written."""
     landing: str | None = None
     """Landing root of a source that `gddl.yaml` declares; null: that of `Roots`. Resolved, never written."""
+    source_type: SourceType | None = field(default=None, metadata={IGNORABLE: True})
+    """Kind of the source database, which the change table tells of each event; null: not told."""
+    region: str | None = field(default=None, metadata={IGNORABLE: True})
+    """Data centre or region of the source database, a short name, which the change table tells of each event."""
     shards: tuple[str, ...] = ()
     """Sources of `gddl.yaml` that each hold a part of the table; `_source` becomes its first key column."""
     shard_landings: Mapping[str, str] = field(default_factory=dict)
     """Landing root of each of the `shards`. Resolved, never written."""
+    shard_origins: Mapping[str, Origin] = field(default_factory=dict, metadata={IGNORABLE: True})
+    """Origin of those `shards` whose sources state one. Resolved, never written."""
     mode: TableMode = "changes"
     """What lands: `changes` of a CDC service, or `snapshots`: exports of the whole table (docs/snapshots.md)."""
     sequence_by: tuple[str, ...] = ()
@@ -389,8 +409,11 @@ class TableSpec:
 
     def of_shard(self, shard: str) -> TableSpec:
         """The part of the table that one of its sources holds."""
-        landing = self.shard_landings.get(shard)
-        return replace(self, shards=(shard,), source=shard, landing=landing, source_table=self.name_in_source)
+        landing, origin = self.shard_landings.get(shard), self.shard_origins.get(shard, Origin())
+        return replace(
+            self, shards=(shard,), source=shard, landing=landing, source_table=self.name_in_source,
+            source_type=origin.source_type or self.source_type, region=origin.region or self.region,
+        )  # fmt: skip
 
     @property
     def schema_name(self) -> str:

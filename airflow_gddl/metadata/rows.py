@@ -16,7 +16,7 @@ from airflow_gddl.contract.layout import SHARDS, LandingFolder
 from airflow_gddl.contract.names import TEMPLATE_REMEDY, rendered, template_fault
 from airflow_gddl.contract.row_checks import table_name_fault
 from airflow_gddl.contract.spec import Roots, TableSpec
-from airflow_gddl.contract.table_spec import SHARD_COLUMN
+from airflow_gddl.contract.table_spec import SHARD_COLUMN, Origin
 from airflow_gddl.metadata import files
 from airflow_gddl.metadata.expression_text import with_expressions
 from airflow_gddl.metadata.folder import ENDINGS, Folder
@@ -412,7 +412,7 @@ _OWN_OPTIONS = ("verify_connection",)
 
 
 def with_shards(spec: TableSpec, sources: Mapping[str, Source]) -> TableSpec | tuple[SpecProblem, ...]:
-    """The spec with the landing root of each of its sources, and their name as the first key column.
+    """The spec with landing root and origin of each of its sources, and their name as the first key column.
 
     Args:
         sources: those of the settings, by short name.
@@ -422,7 +422,8 @@ def with_shards(spec: TableSpec, sources: Mapping[str, Source]) -> TableSpec | t
     if problems := tuple(_problems(spec, sources)):
         return problems
     landings = {shard: sources[shard].landing for shard in spec.shards}
-    return replace(spec, keys=(SHARD_COLUMN, *spec.keys), shard_landings=landings)
+    origins = {shard: origin for shard in spec.shards if (origin := sources[shard].origin) != Origin()}
+    return replace(spec, keys=(SHARD_COLUMN, *spec.keys), shard_landings=landings, shard_origins=origins)
 
 
 def _problems(spec: TableSpec, sources: Mapping[str, Source]) -> Iterator[SpecProblem]:

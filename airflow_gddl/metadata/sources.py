@@ -29,6 +29,7 @@ from airflow_gddl.contract.row_checks import SOURCE_NAME
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.contract.spec import TableSpec, TierSpec
+from airflow_gddl.contract.table_spec import Origin, SourceType
 from airflow_gddl.metadata.keys import Layer
 from airflow_gddl.metadata.looks import LOOKS, missing
 from airflow_gddl.metadata.problems import Locate
@@ -239,7 +240,7 @@ SECTION = "sources"
 MOST_A_DAY = 1000
 _CONNECTION = re.compile(r"[A-Za-z0-9_.:/-]{1,200}")
 _ROLE = re.compile(r"arn:aws[a-z-]{0,20}:iam::[0-9]{12}:role/[A-Za-z0-9+=,.@_/-]{1,512}")
-_OWN = ("dialect", "heartbeat", "owner", "target")
+_OWN = ("dialect", "heartbeat", "owner", "target", "source_type", "region")
 """Fields of a source that are fields of its rows, too."""
 
 
@@ -289,6 +290,10 @@ class SourceSpec:
     """`owner` of its rows."""
     target: str | None = None
     """`target` of its rows, e.g. `{source}_{schema}.{table}`."""
+    source_type: SourceType | None = None
+    """`source_type` of its rows: the kind of database; null: the connector of `capture`."""
+    region: str | None = None
+    """`region` of its rows: its data centre or region, e.g. `eu-west-1`."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """Other fields for every row of the source that does not set them."""
     new_tables: Literal["propose", "add"] | None = None
@@ -304,13 +309,14 @@ SOURCE = FieldShape(SourceSpec)
 class Source:
     """A source as rows use it. `landing`: absolute; `layer`: between the defaults of files and of the settings.
 
-    `access`: null: its files are read with the same credentials as all other roots.
+    `origin`: what it states of itself. `access`: null: its files are read with the same credentials as all other roots.
     `looks`: what it asks for, by the look's name (`LOOKS`); `limits`: of these.
     """
 
     landing: str
     layer: Layer
     access: SourceAccess | None = None
+    origin: Origin = field(default_factory=Origin)
     looks: Mapping[str, str] = field(default_factory=dict)
     limits: NewTableLimits = field(default_factory=NewTableLimits)
 
@@ -407,7 +413,8 @@ def _source(
     source_layer = Layer(file=layer.file, values=values, locate=_locate(layer, path, locations))
     looks = {look: value for look in LOOKS if (value := getattr(spec, look)) is not None}
     limits = spec.new_table_limits or NewTableLimits()
-    return Source(landing=landing, layer=source_layer, access=access, looks=looks, limits=limits)
+    origin = Origin(source_type=values.get("source_type"), region=values.get("region"))
+    return Source(landing=landing, layer=source_layer, access=access, origin=origin, looks=looks, limits=limits)
 
 
 def _access(name: str, spec: SourceSpec, landing: str) -> SourceAccess | SpecProblem | None:
@@ -462,6 +469,8 @@ def _values(spec: SourceSpec) -> tuple[dict[str, Any], dict[FieldPath, FieldPath
         options["capture"] = {"connector": spec.capture.connector, "properties": dict(spec.capture.properties)}
         locations["options", "capture"] = ("capture",)
         values.setdefault("dialect", "debezium")
+        values.setdefault("source_type", spec.capture.connector)
+        locations["source_type",] = ("source_type",) if spec.source_type else ("capture",)
     return values | ({"options": options} if options else {}), locations
 
 

@@ -401,7 +401,7 @@ TABLE = FieldShape(
         "shadow": lambda value: f"{_share_remedy(value)}; or true",
     },
     synonyms=_SYNONYMS,
-    resolved=("source_table", "landing", "shard_landings", "mask_key_id", "expressions"),
+    resolved=("source_table", "landing", "shard_landings", "shard_origins", "mask_key_id", "expressions"),
     comma_refused=True,
 )
 

@@ -18,8 +18,10 @@ from airflow_gddl.runtime.state.table_runs import TableRecord
 from airflow_gddl.topology.pipeline import Pipeline
 
 Kind = Literal["new", "removed", "renamed", "changed", "invalid"]
-# In `shard_landings` and `expressions` is what other fields say; a target is the table's name.
-_RESOLVED = ("table", "target", "source_table", "landing", "shard_landings", "expressions", "mask_key_id")
+# In `shard_landings`, `shard_origins` and `expressions` is what other fields say; a target is the table's name.
+_RESOLVED = (
+    "table", "target", "source_table", "landing", "shard_landings", "shard_origins", "expressions", "mask_key_id"
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

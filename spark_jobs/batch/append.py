@@ -111,6 +111,7 @@ def schema_changes(decoded_batch: DecodedBatch, state: TableState) -> bool:
     return (
         bool(planned or schema.new_technical)
         or (schema.table_schema.rescues and not schema.table_schema.rescued)
+        or (schema.table_schema.tells_events and not schema.table_schema.event_fields)
         or schema.schemas != state.schemas
         or schema.table_schema.sequence_type != state.sequence_type
     )

@@ -282,6 +282,8 @@ def _not_found(setting: str, names: Sequence[str], where: str) -> tuple[RunWarni
 
 RESCUED = "_rescued_data"
 GDDL = "_gddl"
+EVENT_FIELDS = (("source_type", "string"), ("region", "string"), ("columns", "array<string>"))
+"""Fields of `_gddl`, with their SQL types, that only the change table has: facts of an event that decide nothing."""
 _STRING = ScalarType("string")
 
 
@@ -309,6 +311,7 @@ class TableSchema:
         earlier: settings under which changes came that are not those of the row now, with the schema ids of these.
         file_order: what sorts change files, by path, in the order of their changes; null: the path has none.
         rescued: the tables have `_rescued_data`, of a policy that the row may no longer have.
+        event_fields: the change table has `EVENT_FIELDS`, of settings that the row may no longer have.
         openings: snapshots of the source that have opened generations: changes before them belong to earlier ones.
         swept: rows of generations before this one have vanished from the replica, and none come back.
         truncates: of the source's table, in the order of changes: what precedes one is deleted by it.
@@ -333,6 +336,7 @@ class TableSchema:
     earlier: Mapping[ChangeSettings, tuple[int, ...]] = field(default_factory=dict)
     file_order: Callable[[str], str | None] = timed_order
     rescued: bool = False
+    event_fields: bool = False
     openings: tuple[SnapshotRun, ...] = ()
     swept: int = 1
     truncates: tuple[Truncate, ...] = ()
@@ -394,9 +398,27 @@ class TableSchema:
     @property
     def _overlays(self) -> bool:
         """By its metadata; a soft delete, which may carry only the key, keeps the columns of the row before it."""
+        return self._updates_parts or self.spec.delete == "soft"
+
+    @property
+    def _updates_parts(self) -> bool:
         listings = (self.spelled(settings.columns_to_update) for settings in self.settings)
-        ignores = any(settings.ignore_null_updates for settings in self.settings)
-        return ignores or any(listing is not None for listing in listings) or self.spec.delete == "soft"
+        return self.ignores_nulls or any(listing is not None for listing in listings)
+
+    @property
+    def ignores_nulls(self) -> bool:
+        """Whether some updates keep the stored value where they have a null."""
+        return any(settings.ignore_null_updates for settings in self.settings)
+
+    @property
+    def tells_events(self) -> bool:
+        """Whether `_gddl` has `EVENT_FIELDS` in the change table.
+
+        It has them once the row names the origin of its source, or updates of the table carry parts by its settings or
+        its dialect, and keeps them.
+        """
+        has_origin = self.spec.source_type is not None or self.spec.region is not None
+        return self.event_fields or has_origin or self._updates_parts
 
     @cached_property
     def settings(self) -> tuple[ChangeSettings, ...]:
@@ -460,8 +482,16 @@ class TableSchema:
 
     @property
     def gddl_type(self) -> str:
-        """SQL type of the struct in replica, changes and history (the replica adds `deleted` under soft deletes)."""
-        return f"struct<{','.join(f'{name}:{kind}' for name, kind in self.gddl_fields)}>"
+        """SQL type of the struct in replica, changes and history.
+
+        The replica adds `deleted` under soft deletes, the change table `EVENT_FIELDS`, see `tells_events`.
+        """
+        return _struct(self.gddl_fields)
+
+    @property
+    def event_type(self) -> str:
+        """SQL type of the struct as the change table has it."""
+        return _struct((*self.gddl_fields, *(EVENT_FIELDS if self.tells_events else ())))
 
     @property
     def gddl_fields(self) -> tuple[tuple[str, str], ...]:
@@ -476,3 +506,7 @@ class TableSchema:
             ("applied_at", "timestamp"),
             ("schema", "int"),
         )
+
+
+def _struct(fields: Iterable[tuple[str, str]]) -> str:
+    return f"struct<{','.join(f'{name}:{kind}' for name, kind in fields)}>"

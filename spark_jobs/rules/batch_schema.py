@@ -78,12 +78,14 @@ class Stored:
 
     Attributes:
         rescued: they have `_rescued_data`.
+        event_fields: the change table has `EVENT_FIELDS`.
         live: data columns of the table that these replace, see `SchemaRules`; null: they replace none.
     """
 
     data: Schema | None
     before: Schema | None
     rescued: bool = False
+    event_fields: bool = False
     live: Schema | None = None
 
 
@@ -214,7 +216,7 @@ def plan_batch(dialect: Dialect, groups: Sequence[FileGroup], stored: Stored, st
         lacking=_lacking(dialect, plan.target, known, sequence),
         earlier=known.earlier,
         file_order=dialect.file_order,
-        rescued=stored.rescued,
+        rescued=stored.rescued, event_fields=stored.event_fields,
         openings=openings_of(state.snapshots), swept=max(state.swept, 1), truncates=state.truncates,
     )  # fmt: skip
     applied = applied_columns(dialect, sequence)

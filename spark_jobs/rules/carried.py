@@ -6,6 +6,7 @@ Each row for itself.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -46,6 +47,15 @@ def carried(rows: pa.Table, schema: TableSchema, column: str) -> np.ndarray:
     what it holds, see `fold.with_rescued`.
     """
     return by_settings(rows, schema, lambda part, under: _carried(part, under, column))
+
+
+def delivered(rows: pa.Table, schema: TableSchema, column: str) -> np.ndarray:
+    """Whether each change that is no update carries a column: a null is a value of it."""
+
+    def rule(part: pa.Table, under: TableSchema) -> np.ndarray:
+        return _carried(part, replace(under, spec=replace(under.spec, ignore_null_updates=False)), column)
+
+    return by_settings(rows, schema, rule)
 
 
 def _carried(rows: pa.Table, schema: TableSchema, column: str) -> np.ndarray:

@@ -242,7 +242,7 @@ def truncates_gddl(kind: pa.StructType, schema: TableSchema) -> pa.StructArray:
         }
         for one in schema.truncates
     ]  # fmt: skip
-    return pa.array([{field.name: one[field.name] for field in kind} for one in structs], kind)
+    return pa.array([{field.name: one.get(field.name) for field in kind} for one in structs], kind)
 
 
 def _following(rows: pa.Table, schema: TableSchema) -> tuple[np.ndarray, np.ndarray]:

@@ -353,7 +353,7 @@ def _column(values: pa.Array, old: Column, new: Column, how: Rewrite) -> tuple[p
 
 def _gddl(rows: pa.Table, how: Rewrite) -> tuple[pa.Array, list[Problem]]:
     """The struct in its type, with the sequence computed again if asked; and changes whose order would not be known."""
-    target = arrow_type(parse_type(how.schema.gddl_type))
+    target = arrow_type(parse_type(how.schema.event_type))
     if not how.reordered:
         return _in_type(rows, target), []
     loads = pc.equal(gddl_fields(rows)["op"], "R")

@@ -22,13 +22,23 @@ def gddl_column(table_schema: TableSchema) -> Column:
 
 
 def change_columns(table_schema: TableSchema) -> tuple[Column, ...]:
-    """`TableSchema.change_columns` with their types, and `_gddl`."""
+    """`TableSchema.change_columns` with their types, and `_gddl`: what is decided by."""
     return (*data_columns(table_schema), *table_schema.before, gddl_column(table_schema))
 
 
 def change_schema(table_schema: TableSchema) -> pa.Schema:
     """`change_columns` in Arrow."""
     return DeltaSchema(change_columns(table_schema)).arrow
+
+
+def event_columns(table_schema: TableSchema) -> tuple[Column, ...]:
+    """The same as the change table has them: `_gddl` may have `EVENT_FIELDS`."""
+    return (*change_columns(table_schema)[:-1], Column(GDDL, parse_type(table_schema.event_type)))
+
+
+def event_schema(table_schema: TableSchema) -> pa.Schema:
+    """`event_columns` in Arrow."""
+    return DeltaSchema(event_columns(table_schema)).arrow
 
 
 def key_schema(table_schema: TableSchema) -> pa.Schema:

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.sql_types import parse_type
 from airflow_gddl.stores import Storage
-from spark_jobs.plan.table_schema import Column, TableSchema
+from spark_jobs.plan.table_schema import EVENT_FIELDS, Column, TableSchema
 from spark_jobs.rules.arrays import DeltaSchema, ascending, by_name, flat, row_codes, table_codes
 from spark_jobs.rules.erasure import key_texts
 from spark_jobs.rules.fold import newest_state
@@ -38,7 +38,7 @@ from spark_jobs.rules.order import (
     that_count,
 )
 from spark_jobs.rules.shards import of_shard
-from spark_jobs.rules.stored_columns import change_schema, data_columns, stored_schema
+from spark_jobs.rules.stored_columns import change_schema, data_columns, event_schema, stored_schema
 from spark_jobs.rules.sweep import appended, unmarked
 from spark_jobs.rules.texts import rows_json
 
@@ -337,7 +337,7 @@ def key_history(
         key: its parts as `erasure.key_text` writes them.
         swept: rows of generations before this one have vanished.
     """
-    changes = that_count(by_name(changes, change_schema(schema)))
+    changes = that_count(by_name(changes, event_schema(schema)))
     happened, others = _events_of(changes, schema, key)
     ordered_events = ordered(happened, schema)
     expected = expected_state(happened, schema, swept)
@@ -348,9 +348,9 @@ def key_history(
 
 
 def row_facts(rows: pa.Table, schema: TableSchema) -> list[dict[str, Any]]:
-    """`_gddl` of rows as JSON values, `deleted` among them where rows have it; numbers with a point as text."""
+    """`_gddl` of rows as JSON values, with what only some tables have in it; numbers with a point as text."""
     gddl = gddl_fields(rows)
-    fields = (*schema.gddl_fields, *((("deleted", "boolean"),) if "deleted" in gddl else ()))
+    fields = (*schema.gddl_fields, *(one for one in (*EVENT_FIELDS, ("deleted", "boolean")) if one[0] in gddl))
     texts = rows_json([(name, gddl[name], parse_type(kind)) for name, kind in fields], nulls=True)
     return [json.loads(text, parse_float=str) for text in texts]
 

@@ -19,6 +19,7 @@ from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules import quarantine, sweep
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.decode import Stamp
+from spark_jobs.rules.events import told
 from spark_jobs.rules.figures import DecodedBatch
 from spark_jobs.rules.fold import net_changes
 from spark_jobs.rules.merge import Outcome, StoredState, moved_row_deleted, outcome_of, update_without_prior
@@ -174,7 +175,7 @@ class _NewChanges:
         fresh = by_name(rows[_FRESH], kind)
         changes = new_changes(fresh, stored, self.schema)
         tied = changes.filter(pc.fill_null(changes.column(TIED), False))
-        report: dict[str, Any] = dict(self.output.report(storage, changes.drop_columns([TIED])))
+        report: dict[str, Any] = dict(self.output.report(storage, told(changes.drop_columns([TIED]), self.schema)))
         report |= {
             "tied": tied.num_rows,
             "skipped": skipped(fresh, changes, self.schema),

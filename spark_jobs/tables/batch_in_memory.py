@@ -21,6 +21,7 @@ from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.decode import DecodedGroup, Stamp, are_deletes
+from spark_jobs.rules.events import told
 from spark_jobs.rules.figures import DecodedBatch, Figures, combined, distinct, figures_of, measure
 from spark_jobs.rules.file_groups import FileGroup
 from spark_jobs.rules.fold import net_changes, refolds
@@ -345,7 +346,9 @@ class ChangeTableWriter(_WholeBatchWork):
                 counted = batch_rows(batch_context.tables, path, batch_context.plan.batch_id).num_rows
             return counted
         batch_context.join_small_files(path)
-        batch_context.commit(path, APPEND, {"numOutputRows": good.num_rows}, [good])
+        batch_context.commit(
+            path, APPEND, {"numOutputRows": good.num_rows}, [told(good, self.batch_context.table_schema)]
+        )
         return int(good.num_rows)
 
     def _stored(self, overlap: Overlap) -> pa.Table | None:

@@ -169,7 +169,7 @@ _SAMPLE, _SMALL, _PARTS, _DIFFERENT = 1_000, 20_000, 20, 0.95
 """Rows that are looked at, of a larger file than a small one in so many parts of it; the share of different values that
 needs no dictionary."""
 _PLAIN = re.compile(r"[A-Za-z0-9_.=/-]*")
-_TEXTS = frozenset(f"{GDDL}.{name}" for name in ("op", "source_file", "batch_id"))
+_TEXTS = frozenset(f"{GDDL}.{name}" for name in ("op", "source_file", "batch_id", "source_type", "region"))
 
 
 def may_have_vector(path: str) -> bool:

@@ -14,7 +14,8 @@ from airflow_gddl.contract.result import CommitMethod
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.contract.sql_types import SqlType
 from airflow_gddl.stores import Storage
-from spark_jobs.plan.table_schema import Column
+from spark_jobs.plan.table_schema import GDDL, Column
+from spark_jobs.plan.types import widenings
 from spark_jobs.rules.arrays import DeltaSchema, by_name, schema_of
 from spark_jobs.tables import delta_log
 from spark_jobs.tables.data_files import (
@@ -347,9 +348,16 @@ class Tables:
         delta_log.commit(self.storage, path, log.version + 1, [*head, *made.actions(data_change=False)])
         self.forget(path)
 
-    def grow(self, path: str, types: Mapping[str, SqlType]) -> Mapping[str, SqlType]:  # noqa: ARG002 - see below
-        """Give columns types that they can grow to without new files; returns those that need new ones: here all."""
-        return types
+    def grow(self, path: str, types: Mapping[str, SqlType]) -> Mapping[str, SqlType]:
+        """Give columns types that they can grow to without new files; returns those that need new ones.
+
+        Here all but `_gddl` that only gets fields: readers of its files take one that is missing for null.
+        """
+        stored = self.existing(path).schema.types
+        longer = {n: kind for n, kind in types.items() if n == GDDL and not any(widenings(stored[n], kind, ()))}
+        if longer:
+            self.retype(path, longer)
+        return {name: kind for name, kind in types.items() if name not in longer}
 
     def retype(self, path: str, types: Mapping[str, SqlType]) -> None:
         """Give columns other types, which all files can be read as.

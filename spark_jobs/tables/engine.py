@@ -389,6 +389,10 @@ class Engine(Protocol):
         """The table's columns without `_gddl`."""
         ...
 
+    def tells_events(self, path: str) -> bool:
+        """Whether `_gddl` of a table has the fields that only change tables have."""
+        ...
+
     def decode_files(
         self, context: TableContext, plan: BatchPlan, state: TableState
     ) -> tuple[BatchWork | None, tuple[Unreadable, ...]]:
@@ -548,5 +552,5 @@ class TableContext:
         images = tuple(c for c in columns if is_before_image(c.name, prefix))
         data = tuple(c for c in columns if not is_before_image(c.name, prefix))
         return Stored(data=Schema(data), before=Schema(images), rescued=len(columns) < len(all_columns),
-            live=self.replaces,
+            event_fields=self.engine.tells_events(self.layout.changes), live=self.replaces,
         )  # fmt: skip

@@ -24,6 +24,7 @@ from spark_jobs.plan.sequence import sort_key
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.decode import DecodedGroup
+from spark_jobs.rules.events import told
 from spark_jobs.rules.figures import DecodedBatch, PartFigures, combined, distinct
 from spark_jobs.rules.file_groups import FileGroup
 from spark_jobs.rules.read import FileRows, grouped, read_file
@@ -227,7 +228,7 @@ class WritePart:
 
     def _write(self, storage: Storage, group: DecodedGroup) -> dict[str, list[Action]]:
         good = group.good
-        rows = {CHANGES: good, REPLICA: undeleted(good) if self._is_soft else good}
+        rows = {CHANGES: told(good, self.decoder.table_schema), REPLICA: undeleted(good) if self._is_soft else good}
         if group.bad:
             rows[ERRORS] = quarantine.of_rows(group, self.decoder.stamp)
         return {name: to.write(storage, rows[name], self.now) for name, to in self.targets.items() if name in rows}

@@ -32,7 +32,7 @@ from spark_jobs.rules.step_results import Compacted
 from spark_jobs.rules.verify import Reference, Verdict, Violations
 from spark_jobs.spark.session import configure
 from spark_jobs.spark.tasks import map_in_arrow
-from spark_jobs.tables import deletion_vectors
+from spark_jobs.tables import deletion_vectors, table_definition
 from spark_jobs.tables.batch_by_ranges import read_large
 from spark_jobs.tables.batch_context import BatchContext
 from spark_jobs.tables.delta_log import DeltaCommit
@@ -359,6 +359,9 @@ class ManyTasksEngine(TablesEngine):
 
     def columns(self, path: str) -> tuple[Column, ...]:
         return tuple(c for c in self.tables.columns(path) if c.name != GDDL)
+
+    def tells_events(self, path: str) -> bool:
+        return table_definition.tells_events(self.tables.columns(path))
 
     def decode_files(
         self, context: TableContext, plan: BatchPlan, state: TableState

@@ -31,7 +31,7 @@ from spark_jobs.rules.rewrite import Rewrite
 from spark_jobs.rules.step_results import Appended, Compacted
 from spark_jobs.rules.stored_columns import change_schema, key_schema
 from spark_jobs.rules.verify import Reference, Verdict, Violations
-from spark_jobs.tables import file_rules
+from spark_jobs.tables import file_rules, table_definition
 from spark_jobs.tables.baseline import BaselineWriter
 from spark_jobs.tables.batch_context import BatchContext
 from spark_jobs.tables.batch_in_memory import ChangeTableWriter, ReplicaWriter, WholeBatchReader, batch_rows
@@ -245,6 +245,9 @@ class OneTaskEngine(TablesEngine):
 
     def columns(self, path: str) -> tuple[Column, ...]:
         return tuple(c for c in self.tables.existing(path).schema.columns if c.name != GDDL)
+
+    def tells_events(self, path: str) -> bool:
+        return table_definition.tells_events(self.tables.existing(path).schema.columns)
 
     def decode_files(
         self, context: TableContext, plan: BatchPlan, state: TableState

@@ -52,7 +52,7 @@ from spark_jobs.rules.order import (
 from spark_jobs.rules.rewrite import Rewrite, rewritten
 from spark_jobs.rules.shards import not_of_shard, of_shard
 from spark_jobs.rules.step_results import Archived, Rebuilt, Replaced
-from spark_jobs.rules.stored_columns import change_columns, change_schema, key_schema
+from spark_jobs.rules.stored_columns import change_columns, change_schema, event_schema, key_schema
 from spark_jobs.rules.sweep import appended, unmarked
 from spark_jobs.rules.verify import (
     DIFFERENT,
@@ -196,7 +196,8 @@ class _Changes:
 
     @property
     def kind(self) -> pa.Schema:
-        return change_schema(self.schema)
+        """Of the rows that are written; what is decided by is `change_schema`."""
+        return event_schema(self.schema)
 
     def fresh(self, rows: pa.Table) -> pa.Table:
         """Changes of the shadow table, stamped with this batch."""
@@ -222,7 +223,8 @@ class _Changes:
 
     def by_moves(self, rows: pa.Table) -> pa.Table:
         """See `order.for_both_keys`; of a shard, its own changes."""
-        return for_both_keys(of_shard(by_name(rows, self.kind), self.schema.spec.shard), self.schema)
+        shard_rows = of_shard(by_name(rows, change_schema(self.schema)), self.schema.spec.shard)
+        return for_both_keys(shard_rows, self.schema)
 
     def newly_archived(self, rows: Mapping[str, pa.Table]) -> pa.Table:
         """Live changes that no file holds; of a part of the files, those that came in these."""

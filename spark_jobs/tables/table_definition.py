@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import TierSpec
-from airflow_gddl.contract.sql_types import DecimalType, ScalarType, SqlType, StructType, parse_type, quoted
-from spark_jobs.plan.table_schema import GDDL, Column, TableSchema
+from airflow_gddl.contract.sql_types import DecimalType, ScalarType, SqlType, StructType, is_complex, parse_type, quoted
+from spark_jobs.plan.table_schema import EVENT_FIELDS, GDDL, Column, TableSchema
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.fold import FORCED
 from spark_jobs.rules.history import END, END_GENERATION, START, START_GENERATION
-from spark_jobs.rules.stored_columns import change_columns, data_columns, gddl_column
+from spark_jobs.rules.stored_columns import data_columns, event_columns, gddl_column
 
 COLUMNS = "delta.dataSkippingStatsColumns"
 COUNT = "delta.dataSkippingNumIndexedCols"
@@ -43,7 +43,7 @@ def skipping_columns(columns: Sequence[Column], first: Sequence[str] = ()) -> st
         leaves = _leaves((name,), kinds[name])
         fits = name in first or len(chosen) + len(leaves) <= MOST
         if fits and (name == GDDL or all(_is_exact(kind) for _, kind in leaves)):
-            chosen += (path for path, _ in leaves)
+            chosen += (path for path, kind in leaves if not is_complex(kind))  # which Delta refuses
     return ",".join(_text(path) for path in dict.fromkeys(chosen))
 
 
@@ -237,6 +237,12 @@ def marks_deletes(kind: SqlType | None) -> bool:
     return isinstance(kind, StructType) and kind.field("deleted") is not None
 
 
+def tells_events(columns: Sequence[Column]) -> bool:
+    """Whether `_gddl` of a table's columns has `EVENT_FIELDS`."""
+    kind = next((column.type for column in columns if column.name == GDDL), None)
+    return isinstance(kind, StructType) and all(kind.field(name) is not None for name, _ in EVENT_FIELDS)
+
+
 def definitions(schema: TableSchema, layout: Layout, tier: TierSpec) -> tuple[TableDefinition, ...]:
     """Change table, replica, and history if the table has one."""
     tables = [changes(schema, layout.changes, tier), replica(schema, layout.replica, tier)]
@@ -244,7 +250,7 @@ def definitions(schema: TableSchema, layout: Layout, tier: TierSpec) -> tuple[Ta
 
 
 def changes(schema: TableSchema, path: str, tier: TierSpec) -> TableDefinition:
-    columns = change_columns(schema)
+    columns = event_columns(schema)
     return TableDefinition(path=path, columns=columns, first=(*schema.keys, GDDL), fixed=_fixed(tier))
 
 

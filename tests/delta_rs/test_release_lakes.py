@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,8 +23,11 @@ APPENDED = changes(5, change("I", 50, 8, "eight"))
 
 
 @pytest.mark.parametrize("path", LAKES, ids=lambda path: path.name.removesuffix(".tar.xz"))
-def test_a_lake_is_continued(path: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("region", [None, "eu-west-1"])
+def test_a_lake_is_continued(path: Path, region: str | None, tmp_path: Path) -> None:
+    """Also by rows that name a region, which their change tables tell of new events."""
     lake, tables = restored(path, tmp_path)
+    tables = [replace(table, spec=replace(table.spec, region=region)) for table in tables]
     assert {*UNFINISHED, "plain", "history", "soft", "masked", "keyless"} <= {table.spec.name for table in tables}
     with lake.served():
         for table in tables:
@@ -41,6 +45,8 @@ def _continued(lake: BucketLake, table: Table) -> None:
     wanted = by_oracle(replay(spec, (*table.runs, later)), spec)
     assert differences(wanted, by_engine(layout, lake.rows)) == [], spec.table
     assert lake.done(spec, JobOptions(action="verify")).details["verdict"] == "equal"
+    told = {one["_gddl"]["batch_id"]: one["_gddl"].get("region") for one in lake.rows(layout.changes)}
+    assert told[max(told)] == spec.region, spec.table
     lake.done(spec, JobOptions(full_refresh=True))
     assert differences(wanted, by_engine(layout, lake.rows)) == [], spec.table
 

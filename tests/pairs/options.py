@@ -24,6 +24,8 @@ VALUES: Mapping[str, tuple[Any, ...]] = {
     "sequence_by": ((), ("seq",), ("seq", "step")),
     "track_history_except": ((), ("n",)),
     "before_image_prefix": (None, "BI_"),
+    "source_type": (None, "oracle"),
+    "region": (None, "eu-west-1"),
     "columns_to_update": (None, "cols"),
     "force_update": (None, "forced"),
     "columns": (None, ("v", "n", "m", "p", "w")),
@@ -62,7 +64,9 @@ _TIME = "time passes for it: tests/spark/test_maintenance_histories.py"
 ALONE: Mapping[str, str] = {
     **dict.fromkeys(("priority", "schedule", "trigger", "freshness", "heartbeat"), _AIRFLOW),
     **dict.fromkeys(("tags", "owner", "airflow", "depends_on", "enabled"), _AIRFLOW),
-    **dict.fromkeys(("source_table", "landing", "shard_landings", "expressions", "mask_key_id"), _RESOLVED),
+    **dict.fromkeys(
+        ("source_table", "landing", "shard_landings", "shard_origins", "expressions", "mask_key_id"), _RESOLVED
+    ),
     **dict.fromkeys(("table", "source", "target", "size", "catalog"), _NAMES),
     **dict.fromkeys(("tombstone_retention", "vacuum_retention"), _TIME),
     "mode": "snapshots have a generator of their own",

@@ -164,7 +164,7 @@ V = Term(op="column", value="v")
 TREE = Term(op="or", args=(Term(op="is null", args=(V,)), Term(op="<>", args=(V, Term(op="text", value=HOSTILE)))))
 TREES = {RULE: TREE, HOSTILE: TREE}
 """What texts of expressions mean: whether `v` has another text than the hostile one."""
-RESOLVED = {"table", "dialect", "source_table", "landing", "shard_landings", "mask_key_id"}
+RESOLVED = {"table", "dialect", "source_table", "landing", "shard_landings", "shard_origins", "mask_key_id"}
 """The identity of a table and its reader, and fields that no row has."""
 
 

@@ -80,6 +80,43 @@ sources:
     assert tables["a.b"].options == {"lookback": "2d", "date_partition": "YYYYMM"}
 
 
+def test_origin_of_a_source_its_rows_and_its_shards(tmp_path: Path) -> None:
+    settings = (
+        SETTINGS
+        + """sources:
+  eu: {landing: landing-eu, region: eu-west-1, source_type: oracle}
+  us: {landing: landing-us, defaults: {region: us-east-1}}
+  log: {landing: landing-log, capture: {connector: postgresql}, connection: GDDL_SOURCE_LOG}
+"""
+    )
+    rows = {
+        "eu": "tables:\n  - {table: s.a, keys: [id]}\n  - {table: s.b, keys: [id], region: attic}\n",
+        "all": "tables:\n  - {table: s.c, keys: [id], shards: [eu, us]}\n",
+        "log": "tables:\n  - {table: s.d, keys: [id]}\n",
+    }
+    catalog = loaded(tmp_path, {"gddl.yaml": settings, **{f"tables/{name}.yaml": text for name, text in rows.items()}})
+    tables = by_name(catalog)
+    origins = {name: (spec.source_type, spec.region) for name, spec in tables.items()}
+    assert origins == {
+        "s.a": ("oracle", "eu-west-1"), "s.b": ("oracle", "attic"), "s.c": (None, None), "s.d": ("postgresql", None)
+    }  # fmt: skip
+    parts = {shard: tables["s.c"].of_shard(shard) for shard in ("eu", "us")}
+    assert {shard: (part.source_type, part.region) for shard, part in parts.items()} == {
+        "eu": ("oracle", "eu-west-1"), "us": (None, "us-east-1")
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("region", "'EU (Ireland)'"), ("region", "''"), ("source_type", "postgres")]
+)
+def test_an_origin_that_is_none_is_refused(tmp_path: Path, field: str, value: str) -> None:
+    settings = SETTINGS + f"sources:\n  crm: {{landing: landing-crm, {field}: {value}}}\n"
+    with pytest.raises(SettingsError) as caught:
+        loaded(tmp_path, {"gddl.yaml": settings, "tables/crm.yaml": ORDERS})
+    (problem,) = caught.value.problems
+    assert (problem.code, problem.field) == ("FIELD_VALUE", f"sources.crm.{field}")
+
+
 def test_a_landing_root_by_environment(tmp_path: Path) -> None:
     catalog = two(tmp_path, {"GDDL_SOURCES__CRM__LANDING": "/elsewhere", "GDDL_SOURCES__ERP__DEFAULTS__SIZE": "large"})
     tables = by_name(catalog)
