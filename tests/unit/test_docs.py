@@ -29,7 +29,7 @@ from airflow_gddl.runners.databricks.settings import DatabricksSettings, Databri
 from airflow_gddl.runners.emr_serverless.settings import EmrSettings, EmrTier
 from airflow_gddl.runners.glue.settings import GlueSettings, GlueTier
 from airflow_gddl.runners.spark_submit import SparkSubmitCompute, SparkSubmitSettings
-from spark_jobs.plan.table_schema import TableSchema
+from spark_jobs.plan.table_schema import EVENT_FIELDS, TableSchema
 from tests.unit.metadata_folder import loaded
 from tests.unit.pages import DOCS, PAGES, ROOT, SOURCES, TESTS, anchors, bare, commands, page, rows, section, trees
 
@@ -415,7 +415,7 @@ def test_every_key_of_a_result_is_documented() -> None:
 def test_the_struct_and_the_errors_table_are_documented() -> None:
     found = [bare(row[0]) for row in rows(section("semantics.md", "1. A change"))]
     table_schema = TableSchema(spec=TableSpec(table="s.t", keys=("id",)), keys=("id",), data=())
-    assert found == [*(name for name, _ in table_schema.gddl_fields), "deleted"]
+    assert found == [*(name for name, _ in table_schema.gddl_fields), "deleted", *(name for name, _ in EVENT_FIELDS)]
     tree = ast.parse((ROOT / "spark_jobs/rules/errors_table.py").read_text(encoding="utf-8"))
     columns = next(ast.literal_eval(n.value) for n in tree.body if isinstance(n, ast.AnnAssign) and n.value)
     named = [bare(name) for row in rows(section("semantics.md", "12. Quarantine")) for name in row[0].split(", ")]
