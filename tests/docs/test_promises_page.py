@@ -14,9 +14,9 @@ ROWS = [line.strip("|").split(" | ") for line in PAGE.splitlines() if line.start
 NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 QUOTATION = (
     "The data pipeline runs on Spark through PySpark",
-    "a DAG factory reads table metadata (size tier, priority, primary keys, schedule) from S3 or local files and "
-    "generates per-table sensor, initial-load and incremental-load tasks that submit PySpark jobs performing the "
-    "Auto-Loader-style ingest and Delta MERGE",
+    "a DAG factory reads table metadata (size tier, priority, primary keys, schedule) from S3 or local files",
+    "and generates per-table sensor, initial-load and incremental-load tasks that submit PySpark jobs",
+    "performing the Auto-Loader-style ingest and Delta MERGE",
     "drop into an MWAA/Airflow dags folder",
     "add a metadata row to onboard a table",
     "trigger reruns from the Airflow UI",
