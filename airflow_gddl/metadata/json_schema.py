@@ -167,7 +167,8 @@ def _row() -> tuple[Schema, Schema]:
     fields = row["properties"]
     for name in TABLE.resolved:
         del fields[name]
-    del definitions["Term"]  # of a resolved field
+    for name in ("Term", "Origin"):  # of resolved fields
+        del definitions[name]
     # Any of them: the dialect may be set in the defaults.
     options = [_defined(options_of(name), definitions) for name in DIALECTS.built_in]
     fields["options"] = {"anyOf": options, "description": fields["options"]["description"]}

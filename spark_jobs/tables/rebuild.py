@@ -196,7 +196,6 @@ class _Changes:
 
     @property
     def kind(self) -> pa.Schema:
-        """Of the rows that are written; what is decided by is `change_schema`."""
         return event_schema(self.schema)
 
     def fresh(self, rows: pa.Table) -> pa.Table:
@@ -223,8 +222,7 @@ class _Changes:
 
     def by_moves(self, rows: pa.Table) -> pa.Table:
         """See `order.for_both_keys`; of a shard, its own changes."""
-        shard_rows = of_shard(by_name(rows, change_schema(self.schema)), self.schema.spec.shard)
-        return for_both_keys(shard_rows, self.schema)
+        return for_both_keys(of_shard(by_name(rows, change_schema(self.schema)), self.schema.spec.shard), self.schema)
 
     def newly_archived(self, rows: Mapping[str, pa.Table]) -> pa.Table:
         """Live changes that no file holds; of a part of the files, those that came in these."""

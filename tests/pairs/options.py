@@ -73,6 +73,7 @@ ALONE: Mapping[str, str] = {
     "foreign_key": "`gddl verify` compares two tables by it, no batch does",
     "initial_load": "reads a database: tests/databases",
     "landing_retention": "maintenance removes files by it: tests/delta_rs/test_landing_retention.py",
+    "commit": "a batch on Spark merges by it, which costs ten others: tests/spark/test_merged_tables.py",
     "settle": "files of these histories appear whole",
     "generations": "first load of a folder with load files newer than changes: tests/delta_rs/test_first_order.py",
 }
