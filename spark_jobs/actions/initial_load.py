@@ -141,7 +141,8 @@ class _Load:
             log=self.log,
         )  # fmt: skip
         self._save_progress()
-        reader_of(self.run.spec).follow(self.run, self.log)
+        if reader_of(self.run.spec).follow(self.run, self.log) and not self.source.at_once:
+            self._save_transactions(self.source.seen)
 
     def _write_files(self, pool: ThreadPoolExecutor) -> None:
         """Write the files that are missing, while the ranges after them are found."""
@@ -202,9 +203,10 @@ class _Load:
     def _load_range(self, number: int, within: LoadedRange) -> int:
         return self._write(number, lambda: self.source.rows(within.after, within.to, seen=self._save_transactions))
 
-    def _save_transactions(self, transactions: LoadedTransactions) -> None:
+    def _save_transactions(self, transactions: LoadedTransactions | None) -> None:
         """Before the rows are written, so that no file is there without it."""
-        self._save_progress(seen=replace(transactions, log=number_of_log(self.log)))
+        if transactions is not None:
+            self._save_progress(seen=replace(transactions, log=number_of_log(self.log)))
 
     def _write(self, number: int, rows: Callable[[], Iterator[pa.RecordBatch]]) -> int:
         """Write a file unless this load has written it; returns its rows.

@@ -139,6 +139,7 @@ class SourceRows:
         rows_about: number of its rows by the database's statistics; null: they have none.
         in_utc: MySQL's columns of type TIMESTAMP are read as instants.
         at_once: all rows are read in one snapshot, for the transactions in it tell which changes are in the load.
+        seen: transactions that every read sees; null: the database, or the dialect, names none.
     """
 
     url: Any
@@ -150,6 +151,7 @@ class SourceRows:
     rows_about: int | None = None
     in_utc: bool = False
     at_once: bool = False
+    seen: LoadedTransactions | None = None
 
     @classmethod
     def of(cls, run: TableRun, settings: InitialLoad) -> SourceRows:
@@ -186,11 +188,12 @@ class SourceRows:
             _require_primary(run, source_table)
             keys = tuple(column.name for column in source_table.table.primary_key.columns)
             ranged = all(column.name not in keys or not column.as_text for column in columns)
-            at_once = not spec.keys and run.dialect.names_transactions and is_primary(source_table.connection)
+            names = run.dialect.names_transactions and is_primary(source_table.connection)
+            at_once, seen = not spec.keys and names, transactions_seen(source_table.connection) if names else None
             position = log_position(source_table.connection)
             rows = estimated_rows(source_table.connection, schema, table)
         keys = keys if ranged and not at_once else ()
-        return cls(url, spec.name_in_source, settings, columns, keys, position, rows, in_utc, at_once)
+        return cls(url, spec.name_in_source, settings, columns, keys, position, rows, in_utc, at_once, seen)
 
     @property
     def schema(self) -> pa.Schema:

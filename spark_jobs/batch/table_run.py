@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from airflow_gddl.contract.capture import capture_of
 from airflow_gddl.contract.connections import key_id
 from airflow_gddl.contract.errors import OF_FILES, GddlError, RetriableError
 from airflow_gddl.contract.layout import Layout
@@ -119,10 +120,15 @@ class TableRun:
 
     @property
     def dialect_after_load(self) -> Dialect:
-        """The dialect, which knows what the newest load has read where rows have no keys to tell."""
-        if self.spec.keys or not self.dialect.names_transactions or (load := self.source_load) is None:
+        """The dialect, which knows what the newest load has read.
+
+        Rows without keys do not tell; of others, changes that it has read may be another table's of this name.
+        """
+        if not self.dialect.names_transactions or (self.spec.keys and capture_of(self.spec) is None):
             return self.dialect
-        return replace(self.dialect, loaded=load.seen, is_loading=load.ended is None)
+        if (load := self.source_load) is None:
+            return self.dialect
+        return replace(self.dialect, loaded=load.seen, is_loading=not self.spec.keys and load.ended is None)
 
     @cached_property
     def layout(self) -> Layout:

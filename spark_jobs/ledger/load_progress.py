@@ -45,7 +45,8 @@ class LoadProgress:
         before: files of the load before this one.
         position: of the source's log when the load began; empty where the database shows none.
         log: the log that jobs read, and the table in it; empty: they read none.
-        seen: of a table that is read by one query; null: its rows are known by their keys, or not yet read.
+        seen: of a table that is read by one query, or that begins to follow a log; null: its rows are known by their
+            keys, or not yet read.
     """
 
     began: str

@@ -45,8 +45,13 @@ class SourceReader:
         """
         return ""
 
-    def follow(self, run: TableRun, log: str) -> None:
-        """Note that the table is loaded anew, and follows this log (`open_log`) from now on."""
+    def follow(self, run: TableRun, log: str) -> bool:  # noqa: ARG002 - for readers that do
+        """Note that the table is loaded anew, and follows this log (`open_log`) from now on.
+
+        Returns:
+            Whether it followed none, or another, before: changes that the load has seen may then be another table's.
+        """
+        return False
 
     def load_forms(self, run: TableRun, table: SourceTable) -> Mapping[str, Any]:  # noqa: ARG002 - for readers that do
         """Columns that a load has to write otherwise than by the driver, so that they equal those of the log."""

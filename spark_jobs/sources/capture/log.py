@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from airflow_gddl.contract import codec
 from airflow_gddl.contract.capture import READ, capture_of, properties_of
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.file_names import PathFormat
@@ -27,7 +28,14 @@ from spark_jobs.batch.totals import RunTotals
 from spark_jobs.dialects.debezium.topic_files import TopicFiles
 from spark_jobs.dialects.kafka_log import Message
 from spark_jobs.ledger.claim import Claim
+from spark_jobs.sources.capture.catalog import read_catalog
 from spark_jobs.sources.capture.engine import Batch, Engine, Record
+from spark_jobs.sources.capture.followed import (
+    is_other,
+    may_be_truncated,
+    require_followed,
+    require_not_renamed,
+)
 from spark_jobs.sources.capture.position import (
     FollowedTable,
     LogPosition,
@@ -65,22 +73,22 @@ def capture_log(run: TableRun, totals: RunTotals) -> None:
 
     Raises:
         FatalError: `SOURCE_LOG_REFUSED`, `SOURCE_LOG_LOST`, `SOURCE_LOG_RESTARTED`, `NOT_PUBLISHED`, `JAVA_MISSING`,
-            `PACKAGE_MISSING`; as `url_of`.
+            `PACKAGE_MISSING`; as `url_of`, `require_followed`.
         RetriableError: `SOURCE_UNREACHABLE`; `TABLE_BUSY`: another job reads the log for longer than ten minutes.
     """
     source = _Source.of(run)
     with connected(source.url) as connection:
         source.log.require_ready(connection)
-        relation = source.log.require_published(connection, run.spec).relation
+        now = source.followed(connection)  # before the log is read: what has changed it is read then
         known = source.positions.read()
-        if known is None or not _is_read(run, known):
+        if known is None or not _is_read(run, known) or may_be_truncated(run, now):
             with source.claim() as claim:
                 known = source.known(connection, opens=False)
-                if not _is_read(run, known):  # for another table, while this one waited
+                if not _is_read(run, known) or may_be_truncated(run, now):  # for another table, while this one waited
                     captured = _Capture(run, source, claim, known)
                     known = captured.carry_out(connection)
                     captured.tell(totals)
-        _require_followed(run, FollowedTable(log=known.log, relation=relation))
+        require_followed(run, source.at(known, now))
 
 
 def open_log(run: TableRun) -> str:
@@ -97,16 +105,19 @@ def open_log(run: TableRun) -> str:
     source = _Source.of(run)
     with source.claim(), connected(source.url) as connection:
         source.log.require_ready(connection)
-        relation = source.log.require_published(connection, run.spec).relation
+        now = source.followed(connection)
         known = source.known(connection, opens=True)
-    return f"{known.log} {relation}"
+    return f"{known.number} {codec.to_json(source.at(known, now))}"
 
 
-def follow(run: TableRun, log: str) -> None:
-    """Note that the table is loaded anew, and follows this log (`open_log`) from now on."""
-    if log:
-        known, _, relation = log.rpartition(" ")
-        write_followed(run.runtime.storage, run.layout.state, FollowedTable(log=known, relation=relation))
+def follow(run: TableRun, log: str) -> bool:
+    """Note that the table is loaded anew, and follows this log (`open_log`) from now on; whether it did not before."""
+    if not log:
+        return False
+    now = codec.from_json(FollowedTable, log.partition(" ")[2])
+    before = read_followed(run.runtime.storage, run.layout.state)
+    write_followed(run.runtime.storage, run.layout.state, now)
+    return before is None or bool(is_other(before, now))
 
 
 def load_forms(run: TableRun, source_table: SourceTable) -> dict[str, Form]:
@@ -144,6 +155,21 @@ class _Source:
             raise FatalError("SOURCE_LOG_REFUSED", what, where=run.spec.source, remedy=remedy)
         positions = Positions.of(run.runtime.storage, run.job.roots.lake, run.spec.source)
         return cls(run, url, PostgreSQL(sa, properties_of(run.spec)), positions)
+
+    def followed(self, connection: Any) -> FollowedTable:
+        """The row's table now, in no log yet."""
+        spec = self.run.spec
+        try:
+            relation = self.log.require_published(connection, spec).relation
+        except FatalError as error:
+            if error.code == "SOURCE_TABLE_MISSING":
+                require_not_renamed(self.run, self.log.sa, connection)
+            raise
+        return FollowedTable(log="", relation=relation, catalog=read_catalog(self.log.sa, connection, relation))
+
+    def at(self, known: LogPosition, now: FollowedTable) -> FollowedTable:
+        """The same in the log that was read."""
+        return replace(now, log=known.log, truncates=known.truncates.get(self.run.spec.name_in_source, 0))
 
     @contextmanager
     def claim(self) -> Iterator[Claim]:
@@ -190,27 +216,6 @@ def _is_read(run: TableRun, known: LogPosition) -> bool:
         return False
     age = (run.runtime.clock() - datetime.fromisoformat(known.read_at)).total_seconds()
     return age < (_FRESH_SECONDS if run.job.options.continuous is None else _CONTINUOUS_SECONDS)
-
-
-def _require_followed(run: TableRun, now: FollowedTable) -> None:
-    """Refuse a table that was loaded under another log, or whose table in the source is another one now.
-
-    Raises:
-        FatalError: `SOURCE_LOG_RESTARTED`.
-    """
-    before = read_followed(run.runtime.storage, run.layout.state)
-    if before == now:
-        return
-    if before is None and (now.log.startswith("0 ") or run.ledger().state.keys is None):
-        write_followed(run.runtime.storage, run.layout.state, now)
-        return
-    what = f"{run.spec.table}: the log of the source was opened anew since the table was loaded"
-    if before is not None and before.log == now.log:
-        what = (
-            f"{run.spec.table}: the source's table, or its part in the publication, was made again since it was loaded"
-        )
-    remedy = f"load it again: gddl load --again --table {run.spec.table}"
-    raise FatalError("SOURCE_LOG_RESTARTED", what, where=run.spec.name_in_source, remedy=remedy)
 
 
 @dataclass
@@ -274,6 +279,9 @@ class _Capture:
             if table_name_fault(table):  # it can have no row
                 self.unnamed.add(table)
                 continue
+            if truncates := sum(map(is_truncate, (one.value for one in records))):
+                known = self.known.truncates
+                self.known = replace(self.known, truncates={**known, table: known.get(table, 0) + truncates})
             self._write_table(table, records, number)
             self.changes += len(records)
         self.known = replace(self.known, last=number)
@@ -316,7 +324,7 @@ def _place_of(spec: TableSpec) -> str:
     return spec.name_in_source.replace(".", "/", 1)
 
 
-_SOURCE, _PARTS = b'"source":{', json.JSONDecoder()
+_SOURCE, _PARTS, _TRUNCATE = b'"source":{', json.JSONDecoder(), '"op":"t"'
 
 
 def table_of(value: bytes | None) -> str | None:
@@ -324,6 +332,19 @@ def table_of(value: bytes | None) -> str | None:
     at = (value or b"").rfind(_SOURCE)
     if value is None or at < 0:
         return None
-    source, _ = _PARTS.raw_decode(value[at + len(_SOURCE) - 1 :].decode("utf-8", "replace"))
+    source, _ = _of_source(value, at)
     schema, name = source.get("schema") or source.get("db"), source.get("table") or source.get("collection")
     return f"{schema}.{name}" if schema and name else None
+
+
+def is_truncate(value: bytes | None) -> bool:
+    """Whether an event of a table is its `TRUNCATE`; the operation stands behind the source."""
+    at = (value or b"").rfind(_SOURCE)
+    return value is not None and at >= 0 and _TRUNCATE in _of_source(value, at)[1]
+
+
+def _of_source(value: bytes, at: int) -> tuple[dict[str, Any], str]:
+    """The event's `source`, and what is behind it."""
+    text = value[at + len(_SOURCE) - 1 :].decode("utf-8", "replace")
+    source, end = _PARTS.raw_decode(text)
+    return source, text[end:]

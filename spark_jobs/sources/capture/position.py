@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.stores import Storage, read_if_there
 from spark_jobs.ledger.commit_files import read_small
+from spark_jobs.sources.capture.catalog import TableCatalog
 
 _DOCUMENT, _HISTORY, _TABLE = "log.json", "schema-history.jsonl", "captured-log.json"
 _REMEDY = "restore it from a version or backup; or delete it, drop the slot, and load the tables: gddl load --again"
@@ -47,6 +49,7 @@ class LogPosition:
         offsets: behind the last events whose files are written.
         mark: the newest that was read; null: none was.
         last: number in the names of the newest files; later ones have greater numbers.
+        truncates: how often the log brought a `TRUNCATE`, by table.
         read_by, read_at: the job that has last read all that was committed by then (ISO 8601 UTC).
     """
 
@@ -57,6 +60,7 @@ class LogPosition:
     offsets: tuple[Offset, ...] = ()
     mark: Mark | None = None
     last: int = 0
+    truncates: Mapping[str, int] = field(default_factory=dict)
     read_by: str = ""
     read_at: str = ""
 
@@ -77,10 +81,14 @@ class FollowedTable:
     Attributes:
         log: `LogPosition.log`.
         relation: `PublishedTable.relation`; empty: the source gives none.
+        catalog: what the source's catalog said of it; null: not known.
+        truncates: how often the log had brought a `TRUNCATE` of it.
     """
 
     log: str
     relation: str = ""
+    catalog: TableCatalog | None = None
+    truncates: int = 0
 
 
 @dataclass(frozen=True)

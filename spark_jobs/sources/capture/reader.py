@@ -30,8 +30,8 @@ class LogReader(SourceReader):
     def open_log(self, run: TableRun) -> str:
         return open_log(run)
 
-    def follow(self, run: TableRun, log: str) -> None:
-        follow(run, log)
+    def follow(self, run: TableRun, log: str) -> bool:
+        return follow(run, log)
 
     def load_forms(self, run: TableRun, table: SourceTable) -> Mapping[str, Form]:
         return load_forms(run, table)

@@ -1,0 +1,88 @@
+"""The table of a source that a table of the lake follows, compared with what it was at the run before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from airflow_gddl.contract.errors import FatalError
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.sources.capture.catalog import alterations
+from spark_jobs.sources.capture.position import FollowedTable, read_followed, write_followed
+
+_NAMES = 3
+
+
+def is_other(before: FollowedTable, now: FollowedTable) -> str:
+    """Why the log does not lead from one to the other; empty: it does."""
+    if before.log != now.log:
+        return "the log of the source was opened anew since the table was loaded"
+    if before.relation != now.relation:
+        return "the source's table, or its part in the publication, was made again since it was loaded"
+    return _altered(before, now, truncated=now.truncates > before.truncates)
+
+
+def _altered(before: FollowedTable, now: FollowedTable, *, truncated: bool) -> str:
+    if before.catalog is None or now.catalog is None:
+        return ""
+    found = list(dict.fromkeys(alterations(before.catalog, now.catalog, truncated=truncated)))
+    more = f" (and {len(found) - _NAMES} more)" if len(found) > _NAMES else ""
+    return "; ".join(found[:_NAMES]) + more
+
+
+def may_be_truncated(run: TableRun, now: FollowedTable) -> bool:
+    """Whether the table is another but for a `TRUNCATE`, which the log has then, and may not have brought yet."""
+    before = read_followed(run.runtime.storage, run.layout.state)
+    if before is None or before.relation != now.relation:
+        return False
+    return bool(_altered(before, now, truncated=False)) and not _altered(before, now, truncated=True)
+
+
+def require_followed(run: TableRun, now: FollowedTable) -> None:
+    """Refuse a table that was loaded under another log, whose table in the source is another one now, or was altered in
+    a way that the log does not tell.
+
+    Raises:
+        FatalError: `SOURCE_LOG_RESTARTED`, `SOURCE_TABLE_ALTERED`.
+    """
+    storage, state, table = run.runtime.storage, run.layout.state, run.spec.table
+    before = read_followed(storage, state)
+    if before is None:
+        is_new = now.log.startswith("0 ") or run.ledger().state.keys is None
+        before = now if is_new else replace(now, log="")
+    if why := is_other(before, now):
+        is_same = (before.log, before.relation) == (now.log, now.relation)
+        code, what = "SOURCE_LOG_RESTARTED", f"{table}: {why}"
+        if is_same:
+            code, what = "SOURCE_TABLE_ALTERED", f"{table}: the source's table was altered, which no log tells: {why}"
+        remedy = f"load it again: gddl load --again --table {table}"
+        raise FatalError(code, what, where=run.spec.name_in_source, remedy=remedy)
+    if now != read_followed(storage, state):
+        write_followed(storage, state, now)
+
+
+def require_not_renamed(run: TableRun, sa: Any, connection: Any) -> None:
+    """Say which name the table has now that was followed.
+
+    Raises:
+        FatalError: `SOURCE_TABLE_MISSING`.
+    """
+    before = read_followed(run.runtime.storage, run.layout.state)
+    if before is None:
+        return
+    found = connection.execute(sa.text(_NAME), {"relation": int(before.relation.partition("/")[0])}).scalar()
+    if found is None:
+        return
+    former, spec = run.spec.name_in_source, run.spec
+    what = f"the source has no table {former}: it was renamed to {found}"
+    remedy = (
+        f"to follow it, write source_table: {found} into the row of {spec.table}, then gddl load --again "
+        f"--table {spec.table}; or rename it back, and load it again"
+    )
+    raise FatalError("SOURCE_TABLE_MISSING", what, where=former, remedy=remedy)
+
+
+_NAME = """
+SELECT n.nspname || '.' || c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.oid = :relation
+"""

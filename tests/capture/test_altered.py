@@ -1,0 +1,157 @@
+"""Alterations of the source that leave no change of a row: a run stops by name, and what it says mends the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from airflow_gddl.contract.table_spec import SchemaEvolution
+from tests.capture.captured import LOAD_AGAIN, SPEC, again, end, prepared, refused, replica, rows_of
+from tests.delta_rs.postgres import execute
+from tests.harness.lake import Lake
+
+WIDE = replace(SPEC, schema_evolution=SchemaEvolution(type_change="text"), truncate="apply")
+PLAIN = (
+    "CREATE TYPE s.state AS ENUM ('open', 'shut')",
+    "CREATE TABLE s.t (id int PRIMARY KEY, v text DEFAULT 'none', n int, state s.state, alt int NOT NULL DEFAULT 0)",
+    "CREATE UNIQUE INDEX alt ON s.t (id, alt)", "CREATE UNIQUE INDEX other ON s.t (alt)",
+    "INSERT INTO s.t SELECT i, 'v' || i, i, 'shut', i FROM generate_series(1, 9) i",
+)  # fmt: skip
+PARTS = (
+    "CREATE TABLE s.t (id int PRIMARY KEY, v text) PARTITION BY RANGE (id)",
+    "CREATE TABLE s.p PARTITION OF s.t FOR VALUES FROM (0) TO (100)",
+    "CREATE TABLE s.q PARTITION OF s.t FOR VALUES FROM (100) TO (200)",
+    "INSERT INTO s.t VALUES (1, 'a'), (101, 'b')",
+)
+CHANGED = "INSERT INTO s.t (id, v) VALUES (50, 'later')"
+ALTERED = (
+    (PLAIN, ("ALTER TABLE s.t ADD stock int NOT NULL DEFAULT 5",), "column stock was added with the value"),
+    (PLAIN, ("ALTER TABLE s.t ADD at timestamptz NOT NULL DEFAULT clock_timestamp()",), "were rewritten"),
+    (PLAIN, ("ALTER TABLE s.t ALTER n TYPE bigint USING n * 100",), "column n is int8, and was int4"),
+    (PLAIN, ("ALTER TABLE s.t ALTER n TYPE int USING n * 100",), "n was altered"),
+    (PLAIN, ("ALTER TABLE s.t RENAME n TO m",), "column n was renamed to m"),
+    (PLAIN, ("ALTER TABLE s.t RENAME n TO m", "UPDATE s.t SET m = 8 WHERE id = 2", "ALTER TABLE s.t RENAME m TO n"),
+     "column n was altered, and altered back"),
+    (PLAIN, ("ALTER TABLE s.t DROP n", "ALTER TABLE s.t ADD n int"), "another one of this name was added"),
+    (PLAIN, ("ALTER TYPE s.state RENAME VALUE 'shut' TO 'closed'",), "'shut' of an enum was renamed to 'closed'"),
+    (PLAIN, ("ALTER TABLE s.t REPLICA IDENTITY USING INDEX other", "DELETE FROM s.t WHERE id = 3",
+     "ALTER TABLE s.t REPLICA IDENTITY DEFAULT"), "altered back again"),
+    (PLAIN, ("ALTER TABLE s.t RENAME TO u", "DELETE FROM s.u WHERE id = 3", "ALTER TABLE s.u RENAME TO t"),
+     "renamed or moved to another schema, and back again"),
+    (PLAIN, ("CREATE SCHEMA IF NOT EXISTS away", "ALTER TABLE s.t SET SCHEMA away",
+     "DELETE FROM away.t WHERE id = 3", "ALTER TABLE away.t SET SCHEMA s"), "renamed or moved"),
+    (PLAIN, ("ALTER TABLE s.t DROP CONSTRAINT t_pkey", "ALTER TABLE s.t ADD PRIMARY KEY (id, alt)"),
+     "its primary key or replica identity is another"),
+    (PLAIN, ("ALTER TABLE s.t SET UNLOGGED", "DELETE FROM s.t WHERE id = 3", "ALTER TABLE s.t SET LOGGED"),
+     "were rewritten (SET UNLOGGED"),
+    (PARTS, ("DROP TABLE s.q",), "dropped or detached, with their rows: s.q"),
+    (PARTS, ("ALTER TABLE s.t DETACH PARTITION s.q",), "dropped or detached"),
+    (PARTS, ("TRUNCATE s.q",), "truncated or rewritten by themselves: s.q"),
+    (PARTS, ("CREATE TABLE s.r (LIKE s.t INCLUDING ALL)", "INSERT INTO s.r VALUES (201, 'r')",
+     "ALTER TABLE s.t ATTACH PARTITION s.r FOR VALUES FROM (200) TO (300)"), "attached as partitions"),
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _without_slot(server: sa.Engine) -> Iterator[None]:
+    yield
+    end(server)
+
+
+@pytest.mark.parametrize(("tables", "ddl", "what"), ALTERED, ids=["; ".join(one[1])[:60] for one in ALTERED])
+def test_alteration_without_a_change_is_named_and_mended(
+    tables: tuple[str, ...], ddl: tuple[str, ...], what: str, server: sa.Engine, tmp_path: Path
+) -> None:
+    prepared(server, *tables)
+    lake = Lake(tmp_path)
+    again(lake, server, 0, WIDE)
+    for statement in (*ddl, CHANGED):
+        execute(server, statement)
+    code, message = refused(lake, server, 1, WIDE)
+    assert code == "SOURCE_TABLE_ALTERED", message
+    assert what in message
+    assert "gddl load --again --table s.t" in message
+    again(lake, server, 2, WIDE, LOAD_AGAIN)
+    execute(server, "UPDATE s.t SET v = 'last' WHERE id = 50")
+    again(lake, server, 3, WIDE)
+    expected = [{name: row[name] for name in replica(lake, WIDE)[0] if name in row} for row in rows_of(server)]
+    found = [{name: row[name] for name in expected[0]} for row in replica(lake, WIDE)]
+    assert sorted(found, key=str) == sorted(expected, key=str)
+
+
+UNCHANGED = (
+    (PLAIN, ("ALTER TABLE s.t ADD m int", "GRANT SELECT ON s.t TO public", "ALTER TABLE s.t ALTER v SET DEFAULT 'x'",
+     "ALTER TABLE s.t ALTER n SET STATISTICS 5", "ALTER TABLE s.t SET (fillfactor = 90)", "CREATE INDEX ON s.t (n)",
+     "ANALYZE s.t", "ALTER TYPE s.state ADD VALUE 'ajar'", "ALTER TABLE s.t REPLICA IDENTITY FULL",
+     "ALTER TABLE s.t ADD CHECK (id > 0)", "ALTER TABLE s.t ALTER v TYPE varchar(50)")),
+    (PLAIN, ("DELETE FROM s.t WHERE id = 3", "TRUNCATE s.t")),
+    (PARTS, ("CREATE TABLE s.r PARTITION OF s.t FOR VALUES FROM (200) TO (300)", "INSERT INTO s.t VALUES (201, 'r')")),
+    (PARTS, ("TRUNCATE s.t",)),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("tables", "ddl"), UNCHANGED, ids=["; ".join(one[1])[:60] for one in UNCHANGED])
+def test_alterations_that_the_log_tells_are_no_hindrance(
+    tables: tuple[str, ...], ddl: tuple[str, ...], server: sa.Engine, tmp_path: Path
+) -> None:
+    prepared(server, *tables)
+    lake = Lake(tmp_path)
+    again(lake, server, 0, WIDE)
+    for number, statement in enumerate((*ddl, CHANGED)):
+        execute(server, statement)
+        again(lake, server, number + 1, WIDE)
+    names = [name for name in rows_of(server)[0] if name != "m"]
+    found = [{name: row[name] for name in names} for row in replica(lake, WIDE)]
+    assert found == [{name: row[name] for name in names} for row in rows_of(server)]
+
+
+def test_truncate_between_two_tables_of_a_job_is_no_alteration(server: sa.Engine, tmp_path: Path) -> None:
+    """One reading of the log is for both; the second table is read once more."""
+    prepared(server, *PLAIN, "CREATE TABLE s.other (id int PRIMARY KEY)")
+    lake, other = Lake(tmp_path), replace(SPEC, table="s.other")
+    for spec in (WIDE, other):
+        again(lake, server, 0, spec)
+    again(lake, server, 1, other)
+    execute(server, "TRUNCATE s.t", CHANGED)
+    again(lake, server, 1, WIDE)
+    assert [row["id"] for row in replica(lake, WIDE)] == [50]
+
+
+def test_renamed_table_is_named_and_followed(server: sa.Engine, tmp_path: Path) -> None:
+    prepared(server, *PLAIN)
+    lake = Lake(tmp_path)
+    again(lake, server, 0)
+    execute(server, "ALTER TABLE s.t RENAME TO u", "INSERT INTO s.u (id) VALUES (50)")
+    code, message = refused(lake, server, 1)
+    assert (code, "renamed to s.u" in message, "source_table: s.u" in message) == ("SOURCE_TABLE_MISSING", True, True)
+    followed = replace(SPEC, source_table="s.u")
+    again(lake, server, 2, followed, LOAD_AGAIN)
+    again(lake, server, 3, followed)
+    assert len(replica(lake, followed)) == 10
+
+
+@pytest.mark.parametrize("how", ["made again", "unpublished"])
+def test_changes_from_before_the_row_are_no_rows(how: str, server: sa.Engine, tmp_path: Path) -> None:
+    """Their table was made again, or was not published for a while, before its row was written."""
+    table = "CREATE TABLE s.late (id int PRIMARY KEY, v text)"
+    prepared(server, "CREATE TABLE s.t (id int PRIMARY KEY, v text)", table)
+    lake, late = Lake(tmp_path), replace(SPEC, table="s.late")
+    again(lake, server, 0)
+    execute(server, "INSERT INTO s.late VALUES (1, 'old'), (2, 'old')")
+    again(lake, server, 1)
+    execute(server, "INSERT INTO s.late VALUES (3, 'in no file yet')")
+    if how == "made again":
+        execute(server, "DROP TABLE s.late", table)
+    else:
+        execute(server, "ALTER PUBLICATION gddl DROP TABLES IN SCHEMA s")
+        execute(server, "DELETE FROM s.late")
+        execute(server, "ALTER PUBLICATION gddl ADD TABLES IN SCHEMA s")
+    execute(server, "INSERT INTO s.late VALUES (5, 'new')")
+    again(lake, server, 2, late)
+    execute(server, "INSERT INTO s.late VALUES (6, 'after')", "UPDATE s.late SET v = 'changed' WHERE id = 5")
+    again(lake, server, 3, late)
+    assert replica(lake, late) == rows_of(server, "s.late")
