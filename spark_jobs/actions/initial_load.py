@@ -141,7 +141,8 @@ class _Load:
             log=self.log,
         )  # fmt: skip
         self._save_progress()
-        if reader_of(self.run.spec).follow(self.run, self.log) and not self.source.at_once:
+        is_new = reader_of(self.run.spec).follow(self.run, self.log) or self.run.ledger().state.keys is None
+        if is_new and self.log and not self.source.at_once:
             self._save_transactions(self.source.seen)
 
     def _write_files(self, pool: ThreadPoolExecutor) -> None:

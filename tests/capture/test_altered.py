@@ -17,8 +17,8 @@ from tests.harness.lake import Lake
 WIDE = replace(SPEC, schema_evolution=SchemaEvolution(type_change="text"), truncate="apply")
 PLAIN = (
     "CREATE TYPE s.state AS ENUM ('open', 'shut')",
-    "CREATE TABLE s.t (id int PRIMARY KEY, v text DEFAULT 'none', n int, state s.state, alt int NOT NULL DEFAULT 0)",
-    "CREATE UNIQUE INDEX alt ON s.t (id, alt)", "CREATE UNIQUE INDEX other ON s.t (alt)",
+    "CREATE TABLE s.t (id int PRIMARY KEY, v varchar(9) DEFAULT '', n int, state s.state, alt int NOT NULL DEFAULT 0)",
+    "CREATE UNIQUE INDEX alt ON s.t (id, alt)", "CREATE UNIQUE INDEX by_alt ON s.t (alt)",
     "INSERT INTO s.t SELECT i, 'v' || i, i, 'shut', i FROM generate_series(1, 9) i",
 )  # fmt: skip
 PARTS = (
@@ -38,7 +38,7 @@ ALTERED = (
      "column n was altered, and altered back"),
     (PLAIN, ("ALTER TABLE s.t DROP n", "ALTER TABLE s.t ADD n int"), "another one of this name was added"),
     (PLAIN, ("ALTER TYPE s.state RENAME VALUE 'shut' TO 'closed'",), "'shut' of an enum was renamed to 'closed'"),
-    (PLAIN, ("ALTER TABLE s.t REPLICA IDENTITY USING INDEX other", "DELETE FROM s.t WHERE id = 3",
+    (PLAIN, ("ALTER TABLE s.t REPLICA IDENTITY USING INDEX by_alt", "DELETE FROM s.t WHERE id = 3",
      "ALTER TABLE s.t REPLICA IDENTITY DEFAULT"), "altered back again"),
     (PLAIN, ("ALTER TABLE s.t RENAME TO u", "DELETE FROM s.u WHERE id = 3", "ALTER TABLE s.u RENAME TO t"),
      "renamed or moved to another schema, and back again"),
@@ -87,7 +87,7 @@ UNCHANGED = (
     (PLAIN, ("ALTER TABLE s.t ADD m int", "GRANT SELECT ON s.t TO public", "ALTER TABLE s.t ALTER v SET DEFAULT 'x'",
      "ALTER TABLE s.t ALTER n SET STATISTICS 5", "ALTER TABLE s.t SET (fillfactor = 90)", "CREATE INDEX ON s.t (n)",
      "ANALYZE s.t", "ALTER TYPE s.state ADD VALUE 'ajar'", "ALTER TABLE s.t REPLICA IDENTITY FULL",
-     "ALTER TABLE s.t ADD CHECK (id > 0)", "ALTER TABLE s.t ALTER v TYPE varchar(50)")),
+     "ALTER TABLE s.t ADD CHECK (id > 0)", "ALTER TABLE s.t ALTER v TYPE text")),
     (PLAIN, ("DELETE FROM s.t WHERE id = 3", "TRUNCATE s.t")),
     (PARTS, ("CREATE TABLE s.r PARTITION OF s.t FOR VALUES FROM (200) TO (300)", "INSERT INTO s.t VALUES (201, 'r')")),
     (PARTS, ("TRUNCATE s.t",)),
@@ -101,9 +101,9 @@ def test_alterations_that_the_log_tells_are_no_hindrance(
     prepared(server, *tables)
     lake = Lake(tmp_path)
     again(lake, server, 0, WIDE)
-    for number, statement in enumerate((*ddl, CHANGED)):
+    for statement in (*ddl, CHANGED):
         execute(server, statement)
-        again(lake, server, number + 1, WIDE)
+    again(lake, server, 1, WIDE)
     names = [name for name in rows_of(server)[0] if name != "m"]
     found = [{name: row[name] for name in names} for row in replica(lake, WIDE)]
     assert found == [{name: row[name] for name in names} for row in rows_of(server)]

@@ -16,7 +16,6 @@ import sqlalchemy as sa
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.contract.table_spec import SchemaEvolution
 from spark_jobs.sources.capture.postgresql import PostgreSQL
 from tests.capture.captured import (
     SPEC,
@@ -126,12 +125,10 @@ def test_changes_within_the_transaction_of_a_ddl(source: sa.Engine, tmp_path: Pa
             "UPDATE s.t SET b = false WHERE id = 1001",
         ):  # fmt: skip
             connection.execute(sa.text(statement))
-    execute(source, "ALTER TABLE s.t ALTER b TYPE int USING b::int")
-    execute(source, "ALTER TABLE s.t RENAME n TO m")
-    execute(source, "INSERT INTO s.t VALUES (1003, 'last', 7, 1)")
-    again(lake, source, 1, replace(SPEC, schema_evolution=SchemaEvolution(type_change="text")))
+    execute(source, "INSERT INTO s.t VALUES (1003, 'last', 7, true)")
+    again(lake, source, 1)
     found = {row["id"]: row for row in replica(lake)}
-    assert (found[195]["n"], found[1001]["n"], found[1002]["n"], found[1003]["m"]) == (195, 1001, 5, 7)
+    assert (found[195]["n"], found[1001]["n"], found[1002]["n"], found[1003]["n"]) == (195, 1001, 5, 7)
     assert set(found) == {row["id"] for row in rows_of(source)}
 
 
