@@ -188,8 +188,9 @@ class SourceRows:
             _require_primary(run, source_table)
             keys = tuple(column.name for column in source_table.table.primary_key.columns)
             ranged = all(column.name not in keys or not column.as_text for column in columns)
-            names = run.dialect.names_transactions and is_primary(source_table.connection)
-            at_once, seen = not spec.keys and names, transactions_seen(source_table.connection) if names else None
+            names_them = run.dialect.names_transactions and is_primary(source_table.connection)
+            at_once = not spec.keys and names_them
+            seen = transactions_seen(source_table.connection) if names_them else None
             position = log_position(source_table.connection)
             rows = estimated_rows(source_table.connection, schema, table)
         keys = keys if ranged and not at_once else ()
