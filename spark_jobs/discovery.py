@@ -22,7 +22,17 @@ from airflow_gddl.stores import HasEtag, Storage, StoredObject
 from spark_jobs.dialects.protocol import EVERYTHING, Dialect, Window
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.planned_batch import FileEntry, LandedFile, TableState
-from spark_jobs.plan.waiting_files import BY_NAME, Discovery, FileTimes, NotListed, find, newest, reaching_back, time_of
+from spark_jobs.plan.waiting_files import (
+    BY_NAME,
+    Discovery,
+    FileTimes,
+    NotListed,
+    find,
+    newest,
+    reaching_back,
+    time_of,
+    with_begun,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -162,8 +172,10 @@ def discover(
         scope = _Scope()
     known = _KnownFiles(place, rows, ledger if scope.is_full and not full else None)
     landed = _Landed(place, scope.reaching(place.landing, rows), known=known)
-    listed = list(landed)
+    listed: Sequence[LandedFile] = list(landed)
     within = landed.within()
+    if not landed.finds_unchanged and _generations(place) != "one":
+        listed = with_begun(listed, within, ledger.state)
     files, unsettled = place.settling.split(place.storage, listed, within, now)
     discovery, unsettled = _find(place, files, unsettled, within, ledger.state, _unread(ledger))
     is_all = scope.is_full and not unsettled
@@ -253,9 +265,12 @@ def _find(
                 written_again.append(file.path)
             raise
 
-    said = place.generations or place.dialect.spec.generations
-    discovery = find(files, within, state, fingerprint, said, unread=unread)
+    discovery = find(files, within, state, fingerprint, _generations(place), unread=unread)
     return discovery, tuple(sorted({*unsettled, *written_again}))
+
+
+def _generations(place: LandingLocation) -> Generations:
+    return place.generations or place.dialect.spec.generations
 
 
 def _listed_at(ledger: Ledger, now: datetime, *, full: bool) -> str | None:
@@ -407,6 +422,11 @@ class _Landed:
                 seen.add(path)
                 if (file := self._landed(item)) is not None:
                     yield file
+
+    @property
+    def finds_unchanged(self) -> bool:
+        """Whether a change file was listed and left out."""
+        return bool(self._unchanged)
 
     @property
     def finds_more(self) -> bool:

@@ -58,7 +58,24 @@ def of_discovery(discovery: Discovery, landing: str, dialect: Dialect) -> tuple[
         warnings.append(RunWarning(code="FOLDER_LARGE", message=message, count=discovery.listed))
     message = "change files were written again: their later version counts, rows that it lacks stay"
     corrected = [file.path for file in discovery.waiting if file.corrects]
-    return (*warnings, *_of_paths("FILE_REWRITTEN", message, corrected), *of_generations(discovery.inference))
+    warnings += [*_of_paths("FILE_REWRITTEN", message, corrected), *of_generations(discovery.inference)]
+    return (*warnings, *_of_later_loads(discovery, dialect.spec.table))
+
+
+def _of_later_loads(discovery: Discovery, table: str) -> tuple[RunWarning, ...]:
+    """Warnings about load files that came after changes: those that open a generation, and those that may have to."""
+    begun = (
+        "load files came after all files of the table were removed, and were taken as a new full load: rows that it "
+        "lacks go; write `generations: one` if they continue the one before"
+    )
+    late = (
+        "load files under new names came after changes, and continue the load: rows that they lack stay; if the source "
+        f"was loaded again, write `generations: by_time` and `gddl reload --from-files --table {table}`"
+    )
+    return (
+        *_of_paths("GENERATIONS_INFERRED", begun, discovery.begun_loads),
+        *_of_paths("LOAD_AFTER_CHANGES", late, discovery.late_loads),
+    )
 
 
 def _of_paths(code: str, message: str, paths: Sequence[str]) -> tuple[RunWarning, ...]:

@@ -25,6 +25,7 @@ class LandedFile:
         order: sorts files of one kind in the order their writer made them; loads and changes are never compared.
         etag: changes whenever the file may have changed (the store's ETag; locally inode, time and size).
         modified: last modification, ISO 8601 UTC with microseconds.
+        begins: a load file that begins a full load of its own, since all that was ingested before is gone.
     """
 
     path: str
@@ -34,6 +35,7 @@ class LandedFile:
     size: int
     etag: str
     modified: str
+    begins: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -302,6 +302,8 @@ class Discovery:
         openings: see `TableState.openings`.
         held: files that wait for a user's release of a truncate in the first of them; they are not in `waiting`.
         unread_loads: load files that a batch of this run could not read: nothing waits for this run any more.
+        begun_loads: load files that open a generation, since all files that were ingested before them are gone.
+        late_loads: load files under new names that continue a load whose changes were ingested.
     """
 
     waiting: tuple[PlannedFile, ...] = ()
@@ -325,6 +327,8 @@ class Discovery:
     openings: tuple[str, ...] = ()
     held: tuple[PlannedFile, ...] = ()
     unread_loads: tuple[str, ...] = ()
+    begun_loads: tuple[str, ...] = ()
+    late_loads: tuple[str, ...] = ()
 
     def held_from(self, path: str) -> Discovery:
         """What waits before a file with a truncate: it and all after it are held, and the next listing is full."""
@@ -378,6 +382,28 @@ class Discovery:
         return replace(self, unreadable_changes=(*self.unreadable_changes, *changes)) if changes else self
 
 
+def with_begun(
+    listing: Sequence[LandedFile], known: Mapping[str, FileEntry], state: TableState
+) -> Sequence[LandedFile]:
+    """Mark load files that begin a full load: the CDC service has removed all files of the table before it.
+
+    That is so where changes of the current generation were ingested, all its files that were ingested are gone or are
+    loads that were written again, and the load file is newer than these changes. One with the content that it had
+    begins one only if it has no rows: a copy of a load that had some would bring back rows that were deleted since.
+
+    Args:
+        known: newest ledger row of every path within the listed range, of which none was left out.
+    """
+    current = [row for row in known.values() if row.generation == state.generation and row.state == "committed"]
+    newest = max((row.modified for row in current if row.kind == "change"), default=None)
+    there = {file.path: file for file in listing}
+    if newest is None or any(row.kind == "change" and row.path in there for row in current):
+        return listing
+    if any(row.path in there and row.etag == there[row.path].etag for row in current):
+        return listing
+    return [replace(f, begins=True) if f.kind == "load" and f.modified > newest else f for f in listing]
+
+
 def find(
     listing: Iterable[LandedFile],
     known: Mapping[str, FileEntry],
@@ -423,7 +449,24 @@ def find(
         unreadable_changes=tuple(_unreadable_since_snapshot(comparisons, paths, state)),
         inference=inference,
         openings=openings,
+        begun_loads=tuple(item.file.path for item in opening if item.begins),
+        late_loads=() if opening else tuple(_late_loads(waiting, known, state)),
     )
+
+
+def _late_loads(waiting: Iterable[_Compared], known: Mapping[str, FileEntry], state: TableState) -> Iterator[str]:
+    """Load files under new names, where changes of their generation were ingested: they may be a load of their own.
+
+    A load by `gddl load` says itself where it begins, and those older than the newest change are of the load before.
+    """
+    floor = state.generation_floor[-1] if state.generation_floor else None
+    loads = [item for item in waiting if item.file.kind == "load" and item.known is None]
+    names = {path.rpartition("/")[2] for path in (*known, *(item.file.path for item in loads))}
+    if state.max_sequence in (None, floor) or FIRST_OF_LOAD in names:
+        return
+    for item in loads:
+        if item.file.modified > (state.max_commit_ts or ""):
+            yield item.file.path
 
 
 def _unreadable_since_snapshot(
@@ -466,12 +509,20 @@ class _Compared:
         """As its row says; 0 without one."""
         return 0 if self.known is None else self.known.generation
 
+    @property
+    def begins(self) -> bool:
+        """See `with_begun`."""
+        return self.file.begins and (self.changed or (self.known is not None and self.known.rows == 0))
+
     def opens(self, state: TableState) -> bool:
         """A load of the current generation with new content. An unreadable one never was part of it: it continues.
 
-        Without keys so does the first file of a load that follows changes: rows of these are in the load, too.
+        So does one that begins a load; and without keys the first file of a load that follows changes: rows of these
+        are in the load, too.
         """
         known = self.known
+        if self.begins:
+            return True
         if known is None:
             follows = state.keys == () and state.generation > 0
             return follows and self.file.path.rpartition("/")[2] == FIRST_OF_LOAD
@@ -492,7 +543,7 @@ class _Compared:
         """New content; or a load written again with the content it had, as part of a newer full load than its row's:
         left out, its rows would be swept with the older generation.
         """
-        if self.known is None or self.changed:
+        if self.known is None or self.changed or self.begins:
             return True
         written_again = self.known.modified != self.file.modified
         current = generation + 1 if opens else generation

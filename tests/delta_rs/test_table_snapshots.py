@@ -598,3 +598,44 @@ def test_rows_that_cannot_be_are_refused(changes: Mapping[str, Any], place: tupl
     assert check_table(SPEC) == ()
     problems = check_table(replace(SPEC, **changes))
     assert place in [problem.path for problem in problems]
+
+
+def land_csv(exports: Exports, day: int, parts: Sequence[str]) -> None:
+    exports.folder(day).mkdir(parents=True)
+    for number, text in enumerate(parts):
+        (exports.folder(day) / f"part-{number:05d}.csv").write_text(text)
+    (exports.folder(day) / "_SUCCESS").touch()
+
+
+def test_a_part_of_no_lines_is_no_rows_where_files_have_no_header(tmp_path: Path) -> None:
+    options = {**FORMAT, "csv_header": False, "csv_columns": ["id", "v"], "types": {"id": "int"}}
+    exports = Exports(Lake(tmp_path), replace(SPEC, options=options))
+    land_csv(exports, 1, ["", ""])
+    exports.run()
+    land_csv(exports, 2, ["1,a\n2,b\n", ""])
+    assert (codes(exports.run()), exports.replica()) == ({}, {1: "a", 2: "b"})
+    land_csv(exports, 3, ["", "2,b\n"])
+    assert (codes(exports.run()), exports.replica()) == ({}, {2: "b"})
+    land_csv(exports, 4, [""])
+    assert (codes(exports.run()), exports.replica()) == ({}, {})
+    land_csv(exports, 5, ["3,c\n"])
+    assert (codes(exports.run()), exports.replica()) == ({}, {3: "c"})
+
+
+def test_a_snapshot_of_no_lines_is_held_by_the_limit_as_any_other(tmp_path: Path) -> None:
+    options = {**FORMAT, "csv_header": False, "csv_columns": ["id", "v"], "types": {"id": "int"}}
+    exports = Exports(Lake(tmp_path), replace(SPEC, options=options, sweep_limit=0.34))
+    land_csv(exports, 1, ["1,a\n2,b\n"])
+    exports.run()
+    land_csv(exports, 2, [""])
+    assert (codes(exports.run()), exports.replica()) == ({"SNAPSHOT_HELD": 1}, {1: "a", 2: "b"})
+    exports.run(action="sweep_release")
+    assert exports.replica() == {}
+
+
+def test_a_file_without_the_header_that_it_should_have_holds_its_snapshot(tmp_path: Path) -> None:
+    exports = Exports(Lake(tmp_path), replace(SPEC, options={**FORMAT, "csv_header": True, "types": {"id": "int"}}))
+    land_csv(exports, 1, ["id,v\n1,a\n", "id,v\n"])
+    assert (codes(exports.run()), exports.replica()) == ({}, {1: "a"})
+    land_csv(exports, 2, ["id,v\n1,a\n", ""])
+    assert codes(exports.run()) == {"SNAPSHOT_HELD": 1}

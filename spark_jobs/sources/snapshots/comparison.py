@@ -16,8 +16,8 @@ from airflow_gddl.contract.names import delivered_name
 from airflow_gddl.stores import scratch
 from airflow_gddl.stores.readers import StoredObject
 from spark_jobs.batch.table_run import TableRun
-from spark_jobs.dialects.probe import probe
-from spark_jobs.dialects.protocol import Unreadable
+from spark_jobs.dialects.probe import probe, without_rows
+from spark_jobs.dialects.protocol import Dialect, InputOpener, Probed, Unreadable
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.plan.table_schema import Schema
 from spark_jobs.rules.exports import HELD_CODE, Export, column_id, data_of, key_columns, with_key_types
@@ -167,7 +167,7 @@ class Comparison:
         storage, dialect = self.run.runtime.storage, self.run.dialect
         sides = [side for side in _SIDES if side in self.files]
         exports = [
-            (side, Export.of(probe(storage, planned(item), dialect.options, dialect.bounds), dialect))
+            (side, Export.of(_probed(storage, planned(item), dialect), dialect))
             for side in sides
             for item in self.files[side]
         ]
@@ -208,6 +208,21 @@ class Comparison:
         parts = _parts_of(rows, key_columns(self.run.spec.keys), self._parts)
         for part in np.unique(parts).tolist():
             _store(self._spill / f"{side}-{part}-{number:09d}", rows.filter(pa.array(parts == part)))
+
+
+def _probed(storage: InputOpener, file: PlannedFile, dialect: Dialect) -> Probed:
+    """A file of a snapshot. One of no lines has the columns that the row names where none has a header: it has no rows.
+
+    Raises:
+        QuarantinableError: as `probe`; where files have a header, one without it is no whole file.
+    """
+    options = dialect.options
+    try:
+        return probe(storage, file, options, dialect.bounds)
+    except QuarantinableError as error:
+        if error.code != "FILE_EMPTY" or file.format != "csv" or options.csv_header:
+            raise
+        return without_rows(file, options.csv_columns)
 
 
 def planned(item: StoredObject) -> PlannedFile:

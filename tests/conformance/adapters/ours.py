@@ -74,7 +74,8 @@ def _exports(delivery: Delivery, arrival: Arrival) -> dict[str, Any]:
             "csv_delimiter": settings["DELIMITER"],
             "csv_null": settings["NULL"],
         }
-        options |= {"csv_no_sup": None} if settings["HEADER"] else {"csv_no_sup": None, "csv_columns": arrival.in_files}
+        options |= {"csv_no_sup": None, "csv_quotes": True}  # as COPY writes them
+        options |= {} if settings["HEADER"] else {"csv_columns": arrival.in_files}
     evolution = {"schema_evolution": SchemaEvolution(dropped_column="null")}
     return {"dialect": "dms", "mode": "snapshots", "options": options, **evolution}
 
