@@ -89,12 +89,12 @@ def reload(  # noqa: PLR0913 - typer reads each option of the command from one p
         bool, typer.Option("--from-files", help="Required: the tables are loaded from the landing files.")
     ] = False,
     since: Annotated[
-        str,
+        str | None,
         typer.Option("--since", metavar="TIME", help="Only files last modified from then on: 2026-01-31T12:00Z, 24h."),
-    ] = "",
+    ] = None,
     until: Annotated[
-        str, typer.Option("--until", metavar="TIME", help="Only files last modified before then; as --since.")
-    ] = "",
+        str | None, typer.Option("--until", metavar="TIME", help="Only files last modified before then; as --since.")
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Also where rows, columns or changes go; else it asks.")] = False,
     dry_run: DryRun = False,
     metadata: options.Metadata = "metadata",
@@ -129,13 +129,15 @@ def reload(  # noqa: PLR0913 - typer reads each option of the command from one p
     raise typer.Exit(context.FAILED if failed and done.exit_status == context.OK else done.exit_status)
 
 
-def _landed(name: str, text: str) -> str:
+def _landed(name: str, text: str | None) -> str:
     """A bound of a time as ISO 8601 with a zone; a duration counts back from now.
+
+    An empty text is refused: it comes from a variable without a value, and all files would be read.
 
     Raises:
         MetadataError: `RANGE_INVALID`.
     """
-    if not text:
+    if text is None:
         return ""
     try:
         since = datetime.now(UTC) - timedelta(seconds=seconds(text)) if is_duration(text) else moment_of(text)

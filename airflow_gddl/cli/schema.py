@@ -89,14 +89,14 @@ def schema(  # noqa: PLR0913 - typer reads each option of the command from one p
         ),
     ] = SchemaFormat.SQL,
     apply: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--apply",
             metavar="FILE",
             help="Give the tables the columns of this file (name and type a line, as this command prints them) before "
             "data has them: new columns, wider types. `-` reads standard input.",
         ),
-    ] = "",
+    ] = None,
     drop_column: Annotated[
         list[str] | None,
         typer.Option("--drop-column", metavar="NAME", help="Drop a column that the source has dropped, for good."),
@@ -115,11 +115,11 @@ def schema(  # noqa: PLR0913 - typer reads each option of the command from one p
     both schemas are shown. With --drop-column change table, replica and history lose a column, which asks first.
     """
     cli = context.of(ctx)
-    if apply and drop_column:
+    if apply is not None and drop_column:
         remedy = "do one after the other"
         raise MetadataError("OPTION_INVALID", "--apply and --drop-column are given", remedy=remedy)
     request = Request(metadata=metadata, tables=(table,), options=JobOptions(wait_seconds=wait), as_json=json)
-    if apply:
+    if apply is not None:
         _apply(cli, request, _columns_of(apply), dry_run=dry_run)
     if drop_column:
         if not dry_run:

@@ -49,7 +49,7 @@ def _why_it_stays(name: str, spec: TableSpec, schema: TableSchema, ledger: Ledge
         return "it orders changes, or says what they are"
     if field := next(_fields_that_name(name, spec), None):
         return f"the row names it in {field}"
-    if file := _delivering(name, ledger):
+    if file := _delivering(name, schema, ledger):
         return f"files deliver it still, the newest is {file}"
     return ""
 
@@ -66,13 +66,19 @@ def _fields_that_name(name: str, spec: TableSpec) -> Iterator[str]:
     yield from (field for field, lines in texts.items() if any(map(word.search, lines)))
 
 
-def _delivering(name: str, ledger: Ledger) -> str:
-    """A file of the newest batch with files that has the column, with more than nulls; empty: none has."""
-    known, schemas = ledger.all_entries().values(), ledger.state.schemas
-    read = [entry for entry in known if entry.schema is not None and entry.rows]
-    newest = max((entry.batch for entry in read), default=0)
-    for entry in read:
-        columns = {column.lower(): kind for column, kind in schemas[entry.schema or 0].items()}
-        if entry.batch == newest and columns.get(name.lower(), str(VOID)) != str(VOID):
-            return entry.path
-    return ""
+def _delivering(name: str, schema: TableSchema, ledger: Ledger) -> str:
+    """A file of the newest batch with files that has the column, with more than nulls; empty: none has.
+
+    A file that has no other column than those of the key and the order, as deletes may be sent, says nothing of it.
+    """
+    telling = {
+        column.name.lower() for column in schema.data if column.name != name and not schema.is_technical(column.name)
+    } - lowered(schema.keys)
+    delivered = [
+        (entry, lowered(column for column, kind in ledger.state.schemas[entry.schema].items() if kind != str(VOID)))
+        for entry in ledger.all_entries().values()
+        if entry.schema is not None and entry.rows
+    ]
+    read = [(entry, columns) for entry, columns in delivered if columns & (telling | {name.lower()}) or not telling]
+    newest = max((entry.batch for entry, _ in read), default=0)
+    return next((one.path for one, columns in read if one.batch == newest and name.lower() in columns), "")

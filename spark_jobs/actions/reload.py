@@ -30,6 +30,7 @@ from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.dialects.protocol import Dialect
 from spark_jobs.ledger.claim import Claim
+from spark_jobs.ledger.cut_changes import cut_before
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.pipeline import process_pending, require_sound_tables
 from spark_jobs.plan.applied_settings import settings_of
@@ -459,7 +460,9 @@ def _checked(work: _Reload, request: RebuildRequest, fresh: Ledger) -> Replaceme
         archived = work.live.engine.rebuild(request).archived()
         if work.plan.landed is not None:
             recorded = work.live.engine.recorded_files(work.live)
-            work.range_files(fresh).require_sole_source(archived.by_file, recorded)
+            files, cut = work.range_files(fresh), cut_before(work.run.runtime.storage, work.run.layout.state)
+            files.require_sole_source(archived.by_file, recorded)
+            files.require_uncut(archived.by_file, cut)
         checked = check(work.run, work.plan, request, fresh.all_entries(), archived)
     except (DeclinedError, FatalError):
         raise

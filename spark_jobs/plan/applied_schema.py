@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.names import is_before_image, landed_name
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.contract.sql_types import SqlType, parse_type, unsupported_part
+from airflow_gddl.contract.sql_types import VOID, SqlType, parse_type, parts, unsupported_part
 from airflow_gddl.contract.table_spec import HASHED, lowered
 from spark_jobs.plan.schema_evolution import STRING
-from spark_jobs.plan.table_schema import Column, TableSchema, select_columns
+from spark_jobs.plan.table_schema import Column, TableSchema, clean_type, select_columns
 from spark_jobs.plan.types import Allowed, merge
 
 
@@ -58,18 +58,35 @@ def applied(schema: TableSchema, columns: Mapping[str, str], spec: TableSpec) ->
 
 def _why_not(name: str, kind: SqlType, old: Column | None, spec: TableSpec) -> str:
     """Empty: it can be so."""
+    if old is not None and kind == old.type:
+        return ""
+    if why := _why_no_type(kind):
+        return why
     if old is None:
         return next((why for refused, why in _reasons(name, kind, spec) if refused), "")
     both = merge(old.type, kind, Allowed(add=True, widen=True))
-    if kind in (both, old.type):
+    if kind == both:
         return ""
     return f"Delta widens it to {both} alone" if both not in (None, old.type) else "Delta can't widen it to that"
 
 
+def _why_no_type(kind: SqlType) -> str:
+    """Empty: a table holds columns of this type, and names the fields inside it as it does."""
+    part = VOID if VOID in parts(kind) else unsupported_part(kind)
+    if part is not None:
+        return f"no table holds the type {part}"
+    try:
+        cleaned = clean_type(kind, str(kind))
+    except FatalError as error:
+        return (
+            f"no table holds fields whose names differ only by case or by characters that Delta refuses ({error.code})"
+        )
+    return "" if cleaned == kind else f"the table would name its fields {cleaned}"
+
+
 def _reasons(name: str, kind: SqlType, spec: TableSpec) -> Iterator[tuple[bool, str]]:
     """What refuses a new column, each with why."""
-    chosen, part = select_columns([name], spec), unsupported_part(kind)
-    yield part is not None, f"no table holds the type {part}"
+    chosen = select_columns([name], spec)
     yield landed_name(name) != name, f"the table would name it {landed_name(name)}"
     yield is_before_image(name, spec.before_image_prefix), "it is a before image"
     yield name.lower() in lowered(spec.derive), "the row computes it"

@@ -93,6 +93,22 @@ class RangeFiles:
             what = f"{len(adopted)} files were in the table when it was adopted, e.g. {min(adopted)}"
             raise _refused("RANGE_NOT_KNOWN", self.table, what, "choose a time after the adoption")
 
+    def require_uncut(self, gone: Collection[str], cut: str | None) -> None:
+        """Keep no change from being archived where an older one, which it had superseded, was removed for its age.
+
+        Args:
+            gone: files of this time that hold no more what they held.
+            cut: time before which superseded changes were removed; null: none were.
+
+        Raises:
+            FatalError: `RANGE_NOT_KNOWN`.
+        """
+        if gone and cut:
+            what = f"{min(gone)} holds no more what it held, and what came before that is not known: changes from "
+            what += f"before {cut} were removed (changes_retention)"
+            remedy = "let a usual run take files that were written again, or reload all files, where they are there"
+            raise _refused("RANGE_NOT_KNOWN", self.table, what, remedy)
+
     def require_sole_source(self, gone: Collection[str], recorded: Iterable[RecordedFile]) -> None:
         """Keep no change from being archived that another file had, too, and that was skipped as a re-delivery there.
 

@@ -118,17 +118,22 @@ def land(
 def _land_column(column: Column, label: str) -> LandedColumn:
     if not column.name:
         raise FatalError("COLUMN_NAME_RESERVED", "a column without a name", where=label, remedy="name it at the source")
-    return LandedColumn(column, landed_name(column.name), _clean_type(column.type, label))
+    return LandedColumn(column, landed_name(column.name), clean_type(column.type, label))
 
 
-def _clean_type(kind: SqlType, label: str) -> SqlType:
+def clean_type(kind: SqlType, label: str) -> SqlType:
+    """The type with the names that fields inside it land under.
+
+    Raises:
+        FatalError: `COLUMN_NAMES_COLLIDE`.
+    """
     if isinstance(kind, ArrayType):
-        return ArrayType(_clean_type(kind.element, label))
+        return ArrayType(clean_type(kind.element, label))
     if isinstance(kind, MapType):
-        return MapType(_clean_type(kind.key, label), _clean_type(kind.value, label))
+        return MapType(clean_type(kind.key, label), clean_type(kind.value, label))
     if isinstance(kind, StructType):
         require_distinct([(f.name, clean_name(f.name)) for f in kind.fields], f"{label}, inside {kind}")
-        return StructType(tuple(StructField(clean_name(f.name), _clean_type(f.type, label)) for f in kind.fields))
+        return StructType(tuple(StructField(clean_name(f.name), clean_type(f.type, label)) for f in kind.fields))
     return kind
 
 

@@ -94,8 +94,10 @@ def test_reload_of_a_time_names_it_and_counts(shop: Shop) -> None:
     assert 86_300 < (datetime.now(UTC) - datetime.fromisoformat(asked["landed_since"])).total_seconds() < 90_000
 
 
-def test_reload_of_no_time(shop: Shop) -> None:
-    answer = shop.gddl("reload", "--from-files", "--table", "sales.orders", "--since", "yesterday")
+@pytest.mark.parametrize("option", [("--since", "yesterday"), ("--since", ""), ("--until", "")])
+def test_reload_of_no_time(option: tuple[str, str], shop: Shop) -> None:
+    """An empty one comes from a variable without a value; all files are not meant."""
+    answer = shop.gddl("reload", "--from-files", "--table", "sales.orders", *option)
     assert (answer.status, "[RANGE_INVALID]" in answer.err) == (2, True)
     assert not (shop.folder / "order.json").exists()
 
@@ -314,6 +316,11 @@ def test_schema_is_applied_from_lines_as_they_are_printed(shop: Shop) -> None:
     lines = [" ".join(line.split()) for line in answer.out.splitlines()]
     assert {"id int bigint", "note missing string"} <= set(lines)
     assert "applied: note, id" in answer.out
+
+
+def test_no_file_to_apply(shop: Shop) -> None:
+    answer = shop.gddl("schema", "--table", "sales.orders", "--apply", "")
+    assert (answer.status, "[SCHEMA_FILE_INVALID]" in answer.err) == (2, True)
 
 
 @pytest.mark.parametrize("text", ["", "id", "id int\nID bigint"])

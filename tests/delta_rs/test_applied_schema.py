@@ -94,6 +94,10 @@ def test_a_dry_run_only_asks(tmp_path: Path) -> None:
         ({"id": "smallint"}, "id: table int, asked for smallint: Delta can't widen it to that"),
         ({"note": "interval"}, "note: table missing, asked for interval: no table holds the type"),
         ({"_gddl": "int"}, "the table would name it _gddl_source"),
+        ({"note": "void"}, "note: table missing, asked for void: no table holds the type void"),
+        ({"note": "array<struct<a:int,b:void>>"}, "no table holds the type void"),
+        ({"note": "struct<a:int,A:int>"}, "no table holds fields whose names differ only by case"),
+        ({"note": "map<string,struct<`a b`:int>>"}, "the table would name its fields map<string,struct<a_b:int>>"),
         ({"secret": "int"}, "the row keeps it out of the lake"),
         ({"hashed": "int"}, "the row hashes it, so that it is a string"),
     ],
@@ -147,6 +151,27 @@ def test_a_column_is_dropped_for_good(engine: LocalPort, tmp_path: Path) -> None
         assert [w.code for w in lake.done(SPEC, options).warnings] == []
         assert "note" not in types(lake, "replica"), "neither a rebuild nor a run brings it back"
     assert lake.done(SPEC, VERIFY).details["verdict"] == "equal"
+
+
+def test_fields_are_added_to_a_struct_under_names_that_delta_has(tmp_path: Path) -> None:
+    lake = filled(tmp_path)
+    lake.done(SPEC, applying({"place": "struct<a:int>"}))
+    assert "names differ only by case" in refused(
+        lake, applying({"place": "struct<a:int,A:int>"}), "SCHEMA_NOT_APPLIED"
+    )
+    assert lake.done(SPEC, applying({"place": "struct<a:bigint,b:int>"})).details["widened"] == ["place"]
+    assert lake.replica(SPEC)[0] == "new", "the tables can be read"
+
+
+def test_files_with_nothing_but_keys_do_not_say_that_a_column_is_dropped(tmp_path: Path) -> None:
+    lake = with_note(tmp_path)
+    deletes = pa.table({"Op": ["D"], "seq": [900], "id": pa.array([2], pa.int32())})
+    write(lake.landing(SPEC), "20240109-000000009.parquet", deletes)
+    lake.done(SPEC)
+    assert "files deliver it still" in refused(lake, dropping("note"), "COLUMN_NOT_DROPPED")
+    lake.change(SPEC, 10, [("U", 0, "later")], day=10)
+    lake.done(SPEC)
+    lake.done(SPEC, dropping("note"))
 
 
 @pytest.mark.parametrize("step", ["plan", "append", "tombstones", "merge", "history", "quarantine", "commit"])

@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -265,6 +266,19 @@ def test_a_change_that_another_file_had_too_is_no_loss(tmp_path: Path) -> None:
     lake.done(SPEC, option(3, 5))
     assert lake.replica(SPEC) == {0: "new", 1: "TWO", 2: "three", 3: "load 3", 7: "more", 9: "nine"}
     assert archived(lake) == [(1, "two"), (7, "seven")], "the other file's is in its place"
+
+
+def test_what_was_cut_for_its_age_is_not_brought_to_light(tmp_path: Path) -> None:
+    """Key 7 had another row before the file's; maintenance has removed it, so that nobody can say what it is now."""
+    spec = spec_of(settle="0s", changes_retention="1d")
+    lake = filled(tmp_path, spec)
+    later = datetime.now(UTC) + timedelta(days=400)
+    assert lake.done(spec, JobOptions(action="maintain"), clock=lambda: later).details["changes_cut"]
+    right = lake.replica(spec)
+    assert counts(lake.done(spec, option(2, 4)))["archived"] == 0, "files that are as they were lose nothing"
+    assert lake.replica(spec) == right
+    day(lake, 4, [("U", 2, "three")], spec)
+    assert "changes_retention" in refused(lake, option(4, 4), "RANGE_NOT_KNOWN", spec).message
 
 
 def test_a_lost_change_table_is_refused(tmp_path: Path) -> None:
