@@ -131,6 +131,11 @@ class Writer:
     plain: frozenset[bytes]
     breaks: tuple[bytes, ...] = ()
 
+    def encloses_names(self, header: bytes) -> bool:
+        """Whether each name of a header is in quotation marks, as by a writer that encloses fields without need."""
+        records = [record for record in quoted_records(header, self.delimiter) if not record.is_broken]
+        return bool(records) and all(len(record.quoted) == record.fields for record in records)
+
     def contradicts(self, data: bytes, record: QuotedRecord) -> str | None:
         """Why a record is one that this writer does not write; null: nothing shows it."""
         if record.is_broken:

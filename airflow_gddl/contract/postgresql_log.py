@@ -55,13 +55,16 @@ class ColumnType:
         return self.name in _AGREED and (self.decimal is None or self.decimal[1] >= 0)
 
 
+NOT_PUBLISHED_CODE = "NOT_PUBLISHED"
+
+
 @dataclass(frozen=True)
 class Finding:
     """What is missing; `statement`: mends it; `code`: of the error of a table's run."""
 
     what: str
     statement: str
-    code: str = "NOT_PUBLISHED"
+    code: str = NOT_PUBLISHED_CODE
 
 
 @dataclass(frozen=True)

@@ -46,11 +46,12 @@ def _not_rfc4180(lines: Sequence[str], options: DmsOptions) -> str | None:
     data = "\n".join(line.replace("\r", " ").replace("\n", " ") for line in lines).encode()
     plain = frozenset(text.encode() for text in ("", options.csv_null, options.csv_no_sup or ""))
     writer = Writer(options.csv_delimiter, plain)
+    encloses = options.csv_header and bool(lines) and writer.encloses_names(lines[0].encode())
     try:
         for record in quoted_records(data, options.csv_delimiter):
             if record.is_broken:
                 return f"line {record.line} has a quotation mark that RFC 4180 does not allow"
-            if options.csv_quotes is None and (why := writer.contradicts(data, record)) is not None:
+            if options.csv_quotes is None and not encloses and (why := writer.contradicts(data, record)) is not None:
                 return why
     except OpenQuotesError:
         return None  # the sample may end there

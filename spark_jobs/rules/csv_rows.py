@@ -250,9 +250,11 @@ def _with_marks(data: bytes, width: int, form: DmsOptions, breaks: Mapping[str, 
             written by RFC 4180, and it looks otherwise.
     """
     start = _after_header(data, form) if form.csv_header else 0
-    data = data[start:]
+    header, data = data[:start], data[start:]
     if form.csv_quotes is False or QUOTE not in data:
         return data, _Marked()
+    if form.csv_quotes is None and Writer(form.csv_delimiter, frozenset()).encloses_names(header):
+        form = replace(form, csv_quotes=True)
     records = list(quoted_records(data, form.csv_delimiter))
     _require_rule(data, records, form, breaks)
     marked = _Marked(unused_character(data))

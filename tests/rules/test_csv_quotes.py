@@ -6,6 +6,7 @@ mark, delimiter or line break is enclosed and its quotation marks are repeated; 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -141,6 +142,14 @@ def test_a_row_that_does_not_name_the_setting_is_asked_for_it(text: str, why: st
     assert "options.csv_quotes" in str(found)
     assert not isinstance(read(text, form(quotes=True)), str)
     assert not isinstance(read(text, form(quotes=False)), str)
+
+
+def test_a_header_whose_names_are_all_enclosed_shows_a_writer_that_encloses_without_need() -> None:
+    """As pyarrow, pandas with `QUOTE_NONNUMERIC` and Spark with `quoteAll` write it."""
+    text = '"Op","seq","id","v"\n"I",0,"a","x"\n'
+    header = DmsOptions(csv_header=True)
+    assert read(text, header) == read(text, replace(header, csv_quotes=True))
+    assert "options.csv_quotes" in str(read(text.replace('"v"', "v"), header))
 
 
 def test_the_reader_is_as_fast_with_quotation_marks_in_each_line() -> None:

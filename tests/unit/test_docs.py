@@ -169,6 +169,8 @@ def test_codes_that_other_pages_name_exist() -> None:
         "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE",
         "COMMIT_TIME_ORDERING",
         "EVENT_TIME_ORDERING",
+        "NOT_DRAWN",
+        "SQL_ASCII",
     }
     former = {"LANDING_UNREACHABLE"}  # codes of earlier versions, named by the changelog and by decisions
     clients = ("GDDL_", "AWS_", "ARROW_")
