@@ -15,7 +15,7 @@ OLDEST = 17
 JAVA_REMEDY = (
     "install a JDK or JRE 17 or newer (Debian/Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install "
     "openjdk@17; others: https://adoptium.net) and put it on PATH or point JAVA_HOME at it; or, to load tables without "
-    "Spark, write `tasks: processes` in their tier in gddl.yaml"
+    "Spark, write `tasks: processes`, without `commit: merge`, in their tier in gddl.yaml"
 )
 _VERSION = re.compile(r'version "((?:1\.)?(\d++)[^"]*)"')
 

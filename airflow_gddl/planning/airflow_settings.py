@@ -84,7 +84,9 @@ def of_mwaa(text: str) -> GivenSettings:
         name, made = str(found["Name"]), MWAA[str(found["EnvironmentClass"])]
         workers, schedulers = int(found["MaxWorkers"]), int(found["Schedulers"])
         options = {str(key): str(value) for key, value in (found.get("AirflowConfigurationOptions") or {}).items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        if min(workers, schedulers) < 1:
+            raise ValueError(f"MaxWorkers is {workers}, Schedulers is {schedulers}")  # noqa: TRY301 - told as the others
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         what = f"no answer of `aws mwaa get-environment`: {type(error).__name__}: {error}"
         remedy = "give the whole JSON that `aws mwaa get-environment --name NAME` prints"
         raise MetadataError("MWAA_ENVIRONMENT_INVALID", what, remedy=remedy) from error

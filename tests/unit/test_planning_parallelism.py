@@ -163,7 +163,18 @@ def test_rows_against_an_environment_of_mwaa(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "{}", '{"Environment": null}', environment(EnvironmentClass="mw2.small"), environment(MaxWorkers=None)],
+    [
+        "",
+        "[]",
+        "{}",
+        '{"Environment": null}',
+        environment(EnvironmentClass="mw2.small"),
+        environment(MaxWorkers=None),
+        environment(MaxWorkers=0),
+        environment(Schedulers=-1),
+        environment(MaxWorkers=float("inf")),
+        "[" * 100_000,
+    ],
 )
 def test_what_is_no_environment_is_refused(text: str) -> None:
     with pytest.raises(MetadataError, match=r"\[MWAA_ENVIRONMENT_INVALID\].*get-environment --name"):

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+import yaml
+
 from airflow_gddl import __version__
 from airflow_gddl.contract.basics import STRICT
 from airflow_gddl.contract.durations import is_duration
@@ -235,7 +237,8 @@ def project_settings(node_type: str | None, instance_pool: str | None) -> str:
     Args:
         node_type, instance_pool: exactly one is given.
     """
-    machines = f"node_type: {node_type}" if node_type else f"instance_pool_id: {instance_pool}"
+    named = {"node_type": node_type} if node_type else {"instance_pool_id": instance_pool}
+    machines = yaml.safe_dump(named, width=10**6, allow_unicode=True).strip()  # quoted where it is no plain text
     return f"""\
 # yaml-language-server: $schema=schema/gddl.json
 # GDDL_LANDING and GDDL_LAKE override the roots, so that one project serves development and production.
