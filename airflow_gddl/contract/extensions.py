@@ -416,7 +416,7 @@ class DebeziumOptions:
     snapshots: Literal["reload", "merge"] = "reload"
     """Meaning of a snapshot after the first: the whole table, whose rows replace all before; or rows to be merged."""
     replace_null_with_default: bool | None = None
-    """`replace.null.with.default` of the converter; null: values that may stand for null are counted."""
+    """The converter's setting of the name with dots; null: values that may stand for null are counted."""
     source_tables: Literal["one", "several"] = "one"
     """Whether events of several tables of the source may be in the files: keys must be unique among all of them."""
     flat_prefix: str = "__"

@@ -162,7 +162,8 @@ def _of_dms(source: Source, change: Change, *, load: bool) -> Row:
     if load:
         return found
     if row.columns_to_update is not None:
-        names = sorted(_delivered(source, name) for name in change.carried if name in change.row)
+        moved = {name for name in ("part",) if name not in row.keys and change.before.get(name) != change.row[name]}
+        names = sorted(_delivered(source, name) for name in {*change.carried, *moved} if name in change.row)
         found["cols"] = f"[{', '.join(names)}]" if change.op == "U" else None
     if row.force_update is not None:
         found["forced"] = False

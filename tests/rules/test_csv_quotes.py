@@ -93,7 +93,10 @@ def test_a_file_by_rfc_4180_is_read_as_it_was_written(rows: list[Row], null: str
 @example([("0", '"a', "x"), ("1", 'b"c', "y"), ("2", "d", "z")], "-")
 @example([("0", "a", '"x'), ("1", "b", 'y"'), ("2", "c", "z")], "-")
 def test_texts_that_are_copied_as_they_are_are_never_read_otherwise_in_silence(rows: list[Row], null: str) -> None:
-    """Where the row says so they are right; where it says nothing each row is right or named, or the file is."""
+    """Where the row says so they are right; where it says nothing each row is right or named, or the file is.
+
+    But for a text of two quotation marks alone, which is the empty text as others write it.
+    """
     expected = [tuple(None if value == null else value for value in row) for row in rows]
     text = written(rows, rfc4180=False, null=null)
     assert read(text, form(null, quotes=False)) == (expected, [])
@@ -103,7 +106,8 @@ def test_texts_that_are_copied_as_they_are_are_never_read_otherwise_in_silence(r
         assert '"' in text
         return
     good, lines = found
-    assert [row for row in expected if row in good] == good
+    taken = [tuple("" if value == '""' else value for value in row) for row in expected]
+    assert [row for row in taken if row in good] == good
     assert sorted([row[0] for row in good] + [line.split(",")[1] for line in lines]) == [row[0] for row in expected]
 
 

@@ -169,6 +169,7 @@ def test_codes_that_other_pages_name_exist() -> None:
         "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE",
         "COMMIT_TIME_ORDERING",
         "EVENT_TIME_ORDERING",
+        "DROP_AND_CREATE",
         "NOT_DRAWN",
         "SQL_ASCII",
     }
