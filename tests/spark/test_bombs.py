@@ -241,7 +241,7 @@ def kill_workers(done: threading.Event) -> None:
             with suppress(psutil.Error):
                 daemon = child.parent()
                 if daemon is not None and all(
-                    "pyspark.daemon" in p.cmdline() for p in (child, daemon) if p is not None
+                    "spark_jobs.spark.python_daemon" in p.cmdline() for p in (child, daemon) if p is not None
                 ):
                     child.kill()
 
