@@ -128,7 +128,7 @@ def test_renamed_table_is_named_and_followed(server: sa.Engine, tmp_path: Path) 
     execute(server, "ALTER TABLE s.t RENAME TO u", "INSERT INTO s.u (id) VALUES (50)")
     code, message = refused(lake, server, 1)
     assert (code, "renamed to s.u" in message, "source_table: s.u" in message) == ("SOURCE_TABLE_MISSING", True, True)
-    followed = replace(SPEC, source_table="s.u")
+    followed = replace(SPEC, table="s.followed", source_table="s.u")
     again(lake, server, 2, followed, LOAD_AGAIN)
     again(lake, server, 3, followed)
     assert len(replica(lake, followed)) == 10
