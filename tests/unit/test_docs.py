@@ -171,6 +171,7 @@ def test_codes_that_other_pages_name_exist() -> None:
         "EVENT_TIME_ORDERING",
         "DROP_AND_CREATE",
         "NOT_DRAWN",
+        "SPARK_CONF_DIR",
         "SQL_ASCII",
     }
     former = {"LANDING_UNREACHABLE"}  # codes of earlier versions, named by the changelog and by decisions
