@@ -7,9 +7,13 @@ repeats those inside. Under `false` it copies texts as they are, so that each ro
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from airflow_gddl.contract.extensions import DmsOptions
 
 QUOTE = b'"'
 _OPERATIONS = (b"I", b"U", b"D")
@@ -130,6 +134,12 @@ class Writer:
     delimiter: str
     plain: frozenset[bytes]
     breaks: tuple[bytes, ...] = ()
+
+    @classmethod
+    def of(cls, options: DmsOptions, breaks: Iterable[str] = ()) -> Writer:
+        """The writer of a table's files, by its options; `breaks`: as the attribute, as text."""
+        plain = frozenset(text.encode() for text in ("", options.csv_null, options.csv_no_sup or ""))
+        return cls(options.csv_delimiter, plain, tuple(character.encode() for character in breaks))
 
     def encloses_names(self, header: bytes) -> bool:
         """Whether each name of a header is in quotation marks, as by a writer that encloses fields without need."""

@@ -44,8 +44,7 @@ def csv_settings(text: str, options: DmsOptions) -> Mapping[str, str]:
 def _not_rfc4180(lines: Sequence[str], options: DmsOptions) -> str | None:
     """What shows that the writer does not follow RFC 4180; null: nothing does."""
     data = "\n".join(line.replace("\r", " ").replace("\n", " ") for line in lines).encode()
-    plain = frozenset(text.encode() for text in ("", options.csv_null, options.csv_no_sup or ""))
-    writer = Writer(options.csv_delimiter, plain)
+    writer = Writer.of(options)
     encloses = options.csv_header and bool(lines) and writer.encloses_names(lines[0].encode())
     try:
         for record in quoted_records(data, options.csv_delimiter):

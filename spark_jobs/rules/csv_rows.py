@@ -253,7 +253,7 @@ def _with_marks(data: bytes, width: int, form: DmsOptions, breaks: Mapping[str, 
     header, data = data[:start], data[start:]
     if form.csv_quotes is False or QUOTE not in data:
         return data, _Marked()
-    if form.csv_quotes is None and Writer(form.csv_delimiter, frozenset()).encloses_names(header):
+    if form.csv_quotes is None and Writer.of(form).encloses_names(header):
         form = replace(form, csv_quotes=True)
     records = list(quoted_records(data, form.csv_delimiter))
     _require_rule(data, records, form, breaks)
@@ -280,8 +280,7 @@ def _require_rule(data: bytes, records: Sequence[QuotedRecord], form: DmsOptions
         raise ValueError(f"{what} ends; if the endpoint has Rfc4180=false, set options.csv_quotes: false")
     if form.csv_quotes:
         return
-    plain = frozenset(text.encode() for text in ("", form.csv_null, form.csv_no_sup or ""))
-    writer = Writer(form.csv_delimiter, plain, tuple(character.encode() for character in breaks))
+    writer = Writer.of(form, breaks)
     why = next(filter(None, (writer.contradicts(data, record) for record in records)), None)
     if why is None and (first := next((record for record in records if record.is_broken), None)):
         has_others = any(record.quoted and not record.is_broken for record in records)
