@@ -127,8 +127,12 @@ def schema(  # noqa: PLR0913 - typer reads each option of the command from one p
         _drop(cli, request, drop_column, dry_run=dry_run)
     loaded = metadata_folder.read(cli, metadata)
     (spec,), _ = metadata_folder.choose(cli, loaded, (table,), metadata)
-    fields = published_fields(loaded.roots, spec, cli.environ)
-    if form is SchemaFormat.SQL and not json:
+    _print(cli, loaded.roots, spec, form, as_json=json)
+
+
+def _print(cli: CliContext, roots: Roots, spec: TableSpec, form: SchemaFormat, *, as_json: bool) -> None:
+    fields = published_fields(roots, spec, cli.environ)
+    if form is SchemaFormat.SQL and not as_json:
         width = max(len(str(field["name"])) for field in fields)
         cli.screen.dictate("\n".join(f"{field['name']:<{width}}  {type_text(field['type'])}" for field in fields))
         return
@@ -136,8 +140,8 @@ def schema(  # noqa: PLR0913 - typer reads each option of the command from one p
     if form is SchemaFormat.JSON_SCHEMA:
         document = json_schema(spec, fields)
     elif form is SchemaFormat.DATA_CONTRACT:
-        document = data_contract(spec, fields, Layout.of(loaded.roots, spec).replica)
-    if json:
+        document = data_contract(spec, fields, Layout.of(roots, spec).replica)
+    if as_json:
         cli.screen.record(document)
     else:
         cli.screen.dictate(_text(document, form))
