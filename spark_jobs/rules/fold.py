@@ -190,7 +190,7 @@ def segments(ordered: OrderedEvents) -> tuple[np.ndarray, np.ndarray]:
     """Whether each event opens a segment of its key, and the event at which its segment began.
 
     A whole row opens one (a full-load row; of changes an insert), and so does a row that was moved to the key: what the
-    key had is another row's. So does what follows a delete, but another delete. Each generation starts from nothing, too.
+    key had is another row's. So does what follows a delete, but another delete. Each generation starts from nothing.
     """
     after_delete = np.zeros(len(ordered.at), dtype=bool)
     after_delete[1:] = (ordered.op[:-1] == "D") & ~ordered.begins[1:]
