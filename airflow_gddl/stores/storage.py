@@ -150,7 +150,7 @@ class Storage:
     def create(self, path: str, data: bytes) -> bool:
         """Put if absent; False when it exists.
 
-        Also False after a lost response and a retry; see `create_once`.
+        Also False where the response was lost and the put repeated; see `create_once`.
         """
         with translated(path):
             return self._of(path).create(path, data)
@@ -161,7 +161,7 @@ class Storage:
         Args:
             data: no other writer makes the same.
         """
-        return self.create(path, data) or read_if_there(self, path) == data
+        return self.create(path, data) or self._has(path, data)
 
     def sync(self, path: str) -> None:
         """Return once the file and its name would survive a loss of power; objects do once they are put."""
@@ -170,9 +170,18 @@ class Storage:
                 local.sync(path)
 
     def swap(self, path: str, data: bytes, tag: str | None) -> bool:
-        """Put if the object's tag is unchanged (null: if there is none); False otherwise."""
+        """Put if the object's tag is unchanged (null: if there is none); False otherwise.
+
+        True also where the object has this content: the response of this call's own put was lost and the put repeated,
+        or another writer has made the same of the same.
+        """
         with translated(path):
-            return self._of(path).swap(path, data, tag)
+            is_put = self._of(path).swap(path, data, tag)
+        return is_put or self._has(path, data)
+
+    def _has(self, path: str, data: bytes) -> bool:
+        """Whether a conditional put that was refused is there all the same: it meets itself when it is repeated."""
+        return read_if_there(self, path) == data
 
     def delete(self, *paths: str) -> None:
         """Missing objects count as deleted; up to 1000 objects in S3 are deleted with one request."""
