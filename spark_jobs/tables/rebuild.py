@@ -237,8 +237,11 @@ class _Changes:
         Under `archives_read` also those that they hold in another order, or beside others before them: then all that a
         file has of the key at that sequence comes again, since the order in a file, and of files, decides there.
         """
-        held = stored.filter(held_by(stored, self.read))
+        is_held = held_by(stored, self.read)
+        held = stored.filter(is_held)
         if self.archives_read:
+            if self.schema.shared_places:  # what repeats the files of other times was skipped, too, when it came first
+                fresh = lacking(fresh, that_count(stored.filter(pc.invert(is_held))), self.schema)
             stale = changes_in(held.filter(pa.array(are_otherwise(held, fresh, self.schema))))
         else:
             stale = changes_in(lacking(held, fresh, self.schema))
@@ -266,12 +269,16 @@ class _CountArchived:
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
         changes, replaced = self.changes, 0
         gone = changes.newly_archived(rows)
-        if changes.archives_read and gone.num_rows:
+        added = gone.slice(0, 0)
+        if changes.archives_read:
             stored, fresh = (by_name(rows[name], changes.kind) for name in (STORED, FRESH))
-            kept = stored.filter(pc.invert(changes.withdrawn(stored, fresh)))
-            replaced = changes.replaced(gone, lacking(fresh, kept, changes.schema))
-        files = Counter(path or "" for path in gddl_fields(gone)["source_file"].to_pylist())
-        return json.dumps([files, replaced]).encode()
+            added = lacking(fresh, stored.filter(pc.invert(changes.withdrawn(stored, fresh))), changes.schema)
+            replaced = changes.replaced(gone, added)
+        return json.dumps([_files_of(gone), _files_of(added), replaced]).encode()
+
+
+def _files_of(rows: pa.Table) -> Counter[str]:
+    return Counter(path or "" for path in gddl_fields(rows)["source_file"].to_pylist())
 
 
 @dataclass(frozen=True)
@@ -609,8 +616,8 @@ class Rebuild:
         sources = {FRESH: self._fresh(), STORED: stored}
         reports = by_key(self.tables, sources, self._rules.keys, _CountArchived(self._rules))
         counts = [json.loads(report) for report in reports]
-        by_file = sum((Counter(files) for files, _ in counts), Counter[str]())
-        return Archived(by_file=by_file, replaced=sum(replaced for _, replaced in counts))
+        gone, added = (sum((Counter(one[at]) for one in counts), Counter[str]()) for at in (0, 1))
+        return Archived(by_file=gone, added=added, replaced=sum(replaced for _, _, replaced in counts))
 
     def drops_changes(self) -> bool:
         stored = None if self.request.archives or self._compatible() else self._stored()
