@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
@@ -22,7 +22,7 @@ import pytest
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import FatalError, RetriableError
-from airflow_gddl.stores import Storage, local
+from airflow_gddl.stores import Storage
 from spark_jobs.ledger import claim as claims
 from spark_jobs.ledger.claim import Claim, ClaimDocument, ProcessIdentity
 from tests.harness.waiting import wait_for
@@ -304,7 +304,7 @@ HOLD = """
 import sys
 from datetime import UTC, datetime
 from spark_jobs.ledger.claim import Claim
-from airflow_gddl.stores import Storage, local
+from airflow_gddl.stores import Storage
 from tests.harness.waiting import wait_for
 with Claim.acquire(Storage(), sys.argv[1], "victim", lambda: datetime.now(UTC), float(sys.argv[2])):
     print("held", flush=True)
@@ -402,16 +402,17 @@ def test_a_claim_is_released_when_the_store_comes_back(root: str, monkeypatch: p
         assert numbers(root) == [2]
 
 
-def lost_responses(path: str, data: bytes, tag: str | None, swap: Callable[..., bool] = local.swap) -> bool:
+class LostResponses(Storage):
     """Does what is asked; the response is lost, and the client's own retry is refused."""
-    swap(path, data, tag)
-    return False
+
+    def swap(self, path: str, data: bytes, tag: str | None) -> bool:
+        super().swap(path, data, tag)
+        return False
 
 
 def test_a_claim_is_renewed_though_responses_are_lost(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claims, "RENEWAL_SECONDS", 0.02)
-    monkeypatch.setattr(local, "swap", lost_responses)
-    with Claim.acquire(Storage(), root, "run", clock) as claim:
+    with Claim.acquire(LostResponses(), root, "run", clock) as claim:
         first = document(root, 1).renewed_at
         wait_for(lambda: document(root, 1).renewed_at > first)
         second = document(root, 1).renewed_at
