@@ -350,14 +350,17 @@ class _Claims:
         return data is not None and _is_of(data, token)
 
     def renew(self, number: int, document: ClaimDocument) -> bool:
-        """Renew a claim; False where it is gone: nothing is written then."""
+        """Renew a claim; False where it is gone: nothing is written then.
+
+        A swap that was done, and whose response was lost, is refused when it is tried again.
+        """
         try:
             data, tag = self.storage.read_tagged(self.path(number))
         except FileNotFoundError:
             return False
         if not _is_of(data, document.token):
             return False
-        return self.storage.swap(self.path(number), codec.to_document(document).encode(), tag)
+        return self.storage.swap_once(self.path(number), codec.to_document(document).encode(), tag)
 
     def withdraw(self, number: int, document: ClaimDocument) -> None:
         """Release a claim that was asked for, if the store has it."""

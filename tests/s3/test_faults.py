@@ -361,6 +361,6 @@ def test_another_writers_content_is_none_of_ones_own(server: Server, way: Way) -
     place = server.place(way.endpoint)
     store, path = Storage(environ=place.environ), f"{place.roots.lake}/_gddl/airflow/notes.json"
     _, tag = (store.write(path, b"mine"), store.read_tagged(path)[1])
-    assert store.swap(path, b"other", tag)
-    assert not store.swap(path, b"late", tag)
+    assert store.swap_once(path, b"other", tag)
+    assert not store.swap_once(path, b"late", tag)
     assert store.read(path) == b"other"
