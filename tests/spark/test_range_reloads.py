@@ -41,7 +41,7 @@ SAME = {
     "reloads": dense(Traits(corrections=False, most_reloads=3, renames=True)),
     "truncates": dense(Traits(corrections=False, truncates=True, forced=True)),
     "keyless": dense(Traits(corrections=False, keyless=True, bad_rows=True)),
-    "commit_times": dense(Traits(corrections=False, numbered=True)),
+    "commit_times": dense(Traits(corrections=False, copies=False, numbered=True)),
 }
 SHARED = ("copies", "keyless", "commit_times", "commit_times_and_copies")
 """Sorts in which files of several times may hold the same change."""
