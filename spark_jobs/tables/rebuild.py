@@ -240,12 +240,22 @@ class _Changes:
         is_held = held_by(stored, self.read)
         held = stored.filter(is_held)
         if self.archives_read:
-            if self.schema.shared_places:  # what repeats the files of other times was skipped, too, when it came first
-                fresh = lacking(fresh, that_count(stored.filter(pc.invert(is_held))), self.schema)
+            fresh = self._first_came(fresh, that_count(stored.filter(pc.invert(is_held))))
             stale = changes_in(held.filter(pa.array(are_otherwise(held, fresh, self.schema))))
         else:
             stale = changes_in(lacking(held, fresh, self.schema))
         return are_changes(stored, stale) if stale else pa.array(np.zeros(stored.num_rows, bool))
+
+    def _first_came(self, fresh: pa.Table, others: pa.Table) -> pa.Table:
+        """Changes that are read again, without those that repeat others and were skipped, too, when they first came: at
+        a place that changes share, and of a full load, whose rows another version of its files may have held.
+        """
+        if self.schema.shared_places:
+            return lacking(fresh, others, self.schema)
+        loads = pc.equal(gddl_fields(fresh)["op"], "R")
+        if not others.num_rows or not pc.any(loads).as_py():
+            return fresh
+        return pa.concat_tables([fresh.filter(pc.invert(loads)), lacking(fresh.filter(loads), others, self.schema)])
 
     def replaced(self, gone: pa.Table, added: pa.Table) -> int:
         """How many changes that go have another of their key and sequence in their place."""
