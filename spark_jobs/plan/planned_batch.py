@@ -83,6 +83,8 @@ class FileEntry:
         schema: index into `TableState.schemas`; null when unreadable.
         state: `unreadable` files are tried again when they change.
         reopens: an unreadable load that would have opened a generation; the version that can be read does.
+        landed: last modification of the first version that reloads of a time have replaced, or of this one; null: none
+            has read the file. Where it is set, no change of an earlier version counts.
     """
 
     path: str
@@ -102,6 +104,7 @@ class FileEntry:
     max_commit_ts: str | None = None
     schema: int | None = None
     reopens: bool = False
+    landed: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
