@@ -1,4 +1,4 @@
-"""Tables that a MERGE of another job keeps, with columns of its own that no file has, taken over somewhere in between."""
+"""Tables that a MERGE of another job keeps, with columns of its own that no file has, taken over in between."""
 
 from __future__ import annotations
 
