@@ -36,12 +36,14 @@ class Drawn:
     """A row, what happens to its table, and where the ejected job takes over.
 
     Attributes:
+        seed: of the source, too.
         runs: numbers of the files of each run; `after`: number of runs that ours has made before.
         again: files that come once more under new names: before the ejection, and after it.
         letters: seed of the case of column names in files; null: as the row has it.
         refused: rows that were drawn before and are refused.
     """
 
+    seed: int
     given: Assignment
     runs: tuple[tuple[int, ...], ...]
     after: int
@@ -73,7 +75,7 @@ class Drawn:
             tuple(file for file in again if file in known and rng.random() < 0.4),
             tuple(file for file in again if rng.random() < 0.15),
         )
-        return cls(given, runs, after, twice, rng.randrange(99) if rng.random() < 0.5 else None, refused)
+        return cls(seed, given, runs, after, twice, rng.randrange(99) if rng.random() < 0.5 else None, refused)
 
 
 @dataclass
@@ -91,7 +93,7 @@ class Play:
 
     @classmethod
     def of(cls, drawn: Drawn, root: Path) -> Play:
-        return cls(drawn, Game.of(drawn.given, root, LocalPort(PORT), seed=1), root / "job")
+        return cls(drawn, Game.of(drawn.given, root, LocalPort(PORT), seed=drawn.seed), root / "job")
 
     def land(self, number: int, day: int = 1) -> None:
         source = self.game.source
@@ -173,5 +175,6 @@ class Play:
     def rows(self) -> Lines:
         spec = self.game.row
         columns = [name for name in columns_of(self.game) if name not in (*spec.mask, *spec.derive)]
-        rows = self.game.port.read(self.game.lake.layout(spec).replica)
+        stored = self.game.port.read(self.game.lake.layout(spec).replica)
+        rows = [{name.lower(): value for name, value in row.items()} for row in stored]
         return Lines(line_of(row, columns) for row in rows if row["id"] not in self.lost)

@@ -39,7 +39,10 @@ def files(spec: TableSpec = SPEC, known: Known = NEVER_LOADED) -> dict[str, str]
 
 def test_command_writes_files_once(shop: Shop, tmp_path: Path) -> None:
     folder = tmp_path / "out"
-    shop.write("metadata/tables/sales.yaml", "tables: [{table: sales.orders, keys: [id], sequence_by: [seq]}]\n")
+    shop.write(
+        "metadata/tables/sales.yaml",
+        "tables: [{table: sales.orders, keys: [id], sequence_by: [seq], enabled: false}]\n",
+    )
     answer = shop.gddl("eject", "--table", "sales.orders", "--out", str(folder), results=KNOWN)
     assert answer.status == 0, answer
     assert (answer.status, sorted(path.name for path in folder.iterdir())) == (
