@@ -20,9 +20,11 @@ from spark_jobs.rules.texts import BITS
 
 
 def act(run: TableRun, totals: RunTotals) -> JobResult:
-    """`details` has `files` that are loaded, below the landing folder; `keys` and `sequence` as the replica spells
-    them, empty before the first load; `erased`: hash to the last moment, ISO 8601, and the last sequence of changes that stay
-    out; `names` and the file `salt` that these hashes were made with; and `quarantined` rows and files.
+    """Answer with `details` of these names:
+
+    `files` that are loaded, below the landing folder; `keys` and `sequence` as the replica spells them, empty before
+    the first load; `erased`: hash to the last moment (ISO 8601) and the last sequence of changes that stay out; `names`
+    and the file `salt` that these hashes were made with; `quarantined` rows and files.
 
     Raises:
         FatalError: `EJECT_UNSUPPORTED`: a plain job would go on wrong.
