@@ -64,12 +64,13 @@ def seed(state: TableState, recorded: Recorded | None, dialect: Dialect, *, arch
     """State that a shadow ledger inherits: schema ids, generations, snapshots of the source.
 
     Args:
-        archives: the files alone are to say what there is; so they do of snapshots.
+        archives: the files alone are to say what there is; so they do of snapshots, and no row of another job counts.
     """
     if recorded is None:
         known = None if state.snapshots is None else dialect.replaced_snapshots(state.snapshots)
         known = KnownSnapshots() if archives and dialect.log_positions else known
         return TableState(batch=1, generation=max(state.generation, 1), schemas=state.schemas, snapshots=known,
+                          adopted=state.adopted and not archives,
                           generation_floor=floors_of(state.generation_floor or (None,), known))  # fmt: skip
     generations = range(1, recorded.generation + 1)
     return TableState(batch=1, generation=recorded.generation,

@@ -181,7 +181,7 @@ _WAVES = 8
 _BUSY = "TABLE_BUSY"
 _POLLED = DeepListings()
 """The driver, and Spark's Python workers, which it reuses, keep the lookback of a continuous job."""
-_IN_DRIVER = ("plan", "explain", "errors_list", "errors_dismiss", "move")
+_IN_DRIVER = ("plan", "explain", "errors_list", "errors_dismiss", "move", "eject")
 """Actions that read so little that Spark's start would dominate, or that don't use it."""
 
 

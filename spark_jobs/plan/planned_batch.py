@@ -301,6 +301,7 @@ class TableState:
         held_truncate: a file that waits for a user's release of its truncates, with all after it; null: none.
         baseline: of a replica that had rows before the first batch, until a rebuild; its property says the same. Null:
             every row has `_gddl`.
+        adopted: the change table has rows of a replica that another job kept, see `TableSchema.adopted`.
     """
 
     batch: int = 0
@@ -335,6 +336,7 @@ class TableState:
     truncates: tuple[Truncate, ...] = ()
     held_truncate: HeldTruncate | None = None
     baseline: Baseline | None = None
+    adopted: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -413,7 +413,8 @@ class OrderedEvents:
         begins: whether the event is the first of its key.
         op: operations; `moved`: see `MOVED`; `forced`: see `forced_rows`.
         whole: whether the event is a whole row, whatever precedes it. An insert of a snapshot is none: columns that
-            the snapshot lacks keep what an earlier one has brought since.
+            the snapshot lacks keep what an earlier one has brought since. Nor is one of an adopted table: columns that
+            its file lacks keep what the other job has put there.
     """
 
     rows: pa.Table
@@ -448,9 +449,10 @@ def ordered(happened: pa.Table, schema: TableSchema) -> OrderedEvents:
     at = _sorted(happened, schema, key, forced)
     op = np.asarray(gddl_fields(happened)["op"].to_numpy(zero_copy_only=False), dtype=object)
     moved = np.asarray(flat(happened.column(MOVED)))
+    overlays = schema.adopted or schema.spec.mode == "snapshots"
     return OrderedEvents(
         rows=happened, at=at, begins=differs(key[at]), op=op[at], moved=moved[at], forced=forced[at],
-        whole=np.isin(op[at].astype(str), ("R",) if schema.spec.mode == "snapshots" else ("R", "I")),
+        whole=np.isin(op[at].astype(str), ("R",) if overlays else ("R", "I")),
     )  # fmt: skip
 
 
