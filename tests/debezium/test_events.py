@@ -17,7 +17,7 @@ _LSN = "_dbz_sequence"
 
 
 def place(lsn: int) -> str:
-    return f"{lsn:020d}.{lsn:020d}"
+    return f"{lsn:020d}.1.{lsn:020d}"
 
 
 def carried(*names: str) -> str:

@@ -28,6 +28,22 @@ _LSN = re.compile(r"[0-9a-f]+(?::[0-9a-f]+)+")
 _HEX = re.compile(r"(?:0x)?([0-9a-f]+)", re.IGNORECASE)
 
 
+LAST, LAST_OF_TABLE = "last", "last_in_data_collection"
+_OF_SNAPSHOT = frozenset({"true", "first", "first_in_data_collection", LAST_OF_TABLE, LAST})
+"""Values of `source.snapshot`; others: streamed changes (`false`) and rows of incremental snapshots."""
+
+
+def snapshot_mark(source: Source) -> str:
+    """`source.snapshot` in lower case; connectors before Debezium 1.0 write booleans."""
+    value = source.get("snapshot")
+    return "" if value is None else str(value).lower()
+
+
+def is_of_snapshot(source: Source) -> bool:
+    """Whether an event is a row of a snapshot of whole tables."""
+    return snapshot_mark(source) in _OF_SNAPSHOT
+
+
 def position(source: Source) -> str | None:
     """Null where the connector states no position, or an invalid one."""
     find = _BY_CONNECTOR.get(str(source.get("connector")))
@@ -67,13 +83,15 @@ def _postgresql(source: Source) -> str | None:
     The change's position in the WAL does not suffice: a transaction that was open during a snapshot has
     changes before the snapshot's position, and they are newer than its rows.
 
-    A row of an incremental snapshot has no position: it was read once the last commit was delivered, and before each
-    change of a later one, whose position may be lower than that commit's.
+    A row of a snapshot was read once the last commit was delivered, and before each change of the next transaction,
+    whose position may be lower than the snapshot's: it was open meanwhile. So a digit between the two tells rows that
+    were read, 0, from changes, 1. Rows of an incremental snapshot have no position of their own.
     """
     lsn, (commit, last) = source.get("lsn"), _last_places(source)
-    if lsn is None:
-        return None if commit is None and last is None else f"{_number(commit or last)}.{_number(0)}"
-    return f"{_number(commit or lsn)}.{_number(lsn)}"
+    if lsn is None and commit is None and last is None:
+        return None
+    is_change = lsn is not None and not is_of_snapshot(source)
+    return f"{_number(commit or lsn or last)}.{int(is_change)}.{_number(lsn or 0)}"
 
 
 def _last_places(source: Source) -> tuple[str | None, str | None]:
