@@ -110,9 +110,11 @@ def test_unsent_value_is_not_carried(tmp_path: Path, stands: Any) -> None:
     assert [(row["big"], row["_dbz_carried"]) for row in rows] == [(None, all_but_big), (None, None)]
 
 
-def test_insert_without_a_value_becomes_an_update(tmp_path: Path) -> None:
-    (row,) = rows_of(probe(tmp_path, text(event("c", {"id": 9, "big": _PLACEHOLDER}))))
-    assert (row["_dbz_op"], row["_dbz_carried"]) == ("U", carried("id", "_dbz_sequence", "_dbz_ts"))
+@pytest.mark.parametrize(("op", "becomes"), [("c", "I"), ("r", "U")])
+def test_insert_without_a_value_stays_one_but_a_row_that_was_read(tmp_path: Path, op: str, becomes: str) -> None:
+    source = {"connector": "oracle", "scn": "7", "snapshot": "true" if op == "r" else "false"}
+    (row,) = rows_of(probe(tmp_path, text(event(op, {"id": 9, "big": _PLACEHOLDER}, source=source))))
+    assert (row["_dbz_op"], row["_dbz_carried"]) == (becomes, carried("id", "_dbz_sequence", "_dbz_ts"))
 
 
 def test_custom_placeholder(tmp_path: Path) -> None:

@@ -44,6 +44,11 @@ def is_of_snapshot(source: Source) -> bool:
     return snapshot_mark(source) in _OF_SNAPSHOT
 
 
+def is_read(source: Source) -> bool:
+    """Whether an event is a row of a snapshot, an incremental one too."""
+    return snapshot_mark(source) not in ("", "false")
+
+
 def position(source: Source) -> str | None:
     """Null where the connector states no position, or an invalid one."""
     find = _BY_CONNECTOR.get(str(source.get("connector")))
@@ -210,7 +215,7 @@ def with_technical(
     """Rows with their operation first and their log position last.
 
     Args:
-        kept: column to a mask of rows that lack its value: an update keeps the stored value, a delete needs none.
+        kept: column to a mask of rows that lack its value: an update keeps the stored value, an insert has null.
 
     Raises:
         ValueError: a column of the source has the name of one that is added; rows are of several connectors.
@@ -225,9 +230,9 @@ def with_technical(
         added[SEQUENCE] = pa.array(sequence, pa.string())
     times: list[datetime | None] = [commit_time(source) for source in sources]
     added[TIME] = pa.array(times, _TIME)
-    ops = _as_updates(ops, kept)
+    ops = _as_updates(ops, kept, sources)
     names = [*data, *added]
-    listed = [carried_list(names, kept, at) if op == "U" else None for at, op in enumerate(ops)]
+    listed = [carried_list(names, kept, at) if op in ("I", "U") else None for at, op in enumerate(ops)]
     if any(listed):
         added[CARRIED] = pa.array(listed, pa.string())
     arrays = {name: values.array for name, values in data.items()}
@@ -236,9 +241,18 @@ def with_technical(
     return Translated(pa.table({OP: pa.array(ops, pa.string()), **arrays, **added}), stated, sources, unavailable)
 
 
-def _as_updates(ops: Sequence[str | None], kept: Mapping[str, Sequence[bool]]) -> list[str | None]:
-    """An insert that lacks a value (Debezium writes one for an updated key) is not complete: it becomes an update."""
-    return ["U" if op == "I" and any(flags[at] for flags in kept.values()) else op for at, op in enumerate(ops)]
+def _as_updates(
+    ops: Sequence[str | None], kept: Mapping[str, Sequence[bool]], sources: Sequence[Source]
+) -> list[str | None]:
+    """Rows that were read and lack a value are updates of the rows that they are.
+
+    An insert that lacks one (Debezium writes it for a changed key) is an insert: what the key had before is another
+    row's.
+    """
+    return [
+        "U" if op == "I" and is_read(sources[at]) and any(flags[at] for flags in kept.values()) else op
+        for at, op in enumerate(ops)
+    ]
 
 
 def with_keys(table: pa.Table, keys: Sequence[str]) -> pa.Table:
