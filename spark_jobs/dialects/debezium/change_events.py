@@ -6,6 +6,7 @@ Events of MongoDB hold documents as texts of extended JSON; their fields become 
 from __future__ import annotations
 
 import codecs
+import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ import pyarrow as pa
 
 from airflow_gddl.contract.extensions import DebeziumOptions
 from airflow_gddl.contract.flat_events import FlatForm
+from airflow_gddl.contract.names import landed_name
 from spark_jobs.dialects.debezium.connect_values import (
     Values,
     array_of,
@@ -133,7 +135,37 @@ def events_of(
             f"none of its {len(events)} records is a change event of Debezium; rows that ExtractNewRecordState has "
             "made of events need its settings add.fields and delete.tombstone.handling.mode=rewrite"
         )
-    return Events(events, broken, schemas.versions)
+    return with_one_spelling(Events(events, broken, schemas.versions))
+
+
+def with_one_spelling(events: Events) -> Events:
+    """Events in which a column whose name changes by case, or by characters that Delta refuses, has its first name.
+
+    Names that no row has together are one column, so that what protects it by one of them holds in each row.
+    """
+    shapes: dict[tuple[str, ...], None] = {}
+    for event in events.events:
+        shapes.update(dict.fromkeys((tuple(event.row), tuple(event.before))))
+    shapes.update(dict.fromkeys(map(tuple, events.versions)))
+    alike: dict[str, dict[str, None]] = {}
+    for name in itertools.chain.from_iterable(shapes):
+        alike.setdefault(landed_name(name).lower(), {})[name] = None
+    spelled = {
+        other: next(iter(names)) for names in alike.values()
+        if len(names) > 1 and not any(len(names.keys() & set(shape)) > 1 for shape in shapes) for other in names
+    }  # fmt: skip
+    if not spelled:
+        return events
+
+    def renamed(row: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {spelled.get(name, name): value for name, value in row.items()}
+
+    versions = {id(fields): renamed(fields) for fields in events.versions}
+    found = [
+        replace(one, row=renamed(one.row), before=renamed(one.before), fields=versions.get(id(one.fields), one.fields))
+        for one in events.events
+    ]
+    return replace(events, events=found, versions=list(versions.values()))
 
 
 def _event(record: Record, keys: Sequence[str], schemas: _Schemas) -> Event | None:
