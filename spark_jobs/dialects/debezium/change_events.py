@@ -37,6 +37,7 @@ Schema = Mapping[str, Any]
 
 OPERATIONS = {"c": "I", "r": "I", "u": "U", "d": "D"}
 DECODER = json.JSONDecoder(parse_float=fraction)
+_ZERO_DECIMAL = "AA=="
 _SPACE = re.compile(r"\s*")
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _WRAPPER, _PAYLOAD = '{"schema":{', ',"payload":'
@@ -203,15 +204,30 @@ def _of_document(value: Mapping[str, Json], key: Json) -> Event | None:
 
 
 def _with_key(event: Event, key: Json, keys: Sequence[str], schemas: _Schemas) -> Event:
-    """A delete with key columns of its record's key, a struct in Connect's wrapper or not, which its row lacks."""
+    """A delete with key columns of its record's key, a struct in Connect's wrapper or not, which its row lacks.
+
+    Where the record has another key than the table, and its row says nothing else, key columns are not known.
+    """
     bare = _unwrapped(key, schemas.flat)
     wanted = {name.lower() for name in keys}
-    given = bare.value.items() if isinstance(bare.value, Mapping) else ()
-    parts = {name: value for name, value in given if name.lower() in wanted and event.row.get(name) is None}
+    given = bare.value if isinstance(bare.value, Mapping) else {}
+    named = {name.lower() for name in given}
+    others = [value for name, value in event.row.items() if name.lower() not in named]
+    if given and wanted - named and all(map(_is_filler, others)):
+        event = replace(event, row={name: value for name, value in event.row.items() if name.lower() in named})
+    parts = {name: value for name, value in given.items() if name.lower() in wanted and event.row.get(name) is None}
     if not parts:
         return event
     described = {"fields": [{**(bare.schema or {}), "field": "before"}]}
     return replace(event, row={**event.row, **parts}, fields=event.fields or schemas.fields(described))
+
+
+def _is_filler(value: Json) -> bool:
+    """Whether Debezium may have written a value for a column that the log did not have: null, or its type's zero.
+
+    PostgreSQL logs of a deleted row the columns of its replica identity alone.
+    """
+    return value is None or value in (0, "", _ZERO_DECIMAL, "1970-01-01T00:00:00Z", "00:00:00Z")
 
 
 def _is_encodable(event: Event) -> bool:
