@@ -20,6 +20,8 @@ import pyspark
 
 from airflow_gddl.contract.python_command import module_command
 from spark_jobs.spark import jars
+from spark_jobs.spark.session_settings import is_on_a_cluster
+from spark_jobs.spark.spark_home import home_of
 
 WRITE = "spark.gddl.writeClasses"
 """Setting of a session with the file that Java is to write its archive to when it ends."""
@@ -90,14 +92,10 @@ def name_of(class_path: str, environ: Mapping[str, str]) -> Path:
     """
     home = environ.get("JAVA_HOME")
     java = Path(shutil.which("java", path=f"{home}/bin" if home else environ.get("PATH")) or "java").resolve()
-    spark = _spark_home(environ)
+    spark = home_of(environ)
     parts = (java, _changed(java), pyspark.__version__, spark, _changed(spark / "jars"), class_path)
     digest = hashlib.sha256("|".join(map(str, parts)).encode()).hexdigest()[:16]
     return jars.cache_folder() / f"classes-{digest}"
-
-
-def _spark_home(environ: Mapping[str, str]) -> Path:
-    return Path(environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
 
 
 def _changed(path: Path) -> int:
@@ -106,7 +104,7 @@ def _changed(path: Path) -> int:
 
 def is_possible(class_path: str, environ: Mapping[str, str]) -> bool:
     """Whether Java can use an archive: it takes none where a folder with files is on the class path."""
-    folders = [_spark_home(environ) / "conf", *map(Path, class_path.split(os.pathsep))]
+    folders = [home_of(environ) / "conf", *map(Path, class_path.split(os.pathsep))]
     return not any(environ.get(name) for name in _OTHER_PLACES) and not any(path.is_dir() for path in folders)
 
 
@@ -143,8 +141,9 @@ def write_later(class_path: str, environ: Mapping[str, str], *, s3a: bool) -> bo
 
 
 def writing_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables of a process that writes the archive with an embedded Spark."""
-    return {name: value for name, value in environ.items() if name not in _ELSEWHERE}
+    """The variables of a process that writes the archive with an embedded Spark, from the home of the job's."""
+    own = {"SPARK_HOME": str(home_of(environ))} if is_on_a_cluster(environ) else {}
+    return {name: value for name, value in environ.items() if name not in _ELSEWHERE} | own
 
 
 def _claimed(name: Path) -> bool:

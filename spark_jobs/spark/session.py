@@ -24,7 +24,7 @@ from airflow_gddl.contract.java import JAVA_REMEDY, find_java, java_program
 from airflow_gddl.contract.sql_types import NO_SUBSTITUTION
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores import scratch as scratch_folders
-from spark_jobs.spark import class_archive, jars
+from spark_jobs.spark import class_archive, jars, spark_home
 from spark_jobs.spark.cluster_check import check_versions, wait_for_executors
 from spark_jobs.spark.session_settings import STARTED_ELSEWHERE, WORKER_MEMORY, SessionSettings, is_on_a_cluster
 
@@ -296,7 +296,8 @@ def _embedded(settings: SessionSettings) -> SparkSession:
     for key, value in _static_settings(settings).items():
         builder = builder.config(key, value)
     try:
-        session = builder.getOrCreate()
+        with spark_home.starting():
+            session = builder.getOrCreate()
     except PySparkRuntimeError as error:
         find_java(os.environ)  # an old or broken one is the usual reason
         what = f"the Java gateway did not start: {error}"

@@ -206,7 +206,7 @@ def test_any_tasks_with_commits_by_merge(tasks: TierTasks, tmp_path: Path) -> No
     specs = [replace(SPEC, table=f"s.{name}", commit=ours if name == ours else None) for name in ("a", "b", ours)]
     for spec in specs:
         lake.load(spec, 4)
-    runtime = replace(spark.runtime, spread=spread)
+    runtime = replace(spark.runtime, spreads={"one": spread, "processes": spread})
     for number in range(3):
         for spec in specs if number else ():
             lake.change(spec, number, [("U", number, f"changed {number}"), ("D", 0, None), ("I", 9, "new")])
