@@ -119,7 +119,7 @@ class Source:
             values = {name: named[name] for name in self.row.sequence_by}
             return None if not change.seq and self.row.dialect == "dms" else values if len(values) > 1 else change.seq
         if self.row.dialect == "debezium":
-            return f"{change.seq + 1:020d}.{change.seq + 1:020d}"
+            return f"{change.seq + 1:020d}.1.{change.seq + 1:020d}"
         return f"{change.seq:035d}" if change.seq else None
 
 
