@@ -189,12 +189,13 @@ def picked(ordered: OrderedEvents, name: str, events: np.ndarray) -> pa.Array:
 def segments(ordered: OrderedEvents) -> tuple[np.ndarray, np.ndarray]:
     """Whether each event opens a segment of its key, and the event at which its segment began.
 
-    A whole row opens one (a full-load row; an insert, see `OrderedEvents.whole`), and so does what follows a delete,
-    but another delete. Each generation starts from nothing, too.
+    A whole row opens one (a full-load row; an insert, see `OrderedEvents.whole`), and so does a row that was moved to
+    the key: what the key had is another row's. So does what follows a delete, but another delete. Each generation
+    starts from nothing, too.
     """
     after_delete = np.zeros(len(ordered.at), dtype=bool)
     after_delete[1:] = (ordered.op[:-1] == "D") & ~ordered.begins[1:]
-    opens = ordered.whole | ((ordered.op != "D") & after_delete)
+    opens = ordered.whole | ordered.moved | ((ordered.op != "D") & after_delete)
     generation = np.asarray(gddl_fields(ordered.rows)["generation"])[ordered.at]
     begins = opens | ordered.begins | changes(generation)
     return opens, np.maximum.accumulate(np.where(begins, np.arange(len(ordered.at)), 0))
