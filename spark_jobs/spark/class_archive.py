@@ -7,6 +7,7 @@ for each combination of Java, Spark and JARs. The first job that needed it start
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -15,6 +16,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 import pyspark
 
@@ -36,7 +38,9 @@ _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"
 _FREE = 1024**3
 """Bytes that must be free before an archive, of 200 MB, is written."""
 _NEXT_ATTEMPT = 24 * 3600
-"""Seconds after which an attempt that left no archive is repeated."""
+"""Seconds after which attempts that left no archive are repeated."""
+_ENDED = 3
+"""Bytes in the mark of an attempt that has ended; one that was killed leaves one byte, so that it is repeated twice."""
 _UNUSED = 30 * 24 * 3600
 """Seconds after which an archive that no job has used is removed."""
 _OTHER_PLACES = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR")
@@ -124,17 +128,19 @@ def write_later(class_path: str, environ: Mapping[str, str], *, s3a: bool) -> bo
     try:
         if not class_path or archive_of(class_path, environ) or not is_possible(class_path, environ):
             return False
-        if not _claimed(name_of(class_path, environ)):
+        if (attempt := _claimed(name_of(class_path, environ))) is None:
             return False
         arguments = [IN_BACKGROUND, *([S3A] if s3a else [])]
-        subprocess.Popen(  # noqa: S603 - no part comes from outside
-            module_command("spark_jobs.spark.write_class_archive", *arguments),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            env=writing_environment(environ),
-        )
+        with attempt:
+            subprocess.Popen(  # noqa: S603 - no part comes from outside
+                module_command("spark_jobs.spark.write_class_archive", *arguments),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                env=writing_environment(environ),
+                pass_fds=[attempt.fileno()],
+            )
     except OSError:  # a cache that can't be written, no memory for a process: Spark starts without an archive
         return False
     return True
@@ -146,24 +152,38 @@ def writing_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environ.items() if name not in _ELSEWHERE} | own
 
 
-def _claimed(name: Path) -> bool:
-    """Whether this process is to have the archive written: no other attempt was made within a day, and it has room.
+def _claimed(name: Path) -> IO[bytes] | None:
+    """The mark of an attempt by this process, locked until the process that writes, and inherits it, ends.
+
+    None: another attempt goes on, has ended without an archive within a day, or was killed several times; or there is
+    no room.
 
     Raises:
         OSError: the folder can't be written.
     """
     if shutil.disk_usage(name.parent).free < _FREE:
-        return False
-    attempt = attempt_of(name)
-    with suppress(FileNotFoundError):
-        if time.time() - attempt.stat().st_mtime < _NEXT_ATTEMPT:
-            return False
-        attempt.unlink()
+        return None
+    attempt = attempt_of(name).open("ab")
     try:
-        attempt.touch(exist_ok=False)
-    except FileExistsError:  # another job was quicker
-        return False
-    return True
+        fcntl.flock(attempt, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        attempt.close()
+        return None
+    before = os.fstat(attempt.fileno())
+    if before.st_size >= _ENDED:
+        if time.time() - before.st_mtime < _NEXT_ATTEMPT:
+            attempt.close()
+            return None
+        attempt.truncate(0)
+    attempt.write(b".")
+    attempt.flush()
+    return attempt
+
+
+def give_up(name: Path) -> None:
+    """Note that an attempt has ended without an archive, so that none is made within a day."""
+    with attempt_of(name).open("ab") as attempt:
+        attempt.write(b"." * _ENDED)
 
 
 def attempt_of(name: Path) -> Path:

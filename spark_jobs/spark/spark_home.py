@@ -19,9 +19,11 @@ from airflow_gddl.stores import scratch as scratch_folders
 from spark_jobs.spark import jars
 from spark_jobs.spark.session_settings import is_on_a_cluster
 
-_UNUSED = ("spark-mllib_*", "spark-graphx_*", "spark-connect_*", "spark-pipelines_*", "spark-hive-thriftserver_*")
-_UNUSED += ("breeze*", "arpack*", "blas*", "lapack*", "netlib*")
-_UNUSED += ("spark-kubernetes_*", "kubernetes-*", "spark-yarn_*", "hadoop-yarn-*")
+_UNUSED: tuple[str, ...] = (
+    "spark-mllib_*", "spark-graphx_*", "spark-connect_*", "spark-pipelines_*", "spark-hive-thriftserver_*",
+    "breeze*", "arpack*", "blas*", "lapack*", "netlib*",
+    "spark-kubernetes_*", "kubernetes-*", "spark-yarn_*", "hadoop-yarn-*",
+)  # fmt: skip
 """Patterns of the JARs that are left out: machine learning, graphs, Spark's own servers, resource managers."""
 _LAUNCHER_OPTIONS = "SPARK_LAUNCHER_OPTS"
 """Variable with options of the first of two Java processes, which only composes the command of the second."""

@@ -172,7 +172,7 @@ class Source:
     def number_of(self, change: Change) -> Any:
         """The sequence as the tables have it; of a full load null, but Debezium's rows have a place."""
         if not self.row.sequence_by and self.row.dialect == "debezium":
-            return f"{change.seq + 1:020d}.{change.seq + 1:020d}"
+            return f"{change.seq + 1:020d}.1.{change.seq + 1:020d}"
         if not change.seq and self.row.dialect == "dms":
             return None
         values = self.order(change)

@@ -215,6 +215,8 @@ def test_any_tasks_with_commits_by_merge(tasks: TierTasks, tmp_path: Path) -> No
         assert [one.commit for one in found] == ["merge", "merge", "direct"]
         assert [one.tasks for one in found] == ["many", "many", "many" if tasks == "many" else "one"]
     assert spread.given == ([] if tasks == "many" else [specs[2].table] * 3)
+    idle = [outcome.result for outcome in run_job(lake.job(specs), runtime, lambda _: None)]
+    assert [(one.status, one.commit) for one in idle] == [("skipped", one.commit) for one in found]
     for spec in specs:
         assert rows(spark, lake.layout(spec).replica) == {1: "changed 1", 2: "changed 2", 3: "load 3", 9: "new"}
         assert len(spark.read_by_spark(lake.layout(spec).history)) == 7
