@@ -390,8 +390,8 @@ class _Decoder:
         listing = self.table_schema.spelled(named) if named == self.how.dialect.carried else None
         if listing is None:
             return np.zeros(rows.num_rows, dtype=bool)
-        op = flat(pc.struct_field(rows.column(GDDL), "op"))
-        return np.asarray(pc.and_(pc.equal(op, "I"), flat(rows.column(listing)).is_valid()))
+        inserts = pc.fill_null(pc.equal(flat(pc.struct_field(rows.column(GDDL), "op")), "I"), False)  # null: malformed
+        return np.asarray(pc.and_(inserts, flat(rows.column(listing)).is_valid()))
 
     @property
     def _may_truncate(self) -> bool:

@@ -110,3 +110,19 @@ def test_columns_that_updates_would_empty_are_refused(tmp_path: Path) -> None:
     found = lake.result(spec, adopting())
     assert found.error is not None
     assert (found.error.code, "surrogate, loaded" in found.error.message) == ("ADOPT_COLUMNS", True), found.error
+
+
+def test_a_reload_from_files_loses_columns_of_the_other_job(tmp_path: Path) -> None:
+    lake, source, spec = Lake(tmp_path), Landed.of("1", files=2), spec_of()
+    job = MergeJob(lake.layout(spec).replica, source, ordered=True)
+    source.land(lake, spec, range(2), BEFORE)
+    source.land(lake, spec, range(2, 3), AFTER)
+    job.load()
+    job.apply(1)
+    lake.done(spec, adopting())
+    lake.done(spec)
+    assert any(own != (None, None) for own in own_columns(lake, spec).values())
+    lake.done(spec, JobOptions(full_refresh=True, reload=True, confirmed=True))
+    assert lake.replica(spec) == values(source.states[-1])
+    rows = pa.table(DeltaTable(lake.layout(spec).replica).scan()).to_pylist()
+    assert {(row.get("surrogate"), row.get("loaded")) for row in rows} == {(None, None)}

@@ -203,6 +203,9 @@ OF_PAGES = {
     "tasks/add-a-table.md": {
         "`KEYS_SHARED`": "delta_rs/test_new_keys.py::test_rows_of_a_full_load_that_share_a_key_are_counted",
     },
+    "tasks/adopt.md": {
+        "from files loses them": "adopt/test_own_columns.py::test_a_reload_from_files_loses_columns_of_the_other_job",
+    },
     "tasks/change-a-key-or-a-type.md": {
         "Until then runs of the table are refused": "scenarios/r14_changed_keys",
         "gddl rebuild --table shop.orders": "scenarios/r10_rebuild_declared_times",
