@@ -36,6 +36,7 @@ from spark_jobs.sources.capture.followed import (
     may_be_truncated,
     require_followed,
     require_not_renamed,
+    require_unaltered,
 )
 from spark_jobs.sources.capture.position import (
     Failure,
@@ -76,7 +77,8 @@ def capture_log(run: TableRun, totals: RunTotals) -> None:
 
     Raises:
         FatalError: `SOURCE_LOG_REFUSED`, `SOURCE_LOG_LOST`, `SOURCE_LOG_RESTARTED`, `NOT_PUBLISHED`, `JAVA_MISSING`,
-            `PACKAGE_MISSING`, `SOURCE_TEXT_INVALID`; as `url_of`, `require_readable`, `require_followed`.
+            `PACKAGE_MISSING`, `SOURCE_TEXT_INVALID`; as `url_of`, `require_readable`, `require_unaltered`,
+            `require_followed`.
         RetriableError: `SOURCE_UNREACHABLE`; `TABLE_BUSY`: another job reads the log for longer than ten minutes.
     """
     source = _Source.of(run)
@@ -89,9 +91,12 @@ def capture_log(run: TableRun, totals: RunTotals) -> None:
                 known = source.known(connection, opens=False)
                 require_not_failed(run, known)
                 if not _is_read(run, known) or may_be_truncated(run, now):  # for another table, while this one waited
+                    before = source.at(known, now)
                     captured = _Capture(run, source, claim, known)
                     known = captured.carry_out(connection)
                     captured.tell(totals)
+                    source.log.require_same_source(connection, known)
+                    now = require_unaltered(run, before, source.at(known, source.followed(connection)))
         require_readable(run, known)
         require_followed(run, source.at(known, now))
 
@@ -125,7 +130,9 @@ def follow(run: TableRun, log: str) -> bool:
         return False
     now = codec.from_json(FollowedTable, log.partition(" ")[2])
     before = read_followed(run.runtime.storage, run.layout.state)
-    write_followed(run.runtime.storage, run.layout.state, now)
+    why = "" if before is None else before.unloaded or is_other(before, now)
+    is_loaded = run.ledger().state.keys is not None
+    write_followed(run.runtime.storage, run.layout.state, replace(now, unloaded=why if is_loaded else ""))
     return before is None or bool(is_other(before, now))
 
 

@@ -105,12 +105,14 @@ class FollowedTable:
         relation: `PublishedTable.relation`; empty: the source gives none.
         catalog: what the source's catalog said of it; null: not known.
         truncates: how often the log had brought a `TRUNCATE` of it.
+        unloaded: why rows from before the newest load are wrong, until that has ended; empty: they are not.
     """
 
     log: str
     relation: str = ""
     catalog: TableCatalog | None = None
     truncates: int = 0
+    unloaded: str = ""
 
 
 @dataclass(frozen=True)
