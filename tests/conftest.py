@@ -27,6 +27,8 @@ from tests.harness.engine_port import EngineName, EnginePort, on_engine
 from tests.harness.lanes import group_of, is_deep, is_wide
 from tests.harness.places import bounds_of, with_commits
 
+_TIERS = ("SMALL", "MEDIUM")
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
@@ -34,12 +36,19 @@ def pytest_configure(config: pytest.Config) -> None:
     # Processes that tests are spread over are told a width, which commands then fold their tables to.
     os.environ.pop("COLUMNS", None)
     # Hundreds of short commands would each start a Java process. Tests of the default spread unset these.
-    for tier in ("SMALL", "MEDIUM"):
+    for tier in _TIERS:
         os.environ.setdefault(f"GDDL_TIERS__{tier}__TASKS", "processes")
     # Files are whole once a test has written them; processes that tests start inherit it.
     os.environ["GDDL_SETTLE"] = "0s"
     # Collecting imports all libraries and compiles all tests: millions of objects that stay, walked again and again.
     gc.disable()
+
+
+@pytest.fixture
+def on_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tiers as they are written: a runner with a cluster takes no processes."""
+    for tier in _TIERS:
+        monkeypatch.delenv(f"GDDL_TIERS__{tier}__TASKS")
 
 
 def pytest_collection_finish() -> None:

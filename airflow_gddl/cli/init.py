@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -261,8 +262,23 @@ def _settings_of(runner: str | None, node_type: str | None, instance_pool: str |
         raise MetadataError("OPTION_INVALID", f"--runner {runner} asks for nothing", remedy=remedy)
     if node_type and instance_pool:
         raise MetadataError("OPTION_INVALID", "--node-type and --instance-pool", remedy="give one of them")
-    asked = node_type or (None if instance_pool else str(typer.prompt(_MACHINES)))
+    asked = node_type or (None if instance_pool else _asked_machines(runner))
     return {"metadata/gddl.yaml": RUNNERS.load(project)(asked, instance_pool)}
+
+
+def _asked_machines(runner: str) -> str:
+    """
+    Raises:
+        MetadataError: `OPTION_INVALID`: nobody answers.
+    """
+    try:
+        return str(typer.prompt(_MACHINES))
+    except typer.Abort as error:
+        if sys.stdin.isatty():  # Ctrl-C
+            raise
+        remedy = "add --node-type TYPE, or --instance-pool ID for a pool of machines"
+        what = f"--runner {runner} needs a type of machines, and there is no terminal to ask at"
+        raise MetadataError("OPTION_INVALID", what, remedy=remedy) from error
 
 
 def _into_airflow(cli: CliContext, dags: Path, jobs: Path, settings: Mapping[str, str]) -> None:

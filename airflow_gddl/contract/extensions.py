@@ -391,6 +391,14 @@ class DmsOptions:
     """What shows that a snapshot is complete: the name of a file in its folder, a number of files, or `settle`."""
 
 
+def with_defaults_of_mode(spec: TableSpec) -> dict[str, Any]:
+    """The row's options, with those defaults that its mode changes: DMS writes no exports, and what does leaves fields
+    of CSV empty where they are null.
+    """
+    exported = {"csv_null": ""} if spec.mode == "snapshots" and spec.dialect == "dms" else {}
+    return {**exported, **spec.options}
+
+
 def date_folder(partition: DatePartition, delimiter: DateDelimiter, time: datetime) -> str:
     """Folder of change files that were written at `time`; empty for `none`."""
     parts = (*DATES_IN_ORDER.get(partition, ()), *DATES_OUT_OF_ORDER.get(partition, ()))

@@ -180,7 +180,7 @@ __all__ = [
 Action = Literal[
     "run", "plan", "verify", "explain", "errors_list", "errors_replay", "errors_dismiss", "maintain", "erase",
     "sweep_release", "truncate_release", "initial_load", "resync_rows", "move", "catalog_diff", "catalog_sync",
-    "adopt", "schema_apply",
+    "adopt", "schema_apply", "eject",
 ]  # fmt: skip
 
 

@@ -8,11 +8,13 @@ from typing import Annotated
 import typer
 
 from airflow_gddl.cli import context, options
-from airflow_gddl.cli import metadata as catalogs
+from airflow_gddl.cli import metadata as metadata_folder
+from airflow_gddl.cli.context import CliContext
+from airflow_gddl.cli.job import Request, answer, run_tables
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.layout import Layout
-from airflow_gddl.eject import files_of
-from airflow_gddl.runtime.delta_tables import replica_schema
+from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.eject import Known, files_of, require_plain
+from airflow_gddl.metadata.loading import LoadedMetadata
 
 
 def eject(
@@ -27,13 +29,12 @@ def eject(
 ) -> None:
     """Write a plain PySpark job and a plain Airflow DAG that load a table without this package; nothing is changed."""
     cli = context.of(ctx)
-    catalog = catalogs.read(cli, metadata)
-    (spec,), _ = catalogs.choose(cli, catalog, (table,), metadata)
-    layout = Layout.of(catalog.roots, spec)
-    stored = replica_schema(layout.replica, cli.environ)
-    columns = () if stored is None else stored.columns
+    loaded = metadata_folder.read(cli, metadata)
+    (spec,), _ = metadata_folder.choose(cli, loaded, (table,), metadata)
+    require_plain(spec)
+    known = _known(cli, loaded, spec, metadata)
     schedule = spec.cadence if isinstance(spec.cadence, str) and spec.cadence != "continuous" else None
-    files = files_of(spec, layout, columns, schedule)
+    files = files_of(spec, loaded.roots, known, schedule)
     folder = out or Path("eject") / spec.table
     if taken := [name for name in files if (folder / name).exists()]:
         what, remedy = f"{folder} has {', '.join(taken)} already", "name another folder with --out"
@@ -45,3 +46,15 @@ def eject(
         cli.screen.record({"table": spec.table, "files": [str(folder / name) for name in files]})
     else:
         cli.screen.dictate("\n".join(f"wrote {folder / name}" for name in files))
+
+
+def _known(cli: CliContext, loaded: LoadedMetadata, spec: TableSpec, metadata: str) -> Known:
+    """
+    Raises:
+        GddlError: of the job, as `EJECT_UNSUPPORTED`.
+    """
+    request = Request(metadata=metadata, options=JobOptions(action="eject", full_listing=True))
+    (result,) = run_tables(cli, loaded, (spec,), request).results
+    if result.error is not None:
+        raise FatalError(result.error.code, result.error.message, where=spec.table)
+    return Known(**answer(result))

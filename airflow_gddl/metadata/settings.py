@@ -74,6 +74,22 @@ def written_runners(section: Mapping[str, Mapping[str, Any] | None]) -> dict[str
     return runners
 
 
+def check_processes(runner: str, tiers: Mapping[str, TierSpec], commit: str | None) -> Iterator[SpecProblem]:
+    """Tiers with `tasks: processes` whose jobs the runner sends to a cluster, where a job refuses them.
+
+    Args:
+        commit: of `defaults`; null: that of each tier holds.
+    """
+    descriptor = _known(runner)
+    if descriptor is None or not descriptor.cluster:
+        return
+    for tier, spec in tiers.items():
+        if spec.tasks == "processes" and (commit or spec.commit) == "direct":
+            what = f"processes of the driver would leave the cluster of runner {runner} idle"
+            remedy = "write tasks: one, a Spark task for each table; or runner: local"
+            yield SpecProblem("PROCESSES_ON_CLUSTER", ("tiers", tier, "tasks"), spec.tasks, what, remedy)
+
+
 def check_runners(
     runner: str, sections: Mapping[str, Mapping[str, Any] | None], tiers: Mapping[str, TierSpec]
 ) -> Iterator[SpecProblem]:
@@ -463,6 +479,7 @@ class _Draft:
         else:
             sections = self.section("runners")
             self.take(*check_runners(runner, sections, tiers))
+            self.take(*check_processes(runner, tiers, defaults.get("commit")))
             if is_remote(runner) and roots.landing and roots.lake:
                 settings = sections.get(runner) or {}
                 self.take(*check_remote(runner, settings, {("landing",): roots.landing, ("lake",): roots.lake}))

@@ -136,13 +136,16 @@ class _TableLoad(Load):
 
 
 def what_it_did(result: JobResult) -> str:
-    """A line about a table that a cleared task has loaded alone, with what else its user may have meant."""
+    """About a table that a cleared task has loaded alone, and what else its user may have meant: a line and a link for
+    each, since the log's page cuts long lines.
+    """
     if result.action != "run" or result.changes_written:
         return f"{result.table} was loaded again, alone: {result.files} files, {result.changes_written} changes"
     links = {action: action_page(configuration.airflow_address(), result.table, action) for action in REPAIRS}
     waiting = "" if result.in_quarantine is None else f" ({result.in_quarantine} rows and files)"
     return (
-        f"{result.table} was loaded again, alone: nothing new to load, since a cleared task loads no file twice. To "
-        f"read its files again: reload, {links['reload']}. To make its replica again from the change table: rebuild, "
-        f"{links['rebuild']}. To process its quarantine{waiting} again: replay, {links['replay']}"
+        f"{result.table} was loaded again, alone: nothing new to load, since a cleared task loads no file twice\n"
+        f"To read its files again: reload, {links['reload']}\n"
+        f"To make its replica again from the change table: rebuild, {links['rebuild']}\n"
+        f"To process its quarantine{waiting} again: replay, {links['replay']}"
     )

@@ -150,7 +150,7 @@ class Storage:
     def create(self, path: str, data: bytes) -> bool:
         """Put if absent; False when it exists.
 
-        Also False after a lost response and a retry; see `create_once`.
+        Also False where the response was lost and the put repeated; see `create_once`.
         """
         with translated(path):
             return self._of(path).create(path, data)
@@ -161,7 +161,7 @@ class Storage:
         Args:
             data: no other writer makes the same.
         """
-        return self.create(path, data) or read_if_there(self, path) == data
+        return self.create(path, data) or self._has(path, data)
 
     def sync(self, path: str) -> None:
         """Return once the file and its name would survive a loss of power; objects do once they are put."""
@@ -170,9 +170,24 @@ class Storage:
                 local.sync(path)
 
     def swap(self, path: str, data: bytes, tag: str | None) -> bool:
-        """Put if the object's tag is unchanged (null: if there is none); False otherwise."""
+        """Put if the object's tag is unchanged (null: if there is none); False otherwise.
+
+        Also False where the response was lost and the put repeated; see `swap_once`.
+        """
         with translated(path):
             return self._of(path).swap(path, data, tag)
+
+    def swap_once(self, path: str, data: bytes, tag: str | None) -> bool:
+        """`swap`, but True also where the object has this content: the response of this call's own put was lost.
+
+        Args:
+            data: where another writer may make the same, it makes no difference which of them did.
+        """
+        return self.swap(path, data, tag) or self._has(path, data)
+
+    def _has(self, path: str, data: bytes) -> bool:
+        """Whether a conditional put that was refused is there all the same: it meets itself when it is repeated."""
+        return read_if_there(self, path) == data
 
     def delete(self, *paths: str) -> None:
         """Missing objects count as deleted; up to 1000 objects in S3 are deleted with one request."""
@@ -280,7 +295,7 @@ def update_object(store: Storage, path: str, change: Callable[[bytes | None], T]
 
     Args:
         change: the new content from the stored bytes; null: there is none. Called again where another writer came
-            between.
+            between. Of two writers who make the same of the same, one put counts for both.
 
     Raises:
         RetriableError: `STORAGE_BUSY`, or `STATE_CONTENDED`.
@@ -291,7 +306,7 @@ def update_object(store: Storage, path: str, change: Callable[[bytes | None], T]
         with suppress(FileNotFoundError):
             before, tag = store.read_tagged(path)
         after = change(before)
-        if store.swap(path, encode(after), tag):
+        if store.swap_once(path, encode(after), tag):
             return after
     what = f"other writers kept changing it, {_SWAP_TRIES} times"
     raise RetriableError("STATE_CONTENDED", what, where=path, remedy="no data is lost; the next try writes it")

@@ -240,7 +240,7 @@ class _Takeover:
         return replace(
             after, keys=run.spec.keys, sequence_by=adoption.sequence_by, sequence_type=adoption.sequence_type,
             sequence_forms=dict(adoption.sequence_forms), max_sequence=adoption.max_sequence,
-            schemas=schemas.schemas, rows=adoption.rows, baseline=adoption.baseline,
+            schemas=schemas.schemas, rows=adoption.rows, baseline=adoption.baseline, adopted=True,
             applied=_nothing_applied(settings_of(run.spec)),
         )  # fmt: skip
 

@@ -14,6 +14,7 @@ from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.sql_types import DecimalType, SqlType, StructType, parse_type
 from spark_jobs.actions.adopt_checks import (
     COLUMNS_CODE,
+    few,
     log_of,
     named,
     require_columns,
@@ -171,6 +172,7 @@ class _Order:
         """
         planned = _planned(context, run, sample)
         table = planned.table_schema
+        _require_kept(run, schema, planned)
         by_lower = {name.lower(): name for name in schema.names}
         stored = tuple(by_lower.get(name.lower(), "") for name in table.sequence)
         stored = stored if all(stored) else ()
@@ -191,6 +193,21 @@ class _Order:
             applied_at=planned_at, source_file=f"{run.layout.replica}@{version}", sequence=self.stored,
             ordered_text=self.ordered_text,
         )  # fmt: skip
+
+
+def _require_kept(run: TableRun, schema: DeltaSchema, planned: BatchSchema) -> None:
+    """
+    Raises:
+        FatalError: `ADOPT_COLUMNS`: updates would empty columns that only the other job fills.
+    """
+    if run.spec.schema_evolution.dropped_column != "null":
+        return
+    delivered = {a.target.name for group in planned.plan.groups for a in group.actions if a.source_type is not None}
+    own = [n for n in schema.names if n not in delivered and not planned.table_schema.is_technical(n)]
+    if own:
+        what = f"{run.spec.table}: `dropped_column: null` would empty columns that files lack: {few(own)}"
+        remedy = "adopt the table with `dropped_column: keep`, or drop these columns first"
+        raise FatalError(COLUMNS_CODE, what, where=run.layout.replica, remedy=remedy)
 
 
 def _planned(context: TableContext, run: TableRun, sample: Sequence[PlannedFile]) -> BatchSchema:

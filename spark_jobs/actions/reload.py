@@ -37,7 +37,7 @@ from spark_jobs.plan.applied_settings import settings_of
 from spark_jobs.plan.identity import require_same_identity, reselected_columns
 from spark_jobs.plan.landing_range import LandingRange
 from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, FileEntry, TableState, is_small
-from spark_jobs.plan.range_files import RangeFiles, require_ordered
+from spark_jobs.plan.range_files import RangeFiles, SharedPlaces, require_ordered
 from spark_jobs.plan.range_files import seed as seed_of_range
 from spark_jobs.plan.range_files import state_after as state_of_range
 from spark_jobs.plan.sequence import greater
@@ -47,7 +47,7 @@ from spark_jobs.plan.waiting_files import Discovery, Recorded, SweepRule, next_b
 from spark_jobs.rules.batch_schema import plan_batch
 from spark_jobs.rules.order import ARCHIVED
 from spark_jobs.rules.rewrite import Rewrite, plan_archive
-from spark_jobs.rules.step_results import Rebuilt
+from spark_jobs.rules.step_results import Archived, Rebuilt
 from spark_jobs.tables.delta_log import version_of
 from spark_jobs.tables.engine import RebuildRequest, TableContext
 from spark_jobs.tables.places import DeclinedError
@@ -64,12 +64,13 @@ def seed(state: TableState, recorded: Recorded | None, dialect: Dialect, *, arch
     """State that a shadow ledger inherits: schema ids, generations, snapshots of the source.
 
     Args:
-        archives: the files alone are to say what there is; so they do of snapshots.
+        archives: the files alone are to say what there is; so they do of snapshots, and no row of another job counts.
     """
     if recorded is None:
         known = None if state.snapshots is None else dialect.replaced_snapshots(state.snapshots)
         known = KnownSnapshots() if archives and dialect.log_positions else known
         return TableState(batch=1, generation=max(state.generation, 1), schemas=state.schemas, snapshots=known,
+                          adopted=state.adopted and not archives,
                           generation_floor=floors_of(state.generation_floor or (None,), known))  # fmt: skip
     generations = range(1, recorded.generation + 1)
     return TableState(batch=1, generation=recorded.generation,
@@ -366,9 +367,7 @@ def require_whole_tables(run: TableRun, context: TableContext, ledger: Ledger) -
         what = f"{spec.table}: what its other files gave is not known: the change table is not whole"
         raise FatalError("RANGE_NOT_KNOWN", what, remedy=f"`gddl rebuild --table {spec.table}`, then reload the time")
     schema = plan_batch(run.dialect, (), context.stored_columns(), state).table_schema
-    require_ordered(
-        spec.table, shares_places=schema.shared_places, state=state, of_log=run.dialect.log_positions, mode=spec.mode
-    )
+    require_ordered(schema, state, of_log=run.dialect.log_positions)
 
 
 def _with_check(plan: BatchPlan, run: TableRun) -> BatchPlan:
@@ -459,10 +458,7 @@ def _checked(work: _Reload, request: RebuildRequest, fresh: Ledger) -> Replaceme
     try:
         archived = work.live.engine.rebuild(request).archived()
         if work.plan.landed is not None:
-            recorded = work.live.engine.recorded_files(work.live)
-            files, cut = work.range_files(fresh), cut_before(work.run.runtime.storage, work.run.layout.state)
-            files.require_sole_source(archived.by_file, recorded)
-            files.require_uncut(archived.by_file, cut)
+            _require_decided(work, request.table_schema, fresh, archived)
         checked = check(work.run, work.plan, request, fresh.all_entries(), archived)
     except (DeclinedError, FatalError):
         raise
@@ -471,6 +467,24 @@ def _checked(work: _Reload, request: RebuildRequest, fresh: Ledger) -> Replaceme
         raise
     work.run.report("checked", work.plan.number)
     return checked
+
+
+def _require_decided(work: _Reload, schema: TableSchema, fresh: Ledger, archived: Archived) -> None:
+    """Of a reload of a time: what the files of other times would give beside what these hold now has to be known.
+
+    Raises:
+        FatalError: as `RangeFiles.require_sole_source`, `require_known_lists` and `require_uncut`.
+    """
+    engine, files = work.live.engine, work.range_files(fresh)
+    recorded = list(engine.recorded_files(work.live))
+    files.require_sole_source(archived.by_file, recorded)
+    if schema.shared_places:
+        places = SharedPlaces(
+            file_order=schema.file_order, changed={*archived.by_file, *archived.added}, fresh=fresh.all_entries(),
+            recorded=engine.recorded_files(work.shadow_context),
+        )  # fmt: skip
+        files.require_known_lists(places, recorded)
+    files.require_uncut(archived.by_file, cut_before(work.run.runtime.storage, work.run.layout.state))
 
 
 def _require_all_changes(work: _Reload, request: RebuildRequest, fresh: TableState) -> None:
@@ -603,7 +617,11 @@ def _commit(work: _Reload, fresh: Ledger, request: RebuildRequest, rows_now: int
     """The live ledger takes over the rows and the state of the shadow ledger."""
     work.run.report("commit", work.plan.number)
     before, rows = work.ledger.state, fresh.all_entries()
-    entries: tuple[FileEntry, ...] = tuple(replace(e, batch=work.plan.number) for e in rows.values())
+    if work.plan.landed is None:
+        entries = tuple(replace(entry, batch=work.plan.number) for entry in rows.values())
+    else:
+        files = work.range_files(fresh)
+        entries = tuple(files.entry(entry, work.plan.number) for entry in rows.values())
     if work.plan.archives:
         entries += _forgotten(work, rows)
     highest = highest_sequence(before, fresh.state)

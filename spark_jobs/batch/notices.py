@@ -295,10 +295,10 @@ def of_empty_texts(spec: TableSpec, count: int) -> tuple[RunWarning, ...]:
 
 
 def of_incomplete_moves(count: int) -> tuple[RunWarning, ...]:
-    """Updates that changed a key and carry a part of the row only."""
+    """Changes that bring a row to a key and carry a part of it only."""
     message = (
-        "updates that changed a key carry a part of the row and no before images of the rest: the moved rows may lack "
-        "values; have the source send whole before images, or reload the table"
+        "updates that changed a key, or inserts that tell of one, carry a part of the row and no before images of the "
+        "rest: these rows may lack values; have the source send whole before images, or reload the table"
     )
     return (RunWarning(code="MOVED_ROW_INCOMPLETE", message=message, count=count),) if count else ()
 

@@ -19,15 +19,18 @@ class CsvForms:
     """
     Attributes:
         columns: of each form, the newest last: each has a column more.
+        are_changes: lines may begin with an operation; those of an export of a whole table never do.
     """
 
     columns: tuple[tuple[str, ...], ...]
+    are_changes: bool = True
 
     @classmethod
     def of(cls, options: DmsOptions) -> CsvForms:
         added = [name for name in options.csv_added if name in options.csv_columns]
         later = [frozenset(added[number:]) for number in range(len(added) + 1)]
-        return cls(tuple(tuple(name for name in options.csv_columns if name not in names) for names in later))
+        columns = tuple(tuple(name for name in options.csv_columns if name not in names) for names in later)
+        return cls(columns, bool(options.op_column))
 
     @property
     def newest(self) -> tuple[str, ...]:
@@ -43,8 +46,8 @@ class CsvForms:
 
         Where the number of fields fits both, the first field decides. Whether the others agree is not known yet.
         """
-        begins = is_operation(fields[0], kind)
-        for has_operation in (begins, not begins):
+        begins = self.are_changes and is_operation(fields[0], kind)
+        for has_operation in (begins, not begins) if self.are_changes else (False,):
             if (form := self.number(len(fields), has_operation=has_operation)) is not None:
                 return form, has_operation
         return None

@@ -20,7 +20,7 @@ import pyarrow.types as pt
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.extensions import DIALECTS, DmsOptions, is_among
+from airflow_gddl.contract.extensions import DIALECTS, DmsOptions, is_among, with_defaults_of_mode
 from airflow_gddl.contract.file_names import Names, is_temporary, timed_order
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec, TierSpec
 from airflow_gddl.contract.sql_types import MAX_PRECISION, parse_type, quoted
@@ -401,7 +401,7 @@ def dialect_of(spec: TableSpec, tier: TierSpec | None = None) -> Dialect:
             whose values it refuses.
     """
     descriptor = DIALECTS.get(spec.dialect)
-    options = codec.decode(DIALECTS.load(descriptor.options), dict(spec.options))
+    options = codec.decode(DIALECTS.load(descriptor.options), with_defaults_of_mode(spec))
     for problem in () if descriptor.check is None else DIALECTS.load(descriptor.check)(spec.options):
         raise FatalError("SPEC_INVALID", problem.message, where=f"{spec.table}, {problem.field}", remedy=problem.remedy)
     tier = tier or TierSpec()

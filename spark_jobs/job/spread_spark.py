@@ -40,7 +40,7 @@ from spark_jobs.job.job_faults import translated
 from spark_jobs.job.run_results import is_recorded, write_record
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.stop import NEEDS_MEMORY, Watchdog, died_twice, failed, refused, too_late
-from spark_jobs.job.table_job import attempt, poll_table, totals_of
+from spark_jobs.job.table_job import attempt, not_begun, poll_table, totals_of
 from spark_jobs.ledger.claim import TTL_SECONDS
 from spark_jobs.spark.application import let_end_by_itself, place_of
 from spark_jobs.spark.cluster_check import check_executors, is_this_python
@@ -181,7 +181,7 @@ _WAVES = 8
 _BUSY = "TABLE_BUSY"
 _POLLED = DeepListings()
 """The driver, and Spark's Python workers, which it reuses, keep the lookback of a continuous job."""
-_IN_DRIVER = ("plan", "explain", "errors_list", "errors_dismiss", "move")
+_IN_DRIVER = ("plan", "explain", "errors_list", "errors_dismiss", "move", "eject")
 """Actions that read so little that Spark's start would dominate, or that don't use it."""
 
 
@@ -202,7 +202,7 @@ class SparkSpread:
     def run(self, job: JobSpec, specs: Sequence[TableSpec]) -> Iterator[TaskOutcome]:
         """Each table's outcome as soon as the driver sees it; `Declined` for tables that the engine can't process."""
         bare = replace(job, tables=())
-        runtime = Runtime(storage=self.storage, spark=NoSpark(), deep_listings=_POLLED)
+        runtime = self._in_driver
         costs: dict[str, int] = {}
         # Spark starts in this thread: Ctrl-C ends its jobs only where it was started by the main one.
         pool = ThreadPoolExecutor(1, thread_name_prefix="poll")
@@ -223,6 +223,10 @@ class SparkSpread:
         waiting = sorted((s for s in specs if s.table in costs), key=lambda s: -costs[s.table])
         if waiting:
             yield from self._spread(bare, waiting, costs)
+
+    @property
+    def _in_driver(self) -> Runtime:
+        return Runtime(storage=self.storage, spark=NoSpark(), deep_listings=_POLLED)
 
     def _polled(self, run: TableRun) -> TaskOutcome | int:
         """The outcome of a table that needs no task, since it is idle or only read; else its work (`poll_table`)."""
@@ -249,7 +253,7 @@ class SparkSpread:
                 check_executors(session, _slots(session))
             results.clear(specs)  # of an earlier start of this job, which was killed
         except GddlError as error:
-            yield from (refused(job, spec, error) for spec in specs)
+            yield from (not_begun(TableRun(job=job, spec=s, runtime=self._in_driver), error) for s in specs)
             return
         remaining = {spec.table: spec for spec in specs}
         fault, in_vain = None, 0

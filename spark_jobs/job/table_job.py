@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import cast
 
@@ -96,6 +97,17 @@ def run_guarded(job: JobSpec, spec: TableSpec, runtime: Runtime) -> TableOutcome
 def not_started(job: JobSpec, spec: TableSpec, fault: GddlError) -> TableOutcome:
     """The failure of a table that the job could not poll."""
     result = JobResult(table=spec.table, status="failed", run_id=job.run_id, error=error_info(fault))
+    return TableOutcome(result, isinstance(fault, RetriableError))
+
+
+def not_begun(run: TableRun, fault: GddlError) -> TableOutcome:
+    """The failure of a table that was polled, and whose work could not begin."""
+    totals = totals_of(run.job)
+    totals.started_at, totals.tasks, totals.commit = iso(run.runtime.clock()), run.tasks, run.tier.commit
+    if not run.spec.shards and not run.job.options.repairs:
+        with suppress(GddlError):  # the fault is told all the same
+            totals.mode = "initial" if run.ledger().state.batch == 0 else "incremental"
+    result = run.result(totals, status="failed", error=error_info(fault))
     return TableOutcome(result, isinstance(fault, RetriableError))
 
 

@@ -360,8 +360,7 @@ class _Claims:
             return False
         if not _is_of(data, document.token):
             return False
-        path, renewed = self.path(number), codec.to_document(document).encode()
-        return self.storage.swap(path, renewed, tag) or read_if_there(self.storage, path) == renewed
+        return self.storage.swap_once(self.path(number), codec.to_document(document).encode(), tag)
 
     def withdraw(self, number: int, document: ClaimDocument) -> None:
         """Release a claim that was asked for, if the store has it."""

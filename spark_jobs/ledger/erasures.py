@@ -206,7 +206,7 @@ class ErasureRegister:
         if salt is None:
             self._require_first()
             made = json.dumps({"salt": secrets.token_hex(_SALT_BYTES)}).encode()
-            self.storage.create(self._salt_path, made)
+            self.storage.create(self.salt_path, made)
             salt = self._stored_salt()
         assert salt is not None  # noqa: S101 - put if absent: ours or another's is there now
         return ErasedKeys(table=self.spec.table, salt=salt, columns=self.spec.keys)
@@ -257,7 +257,7 @@ class ErasureRegister:
 
     def _require_first(self) -> None:
         """While other tables have erasures, a new salt would hide the loss of theirs and admit erased keys."""
-        folder = self._salt_path.rpartition("/")[0]
+        folder = self.salt_path.rpartition("/")[0]
         for file in self.storage.list(folder):
             name = file.path.rpartition("/")[2]
             if name.endswith(".json") and name != _KEYED_BY:
@@ -267,7 +267,7 @@ class ErasureRegister:
         return FatalError(
             "ERASURE_SALT_MISSING",
             f"keys were erased from {table}, but the salt of their hashes is missing",
-            where=self._salt_path,
+            where=self.salt_path,
             remedy="restore the file from a backup; without it erased keys could be loaded again",
         )
 
@@ -275,9 +275,10 @@ class ErasureRegister:
         return join(self.root, f"{key_hash}.json")
 
     @property
-    def _salt_path(self) -> str:
+    def salt_path(self) -> str:
+        """File of the lake's salt."""
         return join(self.root.rsplit("/", 2)[0], "salt.json")
 
     def _stored_salt(self) -> bytes | None:
-        data = read_if_there(self.storage, self._salt_path)
+        data = read_if_there(self.storage, self.salt_path)
         return None if data is None else bytes.fromhex(json.loads(data)["salt"])

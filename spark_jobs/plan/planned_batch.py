@@ -83,6 +83,8 @@ class FileEntry:
         schema: index into `TableState.schemas`; null when unreadable.
         state: `unreadable` files are tried again when they change.
         reopens: an unreadable load that would have opened a generation; the version that can be read does.
+        landed: last modification of the first version that reloads of a time have replaced, or of this one; null: none
+            has read the file. Where it is set, no change of an earlier version counts.
     """
 
     path: str
@@ -102,6 +104,7 @@ class FileEntry:
     max_commit_ts: str | None = None
     schema: int | None = None
     reopens: bool = False
+    landed: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -298,6 +301,7 @@ class TableState:
         held_truncate: a file that waits for a user's release of its truncates, with all after it; null: none.
         baseline: of a replica that had rows before the first batch, until a rebuild; its property says the same. Null:
             every row has `_gddl`.
+        adopted: the change table has rows of a replica that another job kept, see `TableSchema.adopted`.
     """
 
     batch: int = 0
@@ -332,6 +336,7 @@ class TableState:
     truncates: tuple[Truncate, ...] = ()
     held_truncate: HeldTruncate | None = None
     baseline: Baseline | None = None
+    adopted: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

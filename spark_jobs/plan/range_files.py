@@ -5,13 +5,15 @@ docs/semantics.md, section 13, *Reload of a time*.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from airflow_gddl.contract.errors import FatalError
 from spark_jobs.plan.landing_range import LandingRange
 from spark_jobs.plan.planned_batch import FileEntry, PlannedFile, TableState, Truncate
 from spark_jobs.plan.sequence import greater, sort_key
+from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.plan.waiting_files import RecordedFile
 
 _SAMPLE = 3
@@ -42,7 +44,7 @@ class RangeFiles:
             FatalError: `RANGE_EMPTY`, `RANGE_FILES_GONE`, `RANGE_SPLITS_LOAD`.
         """
         listed, known = {file.path: file for file in there}, self._that_count
-        by_ledger = {path for path, one in known.items() if self.landed.holds(one.modified)}
+        by_ledger = {path for path, one in known.items() if self._is_of_time(one)}
         if gone := sorted(by_ledger - listed.keys() - self.done):
             what = f"{len(gone)} files that landed {self.landed} are gone, e.g. {', '.join(gone[:_SAMPLE])}"
             remedy = "restore them, or choose another time; without a time `gddl reload --from-files` archives what "
@@ -57,6 +59,19 @@ class RangeFiles:
             raise _refused("RANGE_EMPTY", self.table, what, "choose another time: that of the files' last modification")
         self._require_whole_loads(files)
         return sorted(files, key=lambda file: file.generation)
+
+    def _is_of_time(self, entry: FileEntry) -> bool:
+        return any(self.landed.holds(time) for time in (entry.modified, entry.landed) if time is not None)
+
+    def entry(self, fresh: FileEntry, batch: int) -> FileEntry:
+        """The ledger's row of a file that was read again.
+
+        It stays of the time when it first landed, so that the same reload reads it once more.
+        """
+        known = self.known[fresh.path]
+        is_of_known = self.landed.holds(known.modified)
+        landed = known.landed or (known.modified if is_of_known else fresh.modified)
+        return replace(fresh, batch=batch, landed=landed)
 
     @property
     def _that_count(self) -> dict[str, FileEntry]:
@@ -121,15 +136,63 @@ class RangeFiles:
         """
         stored = _stored(recorded)
         spans = [stored[path] for path in gone if path in stored]
-        for path, entry in sorted(self.known.items()):
-            if path in self.done or entry.state != "committed" or entry.min_sequence is None:
-                continue
-            kept = stored.get(path)
-            is_whole = kept is not None and kept.one_batch and kept.rows == (entry.rows or 0) - entry.quarantined
-            if not is_whole and any(span.meets(entry.min_sequence, entry.max_sequence) for span in spans):
-                what = f"a file without changes that it held may share them with {path}, which landed at another time"
-                remedy = f"choose a time with both: {path} was last modified at {entry.modified}"
-                raise _refused("RANGE_OVERLAPS", self.table, what, remedy)
+        for path, entry in self._others:
+            if not _is_whole(entry, stored) and any(
+                span.meets(entry.min_sequence, entry.max_sequence) for span in spans
+            ):
+                raise self._overlaps("a file without changes that it held may share them", path, entry)
+
+    def require_known_lists(self, places: SharedPlaces, recorded: Iterable[RecordedFile]) -> None:
+        """Decide nothing where several changes of a key may share a place, unless names of files order them, and all
+        that the files of other times have there is known.
+
+        Args:
+            recorded: what the change table has of each file.
+
+        Raises:
+            FatalError: `RANGE_UNORDERED`: names don't order files. `RANGE_OVERLAPS`: changes were skipped as
+                re-deliveries, at a place that files of several times may have.
+        """
+        stored, read = _stored(recorded), _stored(places.recorded)
+        orders = Counter(places.file_order(path) for path, one in self.known.items() if one.kind == "change")
+        for path in sorted(places.changed):
+            if (order := places.file_order(path)) is None or orders[order] > 1:
+                what = f"the name of {path} does not say when among other files its changes were made, and several "
+                what += "changes of a key may share a place in the table's order"
+                raise _refused("RANGE_UNORDERED", self.table, what, _TOTAL_ORDER)
+        changed = [parts[path] for path in places.changed for parts in (stored, read) if path in parts]
+        in_part = [_span(one) for one in places.fresh.values() if one.kind == "change" and not _is_whole(one, read)]
+        for path, entry in self._others:
+            known = _is_whole(entry, stored) and not entry.quarantined and places.file_order(path) is not None
+            for span in (*in_part, *(() if known else changed)):
+                if span.meets(entry.min_sequence, entry.max_sequence):
+                    raise self._overlaps("changes of a key that share a place may be", path, entry)
+
+    @property
+    def _others(self) -> list[tuple[str, FileEntry]]:
+        """Files with changes that landed at another time."""
+        others = ((p, e) for p, e in sorted(self.known.items()) if p not in self.done and e.state == "committed")
+        return [(path, entry) for path, entry in others if entry.min_sequence is not None]
+
+    def _overlaps(self, what: str, path: str, entry: FileEntry) -> FatalError:
+        remedy = f"choose a time with both: {path} was last modified at {entry.modified}"
+        return _refused("RANGE_OVERLAPS", self.table, f"{what} with {path}, which landed at another time", remedy)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedPlaces:
+    """What a reload of a time changes in a table whose order lets several changes of a key share a place.
+
+    Attributes:
+        file_order: see `Dialect.file_order`.
+        changed: files from which changes go, or come besides.
+        fresh: the ledger's rows of the files that were read; `recorded`: what was kept of each.
+    """
+
+    file_order: Callable[[str], str | None]
+    changed: Collection[str]
+    fresh: Mapping[str, FileEntry]
+    recorded: Iterable[RecordedFile]
 
 
 @dataclass(frozen=True)
@@ -154,6 +217,17 @@ class _Stored:
         return not (high < sort_key(other[0]) or sort_key(other[1]) < low)
 
 
+def _is_whole(entry: FileEntry, stored: Mapping[str, _Stored]) -> bool:
+    """Whether the change table has all changes of a file, none of them skipped as a re-delivery."""
+    kept = stored.get(entry.path)
+    is_exact = kept is not None and (kept.one_batch or entry.landed is not None)
+    return kept is not None and is_exact and kept.rows == (entry.rows or 0) - entry.quarantined
+
+
+def _span(entry: FileEntry) -> _Stored:
+    return _Stored(rows=entry.rows or 0, batches=frozenset(), least=entry.min_sequence, greatest=entry.max_sequence)
+
+
 def _stored(recorded: Iterable[RecordedFile]) -> dict[str, _Stored]:
     found: dict[str, list[RecordedFile]] = {}
     for one in recorded:
@@ -171,25 +245,31 @@ def _of_file(parts: Sequence[RecordedFile]) -> _Stored:
     )  # fmt: skip
 
 
-def require_ordered(table: str, *, shares_places: bool, state: TableState, of_log: bool, mode: str) -> None:
+_WHOLE = "reload all files with `gddl reload --from-files` without a time"
+_TOTAL_ORDER = f"name a total order in `sequence_by`, or {_WHOLE}"
+
+
+def require_ordered(schema: TableSchema, state: TableState, *, of_log: bool) -> None:
     """
     Args:
-        shares_places: several changes of a key may have one place in its order.
         of_log: places in the source's log say the generations of changes.
 
     Raises:
         FatalError: `RANGE_UNORDERED`.
     """
-    whole = "reload all files with `gddl reload --from-files` without a time"
-    if mode == "snapshots":
+    table = schema.spec.table
+    if schema.spec.mode == "snapshots":
         what = "its files are snapshots, of which each is read as what differs from the one before it"
-        raise _refused("RANGE_UNORDERED", table, what, whole)
-    if shares_places:
-        what = "several changes of a key may share a place in its order, so that arrival decides between them"
-        raise _refused("RANGE_UNORDERED", table, what, f"name a total order in `sequence_by`, or {whole}")
+        raise _refused("RANGE_UNORDERED", table, what, _WHOLE)
+    if schema.shared_places and not schema.keys:
+        what = "it has no key, and equal rows that share a place in its order are several, or one that was sent again"
+        raise _refused("RANGE_UNORDERED", table, what, _TOTAL_ORDER)
+    if schema.one_change:
+        what = "its source may send the changes of a transaction again, in the same file and at the same place"
+        raise _refused("RANGE_UNORDERED", table, what, _TOTAL_ORDER)
     if of_log and state.generation > 1:
         what = "places in the source's log, not files, say to which full load changes belong"
-        raise _refused("RANGE_UNORDERED", table, what, whole)
+        raise _refused("RANGE_UNORDERED", table, what, _WHOLE)
 
 
 def _refused(code: str, table: str, what: str, remedy: str) -> FatalError:

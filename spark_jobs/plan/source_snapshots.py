@@ -7,10 +7,14 @@ whenever they come; rows that only these have are gone at the source. See docs/s
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from spark_jobs.plan.sequence import COMMIT_AND_PLACE
+
+_COMMIT_AND_PLACE = re.compile(COMMIT_AND_PLACE)
 MOST_NAMED = 64
 """Names that the ledger keeps of each kind; a table with more collections has no snapshot that is known to be whole."""
 
@@ -35,6 +39,24 @@ class SnapshotPart:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FirstChange:
+    """The earliest of some changes in the source's log, which are no rows of a snapshot.
+
+    Attributes:
+        committed_at: ISO 8601 UTC, of changes whose places are those of `is_alone`: their time decides, too. None: the
+            place alone decides.
+    """
+
+    position: str
+    committed_at: str | None = None
+
+    def precedes(self, part: SnapshotPart) -> bool:
+        """Whether the change was made before a snapshot, as `rules.order.generations` decides it."""
+        is_later = None not in (self.committed_at, part.since) and str(self.committed_at) >= str(part.since)
+        return self.position < part.position and not is_later
+
+
+@dataclass(frozen=True, kw_only=True)
 class SnapshotMarks:
     """What the events of one file say of snapshots and of where they come from.
 
@@ -42,6 +64,7 @@ class SnapshotMarks:
         sources: names of the connectors; `collections`: tables of the source; `partitions`: of the topic.
         id_types: of the keys of documents, see `documents.id_type`; `shards`: of MongoDB, where events name them.
         servers: of MySQL, on which the changes were made.
+        firsts: the earliest changes that are no rows of a snapshot, see `earliest`.
     """
 
     sources: tuple[str, ...] = ()
@@ -50,6 +73,7 @@ class SnapshotMarks:
     id_types: tuple[str, ...] = ()
     shards: tuple[str, ...] = ()
     servers: tuple[str, ...] = ()
+    firsts: tuple[FirstChange, ...] = ()
     parts: tuple[SnapshotPart, ...] = ()
 
 
@@ -90,6 +114,7 @@ class KnownSnapshots:
     id_types: tuple[str, ...] = ()
     shards: tuple[str, ...] = ()
     servers: tuple[str, ...] = ()
+    firsts: tuple[FirstChange, ...] = ()
     merged: bool = False
 
     @property
@@ -122,9 +147,9 @@ def snapshots_after(
 ) -> tuple[KnownSnapshots, tuple[IgnoredSnapshot, ...]]:
     """The snapshots known after a batch, and why others that are new open no generation.
 
-    The first snapshot of a table opens none, unless changes before it were ingested. A later one does where no change
-    at or after its place has been ingested, for that change would count as one of the generation before, and where all
-    events come from one connector, whose snapshot it is.
+    The first snapshot of a table opens none, unless changes before it are known, of its own batch or of earlier ones. A
+    later one does where no change at or after its place has been ingested, for that change would count as one of the
+    generation before, and where all events come from one connector, whose snapshot it is.
     """
     marks = tuple(marks)
     known = before.known or KnownSnapshots()
@@ -136,6 +161,7 @@ def snapshots_after(
         id_types=_named(known.id_types, (name for mark in marks for name in mark.id_types)),
         shards=_named(known.shards, (name for mark in marks for name in mark.shards)),
         servers=_named(known.servers, (name for mark in marks for name in mark.servers)),
+        firsts=earliest((*known.firsts, *(first for mark in marks for first in mark.firsts))),
     )
     ignored: list[IgnoredSnapshot] = []
     for part in _together(part for mark in marks for part in mark.parts):
@@ -152,6 +178,23 @@ def with_names_of(known: KnownSnapshots, other: KnownSnapshots) -> KnownSnapshot
         partitions=_named(other.partitions, known.partitions), id_types=_named(other.id_types, known.id_types),
         shards=_named(other.shards, known.shards), servers=_named(other.servers, known.servers),
     )  # fmt: skip
+
+
+def earliest(changes: Iterable[FirstChange]) -> tuple[FirstChange, ...]:
+    """The earliest change by its place, and the earliest of those whose time decides, too: each where there is one."""
+    changes = tuple(changes)
+    placed = [one.position for one in changes if one.committed_at is None]
+    timed = [(one.position, one.committed_at) for one in changes if one.committed_at is not None]
+    found = [FirstChange(position=min(placed))] if placed else []
+    if timed:
+        found.append(FirstChange(position=min(at for at, _ in timed), committed_at=min(time for _, time in timed)))
+    return tuple(found)
+
+
+def is_alone(position: str) -> bool:
+    """Whether a place has no commit before it, and has its own in its place: PostgreSQL's first transaction."""
+    match = _COMMIT_AND_PLACE.match(position)
+    return match is not None and match["commit"] == match["own"]
 
 
 def openings_of(known: KnownSnapshots | None) -> tuple[SnapshotRun, ...]:
@@ -206,7 +249,8 @@ def _with_part(
         since=part.since, finished=part.finished, whole=part.whole,
     )  # fmt: skip
     is_behind = (text_of(before.max_sequence) or "") < part.position
-    if newest is None and (before.max_sequence is None or (before.known is not None and not is_behind)):
+    are_known = before.max_sequence is None or before.known is not None
+    if newest is None and are_known and not any(first.precedes(part) for first in known.firsts):
         return replace(known, runs=(*known.runs, run)), None
     if not is_behind:
         return known, "late" if before.known is not None else None

@@ -320,6 +320,8 @@ class TableSchema:
         openings: snapshots of the source that have opened generations: changes before them belong to earlier ones.
         swept: rows of generations before this one have vanished from the replica, and none come back.
         truncates: of the source's table, in the order of changes: what precedes one is deleted by it.
+        adopted: some rows are of another job, which may have columns of its own: an insert keeps what its file lacks of
+            the row that its key has.
         batch_id: of the batch whose truncates are new; empty: no batch is worked on.
     """
 
@@ -345,6 +347,7 @@ class TableSchema:
     openings: tuple[SnapshotRun, ...] = ()
     swept: int = 1
     truncates: tuple[Truncate, ...] = ()
+    adopted: bool = False
     batch_id: str = ""
 
     def is_technical(self, column: str) -> bool:

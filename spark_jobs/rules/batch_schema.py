@@ -218,6 +218,7 @@ def plan_batch(dialect: Dialect, groups: Sequence[FileGroup], stored: Stored, st
         file_order=dialect.file_order,
         rescued=stored.rescued, event_fields=stored.event_fields,
         openings=openings_of(state.snapshots), swept=max(state.swept, 1), truncates=state.truncates,
+        adopted=state.adopted,
     )  # fmt: skip
     applied = applied_columns(dialect, sequence)
     planned = tuple(

@@ -66,13 +66,21 @@ def _carried(rows: pa.Table, schema: TableSchema, column: str) -> np.ndarray:
         for source in sources:
             mask &= _carried(rows, schema, source)
         return mask
-    if column in schema.lacking:
-        lacking = pa.array(schema.lacking[column], pa.int32())
-        mask &= ~np.asarray(pc.is_in(flat(pc.struct_field(rows.column(GDDL), "schema")), value_set=lacking))
+    mask &= has_column(rows, schema, column)
     if not schema.is_technical(column):
         mask &= _lists(rows, schema, column)
     if schema.spec.ignore_null_updates:
         mask &= np.asarray(flat(rows.column(column)).is_valid()) | _rescued(rows, schema, column)
+    return mask
+
+
+def has_column(rows: pa.Table, schema: TableSchema, column: str) -> np.ndarray:
+    """Whether the file of each change has a column, or all from which it is computed."""
+    mask = np.ones(rows.num_rows, dtype=bool)
+    for name in schema.derived_from(column) or (column,):
+        if name in schema.lacking:
+            lacking = pa.array(schema.lacking[name], pa.int32())
+            mask &= ~np.asarray(pc.is_in(flat(pc.struct_field(rows.column(GDDL), "schema")), value_set=lacking))
     return mask
 
 

@@ -78,6 +78,8 @@ def _rows(data: bytes, names: Sequence[str], form: DmsOptions, kind: str) -> Csv
     rows = CsvRows(table, lines)
     if lines is not None and len(forms.columns) > 1:
         rows = _with_older(rows, forms, form, has_operation=has_operation)
+    if not forms.are_changes:
+        return rows
     return _with_operations(rows, form, kind) if has_operation else _without_operations(rows, form, kind)
 
 

@@ -246,7 +246,7 @@ class DecodedGroup:
     bad: numbers of the bad rows, with `problems` and `records` of each.
     reduced: times that were cut or rounded to microseconds.
     rescued: good rows with values in `_rescued_data`.
-    incomplete: good rows that moved and may lack values, see `carried.incomplete`.
+    incomplete: good rows that moved, or are inserts, and may lack values, see `carried.incomplete`.
     partial: good updates of CSV that lack columns.
     empty_texts: as in `RawGroup`.
     forms: sequence column to the forms of its texts in good rows, see `plan.sequence`.
@@ -348,7 +348,7 @@ class _Decoder:
         bad, first_problems = _first_of([p for p in problems if p.where is not None], self.group.rows)
         rows = self._marked(rows, bad)
         truncating = None if truncating is None else truncating & self._sound(problems)
-        partly = incomplete(rows, self.table_schema, moved_rows(rows, self.table_schema))
+        partly = incomplete(rows, self.table_schema, moved_rows(rows, self.table_schema)) | self._begun_in_part(rows)
         return DecodedGroup(
             kind=self.how.kind,
             rows=rows,
@@ -383,6 +383,15 @@ class _Decoder:
         updates = np.asarray(pc.fill_null(pc.equal(op, "U"), False))
         where = updates & name_none(flat(rows.column(listing)), self.how.names, self.table_schema)
         return [RowProblem(where, "COLUMNS_UNKNOWN", listing, "an update whose list of columns names none of its file")]
+
+    def _begun_in_part(self, rows: pa.Table) -> np.ndarray:
+        """Inserts of which the dialect lists what they carry: the source did not send the rest, which is null."""
+        named = self.table_schema.spec.columns_to_update
+        listing = self.table_schema.spelled(named) if named == self.how.dialect.carried else None
+        if listing is None:
+            return np.zeros(rows.num_rows, dtype=bool)
+        op = flat(pc.struct_field(rows.column(GDDL), "op"))
+        return np.asarray(pc.and_(pc.equal(op, "I"), flat(rows.column(listing)).is_valid()))
 
     @property
     def _may_truncate(self) -> bool:

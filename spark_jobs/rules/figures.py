@@ -87,7 +87,7 @@ class Figures:
         restarts: by ledger path, where sequences are positions in a log.
         reduced: times that were cut or rounded to microseconds.
         rescued: good rows with values in `_rescued_data`.
-        incomplete: good rows that moved and may lack values.
+        incomplete: good rows that moved, or are inserts, and may lack values.
         partial: good updates of CSV that lack columns.
         empty_texts: see `RawGroup.empty_texts`.
         first_bad: of the bad rows, the one of the least path and position.
@@ -185,7 +185,7 @@ class PartFigures:
         loads: good rows of a full load.
         reduced: times that were cut or rounded to microseconds.
         rescued: good rows with values in `_rescued_data`.
-        incomplete: good rows that moved and may lack values.
+        incomplete: good rows that moved, or are inserts, and may lack values.
         partial: good updates of CSV that lack columns.
         empty_texts: see `RawGroup.empty_texts`.
         erased: rows of erased keys, which are in none of the others.

@@ -24,7 +24,7 @@ from spark_jobs.rules.arrays import (
     table_codes,
     with_values,
 )
-from spark_jobs.rules.carried import carried, chosen, lists, replaces_unknown
+from spark_jobs.rules.carried import carried, chosen, has_column, lists, replaces_unknown
 from spark_jobs.rules.errors_table import Entry, entries, overlaid, text_of
 from spark_jobs.rules.evaluate import recomputed
 from spark_jobs.rules.order import OrderedEvents, deleted_by, gddl_fields, of_rows, ordered, with_gddl
@@ -189,12 +189,13 @@ def picked(ordered: OrderedEvents, name: str, events: np.ndarray) -> pa.Array:
 def segments(ordered: OrderedEvents) -> tuple[np.ndarray, np.ndarray]:
     """Whether each event opens a segment of its key, and the event at which its segment began.
 
-    A whole row opens one (a full-load row; of changes an insert), and so does what follows a delete, but another
-    delete. Each generation starts from nothing, too.
+    A whole row opens one (a full-load row; an insert, see `OrderedEvents.whole`), and so does a row that was moved to
+    the key: what the key had is another row's. So does what follows a delete, but another delete. Each generation
+    starts from nothing, too.
     """
     after_delete = np.zeros(len(ordered.at), dtype=bool)
     after_delete[1:] = (ordered.op[:-1] == "D") & ~ordered.begins[1:]
-    opens = ordered.whole | ((ordered.op != "D") & after_delete)
+    opens = ordered.whole | ordered.moved | ((ordered.op != "D") & after_delete)
     generation = np.asarray(gddl_fields(ordered.rows)["generation"])[ordered.at]
     begins = opens | ordered.begins | changes(generation)
     return opens, np.maximum.accumulate(np.where(begins, np.arange(len(ordered.at)), 0))
@@ -229,8 +230,11 @@ def computed_after(ordered: OrderedEvents, held: Mapping[str, np.ndarray], schem
 
 
 def carries(ordered: OrderedEvents, schema: TableSchema, column: str) -> np.ndarray:
-    """Whether each event carries a column; whole rows carry all, a moved row what `events` has found for it."""
+    """Whether each event carries a column; whole rows carry all, a moved row what `events` has found for it, an insert
+    of an adopted table all that its file has."""
     mask = carried(ordered.rows, schema, column)[ordered.at]
+    if schema.adopted:
+        mask |= (ordered.op == "I") & has_column(ordered.rows, schema, column)[ordered.at]
     if ordered.moved.any():
         mask |= ordered.moved & np.asarray(flat(ordered.rows.column(column)).is_valid())[ordered.at]
     result: np.ndarray = mask | ordered.whole
@@ -289,7 +293,8 @@ class _RescuedFlags:
 
 
 def _replaces_unknown(events: OrderedEvents, schema: TableSchema) -> np.ndarray:
-    result: np.ndarray = replaces_unknown(events.rows, schema)[events.at] | events.whole
+    inserts = schema.adopted & (events.op == "I")
+    result: np.ndarray = replaces_unknown(events.rows, schema)[events.at] | events.whole | inserts
     return result
 
 

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -20,7 +19,7 @@ import pyarrow.types as pt
 
 from airflow_gddl.contract.sql_types import ScalarType, SqlType, StructType, parse_type
 from spark_jobs.plan.planned_batch import Truncate, number_of
-from spark_jobs.plan.sequence import EPOCH
+from spark_jobs.plan.sequence import COMMIT_AND_PLACE
 from spark_jobs.plan.source_snapshots import SnapshotRun
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.plan.waiting_files import RecordedFile
@@ -124,9 +123,8 @@ def _is_before(sequence: pa.Array, times: pa.Array, run: SnapshotRun) -> pa.Arra
     earlier = pc.fill_null(pc.less(sequence, run.position), False)
     if run.since is None or not pc.any(earlier).as_py():
         return earlier
-    bare = pc.replace_substring_regex(sequence, EPOCH, "")
-    half = len(re.sub(EPOCH, "", run.position)) // 2  # both halves: LSN of the last commit, and its own
-    alone = pc.equal(pc.utf8_slice_codeunits(bare, 0, half), pc.utf8_slice_codeunits(bare, half + 1))
+    places = pc.extract_regex(sequence, COMMIT_AND_PLACE)
+    alone = pc.equal(pc.struct_field(places, "commit"), pc.struct_field(places, "own"))
     later = pc.greater_equal(times, pa.scalar(datetime.fromisoformat(run.since), times.type))
     return pc.and_(earlier, pc.invert(pc.fill_null(pc.and_(alone, later), False)))
 
@@ -413,7 +411,8 @@ class OrderedEvents:
         begins: whether the event is the first of its key.
         op: operations; `moved`: see `MOVED`; `forced`: see `forced_rows`.
         whole: whether the event is a whole row, whatever precedes it. An insert of a snapshot is none: columns that
-            the snapshot lacks keep what an earlier one has brought since.
+            the snapshot lacks keep what an earlier one has brought since. Nor is one of an adopted table: columns that
+            its file lacks keep what the other job has put there.
     """
 
     rows: pa.Table
@@ -448,9 +447,10 @@ def ordered(happened: pa.Table, schema: TableSchema) -> OrderedEvents:
     at = _sorted(happened, schema, key, forced)
     op = np.asarray(gddl_fields(happened)["op"].to_numpy(zero_copy_only=False), dtype=object)
     moved = np.asarray(flat(happened.column(MOVED)))
+    overlays = schema.adopted or schema.spec.mode == "snapshots"
     return OrderedEvents(
         rows=happened, at=at, begins=differs(key[at]), op=op[at], moved=moved[at], forced=forced[at],
-        whole=np.isin(op[at].astype(str), ("R",) if schema.spec.mode == "snapshots" else ("R", "I")),
+        whole=np.isin(op[at].astype(str), ("R",) if overlays else ("R", "I")),
     )  # fmt: skip
 
 

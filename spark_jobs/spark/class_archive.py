@@ -7,6 +7,7 @@ for each combination of Java, Spark and JARs. The first job that needed it start
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -15,11 +16,14 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 import pyspark
 
 from airflow_gddl.contract.python_command import module_command
 from spark_jobs.spark import jars
+from spark_jobs.spark.session_settings import is_on_a_cluster
+from spark_jobs.spark.spark_home import home_of
 
 WRITE = "spark.gddl.writeClasses"
 """Setting of a session with the file that Java is to write its archive to when it ends."""
@@ -34,7 +38,9 @@ _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"
 _FREE = 1024**3
 """Bytes that must be free before an archive, of 200 MB, is written."""
 _NEXT_ATTEMPT = 24 * 3600
-"""Seconds after which an attempt that left no archive is repeated."""
+"""Seconds after which attempts that left no archive are repeated."""
+_ENDED = 3
+"""Bytes in the mark of an attempt that has ended; one that was killed leaves one byte, so that it is repeated twice."""
 _UNUSED = 30 * 24 * 3600
 """Seconds after which an archive that no job has used is removed."""
 _OTHER_PLACES = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR")
@@ -90,14 +96,10 @@ def name_of(class_path: str, environ: Mapping[str, str]) -> Path:
     """
     home = environ.get("JAVA_HOME")
     java = Path(shutil.which("java", path=f"{home}/bin" if home else environ.get("PATH")) or "java").resolve()
-    spark = _spark_home(environ)
+    spark = home_of(environ)
     parts = (java, _changed(java), pyspark.__version__, spark, _changed(spark / "jars"), class_path)
     digest = hashlib.sha256("|".join(map(str, parts)).encode()).hexdigest()[:16]
     return jars.cache_folder() / f"classes-{digest}"
-
-
-def _spark_home(environ: Mapping[str, str]) -> Path:
-    return Path(environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
 
 
 def _changed(path: Path) -> int:
@@ -106,7 +108,7 @@ def _changed(path: Path) -> int:
 
 def is_possible(class_path: str, environ: Mapping[str, str]) -> bool:
     """Whether Java can use an archive: it takes none where a folder with files is on the class path."""
-    folders = [_spark_home(environ) / "conf", *map(Path, class_path.split(os.pathsep))]
+    folders = [home_of(environ) / "conf", *map(Path, class_path.split(os.pathsep))]
     return not any(environ.get(name) for name in _OTHER_PLACES) and not any(path.is_dir() for path in folders)
 
 
@@ -126,45 +128,62 @@ def write_later(class_path: str, environ: Mapping[str, str], *, s3a: bool) -> bo
     try:
         if not class_path or archive_of(class_path, environ) or not is_possible(class_path, environ):
             return False
-        if not _claimed(name_of(class_path, environ)):
+        if (attempt := _claimed(name_of(class_path, environ))) is None:
             return False
         arguments = [IN_BACKGROUND, *([S3A] if s3a else [])]
-        subprocess.Popen(  # noqa: S603 - no part comes from outside
-            module_command("spark_jobs.spark.write_class_archive", *arguments),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            env=writing_environment(environ),
-        )
+        with attempt:
+            subprocess.Popen(  # noqa: S603 - no part comes from outside
+                module_command("spark_jobs.spark.write_class_archive", *arguments),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                env=writing_environment(environ),
+                pass_fds=[attempt.fileno()],
+            )
     except OSError:  # a cache that can't be written, no memory for a process: Spark starts without an archive
         return False
     return True
 
 
 def writing_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables of a process that writes the archive with an embedded Spark."""
-    return {name: value for name, value in environ.items() if name not in _ELSEWHERE}
+    """The variables of a process that writes the archive with an embedded Spark, from the home of the job's."""
+    own = {"SPARK_HOME": str(home_of(environ))} if is_on_a_cluster(environ) else {}
+    return {name: value for name, value in environ.items() if name not in _ELSEWHERE} | own
 
 
-def _claimed(name: Path) -> bool:
-    """Whether this process is to have the archive written: no other attempt was made within a day, and it has room.
+def _claimed(name: Path) -> IO[bytes] | None:
+    """The mark of an attempt by this process, locked until the process that writes, and inherits it, ends.
+
+    None: another attempt goes on, has ended without an archive within a day, or was killed several times; or there is
+    no room.
 
     Raises:
         OSError: the folder can't be written.
     """
     if shutil.disk_usage(name.parent).free < _FREE:
-        return False
-    attempt = attempt_of(name)
-    with suppress(FileNotFoundError):
-        if time.time() - attempt.stat().st_mtime < _NEXT_ATTEMPT:
-            return False
-        attempt.unlink()
+        return None
+    attempt = attempt_of(name).open("ab")
     try:
-        attempt.touch(exist_ok=False)
-    except FileExistsError:  # another job was quicker
-        return False
-    return True
+        fcntl.flock(attempt, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        attempt.close()
+        return None
+    before = os.fstat(attempt.fileno())
+    if before.st_size >= _ENDED:
+        if time.time() - before.st_mtime < _NEXT_ATTEMPT:
+            attempt.close()
+            return None
+        attempt.truncate(0)
+    attempt.write(b".")
+    attempt.flush()
+    return attempt
+
+
+def give_up(name: Path) -> None:
+    """Note that an attempt has ended without an archive, so that none is made within a day."""
+    with attempt_of(name).open("ab") as attempt:
+        attempt.write(b"." * _ENDED)
 
 
 def attempt_of(name: Path) -> Path:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import importlib.resources
+import io
 import os
 import shlex
 import sys
 import threading
 import time
+import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -24,7 +26,7 @@ from airflow_gddl.contract.java import JAVA_REMEDY, find_java, java_program
 from airflow_gddl.contract.sql_types import NO_SUBSTITUTION
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores import scratch as scratch_folders
-from spark_jobs.spark import class_archive, jars
+from spark_jobs.spark import class_archive, jars, spark_home
 from spark_jobs.spark.cluster_check import check_versions, wait_for_executors
 from spark_jobs.spark.session_settings import STARTED_ELSEWHERE, WORKER_MEMORY, SessionSettings, is_on_a_cluster
 
@@ -109,16 +111,30 @@ def class_folder(home: Path) -> Path:
 
 
 def compile_into(folder: Path, session: SparkSession) -> None:
-    """See that the class is in the folder, which is on the session's class path."""
-    target = folder / _FILE
-    if target.exists():
+    """See that the class is in the folder, which is on the session's class path, and for later sessions in a JAR."""
+    target, jar = folder / _FILE, folder.with_suffix(".jar")
+    if jar.exists():
         return
+    # Both appear at once: another job may be doing the same.
+    if not target.exists():
+        Storage().write(str(target.absolute()), _compiled(session))
+    Storage().write(str(jar.absolute()), _jar(target.read_bytes()))
+
+
+def _compiled(session: SparkSession) -> bytes:
     jvm: Any = session._jvm  # noqa: SLF001 - Java is compiled where Java is
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
     compiler.cook(_source())
-    # Appears at once: another job may be doing the same.
-    Storage().write(str(target.absolute()), bytes(compiler.getBytecodes().get(CLASS)))
+    return bytes(compiler.getBytecodes().get(CLASS))
+
+
+def _jar(code: bytes) -> bytes:
+    """The class as a JAR: with a folder on its class path Java takes no archive of classes."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as jar:
+        jar.writestr(zipfile.ZipInfo(_FILE.as_posix()), code)
+    return content.getvalue()
 
 
 def _source() -> str:
@@ -296,7 +312,8 @@ def _embedded(settings: SessionSettings) -> SparkSession:
     for key, value in _static_settings(settings).items():
         builder = builder.config(key, value)
     try:
-        session = builder.getOrCreate()
+        with spark_home.starting():
+            session = builder.getOrCreate()
     except PySparkRuntimeError as error:
         find_java(os.environ)  # an old or broken one is the usual reason
         what = f"the Java gateway did not start: {error}"
@@ -393,4 +410,8 @@ def _jars(settings: SessionSettings, scratch: Path) -> list[str]:
 
 def _log_store(settings: SessionSettings) -> list[str]:
     """Commits are the driver's alone, so that no executor needs it."""
-    return [str(class_folder(jars.cache_folder()))] if settings.s3 else []
+    if not settings.s3:
+        return []
+    folder = class_folder(jars.cache_folder())
+    jar = folder.with_suffix(".jar")
+    return [str(jar if jar.exists() else folder)]

@@ -49,7 +49,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         if archive is None:
             if not class_archive.is_possible(class_path, os.environ):
                 raise SystemExit("Java takes no archive of classes where a folder is on the class path of Spark")
-            archive = _write(class_archive.name_of(class_path, os.environ), settings, Path(work))
+            name = class_archive.name_of(class_path, os.environ)
+            try:
+                archive = _write(name, settings, Path(work))
+            except BaseException:
+                if args.in_background:
+                    class_archive.give_up(name)
+                raise
     sys.stdout.write(f"{archive}\n")
 
 
@@ -65,7 +71,12 @@ def _yield_to_others() -> None:
     os.nice(19)
     with suppress(AttributeError, OSError):  # of Linux
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    signal.signal(signal.SIGALRM, _out_of_time)
     signal.alarm(_LONGEST)  # ends this process, and Java ends with its standard input
+
+
+def _out_of_time(*_: object) -> None:
+    raise SystemExit("Java wrote no archive of classes in time; Spark starts without one")
 
 
 def _write(name: Path, settings: SessionSettings, work: Path) -> Path:

@@ -237,12 +237,25 @@ class _Changes:
         Under `archives_read` also those that they hold in another order, or beside others before them: then all that a
         file has of the key at that sequence comes again, since the order in a file, and of files, decides there.
         """
-        held = stored.filter(held_by(stored, self.read))
+        is_held = held_by(stored, self.read)
+        held = stored.filter(is_held)
         if self.archives_read:
+            fresh = self._first_came(fresh, that_count(stored.filter(pc.invert(is_held))))
             stale = changes_in(held.filter(pa.array(are_otherwise(held, fresh, self.schema))))
         else:
             stale = changes_in(lacking(held, fresh, self.schema))
         return are_changes(stored, stale) if stale else pa.array(np.zeros(stored.num_rows, bool))
+
+    def _first_came(self, fresh: pa.Table, others: pa.Table) -> pa.Table:
+        """Changes that are read again, without those that repeat others and were skipped, too, when they first came: at
+        a place that changes share, and of a full load, whose rows another version of its files may have held.
+        """
+        if self.schema.shared_places:
+            return lacking(fresh, others, self.schema)
+        loads = pc.equal(gddl_fields(fresh)["op"], "R")
+        if not others.num_rows or not pc.any(loads).as_py():
+            return fresh
+        return pa.concat_tables([fresh.filter(pc.invert(loads)), lacking(fresh.filter(loads), others, self.schema)])
 
     def replaced(self, gone: pa.Table, added: pa.Table) -> int:
         """How many changes that go have another of their key and sequence in their place."""
@@ -266,12 +279,16 @@ class _CountArchived:
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
         changes, replaced = self.changes, 0
         gone = changes.newly_archived(rows)
-        if changes.archives_read and gone.num_rows:
+        added = gone.slice(0, 0)
+        if changes.archives_read:
             stored, fresh = (by_name(rows[name], changes.kind) for name in (STORED, FRESH))
-            kept = stored.filter(pc.invert(changes.withdrawn(stored, fresh)))
-            replaced = changes.replaced(gone, lacking(fresh, kept, changes.schema))
-        files = Counter(path or "" for path in gddl_fields(gone)["source_file"].to_pylist())
-        return json.dumps([files, replaced]).encode()
+            added = lacking(fresh, stored.filter(pc.invert(changes.withdrawn(stored, fresh))), changes.schema)
+            replaced = changes.replaced(gone, added)
+        return json.dumps([_files_of(gone), _files_of(added), replaced]).encode()
+
+
+def _files_of(rows: pa.Table) -> Counter[str]:
+    return Counter(path or "" for path in gddl_fields(rows)["source_file"].to_pylist())
 
 
 @dataclass(frozen=True)
@@ -609,8 +626,8 @@ class Rebuild:
         sources = {FRESH: self._fresh(), STORED: stored}
         reports = by_key(self.tables, sources, self._rules.keys, _CountArchived(self._rules))
         counts = [json.loads(report) for report in reports]
-        by_file = sum((Counter(files) for files, _ in counts), Counter[str]())
-        return Archived(by_file=by_file, replaced=sum(replaced for _, replaced in counts))
+        gone, added = (sum((Counter(one[at]) for one in counts), Counter[str]()) for at in (0, 1))
+        return Archived(by_file=gone, added=added, replaced=sum(replaced for _, _, replaced in counts))
 
     def drops_changes(self) -> bool:
         stored = None if self.request.archives or self._compatible() else self._stored()

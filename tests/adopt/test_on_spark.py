@@ -139,6 +139,28 @@ def test_a_copy_beside_the_merge_job_takes_over(kind: str, way: str, tmp_path: P
     assert run(port, lake, spec, JobOptions(action="verify")).details["verdict"] == "equal"
 
 
+@pytest.mark.parametrize("way", ["in tasks", "merged"])
+def test_columns_of_the_other_job_are_kept_where_files_come_once_more(way: str, tmp_path: Path) -> None:
+    port, lake, spec, source = setting("own", way, tmp_path)
+    source.land(lake, spec, range(6), BEFORE)
+    job = HandWritten(port.spark.for_table(), lake, spec)
+    job.load({})
+    for number in (1, 2, 3):
+        job.apply(number)
+    job.spark.sql(f"ALTER TABLE delta.`{job.replica}` ADD COLUMNS (surrogate STRING)")
+    job.spark.sql(f"UPDATE delta.`{job.replica}` SET surrogate = concat('key ', id)")
+    source.land(lake, spec, (2, 3, 4, 5), AFTER)
+    deleted = {row["id"] for number in (4, 5) for row in source.files[number].to_pylist() if row["Op"] == "D"}
+    before = {row["id"] for row in port.read_by_spark(job.replica)}
+    run(port, lake, spec, adopting())
+    for options in (None, JobOptions(full_refresh=True)):
+        run(port, lake, spec, options)
+        assert rows(port, lake, spec) == values(source.states[-1])
+        kept = {row["id"]: row["surrogate"] for row in port.read_by_spark(job.replica)}
+        assert kept == {key: f"key {key}" if key in before - deleted else None for key in source.states[-1]}
+        assert run(port, lake, spec, JobOptions(action="verify")).details["verdict"] == "equal"
+
+
 def differ(source: Landed, key: int, before: int, after: int) -> bool:
     return source.states[before].get(key) != source.states[after].get(key)
 

@@ -196,7 +196,7 @@ def _version(row: Row) -> Row:
 def sequence(value: Any) -> str:
     """What orders a change, of a scenario's `seq`; null: of a snapshot."""
     place = SNAPSHOT if value is None else FIRST + int(value)
-    return f"{place:020d}.{place:020d}"
+    return f"{place:020d}.1.{place:020d}"
 
 
 @dataclass(frozen=True)

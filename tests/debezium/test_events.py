@@ -10,14 +10,16 @@ from typing import Any
 import pytest
 
 from airflow_gddl.contract.errors import QuarantinableError
+from tests.conftest import LocalPort
 from tests.debezium.probing import event, probe, rows_of, text, wrapped
+from tests.debezium.topic import Topic
 
 _PLACEHOLDER = "__debezium_unavailable_value"
 _LSN = "_dbz_sequence"
 
 
 def place(lsn: int) -> str:
-    return f"{lsn:020d}.{lsn:020d}"
+    return f"{lsn:020d}.1.{lsn:020d}"
 
 
 def carried(*names: str) -> str:
@@ -110,9 +112,11 @@ def test_unsent_value_is_not_carried(tmp_path: Path, stands: Any) -> None:
     assert [(row["big"], row["_dbz_carried"]) for row in rows] == [(None, all_but_big), (None, None)]
 
 
-def test_insert_without_a_value_becomes_an_update(tmp_path: Path) -> None:
-    (row,) = rows_of(probe(tmp_path, text(event("c", {"id": 9, "big": _PLACEHOLDER}))))
-    assert (row["_dbz_op"], row["_dbz_carried"]) == ("U", carried("id", "_dbz_sequence", "_dbz_ts"))
+@pytest.mark.parametrize(("op", "becomes"), [("c", "I"), ("r", "U")])
+def test_insert_without_a_value_stays_one_but_a_row_that_was_read(tmp_path: Path, op: str, becomes: str) -> None:
+    source = {"connector": "oracle", "scn": "7", "snapshot": "true" if op == "r" else "false"}
+    (row,) = rows_of(probe(tmp_path, text(event(op, {"id": 9, "big": _PLACEHOLDER}, source=source))))
+    assert (row["_dbz_op"], row["_dbz_carried"]) == (becomes, carried("id", "_dbz_sequence", "_dbz_ts"))
 
 
 def test_custom_placeholder(tmp_path: Path) -> None:
@@ -198,3 +202,33 @@ def test_key_of_a_record_has_the_type_of_its_own_schema(tmp_path: Path) -> None:
 def test_other_operations_take_nothing_from_the_key(tmp_path: Path) -> None:
     (row,) = rows_of(probe(tmp_path, text({"key": {"id": 7}, "value": event("u", {"id": 8})})))
     assert row["id"] == 8
+
+
+def keyed(key: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
+    """As a sink writes a record with its key."""
+    return {"key": key, "value": value, "offset": 1}
+
+
+@pytest.mark.parametrize("before", [
+    {"id": 0, "code": "x", "v": None}, {"id": 0, "code": "x", "v": ""}, {"id": None, "code": "x", "v": None},
+])  # fmt: skip
+def test_delete_by_another_key_removes_no_row_zero(engine: LocalPort, tmp_path: Path, before: dict[str, Any]) -> None:
+    """The replica identity was another index for a while: a column that can't be null is zero in such a delete."""
+    topic = Topic(engine, tmp_path)
+    rows = [event("c", {"id": number, "code": code, "v": code}, number + 1) for number, code in enumerate("wx")]
+    topic.land(text(*(keyed({"id": number}, row) for number, row in enumerate(rows))))
+    delete = keyed({"code": "x"}, event("d", before, 9))
+    topic.land(text(delete, keyed({"id": 2}, event("c", {"id": 2, "code": "y", "v": "y"}, 10))))
+    topic.run()
+    assert topic.replica("id") == [(0,), (1,), (2,)]
+    assert [(row["code"], row["column"]) for row in topic.errors()] == [("KEY_NULL", "id")]
+
+
+def test_delete_by_another_key_with_its_whole_row_is_followed(engine: LocalPort, tmp_path: Path) -> None:
+    topic = Topic(engine, tmp_path)
+    topic.land(
+        text(*(event("c", {"id": number, "code": code, "v": "v"}, number + 1) for number, code in enumerate("wx")))
+    )
+    topic.land(text(keyed({"code": "w"}, event("d", {"id": 0, "code": "w", "v": "v"}, 9))))
+    topic.run()
+    assert (topic.replica("id"), topic.errors()) == ([(1,)], [])

@@ -104,7 +104,7 @@ def test_fields_may_be_added_by_their_own_name(tmp_path: Path, names: dict[str, 
     none = {"__source_lsn": None, "__source_snapshot": None}
     short = row(**{**none, names["lsn"]: 9, names["snapshot"]: "false"})
     (found,) = rows_of(probe(tmp_path, text(short)))
-    assert found == {"_dbz_op": "I", "id": 1, "v": "a", "_dbz_sequence": f"{9:020d}.{9:020d}"}
+    assert found == {"_dbz_op": "I", "id": 1, "v": "a", "_dbz_sequence": f"{9:020d}.1.{9:020d}"}
 
 
 def test_time_of_the_connector_is_no_commit_time(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_time_of_the_connector_is_no_commit_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("source", "place"), [
-    ({"lsn": 7, "sequence": '["5","7"]'}, f"{5:020d}.{7:020d}"),
+    ({"lsn": 7, "sequence": '["5","7"]'}, f"{5:020d}.1.{7:020d}"),
     ({"file": "bin.000003", "pos": 4, "row": 1}, f"{3:010d}.{4:020d}.{0:010d}"),
     ({"commit_lsn": "0a:01:02", "change_lsn": "0a:01:01", "event_serial_no": 2}, f"0a:01:02.00:00:00.{0:010d}"),
     ({"scn": "8", "commit_scn": "9", "rs_id": "0x01.02.03", "ssn": 0},
@@ -169,7 +169,7 @@ def test_rows_without_any_field_are_named(tmp_path: Path) -> None:
 def test_prefix(tmp_path: Path) -> None:
     changed = {name.replace("__", "dbz_") if name != "__deleted" else name: value for name, value in row().items()}
     (found,) = rows_of(probe(tmp_path, text(changed), flat_prefix="dbz_"))
-    assert found == {"_dbz_op": "I", "id": 1, "v": "a", "_dbz_sequence": f"{7:020d}.{7:020d}"}
+    assert found == {"_dbz_op": "I", "id": 1, "v": "a", "_dbz_sequence": f"{7:020d}.1.{7:020d}"}
     spec = TableSpec(table="shop.t", keys=("id",), dialect="debezium", options={"flat_prefix": ""})
     assert [problem.code for problem in check_options(spec)] == ["FIELD_VALUE"]
 

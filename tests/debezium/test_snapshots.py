@@ -149,6 +149,51 @@ def test_first_snapshot_after_changes_is_a_reload(engine: LocalPort, tmp_path: P
     assert ids(topic) == [1, 2, 3]
 
 
+@pytest.mark.parametrize("empties", [False, True])
+def test_first_snapshot_in_a_batch_with_changes_before_it_is_a_reload(
+    engine: LocalPort, tmp_path: Path, empties: bool
+) -> None:
+    topic = Topic(engine, tmp_path)
+    topic.land(text(event("c", {"id": 9, "v": "c"}, 50), event("c", {"id": 1, "v": "c"}, 60)))
+    topic.land(text(*snapshot(100, [1, 2, 3])))
+    if empties:  # the first transaction, too, which has no commit before it
+        topic.empty()
+        first = event("c", {"id": 9, "v": "c"}, 50, sequence='[null,"50"]')
+        topic.land(text(first, *snapshot(100, [1, 2, 3])))
+    assert warnings_of(topic.run()) == []
+    assert topic.replica("id", "v") == [(1, "s"), (2, "s"), (3, "s")]
+    assert topic.run(action="verify").details["verdict"] == "equal"
+
+
+def test_first_snapshot_behind_earlier_and_later_changes_says_that_it_removes_nothing(
+    engine: LocalPort, tmp_path: Path
+) -> None:
+    topic = Topic(engine, tmp_path)
+    topic.land(text(event("c", {"id": 9, "v": "c"}, 50), event("c", {"id": 4, "v": "c"}, 150)))
+    topic.run()
+    topic.land(text(*snapshot(100, [1, 2, 3])))
+    assert warnings_of(topic.run()) == ["SNAPSHOT_MERGED"]
+    assert ids(topic) == [1, 2, 3, 4, 9]
+
+
+@pytest.mark.parametrize("arrival", ["together", "apart"])
+def test_transaction_that_was_open_while_a_later_snapshot_was_taken_wins(
+    engine: LocalPort, tmp_path: Path, arrival: str
+) -> None:
+    """Its changes are before the snapshot in the log, behind the same last commit."""
+    topic = filled(engine, tmp_path)
+    taken = snapshot(200, range(1, 7), sequence='["190","200"]')
+    place = {"sequence": '["190","195"]', "ts_ms": T + 1000}
+    then = [event("d", {"id": 1, "v": None}, 195, **place), event("u", {"id": 2, "v": "u"}, 195, **place)]
+    topic.land(text(*taken))
+    if arrival == "apart":
+        topic.run()
+    topic.land(text(*then))
+    topic.run()
+    assert topic.replica("id", "v") == [(2, "u"), *((number, "s") for number in range(3, 7))]
+    assert topic.run(action="verify").details["verdict"] == "equal"
+
+
 def test_first_snapshot_that_began_again(engine: LocalPort, tmp_path: Path) -> None:
     """What the first attempt read was partly deleted before the second."""
     topic = Topic(engine, tmp_path)

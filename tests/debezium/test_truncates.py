@@ -60,7 +60,7 @@ def test_history_ends_at_the_truncate(engine: LocalPort, tmp_path: Path) -> None
     topic.run()
     topic.land(text(truncate(140), row("c", 2, 150), truncate(160), row("c", 3, 170)))
     topic.run()
-    place = {lsn: f"{lsn - 1:020d}.{lsn:020d}" for lsn in range(100, 200)}
+    place = {lsn: f"{lsn - 1:020d}.1.{lsn:020d}" for lsn in range(100, 200)}
     assert topic.history("id", "__start_at", "__end_at") == [
         (1, place[100], place[140]), (2, place[110], place[140]), (2, place[150], place[160]), (3, place[170], None)
     ]  # fmt: skip

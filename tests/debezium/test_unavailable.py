@@ -19,8 +19,9 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.option_checks import check_options
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.dialects.protocol import dialect_of
+from tests.conftest import LocalPort
 from tests.debezium.probing import event, probe, rows_of, text, wrapped
-from tests.debezium.topic import parquet
+from tests.debezium.topic import Topic, parquet, warnings_of
 
 _WORD = "__debezium_unavailable_value"
 _BYTES = _WORD.encode()
@@ -166,3 +167,21 @@ def test_a_key_is_always_sent(tmp_path: Path, form: Any) -> None:
     update["after"]["id"] = _WORD
     (row,) = rows_of(probe(tmp_path, form(update)))
     assert (row["id"], row["v"]) == (_WORD, "x")
+
+
+@pytest.mark.parametrize("arrival", ["together", "apart", "late"])
+def test_insert_of_a_changed_key_takes_nothing_of_an_older_row(engine: LocalPort, tmp_path: Path, arrival: str) -> None:
+    """The older row was deleted, and its delete was dropped by the transform, or comes later."""
+    topic = Topic(engine, tmp_path)
+    older, moved = event("c", {"id": 2, "v": "old"}, 10), event("c", {"id": 2, "v": _WORD}, 20)
+    first, then = (moved, older) if arrival == "late" else (older, moved)
+    topic.land(text(first))
+    if arrival != "together":
+        topic.run()
+    topic.land(text(then))
+    topic.run()
+    assert topic.replica("id", "v") == [(2, None)]
+    assert topic.run(action="verify").details["verdict"] == "equal"
+    topic.land(text(event("c", {"id": 3, "v": _WORD}, 30), event("u", {"id": 3, "v": "x"}, 31)))
+    assert warnings_of(topic.run()) == ["MOVED_ROW_INCOMPLETE"]
+    assert topic.replica("id", "v") == [(2, None), (3, "x")]

@@ -245,14 +245,111 @@ def test_a_full_load_that_is_as_it_was_hinders_nothing(tmp_path: Path) -> None:
     assert counts(lake.done(SPEC, option(1, 2)))["change"] == 1
 
 
-def test_tables_ordered_by_commit_time_are_refused(tmp_path: Path) -> None:
+TIMED = replace(SPEC, sequence_by=())
+"""Ordered by commit time alone."""
+
+
+def timed(lake: Lake, number: int, rows: Sequence[tuple[str, int, int, str | None]], *, name: str = "") -> Path:
+    """A file of day N: operation, second of its commit, key, value."""
+    columns = {
+        "Op": [op for op, *_ in rows], "id": pa.array([key for _, _, key, _ in rows], pa.int32()),
+        "v": pa.array([value for *_, value in rows], pa.string()),
+        "dms_timestamp": pa.array([(FIRST + second) * 1_000_000 for _, second, _, _ in rows], pa.timestamp("us")),
+    }  # fmt: skip
+    file = name or f"202401{number:02d}-{number:09d}.parquet"
+    return dated(write(lake.landing(TIMED), file, pa.table(columns)), number)
+
+
+def test_at_one_commit_time_names_and_rows_of_files_order(tmp_path: Path) -> None:
+    """A file between two others, which have changes of its key at the same time."""
     lake = Lake(tmp_path)
-    spec = replace(SPEC, sequence_by=(), history=False)
-    rows = {"Op": ["I", "U"], "id": pa.array([1, 1], pa.int32()), "v": ["a", "b"],
-            "dms_timestamp": pa.array([1_700_000_000_000_000] * 2, pa.timestamp("us"))}  # fmt: skip
-    dated(write(lake.landing(spec), "20240102-000000001.parquet", pa.table(rows)), 2)
+    timed(lake, 2, [("I", 1, 1, "a"), ("I", 1, 2, "first")])
+    timed(lake, 3, [("U", 1, 1, "b"), ("U", 1, 1, "c"), ("U", 1, 2, "second")])
+    timed(lake, 4, [("U", 1, 1, "d")])
+    lake.done(TIMED)
+    timed(lake, 3, [("U", 1, 1, "C"), ("U", 1, 2, "second"), ("D", 1, 2, None), ("I", 1, 3, "new")])
+    assert counts(lake.done(TIMED, option(3, 3)))["files"] == 1
+    assert lake.replica(TIMED) == {1: "d", 3: "new"}
+    timed(lake, 4, [("I", 9, 4, "four")])
+    lake.done(TIMED, option(4, 4))
+    assert lake.replica(TIMED) == {1: "C", 3: "new", 4: "four"}
+    assert lake.done(TIMED, VERIFY).details["verdict"] == "equal"
+    before = lake.rows(lake.layout(TIMED).history)
+    lake.done(TIMED, JobOptions(reload=True, full_listing=True, confirmed=True))
+    names = ("id", "v", "__start_at", "__end_at")
+    assert [[row[n] for n in names] for row in lake.rows(lake.layout(TIMED).history)] == [
+        [row[n] for n in names] for row in before
+    ]
+
+
+def test_what_repeats_another_file_at_a_commit_time_stays_as_it_was(tmp_path: Path) -> None:
+    """The file repeats the end of the one before it, which was skipped: read alone, it has it again."""
+    lake = Lake(tmp_path)
+    timed(lake, 2, [("I", 1, 1, "a"), ("U", 1, 1, "b")])
+    timed(lake, 3, [("U", 1, 1, "b"), ("U", 1, 1, "c")])
+    assert lake.done(TIMED).redelivered == 1
+    result = counts(lake.done(TIMED, option(3, 3, confirmed=False)))
+    assert (result["archived"], result["change"]) == (0, 0)
+    assert lake.replica(TIMED) == {1: "c"}
+
+
+def test_a_commit_time_whose_other_changes_are_not_known_is_refused(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    timed(lake, 2, [("I", 1, 1, "a")])
+    repeats = timed(lake, 3, [("I", 1, 1, "a"), ("I", 5, 5, "five")])
+    assert lake.done(TIMED).redelivered == 1
+    timed(lake, 2, [("I", 1, 1, "a"), ("D", 1, 1, None)])
+    assert str(repeats) in refused(lake, option(2, 2), "RANGE_OVERLAPS", TIMED).message
+    lake.done(TIMED, option(2, 3))
+    assert lake.replica(TIMED) == {1: "a", 5: "five"}, "the later file brings it back"
+
+
+def test_files_of_the_time_that_repeat_each_other_around_another_are_refused(tmp_path: Path) -> None:
+    """Read without the file between them, the last one is taken for a re-delivery of the first."""
+    lake = Lake(tmp_path)
+    timed(lake, 2, [("I", 1, 1, "a")])
+    between = dated(timed(lake, 3, [("U", 1, 1, "b")]), 20)
+    dated(timed(lake, 4, [("I", 1, 1, "a")]), 3)
+    lake.done(TIMED)
+    assert lake.replica(TIMED) == {1: "a"}
+    assert str(between) in refused(lake, option(2, 4), "RANGE_OVERLAPS", TIMED).message
+
+
+def test_files_of_an_hour_that_comes_twice_are_not_ordered_at_commit_times(tmp_path: Path) -> None:
+    spec = replace(TIMED, options={"date_partition_timezone": "Europe/Berlin"})
+    names = ("20241027-021000000.parquet", "20241027-023000000.parquet", "20241027-040000000.parquet")
+    lake = Lake(tmp_path)
+    for at, name in enumerate(names, start=1):
+        timed(lake, 2, [("I", at, at, "a")], name=name)
     lake.done(spec)
-    refused(lake, option(2, 2), "RANGE_UNORDERED", spec)
+    path = timed(lake, 2, [("I", 1, 1, "A")], name=names[0])
+    assert path.name in refused(lake, option(2, 2), "RANGE_UNORDERED", spec).message
+    timed(lake, 2, [("I", 1, 1, "a")], name=names[0])
+    timed(lake, 2, [("I", 3, 3, "A")], name=names[2])
+    lake.done(spec, option(2, 2))
+    assert lake.replica(spec)[3] == "A"
+
+
+def test_without_a_key_equal_rows_at_a_commit_time_are_not_decided(tmp_path: Path) -> None:
+    spec = replace(TIMED, keys=(), history=False)
+    lake = Lake(tmp_path)
+    timed(lake, 2, [("I", 1, 1, "a")])
+    lake.done(spec)
+    error = lake.result(spec, option(2, 2)).error
+    assert error is not None
+    assert error.code == "RANGE_UNORDERED"
+
+
+def test_the_same_time_is_read_again(tmp_path: Path) -> None:
+    """Also where its files were last modified at another time when they were read."""
+    lake = filled(tmp_path)
+    dated(day(lake, 3, [("U", 1, "TWO"), ("I", 7, "seven")]), 20)
+    assert counts(lake.done(SPEC, option(3, 3)))["change"] == 1
+    for span in ((3, 3), (20, 20), (3, 20)):
+        assert counts(lake.done(SPEC, option(*span, confirmed=False)))["change"] == 0, span
+    dated(day(lake, 3, [("U", 1, "again"), ("I", 7, "seven")]), 25)
+    assert counts(lake.done(SPEC, option(3, 3)))["change"] == 1
+    assert lake.replica(SPEC)[1] == "again"
 
 
 def test_a_change_that_another_file_had_too_is_no_loss(tmp_path: Path) -> None:

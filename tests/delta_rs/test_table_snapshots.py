@@ -622,6 +622,16 @@ def test_a_part_of_no_lines_is_no_rows_where_files_have_no_header(tmp_path: Path
     assert (codes(exports.run()), exports.replica()) == ({}, {3: "c"})
 
 
+def test_a_key_of_an_export_without_a_header_is_no_operation(tmp_path: Path) -> None:
+    """Keys `d`, `i` and `u` are texts as others. A line of a field more is no row behind an operation."""
+    options = {**FORMAT, "csv_header": False, "csv_columns": ["id", "v"], "types": {"id": "string"}}
+    exports = Exports(Lake(tmp_path), replace(SPEC, options=options))
+    land_csv(exports, 1, ["d,a\n", "i,b\nu,c\n"])
+    assert (codes(exports.run()), exports.replica()) == ({}, {"d": "a", "i": "b", "u": "c"})
+    land_csv(exports, 2, ["d,d,a\n"])
+    assert (codes(exports.run()), exports.replica()) == ({"SNAPSHOT_HELD": 1}, {"d": "a", "i": "b", "u": "c"})
+
+
 def test_a_snapshot_of_no_lines_is_held_by_the_limit_as_any_other(tmp_path: Path) -> None:
     options = {**FORMAT, "csv_header": False, "csv_columns": ["id", "v"], "types": {"id": "int"}}
     exports = Exports(Lake(tmp_path), replace(SPEC, options=options, sweep_limit=0.34))

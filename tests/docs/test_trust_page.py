@@ -230,4 +230,9 @@ def test_one_line_lets_merge_commit_all_tables(shop: Path) -> None:
 def test_eject_writes_its_folder(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(shop)
     gddl(shop, *words("eject"))
-    assert sorted(path.name for path in (shop / "dags/orders").iterdir()) == ["README.md", "dag.py", "job.py"]
+    assert sorted(path.name for path in (shop / "dags/orders").iterdir()) == [
+        "README.md",
+        "dag.py",
+        "job.py",
+        "known.json",
+    ]

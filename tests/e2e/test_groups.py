@@ -18,8 +18,11 @@ from tests.e2e.browser import picture
 from tests.e2e.site import IS_3_0, Site
 
 PACK, OTHER = "gddl_pack.grouped.small.1", "gddl_pack.dated.small.1"
+SMALL = "gddl_pack.nyc.small.1"
 TABLES = [f"grouped.t{n:02d}" for n in range(40)]
 BAD, GOOD = TABLES[-1], TABLES[0]
+FIRST_PAGE = {"x": 66, "y": 0, "width": 1434, "height": 505}
+"""What the first page shows: without the menu and the empty part below."""
 seen = pytest.mark.skipif(browser.CHROMIUM is None, reason="no Chromium (apt-get install chromium)")
 
 
@@ -85,6 +88,29 @@ def test_a_red_table_is_seen_cleared_and_green_again(site: Site, page: Page, pic
     expect(page.get_by_text(re.compile("nothing new to load")).first).to_be_visible()
     expect(page.get_by_role("link", name=re.compile("action=reload")).first).to_be_visible()
     picture(page, pictures, "cleared_green")
+
+
+@pytest.mark.deep
+@seen
+def test_the_picture_of_the_first_page(site: Site, page: Page, pictures: Path) -> None:
+    """Four small tables, one of them opened, and one that has failed."""
+    names = ("airlines", "airports", "planes", "weather")
+    site.rows("nyc", *(f"{{table: nyc.{name}, keys: [id]}}" for name in names), source="nyc")
+    site.runs.wait_for([SMALL])
+    for name in names:
+        site.land(f"nyc.{name}")
+    site.load(SMALL)
+    site.land("nyc.weather", "20240102-000000000.parquet")
+    site.refuse("nyc.weather")
+    with pytest.raises(FatalError):
+        site.runs.finish([site.runs.trigger(SMALL)])
+    page.goto(f"/dags/{SMALL}/runs")
+    group = page.get_by_text("nyc.weather", exact=True).first
+    group.locator("xpath=ancestor::*[.//*[local-name()='svg']][1]").locator("svg").first.click()
+    expect(page.get_by_text("incremental_load", exact=True)).to_have_count(2)
+    expect(page.get_by_role("link", name=re.compile("manual__|20..-")).first).to_be_visible()
+    page.wait_for_timeout(1000)  # the grid's lines move apart
+    page.screenshot(path=pictures / "groups_small.png", animations="disabled", clip=FIRST_PAGE)
 
 
 @pytest.fixture(scope="module")

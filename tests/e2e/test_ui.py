@@ -33,7 +33,8 @@ def test_the_grid_shows_three_tasks_and_how_they_ended(site: Site, page: Page, p
     for task in ("landed", "initial_load", "incremental_load"):
         expect(page.get_by_text(task, exact=True).first).to_be_visible()
     expect(page.get_by_text("priority:normal").first).to_be_visible()
-    expect(page.get_by_role("link", name="seen.a")).to_be_visible()  # the event of its asset
+    events = page.get_by_test_id("card-list")  # of assets
+    expect(events.get_by_role("link", name="seen.a")).to_be_visible()
     picture(page, pictures, "grid")
     page.get_by_role("button", name="Dag Docs").click()
     expect(page.get_by_text("Brings a pack of tables into Delta Lake")).to_be_visible()

@@ -326,8 +326,8 @@ _LONG = (
 metastore, executors or a JVM for each run of their own; and all seeds but the first."""
 
 
-_CORE = ("architecture", "commands", "conformance", "debezium", "delta_rs", "oracle", "pairs", "platforms", "remote",
-         "rules", "scenarios", "tables", "unit")  # fmt: skip
+_CORE = ("architecture", "commands", "conformance", "debezium", "delta_rs", "mutation", "oracle", "pairs", "platforms",
+         "remote", "rules", "scenarios", "tables", "unit")  # fmt: skip
 """Folders that `make test` plays, but for modules of `_WIDE` and for tests on Spark."""
 _WIDE = (
     "test_completeness",

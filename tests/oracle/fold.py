@@ -90,6 +90,8 @@ def states(table_schema: Shape, events: Listing[Event]) -> list[State]:
     row: State = None
     rescued: Rescued = {}
     for event in events:
+        if event.change.old_key is not None:
+            row = None  # what the key had is another row's
         rescued = _rescued(rescued if row is not None else {}, event)
         row = _step(table_schema, row, event)
         shown = rescued_text(rescued)

@@ -42,6 +42,7 @@ OF_AIRFLOW = (
     "reporting", "sensors", "triggers", "version_compat",
 )  # fmt: skip
 ROOMS = {
+    "airflow_gddl.hooks.databricks": "airflow.providers.databricks",
     "airflow_gddl.operators.lineage": "airflow.providers.openlineage",
     "spark_jobs.job.metrics_file": "prometheus_client",
     "spark_jobs.sources.capture.engine_process": "jpype",

@@ -9,11 +9,11 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_gddl.contract.spec import TableSpec
-from tests.pairs.source import COLUMNS, Change, Row, Source
+from tests.pairs.source import COLUMNS, Change, Row, Source, fits
 
 Lines = Counter[str]
 
@@ -34,9 +34,17 @@ class Model:
     @classmethod
     def of(cls, source: Source) -> Model:
         model = cls(source)
-        for change in (*source.loaded, *(change for file in source.files for change in file)):
+        loaded = sorted(source.loaded, key=lambda one: source.tied_first and one.row["v"] == "first")
+        for change in (*loaded, *(change for file in source.files for change in file)):
             model.apply(change)
+        if source.late is not None:
+            model.apply(model.after_all(source.late))
         return model
+
+    def after_all(self, change: Change) -> Change:
+        """A forced change, which has the place of its key's last one."""
+        states = self.states.get(change.row["id"], [])
+        return replace(change, seq=max(change.seq, *(known.seq for known, _ in states), 0))
 
     @property
     def spec(self) -> TableSpec:
@@ -85,7 +93,8 @@ class Model:
         elif "n" in carried and self._fails(own):
             self.quarantined += 1
         else:
-            base = change.before if moved else self.rows.get(old, {})
+            images = change.before if self.source.images == "whole" else {}
+            base = images if moved else self.rows.get(old, {})
             if moved:
                 self._put(change, old, None)
             self._put(change, change.row["id"], {**base, **own, "id": change.row["id"], "part": change.row["part"]})
@@ -134,6 +143,10 @@ class Model:
     def shown(self, row: Row) -> Row:
         """A row as readers see it, without technical columns."""
         found = dict.fromkeys((*COLUMNS, *(["w"] if self.source.widens else []))) | row
+        if self.source.retyped == "text" and found["q"] is not None:
+            found["q"] = str(found["q"])
+        elif not fits(found["q"]) and self.spec.schema_evolution.type_change == "rescue":
+            found["q"] = None
         for name, value in self.spec.derive.items():
             assert value == "n > 2 or v = 'x'", value
             more = None if found["n"] is None else found["n"] > 2

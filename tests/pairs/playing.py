@@ -37,9 +37,7 @@ class Game:
 
     @classmethod
     def of(cls, given: Assignment, root: Path, port: LocalPort, seed: int) -> Game:
-        happens = {name: value(given, name) for name in ("truncated", "moved", "widened")}
-        rng = Random(seed)  # noqa: S311 - no secret
-        return cls(Lake(root), port, given, Source.lived(row_of(given), rng, **happens), [], [])
+        return cls(Lake(root), port, given, lived(given, seed), [], [])
 
     @property
     def row(self) -> TableSpec:
@@ -55,10 +53,10 @@ class Game:
             return [Path(root) / "s" / "t" for root in self.row.shard_landings.values()]
         return [Path(self.lake.layout(self.row).landing)]
 
-    def land(self, number: int, changes: list[Change], day: int = 1) -> None:
+    def land(self, number: int, changes: list[Change], day: int = 1, load: str = "") -> None:
         misfit = bool(value(self.given, "misfits")) and number == 2
         for folder in self.folders():
-            landed(self.source, folder, file_name(self.source, number, day), changes, misfit=misfit)
+            landed(self.source, folder, load or file_name(self.source, number, day), changes, misfit=misfit)
 
     def run(self, kill: str = "", **options: Any) -> JobResult | None:
         """The result; null where the run was killed, or a repair refused."""
@@ -77,6 +75,17 @@ class Game:
         return result
 
 
+def lived(given: Assignment, seed: int = 1) -> Source:
+    """The source of an assignment at the end, but for what depends on how files arrive."""
+    names = {"truncated": "truncates", "moved": "moves", "widened": "widens", "narrowed": "narrows"}
+    names |= {name: name for name in ("tied", "retyped", "images")}
+    happens = {field: value(given, name) for name, field in names.items()}
+    source = Source(row_of(given), Random(seed), **happens).lived()  # noqa: S311 - no secret
+    if source.row.force_update is not None:
+        source.force()
+    return source
+
+
 def _killing(step: str) -> Observer:
     def observe(reported: Step) -> None:
         if reported.step == step:
@@ -88,10 +97,13 @@ def _killing(step: str) -> Observer:
 def play(given: Assignment, root: Path, port: LocalPort, seed: int = 1) -> Game:
     """Everything that happens to a table."""
     game = Game.of(given, root, port, seed)
-    game.land(0, game.source.loaded)
+    if value(given, "tied"):  # the files of the load arrive the other way round
+        game.land(0, game.source.loaded[-1:], load="LOAD00000002.parquet")
+        game.run()
+    game.land(0, game.source.loaded[: 4 + value(given, "tied")])
     game.run()
     kill = value(given, "killed")
-    for number, files in enumerate(_arrivals(game)):
+    for number, files in enumerate(arrivals(given, seed)):
         for file in files:
             game.land(file, game.source.files[file - 1])
         if kill and number == 0:
@@ -101,20 +113,23 @@ def play(given: Assignment, root: Path, port: LocalPort, seed: int = 1) -> Game:
         for file in (2, 3, 4):
             game.land(file, game.source.files[file - 1], day=2)
         game.run()
-    if value(given, "truncated") and game.row.truncate == "hold":
+    for _ in range(value(given, "truncated") if game.row.truncate == "hold" else 0):
         game.run(action="truncate_release")
+        game.run()
+    if game.source.late is not None:
+        game.land(FILES + 1, [game.source.late], day=3)
         game.run()
     _end(game)
     return game
 
 
-def _arrivals(game: Game) -> list[list[int]]:
+def arrivals(given: Assignment, seed: int = 1) -> list[list[int]]:
     """Numbers of files by run."""
-    numbers, arrival = list(range(1, FILES + 1)), value(game.given, "arrival")
+    numbers, arrival = list(range(1, FILES + 1)), value(given, "arrival")
     if arrival == "at once":
         return [numbers]
     if arrival == "shuffled":
-        game.source.rng.shuffle(numbers)
+        Random(seed).shuffle(numbers)  # noqa: S311 - no secret
         return [numbers[:2], numbers[2:4], numbers[4:]]
     return [[number] for number in numbers]
 
@@ -141,39 +156,46 @@ def _erased_key(row: TableSpec) -> dict[str, str]:
     return {name: known[name] for name in row.keys}
 
 
-def expected(game: Game) -> Model:
-    model = Model.of(game.source)
-    if value(game.given, "reloaded"):
+def expected(given: Assignment, *, reloads: bool = False, seed: int = 1) -> Model:
+    """What the tables must hold.
+
+    Args:
+        reloads: the repair has read all files again, in the order of their names.
+    """
+    source = lived(given, seed)
+    source.tied_first = source.row.tie_break == "last_arrival" and not reloads
+    model = Model.of(source)
+    if value(given, "reloaded"):
         model.reloaded()
     return model
 
 
-def expected_rows(game: Game) -> Lines:
+def expected_rows(given: Assignment, model: Model) -> Lines:
     """Rows of the replica, with the source of each where there are several."""
-    model, erased = expected(game), bool(value(game.given, "erased"))
+    erased, row = bool(value(given, "erased")), model.spec
     found = Lines()
-    for shard in game.row.shards or ("",):
+    for shard in row.shards or ("",):
         rows = dict(model.rows)
         if erased and shard in ("", "a"):
             rows.pop("b", None)
-        shown = [row for _, row in model.logged] if not game.row.keys else list(rows.values())
-        found.update(line_of({**model.shown(row), "_source": shard}, columns_of(game)) for row in shown)
+        shown = [row for _, row in model.logged] if not row.keys else list(rows.values())
+        found.update(line_of({**model.shown(each), "_source": shard}, columns_of(model)) for each in shown)
     return found
 
 
-def columns_of(game: Game) -> list[str]:
+def columns_of(model: Model) -> list[str]:
     """Columns that are compared: all but those of the service."""
-    model = Model(game.source)
     shown = sorted(model.shown(dict.fromkeys(("n", "v"))))
-    return [*shown, *(["_source"] if game.row.shards else [])]
+    return [*shown, *(["_source"] if model.spec.shards else [])]
 
 
 def stored_rows(game: Game) -> Lines:
     rows = game.port.read(game.lake.layout(game.row).replica)
-    return Lines(line_of(row, columns_of(game)) for row in rows if not row["_gddl"].get("deleted"))
+    columns = columns_of(Model(game.source))
+    return Lines(line_of(row, columns) for row in rows if not row["_gddl"].get("deleted"))
 
 
 def stored_versions(game: Game) -> Lines:
     rows = game.port.read(game.lake.layout(game.row).history)
-    columns = [*columns_of(game), "start", "end"]
+    columns = [*columns_of(Model(game.source)), "start", "end"]
     return Lines(line_of({**row, "start": row["__start_at"], "end": row["__end_at"]}, columns) for row in rows)

@@ -19,8 +19,13 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.runners.interface import Platform
 from airflow_gddl.runners.remote import Attempts, RemoteRunner, TaskKey
-from airflow_gddl.stores import Storage, open_store
+from airflow_gddl.runtime.compiled import placements
+from airflow_gddl.runtime.compiled.documents import PlacementDocument
+from airflow_gddl.runtime.state import polls
+from airflow_gddl.runtime.state.documents import PollDocument
+from airflow_gddl.stores import Storage, open_store, update_object
 from airflow_gddl.stores.lake_files import check_roots
+from airflow_gddl.topology.placement import Pack, Placement
 from tests.conftest import LocalPort
 from tests.remote.world import Heard
 from tests.s3 import delivery
@@ -297,3 +302,65 @@ def test_log_is_kept_if_its_upload_fails(server: Server, way: Way) -> None:
     assert outcome.log is not None
     assert Path(outcome.log).is_file()
     shutil.rmtree(Path(outcome.log).parent)
+
+
+REPEATED = {code: Fault("done", method="PUT", status=status, code=code, times=1)
+            for code, status in (("InternalError", 500), ("SlowDown", 503))}  # fmt: skip
+"""The client repeats the put; where a connection ends instead, it says so, and the caller's retry reads first."""
+
+
+@pytest.mark.parametrize("fault", REPEATED)
+@pytest.mark.parametrize("is_there", [False, True], ids=["first", "later"])
+def test_a_conditional_put_whose_answer_is_lost_recognises_itself(
+    server: Server, way: Way, fault: str, is_there: bool
+) -> None:
+    """The change is made once, and counts as made: repeated, the put meets its own content."""
+    place = server.place(way.endpoint)
+    store, path = Storage(environ=place.environ), f"{place.roots.lake}/_gddl/airflow/notes.json"
+    if is_there:
+        store.write(path, b"0")
+    way.faults = [replace(REPEATED[fault])]
+    calls: list[bytes | None] = []
+
+    def change(before: bytes | None) -> bytes:
+        calls.append(before)
+        return (before or b"") + b"1"
+
+    assert update_object(store, path, change, lambda after: after) == (b"01" if is_there else b"1")
+    assert calls == [b"0" if is_there else None]
+    assert way.faults[0].met == 1
+
+
+@pytest.mark.parametrize("fault", REPEATED)
+def test_polls_and_placements_whose_answer_is_lost_are_kept(server: Server, way: Way, reach: Reach, fault: str) -> None:
+    place = server.place(way.endpoint)
+    reach(place)
+    store, lake = Storage(environ=place.environ), place.roots.lake
+    before, changes = polls.read(store, lake, "gddl.a"), []
+
+    def change(document: PollDocument) -> PollDocument:
+        changes.append(document)
+        return replace(document, polled=len(changes))
+
+    way.faults = [replace(REPEATED[fault])]
+    polls.keep(store, lake, "gddl.a", before, change)
+    assert (len(changes), polls.read(store, lake, "gddl.a").document.polled, way.faults[0].met) == (1, 1, 1)
+    way.faults = [replace(REPEATED[fault])]
+    path, placement = (
+        placements.place_of(lake, ""),
+        Placement(packs={"gddl_pack.a": Pack(source="a", tier="small", schedule="hourly", tables=("s.a",))}),
+    )
+    document = PlacementDocument(path=path, placement=placement, tag=None, is_kept=False, roots=place.roots)
+    assert placements.keep(document, 0.0, place.environ), "it is kept, though the store refused the second put"
+    assert placements.read(path, place.environ)[0] == placement
+    other = replace(document, placement=Placement())
+    assert not placements.keep(other, 0.0, place.environ), "another writer's is no own one"
+
+
+def test_another_writers_content_is_none_of_ones_own(server: Server, way: Way) -> None:
+    place = server.place(way.endpoint)
+    store, path = Storage(environ=place.environ), f"{place.roots.lake}/_gddl/airflow/notes.json"
+    _, tag = (store.write(path, b"mine"), store.read_tagged(path)[1])
+    assert store.swap_once(path, b"other", tag)
+    assert not store.swap_once(path, b"late", tag)
+    assert store.read(path) == b"other"

@@ -131,6 +131,8 @@ def test_the_command_uses_spark_and_says_once_that_java_is_missing(lake: Lake, t
 
     refused = gddl("run", JAVA_HOME="/nowhere")
     assert (refused.returncode, refused.stderr.count("[JAVA_MISSING]")) == (2, 1), refused
+    told = [json.loads(line) for line in gddl("run", "--json", JAVA_HOME="/nowhere").stdout.splitlines()]
+    assert {one["mode"] for one in told if "mode" in one} == {"initial"}, told
     assert not Path(lake.layout(SPECS[0]).replica).exists()
     loaded = gddl("run")
     assert loaded.returncode == 0, loaded

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from spark_jobs import program
 from spark_jobs.batch.runtime import LazySpark
-from spark_jobs.spark import class_archive, jars
+from spark_jobs.spark import class_archive, jars, session
 from spark_jobs.spark.class_archive import archive_of, attempt_of, is_possible, java_options, name_of, put, write_later
 from spark_jobs.spark.python_daemon import without_archives
 from spark_jobs.spark.session import SessionSettings, class_path_of
@@ -35,9 +38,14 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
-    """Commands of the processes that were to write an archive, instead of these processes."""
+    """Commands of the processes that were to write an archive, instead of these processes, which never end."""
     commands: list[tuple[str, ...]] = []
-    monkeypatch.setattr(subprocess, "Popen", lambda command, **_: commands.append(command))
+
+    def start(command: tuple[str, ...], *, pass_fds: list[int], **_: object) -> None:
+        commands.append(command)
+        os.dup(pass_fds[0])
+
+    monkeypatch.setattr(subprocess, "Popen", start)
     return commands
 
 
@@ -62,17 +70,41 @@ def test_the_first_job_has_it_written_and_the_second_at_once_does_not(
     assert write_later("/delta.jar", {}, s3a=True)
     assert not write_later("/delta.jar", {}, s3a=True)
     assert [command[-2:] for command in started] == [("--in-background", "--s3a")]
-    assert [path.suffix for path in cache.iterdir()] == [".attempt"]
+    assert [path.suffix for path in cache.glob("classes-*")] == [".attempt"]
 
 
-def test_an_attempt_that_left_no_archive_is_repeated_a_day_later(cache: Path, started: list[tuple[str, ...]]) -> None:
+def test_an_attempt_that_left_no_archive_is_repeated_a_day_later(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[object] = []
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **_: started.append(command))
     assert write_later("/delta.jar", {}, s3a=False)
-    attempt = attempt_of(name_of("/delta.jar", {}))
+    name = name_of("/delta.jar", {})
+    attempt = attempt_of(name)
+    class_archive.give_up(name)
     for hours, repeated in ((23, False), (25, True), (0, False)):
         if hours:
             os.utime(attempt, (time.time() - hours * 3600,) * 2)
         assert write_later("/delta.jar", {}, s3a=False) is repeated
+        if repeated:
+            class_archive.give_up(name)
     assert len(started) == 2
+
+
+def test_an_attempt_that_is_killed_is_repeated_at_once_and_not_for_ever(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While its process lives there is no other."""
+    writing: list[subprocess.Popen[bytes]] = []
+    sleeping = [sys.executable, "-c", "import time; time.sleep(60)"]
+    monkeypatch.setattr(class_archive, "module_command", lambda *_: sleeping)
+    popen = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda *given, **more: writing.append(popen(*given, **more)))
+    for _ in range(3):
+        assert write_later("/delta.jar", {}, s3a=False)
+        assert not write_later("/delta.jar", {}, s3a=False), "it goes on"
+        writing[-1].kill()
+        writing[-1].wait()
+    assert not write_later("/delta.jar", {}, s3a=False), "something kills them all"
+    assert [path.suffix for path in cache.iterdir()] == [".attempt"]
 
 
 def test_nothing_is_started_where_no_archive_can_be(
@@ -89,7 +121,7 @@ def test_nothing_is_started_where_no_archive_can_be(
     monkeypatch.setenv("GDDL_JARS", "/proc/no-such-cache")
     refused.append(write_later("/delta.jar", {}, s3a=False))
     assert refused == [False] * 6
-    assert (started, list(cache.iterdir())) == ([], [])
+    assert (started, list(cache.glob("classes-*"))) == ([], [])
 
 
 def test_a_cache_that_is_read_only_gets_no_archive(
@@ -98,9 +130,9 @@ def test_a_cache_that_is_read_only_gets_no_archive(
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "touch", refuse)  # root may write everywhere
+    monkeypatch.setattr(Path, "open", refuse)  # root may write everywhere
     assert not write_later("/delta.jar", {}, s3a=False)
-    assert (started, list(cache.iterdir())) == ([], [])
+    assert (started, list(cache.glob("classes-*"))) == ([], [])
 
 
 def archive_in(cache: Path, class_path: str, environ: Mapping[str, str], content: bytes = b"classes") -> Path:
@@ -118,7 +150,7 @@ def test_a_new_archive_takes_the_place_of_broken_and_unused_ones(cache: Path) ->
         os.utime(path, (time.time() - days * 86400,) * 2)
     assert archive_of("/delta.jar", {}) is None
     archive = archive_in(cache, "/delta.jar", {})
-    assert sorted(cache.iterdir()) == sorted([archive, used])
+    assert sorted(cache.glob("classes-*")) == sorted([archive, used])
     assert archive_of("/delta.jar", {}) == archive
 
 
@@ -133,6 +165,25 @@ def test_an_archive_that_may_not_be_read_is_none(cache: Path, monkeypatch: pytes
     archive_in(cache, "/delta.jar", os.environ)
     monkeypatch.setattr(os, "access", lambda *_: False)  # root may read everything
     assert java_options("/delta.jar", {}, os.environ) == ""
+
+
+def test_the_log_store_of_s3_is_in_a_folder_once_and_then_in_a_jar(cache: Path) -> None:
+    """Java takes no archive where a folder is on the class path. tests/s3 commits by it."""
+    nothing: Any = None
+    (folder,) = session._log_store(SessionSettings(s3=True))
+    assert not is_possible(folder, {})
+    compiled = Path(folder, "gddl/ConditionalLogStore.class")
+    compiled.parent.mkdir()
+    compiled.write_bytes(b"code")
+    session.compile_into(Path(folder), nothing)
+    (jar,) = session._log_store(SessionSettings(s3=True))
+    assert is_possible(jar, {})
+    with zipfile.ZipFile(jar) as content:
+        assert {name: content.read(name) for name in content.namelist()} == {"gddl/ConditionalLogStore.class": b"code"}
+    shutil.rmtree(folder)
+    session.compile_into(Path(folder), nothing)
+    assert not Path(folder).exists(), "compiled once"
+    assert session._log_store(SessionSettings()) == []
 
 
 def test_workers_import_the_installed_pyspark() -> None:

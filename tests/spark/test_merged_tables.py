@@ -206,7 +206,7 @@ def test_any_tasks_with_commits_by_merge(tasks: TierTasks, tmp_path: Path) -> No
     specs = [replace(SPEC, table=f"s.{name}", commit=ours if name == ours else None) for name in ("a", "b", ours)]
     for spec in specs:
         lake.load(spec, 4)
-    runtime = replace(spark.runtime, spread=spread)
+    runtime = replace(spark.runtime, spreads={"one": spread, "processes": spread})
     for number in range(3):
         for spec in specs if number else ():
             lake.change(spec, number, [("U", number, f"changed {number}"), ("D", 0, None), ("I", 9, "new")])
@@ -215,6 +215,8 @@ def test_any_tasks_with_commits_by_merge(tasks: TierTasks, tmp_path: Path) -> No
         assert [one.commit for one in found] == ["merge", "merge", "direct"]
         assert [one.tasks for one in found] == ["many", "many", "many" if tasks == "many" else "one"]
     assert spread.given == ([] if tasks == "many" else [specs[2].table] * 3)
+    idle = [outcome.result for outcome in run_job(lake.job(specs), runtime, lambda _: None)]
+    assert [(one.status, one.commit) for one in idle] == [("skipped", one.commit) for one in found]
     for spec in specs:
         assert rows(spark, lake.layout(spec).replica) == {1: "changed 1", 2: "changed 2", 3: "load 3", 9: "new"}
         assert len(spark.read_by_spark(lake.layout(spec).history)) == 7

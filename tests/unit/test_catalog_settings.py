@@ -269,6 +269,26 @@ def test_a_platform_accepts_folders_only_with_local_roots(tmp_path: Path, runner
     assert loaded(tmp_path, settings(f"{OWN[runner]}, local_roots: true")).roots.lake == "/lake"
 
 
+@pytest.mark.parametrize("runner", [*sorted(OWN), "spark_submit"])
+def test_a_runner_with_a_cluster_takes_no_processes(tmp_path: Path, runner: str) -> None:
+    own = {**OWN, "spark_submit": "master: yarn"}[runner]
+
+    def settings(more: str) -> dict[str, str | bytes]:
+        head = f"landing: s3://b/x\nlake: s3://b/lake\nrunner: {runner}\nrunners: {{{runner}: {{{own}}}}}\n"
+        return {"gddl.yaml": f"{head}{more}"}
+
+    with pytest.raises(SettingsError) as error:
+        load(write(tmp_path, settings("tiers: {small: {tasks: processes}}\n")), {})
+    (problem,) = error.value.problems
+    assert (problem.code, problem.field, problem.place) == ("PROCESSES_ON_CLUSTER", "tiers.small.tasks", "gddl.yaml:5")
+    assert "tasks: one" in problem.remedy
+    for harmless in ("tiers: {small: {tasks: one}}", "tiers: {small: {tasks: processes, commit: merge}}",
+                     "tiers: {small: {tasks: processes}}\ndefaults: {commit: merge}"):  # fmt: skip
+        assert loaded(tmp_path, settings(f"{harmless}\n")).runner == runner
+    folder = write(tmp_path, settings("tiers: {small: {tasks: processes}}\n"))
+    assert load(folder, {"GDDL_RUNNER": "local"}).runner == "local"
+
+
 def test_landing_and_lake_must_differ(tmp_path: Path) -> None:
     folder = write(tmp_path, {"gddl.yaml": "landing: s3://b/x\nlake: s3://b/x/\n"})
     with pytest.raises(SettingsError, match="the same folder as landing"):

@@ -65,4 +65,6 @@ def keep(document: PlacementDocument, now: float, environ: Mapping[str, str]) ->
     retired = {name: one for name, one in current.retired.items() if one.until > now}
     if document.is_kept and len(retired) == len(current.retired):
         return True
-    return open_store(environ).swap(document.path, to_json(replace(current, retired=retired)).encode(), document.tag)
+    return open_store(environ).swap_once(
+        document.path, to_json(replace(current, retired=retired)).encode(), document.tag
+    )

@@ -89,7 +89,7 @@ def keep(
         RetriableError: `STORAGE_BUSY`, or `STATE_CONTENDED`.
     """
     path = place(lake, pipeline, "poll")
-    if not store.swap(path, encode_poll(change(before.document)), before.tag):
+    if not store.swap_once(path, encode_poll(change(before.document)), before.tag):
         update_object(store, path, lambda data: change(_decoded(data)), encode_poll)
 
 

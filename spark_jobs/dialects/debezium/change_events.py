@@ -6,6 +6,7 @@ Events of MongoDB hold documents as texts of extended JSON; their fields become 
 from __future__ import annotations
 
 import codecs
+import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ import pyarrow as pa
 
 from airflow_gddl.contract.extensions import DebeziumOptions
 from airflow_gddl.contract.flat_events import FlatForm
+from airflow_gddl.contract.names import landed_name
 from spark_jobs.dialects.debezium.connect_values import (
     Values,
     array_of,
@@ -35,6 +37,7 @@ Schema = Mapping[str, Any]
 
 OPERATIONS = {"c": "I", "r": "I", "u": "U", "d": "D"}
 DECODER = json.JSONDecoder(parse_float=fraction)
+_ZERO_DECIMAL = "AA=="
 _SPACE = re.compile(r"\s*")
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _WRAPPER, _PAYLOAD = '{"schema":{', ',"payload":'
@@ -133,7 +136,37 @@ def events_of(
             f"none of its {len(events)} records is a change event of Debezium; rows that ExtractNewRecordState has "
             "made of events need its settings add.fields and delete.tombstone.handling.mode=rewrite"
         )
-    return Events(events, broken, schemas.versions)
+    return with_one_spelling(Events(events, broken, schemas.versions))
+
+
+def with_one_spelling(events: Events) -> Events:
+    """Events in which a column whose name changes by case, or by characters that Delta refuses, has its first name.
+
+    Names that no row has together are one column, so that what protects it by one of them holds in each row.
+    """
+    shapes: dict[tuple[str, ...], None] = {}
+    for event in events.events:
+        shapes.update(dict.fromkeys((tuple(event.row), tuple(event.before))))
+    shapes.update(dict.fromkeys(map(tuple, events.versions)))
+    alike: dict[str, dict[str, None]] = {}
+    for name in itertools.chain.from_iterable(shapes):
+        alike.setdefault(landed_name(name).lower(), {})[name] = None
+    spelled = {
+        other: next(iter(names)) for names in alike.values()
+        if len(names) > 1 and not any(len(names.keys() & set(shape)) > 1 for shape in shapes) for other in names
+    }  # fmt: skip
+    if not spelled:
+        return events
+
+    def renamed(row: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {spelled.get(name, name): value for name, value in row.items()}
+
+    versions = {id(fields): renamed(fields) for fields in events.versions}
+    found = [
+        replace(one, row=renamed(one.row), before=renamed(one.before), fields=versions.get(id(one.fields), one.fields))
+        for one in events.events
+    ]
+    return replace(events, events=found, versions=list(versions.values()))
 
 
 def _event(record: Record, keys: Sequence[str], schemas: _Schemas) -> Event | None:
@@ -171,15 +204,30 @@ def _of_document(value: Mapping[str, Json], key: Json) -> Event | None:
 
 
 def _with_key(event: Event, key: Json, keys: Sequence[str], schemas: _Schemas) -> Event:
-    """A delete with key columns of its record's key, a struct in Connect's wrapper or not, which its row lacks."""
+    """A delete with key columns of its record's key, a struct in Connect's wrapper or not, which its row lacks.
+
+    Where the record has another key than the table, and its row says nothing else, key columns are not known.
+    """
     bare = _unwrapped(key, schemas.flat)
     wanted = {name.lower() for name in keys}
-    given = bare.value.items() if isinstance(bare.value, Mapping) else ()
-    parts = {name: value for name, value in given if name.lower() in wanted and event.row.get(name) is None}
+    given = bare.value if isinstance(bare.value, Mapping) else {}
+    named = {name.lower() for name in given}
+    others = [value for name, value in event.row.items() if name.lower() not in named]
+    if given and wanted - named and all(map(_is_filler, others)):
+        event = replace(event, row={name: value for name, value in event.row.items() if name.lower() in named})
+    parts = {name: value for name, value in given.items() if name.lower() in wanted and event.row.get(name) is None}
     if not parts:
         return event
     described = {"fields": [{**(bare.schema or {}), "field": "before"}]}
     return replace(event, row={**event.row, **parts}, fields=event.fields or schemas.fields(described))
+
+
+def _is_filler(value: Json) -> bool:
+    """Whether Debezium may have written a value for a column that the log did not have: null, or its type's zero.
+
+    PostgreSQL logs of a deleted row the columns of its replica identity alone.
+    """
+    return value is None or value in (0, "", _ZERO_DECIMAL, "1970-01-01T00:00:00Z", "00:00:00Z")
 
 
 def _is_encodable(event: Event) -> bool:

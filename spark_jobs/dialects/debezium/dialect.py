@@ -25,12 +25,16 @@ from spark_jobs.dialects.debezium.change_events import events_of, read_events, t
 from spark_jobs.dialects.debezium.parquet_table import documents_in, read_parquet
 from spark_jobs.dialects.debezium.technical import (
     CARRIED,
+    LAST,
+    LAST_OF_TABLE,
     NUMBER,
     OP,
     SEQUENCE,
     TIME,
     Source,
     Translated,
+    is_of_snapshot,
+    snapshot_mark,
     table_of_source,
     with_epochs,
     with_keys,
@@ -45,7 +49,15 @@ from spark_jobs.dialects.debezium.technical import (
 from spark_jobs.dialects.probe import probe, reading, require_bounded
 from spark_jobs.dialects.protocol import EVERYTHING, TRUNCATE, Dialect, InputOpener, Probed, Window
 from spark_jobs.plan.planned_batch import PlannedFile
-from spark_jobs.plan.source_snapshots import MOST_NAMED, KnownSnapshots, SnapshotMarks, SnapshotPart
+from spark_jobs.plan.source_snapshots import (
+    MOST_NAMED,
+    FirstChange,
+    KnownSnapshots,
+    SnapshotMarks,
+    SnapshotPart,
+    earliest,
+    is_alone,
+)
 from spark_jobs.plan.waiting_files import FileTimes
 
 _ENDING = r"(?:\.(?:snappy|gz|zstd))?\.(?:jsonl?|ndjson|parquet|avro)(?:\.gz)?"
@@ -97,11 +109,6 @@ def is_beside(relative_path: str) -> bool:
     return is_temporary(relative_path) or _BESIDE.fullmatch(relative_path.rpartition("/")[2]) is not None
 
 
-_LAST, _LAST_OF_TABLE = "last", "last_in_data_collection"
-_OF_SNAPSHOT = frozenset({"true", "first", "first_in_data_collection", _LAST_OF_TABLE, _LAST})
-"""Values of `source.snapshot`; others: streamed changes (`false`) and rows of incremental snapshots."""
-
-
 def marks_of(table: pa.Table, rows: Translated, path: str) -> SnapshotMarks:
     """
     Args:
@@ -118,7 +125,7 @@ def marks_of(table: pa.Table, rows: Translated, path: str) -> SnapshotMarks:
     return SnapshotMarks(
         id_types=rows.id_types, shards=tuple(shards)[:MOST_NAMED], servers=tuple(servers)[:MOST_NAMED],
         sources=tuple(names)[:MOST_NAMED], collections=tuple(tables)[:MOST_NAMED],
-        partitions=(partition,) if partition else (), parts=_parts(table, sources),
+        partitions=(partition,) if partition else (), parts=_parts(table, sources), firsts=_firsts(table, sources),
     )  # fmt: skip
 
 
@@ -130,12 +137,26 @@ def with_other_places(known: KnownSnapshots, began: Sequence[str]) -> KnownSnaps
         TIME: pa.array(times, pa.timestamp("us", "UTC")),
     })  # fmt: skip
     positions = with_other_epochs(places, began).column(SEQUENCE).to_pylist()
-    return replace(known, runs=tuple(replace(r, position=at) for r, at in zip(known.runs, positions, strict=True)))
+    # `firsts` count until a snapshot is known, so that these of a log with other places are of no use.
+    return replace(
+        known, firsts=(), runs=tuple(replace(r, position=at) for r, at in zip(known.runs, positions, strict=True))
+    )
+
+
+def _firsts(table: pa.Table, sources: Sequence[Source]) -> tuple[FirstChange, ...]:
+    if SEQUENCE not in table.column_names:
+        return ()
+    rows = zip(sources, table.column(SEQUENCE).to_pylist(), table.column(TIME).to_pylist(), strict=True)
+    return earliest(
+        FirstChange(position=position, committed_at=_iso(time) if is_alone(position) else None)
+        for source, position, time in rows
+        if position is not None and not is_of_snapshot(source)
+    )
 
 
 def _parts(table: pa.Table, sources: Sequence[Source]) -> tuple[SnapshotPart, ...]:
-    marks = [_mark(source) for source in sources]
-    rows = [row for row, mark in enumerate(marks) if mark in _OF_SNAPSHOT]
+    marks = [snapshot_mark(source) for source in sources]
+    rows = [row for row, source in enumerate(sources) if is_of_snapshot(source)]
     if not rows or SEQUENCE not in table.column_names:
         return ()
     chosen = table.select([SEQUENCE, TIME]).take(pa.array(rows))
@@ -144,8 +165,8 @@ def _parts(table: pa.Table, sources: Sequence[Source]) -> tuple[SnapshotPart, ..
         if position is not None:
             part = by_position.setdefault(position, {"since": None, "finished": {}, "whole": False})
             part["since"] = min((t for t in (part["since"], time) if t is not None), default=None)
-            part["whole"] |= marks[row] == _LAST
-            if marks[row] == _LAST_OF_TABLE:
+            part["whole"] |= marks[row] == LAST
+            if marks[row] == LAST_OF_TABLE:
                 part["finished"][table_of_source(sources[row])] = True
     return tuple(
         SnapshotPart(
@@ -153,12 +174,6 @@ def _parts(table: pa.Table, sources: Sequence[Source]) -> tuple[SnapshotPart, ..
         )
         for position, part in by_position.items()
     )
-
-
-def _mark(source: Source) -> str:
-    """In lower case; connectors before Debezium 1.0 write booleans."""
-    value = source.get("snapshot")
-    return "" if value is None else str(value).lower()
 
 
 def _text(value: object) -> str:

@@ -28,6 +28,27 @@ _LSN = re.compile(r"[0-9a-f]+(?::[0-9a-f]+)+")
 _HEX = re.compile(r"(?:0x)?([0-9a-f]+)", re.IGNORECASE)
 
 
+LAST, LAST_OF_TABLE = "last", "last_in_data_collection"
+_OF_SNAPSHOT = frozenset({"true", "first", "first_in_data_collection", LAST_OF_TABLE, LAST})
+"""Values of `source.snapshot`; others: streamed changes (`false`) and rows of incremental snapshots."""
+
+
+def snapshot_mark(source: Source) -> str:
+    """`source.snapshot` in lower case; connectors before Debezium 1.0 write booleans."""
+    value = source.get("snapshot")
+    return "" if value is None else str(value).lower()
+
+
+def is_of_snapshot(source: Source) -> bool:
+    """Whether an event is a row of a snapshot of whole tables."""
+    return snapshot_mark(source) in _OF_SNAPSHOT
+
+
+def is_read(source: Source) -> bool:
+    """Whether an event is a row of a snapshot, an incremental one too."""
+    return snapshot_mark(source) not in ("", "false")
+
+
 def position(source: Source) -> str | None:
     """Null where the connector states no position, or an invalid one."""
     find = _BY_CONNECTOR.get(str(source.get("connector")))
@@ -67,13 +88,15 @@ def _postgresql(source: Source) -> str | None:
     The change's position in the WAL does not suffice: a transaction that was open during a snapshot has
     changes before the snapshot's position, and they are newer than its rows.
 
-    A row of an incremental snapshot has no position: it was read once the last commit was delivered, and before each
-    change of a later one, whose position may be lower than that commit's.
+    A row of a snapshot was read once the last commit was delivered, and before each change of the next transaction,
+    whose position may be lower than the snapshot's: it was open meanwhile. So a digit between the two tells rows that
+    were read, 0, from changes, 1. Rows of an incremental snapshot have no position of their own.
     """
     lsn, (commit, last) = source.get("lsn"), _last_places(source)
-    if lsn is None:
-        return None if commit is None and last is None else f"{_number(commit or last)}.{_number(0)}"
-    return f"{_number(commit or lsn)}.{_number(lsn)}"
+    if lsn is None and commit is None and last is None:
+        return None
+    is_change = lsn is not None and not is_of_snapshot(source)
+    return f"{_number(commit or lsn or last)}.{int(is_change)}.{_number(lsn or 0)}"
 
 
 def _last_places(source: Source) -> tuple[str | None, str | None]:
@@ -192,7 +215,7 @@ def with_technical(
     """Rows with their operation first and their log position last.
 
     Args:
-        kept: column to a mask of rows that lack its value: an update keeps the stored value, a delete needs none.
+        kept: column to a mask of rows that lack its value: an update keeps the stored value, an insert has null.
 
     Raises:
         ValueError: a column of the source has the name of one that is added; rows are of several connectors.
@@ -207,9 +230,9 @@ def with_technical(
         added[SEQUENCE] = pa.array(sequence, pa.string())
     times: list[datetime | None] = [commit_time(source) for source in sources]
     added[TIME] = pa.array(times, _TIME)
-    ops = _as_updates(ops, kept)
+    ops = _as_updates(ops, kept, sources)
     names = [*data, *added]
-    listed = [carried_list(names, kept, at) if op == "U" else None for at, op in enumerate(ops)]
+    listed = [carried_list(names, kept, at) if op in ("I", "U") else None for at, op in enumerate(ops)]
     if any(listed):
         added[CARRIED] = pa.array(listed, pa.string())
     arrays = {name: values.array for name, values in data.items()}
@@ -218,9 +241,18 @@ def with_technical(
     return Translated(pa.table({OP: pa.array(ops, pa.string()), **arrays, **added}), stated, sources, unavailable)
 
 
-def _as_updates(ops: Sequence[str | None], kept: Mapping[str, Sequence[bool]]) -> list[str | None]:
-    """An insert that lacks a value (Debezium writes one for an updated key) is not complete: it becomes an update."""
-    return ["U" if op == "I" and any(flags[at] for flags in kept.values()) else op for at, op in enumerate(ops)]
+def _as_updates(
+    ops: Sequence[str | None], kept: Mapping[str, Sequence[bool]], sources: Sequence[Source]
+) -> list[str | None]:
+    """Rows that were read and lack a value are updates of the rows that they are.
+
+    An insert that lacks one (Debezium writes it for a changed key) is an insert: what the key had before is another
+    row's.
+    """
+    return [
+        "U" if op == "I" and is_read(sources[at]) and any(flags[at] for flags in kept.values()) else op
+        for at, op in enumerate(ops)
+    ]
 
 
 def with_keys(table: pa.Table, keys: Sequence[str]) -> pa.Table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -217,6 +217,8 @@ def _probed(storage: InputOpener, file: PlannedFile, dialect: Dialect) -> Probed
         QuarantinableError: as `probe`; where files have a header, one without it is no whole file.
     """
     options = dialect.options
+    if not options.csv_header:
+        options = replace(options, op_column="")
     try:
         return probe(storage, file, options, dialect.bounds)
     except QuarantinableError as error:

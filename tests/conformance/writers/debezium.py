@@ -285,7 +285,9 @@ class Task:
         yield from self.connector.doubts()
         if self.told.guessed and self.given["unwrap"] == "drop":
             why = "a value that is not logged, of a key that is new or whose row was deleted unseen"
-            yield Uncertain(frozenset(self.told.guessed), frozenset({"UPDATE_WITHOUT_PRIOR"}), why)
+            yield Uncertain(
+                frozenset(self.told.guessed), frozenset({"UPDATE_WITHOUT_PRIOR", "MOVED_ROW_INCOMPLETE"}), why
+            )
 
     # ---- records
 

@@ -1,0 +1,180 @@
+"""Histories of tests/pairs that two jobs load: ours to the end, and an ejected job from somewhere in between."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.eject import Known, files_of, reasons_against
+from tests.conftest import LocalPort
+from tests.pairs.model import Lines, line_of
+from tests.pairs.options import FACTORS, Assignment, completed, row_of
+from tests.pairs.playing import Game, columns_of
+from tests.pairs.source import FILES
+
+STOPS = ("truncated", "moved", "misfits", "reloaded")
+"""Happenings that the ejected job stops at, or does not know by its README."""
+SPARSE, PORT = 5, "delta_rs"
+
+
+def refused_by(row: TableSpec) -> tuple[str, ...]:
+    """Why a row is refused before anything is looked at."""
+    return tuple(reasons_against(row))
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A row, what happens to its table, and where the ejected job takes over.
+
+    Attributes:
+        seed: of the source, too.
+        runs: numbers of the files of each run; `after`: number of runs that ours has made before.
+        again: files that come once more under new names: before the ejection, and after it.
+        letters: seed of the case of column names in files; null: as the row has it.
+        refused: rows that were drawn before and are refused.
+    """
+
+    seed: int
+    given: Assignment
+    runs: tuple[tuple[int, ...], ...]
+    after: int
+    again: tuple[tuple[int, ...], tuple[int, ...]]
+    letters: int | None
+    refused: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, seed: int) -> Drawn:
+        rng = Random(f"ejected {seed}")  # noqa: S311 - repeatable by its seed
+        refused: dict[str, int] = {}
+        while True:
+            names = rng.sample([name for name in FACTORS if name not in STOPS], SPARSE)
+            given = completed({name: rng.randrange(len(FACTORS[name])) for name in names})
+            if given is None:
+                continue
+            reasons = refused_by(row_of(given))
+            if not reasons:
+                break
+            refused |= {reason: refused.get(reason, 0) + 1 for reason in reasons}
+        files, again = list(range(1, FILES + 1)), [1, 2, 3, 4]
+        if rng.random() < 0.5:
+            rng.shuffle(files)
+        cuts = sorted(rng.sample(range(1, FILES), rng.choice([1, 1, 2])))
+        runs = tuple(tuple(files[at:to]) for at, to in zip([0, *cuts], [*cuts, FILES], strict=True))
+        after = rng.randint(1, len(runs) - 1)
+        known = [file for run in runs[:after] for file in run]
+        twice = (
+            tuple(file for file in again if file in known and rng.random() < 0.4),
+            tuple(file for file in again if rng.random() < 0.15),
+        )
+        return cls(seed, given, runs, after, twice, rng.randrange(99) if rng.random() < 0.5 else None, refused)
+
+
+@dataclass
+class Play:
+    """One of two equal lakes.
+
+    Attributes:
+        lost: keys of which a change older than their delete was loaded by the ejected job, which has no tombstones.
+    """
+
+    drawn: Drawn
+    game: Game
+    folder: Path
+    lost: set[str] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, drawn: Drawn, root: Path) -> Play:
+        return cls(drawn, Game.of(drawn.given, root, LocalPort(PORT), seed=drawn.seed), root / "job")
+
+    def land(self, number: int, day: int = 1) -> None:
+        source = self.game.source
+        folder = Path(self.game.lake.layout(self.game.row).landing)
+        before = set(folder.iterdir()) if folder.exists() else set()
+        self.game.land(number, source.files[number - 1] if number else source.loaded, day)
+        if self.drawn.letters is not None:
+            rng = Random(f"{self.drawn.letters} {number} {day}")  # noqa: S311 - repeatable by its seed
+            for file in set(folder.iterdir()) - before:
+                rows = pq.read_table(file)
+                pq.write_table(
+                    rows.rename_columns([rng.choice((str.upper, str.lower, str))(n) for n in rows.column_names]), file
+                )
+
+    def begin(self) -> None:
+        """Everything up to the ejection."""
+        self.land(0)
+        self.game.run()
+        kill, repair = (FACTORS[name][self.drawn.given.get(name, 0)] for name in ("killed", "repair"))
+        for number, files in enumerate(self.drawn.runs[: self.drawn.after]):
+            for file in files:
+                self.land(file)
+            if kill and number == 0:
+                self.game.run(kill)
+            self.game.run()
+        for file in self.drawn.again[0]:
+            self.land(file, day=2)
+        self.game.run()
+        if FACTORS["erased"][self.drawn.given.get("erased", 0)]:
+            keys = {"id": "b", "part": "1"}
+            self.game.run(action="erase", key={name: keys[name] for name in self.game.row.keys})
+        if repair:
+            self.game.run(**({"action": repair} if repair == "errors_replay" else {repair: True, "confirmed": True}))
+
+    def later(self) -> Iterator[Sequence[tuple[int, int]]]:
+        """Files of the runs after the ejection, with the day of their names."""
+        for run in self.drawn.runs[self.drawn.after :]:
+            yield [(file, 1) for file in run]
+        if self.drawn.again[1]:
+            yield [(file, 3) for file in self.drawn.again[1]]
+
+    def end(self) -> Lines:
+        """Rows once ours has loaded the rest."""
+        for files in self.later():
+            for file, day in files:
+                self.land(file, day)
+            self.game.run()
+        return self.rows()
+
+    def ejected(self, spark: SparkSession) -> Lines:
+        """Rows once the ejected job has loaded the rest."""
+        result = self.game.run(action="eject", full_listing=True)
+        assert result is not None, self.game.refused
+        spec, roots = self.game.row, self.game.lake.roots
+        self.folder.mkdir()
+        for name, text in files_of(spec, roots, Known(**json.loads(json.dumps(result.details))), "@hourly").items():
+            (self.folder / name).write_text(text)
+        job = runpy.run_path(str(self.folder / "job.py"))["run"]
+        loaded = {file for run in self.drawn.runs[: self.drawn.after] for file in run}
+        for files in self.later():
+            for file, day in files:
+                self.land(file, day)
+            assert job(spark) == len(files)
+            self._note_lost(loaded, {file for file, _ in files})
+        return self.rows()
+
+    def _note_lost(self, loaded: set[int], files: set[int]) -> None:
+        """Keys that were deleted by files loaded before, and have older changes in others that come now."""
+        changes = dict(enumerate(self.game.source.files, start=1))
+        dead: dict[str, int] = {}
+        for change in sorted((c for n in loaded for c in changes[n]), key=lambda c: c.seq):
+            dead |= {change.row["id"]: change.seq if change.op == "D" else 0}
+        newest: dict[str, Any] = {}
+        for change in sorted((c for n in files for c in changes[n]), key=lambda c: c.seq):
+            newest[change.row["id"]] = change
+        self.lost |= {key for key, change in newest.items() if change.op != "D" and change.seq < dead.get(key, 0)}
+        loaded |= files
+
+    def rows(self) -> Lines:
+        spec = self.game.row
+        columns = [name for name in columns_of(self.game) if name not in (*spec.mask, *spec.derive)]
+        stored = self.game.port.read(self.game.lake.layout(spec).replica)
+        rows = [{name.lower(): value for name, value in row.items()} for row in stored]
+        return Lines(line_of(row, columns) for row in rows if row["id"] not in self.lost)
