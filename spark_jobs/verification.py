@@ -135,10 +135,15 @@ def _sqlalchemy() -> Any:
 
 @dataclass(frozen=True)
 class SourceTable:
-    """A table within one transaction, so that all reads see the same moment where the database supports it."""
+    """A table within one transaction, so that all reads see the same moment where the database supports it.
+
+    Attributes:
+        is_unencoded: the database is a PostgreSQL whose texts may be in any encoding (`SQL_ASCII`).
+    """
 
     connection: Any
     table: Any
+    is_unencoded: bool = False
 
     @property
     def types(self) -> dict[str, SourceType]:
@@ -157,31 +162,51 @@ class SourceTable:
         """Rows whose first key column `key` is in the range, in any order."""
         sa = _sqlalchemy()
         low, high = within
-        wanted = sa.select(*(self._read(sa, name) for name in columns))
+        wanted = sa.select(*(self._read(sa, name) for name in columns)).select_from(self.table)
         wanted = wanted if low is None else wanted.where(self.table.c[key] >= low)
         wanted = wanted if high is None else wanted.where(self.table.c[key] < high)
         streaming = self.connection.execution_options(yield_per=_ROWS_AT_ONCE)
-        for row in streaming.execute(wanted):
-            yield tuple(row)
+        yield from self._decoded(columns, streaming.execute(wanted))
 
     def _read(self, sa: Any, name: str) -> Any:
-        """Dates and times of PostgreSQL as text: Python has neither infinity nor all years. Keys as they are."""
-        column = self.table.c[name]
-        is_far = self.connection.dialect.name == "postgresql" and self.types[name].kind in ("date", "naive", "aware")
-        return sa.cast(column, sa.String).label(name) if is_far and not column.primary_key else column
+        """Dates and times of PostgreSQL as text: Python has neither infinity nor all years. Keys as they are. Labels of
+        enums as text, for the driver would refuse others than the reflected ones."""
+        column, kind = self.table.c[name], self.types[name].kind
+        if self._is_in_bytes(name):
+            return sa.literal_column(in_bytes(name)).label(name)
+        is_far = self.connection.dialect.name == "postgresql" and kind in ("date", "naive", "aware")
+        is_cast = (is_far or kind == "label") and not column.primary_key
+        return sa.cast(column, sa.String).label(name) if is_cast else column
+
+    def _is_in_bytes(self, name: str) -> bool:
+        return self.is_unencoded and self.types[name].kind in ("text", "label")
+
+    def _decoded(self, columns: Sequence[str], rows: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
+        """Texts that were read as bytes; one that is none in UTF-8 equals no text of the lake."""
+        texts = {at for at, name in enumerate(columns) if self._is_in_bytes(name)}
+        for row in rows:
+            values = enumerate(row)
+            yield tuple(bytes(v).decode("utf-8", "replace") if v is not None and n in texts else v for n, v in values)
 
     def rows_since(self, columns: Sequence[str], time: str, since: datetime) -> Iterator[tuple[Any, ...]]:
         """Rows whose column `time` is at or after a moment (naive: UTC, as in columns without a zone), in any order."""
         sa = _sqlalchemy()
-        wanted = sa.select(*(self.table.c[c] for c in columns)).where(self.table.c[time] >= since)
-        for row in self.connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(wanted):
-            yield tuple(row)
+        read = (self._read(sa, c) if self._is_in_bytes(c) else self.table.c[c] for c in columns)
+        wanted = sa.select(*read).select_from(self.table).where(self.table.c[time] >= since)
+        yield from self._decoded(columns, self.connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(wanted))
+
+
+def in_bytes(column: str) -> str:
+    """SQL for the bytes of a column's values as PostgreSQL writes them, in the encoding that they have."""
+    quoted = '"' + column.replace('"', '""') + '"'
+    return f"CASE WHEN {quoted} IS NOT NULL THEN convert_to(format('%s', {quoted}), 'SQL_ASCII') END"
 
 
 _TEXTS = (
     "SET LOCAL TIME ZONE 'UTC'", "SET LOCAL datestyle = 'ISO'", "SET LOCAL intervalstyle = 'postgres'",
     "SET LOCAL bytea_output = 'hex'", "SET LOCAL extra_float_digits = 3", "SET LOCAL lc_monetary = 'C'",
-    "SET LOCAL row_security = off",
+    "SET LOCAL row_security = off", "SET LOCAL quote_all_identifiers = off",
+    "SET LOCAL standard_conforming_strings = on",
 )  # fmt: skip
 """How PostgreSQL writes values as text, whatever the database or the role has set; a policy that would hide rows is an
 error."""
@@ -205,7 +230,7 @@ def opened(url: URL, schema: str, name: str) -> Iterator[SourceTable]:
                 for statement in _TEXTS if connection.dialect.name == "postgresql" else ():
                     connection.execute(sa.text(statement))
                 made = sa.Table(name, sa.MetaData(), schema=schema, autoload_with=connection, resolve_fks=False)
-                yield SourceTable(connection, made)
+                yield SourceTable(connection, made, is_unencoded=_is_unencoded(sa, connection))
     except sa.exc.NoSuchTableError as error:
         raise FatalError(
             "SOURCE_TABLE_MISSING", f"the source has no table {schema}.{name}", remedy="check connection and rights"
@@ -214,6 +239,12 @@ def opened(url: URL, schema: str, name: str) -> Iterator[SourceTable]:
         raise connections.unreachable(url, error) from error
     finally:
         engine.dispose()
+
+
+def _is_unencoded(sa: Any, connection: Any) -> bool:
+    if connection.dialect.name != "postgresql":
+        return False
+    return bool(connection.execute(sa.text("SHOW server_encoding")).scalar() == "SQL_ASCII")
 
 
 @contextmanager
@@ -240,7 +271,7 @@ def _type_of(kind: Any) -> SourceType:
 
     # The first that fits: some are special cases of later ones. Those without a name are not compared.
     names: tuple[tuple[type, str], ...] = (
-        (T.Enum, ""), (T.CHAR, ""), (T.Interval, ""),
+        (T.Enum, "label"), (T.CHAR, ""), (T.Interval, ""),
         (T.DateTime, "aware" if getattr(kind, "timezone", False) else "naive"),
         (T.Boolean, "boolean"), (T.Integer, "whole"), (T.REAL, "single"), (T.Float, "double"), (T.Date, "date"),
         (T.LargeBinary, "binary"), (T.Numeric, "decimal"), (T.String, "text"),
@@ -258,8 +289,8 @@ class SourceType:
     """What a column of the source is, as far as it matters here.
 
     Attributes:
-        kind: `whole`, `decimal`, `double`, `single`, `boolean`, `text`, `date`, `naive` and `aware` (times), `binary`;
-            else its name in the database.
+        kind: `whole`, `decimal`, `double`, `single`, `boolean`, `text`, `label` (of an enum), `date`, `naive` and
+            `aware` (times), `binary`; else its name in the database.
         scale: digits after the point of a `decimal`; null: the column doesn't say.
     """
 
@@ -315,6 +346,7 @@ _SAME: dict[tuple[str, str], Text] = {
     ("single", "float"): _single,
     ("boolean", "boolean"): lambda value: str(bool(value)),
     ("text", "string"): str,
+    ("label", "string"): str,
     ("date", "date"): str,
     ("naive", "timestamp_ntz"): _moment,
     ("aware", "timestamp"): _moment,

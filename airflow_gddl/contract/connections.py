@@ -120,8 +120,10 @@ def engine_of(sqlalchemy: Any, url: Any) -> Any:
     Raises:
         FatalError: `SOURCE_DRIVER_MISSING`.
     """
+    # Else a database without an encoding gives texts that the driver reads as ASCII.
+    encoded = {"client_encoding": "utf8"} if url.get_backend_name() == "postgresql" else {}
     try:
-        engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.pool.NullPool, future=True)
+        engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.pool.NullPool, future=True, **encoded)
     except (ImportError, sqlalchemy.exc.NoSuchModuleError) as error:
         raise no_driver(url, error) from error
     if engine.dialect.is_async:
@@ -145,6 +147,8 @@ def no_driver(url: Any, error: Exception | str) -> FatalError:
 
 _HIDDEN = re.compile(r'affected by row-level security policy for table "(.{1,200}?)"')
 """What PostgreSQL says instead of leaving rows out, where `row_security` is off."""
+_NO_TEXT = re.compile(r"[^:\n]*(?:invalid byte sequence for encoding|has no equivalent in encoding)[^\n]*")
+"""What PostgreSQL says of a text that is none in the encoding of its database, or has characters that UTF-8 lacks."""
 _REFUSED = re.compile(
     r"(?:database|role|user) .{1,200} does not exist|authentication failed|no pg_hba\.conf entry|permission denied"
     r"|access denied for user|unknown database|cannot open database|login failed|ORA-(?:01017|12514|12505|28000)"
@@ -161,9 +165,19 @@ def rows_hidden(table: str, user: str, where: str) -> FatalError:
     return FatalError("SOURCE_ROWS_HIDDEN", what, where=where, remedy=remedy)
 
 
+def text_refused(said: str, where: str) -> FatalError | None:
+    """`SOURCE_TEXT_INVALID`, of what PostgreSQL has said; None: it has said something else."""
+    if (found := _NO_TEXT.search(said)) is None:
+        return None
+    what = f"a text of the source is none in UTF-8: {found[0].strip()}"
+    remedy = "correct it in the source: SELECT convert_to(…, 'SQL_ASCII') shows its bytes"
+    return FatalError("SOURCE_TEXT_INVALID", what, where=where, remedy=remedy)
+
+
 def unreachable(url: Any, error: Any) -> FatalError | RetriableError:
     """`SOURCE_REFUSED` where the database answered that it has no such database or user, `SOURCE_ROWS_HIDDEN` where it
-    would show a part of the rows; else `SOURCE_UNREACHABLE`, with host and port.
+    would show a part of the rows, `SOURCE_TEXT_INVALID` where it has a text that is none in UTF-8; else
+    `SOURCE_UNREACHABLE`, with host and port.
 
     Args:
         url: an `sqlalchemy.engine.URL`; no password or query of it is shown.
@@ -174,6 +188,8 @@ def unreachable(url: Any, error: Any) -> FatalError | RetriableError:
     where = f"{url.drivername} at {url.host}{port}" if url.host else url.drivername
     if hidden := _HIDDEN.search(str(error.orig)):
         return rows_hidden(hidden[1], url.username or "the user", where)
+    if (refused := text_refused(first, where)) is not None:
+        return refused
     if _REFUSED.search(str(error.orig)):
         remedy = "correct user, password and database of the connection, or the user's rights"
         return FatalError("SOURCE_REFUSED", f"the source refuses the connection: {first}", where=where, remedy=remedy)

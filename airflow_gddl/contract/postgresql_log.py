@@ -103,6 +103,11 @@ def source_findings(sa: Any, connection: Any, slot: str, publication: str) -> It
         what = f"{schema}.{domain} is a domain over an enum, which ends Debezium's engine whatever table has it"
         name = f"{_quoted(schema)}.{_quoted(domain)}"
         yield Finding(what, f"ALTER TABLE … ALTER COLUMN … TYPE (the enum); DROP DOMAIN {name}")
+    for table, names in connection.execute(sa.text(_ALIKE), {"name": publication}):
+        what = f"columns of {table} differ by case alone ({names}), which ends Debezium's engine for all tables"
+        yield Finding(
+            what, f"ALTER TABLE {table} RENAME COLUMN …, or ALTER PUBLICATION {publication} DROP TABLE {table}"
+        )
     published = connection.execute(sa.text(_PUBLICATION), {"name": publication}).mappings().first()
     if published is None:
         statement = f"CREATE PUBLICATION {publication} FOR TABLE … WITH (publish_via_partition_root = true)"
@@ -120,9 +125,6 @@ def source_findings(sa: Any, connection: Any, slot: str, publication: str) -> It
 
 
 def _of_server(server: Mapping[str, Any], slot: str) -> Iterator[Finding]:
-    if server["encoding"] == "SQL_ASCII":
-        what = "the database has the encoding SQL_ASCII: a byte of it that is no character ends Debezium's engine"
-        yield Finding(what, "dump it, convert the dump, and restore it into a database WITH ENCODING 'UTF8'")
     if server["version"] < OLDEST:
         yield Finding(f"the server is PostgreSQL {server['version'] // 10000}", "upgrade it to 14 or newer")
     if server["wal_level"] != "logical":
@@ -337,7 +339,7 @@ WHERE pubname = :name AND schemaname = :schema AND tablename = :table
 _SERVER = """
 SELECT pg_is_in_recovery() AS standby, current_setting('wal_level') AS wal_level,
   CAST(current_setting('server_version_num') AS int) AS version,
-  current_setting('server_encoding') AS encoding, CAST(current_user AS text) AS name,
+  CAST(current_user AS text) AS name,
   (SELECT wal_status FROM pg_replication_slots WHERE slot_name = CAST(:slot AS name)) AS status,
   EXISTS (SELECT FROM pg_roles r WHERE r.rolname = current_user AND (r.rolsuper OR r.rolreplication
     OR EXISTS (SELECT FROM pg_roles o WHERE o.rolname IN ('rds_replication', 'azure_pg_admin', 'cloudsqlsuperuser')
@@ -348,6 +350,14 @@ SELECT pg_is_in_recovery() AS standby, current_setting('wal_level') AS wal_level
 _DOMAINS = """
 SELECT n.nspname, t.typname FROM pg_type t JOIN pg_type b ON b.oid = t.typbasetype
 JOIN pg_namespace n ON n.oid = t.typnamespace WHERE t.typtype = 'd' AND b.typtype = 'e' ORDER BY 1, 2
+"""
+_ALIKE = """
+SELECT quote_ident(t.schemaname) || '.' || quote_ident(t.tablename), string_agg(quote_ident(a.attname), ', '
+  ORDER BY a.attnum)
+FROM pg_publication_tables t JOIN pg_namespace n ON n.nspname = t.schemaname
+JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename JOIN pg_attribute a ON a.attrelid = c.oid
+WHERE t.pubname = :name AND a.attnum > 0 AND NOT a.attisdropped
+GROUP BY t.schemaname, t.tablename, lower(a.attname) HAVING count(*) > 1 ORDER BY 1
 """
 _RETENTION = """
 SELECT current_setting('max_slot_wal_keep_size'),

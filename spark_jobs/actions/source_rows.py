@@ -31,7 +31,7 @@ from spark_jobs.batch.table_run import TableRun
 from spark_jobs.dialects.dms import name_in_files
 from spark_jobs.plan.loaded_transactions import LoadedTransactions, place_of
 from spark_jobs.sources import reader_of
-from spark_jobs.verification import SourceTable, opened, url_of
+from spark_jobs.verification import SourceTable, in_bytes, opened, url_of
 
 _ROWS_AT_ONCE = 10_000
 
@@ -109,6 +109,11 @@ def arrow_type(column: Any, kind: str, database: str) -> pa.DataType | None:
     return PLAIN.get(kind)
 
 
+def _unencoded(name: str, in_files: str, *, as_text: bool) -> SourceColumn:
+    """A column of texts of a database without an encoding."""
+    return SourceColumn(name, in_files, pa.string(), as_text, read_as_text=False, sql=in_bytes(name), in_bytes=True)
+
+
 def _in_files(run: TableRun, column: str) -> str:
     """Columns of the dialect `dms` alone may have the names of its own."""
     return name_in_files(column, run.dialect.op_column) if run.spec.dialect == "dms" else column
@@ -171,7 +176,9 @@ class SourceRows:
             forms = reader_of(run.spec).load_forms(run, source_table)
             names = [column.name for column in source_table.table.columns]
             columns = tuple(
-                SourceColumn(
+                _unencoded(column.name, _in_files(run, column.name), as_text=kind is None)
+                if source_table.is_unencoded and (kind is None or pa.types.is_string(kind)) and not sql
+                else SourceColumn(
                     column.name, _in_files(run, column.name), kind or pa.string(), kind is None,
                     kind is None or (bool(sql) and is_written_as_text(kind))
                     or (not sql and is_read_as_text(kinds[column.name].kind, database)), sql,
@@ -187,7 +194,7 @@ class SourceRows:
             )  # fmt: skip
             _require_primary(run, source_table)
             keys = tuple(column.name for column in source_table.table.primary_key.columns)
-            ranged = all(column.name not in keys or not column.as_text for column in columns)
+            ranged = all(column.name not in keys or not (column.as_text or column.in_bytes) for column in columns)
             names_them = run.dialect.names_transactions and is_primary(source_table.connection)
             at_once = not spec.keys and names_them
             seen = transactions_seen(source_table.connection) if names_them else None
@@ -212,7 +219,11 @@ class SourceRows:
         with self._opened() as (sa, source_table):
             keys = [source_table.table.c[name] for name in self.keys]
             shown = [self._selected(sa, source_table.table, column) for column in self._key_columns]
-            wanted = sa.select(*shown).where(*_after_key(sa, keys, after), *within(sa, source_table.table))
+            wanted = (
+                sa.select(*shown)
+                .select_from(source_table.table)
+                .where(*_after_key(sa, keys, after), *within(sa, source_table.table))
+            )
             row = source_table.connection.execute(wanted.order_by(*keys).offset(rows - 1).limit(1)).first()
         return None if row is None else key_text(tuple(row))
 
@@ -230,7 +241,7 @@ class SourceRows:
             keys = [source_table.table.c[name] for name in self.keys]
             wanted = sa.select(*(self._selected(sa, source_table.table, column) for column in self.columns))
             limits = (*_after_key(sa, keys, after), *_up_to_key(sa, keys, to), *within(sa, source_table.table))
-            wanted = wanted.where(*limits).order_by(*keys)
+            wanted = wanted.select_from(source_table.table).where(*limits).order_by(*keys)
             streamed = source_table.connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(wanted)
             for rows in streamed.partitions():
                 values = zip(*rows, strict=True)

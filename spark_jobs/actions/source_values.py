@@ -14,6 +14,7 @@ from functools import reduce
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
@@ -59,6 +60,7 @@ class SourceColumn:
         as_text: its values are text in files, too; else those of `read_as_text` are converted.
         read_as_text: the database writes its values as text.
         sql: makes its values, with `{}` for the column; empty: they are read as they are.
+        in_bytes: texts, read as the bytes that they have in a database without an encoding.
     """
 
     name: str
@@ -67,6 +69,7 @@ class SourceColumn:
     as_text: bool
     read_as_text: bool
     sql: str = ""
+    in_bytes: bool = False
 
     def field(self, kind: pa.DataType | None = None) -> pa.Field:
         """Of a file; `kind`: of the values there, null: the column's own."""
@@ -78,6 +81,8 @@ class SourceColumn:
         Raises:
             FatalError: `INITIAL_LOAD_VALUE`: there is no text for it.
         """
+        if self.in_bytes:
+            return _unproven([None if value is None else bytes(value) for value in values])
         if self.read_as_text and not self.as_text:
             return _typed(pa.array(values, pa.string()), self.type)
         convert = Decimal if pt.is_decimal(self.type) else _CONVERTED.get(self.type)
@@ -90,6 +95,11 @@ class SourceColumn:
                 remedy = "correct it in the source, or leave the column out by exclude_columns"
                 raise FatalError("INITIAL_LOAD_VALUE", what, where=self.name, remedy=remedy) from error
             return pa.array([None if value is None else _text(value) for value in values], pa.string())
+
+
+def _unproven(texts: Sequence[bytes | None]) -> pa.Array:
+    """A text that is none in UTF-8 concerns its row alone when the file is read (`TEXT_NOT_UTF8`)."""
+    return pc.cast(pa.array(texts, pa.binary()), options=pc.CastOptions(pa.string(), allow_invalid_utf8=True))
 
 
 def _typed(texts: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
+from airflow_gddl.contract.errors import RetriableError
+from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.contract.table_spec import SchemaEvolution
-from tests.capture.captured import LOAD_AGAIN, SPEC, again, end, prepared, refused, replica, rows_of
+from spark_jobs.actions import initial_load
+from spark_jobs.sources.capture.postgresql import PostgreSQL
+from tests.capture.captured import LOAD_AGAIN, SPEC, again, end, prepared, refused, replica, result_of, rows_of
 from tests.delta_rs.postgres import execute
 from tests.harness.lake import Lake
 
@@ -107,6 +112,77 @@ def test_alterations_that_the_log_tells_are_no_hindrance(
     names = [name for name in rows_of(server)[0] if name != "m"]
     found = [{name: row[name] for name in names} for row in replica(lake, WIDE)]
     assert found == [{name: row[name] for name in names} for row in rows_of(server)]
+
+
+@pytest.mark.parametrize(
+    ("ddl", "code"),
+    [
+        (ALTERED[8][1], "SOURCE_TABLE_ALTERED"),
+        (("ALTER PUBLICATION gddl DROP TABLES IN SCHEMA s", "DELETE FROM s.t WHERE id = 3",
+          "ALTER PUBLICATION gddl ADD TABLES IN SCHEMA s"), "SOURCE_LOG_RESTARTED"),
+        (("TRUNCATE s.t",), ""),
+    ],
+    ids=["replica identity", "publication", "truncate"],
+)  # fmt: skip
+def test_alteration_while_the_log_is_read_is_named_before_anything_is_loaded(
+    ddl: tuple[str, ...], code: str, server: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A delete under another identity has key 0: it would remove row 0."""
+    prepared(server, *PLAIN, "INSERT INTO s.t (id) VALUES (0)")
+    lake = Lake(tmp_path)
+    again(lake, server, 0, WIDE)
+    loaded = replica(lake, WIDE)
+    mark = PostgreSQL.mark
+
+    def altered(log: PostgreSQL, connection: Any) -> Any:
+        for statement in ddl:
+            execute(server, statement)
+        return mark(log, connection)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PostgreSQL, "mark", altered)
+        found = result_of(lake, server, 1, WIDE)
+    assert (found.error.code if found.error else "") == code, found.error
+    assert replica(lake, WIDE) == (loaded if code else [])
+    if code:
+        again(lake, server, 2, WIDE, LOAD_AGAIN)
+    again(lake, server, 3, WIDE)
+    assert [row["id"] for row in replica(lake, WIDE)] == [row["id"] for row in rows_of(server)]
+
+
+def test_renamed_value_of_an_enum_is_seen_by_a_comparison(server: sa.Engine, tmp_path: Path) -> None:
+    prepared(server, *PLAIN)
+    lake, compared = Lake(tmp_path), JobOptions(action="verify", settle_seconds=0)
+    again(lake, server, 0, WIDE)
+    again(lake, server, 1, WIDE, compared)
+    execute(server, "ALTER TYPE s.state RENAME VALUE 'shut' TO 'closed'")
+    for number in (2, 3):  # a difference that is still there at the second look
+        found = result_of(lake, server, number, WIDE, compared)
+    assert found.error is not None
+    assert found.error.code == "SOURCE_DIFFERENT"
+
+
+def test_load_that_was_killed_mends_nothing(server: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The alteration is named until a load has ended: the killed one has noted the table as it is now."""
+    prepared(server, *PLAIN)
+    lake = Lake(tmp_path)
+    again(lake, server, 0, WIDE)
+    execute(server, ALTERED[0][1][0])
+
+    def killed(*_: object) -> None:
+        raise RetriableError("JOB_CANCELLED", "killed before a row is read")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(initial_load._Load, "_write_files", killed)
+        for number in (1, 2):
+            found = result_of(lake, server, number, WIDE, LOAD_AGAIN)
+            assert found.error is not None
+            assert found.error.code == "JOB_CANCELLED"
+    code, message = refused(lake, server, 3, WIDE)
+    assert (code, "column stock was added" in message) == ("SOURCE_TABLE_ALTERED", True), message
+    again(lake, server, 4, WIDE, LOAD_AGAIN)
+    again(lake, server, 5, WIDE)
+    assert {row["stock"] for row in replica(lake, WIDE)} == {5}
 
 
 def test_truncate_between_two_tables_of_a_job_is_no_alteration(server: sa.Engine, tmp_path: Path) -> None:

@@ -130,17 +130,6 @@ def test_remedy_of_each_partition_mends_it(server: sa.Engine) -> None:
     execute(server, "INSERT INTO s.t VALUES (1, 'a'), (10, 'b')", "UPDATE s.t SET v = 'c'")
 
 
-def test_database_without_an_encoding_is_named(server: sa.Engine, tmp_path: Path) -> None:
-    with server.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        connection.execute(sa.text("DROP DATABASE IF EXISTS ascii WITH (FORCE)"))
-        form = "ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"
-        connection.execute(sa.text(f"CREATE DATABASE ascii {form}"))
-    engine = sa.create_engine(server.url.set(database="ascii"), poolclass=sa.pool.NullPool)
-    execute(engine, "CREATE SCHEMA s", TABLE, "CREATE PUBLICATION gddl FOR ALL TABLES")
-    code, message = refused(Lake(tmp_path), engine, 0)
-    assert (code, "SQL_ASCII" in message, "ENCODING 'UTF8'" in message) == ("SOURCE_LOG_REFUSED", True, True), message
-
-
 def test_missing_publication_and_rights_are_named(server: sa.Engine, tmp_path: Path) -> None:
     prepared(server, TABLE, "DROP PUBLICATION gddl", "DROP ROLE IF EXISTS reader", "CREATE ROLE reader LOGIN")
     code, message = refused(Lake(tmp_path), server, 0)

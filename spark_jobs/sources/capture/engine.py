@@ -17,6 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, Self
 
+from airflow_gddl.contract.connections import text_refused
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.contract.python_command import module_command
@@ -25,6 +26,8 @@ from spark_jobs.sources.capture.frames import Frame, read_frame, write_frame
 _MODULE = "spark_jobs.sources.capture.engine_process"
 MEMORY = "GDDL_CAPTURE_MEMORY"
 """Variable with the most memory of the engine's JVM, e.g. `1g`."""
+OF_ENGINE = ("SOURCE_UNREACHABLE", "SOURCE_TEXT_INVALID")
+"""Codes of errors with which an engine ends."""
 _MEMORY, _SILENT_SECONDS, _END_SECONDS = "512m", 900.0, 20.0
 _LINES = 20
 
@@ -114,7 +117,8 @@ class Engine:
         """Each batch; the next is asked for once the caller has stored what is in this one.
 
         Raises:
-            FatalError: `JAVA_MISSING`. RetriableError: `SOURCE_UNREACHABLE`: the engine has ended, or is silent.
+            FatalError: `JAVA_MISSING`, `SOURCE_TEXT_INVALID`.
+            RetriableError: `SOURCE_UNREACHABLE`: the engine has ended, or is silent.
         """
         while True:
             frame = self._next()
@@ -178,6 +182,8 @@ class Engine:
             return FatalError(
                 "JAVA_MISSING", f"Debezium's engine needs Java 17: {message}", remedy="install Java 17 or newer"
             )
+        if (refused := text_refused(message, "the log of the source")) is not None:
+            return refused
         what = f"Debezium's engine has ended: {message or 'without a word'}"[:2000]
         remedy = f"check the connection, and that the source runs; where memory was short, raise {MEMORY}; run again"
         return RetriableError("SOURCE_UNREACHABLE", what, remedy=remedy)

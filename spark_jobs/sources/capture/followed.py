@@ -45,20 +45,43 @@ def require_followed(run: TableRun, now: FollowedTable) -> None:
     Raises:
         FatalError: `SOURCE_LOG_RESTARTED`, `SOURCE_TABLE_ALTERED`.
     """
-    storage, state, table = run.runtime.storage, run.layout.state, run.spec.table
+    storage, state = run.runtime.storage, run.layout.state
     before = read_followed(storage, state)
     if before is None:
         is_new = now.log.startswith("0 ") or run.ledger().state.keys is None
         before = now if is_new else replace(now, log="")
+    if before.unloaded and run.is_loading:
+        raise _refused(run, before, now, f"{before.unloaded}; its load has not ended")
     if why := is_other(before, now):
-        is_same = (before.log, before.relation) == (now.log, now.relation)
-        code, what = "SOURCE_LOG_RESTARTED", f"{table}: {why}"
-        if is_same:
-            code, what = "SOURCE_TABLE_ALTERED", f"{table}: the source's table was altered, which no log tells: {why}"
-        remedy = f"load it again: gddl load --again --table {table}"
-        raise FatalError(code, what, where=run.spec.name_in_source, remedy=remedy)
+        raise _refused(run, before, now, why)
     if now != read_followed(storage, state):
         write_followed(storage, state, now)
+
+
+def require_unaltered(run: TableRun, before: FollowedTable, after: FollowedTable) -> FollowedTable:
+    """Refuse what was read of a log while the table was altered, before it is loaded.
+
+    Returns:
+        The table with which the next run compares: as it was `before` where a `TRUNCATE` may be behind the end of what
+        was read, which the next run reads then.
+
+    Raises:
+        FatalError: as `require_followed`.
+    """
+    if not is_other(before, after):
+        return after
+    if why := is_other(before, replace(after, truncates=before.truncates + 1)):
+        raise _refused(run, before, after, why)
+    return before
+
+
+def _refused(run: TableRun, before: FollowedTable, now: FollowedTable, why: str) -> FatalError:
+    table = run.spec.table
+    code, what = "SOURCE_LOG_RESTARTED", f"{table}: {why}"
+    if (before.log, before.relation) == (now.log, now.relation):
+        code, what = "SOURCE_TABLE_ALTERED", f"{table}: the source's table was altered, which no log tells: {why}"
+    remedy = f"load it again: gddl load --again --table {table}"
+    return FatalError(code, what, where=run.spec.name_in_source, remedy=remedy)
 
 
 def require_not_renamed(run: TableRun, sa: Any, connection: Any) -> None:

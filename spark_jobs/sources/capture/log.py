@@ -8,6 +8,7 @@ minute for all its tables, a continuous one once in ten seconds.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,7 @@ from typing import Any
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.capture import READ, capture_of, properties_of
-from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.file_names import PathFormat
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import RunWarning
@@ -29,14 +30,16 @@ from spark_jobs.dialects.debezium.topic_files import TopicFiles
 from spark_jobs.dialects.kafka_log import Message
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.sources.capture.catalog import read_catalog
-from spark_jobs.sources.capture.engine import Batch, Engine, Record
+from spark_jobs.sources.capture.engine import OF_ENGINE, Batch, Engine, Record
 from spark_jobs.sources.capture.followed import (
     is_other,
     may_be_truncated,
     require_followed,
     require_not_renamed,
+    require_unaltered,
 )
 from spark_jobs.sources.capture.position import (
+    Failure,
     FollowedTable,
     LogPosition,
     Mark,
@@ -45,7 +48,7 @@ from spark_jobs.sources.capture.position import (
     read_followed,
     write_followed,
 )
-from spark_jobs.sources.capture.postgresql import PostgreSQL
+from spark_jobs.sources.capture.postgresql import NO_UTF8, REPLACED, PostgreSQL
 from spark_jobs.sources.capture.postgresql_types import Form, form_of
 from spark_jobs.verification import SourceTable, connected, url_of
 
@@ -61,7 +64,8 @@ _PROPERTIES = {
     "skipped.operations": "none",
     "heartbeat.interval.ms": "10000",
     "poll.interval.ms": "100",
-    "errors.max.retries": "3",
+    "errors.max.retries": "1",
+    "retriable.restart.connector.wait.ms": "2000",
     "max.batch.size": "8192",
     "max.queue.size": "16384",
     "max.queue.size.in.bytes": str(64 << 20),
@@ -73,7 +77,8 @@ def capture_log(run: TableRun, totals: RunTotals) -> None:
 
     Raises:
         FatalError: `SOURCE_LOG_REFUSED`, `SOURCE_LOG_LOST`, `SOURCE_LOG_RESTARTED`, `NOT_PUBLISHED`, `JAVA_MISSING`,
-            `PACKAGE_MISSING`; as `url_of`, `require_followed`.
+            `PACKAGE_MISSING`, `SOURCE_TEXT_INVALID`; as `url_of`, `require_readable`, `require_unaltered`,
+            `require_followed`.
         RetriableError: `SOURCE_UNREACHABLE`; `TABLE_BUSY`: another job reads the log for longer than ten minutes.
     """
     source = _Source.of(run)
@@ -84,10 +89,15 @@ def capture_log(run: TableRun, totals: RunTotals) -> None:
         if known is None or not _is_read(run, known) or may_be_truncated(run, now):
             with source.claim() as claim:
                 known = source.known(connection, opens=False)
+                require_not_failed(run, known)
                 if not _is_read(run, known) or may_be_truncated(run, now):  # for another table, while this one waited
+                    before = source.at(known, now)
                     captured = _Capture(run, source, claim, known)
                     known = captured.carry_out(connection)
                     captured.tell(totals)
+                    source.log.require_same_source(connection, known)
+                    now = require_unaltered(run, before, source.at(known, source.followed(connection)))
+        require_readable(run, known)
         require_followed(run, source.at(known, now))
 
 
@@ -107,6 +117,10 @@ def open_log(run: TableRun) -> str:
         source.log.require_ready(connection)
         now = source.followed(connection)
         known = source.known(connection, opens=True)
+        if run.spec.name_in_source in known.stopped:  # what the load will have read needs no log
+            rest = {name: why for name, why in known.stopped.items() if name != run.spec.name_in_source}
+            known = replace(known, stopped=rest)
+            source.positions.write(known)
     return f"{known.number} {codec.to_json(source.at(known, now))}"
 
 
@@ -116,7 +130,9 @@ def follow(run: TableRun, log: str) -> bool:
         return False
     now = codec.from_json(FollowedTable, log.partition(" ")[2])
     before = read_followed(run.runtime.storage, run.layout.state)
-    write_followed(run.runtime.storage, run.layout.state, now)
+    why = "" if before is None else before.unloaded or is_other(before, now)
+    is_loaded = run.ledger().state.keys is not None
+    write_followed(run.runtime.storage, run.layout.state, replace(now, unloaded=why if is_loaded else ""))
     return before is None or bool(is_other(before, now))
 
 
@@ -210,11 +226,34 @@ class _Source:
         return opened
 
 
+def require_not_failed(run: TableRun, known: LogPosition) -> None:
+    """Refuse a log whose reading has just failed, for another table of this job."""
+    failure = known.failure
+    if failure is None or failure.run != run.job.run_id or not _is_fresh(run, failure.at):
+        return
+    family = FatalError if failure.fatal else RetriableError
+    raise family(failure.code, failure.what, where=run.spec.source, remedy=failure.remedy)
+
+
+def require_readable(run: TableRun, known: LogPosition) -> None:
+    """
+    Raises:
+        FatalError: `SOURCE_LOG_STOPPED`: changes of the table were left out, for the engine could not read one.
+    """
+    if (why := known.stopped.get(run.spec.name_in_source)) is None:
+        return
+    what = f"a change of {run.spec.name_in_source} can't be read, and those after it were left out: {why}"
+    remedy = f"correct the value in the source, then gddl load --again --table {run.spec.table}"
+    raise FatalError("SOURCE_LOG_STOPPED", what, where=run.spec.name_in_source, remedy=remedy)
+
+
 def _is_read(run: TableRun, known: LogPosition) -> bool:
     """Whether this job has just read the log, for another of its tables."""
-    if known.read_by != run.job.run_id or not known.read_at:
-        return False
-    age = (run.runtime.clock() - datetime.fromisoformat(known.read_at)).total_seconds()
+    return known.read_by == run.job.run_id and bool(known.read_at) and _is_fresh(run, known.read_at)
+
+
+def _is_fresh(run: TableRun, at: str) -> bool:
+    age = (run.runtime.clock() - datetime.fromisoformat(at)).total_seconds()
     return age < (_FRESH_SECONDS if run.job.options.continuous is None else _CONTINUOUS_SECONDS)
 
 
@@ -225,12 +264,26 @@ class _Capture:
     claim: Claim
     known: LogPosition
     changes: int = 0
-    ignored: int = 0
+    is_unencoded: bool = False
     unnamed: set[str] = field(default_factory=set)
 
     def carry_out(self, connection: Any) -> LogPosition:
-        """Read until where the log is now."""
+        """Read until where the log is now, without tables of which the engine can't read a change."""
         began, mark = iso(self.run.runtime.clock()), self.source.log.mark(connection)
+        self.is_unencoded = self.source.log.is_unencoded(connection)
+        while True:
+            try:
+                self._read_until(mark)
+                break
+            except GddlError as error:
+                if error.code not in OF_ENGINE or not self._has_stopped(connection, mark, error.what):
+                    self._note_failure(connection, error)
+                    raise
+        self.known = replace(self.known, read_by=self.run.job.run_id, read_at=began, failure=None)
+        self._store()
+        return self.known
+
+    def _read_until(self, mark: Mark) -> None:
         held: list[Record] = []
         with self._engine() as engine:
             for batch in engine.batches():
@@ -244,10 +297,26 @@ class _Capture:
                 self._keep(batch, mark if is_end else None)
                 if is_end:
                     engine.stop()
-                    break
-        self.known = replace(self.known, read_by=self.run.job.run_id, read_at=began)
+                    return
+
+    def _has_stopped(self, connection: Any, mark: Mark, said: str) -> bool:
+        """Whether a change of one table has ended the engine; it is left out from now on."""
+        table = self.source.log.table_of_failure(connection, mark, said)
+        if table is None or table in self.known.stopped:
+            return False
+        self.known = replace(self.known, stopped={**self.known.stopped, table: said})
         self._store()
-        return self.known
+        return True
+
+    def _note_failure(self, connection: Any, error: GddlError) -> None:
+        """Note why the engine has ended, so that the job's other tables do not start it once more in vain."""
+        if error.code not in OF_ENGINE:
+            return
+        self.source.log.server(connection)  # raises where the database does not respond
+        run, at, is_fatal = self.run.job.run_id, iso(self.run.runtime.clock()), isinstance(error, FatalError)
+        failure = Failure(run=run, at=at, code=error.code, what=error.what, remedy=error.remedy, fatal=is_fatal)
+        self.known = replace(self.known, failure=failure)
+        self._store()
 
     def tell(self, totals: RunTotals) -> None:
         """Report what was written, and what was not."""
@@ -259,11 +328,12 @@ class _Capture:
             self.run.report("changes of the source written", rows=self.changes)
 
     def _engine(self) -> Engine:
-        properties, socket = self.source.log.properties(self.source.url)
+        properties, socket = self.source.log.properties(self.source.url, is_unencoded=self.is_unencoded)
         name = self.run.spec.source
         history = self.source.positions.history()
+        stopped = {"table.exclude.list": ",".join(map(_pattern, self.known.stopped))} if self.known.stopped else {}
         return Engine(
-            properties={**_PROPERTIES, **properties, "name": name, "topic.prefix": name},
+            properties={**_PROPERTIES, **properties, **stopped, "name": name, "topic.prefix": name},
             offsets=[(one.partition, one.offset) for one in self.known.offsets],
             history=history, go_on=self.run.go_on, environ=self.run.runtime.environ, unix_socket=socket,
         )  # fmt: skip
@@ -288,7 +358,10 @@ class _Capture:
 
     def _write_table(self, table: str, records: Sequence[Record], number: int) -> None:
         topic, storage = records[0].topic, self.run.runtime.storage
-        messages = [Message(number + at, 0, one.key, one.value) for at, one in enumerate(records)]
+        values = [unproven(one.value) if self.is_unencoded else one.value for one in records]
+        messages = [
+            Message(number + at, 0, one.key, value) for at, (one, value) in enumerate(zip(records, values, strict=True))
+        ]
         log = f"_log{self.known.number:04d}" if self.known.number else ""
         for file in TopicFiles(topic, None).of(messages, follows=False):
             name = f"{topic}+0+{number:020d}_{number + len(records)}_{file.digest}{log}{file.ending}"
@@ -320,6 +393,11 @@ class _Capture:
         self.source.positions.write(self.known)
 
 
+def _pattern(table: str) -> str:
+    """A regular expression of Java's for this name, without the comma that ends one in a list."""
+    return re.escape(table).replace(",", r"\x2c")
+
+
 def _place_of(spec: TableSpec) -> str:
     return spec.name_in_source.replace(".", "/", 1)
 
@@ -335,6 +413,14 @@ def table_of(value: bytes | None) -> str | None:
     source, _ = _of_source(value, at)
     schema, name = source.get("schema") or source.get("db"), source.get("table") or source.get("collection")
     return f"{schema}.{name}" if schema and name else None
+
+
+def unproven(value: bytes | None) -> bytes | None:
+    """The event with texts that are none where bytes were replaced, so that its row is quarantined for its column."""
+    if value is None or REPLACED not in value:
+        return value
+    schema, mark, payload = value.partition(b',"payload":')
+    return schema + mark + payload.replace(REPLACED, NO_UTF8)
 
 
 def is_truncate(value: bytes | None) -> bool:

@@ -38,6 +38,23 @@ class Mark:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Failure:
+    """Why the engine has ended though the database responds, which other tables of the job would meet again.
+
+    Attributes:
+        run, at: the job that has read, and when (ISO 8601 UTC).
+        code, what, remedy: of the error; `fatal`: whether trying again is in vain.
+    """
+
+    run: str
+    at: str
+    code: str
+    what: str
+    remedy: str
+    fatal: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class LogPosition:
     """How far the log of a source was read.
 
@@ -50,6 +67,9 @@ class LogPosition:
         mark: the newest that was read; null: none was.
         last: number in the names of the newest files; later ones have greater numbers.
         truncates: how often the log brought a `TRUNCATE`, by table.
+        stopped: tables of which the engine can't read a change, to what it says; their changes are left out until they
+            are loaded again.
+        failure: why the last reading has ended; null: it has not failed.
         read_by, read_at: the job that has last read all that was committed by then (ISO 8601 UTC).
     """
 
@@ -61,6 +81,8 @@ class LogPosition:
     mark: Mark | None = None
     last: int = 0
     truncates: Mapping[str, int] = field(default_factory=dict)
+    stopped: Mapping[str, str] = field(default_factory=dict)
+    failure: Failure | None = None
     read_by: str = ""
     read_at: str = ""
 
@@ -83,12 +105,14 @@ class FollowedTable:
         relation: `PublishedTable.relation`; empty: the source gives none.
         catalog: what the source's catalog said of it; null: not known.
         truncates: how often the log had brought a `TRUNCATE` of it.
+        unloaded: why rows from before the newest load are wrong, until that has ended; empty: they are not.
     """
 
     log: str
     relation: str = ""
     catalog: TableCatalog | None = None
     truncates: int = 0
+    unloaded: str = ""
 
 
 @dataclass(frozen=True)

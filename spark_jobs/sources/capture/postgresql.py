@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import time
 import uuid
 from collections.abc import Mapping
@@ -28,11 +29,13 @@ from spark_jobs.sources.capture.position import LogPosition, Mark
 _PREFIX = "gddl"
 _PORT = 5432
 _FREE_SECONDS = 90.0
+_FAILED_AT = re.compile(r"Error while processing event at offset \{(?:[^}]*[ {])?lsn=(\d+)")
 _AGAIN = "load the source's tables again, which opens the log anew first: gddl load --again"
 # What a value looks like is set for this connection, whatever database and role say.
 _SETTINGS = (
     "bytea_output=hex", "DateStyle=ISO", "IntervalStyle=postgres", "extra_float_digits=1", "xmloption=content",
-    "lc_monetary=C", "statement_timeout=0", "lock_timeout=0", "idle_in_transaction_session_timeout=0",
+    "lc_monetary=C", "quote_all_identifiers=off", "standard_conforming_strings=on", "statement_timeout=0",
+    "lock_timeout=0", "idle_in_transaction_session_timeout=0",
 )  # fmt: skip
 _PROPERTIES: Mapping[str, str] = {
     "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
@@ -52,6 +55,17 @@ _PROPERTIES: Mapping[str, str] = {
     "driver.options": " ".join(f"-c {setting}" for setting in _SETTINGS),
 }
 
+# To a client of UTF-8 the server sends no byte that is no character: it ends the log for all tables. Debezium reads
+# the log as UTF-8 whatever the encoding, and writes U+FFFD for such a byte. Its driver always asks for UTF-8, before
+# `options`; so another parameter of the connection's start stands behind a NUL, which ends them.
+_UNENCODED: Mapping[str, str] = {
+    "driver.options": f"{_PROPERTIES['driver.options']}\0client_encoding\0LATIN1",
+    "driver.allowEncodingChanges": "true",
+    "database.initial.statements": "SET client_encoding = 'UTF8'",
+}
+REPLACED, NO_UTF8 = "\ufffd".encode(), b"\xff"
+"""What Debezium has written for bytes that are no character, and one that makes its text none for readers, too."""
+
 
 @dataclass(frozen=True)
 class PostgreSQL:
@@ -67,7 +81,11 @@ class PostgreSQL:
     def slot(self) -> str:
         return self.stated[SLOT]
 
-    def properties(self, url: Any) -> tuple[dict[str, str], str]:
+    def is_unencoded(self, connection: Any) -> bool:
+        """Whether texts of the database may be in any encoding, so that the server can't convert them."""
+        return bool(self._scalar(connection, "SHOW server_encoding") == "SQL_ASCII")
+
+    def properties(self, url: Any, *, is_unencoded: bool) -> tuple[dict[str, str], str]:
         """Properties of the connector, and the path of the server's Unix socket; empty: it has an address.
 
         Args:
@@ -82,7 +100,8 @@ class PostgreSQL:
             **{f"database.{name}": query.get(name) for name in ("sslmode", "sslcert", "sslkey", "sslrootcert")},
         }  # fmt: skip
         socket = f"{host}/.s.PGSQL.{port}" if host.startswith("/") else ""
-        return {**_PROPERTIES, **self.stated, **{n: str(v) for n, v in known.items() if v is not None}}, socket
+        given = {name: str(value) for name, value in known.items() if value is not None}
+        return {**_PROPERTIES, **(_UNENCODED if is_unencoded else {}), **self.stated, **given}, socket
 
     def require_ready(self, connection: Any) -> None:
         """
@@ -140,6 +159,18 @@ class PostgreSQL:
         query = "SELECT CAST(lsn AS text) FROM pg_create_logical_replication_slot(CAST(:slot AS name), 'pgoutput')"
         return str(self._scalar(connection, query, slot=self.slot))
 
+    def require_same_source(self, connection: Any, known: LogPosition) -> None:
+        """Refuse another server, or another publication.
+
+        Raises:
+            FatalError: `SOURCE_LOG_RESTARTED`.
+        """
+        if (server := self.server(connection)) != known.server:
+            raise self._restarted(f"the server was restored or failed over: it is {server}, and was {known.server}")
+        if self.published(connection) != known.published:
+            publication = self.stated[PUBLICATION]
+            raise self._restarted(f"publication {publication} was made again or altered: changes may be in no log")
+
     def require_same(self, connection: Any, known: LogPosition) -> None:
         """Refuse a log that does not go on where it was read last.
 
@@ -149,11 +180,7 @@ class PostgreSQL:
                 publication was.
             RetriableError: `TABLE_BUSY`: another connection reads the slot.
         """
-        if (server := self.server(connection)) != known.server:
-            raise self._restarted(f"the server was restored or failed over: it is {server}, and was {known.server}")
-        if self.published(connection) != known.published:
-            publication = self.stated[PUBLICATION]
-            raise self._restarted(f"publication {publication} was made again or altered: changes may be in no log")
+        self.require_same_source(connection, known)
         there = self._slot(connection)
         if there is None or there["wal_status"] == "lost" or there["confirmed"] is None:
             how = "was dropped" if there is None else "is lost: the database has removed changes that were not read"
@@ -182,6 +209,22 @@ class PostgreSQL:
             place=place,
             upto=str(self._scalar(connection, "SELECT CAST(pg_current_wal_insert_lsn() AS text)")),
         )
+
+    def table_of_failure(self, connection: Any, mark: Mark, message: str) -> str | None:
+        """`schema.name` of the table whose change has ended the engine, by its message; null: that is not known."""
+        if (found := _FAILED_AT.search(message)) is None:
+            return None
+        self._wait_until_free(connection)
+        query = """SELECT n.nspname || '.' || c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+          WHERE c.oid IN (SELECT CAST('x' || encode(substr(data, 2, 4), 'hex') AS bit(32))\\:\\:bigint\\:\\:oid
+            FROM pg_logical_slot_peek_binary_changes(CAST(:slot AS name), CAST(:upto AS pg_lsn), NULL,
+              'proto_version', '1', 'publication_names', :publication)
+            WHERE lsn = CAST(:at AS pg_lsn) AND substr(data, 1, 1) IN ('I', 'U', 'D'))"""
+        values = {
+            "slot": self.slot, "upto": mark.upto, "publication": self.stated[PUBLICATION], "at": _lsn(int(found[1])),
+        }  # fmt: skip
+        table = self._scalar(connection, query, **values)
+        return None if table is None else str(table)
 
     @staticmethod
     def has_reached(batch: Batch, mark: Mark, prefix: str) -> bool:
