@@ -22,7 +22,7 @@ from spark_jobs.job.job_tables import run_job
 from spark_jobs.spark.session_settings import SessionSettings
 from spark_jobs.tables.delta_log import DeltaCommits
 from spark_jobs.tables.places import TaskBounds, usual_bounds
-from tests.harness import examples
+from tests.harness import airflow_home, examples
 from tests.harness.engine_port import EngineName, EnginePort, on_engine
 from tests.harness.lanes import group_of, is_deep, is_wide
 from tests.harness.places import bounds_of, with_commits
@@ -33,6 +33,7 @@ _TIERS = ("SMALL", "MEDIUM")
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(examples)
+    airflow_home.set_up()
     # Processes that tests are spread over are told a width, which commands then fold their tables to.
     os.environ.pop("COLUMNS", None)
     # Hundreds of short commands would each start a Java process. Tests of the default spread unset these.

@@ -6,10 +6,6 @@ import contextlib
 import importlib
 import importlib.util
 import io
-import json
-import os
-import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,29 +15,8 @@ from tests.airflow.bag import kept
 from tests.airflow.stage import Stage
 from tests.harness.s3_server import Bucket, serving
 
-ROOT = Path(__file__).parents[2]
-FAKE = Path(__file__).with_name("fake_job.py")
-
 if importlib.util.find_spec("airflow") is None:
     collect_ignore_glob = ["test_*.py"]
-
-# Airflow reads its configuration when it is first imported, which is before any fixture runs.
-HOME = tempfile.TemporaryDirectory(prefix="gddl-airflow-")
-os.environ |= {
-    "AIRFLOW_HOME": HOME.name,
-    "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "dags"),
-    "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
-    "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-    "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
-    "AIRFLOW__DATABASE__LOAD_DEFAULT_CONNECTIONS": "False",
-    "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",
-    "AIRFLOW__GDDL__JOB_COMMAND": json.dumps([sys.executable, str(FAKE)]),
-    "AIRFLOW__GDDL__RETRIES": "0",
-    "AIRFLOW__GDDL__CONTINUOUS_RETRIES": "0",
-    "AIRFLOW__GDDL__RETRY_DELAY_SECONDS": "0",
-    "AIRFLOW__GDDL__POLL_SECONDS": "0.2",
-    "AIRFLOW__GDDL__DEPENDENCY_WAIT_SECONDS": "0",
-}
 
 
 @pytest.fixture(scope="session")
