@@ -170,6 +170,7 @@ def test_codes_that_other_pages_name_exist() -> None:
         "COMMIT_TIME_ORDERING",
         "EVENT_TIME_ORDERING",
         "DROP_AND_CREATE",
+        "DO_NOTHING",
         "NOT_DRAWN",
         "SPARK_CONF_DIR",
         "SQL_ASCII",
