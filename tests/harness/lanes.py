@@ -355,6 +355,14 @@ _WIDE = (
     "test_wide_tables",
 )
 """Modules of these folders that `make test-wide` plays."""
+_WIDE_FUNCTIONS = (
+    "test_in_another_order",
+    "test_in_one_go",
+    "test_repair",
+    "test_without_a_room_all_else_works",
+    "test_without_a_room_of_commands_the_others_work",
+)
+"""The same of functions."""
 _ROOMS = (
     "adopt/test_adopt.py::test_table_is_adopted_in_place_and_goes_on",
     "adopt/test_adopt_page.py",
@@ -397,7 +405,7 @@ def is_wide(item: pytest.Item) -> bool:
     if _params(item).get("engine") == "spark":
         written = folder == "scenarios" and _function(item) == "test_as_written"
         return not (written and str(_params(item).get("scenario")) in _ON_SPARK_AT_LEAST)
-    return item.path.stem in _WIDE or _function(item) in ("test_in_another_order", "test_in_one_go", "test_repair")
+    return item.path.stem in _WIDE or _function(item) in _WIDE_FUNCTIONS
 
 
 def is_deep(item: pytest.Item) -> bool:
