@@ -120,9 +120,10 @@ def engine_of(sqlalchemy: Any, url: Any) -> Any:
     Raises:
         FatalError: `SOURCE_DRIVER_MISSING`.
     """
-    # Else a database without an encoding gives texts that the driver reads as ASCII.
-    encoded = {"client_encoding": "utf8"} if url.get_backend_name() == "postgresql" else {}
     try:
+        # Else a database without an encoding gives texts that the driver reads as ASCII.
+        is_encoded = url.get_backend_name() == "postgresql" and not url.get_dialect().is_async
+        encoded = {"client_encoding": "utf8"} if is_encoded else {}
         engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.pool.NullPool, future=True, **encoded)
     except (ImportError, sqlalchemy.exc.NoSuchModuleError) as error:
         raise no_driver(url, error) from error
