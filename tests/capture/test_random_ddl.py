@@ -1,0 +1,228 @@
+"""Tables that are altered at random under writers, by jobs that are killed: each is right, or stops by name.
+
+A stop by name is repaired as its message says, `gddl load --again`, and the table is right then. `GDDL_KILLS` says how
+many jobs are killed, `GDDL_SEED` which alterations are drawn.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import psutil
+import pytest
+import sqlalchemy as sa
+
+from airflow_gddl.contract import codec
+from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.contract.table_spec import SchemaEvolution
+from tests.capture.captured import LOAD_AGAIN, SPEC, Writer, end, prepared, replica, result_of, rows_of
+from tests.capture.test_killed import address, pgbench, under_pgbench
+from tests.databases.test_initial_load import environ
+from tests.delta_rs.postgres import execute, postgres
+from tests.harness.lake import Lake
+
+KILLS, SEED = int(os.environ.get("GDDL_KILLS", "50")), int(os.environ.get("GDDL_SEED", "1"))
+_EVOLVES = SchemaEvolution(type_change="text", dropped_column="null")
+FREE, PARTS, STATES = (
+    replace(SPEC, table=f"s.{name}", schema_evolution=_EVOLVES, truncate="apply") for name in ("t", "parts", "states")
+)
+BRANCHES = replace(SPEC, table="public.pgbench_branches", keys=("bid",), schema_evolution=_EVOLVES)
+SPECS = (FREE, PARTS, STATES, BRANCHES)
+NAMED = {
+    "SOURCE_TABLE_ALTERED", "SOURCE_LOG_RESTARTED", "SOURCE_LOG_REFUSED", "SOURCE_LOG_LOST", "SOURCE_TABLE_MISSING",
+    "NOT_PUBLISHED", "TABLE_BUSY",
+}  # fmt: skip
+"""Stops by name; others than these are failures of the test."""
+TABLES = (
+    "CREATE TABLE s.t (id int PRIMARY KEY, v text)",
+    "CREATE TABLE s.parts (id int PRIMARY KEY, v text) PARTITION BY RANGE (id)",
+    "CREATE TABLE s.p0 PARTITION OF s.parts FOR VALUES FROM (0) TO (100)",
+    "CREATE TABLE s.p1 PARTITION OF s.parts FOR VALUES FROM (100) TO (200)",
+    "CREATE TYPE s.state AS ENUM ('open', 'shut')",
+    "CREATE TABLE s.states (id int PRIMARY KEY, alt int NOT NULL, state s.state, n int)",
+    "CREATE UNIQUE INDEX alt ON s.states (alt)",
+    "INSERT INTO s.t SELECT i, 'v' || i FROM generate_series(1, 200) i",
+    "INSERT INTO s.parts SELECT i, 'v' || i FROM generate_series(1, 199) i",
+    "INSERT INTO s.states SELECT i, i, 'shut', i FROM generate_series(0, 50) i",
+)
+Ddl = Sequence[str]
+
+
+def alterations(number: int) -> dict[str, Ddl]:
+    """Name to statements, a transaction each; they leave the tables as those after them expect."""
+    new, low = f"c{number}", 1000 + 100 * number
+    return {
+        "column": (f"ALTER TABLE s.states ADD {new} int", f"UPDATE s.states SET {new} = 1 WHERE id % 3 = 0"),
+        "column with a default": (f"ALTER TABLE s.states ADD {new} int NOT NULL DEFAULT 7",),
+        "column of the clock": (f"ALTER TABLE s.states ADD {new} float8 DEFAULT random()",),
+        "type by an expression": ("ALTER TABLE s.states ALTER n TYPE int USING n + 1",),
+        "column made again": ("ALTER TABLE s.states DROP n", "ALTER TABLE s.states ADD n int"),
+        "label": ("ALTER TYPE s.state RENAME VALUE 'shut' TO 'closed'",
+                  "ALTER TYPE s.state RENAME VALUE 'closed' TO 'shut'"),
+        "renamed column": ("ALTER TABLE s.states RENAME n TO m", "UPDATE s.states SET m = -m WHERE id < 9",
+                           "ALTER TABLE s.states RENAME m TO n"),
+        "identity for a while": ("ALTER TABLE s.states REPLICA IDENTITY USING INDEX alt",
+                                 f"DELETE FROM s.states WHERE id = {number % 40 + 1}",
+                                 "ALTER TABLE s.states REPLICA IDENTITY DEFAULT"),
+        "renamed table": ("ALTER TABLE s.states RENAME TO u", "UPDATE s.u SET n = n + 1 WHERE id < 5",
+                          "ALTER TABLE s.u RENAME TO states"),
+        "other schema": ("ALTER TABLE s.states SET SCHEMA away", "DELETE FROM away.states WHERE id = 45",
+                         "ALTER TABLE away.states SET SCHEMA s"),
+        "unlogged": ("ALTER TABLE s.states SET UNLOGGED", f"UPDATE s.states SET n = {number}",
+                     "ALTER TABLE s.states SET LOGGED"),
+        "made again": ("DROP TABLE s.states", TABLES[5], TABLES[6], "INSERT INTO s.states VALUES (1, 1, 'open', 1)",
+                       "INSERT INTO s.states SELECT i, i, 'shut', i FROM generate_series(2, 50) i"),
+        "truncated": ("TRUNCATE s.states", "INSERT INTO s.states SELECT i, i, 'open', 0 FROM generate_series(0, 44) i"),
+        "rewritten": ("VACUUM FULL s.states",),
+        "changes": (f"UPDATE s.states SET n = {number} WHERE id % 2 = 0", "DELETE FROM s.states WHERE id = 44",
+                    f"INSERT INTO s.states (id, alt) VALUES ({low}, {low})"),
+        "new partition": (f"CREATE TABLE s.p{low} PARTITION OF s.parts FOR VALUES FROM ({low}) TO ({low + 100})",
+                          f"INSERT INTO s.parts VALUES ({low}, 'new')"),
+        "attached": (f"CREATE TABLE s.p{low} (LIKE s.parts INCLUDING ALL)", f"INSERT INTO s.p{low} VALUES ({low}, 'a')",
+                     f"ALTER TABLE s.parts ATTACH PARTITION s.p{low} FOR VALUES FROM ({low}) TO ({low + 100})"),
+        "partition dropped": ("DROP TABLE s.p1",
+                              "CREATE TABLE s.p1 PARTITION OF s.parts FOR VALUES FROM (100) TO (200)",
+                              f"INSERT INTO s.parts SELECT i, '{number}' FROM generate_series(100, 120) i"),
+        "detached": ("ALTER TABLE s.parts DETACH PARTITION s.p1", f"ALTER TABLE s.p1 RENAME TO old{number}",
+                     "CREATE TABLE s.p1 PARTITION OF s.parts FOR VALUES FROM (100) TO (200)"),
+        "partition truncated": ("TRUNCATE s.p0",
+                                f"INSERT INTO s.parts SELECT i, 'w{number}' FROM generate_series(0, 60) i"),
+        "changes of partitions": (f"UPDATE s.parts SET v = '{number}' WHERE id % 3 = 0",
+                                  "DELETE FROM s.parts WHERE id % 17 = 0"),
+        "inherited": ("CREATE TABLE s.child () INHERITS (s.states)",
+                      "INSERT INTO s.child (id, alt, n) VALUES (90, 90, 1)", "DROP TABLE s.child"),
+        "unpublished": ("ALTER PUBLICATION gddl DROP TABLES IN SCHEMA s", f"UPDATE s.states SET n = -{number}",
+                        "ALTER PUBLICATION gddl ADD TABLES IN SCHEMA s"),
+        "options": ("ALTER PUBLICATION gddl SET (publish = 'insert')", "DELETE FROM s.states WHERE id < 4",
+                    "ALTER PUBLICATION gddl SET (publish = 'insert, update, delete, truncate')"),
+    }  # fmt: skip
+
+
+@pytest.fixture
+def source() -> Iterator[sa.Engine]:
+    with postgres(settings="wal_level = logical") as server:
+        prepared(server, "CREATE SCHEMA IF NOT EXISTS away", *TABLES)
+        subprocess.run([pgbench(), "-i", "-q", "-s", "1", address(server)], check=True, capture_output=True)
+        execute(server, "ALTER TABLE pgbench_history REPLICA IDENTITY FULL")
+        execute(server, "ALTER PUBLICATION gddl ADD TABLES IN SCHEMA public")
+        yield server
+        end(server)
+
+
+@dataclass
+class Play:
+    """Attributes:
+    stops: how often each code has stopped a table, and its load mended that; `silent`: differences of one that said
+        nothing, by table.
+    """
+
+    lake: Lake
+    source: sa.Engine
+    chance: random.Random
+    killed: int = 0
+    number: int = 0
+    stops: Counter[str] = field(default_factory=Counter)
+    played: Counter[str] = field(default_factory=Counter)
+    silent: dict[str, list[object]] = field(default_factory=dict)
+
+    def alter(self) -> None:
+        """The statements are spread over the time of a job, or come at once."""
+        name, statements = self.chance.choice(sorted(alterations(sum(self.played.values())).items()))
+        self.played[name] += 1
+        for statement in statements:
+            with self.source.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+                connection.execute(sa.text(statement))
+
+    def kill(self, spec: TableSpec, options: JobOptions | None = None) -> None:
+        """Start a job and kill it within some seconds, while the source is altered."""
+        job = replace(self.lake.job([spec], options), run_id=f"killed {self.number}")
+        command = [sys.executable, "-m", "tests.databases.killed_load", codec.to_json(job), "0", "never"]
+        log = Path(self.lake.root, f"killed-{self.number}.log")
+        with (
+            log.open("wb") as stream,
+            subprocess.Popen(command, env={**os.environ, **environ(self.source)}, stdout=stream, stderr=stream) as one,
+        ):
+            for _ in range(self.chance.randrange(3)):
+                with suppress(subprocess.TimeoutExpired):
+                    one.wait(self.chance.uniform(0, 4))
+                self.alter()
+            with suppress(subprocess.TimeoutExpired):
+                one.wait(self.chance.uniform(0, 6))
+            children = psutil.Process(one.pid).children(recursive=True) if one.poll() is None else []
+            one.kill()
+            is_killed = one.wait() == -signal.SIGKILL
+        self.killed, self.number = self.killed + is_killed, self.number + 1
+        _, alive = psutil.wait_procs(children, timeout=30)
+        assert not alive, "an engine outlives its job"
+        if not is_killed and one.returncode:
+            found = re.findall(r"ErrorInfo\(code='([A-Z_0-9]+)'", log.read_text())
+            assert {*found[-1:]} & NAMED, log.read_text()[-3000:]
+
+    def compare(self) -> None:
+        """Nothing is written meanwhile: each table equals its source, or says why it does not, and a load mends it."""
+        for spec in SPECS:
+            self.number += 1
+            found = result_of(self.lake, self.source, f"compared {self.number}", spec)
+            code = found.error.code if found.error else None
+            if code is not None:
+                assert code in NAMED, found.error
+                self.stops[code] += 1
+                for options in (LOAD_AGAIN, None):
+                    self.number += 1
+                    mended = result_of(self.lake, self.source, f"mended {self.number}", spec, options)
+                    assert mended.error is None, mended.error
+            if rows := differences(self.lake, self.source, spec):
+                self.silent.setdefault(f"{spec.table} after {code or 'no stop'}", []).extend(list(rows)[:5])
+
+
+def differences(lake: Lake, source: sa.Engine, spec: TableSpec) -> Counter[frozenset[tuple[str, str]]]:
+    """Rows, without nulls and columns that the source has dropped, that one of the two has more often."""
+    there, here = rows_of(source, spec.table), replica(lake, spec)
+    names = set(there[0]) if there else set()
+
+    def counted(rows: list[dict[str, object]]) -> Counter[frozenset[tuple[str, str]]]:
+        return Counter(frozenset((n, str(v)) for n, v in row.items() if v is not None and n in names) for row in rows)
+
+    return (counted(there) - counted(here)) + (counted(here) - counted(there))
+
+
+def play(source: sa.Engine, tmp_path: Path, kills: int, every: int) -> Play:
+    found = Play(Lake(tmp_path), source, random.Random(SEED))  # noqa: S311 - repeatable by its seed
+    print(f"GDDL_SEED={SEED}")
+    found.compare()
+    while found.killed < kills:
+        with ExitStack() as writers:
+            for seed in range(2):
+                writers.enter_context(Writer(source, SEED + seed))
+            writers.enter_context(under_pgbench(source))
+            for _ in range(every):
+                found.kill(found.chance.choice(SPECS), found.chance.choice((None, None, None, LOAD_AGAIN)))
+        found.compare()
+        print(
+            f"{found.killed} of {found.number} jobs killed; stops {dict(found.stops)}; {dict(found.played)}", flush=True
+        )
+        assert not found.silent, found.silent
+    return found
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(7200)
+def test_random_alterations_and_kills_leave_no_silent_difference(source: sa.Engine, tmp_path: Path) -> None:
+    found = play(source, tmp_path, KILLS, every=5)
+    assert set(found.stops), "nothing has stopped a table"
+
+
+@pytest.mark.wide
+@pytest.mark.timeout(900)
+def test_sample_of_random_alterations_and_kills(source: sa.Engine, tmp_path: Path) -> None:
+    play(source, tmp_path, 4, every=4)
