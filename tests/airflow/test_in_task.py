@@ -34,7 +34,11 @@ def in_task(stage: Stage) -> None:
 def of_maintenance() -> tuple[Any, Any]:
     """A task that waits for a remote job, and what it is called with."""
     task = build_upkeep_dags()["gddl_maintenance"].get_task("maintain_small")
-    context = {"params": {}, "run_id": "r", "ti": SimpleNamespace(try_number=1, task_id="maintain_small")}
+    context = {
+        "params": {},
+        "run_id": "r",
+        "ti": SimpleNamespace(try_number=1, task_id="maintain_small", xcom_push=lambda **_: None),
+    }
     return task, {**context, "dag_run": SimpleNamespace(clear_number=0)}
 
 

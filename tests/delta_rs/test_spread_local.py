@@ -150,8 +150,8 @@ def test_table_that_needs_spark_fails_clearly_without_java(tmp_path: Path) -> No
     error = found["s.large"]["error"]
     assert error["code"] == "JAVA_MISSING"
     assert error["message"].startswith("[JAVA_MISSING] s.large needs Spark, since one task can't take it (")
-    assert "there is no Java on this machine: JAVA_HOME is not set, and PATH has no java" in error["message"]
-    assert "install Java 17 or newer" in error["message"]
+    assert "there is no `java` on PATH, and JAVA_HOME is not set" in error["message"]
+    assert "install a JDK or JRE 17 or newer" in error["message"]
     assert [warning["code"] for warning in found["s.large"]["warnings"]] == ["NEEDS_MANY_TASKS"]
     assert error["message"] in done.stderr
     record = next(Path(lake.layout(large).runs).glob("*.json"))

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.eject import Known, files_of, reasons_against
 from tests.conftest import LocalPort
-from tests.pairs.model import Lines, line_of
+from tests.pairs.model import Lines, Model, line_of
 from tests.pairs.options import FACTORS, Assignment, completed, row_of
 from tests.pairs.playing import Game, columns_of
 from tests.pairs.source import FILES
@@ -174,7 +174,7 @@ class Play:
 
     def rows(self) -> Lines:
         spec = self.game.row
-        columns = [name for name in columns_of(self.game) if name not in (*spec.mask, *spec.derive)]
+        columns = [name for name in columns_of(Model(self.game.source)) if name not in (*spec.mask, *spec.derive)]
         stored = self.game.port.read(self.game.lake.layout(spec).replica)
         rows = [{name.lower(): value for name, value in row.items()} for row in stored]
         return Lines(line_of(row, columns) for row in rows if row["id"] not in self.lost)
