@@ -29,8 +29,9 @@ from spark_jobs.rules.fold import carried_names
 from spark_jobs.rules.order import gddl_fields, keys_json
 from spark_jobs.rules.stored_columns import change_schema
 from spark_jobs.rules.texts import rows_json
+from spark_jobs.source_tables import opened, url_of
 from spark_jobs.tables.engine import TableContext
-from spark_jobs.verification import Columns, differences_of, opened, state_of, url_of
+from spark_jobs.verification import Columns, differences_of, state_of
 
 NOT_PROVED_CODE = "ADOPT_NOT_PROVED"
 
@@ -61,7 +62,7 @@ class Proof:
         """What was proved, of what was asked: `source`, `files`.
 
         Raises:
-            FatalError: `ADOPT_NOT_PROVED`; as `verification.url_of`, `opened` and `differences_of`.
+            FatalError: `ADOPT_NOT_PROVED`; as `source_tables.url_of`, `opened` and `differences_of`.
             RetriableError: `SOURCE_UNREACHABLE`.
         """
         options, proved = self.run.job.options, dict[str, Any]()

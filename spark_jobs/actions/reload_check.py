@@ -10,8 +10,9 @@ from spark_jobs.batch.table_run import TableRun
 from spark_jobs.plan.planned_batch import BatchPlan, FileEntry
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.step_results import Archived, Replaced
+from spark_jobs.source_tables import opened, url_of
 from spark_jobs.tables.engine import RebuildRequest
-from spark_jobs.verification import distance, opened, url_of
+from spark_jobs.verification import distance
 
 _SHOWN = 20
 

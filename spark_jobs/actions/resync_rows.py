@@ -42,15 +42,9 @@ from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import arrow_type
 from spark_jobs.rules.erasure import how_written, key_text
 from spark_jobs.rules.texts import BITS, read_json
+from spark_jobs.source_tables import opened
 from spark_jobs.tables.engine import TableContext
-from spark_jobs.verification import (
-    DIFFERENCES,
-    WINDOW_DIFFERENCES,
-    Columns,
-    mark_of,
-    opened,
-    read_differences,
-)
+from spark_jobs.verification import DIFFERENCES, WINDOW_DIFFERENCES, Columns, mark_of, read_differences
 
 _KEYS_AT_ONCE = 200
 Key = tuple[Any, ...]

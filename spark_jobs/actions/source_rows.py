@@ -30,8 +30,8 @@ from spark_jobs.actions.source_values import INSTANT, PLAIN, SourceColumn, is_re
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.dialects.dms import name_in_files
 from spark_jobs.plan.loaded_transactions import LoadedTransactions, place_of
+from spark_jobs.source_tables import SourceTable, in_bytes, opened, url_of
 from spark_jobs.sources import reader_of
-from spark_jobs.verification import SourceTable, in_bytes, opened, url_of
 
 _ROWS_AT_ONCE = 10_000
 

@@ -22,16 +22,9 @@ from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.verify import BUCKETS, Verdict, together
 from spark_jobs.rules.windows import Window, with_files
+from spark_jobs.source_tables import opened, url_of
 from spark_jobs.tables.engine import TableContext
-from spark_jobs.verification import (
-    SourceVerdict,
-    WindowVerdict,
-    grid_of,
-    opened,
-    url_of,
-    verify_source,
-    verify_windows,
-)
+from spark_jobs.verification import SourceVerdict, WindowVerdict, grid_of, verify_source, verify_windows
 
 
 def act(run: TableRun, totals: RunTotals) -> JobResult:

@@ -19,12 +19,7 @@ from spark_jobs.rules.verify import (
     not_checked,
 )
 from spark_jobs.tables.engine import TableContext
-from spark_jobs.verification import (
-    mark_of,
-    read_orphans,
-    settle_time,
-    write_orphans,
-)
+from spark_jobs.verification import mark_of, read_orphans, settle_time, write_orphans
 
 CHECKED = "verify"
 """In place of what rows that fail an expectation do: they stay."""

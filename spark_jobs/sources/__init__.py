@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from spark_jobs.batch.table_run import TableRun
     from spark_jobs.batch.totals import RunTotals
     from spark_jobs.plan.planned_batch import PlannedFile
-    from spark_jobs.verification import SourceTable
+    from spark_jobs.source_tables import SourceTable
 
     Load = Callable[[TableRun, RunTotals], JobResult]
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from airflow_gddl.contract.sql_types import parse_type
-from spark_jobs.verification import MOST_RANGES, SourceType, comparison, digest, range_of, ranges_of
+from spark_jobs.source_tables import SourceType
+from spark_jobs.verification import MOST_RANGES, comparison, digest, range_of, ranges_of
 
 NAIVE = datetime.fromisoformat("2024-03-31 02:30:00.000001")
 

@@ -29,6 +29,7 @@ from spark_jobs.batch.totals import RunTotals
 from spark_jobs.dialects.debezium.topic_files import TopicFiles
 from spark_jobs.dialects.kafka_log import Message
 from spark_jobs.ledger.claim import Claim
+from spark_jobs.source_tables import SourceTable, connected, url_of
 from spark_jobs.sources.capture.catalog import read_catalog
 from spark_jobs.sources.capture.engine import OF_ENGINE, Batch, Engine, Record
 from spark_jobs.sources.capture.followed import (
@@ -50,7 +51,6 @@ from spark_jobs.sources.capture.position import (
 )
 from spark_jobs.sources.capture.postgresql import NO_UTF8, REPLACED, PostgreSQL
 from spark_jobs.sources.capture.postgresql_types import Form, form_of
-from spark_jobs.verification import SourceTable, connected, url_of
 
 _WAIT_SECONDS, _FRESH_SECONDS = 600.0, 60.0
 _CONTINUOUS_SECONDS = 8.0

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from airflow_gddl.contract.result import JobResult
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
+from spark_jobs.source_tables import SourceTable
 from spark_jobs.sources import READING, SourceReader
 from spark_jobs.sources.capture.log import capture_log, follow, load_forms, open_log
 from spark_jobs.sources.capture.postgresql_types import Form
-from spark_jobs.verification import SourceTable
 
 if TYPE_CHECKING:
     from spark_jobs.sources import Load
