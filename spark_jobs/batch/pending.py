@@ -296,7 +296,7 @@ def looked(run: TableRun, totals: RunTotals) -> tuple[PendingWork, bool]:
     discovery = run.discover(ledger, brief=not pending)
     discovery = discovery if pending else without_held(run, discovery, ledger.state)
     totals.not_listed = discovery.not_listed
-    totals.mode = "initial" if ledger.state.batch == 0 else "incremental"
+    totals.mode = ledger.state.next_mode
     totals.commit = run.tier.commit  # of a run without a batch; a batch says how it was committed
     totals.max_commit_ts = ledger.state.max_commit_ts
     totals.version = ledger.state.delta_versions.get("replica")

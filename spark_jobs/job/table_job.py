@@ -106,7 +106,7 @@ def not_begun(run: TableRun, fault: GddlError) -> TableOutcome:
     totals.started_at, totals.tasks, totals.commit = iso(run.runtime.clock()), run.tasks, run.tier.commit
     if not run.spec.shards and not run.job.options.repairs:
         with suppress(GddlError):  # the fault is told all the same
-            totals.mode = "initial" if run.ledger().state.batch == 0 else "incremental"
+            totals.mode = run.ledger().state.next_mode
     result = run.result(totals, status="failed", error=error_info(fault))
     return TableOutcome(result, isinstance(fault, RetriableError))
 

@@ -338,6 +338,11 @@ class TableState:
     baseline: Baseline | None = None
     adopted: bool = False
 
+    @property
+    def next_mode(self) -> Literal["initial", "incremental"]:
+        """`BatchPlan.mode` of a next batch that is no refresh and holds no rest of the first load."""
+        return "initial" if self.batch == 0 else "incremental"
+
 
 @dataclass(frozen=True, kw_only=True)
 class BatchCommit:
