@@ -21,6 +21,11 @@ def join(root: str, *parts: str) -> str:
     return "/".join([root.rstrip("/"), *parts])
 
 
+def below(root: str, path: str) -> str:
+    """The rest of a path below a root, with or without a trailing slash; other paths stay as they are."""
+    return path.removeprefix(f"{root.rstrip('/')}/")
+
+
 def table_url(path: str) -> str:
     """A table's path as readers of Delta take it: they parse a URL, in which `#` and `?` end a path, and decode it."""
     return path.replace("%", "%25").replace("#", "%23").replace("?", "%3F") if "://" in path else path

@@ -10,6 +10,7 @@ from typing import Literal
 
 from airflow_gddl.contract.durations import seconds, wait_seconds
 from airflow_gddl.contract.file_names import FIRST_OF_LOAD, PathFormat, change_time, digits_of, moment
+from airflow_gddl.contract.layout import below
 from airflow_gddl.contract.spec import Generations, TableSpec
 from spark_jobs.plan.planned_batch import (
     BatchPlan,
@@ -101,7 +102,7 @@ class FileAging:
         """Also of an unreadable file, false: it may be replayed, or dismissed, and there are few."""
         if row.state == "unreadable":
             return False
-        time = self.times.of(row.path.removeprefix(f"{self.landing.rstrip('/')}/")) if row.kind == "change" else None
+        time = self.times.of(below(self.landing, row.path)) if row.kind == "change" else None
         return horizon is not None and time is not None and time < horizon
 
 
@@ -715,7 +716,7 @@ def next_batch(
     files = _within(alike, limits)
     return BatchPlan(
         number=state.batch + 1,
-        mode="initial" if state.batch == 0 or (first.kind == "load" and first.generation == 1) else "incremental",
+        mode="initial" if first.kind == "load" and first.generation == 1 else state.next_mode,
         planned_at=now.astimezone(UTC).isoformat(timespec="microseconds"),
         generation=max(first.generation, state.generation),
         files=tuple(files),
@@ -748,7 +749,7 @@ def state_after(
             crash in between lists in full again. None for a plan found from an earlier run.
     """
     listed = remaining.listed_in_full_at if remaining is not None and not remaining.waiting else None
-    names = [file.path.removeprefix(f"{landing.rstrip('/')}/") for file in plan.files if file.kind == "change"]
+    names = [below(landing, file.path) for file in plan.files if file.kind == "change"]
     return replace(
         state,
         batch=plan.number,
