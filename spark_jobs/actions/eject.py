@@ -7,8 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.layout import below
 from airflow_gddl.contract.names import delivered_name
 from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.ledger.adoption import is_beside
@@ -22,9 +24,9 @@ from spark_jobs.rules.texts import BITS
 def act(run: TableRun, totals: RunTotals) -> JobResult:
     """Answer with `details` of these names:
 
-    `files` that are loaded, below the landing folder; `keys` and `sequence` as the replica spells them, empty before
-    the first load; `erased`: hash to the last moment (ISO 8601) and the last sequence of changes that stay out; `names`
-    and the file `salt` that these hashes were made with; `quarantined` rows and files.
+    `files` that are loaded, below the landing folder; `keys` and `sequence` as the replica spells them, `sequence`
+    empty before the first load; `erased`: hash to the last moment (ISO 8601) and the last sequence of changes that
+    stay out; `names` and the file `salt` that these hashes were made with; `quarantined` rows and files.
 
     Raises:
         FatalError: `EJECT_UNSUPPORTED`: a plain job would go on wrong.
@@ -63,11 +65,10 @@ def _reasons_against(
         yield "a reload or a truncate waits for a decision", "release it: gddl sweep release, gddl truncate release"
     if again := sorted(_written_again(run, ledger)):
         yield f"files were written again, e.g. {again[0]}", first
-    kinds = {name: types[name] for name in _spelled(state.sequence_by or (), types)}
-    left_out = {name.lower() for name in run.spec.exclude_columns}
-    if any(name.lower() in left_out for name in state.sequence_by or ()):  # a full load alone lacks it, too
+    kinds = {name: types.get(name, "") for name in _spelled(state.sequence_by or (), types)}
+    if lowered(kinds) & lowered(run.spec.exclude_columns):
         yield "the replica lacks a column that orders changes", "keep it: correct `exclude_columns`, then gddl rebuild"
-    service = {name.lower() for name in run.dialect.total_order}
+    service = lowered(run.dialect.total_order)
     if texts := [name for name, kind in kinds.items() if kind == "string" and name.lower() not in service]:
         yield f"{texts[0]}, which orders changes, is text in a form of its own", "order by a column of numbers or times"
     if renamed := [name for name in types if delivered_name(name) != name]:
@@ -83,22 +84,19 @@ def _loaded(run: TableRun, ledger: Ledger) -> Iterator[str]:
     dismissed = {*ledger.given_up("load"), *ledger.given_up("change")}
     for path, entry in ledger.all_entries().items():
         if entry.generation != ARCHIVED and (entry.state == "committed" or path in dismissed):
-            yield _below(run, path)
+            yield below(run.layout.landing, path)
 
 
 def _written_again(run: TableRun, ledger: Ledger) -> Iterator[str]:
     known = ledger.all_entries()
     waiting = (file.path for file in run.discover(ledger, wait="idle").waiting)
-    return (_below(run, path) for path in waiting if path in known and known[path].state == "committed")
-
-
-def _below(run: TableRun, path: str) -> str:
-    return path.removeprefix(run.layout.landing.rstrip("/") + "/")
+    return (below(run.layout.landing, p) for p in waiting if p in known and known[p].state == "committed")
 
 
 def _spelled(names: Sequence[str], types: Mapping[str, str]) -> list[str]:
+    """Columns as the replica spells them; one that it lacks, such as the order's after a full load alone, as given."""
     by_lower = {name.lower(): name for name in types}
-    return [by_lower[name.lower()] for name in names if name.lower() in by_lower]
+    return [by_lower.get(name.lower(), name) for name in names]
 
 
 def _bound(erased: ErasedKeys, key_hash: str) -> tuple[str, list[str] | None]:

@@ -175,6 +175,13 @@ def test_what_ours_has_taken_away_does_not_come_back(spark: SparkSession, tmp_pa
     assert lake.replica(spec) == {0: "one", 2: "two", 7: "another person"}
 
 
+def test_the_order_is_known_where_a_full_load_alone_lacks_its_columns(tmp_path: Path) -> None:
+    lake, spec = Lake(tmp_path), replace(spec_of(), sequence_by=("seq", "step"))
+    write(lake.landing(spec), "LOAD00000001.parquet", pa.table({"id": [1], "v": ["a"], "step": [0]}))
+    lake.done(spec)
+    assert known_of(spec, lake.roots).sequence == ["seq", "step"]
+
+
 def reason(lake: Lake, spec: TableSpec) -> str:
     found = ejected(LocalPort("delta_rs"), spec, lake.roots)
     assert found.error is not None
