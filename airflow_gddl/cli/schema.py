@@ -116,8 +116,7 @@ def schema(  # noqa: PLR0913 - typer reads each option of the command from one p
     """
     cli = context.of(ctx)
     if apply is not None and drop_column:
-        remedy = "do one after the other"
-        raise MetadataError("OPTION_INVALID", "--apply and --drop-column are given", remedy=remedy)
+        raise MetadataError("OPTION_INVALID", "--apply and --drop-column are given", remedy="do one after the other")
     request = Request(metadata=metadata, tables=(table,), options=JobOptions(wait_seconds=wait), as_json=json)
     if apply is not None:
         _apply(cli, request, _columns_of(apply), dry_run=dry_run)
