@@ -148,7 +148,7 @@ def no_driver(url: Any, error: Exception | str) -> FatalError:
 
 _HIDDEN = re.compile(r'affected by row-level security policy for table "(.{1,200}?)"')
 """What PostgreSQL says instead of leaving rows out, where `row_security` is off."""
-_NO_TEXT = re.compile(r"[^:\n]*(?:invalid byte sequence for encoding|has no equivalent in encoding)[^\n]*")
+_NO_TEXT = re.compile(r"invalid byte sequence for encoding|has no equivalent in encoding")
 """What PostgreSQL says of a text that is none in the encoding of its database, or has characters that UTF-8 lacks."""
 _REFUSED = re.compile(
     r"(?:database|role|user) .{1,200} does not exist|authentication failed|no pg_hba\.conf entry|permission denied"
@@ -170,7 +170,8 @@ def text_refused(said: str, where: str) -> FatalError | None:
     """`SOURCE_TEXT_INVALID`, of what PostgreSQL has said; None: it has said something else."""
     if (found := _NO_TEXT.search(said)) is None:
         return None
-    what = f"a text of the source is none in UTF-8: {found[0].strip()}"
+    line = said[: found.start()].rpartition("\n")[2].rpartition(":")[2] + said[found.start() :].partition("\n")[0]
+    what = f"a text of the source is none in UTF-8: {line.strip()}"
     remedy = "correct it in the source: SELECT convert_to(…, 'SQL_ASCII') shows its bytes"
     return FatalError("SOURCE_TEXT_INVALID", what, where=where, remedy=remedy)
 
