@@ -34,7 +34,8 @@ def execute(operator: GddlTableOperator, context: Context, resumed: Mapping[str,
 
     Raises:
         TaskDeferred: a run elsewhere has not ended; the triggerer watches it.
-        AirflowSkipException: the shared load has no result for the table, or the other load of its group loads it.
+        AirflowSkipException: the shared load has no result for the table or left it to another run, or the other load
+            of its group loads it.
         AirflowFailException: the table failed in the shared job, which has already retried it.
         AirflowException: the table failed in its own job, or a transient error.
     """
@@ -62,6 +63,9 @@ def _shown(operator: GddlTableOperator, context: Context, shared: SharedLoad) ->
         waits = f"{table} still waits for {', '.join(work.held[table])}. " if table in work.held else ""
         what = f"{operator.load} has no result for {table}. {waits}Clear this task to load the table alone."
         raise AirflowSkipException(what)
+    if outcome.status == "left":
+        what = f"{outcome.table} was left to another run, which had loaded it by then or was loading it"
+        raise AirflowSkipException(f"{what}. Clear this task to load the table alone.")
     operator.job_log = shared.log
     operator.loaded = (outcome.table,)
     done = f"in the job of {operator.load}{_address(shared.log)}"
