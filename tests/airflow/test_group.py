@@ -17,6 +17,7 @@ from airflow_gddl.operators.jobs import GddlInitialLoadOperator, GddlTableOperat
 from airflow_gddl.runtime.landing.load_task import Loading
 from airflow_gddl.runtime.state.lake_state import StateReader
 from airflow_gddl.runtime.state.recording import StateRecorder
+from airflow_gddl.sensors.tables import GddlTablesSensor
 from tests.airflow.bag import serialised
 from tests.airflow.clearing import clear, instances
 from tests.airflow.stage import Stage
@@ -198,6 +199,38 @@ def test_a_new_row_that_the_run_has_no_task_for_is_not_green(stage: Stage) -> No
     stage.order(fail={"shop.new": REFUSED})
     done = dag.test(logical_date=next(DATES))
     assert states(done)["initial_load"] == "failed"
+
+
+def test_a_row_that_came_after_the_poll_starts_no_job_of_its_own(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its tasks join the run, and the sensor could not skip them."""
+    relatives = GddlTablesSensor.get_direct_relatives
+    of_others = lambda self: [one for one in relatives(self) if getattr(one, "table", "") != "shop.c"]  # noqa: E731 - as it reads
+    stage.land("shop.a")
+    monkeypatch.setattr(GddlTablesSensor, "get_direct_relatives", of_others)
+    done, dag = run(), build_dags()[PACK]
+    assert (of(states(done), "shop.c"), stage.loaded) == (("success", "skipped", "skipped"), [["shop.a"]])
+    assert clear(dag, done, lambda one: one.task_id == "shop-c.incremental_load") == "success"
+    assert stage.loaded == [["shop.a"], ["shop.c"]]
+
+
+def test_a_pack_that_gets_groups_after_its_load_began_shows_nothing(stage: Stage) -> None:
+    stage.land("shop.a")
+    dag = build_dags()[PACK]
+    for load in ("initial_load", "incremental_load"):
+        dag.task_dict[load].by_table = None
+    found = states(dag.test(logical_date=next(DATES)))
+    assert (found["initial_load"], of(found, "shop.a")) == ("success", ("success", "skipped", "skipped"))
+    assert stage.loaded == [["shop.a"]]
+
+
+def test_a_failed_table_that_a_user_marked_is_red_in_the_next_run(stage: Stage) -> None:
+    for name in NAMES:
+        stage.land(name)
+    stage.order(fail={"shop.b": REFUSED})
+    done = build_dags()[PACK].test(logical_date=next(DATES), mark_success_pattern=r"^shop-b\.initial_load$")
+    assert (str(done.state), states(done)["shop-b.initial_load"]) == ("success", "success")
+    found = states(run())
+    assert (of(found, "shop.a"), of(found, "shop.b")) == (IDLE, ("success", "failed", "skipped"))
 
 
 def test_a_load_that_a_user_marked_shows_nothing(stage: Stage) -> None:
