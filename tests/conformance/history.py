@@ -15,7 +15,8 @@ from typing import Any, Literal
 Row = Mapping[str, Any]
 Key = tuple[Any, ...]
 Kind = Literal[
-    "int4", "int8", "decimal", "float8", "text", "bool", "timestamp", "timestamptz", "date", "time", "longtime", "bytes"
+    "int4", "int8", "decimal", "float8", "text", "bool", "timestamp", "timestamptz", "date", "time", "longtime",
+    "bytes", "int2", "float4", "numeric", "uuid", "json", "color", "interval", "timestamp3", "time3",
 ]  # fmt: skip
 Op = Literal["I", "U", "D", "T"]
 StepKind = Literal["commit", "add_column", "drop_column", "reload", "resume", "failover", "incremental", "flush"]
@@ -24,6 +25,21 @@ START = datetime(2025, 10, 25, 22, 0, tzinfo=UTC)
 """Some hours before clocks in Europe go back, so that names in local time come twice."""
 PRECISION, SCALE = 12, 2
 """Of each decimal column."""
+
+COLORS = ("red", "blue")
+"""Of the type `color`, an enum."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Parts that no other one holds: a month has no number of days, a day none of hours."""
+
+    months: int
+    days: int
+    micros: int
+
+    def __str__(self) -> str:
+        return f"{self.months} months {self.days} days {self.micros} microseconds"
 
 
 @dataclass(frozen=True)
@@ -133,6 +149,8 @@ _TEXTS: Mapping[str, tuple[str | None, ...]] = {
     "empty": (*_PLAIN, "", " ", "  padded  ", "NULL", "null", "\\N", "0", "007", None),
     "wide": ("y" * 3000, "ż" * 2000, *_PLAIN, None),
 }  # fmt: skip
+_LARGE = ("y" * 3000, "ż" * 2000, "z" * 2500, "Ada", "", None)
+"""Of a column that a log may leave out; PostgreSQL does so for values above 2 kB."""
 _CODES: Mapping[str, tuple[str, ...]] = {
     "plain": ("a", "b", "c", "d", "e", "f", "g"),
     "quotes": ('"a"', 'b"', "c,d", "c", "d\ne", "e", "f"),
@@ -173,7 +191,8 @@ class _Drawing:
     def value(self, column: Column) -> Any:
         """A value of a column; one of eight is null."""
         if column.kind == "text":
-            return self.random.choice(_TEXTS[self.happens["values"]])
+            is_large = column.name == "note" and self.happens["unlogged"]
+            return self.random.choice(_LARGE if is_large else _TEXTS[self.happens["values"]])
         return None if self.random.random() < 0.125 else _value(column.kind, self.random)
 
     def new_row(self, key: Row) -> dict[str, Any]:
@@ -267,6 +286,19 @@ def _value(kind: Kind, random: Random) -> Any:
             [timedelta(0), -timedelta(hours=30, seconds=1), timedelta(hours=838, minutes=59)]
         ),
         "bytes": lambda: random.choice([b"", b"\x00\xff", b"plain", bytes(range(256))]),
+        "int2": lambda: random.choice([0, -32768, 32767]),
+        "float4": lambda: random.choice([0.5, -2.25, 16777216.0]),
+        "numeric": lambda: Decimal(
+            random.choice(["0", "12300", "1.500", "-0.00000001", "123456789012345678901234567890.12"])
+        ),
+        "uuid": lambda: f"a0eebc99-9c0b-4ef8-bb6d-{random.randint(0, 2**48 - 1):012x}",
+        "json": lambda: random.choice(['{"a": [1, null]}', "null", '"\\u00e9"', "[]"]),
+        "color": lambda: random.choice(COLORS),
+        "interval": lambda: random.choice(
+            [Interval(0, 0, 0), Interval(14, -3, 14_706_789_000), Interval(-14, 0, -1_500_000), Interval(1, 40, 1)]
+        ),
+        "timestamp3": lambda: moment.replace(tzinfo=None, microsecond=moment.microsecond // 1000 * 1000),
+        "time3": lambda: timedelta(milliseconds=random.choice([0, 1, 86_399_999, 3_600_000])),
     }[kind]()
 
 

@@ -139,6 +139,8 @@ def whole_places(records: Any, own: Sequence[str]) -> int:
     place again. Messages and heartbeats, the engine's own, are alone at theirs.
     """
     count = len(records)
+    if not count:  # a transform may have dropped all
+        return 0
     topic, place = str(records[count - 1].destination()), records[count - 1].sourceRecord().sourceOffset()
     if topic in own:
         return count
@@ -159,7 +161,7 @@ def implemented(consumer: Consumer, outcome: queue.SimpleQueue[tuple[bool, str]]
             consumer.take(records, committer)
 
         def supportsTombstoneEvents(self) -> bool:  # noqa: N802 - as above
-            return False
+            return True  # `tombstones.on.delete` decides
 
     class Completion:
         def handle(self, success: Any, message: Any, error: Any) -> None:

@@ -8,17 +8,16 @@ Aiven's (`file.name.template`, `format.output.fields`).
 
 from __future__ import annotations
 
-import json
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from tests.conformance.delivery import Arrival, Delivery, Either, File, Uncertain
 from tests.conformance.history import START, Change, Column, History, Key, Kind, Row, Step
-from tests.conformance.writers.connect import Form, form_of, micros
+from tests.conformance.writers.connect import Form, form_of, micros, written
 
 SETTINGS: Mapping[str, tuple[Any, ...]] = {
     "schemas.enable": (True, False),
@@ -131,9 +130,21 @@ class Connector(ABC):
         """What can't be known because of this connector."""
         yield from ()
 
+    def unlogged(self, change: Change) -> frozenset[str]:
+        """Columns of an update that come as the placeholder."""
+        return change.unlogged
+
     def before_of(self, change: Change) -> Row | None:
         """The block `before` of an update or delete."""
         return change.before
+
+    def transaction_name(self, event: Event) -> str:
+        """What the block `transaction` calls the event's transaction."""
+        return f"tx{event.at.timestamp():.6f}"
+
+    def source_fields(self, source: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Schemas of the connector's own fields of the block `source`."""
+        return [guessed(name, value) for name, value in source.items()]
 
 
 class Task:
@@ -146,14 +157,11 @@ class Task:
         self.forms: dict[Column, Form] = {}
 
     def delivery(self) -> Delivery:
-        events = list(self._snapshot(self.history.loaded, self.history.columns, START - timedelta(minutes=10)))
-        arrivals = [self._landed(events)]
+        groups = self._groups()
+        arrivals = [self._landed(next(groups))]
         waiting: list[Event] = []
-        sent: list[Event] = []
-        for step in self.history.steps:
-            new = list(self._events(step, sent))
-            waiting += new
-            sent += [event for event in new if event.snapshot == "false"]
+        for step, events in zip(self.history.steps, groups, strict=True):
+            waiting += events
             if step.kind in ("flush", "reload") and waiting:
                 arrivals.append(self._landed(waiting))
                 waiting = []
@@ -177,6 +185,24 @@ class Task:
 
     # ---- events
 
+    def messages(self) -> Iterator[list[tuple[str | None, str | None]]]:
+        """Key and value of each record of the topic: of the first snapshot, then of each step."""
+        for events in self._groups():
+            yield [
+                (None if event.key is None else written(self._keyed(event)), record and written(record))
+                for event in events
+                for record in self._records(event)
+            ]
+
+    def _groups(self) -> Iterator[list[Event]]:
+        """Events of the first snapshot, then those of each step."""
+        yield list(self._snapshot(self.history.loaded, self.history.columns, START - timedelta(minutes=10)))
+        sent: list[Event] = []
+        for step in self.history.steps:
+            new = list(self._events(step, sent))
+            sent += [event for event in new if event.snapshot == "false"]
+            yield new
+
     def _events(self, step: Step, sent: Sequence[Event]) -> Iterator[Event]:
         if step.kind == "commit":
             yield from self._streamed(step)
@@ -191,11 +217,12 @@ class Task:
 
     def _streamed(self, step: Step) -> Iterator[Event]:
         self.connector.at = step.at
-        transaction = f"tx{step.at.timestamp():.6f}"
-        for number, (change, place) in enumerate(self.connector.placed(step.changes), 1):
+        number = 0
+        for change, place in self.connector.placed(step.changes):
             for event in self._of(change, step, place):
+                number += 1
                 self._take(event)
-                yield Event(**{**event.__dict__, "order": (transaction, number)})
+                yield replace(event, order=(self.connector.transaction_name(event), number))
 
     def _of(self, change: Change, step: Step, place: Mapping[str, Any]) -> Iterator[Event]:
         """Pages of the connectors, "Primary key updates": a delete of the old key, then an insert of the new one."""
@@ -215,27 +242,26 @@ class Task:
         elif change.before is not None and self.history.key(change.before) != self.history.key(row):
             old = {name: change.before[name] for name in self.history.keys}
             yield Event("d", key=old, before=self.connector.before_of(Change("D", change.before)), **common)
-            yield Event("c", key=key, after=row, unlogged=change.unlogged, **common)
+            yield Event("c", key=key, after=row, unlogged=self.connector.unlogged(change), **common)
         else:
-            yield Event(
-                "u", key=key, before=self.connector.before_of(change), after=row, unlogged=change.unlogged, **common
-            )
+            before, unlogged = self.connector.before_of(change), self.connector.unlogged(change)
+            yield Event("u", key=key, before=before, after=row, unlogged=unlogged, **common)
 
     def _snapshot(self, rows: Sequence[Row], columns: tuple[Column, ...], at: datetime) -> Iterator[Event]:
-        """`SnapshotRecord`: the first and the last row are marked."""
+        """`SnapshotRecord`: the first and the last row are marked. Rows come in any order, here that of their keys."""
         place = self.connector.snapshot_place()
         if not rows:
             self.told.maybe |= self.told.rows  # no event tells that a table is empty
         self.told.rows = {}
         self.told.maybe = {} if rows else self.told.maybe
-        for number, row in enumerate(rows):
+        for number, row in enumerate(sorted(rows, key=self.history.key)):
             mark = "last" if number == len(rows) - 1 else "first" if number == 0 else "true"
             yield self._read(row, columns, at, place, mark)
 
     def _incremental(self, step: Step) -> Iterator[Event]:
-        """`AbstractIncrementalSnapshotChangeEventSource`: rows come as their window closes."""
+        """`AbstractIncrementalSnapshotChangeEventSource`: rows come as their window closes, in their keys' order."""
         place = self.connector.incremental_place()
-        for row in step.rows:
+        for row in sorted(step.rows, key=self.history.key):
             yield self._read(row, step.columns, step.at, place, "incremental")
 
     def _read(self, row: Row, columns: tuple[Column, ...], at: datetime, place: Mapping[str, Any], mark: str) -> Event:
@@ -314,28 +340,35 @@ class Task:
     def _source(self, event: Event) -> dict[str, Any]:
         """`AbstractSourceInfoStructMaker`, then the connector's own."""
         at = micros(event.at)
-        common = {"version": "3.2.0.Final", "connector": self.connector.name, "name": "p", "ts_ms": at // 1000,
-                  "snapshot": event.snapshot, "db": "d", "sequence": None, "ts_us": at, "ts_ns": at * 1000}  # fmt: skip
+        # Of a streamed event `snapshot` is not set: the converter writes its default, `false`, or null.
+        is_set = event.snapshot != "false" or self.given["replace.null.with.default"]
+        common = {"version": "3.6.3.Final", "connector": self.connector.name, "name": "p", "ts_ms": at // 1000,
+                  "snapshot": event.snapshot if is_set else None, "db": "d", "sequence": None,
+                  "ts_us": at, "ts_ns": at * 1000}  # fmt: skip
         return {**common, **event.source}
 
     def _envelope(self, event: Event) -> dict[str, Any]:
-        at = micros(event.at) // 1000 + 7
-        found = {"before": self._row(event.before, event), "after": self._row(event.after, event, event.unlogged),
-                 "source": self._source(event), "op": event.op, "ts_ms": at}  # fmt: skip
-        if self.given["provide.transaction.metadata"]:
-            name, number = event.order
-            counted = {"id": name, "total_order": number, "data_collection_order": number}
-            found["transaction"] = counted if name else None
-        return found
+        name, number = event.order
+        counted = {"id": name, "total_order": number, "data_collection_order": number}
+        at = micros(event.at) + 7000
+        return {"before": self._row(event.before, event), "after": self._row(event.after, event, event.unlogged),
+                "source": self._source(event),
+                "transaction": counted if name and self.given["provide.transaction.metadata"] else None,
+                "op": event.op, "ts_ms": at // 1000, "ts_us": at, "ts_ns": at * 1000}  # fmt: skip
 
     def _flat(self, event: Event) -> dict[str, Any]:
-        """event-flattening.adoc: the row, with `add.fields` and, under `rewrite`, `__deleted`."""
+        """event-flattening.adoc: the row, with `add.fields` and, under `rewrite`, `__deleted`.
+
+        The field `__source_snapshot` has no default, so that it is null in each streamed change.
+        """
         row = self._row(event.after if event.op != "d" else event.before, event, event.unlogged) or {}
-        source = self._source(event)
-        fields = ("connector", "ts_ms", "snapshot", "db", "table", *self.connector.flat)
-        added = {"__op": event.op, **{f"__source_{name}": source.get(name) for name in fields}}
+        source = {**self._source(event), "snapshot": None if event.snapshot == "false" else event.snapshot}
+        added = {
+            "__op": event.op,
+            **{f"__source_{name}": source.get(name) for name in added_fields(type(self.connector))},
+        }
         deleted = {"__deleted": str(event.op == "d").lower()} if self.given["unwrap"] == "rewrite" else {}
-        return {**row, **added, **deleted}
+        return {**row, **deleted, **added}
 
     def _value(self, event: Event) -> dict[str, Any]:
         flat = bool(self.given["unwrap"])
@@ -343,22 +376,32 @@ class Task:
         if not self.given["schemas.enable"]:
             return body
         columns = [self._field(column) for column in event.columns]
+        block = self._source(event)
+        own = self.connector.source_fields({n: v for n, v in block.items() if n not in _SOURCE_NAMES})
         if flat:
-            added = [guessed(name, value) for name, value in body.items() if name.startswith("__")]
-            return {"schema": struct(f"p.s.{TABLE}.Value", [*columns, *added]), "payload": body}
-        sides = [
-            {**struct(f"p.s.{TABLE}.Value", columns), "optional": True, "field": side} for side in ("before", "after")
-        ]
-        source = struct("io.debezium.connector.Source", [guessed(n, v) for n, v in body["source"].items()])
-        rest = [guessed(name, body[name]) for name in ("op", "ts_ms")]
-        block = [_transaction()] if "transaction" in body else []
-        fields = [*sides, {**source, "optional": False, "field": "source"}, *rest, *block]
-        return {"schema": struct(f"p.s.{TABLE}.Envelope", fields), "payload": body}
+            known = {each["field"]: each for each in (*_SOURCE, *own)}
+            added = [_flattened(known[name]) for name in added_fields(type(self.connector))]
+            texts = ("__deleted", "__op") if self.given["unwrap"] == "rewrite" else ("__op",)
+            fields = [*columns, *(_simple(name, "string") for name in texts), *added]
+            return {"schema": struct(f"p.s.{TABLE}.Value", fields), "payload": body}
+        row = struct(f"p.s.{TABLE}.Value", columns)
+        sides = [{**row, "optional": True, "field": side} for side in ("before", "after")]
+        source = struct(f"io.debezium.connector.{self.connector.name}.Source", [*_SOURCE, *own])
+        fields = [*sides, {**source, "version": 1, "field": "source"}, _TRANSACTION, *_TAIL]
+        return {"schema": {**struct(f"p.s.{TABLE}.Envelope", fields), "version": 2}, "payload": body}
 
     def _field(self, column: Column) -> dict[str, Any]:
-        form = self._form(column)
+        schema = self._form(column).schema
+        literal = {name: schema[name] for name in ("type", "fields") if name in schema}
         default = {} if column.default is None else {"default": column.default}
-        return {**form.schema, "optional": column.name not in self.history.keys, "field": column.name, **default}
+        optional = {"optional": column.name not in self.history.keys}
+        return {
+            **literal,
+            **optional,
+            **{n: v for n, v in schema.items() if n not in literal},
+            **default,
+            "field": column.name,
+        }
 
     # ---- files
 
@@ -396,9 +439,9 @@ class Task:
     def _line(self, event: Event, record: dict[str, Any] | None, offset: int) -> str | None:
         if self.given["sink"] == "aiven with keys":
             key = None if event.key is None else self._keyed(event)
-            return json.dumps({"key": key, "value": record, "offset": offset}, ensure_ascii=False)
+            return written({"key": key, "value": record, "offset": offset})
         # Confluent's behavior.on.null.values=ignore leaves tombstones out; Aiven's writes null.
-        return None if record is None and self.given["sink"] == "confluent" else json.dumps(record, ensure_ascii=False)
+        return None if record is None and self.given["sink"] == "confluent" else written(record)
 
     def _keyed(self, event: Event) -> dict[str, Any]:
         columns = [column for column in event.columns if column.name in self.history.keys]
@@ -413,6 +456,11 @@ class Task:
         return f"{TOPIC}-{partition}-{offset}.jsonl"
 
 
+def added_fields(connector: type[Connector]) -> tuple[str, ...]:
+    """Fields of the block `source` that `add.fields` names."""
+    return ("connector", "ts_ms", "snapshot", "db", "table", *connector.flat)
+
+
 def struct(name: str, fields: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"type": "struct", "fields": list(fields), "optional": False, "name": name}
 
@@ -423,18 +471,34 @@ def guessed(name: str, value: Any) -> dict[str, Any]:
     return {"type": kind, "optional": True, "field": name}
 
 
-def _transaction() -> dict[str, Any]:
-    fields = [{"type": "string", "optional": False, "field": "id"},
-              {"type": "int64", "optional": False, "field": "total_order"},
-              {"type": "int64", "optional": False, "field": "data_collection_order"}]  # fmt: skip
-    return {
-        "type": "struct",
-        "fields": fields,
-        "optional": True,
-        "name": "event.block",
-        "version": 1,
-        "field": "transaction",
-    }
+def _simple(name: str, literal: str, *, optional: bool = True) -> dict[str, Any]:
+    return {"type": literal, "optional": optional, "field": name}
+
+
+def _flattened(source: Mapping[str, Any]) -> dict[str, Any]:
+    """A field of the block `source` beside the columns: optional, without its default."""
+    kept = {name: value for name, value in source.items() if name != "default"}
+    return {**kept, "optional": True, "field": f"__source_{source['field']}"}
+
+
+_MARKS = "true,first,first_in_data_collection,last_in_data_collection,last,false,incremental"
+_SOURCE = (
+    *(_simple(name, "string", optional=False) for name in ("version", "connector", "name")),
+    _simple("ts_ms", "int64", optional=False),
+    {"type": "string", "optional": True, "name": "io.debezium.data.Enum", "version": 1,
+     "parameters": {"allowed": _MARKS}, "default": "false", "field": "snapshot"},
+    _simple("db", "string", optional=False), _simple("sequence", "string"),
+    _simple("ts_us", "int64"), _simple("ts_ns", "int64"),
+)  # fmt: skip
+"""Fields of the block `source` of every connector."""
+_SOURCE_NAMES = frozenset(each["field"] for each in _SOURCE)
+_TAIL = (_simple("op", "string", optional=False), *(_simple(f"ts_{unit}", "int64") for unit in ("ms", "us", "ns")))
+_TRANSACTION: Mapping[str, Any] = {
+    "type": "struct",
+    "fields": [_simple("id", "string", optional=False), _simple("total_order", "int64", optional=False),
+               _simple("data_collection_order", "int64", optional=False)],
+    "optional": True, "name": "event.block", "version": 1, "field": "transaction",
+}  # fmt: skip
 
 
 def write(make: type[Connector], history: History, given: Mapping[str, Any]) -> Delivery:
