@@ -529,7 +529,9 @@ DIALECTS = ExtensionPoint(
         "debezium": DialectDescriptor(
             options="airflow_gddl.contract.extensions:DebeziumOptions",
             reading="spark_jobs.dialects.debezium:DebeziumDialect",
-            technical=("_dbz_*",),
+            technical=(
+                "_dbz_op", "_dbz_sequence", "_dbz_ts", "_dbz_carried", "_dbz_number", "_dbz_shard", "_dbz_table",
+            ),
             check="airflow_gddl.contract.option_checks:debezium_problems",
             takes_source_rows=True,
         ),

@@ -118,7 +118,8 @@ class FlatForm:
         return flat_columns(tuple(names), self.prefix, self.renamed)
 
     def is_flat(self, row: Row) -> bool:
-        return is_envelope(row) is False and self.columns(row).is_flat
+        """A table may have columns named like the parts of an event; without a prefix these are the added fields."""
+        return self.columns(row).is_flat and (bool(self.prefix) or not is_envelope(row))
 
     def enveloped(self, row: Row) -> dict[str, Any]:
         """The change event of a flat row; of a delete the row is `before`.

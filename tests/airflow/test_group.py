@@ -56,6 +56,19 @@ LOADED_FIRST, LOADED = ("success", "success", "skipped"), ("success", "skipped",
 IDLE = ("skipped",) * 3
 
 
+def test_one_line_gives_every_table_a_dag_and_a_job(stage: Stage) -> None:
+    """docs/airflow.md, *What becomes a DAG*."""
+    stage.write("gddl.yaml", "landing: ../landing\nlake: ../lake\ndefaults: {airflow: table}\n")
+    dags = build_dags()
+    assert {dag_id: sorted(dag.task_ids) for dag_id, dag in dags.items()} == {
+        f"gddl.{name}": ["incremental_load", "initial_load", "landed"] for name in NAMES
+    }
+    for name in NAMES:
+        stage.land(name)
+    assert [str(dags[f"gddl.{name}"].test(logical_date=next(DATES)).state) for name in NAMES] == ["success"] * 3
+    assert stage.loaded == [[name] for name in NAMES]
+
+
 def test_each_table_has_a_group_with_its_name(stage: Stage) -> None:
     dag = build_dags()[PACK]
     groups = {group.group_id: group.label for group in dag.task_group.children.values() if isinstance(group, TaskGroup)}

@@ -8,10 +8,12 @@ import logging
 import os
 import time
 from collections import Counter
+from dataclasses import replace
 from itertools import islice
 
 from tests.conformance.judging import MARKS, Mark
 from tests.conformance.kinds import KINDS
+from tests.conformance.names import NAMES
 from tests.conformance.playing import Case, Play, cases_of, covering_of, played, smaller
 
 
@@ -24,6 +26,7 @@ def main() -> int:
     parser.add_argument("--writer", choices=[*KINDS], action="append", help="all without it")
     parser.add_argument("--case", type=int, help="one case of each writer alone, with its settings and events")
     parser.add_argument("--cases", type=int, help="at most so many of each writer and seed")
+    parser.add_argument("--names", choices=NAMES, default="plain", help="names of the table and its columns")
     parser.add_argument("--smaller", action="store_true", help="make each wrong case smaller")
     given = parser.parse_args()
     logging.disable(logging.CRITICAL)
@@ -55,7 +58,7 @@ def _judged(writer: str, given: argparse.Namespace, play: Play, counts: dict[tup
     began, cases = time.monotonic(), []
     for seed in range(given.seed, given.seed + given.seeds):
         cases += list(islice(cases_of(writer, seed), given.cases))
-    cases = [case for case in cases if given.case in (None, case.number)]
+    cases = [replace(case, names=given.names) for case in cases if given.case in (None, case.number)]
     for case in cases:
         verdict = played(case, play)
         counts[writer, verdict.mark] += 1
@@ -70,7 +73,8 @@ def _judged(writer: str, given: argparse.Namespace, play: Play, counts: dict[tup
 
 
 def _again(case: Case) -> str:
-    return f"--writer {case.kind} --seed {case.seed} --case {case.number}"
+    names = "" if case.names == "plain" else f" --names {case.names}"
+    return f"--writer {case.kind} --seed {case.seed} --case {case.number}{names}"
 
 
 def _table(name: str, counts: dict[tuple[str, Mark], int]) -> str:

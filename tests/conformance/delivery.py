@@ -68,6 +68,7 @@ class Delivery:
     columns: of the source's table in the end, with the kinds that their values have in the files.
     right: rows by key. A cell may be an `Either`.
     maybe: further rows that the files don't tell about; they may be there.
+    table: name of the source's table, where the files tell it.
     """
 
     writer: str
@@ -78,6 +79,7 @@ class Delivery:
     right: Mapping[Key, Row]
     maybe: Mapping[Key, Row] = field(default_factory=dict)
     uncertain: tuple[Uncertain, ...] = ()
+    table: str = "t"
 
 
 @dataclass(frozen=True)

@@ -92,6 +92,7 @@ class History:
     """Attributes:
     columns, loaded: of the table when it is captured first.
     happens: the events that it was drawn for.
+    table: its name, in the schema `s`.
     """
 
     keys: tuple[str, ...]
@@ -99,6 +100,7 @@ class History:
     loaded: tuple[Row, ...]
     steps: tuple[Step, ...]
     happens: Mapping[str, Any]
+    table: str = "t"
 
     @property
     def last_columns(self) -> tuple[Column, ...]:

@@ -15,6 +15,7 @@ from tests.conformance.delivery import Arrival, Delivery, Outcome
 from tests.conformance.history import EVENTS, drawn
 from tests.conformance.judging import Verdict, judge
 from tests.conformance.kinds import KINDS
+from tests.conformance.names import Names, with_names
 
 Play = Callable[[Delivery, Path], Outcome]
 
@@ -24,17 +25,20 @@ class Case:
     """Attributes:
     kind: name of the writer.
     given: a value for each setting and event.
+    names: of the table and its columns.
     """
 
     kind: str
     seed: int
     number: int
     given: Mapping[str, Any]
+    names: Names = "plain"
 
     def delivery(self) -> Delivery:
         writer = KINDS[self.kind]
         happens = {name: self.given[name] for name in EVENTS}
-        history = drawn(f"{self.seed}.{self.number}", happens, writer.columns)
+        seed = f"{self.seed}.{self.number}"
+        history = with_names(drawn(seed, happens, writer.columns), self.names, self.kind, seed)
         delivery = writer.write(history, {name: self.given[name] for name in writer.settings})
         return replace(delivery, arrivals=arranged(delivery.arrivals, self.given["arrival"]))
 

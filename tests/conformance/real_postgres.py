@@ -26,12 +26,12 @@ SQL: Mapping[Kind, str] = {
     "time": "time", "bytes": "bytea", "int2": "smallint", "float4": "real", "numeric": "numeric", "uuid": "uuid",
     "json": "json", "color": "s.color", "interval": "interval", "timestamp3": "timestamp(3)", "time3": "time(3)",
 }  # fmt: skip
-PREFIX, TABLE, TOPIC, SLOT = "p", "s.t", "p.s.t", "conformance"
+PREFIX, SLOT = "p", "conformance"
 _SIGNALS, _SILENT_SECONDS = "s.signals", 90
 _PROPERTIES: Mapping[str, str] = {
     "name": PREFIX, "topic.prefix": PREFIX, "plugin.name": "pgoutput", "slot.name": SLOT, "publication.name": SLOT,
     "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
-    "publication.autocreate.mode": "disabled", "table.include.list": TABLE, "signal.data.collection": _SIGNALS,
+    "publication.autocreate.mode": "disabled", "signal.data.collection": _SIGNALS,
     "offset.storage": "org.apache.kafka.connect.storage.FileOffsetBackingStore", "offset.flush.interval.ms": "0",
     "database.hostname": "localhost", "database.port": "5432", "poll.interval.ms": "20", "errors.max.retries": "0",
 }  # fmt: skip
@@ -83,6 +83,10 @@ class Played:
     token: str = ""
     silent: int = 0
 
+    @property
+    def table(self) -> str:
+        return f"s.{self.history.table}"
+
     def play(self) -> list[Record]:
         """
         Raises:
@@ -92,7 +96,8 @@ class Played:
         wanted, steps = self.expected[0], list(zip(self.history.steps, self.expected[1:], strict=True))
         mode = "initial"
         while True:
-            execute(self.server, f"CLUSTER {TABLE} USING t_pkey")  # rows are read in the order of the heap
+            # Rows are read in the order of the heap.
+            execute(self.server, f"CLUSTER {self.table} USING {self.history.table}_pkey")
             with self._engine(mode) as batches:
                 self._read(batches, wanted)
                 self._wait_for_stream()
@@ -114,11 +119,11 @@ class Played:
         execute(
             self.server, drop, "DROP SCHEMA IF EXISTS s CASCADE", "CREATE SCHEMA s",
             f"CREATE TYPE s.color AS ENUM {COLORS}",
-            f"CREATE TABLE {TABLE} ({columns}, PRIMARY KEY ({keys}))",
-            f"ALTER TABLE {TABLE} REPLICA IDENTITY {self.given['REPLICA IDENTITY']}",
-            *([f"ALTER TABLE {TABLE} ALTER note SET STORAGE EXTERNAL"] if self.given["unlogged"] else []),
+            f"CREATE TABLE {self.table} ({columns}, PRIMARY KEY ({keys}))",
+            f"ALTER TABLE {self.table} REPLICA IDENTITY {self.given['REPLICA IDENTITY']}",
+            *([f"ALTER TABLE {self.table} ALTER note SET STORAGE EXTERNAL"] if self.given["unlogged"] else []),
             f"CREATE TABLE {_SIGNALS} (id text PRIMARY KEY, type text, data text)",
-            f"DROP PUBLICATION IF EXISTS {SLOT}", f"CREATE PUBLICATION {SLOT} FOR TABLE {TABLE}, {_SIGNALS}",
+            f"DROP PUBLICATION IF EXISTS {SLOT}", f"CREATE PUBLICATION {SLOT} FOR TABLE {self.table}, {_SIGNALS}",
         )  # fmt: skip
         self._commit([Change("I", after=row) for row in self.history.loaded])
         execute(self.server, f"SELECT pg_create_logical_replication_slot('{SLOT}', 'pgoutput')")
@@ -127,7 +132,10 @@ class Played:
     def _engine(self, mode: str) -> Iterator[Iterator[Batch]]:
         url = self.server.url
         known = {"database.dbname": DATABASE, "database.user": str(url.username), "database.password": ""}
-        properties = {**_PROPERTIES, **properties_of(self.given), **known, "snapshot.mode": mode}
+        properties = {
+            **_PROPERTIES, **properties_of(self.given), **known, "snapshot.mode": mode,
+            "table.include.list": self.table,
+        }  # fmt: skip
         socket = f"{url.query['host']}/.s.PGSQL.5432"
         with Engine(properties, self.offsets, "", self._note_silence, os.environ, socket) as engine:
             yield engine.batches()
@@ -148,7 +156,7 @@ class Played:
 
     def _take(self, batch: Batch) -> None:
         self.silent = 0
-        self.records += [record for record in batch.records if record.topic == TOPIC]
+        self.records += [record for record in batch.records if record.topic == f"{PREFIX}.s.{self.history.table}"]
         if batch.partition is not None and batch.offset is not None:
             self.offsets = [(batch.partition, batch.offset)]
         if any(r.topic == own_topics(PREFIX)[0] and self.token.encode() in (r.key or b"") for r in batch.records):
@@ -173,14 +181,16 @@ class Played:
         elif step.kind == "add_column":
             column = step.columns[-1]
             default = f" DEFAULT '{column.default}'" if column.default is not None else ""
-            execute(self.server, f"ALTER TABLE {TABLE} ADD COLUMN {_name(column.name)} {SQL[column.kind]}{default}")
+            execute(
+                self.server, f"ALTER TABLE {self.table} ADD COLUMN {_name(column.name)} {SQL[column.kind]}{default}"
+            )
         elif step.kind == "drop_column":
             left = {column.name for column in step.columns}
             for column in self.history.columns:
                 if column.name not in left:
-                    execute(self.server, f"ALTER TABLE {TABLE} DROP COLUMN {_name(column.name)}")
+                    execute(self.server, f"ALTER TABLE {self.table} DROP COLUMN {_name(column.name)}")
         elif step.kind == "incremental":
-            data = f'{{"data-collections"\\: ["{TABLE}"], "type"\\: "incremental"}}'
+            data = f'{{"data-collections"\\: ["{self.table}"], "type"\\: "incremental"}}'
             execute(self.server, f"INSERT INTO {_SIGNALS} VALUES ('{uuid.uuid4()}', 'execute-snapshot', '{data}')")
 
     def _commit(self, changes: Sequence[Change]) -> None:
@@ -193,16 +203,16 @@ class Played:
         where = " AND ".join(f"{_name(name)} = :before_{name}" for name in self.history.keys)
         values = {f"before_{name}": before[name] for name in self.history.keys if before} | dict(after)
         if change.op == "T":
-            statement = f"TRUNCATE {TABLE}"
+            statement = f"TRUNCATE {self.table}"
         elif change.op == "I":
             names = ", ".join(map(_name, after))
-            statement = f"INSERT INTO {TABLE} ({names}) VALUES ({', '.join(f':{name}' for name in after)})"
+            statement = f"INSERT INTO {self.table} ({names}) VALUES ({', '.join(f':{name}' for name in after)})"
         elif change.op == "D":
-            statement = f"DELETE FROM {TABLE} WHERE {where}"
+            statement = f"DELETE FROM {self.table} WHERE {where}"
         else:
             changed = [name for name in after if after[name] != before.get(name)] or [*self.history.keys]
             sets = ", ".join(f"{_name(name)} = :{name}" for name in changed)
-            statement = f"UPDATE {TABLE} SET {sets} WHERE {where}"
+            statement = f"UPDATE {self.table} SET {sets} WHERE {where}"
         values = {name: str(value) if isinstance(value, Interval) else value for name, value in values.items()}
         done = connection.execute(sa.text(statement), values)
         assert change.op == "T" or done.rowcount == 1, statement

@@ -17,6 +17,7 @@ from tests.conformance.delivery import Delivery, Either, Outcome, Uncertain
 from tests.conformance.history import Column
 from tests.conformance.judging import canonical, judge
 from tests.conformance.kinds import KINDS
+from tests.conformance.names import NAMES, Names
 from tests.conformance.playing import Case, cases_of, covering_of
 from tests.conformance.writers import dms
 
@@ -26,7 +27,9 @@ SEED = 1
 
 def _modules() -> Iterator[Path]:
     yield from (HERE / "writers").glob("*.py")
-    yield from (HERE / f"{name}.py" for name in ("history", "delivery", "judging", "covering", "kinds", "playing"))
+    yield from (
+        HERE / f"{name}.py" for name in ("history", "delivery", "judging", "covering", "kinds", "names", "playing")
+    )
 
 
 @pytest.mark.parametrize("module", _modules(), ids=lambda path: path.stem)
@@ -82,6 +85,18 @@ def _matters(case: Case, name: str) -> bool:
             return False
     one, other = case.delivery(), replace(case, given=usual).delivery()
     return (one.arrivals, one.right, one.maybe) != (other.arrivals, other.right, other.maybe)
+
+
+@pytest.mark.parametrize("names", NAMES[1:])
+def test_names_are_all_that_is_renamed(names: Names) -> None:
+    plain = cases_of("debezium_postgres", SEED)[3].delivery()
+    delivery = replace(cases_of("debezium_postgres", SEED)[3], names=names).delivery()
+    after = {one.name: other.name for one, other in zip(plain.columns, delivery.columns, strict=True)}
+    assert {name for name, other in after.items() if name == other} <= {"id", "code", "part", "note"}
+    assert len(set(after.values())) == len(after) > 10
+    assert delivery.right == {key: {after[n]: v for n, v in row.items()} for key, row in plain.right.items()}
+    assert delivery.table in ("message", "heartbeat", "transaction", "schema_changes")
+    assert all(f'"table":"{delivery.table}"'.encode() in file.data for file in delivery.arrivals[0].files)
 
 
 def test_a_seed_gives_the_same_files_again() -> None:

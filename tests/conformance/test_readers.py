@@ -8,10 +8,12 @@ way to commit; `CONFORMANCE_SEED` draws the cases of a run again, and each messa
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from random import SystemRandom
 from types import ModuleType
@@ -20,6 +22,7 @@ import pytest
 
 from tests.conformance.adapters import deltalake_merge, merge_by_hand, ours, ours_by_command
 from tests.conformance.kinds import KINDS
+from tests.conformance.names import NAMES, Names
 from tests.conformance.playing import Case, cases_of, played
 
 SEED = int(os.environ.get("CONFORMANCE_SEED") or SystemRandom().randint(1, 10**6))
@@ -28,12 +31,20 @@ _SAMPLE = {writer: (0, 3) if writer == "debezium_mysql" else (0, 4) for writer i
 
 def _told(case: Case, text: str) -> str:
     again = f"python -m tests.conformance --writer {case.kind} --seed {case.seed} --case {case.number}"
+    again += f" --names {case.names}"
     return f"{again}: {text}\n{case.unusual()}"
 
 
 @pytest.mark.parametrize(("writer", "number"), [(w, n) for w, numbers in _SAMPLE.items() for n in numbers])
 def test_sample_is_right(writer: str, number: int) -> None:
     case = cases_of(writer, 1)[number]
+    verdict = played(case, ours.play)
+    assert verdict.mark in ("PASS", "LOUD"), _told(case, verdict.text)
+
+
+@pytest.mark.parametrize(("writer", "names"), zip(KINDS, itertools.cycle(NAMES[1:]), strict=False))
+def test_names_that_meet_others_are_right(writer: str, names: Names) -> None:
+    case = replace(cases_of(writer, 1)[5], names=names)
     verdict = played(case, ours.play)
     assert verdict.mark in ("PASS", "LOUD"), _told(case, verdict.text)
 
@@ -48,8 +59,8 @@ def test_command_gives_the_same_table() -> None:
 @pytest.mark.parametrize("place", ours.PLACES)
 @pytest.mark.parametrize("writer", KINDS)
 def test_nothing_is_wrong(writer: str, place: str) -> None:
-    """Spark plays every fourth case in each place; one has other settings and events than the next."""
-    cases = cases_of(writer, SEED)
+    """Spark plays every fourth case in each place; one has other settings, events and names than the next."""
+    cases = [replace(case, names=NAMES[case.number % len(NAMES)]) for case in cases_of(writer, SEED)]
     cases = cases if place == "processes" else cases[ours.PLACES.index(place) :: 4]
     print(f"\n{writer} in {place}: {len(cases)} cases of CONFORMANCE_SEED={SEED}")
     verdicts = [(case, played(case, functools.partial(ours.play, place=place))) for case in cases]

@@ -35,6 +35,15 @@ def test_unsent_values_are_kept(engine: LocalPort, tmp_path: Path) -> None:
     assert topic.replica("id", "v", "big") == [(1, "c", "uno"), (2, "b", None)]
 
 
+def test_unsent_values_of_a_column_with_our_prefix_are_kept(engine: LocalPort, tmp_path: Path) -> None:
+    topic = Topic(engine, tmp_path)
+    topic.land(text(event("r", {"id": 1, "v": "a", "_dbz_ops": "one"})))
+    topic.run()
+    topic.land(text(event("u", {"id": 1, "v": "b", "_dbz_ops": _PLACEHOLDER}, 10)))
+    topic.run()
+    assert topic.replica("id", "v", "_dbz_ops") == [(1, "b", "one")]
+
+
 @pytest.mark.parametrize("step", ["plan", "quarantine", "append", "tombstones", "merge", "commit"])
 def test_interrupted_run_is_resumed(engine: LocalPort, tmp_path: Path, step: str) -> None:
     topic = Topic(engine, tmp_path)

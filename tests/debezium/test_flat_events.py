@@ -80,7 +80,7 @@ def test_parquet_has_the_types_of_its_avro_schema(tmp_path: Path) -> None:
 
 
 def test_columns_of_the_table_may_be_named_as_wrappers_are(tmp_path: Path) -> None:
-    own = {"value": {"x": 1}, "payload": "p", "key": "k", "op": "add", "source": "web", "__own": 3}
+    own = {"value": {"x": 1}, "payload": "p", "key": "k", "op": "add", "source": "web", "after": "a", "__own": 3}
     (found,) = rows_of(probe(tmp_path, text({**row(), **own})))
     assert {name: found[name] for name in own} == {**own, "value": '{"x":1}'}
     (found,) = rows_of(probe(tmp_path, parquet(pa.Table.from_pylist([{**row(), **own}]))))

@@ -38,8 +38,6 @@ SETTINGS: Mapping[str, tuple[Any, ...]] = {
 Not drawn: of time.precision.mode `structured` (a reader gets a struct, of which no kind here is a value) and
 `microseconds` (which equals `adaptive` for columns of six digits)."""
 
-TABLE, TOPIC = "t", "t"
-
 
 def refusal(case: Mapping[str, Any]) -> str:
     """Why settings and events can't be combined, or make no difference together."""
@@ -108,7 +106,7 @@ class Connector(ABC):
     shows_old_rows: ClassVar[bool] = True
 
     def __init__(self, history: History, given: Mapping[str, Any]) -> None:
-        self.history, self.given, self.at = history, given, START
+        self.history, self.given, self.table, self.at = history, given, history.table, START
 
     @abstractmethod
     def snapshot_place(self) -> Mapping[str, Any]:
@@ -167,7 +165,8 @@ class Task:
                 waiting = []
         columns = tuple(Column(c.name, self._form(c).kind, c.default) for c in self.history.last_columns)
         return Delivery(
-            writer=f"debezium_{self.connector.name}", settings={**self.given, "row_options": self._options()},
+            writer=f"debezium_{self.connector.name}", table=self.history.table,
+            settings={**self.given, "row_options": self._options()},
             keys=self.history.keys, columns=columns, arrivals=tuple(arrivals), right=self._right(),
             maybe=self.told.maybe, uncertain=tuple(self._doubts()),
         )  # fmt: skip
@@ -383,12 +382,12 @@ class Task:
             added = [_flattened(known[name]) for name in added_fields(type(self.connector))]
             texts = ("__deleted", "__op") if self.given["unwrap"] == "rewrite" else ("__op",)
             fields = [*columns, *(_simple(name, "string") for name in texts), *added]
-            return {"schema": struct(f"p.s.{TABLE}.Value", fields), "payload": body}
-        row = struct(f"p.s.{TABLE}.Value", columns)
+            return {"schema": struct(f"p.s.{self.history.table}.Value", fields), "payload": body}
+        row = struct(f"p.s.{self.history.table}.Value", columns)
         sides = [{**row, "optional": True, "field": side} for side in ("before", "after")]
         source = struct(f"io.debezium.connector.{self.connector.name}.Source", [*_SOURCE, *own])
         fields = [*sides, {**source, "version": 1, "field": "source"}, _TRANSACTION, *_TAIL]
-        return {"schema": {**struct(f"p.s.{TABLE}.Envelope", fields), "version": 2}, "payload": body}
+        return {"schema": {**struct(f"p.s.{self.history.table}.Envelope", fields), "version": 2}, "payload": body}
 
     def _field(self, column: Column) -> dict[str, Any]:
         schema = self._form(column).schema
@@ -448,12 +447,15 @@ class Task:
         payload = {c.name: self._form(c).shown((event.key or {})[c.name]) for c in columns}
         if not self.given["schemas.enable"]:
             return payload
-        return {"schema": struct(f"p.s.{TABLE}.Key", [self._field(c) for c in columns]), "payload": payload}
+        return {
+            "schema": struct(f"p.s.{self.history.table}.Key", [self._field(c) for c in columns]),
+            "payload": payload,
+        }
 
     def _name(self, partition: int, offset: int) -> str:
         if self.given["sink"] == "confluent":
-            return f"partition={partition}/{TOPIC}+{partition}+{offset:010d}.json"
-        return f"{TOPIC}-{partition}-{offset}.jsonl"
+            return f"partition={partition}/{self.history.table}+{partition}+{offset:010d}.json"
+        return f"{self.history.table}-{partition}-{offset}.jsonl"
 
 
 def added_fields(connector: type[Connector]) -> tuple[str, ...]:

@@ -129,7 +129,8 @@ class _Task(debezium.Task):
         return value.replace(microsecond=value.microsecond // 1000 * 1000) if isinstance(value, datetime) else value
 
     def _options(self) -> dict[str, Any]:
-        return {"types": {"c_decimal": "decimal(12,2)"}}
+        decimals = [column.name for column in self.history.columns if column.kind == "decimal"]
+        return {"types": dict.fromkeys(decimals, "decimal(12,2)")}
 
     def _looked_up(self, event: Event, step: Step) -> Event:
         """The whole document of an update as it is after its transaction, or null where it is gone by then."""

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from tests.conformance.delivery import Uncertain
 from tests.conformance.history import Change, History
-from tests.conformance.writers.debezium import TABLE, Connector, Placed
+from tests.conformance.writers.debezium import Connector, Placed
 
 _SERVERS = ("3e11fa47-71ca-11e1-9e33-c80aa9429562", "7c96fda9-71ca-11e1-8d11-080027a5d6f5")
 
@@ -67,7 +67,7 @@ class MySql(Connector):
 
     def _place(self, pos: int, row: int, *, gtid: bool = True) -> dict[str, Any]:
         name = f"{_SERVERS[self.server]}:{self.transaction}" if gtid and self.given["gtid_mode"] else None
-        return {"schema": None, "table": TABLE, "server_id": 223344 + self.server, "gtid": name,
+        return {"schema": None, "table": self.table, "server_id": 223344 + self.server, "gtid": name,
                 "file": f"mysql-bin.{self.number:06d}", "pos": pos, "row": row, "thread": 7, "query": None}  # fmt: skip
 
     def doubts(self) -> Iterator[Uncertain]:

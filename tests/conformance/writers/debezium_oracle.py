@@ -12,7 +12,7 @@ from random import Random
 from typing import Any, ClassVar
 
 from tests.conformance.history import Change, History
-from tests.conformance.writers.debezium import TABLE, Connector, Placed
+from tests.conformance.writers.debezium import Connector, Placed
 
 
 class Oracle(Connector):
@@ -60,9 +60,9 @@ class Oracle(Connector):
         return found
 
     def _place(self, scn: int, commit: int | None, thread: int, redo: str | None, nth: int | None) -> dict[str, Any]:
-        return {"schema": "s", "table": TABLE, "txId": f"{self.transaction:08x}", "scn": str(scn), "lcr_position": None,
-                "commit_scn": None if commit is None else str(commit), "rs_id": redo, "ssn": nth, "redo_thread": thread,
-                "user_name": "APP"}  # fmt: skip
+        return {"schema": "s", "table": self.table, "txId": f"{self.transaction:08x}", "scn": str(scn),
+                "lcr_position": None, "commit_scn": None if commit is None else str(commit), "rs_id": redo, "ssn": nth,
+                "redo_thread": thread, "user_name": "APP"}  # fmt: skip
 
 
 def refusal(case: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from tests.conformance.history import Change, History, Row
 from tests.conformance.writers.connect import written
-from tests.conformance.writers.debezium import TABLE, Connector, Event, Placed
+from tests.conformance.writers.debezium import Connector, Event, Placed
 
 DATABASE = "d"
 _LINE_BYTES = 2000
@@ -65,7 +65,7 @@ class Postgres(Connector):
 
     def _place(self, lsn: int) -> dict[str, Any]:
         sequence = written([None if self.commit is None else str(self.commit), str(lsn)])
-        return {"schema": "s", "table": TABLE, "txId": self.transaction, "lsn": lsn, "xmin": None,
+        return {"schema": "s", "table": self.table, "txId": self.transaction, "lsn": lsn, "xmin": None,
                 "sequence": sequence, "origin": None, "origin_lsn": None}  # fmt: skip
 
     def transaction_name(self, event: Event) -> str:

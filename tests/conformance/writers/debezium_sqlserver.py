@@ -13,7 +13,7 @@ from random import Random
 from typing import Any, ClassVar
 
 from tests.conformance.history import Change, History
-from tests.conformance.writers.debezium import TABLE, Connector, Placed
+from tests.conformance.writers.debezium import Connector, Placed
 
 
 class SqlServer(Connector):
@@ -57,7 +57,8 @@ class SqlServer(Connector):
         return f"00000027:{block:08x}:{slot:04x}"
 
     def _place(self, commit: str, change: str | None, serial: int | None) -> dict[str, Any]:
-        return {"schema": "s", "table": TABLE, "change_lsn": change, "commit_lsn": commit, "event_serial_no": serial}
+        place = {"change_lsn": change, "commit_lsn": commit, "event_serial_no": serial}
+        return {"schema": "s", "table": self.table, **place}
 
 
 def refusal(case: Mapping[str, Any]) -> str:
