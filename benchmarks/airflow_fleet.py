@@ -11,8 +11,6 @@ from pathlib import Path
 
 from airflow_gddl.contract.spec import AirflowView
 
-_SOURCES = 5
-_OWN_DAG = 10  # of each source's tables one of ten is `medium`, which has a DAG to itself
 _SETTINGS = "landing: {root}/landing\nlake: {root}/lake\ndefaults: {{airflow: {view}}}\n"
 _DAG_FILE = """\
 from airflow_gddl.dags.factory import build_dags
@@ -61,28 +59,35 @@ with DAG("empty", schedule=None):
 
 @dataclass(frozen=True)
 class Fleet:
-    """`tables` tables, one of ten of them `medium`, from five sources, hourly; `view`: what Airflow shows of them."""
+    """Hourly tables of some sources.
+
+    Attributes:
+        view: what Airflow shows of them.
+        medium: of each source's tables one of so many is `medium`, which has a DAG to itself; None: none is.
+    """
 
     tables: int
     view: AirflowView = "pack"
+    sources: int = 5
+    medium: int | None = 10
 
     @property
     def names(self) -> list[str]:
-        return [f"s{n % _SOURCES}.t{n}" for n in range(self.tables)]
+        return [f"s{n % self.sources}.t{n}" for n in range(self.tables)]
 
     def write_metadata(self, root: Path) -> Path:
         folder = root / "metadata"
         (folder / "tables").mkdir(parents=True)
         (folder / "gddl.yaml").write_text(_SETTINGS.format(root=root, view=self.view))
-        for source in range(_SOURCES):
-            rows = [self._row(n) for n in range(source, self.tables, _SOURCES)]
+        for source in range(self.sources):
+            rows = [self._row(n) for n in range(source, self.tables, self.sources)]
             lines = [f"source: s{source}", "tables:" if rows else "tables: []", *(f"  - {row}" for row in rows)]
             (folder / "tables" / f"s{source}.yaml").write_text("\n".join(lines) + "\n")
         return folder
 
     def _row(self, n: int) -> str:
-        size = "medium" if n // _SOURCES % _OWN_DAG == _OWN_DAG - 1 else "small"
-        return f"{{table: s{n % _SOURCES}.t{n}, keys: [id], size: {size}}}"
+        size = "medium" if self.medium and n // self.sources % self.medium == self.medium - 1 else "small"
+        return f"{{table: s{n % self.sources}.t{n}, keys: [id], size: {size}}}"
 
     def write_ours(self, root: Path) -> Path:
         """A DAGs folder that reads the metadata."""

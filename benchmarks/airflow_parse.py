@@ -37,10 +37,16 @@ class Side:
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--scale", type=float, default=1.0, help="1: 10,000 tables")
-    options.add_argument("--view", choices=("table", "mapped", "pack"), default="pack", help="what Airflow shows")
+    options.add_argument(
+        "--view", choices=("table", "group", "mapped", "pack"), default="pack", help="what Airflow shows"
+    )
     options.add_argument("--only-ours", action="store_true", help="leave the other sides out")
+    options.add_argument("--pack", type=int, metavar="TABLES", help="instead: one source of so many small tables")
     asked = options.parse_args()
-    fleet = Fleet(max(20, round(_TABLES * asked.scale)), asked.view)
+    if asked.pack:
+        fleet = Fleet(asked.pack, asked.view, sources=1, medium=None)
+    else:
+        fleet = Fleet(max(20, round(_TABLES * asked.scale)), asked.view)
     with tempfile.TemporaryDirectory(prefix="gddl-parse-") as folder:
         figures = measure(fleet, Path(folder), only_ours=asked.only_ours)
     print_figures(figures, "dags", "metadata_us_per_row", "peak_mib")

@@ -60,6 +60,8 @@ class Spent:
     """Seconds of wall, and of CPU of all Airflow's processes together, from the first trigger to the last green run.
 
     Attributes:
+        dags: that load the tables.
+        jobs: that were started for the first load of all tables.
         instances: task instances in the database.
         rows: of the tables that a run adds to: runs, task instances, XComs, events.
         stored: bytes of serialised DAGs.
@@ -68,9 +70,11 @@ class Spent:
 
     wall: float
     cpu: float
+    dags: int
     instances: int
     rows: int
     stored: int
+    jobs: int = 0
     idle: float | None = None
 
 
@@ -87,7 +91,13 @@ def main() -> None:
     answer: dict[str, float] = {"tables": tables}
     for view, one in spent.items():
         answer |= {f"{view}_seconds": round(one.wall, 1), f"{view}_cpu_seconds": round(one.cpu, 1)}
-        answer |= {f"{view}_instances": one.instances, f"{view}_rows": one.rows, f"{view}_dag_bytes": one.stored}
+        answer |= {
+            f"{view}_dags": one.dags,
+            f"{view}_jobs": one.jobs,
+            f"{view}_instances": one.instances,
+            f"{view}_rows": one.rows,
+            f"{view}_dag_bytes": one.stored,
+        }
         answer |= {} if one.idle is None else {f"{view}_idle_cpu_seconds": round(one.idle, 2)}
     if "table" in spent:
         # Of a run's tasks a worker starts one: `landed` is in the triggerer, and there is no second load.
@@ -116,10 +126,13 @@ def measure(root: Path, tables: int, view: AirflowView, asked: argparse.Namespac
         spent = timed(airflow, Runs(airflow, lambda _: None), dag_ids, engine)
         replicas(root, tables)
         spent = replace(spent, idle=idle(airflow, dag_ids, asked.idle) if asked.idle else None)
+    spent = replace(spent, jobs=len({job for _, _, job in _record(record)}))
     loaded = sorted(name for name, _ in loads(record))
     if loaded != sorted(f"shop.t{n}" for n in range(tables)):
         raise WrongResultError(f"{len(loaded)} loads of {len(set(loaded))} tables instead of {tables}")
-    sys.stdout.write(f"{view}: {len(dag_ids)} DAGs, {tables} tables: {spent.wall:.1f} s, {spent.cpu:.1f} s of CPU\n")
+    sys.stdout.write(
+        f"{view}: {spent.dags} DAGs, {spent.jobs} jobs, {tables} tables: {spent.wall:.1f} s, {spent.cpu:.1f} s of CPU\n"
+    )
     sys.stdout.flush()
     return spent
 
@@ -140,8 +153,12 @@ def started(root: Path, record: Path, engine: sa.Engine | None) -> Iterator[tupl
 
 def loads(record: Path) -> list[tuple[str, float]]:
     """Table and moment, in seconds since the epoch, of each load of the stand-in so far."""
-    lines = record.read_text().splitlines() if record.exists() else []
-    return [(name, float(at)) for name, at in (line.split("\t") for line in lines)]
+    return [(name, float(at)) for name, at, _ in _record(record)]
+
+
+def _record(record: Path) -> list[list[str]]:
+    """Table, moment and id of the job, of each load."""
+    return [line.split("\t") for line in record.read_text().splitlines()] if record.exists() else []
 
 
 def timed(airflow: Standalone, runs: Runs, dag_ids: list[str], engine: sa.Engine) -> Spent:
@@ -155,7 +172,7 @@ def timed(airflow: Standalone, runs: Runs, dag_ids: list[str], engine: sa.Engine
         stored = database.scalar(sa.text("select sum(length(cast(data as text))) from serialized_dag"))
     rows = sum(counts.values())
     cpu = supervisor.cpu_seconds(airflow.mark) - cpu
-    return Spent(wall, cpu, instances=counts["task_instance"], rows=rows, stored=stored)
+    return Spent(wall, cpu, dags=len(dag_ids), instances=counts["task_instance"], rows=rows, stored=stored)
 
 
 def idle(airflow: Standalone, dag_ids: list[str], rounds: int) -> float:

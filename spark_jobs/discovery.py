@@ -32,6 +32,7 @@ from spark_jobs.plan.waiting_files import (
     reaching_back,
     time_of,
     with_begun,
+    with_overtaken,
 )
 
 if TYPE_CHECKING:
@@ -178,6 +179,8 @@ def discover(
         listed = with_begun(listed, within, ledger.state)
     files, unsettled = place.settling.split(place.storage, listed, within, now)
     discovery, unsettled = _find(place, files, unsettled, within, ledger.state, _unread(ledger))
+    if _generations(place) != "one":
+        discovery = with_overtaken(discovery, rows.values(), ledger.state.generation)
     is_all = scope.is_full and not unsettled
     # Change files of snapshots are removed when they were ingested; their capture reports missing folders.
     is_expected = place.dialect.spec.mode == "changes"
@@ -708,7 +711,7 @@ def discover_notified(place: LandingLocation, ledger: Ledger, now: datetime, new
     known = _known(place, ledger, notified)
     new = sorted(path for path, file in notified.items() if not _is_known(file, known.get(path)))
     landed = among(place, _looked_at(place, new))
-    within = {path: known[path] for path in new if path in known}
+    within = {path: row for path, row in known.items() if path in new or row.kind == "load"}
     files, unsettled = place.settling.split(place.storage, landed, within, now)
     discovery, unsettled = _find(place, files, unsettled, within, ledger.state, _unread(ledger))
     if any(file.kind == "load" for file in discovery.waiting) or ledger.unread_loads:

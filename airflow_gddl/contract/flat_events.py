@@ -30,6 +30,10 @@ _POSITIONS: Mapping[str, Sequence[str]] = {
     "mongodb": ("ord",),
 }
 """Fields of `source` that make the position in the log. A connector that no field names is the first one of them."""
+_MORE: Mapping[str, Sequence[str]] = {
+    "postgresql": ("sequence",), "mysql": ("server_id",), "mariadb": ("server_id",),
+}  # fmt: skip
+"""Further fields of `source` that say where in the log a change is, or whose log that is."""
 _TIMES = ("ts_ms", "ts_us", "ts_ns")
 _OF_SOURCE = frozenset({
     *(name for names in _POSITIONS.values() for name in names),
@@ -203,7 +207,7 @@ def _connector(columns: FlatColumns) -> str | None:
 def _setting(connector: object) -> str:
     """The value of `add.fields` with all that the connector's events can be read by."""
     positions: Sequence[str] = _POSITIONS.get(str(connector), ())
-    more = ("sequence",) if connector == "postgresql" else ()
+    more = _MORE.get(str(connector), ())
     first = ("connector", "ts_ms", "snapshot", "db", "schema", "table")
     named = [f"source.{name}" for name in (*first, *positions, *more)]
     rest = () if positions else ("<the fields of the position in the log, as docs/debezium.md lists them>",)

@@ -196,6 +196,16 @@ def _source(spec: TableSpec) -> Iterator[SpecProblem]:
         yield SpecProblem("FIELD_VALUE", ("region",), spec.region, "not a short name", remedy)
 
 
+_LONGEST_OWNER = 200
+"""Airflow's database holds 2,000 characters of all owners of a DAG; more end the DAG processor on PostgreSQL."""
+
+
+def _owner(spec: TableSpec) -> Iterator[SpecProblem]:
+    if spec.owner is not None and len(spec.owner) > _LONGEST_OWNER:
+        remedy = f"write a name of up to {_LONGEST_OWNER} characters; put other text into description"
+        yield SpecProblem("FIELD_VALUE", ("owner",), spec.owner, "too long for Airflow", remedy)
+
+
 def _target(spec: TableSpec) -> Iterator[SpecProblem]:
     """Check the template; the resulting names are checked with each row."""
     if spec.target is None:
@@ -593,6 +603,7 @@ _SPEC_FIELDS = frozenset(item.name for item in fields(TableSpec))
 _VALUE_CHECKS = (
     _substitutions,
     _source,
+    _owner,
     _target,
     _column_names,
     _durations,

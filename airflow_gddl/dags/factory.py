@@ -568,7 +568,7 @@ def _loads(pipeline: Pipeline, shared: Shared, common: dict[str, Any]) -> None:
         for load in (initial, increments):
             mapped_over = GddlTableOperator.partial(
                 task_id=MAPPED_TASKS[load.stage],
-                map_index_template="{{ task.outcome['table'] }}",
+                map_index_template="{{ task.outcome['table'][:250] }}",
                 load=load.task_id,
                 stage=load.stage,
                 **each,

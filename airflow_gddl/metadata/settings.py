@@ -328,6 +328,10 @@ def _tier(name: str, changes: Any) -> TierSpec | tuple[SpecProblem, ...]:
     return (*replaced, *(() if isinstance(built, TierSpec) else built)) or built
 
 
+_LONGEST = {"pool": 249, "queue": 256}
+"""Characters that Airflow's database holds, of a pool with `_tables` behind it."""
+
+
 def _check(tier: TierSpec) -> Iterator[SpecProblem]:
     for name in COUNTS:
         if (value := getattr(tier, name)) is not None and value < 1:
@@ -339,6 +343,10 @@ def _check(tier: TierSpec) -> Iterator[SpecProblem]:
         yield SpecProblem("FIELD_VALUE", ("executor_config",), "pod_override", "a Python object", remedy)
     if tier.queue is not None and not tier.queue.strip():
         yield SpecProblem("FIELD_VALUE", ("queue",), tier.queue, "is no name", "write a queue's name, or null")
+    for name, most in _LONGEST.items():
+        if len(getattr(tier, name) or "") > most:
+            what, remedy = "too long for Airflow", f"write up to {most} characters"
+            yield SpecProblem("FIELD_VALUE", (name,), getattr(tier, name), what, remedy)
     if tier.tables_per_job <= 1 and tier.airflow not in (None, "table"):
         what = "a tier of one table a job has no packs: each table has its own DAG"
         yield SpecProblem("FIELD_VALUE", ("airflow",), tier.airflow, what, "set tables_per_job above 1")

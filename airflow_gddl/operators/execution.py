@@ -28,7 +28,7 @@ from airflow_gddl.operators.job_runs import (
 )
 from airflow_gddl.reporting.alerting import notify
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline
-from airflow_gddl.reporting.results import LoadedTables, Reporter, add_events, airflow_errors, is_final, summary
+from airflow_gddl.reporting.results import SHOWN, LoadedTables, Reporter, add_events, airflow_errors, is_final, summary
 from airflow_gddl.runners.descriptor import SubmissionContext
 from airflow_gddl.runners.interface import Runner, WaitPolicy
 from airflow_gddl.runners.remote import RemoteRunner, TaskKey, out_of_time
@@ -257,15 +257,29 @@ class _StageLoad(Load):
         if loading.failed and (shown is None or not (is_last_try(context) or is_final(loading.failed))):
             raise failure(loading.failed, len(loading.results))
         if shown is not None:
-            if unseen := unshown(context, operator, loading.failed):
-                raise failure(unseen, len(loading.results))
-            shared = SharedLoad(log=loading.log, of_round=round_of(context, operator))
-            context["ti"].xcom_push(key=SHARED, value=plain(shared))
+            self._leave_to_tables(loading, len(shown))
         refused = self.work.form.refused(self.document.pipeline.tables)
         if refused is not None and self.is_last:
             raise AirflowFailException(str(refused))
+        if shown is None and loading.left and not loading.results:
+            raise AirflowSkipException(f"left to another run: {', '.join(sorted(loading.left))}")
         if loading.results or loading.request.marks:
             add_events(context, operator.pipeline, book.finish(self.stage, self.run_key, max_tries))
         elif not shown:
             raise AirflowSkipException(f"nothing for {operator.task_id}")
         return summary(loading.results) if shown is None else shown
+
+    def _leave_to_tables(self, loading: Loading, total: int) -> None:
+        """Tell each table's own task what the job brought; the log names the tables whose tasks will fail.
+
+        Raises:
+            AirflowException, AirflowFailException: no task of this run will show a table that failed.
+        """
+        operator, context = self.operator, self.context
+        if unseen := unshown(context, operator, loading.failed):
+            raise failure(unseen, len(loading.results))
+        if failed := sorted(result.table for result in loading.failed):
+            what = "%d of %d tables failed. This task succeeds all the same; their own tasks fail: %s"
+            operator.log.error(what, len(failed), total, ", ".join(failed[:SHOWN]))
+        shared = SharedLoad(log=loading.log, of_round=round_of(context, operator))
+        context["ti"].xcom_push(key=SHARED, value=plain(shared))

@@ -220,12 +220,13 @@ class TableOutcome:
     """A table's result, short enough for an XCom of all tables.
 
     Attributes:
+        status: `left`: another run has loaded the table since it was listed, or loads it now.
         why: code, reason and remedy of a failure; empty otherwise.
         changes: rows written to the change table.
     """
 
     table: str
-    status: Literal["succeeded", "skipped", "failed"]
+    status: Literal["succeeded", "skipped", "failed", "left"]
     why: str = ""
     changes: int = 0
 
@@ -255,6 +256,7 @@ def outcomes(loading: Loading) -> list[dict[str, Any]]:
         loading: done; tables of its work without a result were loaded by an earlier try.
     """
     made = {table: TableOutcome(table=table, status="succeeded") for table in loading.request.marks}
+    made |= {table: TableOutcome(table=table, status="left") for table in loading.left}
     made |= {result.table: _outcome(result) for result in loading.results}
     # Without empty fields, so that an XCom of 200 tables stays small.
     return [{name: value for name, value in plain(made[table]).items() if value} for table in sorted(made)]

@@ -19,7 +19,7 @@ from airflow_gddl.operators.job_runs import SHARED, SharedLoad, TableOutcome, ag
 from airflow_gddl.reporting.results import add_events, airflow_errors, summary
 from airflow_gddl.runtime.compiled.documents import PipelineDocument
 from airflow_gddl.runtime.landing.hints import HintBook
-from airflow_gddl.runtime.landing.tables_with_work import Stage, of_table
+from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, Stage, of_table
 from airflow_gddl.version_compat import AirflowFailException, AirflowSkipException
 
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ def execute(operator: GddlTableOperator, context: Context, resumed: Mapping[str,
 
     Raises:
         TaskDeferred: a run elsewhere has not ended; the triggerer watches it.
-        AirflowSkipException: the shared load has no result for the table, or the other load of its group loads it.
+        AirflowSkipException: the shared load has no result for the table or left it to another run, or the other load
+            of its group loads it.
         AirflowFailException: the table failed in the shared job, which has already retried it.
         AirflowException: the table failed in its own job, or a transient error.
     """
@@ -62,6 +63,9 @@ def _shown(operator: GddlTableOperator, context: Context, shared: SharedLoad) ->
         waits = f"{table} still waits for {', '.join(work.held[table])}. " if table in work.held else ""
         what = f"{operator.load} has no result for {table}. {waits}Clear this task to load the table alone."
         raise AirflowSkipException(what)
+    if outcome.status == "left":
+        what = f"{outcome.table} was left to another run, which had loaded it by then or was loading it"
+        raise AirflowSkipException(f"{what}. Clear this task to load the table alone.")
     operator.job_log = shared.log
     operator.loaded = (outcome.table,)
     done = f"in the job of {operator.load}{_address(shared.log)}"
@@ -83,7 +87,9 @@ def _outcome(operator: GddlTableOperator, context: Context) -> TableOutcome | No
     """The table's; None where the load has none: its tables with work are others, or a user marked it."""
     if operator.outcome is not None:
         return decode(TableOutcome, operator.outcome)
-    of_load = context["ti"].xcom_pull(task_ids=operator.load) or ()
+    of_load = context["ti"].xcom_pull(task_ids=operator.load)
+    if not isinstance(of_load, list):  # a summary: the pack got groups after its load had begun
+        return None
     return next((decode(TableOutcome, one) for one in of_load if one["table"] == operator.table), None)
 
 
@@ -91,9 +97,10 @@ def _again(operator: GddlTableOperator, context: Context, resumed: Mapping[str, 
     """Load only this table."""
     table = operator.shown
     document, begun = document_of(operator.metadata, operator.pipeline), begun_of(context, resumed)
-    if operator.outcome is None and context["ti"].try_number == 1 and table not in document.pipeline.tables:
-        raise AirflowSkipException(f"{operator.pipeline} no longer loads {table}: its row changed after the run began")
-    work = of_table(decided(operator.sensor, context), _row(document, table))
+    decided_work = decided(operator.sensor, context)
+    if operator.outcome is None and context["ti"].try_number == 1:
+        _require_cleared(table, document, decided_work)
+    work = of_table(decided_work, _row(document, table))
     stage: Stage = "initial" if work.initial else "increments"
     if operator.outcome is None and stage != operator.stage:  # both tasks of a group run when a user clears the group
         other = "initial_load" if work.initial else "incremental_load"
@@ -103,6 +110,20 @@ def _again(operator: GddlTableOperator, context: Context, resumed: Mapping[str, 
         _row(document, table)
     environ = configuration.environ_of(document)
     return _TableLoad(operator, context, document, environ, begun, work, stage).run()
+
+
+def _require_cleared(table: str, document: PipelineDocument, work: PipelineWork) -> None:
+    """
+    Raises:
+        AirflowSkipException: nobody has cleared this task of a table without work: its row changed after the poll, so
+            that the sensor could not skip it.
+    """
+    pipeline = document.pipeline
+    if table not in pipeline.tables:
+        raise AirflowSkipException(f"{pipeline.dag_id} no longer loads {table}: its row changed after the run began")
+    if table not in work.groups:
+        what = f"the poll of this run found no work for {table}, which had no task by then"
+        raise AirflowSkipException(f"{what}. The next run loads it; clear this task to load it now.")
 
 
 def _row(document: PipelineDocument, table: str) -> TableSpec:

@@ -24,7 +24,7 @@ from airflow_gddl.metadata.loading import LoadedMetadata
 from airflow_gddl.metadata.problems import DocumentError
 from airflow_gddl.planning import AIRFLOW, MWAA, Metadata, Plan, PlatformLimits, make_plan
 from airflow_gddl.planning.day import PoolUse
-from airflow_gddl.planning.metadata_diff import Deployment, compare, show_result
+from airflow_gddl.planning.metadata_diff import Deployment, as_shown, compare, show_result
 from airflow_gddl.planning.parallelism import Parallelism
 from airflow_gddl.planning.prices import DAYS, Amount, Cost, Prices
 from airflow_gddl.planning.rules import Figure, mwaa_limits
@@ -59,6 +59,8 @@ def show(screen: Screen, plan: Plan) -> None:
         screen.say(f"{peak.minute}  {count(peak.runs):>5} run{'' if peak.runs == 1 else 's'}: {schedules}")
     for move in moves(plan):
         screen.say(move)
+    for dag_id, views in plan.changed_views.items():
+        screen.say(as_shown(dag_id, views))
     if plan.cost is not None:
         _cost(screen, plan.cost)
     _advice(screen, plan)

@@ -14,6 +14,7 @@ from datetime import date
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
+from airflow_gddl.contract.basics import AirflowView
 from airflow_gddl.contract.result import TableTasks
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.runners.descriptor import RUNNERS
@@ -260,6 +261,17 @@ def pool_use(pool: str, slots: int, requests: Sequence[SlotRequest]) -> PoolUse:
     )
 
 
+ViewChange = tuple[AirflowView, AirflowView]
+"""What Airflow shows of a DAG's tables before and after."""
+
+
+def changed_views(before: Mapping[str, AirflowView], after: Mapping[str, AirflowView]) -> dict[str, ViewChange]:
+    """Those that differ, by DAG id, of DAGs that are there before and after."""
+    return {
+        dag_id: (before[dag_id], view) for dag_id, view in sorted(after.items()) if before.get(dag_id, view) != view
+    }
+
+
 @dataclass(frozen=True, kw_only=True)
 class Metadata:
     """Input of a plan.
@@ -298,6 +310,13 @@ class Metadata:
             for table, name in sorted(after.items())
             if before.get(table, name) != name
         }
+
+    @cached_property
+    def views(self) -> Mapping[str, ViewChange]:
+        """DAGs of several tables that Airflow shows otherwise from now on."""
+        packs = self.before.placement.packs.items()
+        before = {f"{self.dag_prefix}{name}": pack.view for name, pack in packs}
+        return changed_views(before, {pipeline.dag_id: pipeline.view for pipeline in self.pipelines})
 
     @cached_property
     def rows(self) -> Mapping[str, TableSpec]:

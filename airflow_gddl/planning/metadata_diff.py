@@ -8,11 +8,13 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from airflow_gddl.cli.screen import Cell, Screen, counted, number_columns, safe
+from airflow_gddl.contract.basics import AirflowView
 from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_identity import BUILT_FIELDS, COLUMN_FIELDS, Repair, value_of
 from airflow_gddl.metadata.loading import LoadedMetadata
 from airflow_gddl.metadata.problems import Problem, show
+from airflow_gddl.planning.day import ViewChange, changed_views
 from airflow_gddl.planning.plan import Plan
 from airflow_gddl.runtime.state.table_runs import TableRecord
 from airflow_gddl.topology.pipeline import Pipeline
@@ -64,6 +66,7 @@ class MetadataDiff:
         revision: that the metadata folder is compared with.
         settings: of `gddl.yaml` that differ.
         tables: those that the edit changes, sorted.
+        views: DAG id to what Airflow shows of its tables, before and after; only where these differ.
         cost: by figure, before and after; null: nothing could be planned.
         problems: of the metadata after the edit that were not there before.
         solved: number of problems that were there before, and are no more.
@@ -72,6 +75,7 @@ class MetadataDiff:
     revision: str
     settings: tuple[Change, ...] = ()
     tables: tuple[TableChange, ...] = ()
+    views: Mapping[str, ViewChange] = field(default_factory=dict)
     cost: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
     solved: int = 0
@@ -98,6 +102,10 @@ class Deployment:
         """Id of the DAG that loads a table, by table."""
         return {table: pipeline.dag_id for pipeline in self.pipelines for table in pipeline.tables}
 
+    @property
+    def views(self) -> dict[str, AirflowView]:
+        return {pipeline.dag_id: pipeline.view for pipeline in self.pipelines if pipeline.kind == "pack"}
+
 
 def compare(
     before: Deployment, after: Deployment, records: Mapping[str, TableRecord] | None, revision: str
@@ -112,6 +120,7 @@ def compare(
         revision=revision,
         settings=tuple(_settings(before.loaded, after.loaded)),
         tables=tuple(sorted(_tables(before, after, records), key=lambda one: one.table)),
+        views=changed_views(before.views, after.views),
         cost=_cost(before.plan, after.plan),
         problems=tuple(one for one in after.loaded.problems if _identity(one) not in problems),
         solved=len(problems - remaining),
@@ -297,9 +306,20 @@ def show_diff(screen: Screen, diff: MetadataDiff) -> None:
             screen.say(f"  {effect}")
         for command in one.commands:
             screen.spans([Cell("  run  ", "bold yellow"), Cell(command), Cell(_of_rows(one), "dim")])
+    if diff.views:
+        screen.say("")
+    for dag_id, views in diff.views.items():
+        screen.say(as_shown(dag_id, views))
     rows = [[_COST[name], *map(_number, pair), _by(*pair)] for name, pair in diff.cost.items()]
     screen.say("")
     screen.table(("", *number_columns("before", "after", "change")), rows)
+
+
+def as_shown(dag_id: str, views: ViewChange) -> str:
+    """What becomes of the grid of a DAG whose tables are shown otherwise."""
+    before, after = views
+    what = f"{dag_id}: Airflow shows its tables as {after}, no longer as {before}"
+    return f"{what}; earlier runs keep their tasks. To keep the view: airflow: {before} in the tier"
 
 
 _KINDS = {"new": "green", "removed": "red", "invalid": "bold red", "renamed": "yellow", "changed": "yellow"}
@@ -317,6 +337,8 @@ def as_markdown(diff: MetadataDiff) -> str:
         if (more := len(diff.tables) - _MOST_IN_COMMENT) > 0:
             lines.append(f"| and {counted(more, 'table')} more | | | see `gddl plan --diff {diff.revision}` |")
         lines.append("")
+    if diff.views:
+        lines += [*(f"- {as_shown(dag_id, views)}" for dag_id, views in diff.views.items()), ""]
     if diff.commands:
         commands = diff.commands[:_MOST_IN_COMMENT]
         lines += ["Run after the edit is deployed:", "```sh", *commands, "```", ""]

@@ -9,7 +9,7 @@ from datetime import date
 
 from airflow_gddl.contract.basics import AirflowView
 from airflow_gddl.contract.spec import TierTasks
-from airflow_gddl.planning.day import Day, Metadata, PoolUse, clock, day_of
+from airflow_gddl.planning.day import Day, Metadata, PoolUse, ViewChange, clock, day_of
 from airflow_gddl.planning.parallelism import Parallelism, parallelism_of
 from airflow_gddl.planning.prices import Cost, Prices, cost_of
 from airflow_gddl.planning.rules import (
@@ -176,6 +176,7 @@ class Plan:
         peaks: the fullest minutes, fullest first.
         views: DAG id to what Airflow shows of its tables.
         moves: table to the DAG that loads it now and the one that will.
+        changed_views: DAG id to what Airflow shows of its tables now, and will.
         parallelism: what Airflow must let run at once.
         fits: no limit is exceeded.
         cost: by a list of prices; null: there was none.
@@ -189,6 +190,7 @@ class Plan:
     started_by: Mapping[str, int]
     views: Mapping[str, AirflowView]
     moves: Mapping[str, tuple[str, str]]
+    changed_views: Mapping[str, ViewChange]
     runs: int
     runs_per_minute: tuple[int, ...]
     peaks: tuple[Peak, ...]
@@ -233,6 +235,7 @@ def make_plan(
         started_by=dict(sorted(Counter(pipeline.timing.kind for pipeline in metadata.pipelines).items())),
         views={pipeline.dag_id: pipeline.view for pipeline in metadata.pipelines},
         moves=metadata.moves,
+        changed_views=metadata.views,
         runs=day.starts.runs,
         runs_per_minute=day.starts.per_minute,
         peaks=_peaks(day),

@@ -77,4 +77,9 @@ def _validate(cron: str) -> None:
 
 @functools.lru_cache(maxsize=_MOST)
 def _described(cron: str) -> str:
-    return str(CronTriggerTimetable(cron, timezone="UTC").description)
+    text = str(CronTriggerTimetable(cron, timezone="UTC").description)
+    return text if len(text) <= _LONGEST_DESCRIPTION else f"{text[: _LONGEST_DESCRIPTION - 1]}…"
+
+
+_LONGEST_DESCRIPTION = 1000
+"""Of a timetable in Airflow's database; a longer one ends the DAG processor on PostgreSQL."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 from airflow.sdk import Context
@@ -44,7 +45,8 @@ def answer(sensor: Poller, context: Context, event: Mapping[str, Any] | str) -> 
     _tell(sensor, work)
     if work.pending:
         announce(context, sensor.metadata, sensor.pipeline)
-    context["ti"].xcom_push(key="return_value", value=plain(work))
+    groups = tuple(sorted({one.table for one in sensor.get_direct_relatives() if hasattr(one, "table")}))
+    context["ti"].xcom_push(key="return_value", value=plain(replace(work, groups=groups)))
     # Avoids starting tasks that would only skip themselves.
     if idle := [one.task_id for one in sensor.get_direct_relatives() if not _is_busy(one, work)]:
         raise DownstreamTasksSkipped(tasks=idle)

@@ -98,20 +98,25 @@ def by_ledger(
     """The files with the generations that the live ledger gave them, or would give them now.
 
     Where places in the source's log say the generations of changes, a reload gives all files the current one: their
-    snapshots open later ones.
+    snapshots open later ones. Changes that were ingested before a load that is older than they are belong to that load.
 
     Raises:
         FatalError: as `notices.require_known_generations`.
     """
     waiting = run.discover(live)
-    notices.require_known_generations(waiting.inference, run.spec.table)
+    if waiting.inference.certainty != "overtaken":
+        notices.require_known_generations(waiting.inference, run.spec.table)
     totals.warn(notices.of_generations(waiting.inference))
     if archives and run.dialect.log_positions:
         return _with_generations(
             discovery, dict.fromkeys((f.path for f in discovery.waiting), max(live.state.generation, 1))
         )
     known = {path: entry.generation for path, entry in live.all_entries().items()}
-    return _with_generations(discovery, {**known, **{file.path: file.generation for file in waiting.waiting}})
+    known |= {file.path: file.generation for file in waiting.waiting}
+    if waiting.inference.certainty == "overtaken":
+        later = (file for file in discovery.waiting if file.kind == "change" and file.modified > waiting.reloaded_at)
+        known |= dict.fromkeys((file.path for file in later), live.state.generation + 1)
+    return _with_generations(discovery, known)
 
 
 def by_change_table(discovery: Discovery, recorded: Recorded, totals: RunTotals) -> Discovery:

@@ -69,8 +69,8 @@ def _of_later_loads(discovery: Discovery, table: str) -> tuple[RunWarning, ...]:
         "lacks go; write `generations: one` if they continue the one before"
     )
     late = (
-        "load files under new names came after changes, and continue the load: rows that they lack stay; if the source "
-        f"was loaded again, write `generations: by_time` and `gddl reload --from-files --table {table}`"
+        "load files that were not there came after changes, and continue the load: rows that they lack stay; if the "
+        f"source was loaded again, write `generations: by_time` and `gddl reload --from-files --table {table}`"
     )
     return (
         *_of_paths("GENERATIONS_INFERRED", begun, discovery.begun_loads),
@@ -135,6 +135,16 @@ def require_known_generations(inference: Inference, table: str) -> None:
             where=table,
             remedy="write `generations: one` into the row if all belong to one load, as in a folder that was copied; "
             "`generations: by_time` if later load files were written again",
+        )
+    if inference.certainty == "overtaken":
+        change, load = inference.sample
+        raise FatalError(
+            "GENERATIONS_UNKNOWN",
+            f"{table}: {inference.older} change files that were ingested before a load file came are newer than it, "
+            f"e.g. {change} than {load}: the load would undo them; nothing was written",
+            where=table,
+            remedy=f"run `gddl reload --from-files --table {table}`, which puts all files in order; or write "
+            "`generations: one` into the row if the load has these changes",
         )
 
 

@@ -38,7 +38,10 @@ def require_sound(dialect: Dialect, decoded_batch: DecodedBatch, state: TableSta
         require_within_limits(spec, figures.tallies)
     _require_ordered_text(dialect, decoded_batch, state)
     if decoded_batch.schema.table_schema.log_positions:
-        require_one_log(spec, decoded_batch, state)
+        known = decoded_batch.schema.snapshots
+        # Those that were known before the row said when a log began have its places of before.
+        servers = () if known is None else dialect.replaced_snapshots(known).servers
+        require_one_log(spec, decoded_batch, state, servers)
 
 
 def _require_ordered_text(dialect: Dialect, decoded_batch: DecodedBatch, state: TableState) -> None:

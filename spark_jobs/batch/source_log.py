@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
+from itertools import permutations
 
 from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.errors import FatalError
@@ -21,15 +23,20 @@ from spark_jobs.plan.sequence import (
     longest_transaction,
 )
 from spark_jobs.plan.sharding import refreshed
+from spark_jobs.plan.source_snapshots import LogServer
 from spark_jobs.rules.figures import DecodedBatch, Figures, FileFigures, LogRestart
 
 
-def require_one_log(spec: TableSpec, decoded: DecodedBatch, state: TableState) -> None:
+def require_one_log(spec: TableSpec, decoded: DecodedBatch, state: TableState, servers: Sequence[LogServer]) -> None:
     """Refuse changes that were committed after all known ones, but precede them in the source's log.
 
     A file that came late was committed earlier too, and so were changes that are captured again. Between files all of a
     file is compared with all before it, inside a file each change with those before it. In a log of files it suffices
-    that one change precedes: a server that takes over may have come beyond the old place meanwhile.
+    that one change precedes: a server that takes over may have come beyond the old place meanwhile. Where events name
+    their server, all changes of one are compared with all of another, in whichever order they came.
+
+    Args:
+        servers: of MySQL, with the batch.
 
     Raises:
         FatalError: `SOURCE_LOG_RESTARTED`.
@@ -46,6 +53,10 @@ def require_one_log(spec: TableSpec, decoded: DecodedBatch, state: TableState) -
             raise _restarted(spec, path, replace(inside, since=since, newest=max(inside.newest, newest or "")))
         newest = newest if known and place and place < known else max(newest or "", file.max_commit_ts or "")
         known = max(known or "", place or "")
+    for old, new in permutations(servers if log.files else (), 2):
+        if new.took_over(old):
+            restart = LogRestart(place=new.low, known=old.high, since=new.since, until=new.until, newest=old.until)
+            raise _restarted(spec, f"server_id {old.name} and {new.name}", restart)
 
 
 @dataclass(frozen=True)
@@ -71,13 +82,6 @@ class _Log:
         known = self.decoded.schema.snapshots
         return known is not None and len(known.partitions) == 1
 
-    @cached_property
-    def _has_new_server(self) -> bool:
-        """Whether changes were made on a server of MySQL on which none was made before."""
-        before, after = self.state.snapshots, self.decoded.schema.snapshots
-        servers = () if after is None else after.servers
-        return len(servers) > 1 and servers != (() if before is None else before.servers)
-
     def lower(self, file: FileFigures, known: str, newest: str) -> str | None:
         """The place of a file that precedes a known one, though its changes are later; null: none does."""
         low, place = log_place(file.min_sequence), log_place(file.max_sequence)
@@ -94,8 +98,6 @@ class _Log:
         In one file of MySQL's log, changes in another partition of the topic may come later than that of a long
         statement, which is behind them in the log.
         """
-        if is_in_file(place) and self._has_new_server:
-            return _lateness(since, newest) >= timedelta(0)
         is_same_file = is_in_file(place) and place.partition(".")[0] == known.partition(".")[0]
         longest = LONGEST_TRANSACTION if is_same_file and not self._has_one_partition else longest_transaction(known)
         return _lateness(since, newest) > longest
@@ -103,8 +105,6 @@ class _Log:
     def has_restarted(self, inside: LogRestart, newest: str | None) -> bool:
         """Whether what may be a restart inside a file is one, by the time known before the file."""
         late = _lateness(inside.until, max(inside.newest, newest or ""))
-        if is_in_file(inside.known) and self._has_new_server:
-            return late >= timedelta(0)
         return late > longest_transaction(inside.known)
 
 
@@ -119,8 +119,8 @@ def _restarted(spec: TableSpec, path: str, restart: LogRestart) -> FatalError:
     again = refreshed(spec, "run a rebuild")
     return FatalError(
         "SOURCE_LOG_RESTARTED",
-        f"{spec.table}: changes committed from {restart.since} on are at {restart.place} in the source's log, before "
-        f"{restart.known}, which was committed by {restart.newest}: the log was reset; nothing was written",
+        f"{spec.table}: changes committed from {restart.since} on are at {restart.place} in the source's log, not "
+        f"behind {restart.known}, which was committed by {restart.newest}: the log was reset; nothing was written",
         where=path,
         remedy=f"set options.log_began to the time of the reset, {restart.since} at the latest, e.g. "
         f'["{restart.since}"], and run again; where changes were ingested meanwhile, {again} to put them in order',

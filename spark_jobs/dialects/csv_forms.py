@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 
 from airflow_gddl.contract.extensions import DmsOptions
 
+_LINES = 100
+"""How many lines say which form a file has."""
 _OF_KIND = {"load": ("I", "R"), "change": ("I", "U", "D", "T")}
 
 
@@ -41,13 +45,21 @@ class CsvForms:
         widths = [len(names) + has_operation for names in self.columns]
         return widths.index(width) if width in widths else None
 
-    def of_first(self, fields: list[str], kind: str) -> tuple[int, bool] | None:
-        """The form of a file by its first line, and whether the operation comes first; null: it has none.
+    def of_lines(self, lines: Iterable[list[str]], kind: str) -> tuple[int, bool] | None:
+        """The form of a file by its first lines, and whether the operation comes first; None: no line has one.
 
-        Where the number of fields fits both, the first field decides. Whether the others agree is not known yet.
+        The first line decides that has an operation in its first field, or none, and as many fields as its form then:
+        a text that is copied as it is may have further delimiters. Where no line has, the first field does not count.
+        Whether other lines agree is not known yet.
         """
-        begins = self.are_changes and is_operation(fields[0], kind)
-        for has_operation in (begins, not begins) if self.are_changes else (False,):
-            if (form := self.number(len(fields), has_operation=has_operation)) is not None:
-                return form, has_operation
-        return None
+        first: list[str] = []
+        for fields in islice(lines, _LINES):
+            begins = self.are_changes and is_operation(fields[0], kind)
+            if (form := self.number(len(fields), has_operation=begins)) is not None:
+                return form, begins
+            first = first or fields
+        if not self.are_changes:
+            return None
+        begins = is_operation(first[0], kind)
+        form = self.number(len(first), has_operation=not begins)
+        return None if form is None else (form, not begins)

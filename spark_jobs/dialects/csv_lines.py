@@ -24,14 +24,14 @@ def reader(lines: Iterable[str], form: DmsOptions, **more: Any) -> Iterator[list
     return csv.reader(lines, delimiter=form.csv_delimiter, **more)
 
 
-def first_record(lines: Iterable[str], form: DmsOptions) -> list[str] | None:
-    """Fields of the first line of CSV that is not empty, and of those that its quotes take in; None: all are empty."""
-    fields = next(filter(None, reader(lines, form)), None)
-    return None if fields is None else [field.replace(_CR, "\r").replace(_LF, "\n") for field in fields]
+def records(lines: Iterable[str], form: DmsOptions) -> Iterator[list[str]]:
+    """Fields of each line of CSV that is not empty, and of those that its quotes take in."""
+    for fields in filter(None, reader(lines, form)):
+        yield [field.replace(_CR, "\r").replace(_LF, "\n") for field in fields]
 
 
 def lines_of(text: TextIO, form: DmsOptions) -> Iterator[str]:
-    """Lines for `first_record`, of a text that is read without a change of its line breaks."""
+    """Lines for `records`, of a text that is read without a change of its line breaks."""
     end, rest = form.csv_row_delimiter, ""
     while chunk := text.read(_CHUNK):
         *whole, rest = (rest + chunk).split(end)

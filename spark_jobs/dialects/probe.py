@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from airflow_gddl.contract.errors import GddlError, QuarantinableError
 from airflow_gddl.contract.extensions import DmsOptions
 from airflow_gddl.stores.readers import GZIP_MAGIC, Inflating, chunks_of, too_large
 from spark_jobs.dialects.csv_forms import CsvForms
-from spark_jobs.dialects.csv_lines import first_record, lines_of
+from spark_jobs.dialects.csv_lines import lines_of, records
 from spark_jobs.dialects.protocol import (
     DEFAULT_BOUNDS,
     Dialect,
@@ -220,18 +221,19 @@ def _probe_csv(file: PlannedFile, stream: BinaryIO, options: DmsOptions) -> Prob
     lines = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
     search = _Search(lines_of(lines, options), options.csv_no_sup if file.kind == "change" else None)
     try:
-        first = first_record(search, options)
+        found = records(search, options)
+        first = next(found, None)
         if first is None and not options.csv_header and len(options.csv_columns) == 1:
             first = [""] if search.lines else None  # rows of null
-        lacks = first is not None and search.finds()
+        if first is None:
+            raise QuarantinableError("FILE_EMPTY", "the file has no lines", where=file.path)
+        if options.csv_header:
+            names, is_older = _header(first, file), False
+        else:
+            names, is_older = _named(chain([first], found), len(first), file, options)
+        lacks = search.finds()
     finally:
         lines.detach()  # the caller closes the stream
-    if first is None:
-        raise QuarantinableError("FILE_EMPTY", "the file has no lines", where=file.path)
-    if options.csv_header:
-        names, is_older = _header(first, file), False
-    else:
-        names, is_older = _named(first, file, options)
     lists = lacks or (is_older and file.kind == "change")
     columns = tuple((name, "string") for name in (*names, *([CARRIED] if lists else [])))
     return Probed(file=file, columns=columns, csv=options, csv_carried=CARRIED if lists else None)
@@ -270,12 +272,16 @@ def _header(names: list[str], file: PlannedFile) -> list[str]:
     return names
 
 
-def _named(first: list[str], file: PlannedFile, options: DmsOptions) -> tuple[list[str], bool]:
-    """The columns, and whether the first line lacks some that were added later."""
+def _named(lines: Iterable[list[str]], width: int, file: PlannedFile, options: DmsOptions) -> tuple[list[str], bool]:
+    """The columns, and whether the first line that has a form lacks some that were added later.
+
+    Args:
+        width: of the first line.
+    """
     forms = CsvForms.of(options)
-    found = forms.of_first(first, file.kind)
+    found = forms.of_lines(lines, file.kind)
     if found is None:
-        what = f"{len(first)} fields in the first line, {len(forms.newest)} names in options.csv_columns"
+        what = f"{width} fields in the first line, {len(forms.newest)} names in options.csv_columns"
         way_out = "; columns that were added later, which older lines lack, are named in options.csv_added, too"
         raise QuarantinableError("FILE_UNREADABLE", what + way_out, where=file.path)
     form, has_operation = found

@@ -214,7 +214,12 @@ def log_place(sequence: str | None) -> str | None:
     """
     value = json.loads(sequence) if sequence else None
     first = next(iter(value.values())) if isinstance(value, dict) else value
-    return _POSITION.sub(r"\1", first) if isinstance(first, str) else None
+    return place_in_log(first) if isinstance(first, str) else None
+
+
+def place_in_log(position: str) -> str:
+    """The place of a position, see `log_place`."""
+    return _POSITION.sub(r"\1", position)
 
 
 def longest_transaction(place: str) -> timedelta:

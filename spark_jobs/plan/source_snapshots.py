@@ -57,6 +57,28 @@ class FirstChange:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LogServer:
+    """Changes that were made on one server of MySQL.
+
+    Attributes:
+        name: its `server_id`.
+        low, high: the first and the last of their places in the log, see `sequence.place_in_log`.
+        since, until: earliest and latest commit time, ISO 8601 UTC.
+    """
+
+    name: str
+    low: str
+    high: str
+    since: str
+    until: str
+
+    def took_over(self, other: LogServer) -> bool:
+        """Whether this server writes another log than one before it: none of its changes is earlier, but some are
+        not behind the other's in the log."""
+        return self.since >= other.until and self.low <= other.high and self.name != other.name
+
+
+@dataclass(frozen=True, kw_only=True)
 class SnapshotMarks:
     """What the events of one file say of snapshots and of where they come from.
 
@@ -72,7 +94,7 @@ class SnapshotMarks:
     partitions: tuple[str, ...] = ()
     id_types: tuple[str, ...] = ()
     shards: tuple[str, ...] = ()
-    servers: tuple[str, ...] = ()
+    servers: tuple[LogServer, ...] = ()
     firsts: tuple[FirstChange, ...] = ()
     parts: tuple[SnapshotPart, ...] = ()
 
@@ -113,7 +135,7 @@ class KnownSnapshots:
     partitions: tuple[str, ...] = ()
     id_types: tuple[str, ...] = ()
     shards: tuple[str, ...] = ()
-    servers: tuple[str, ...] = ()
+    servers: tuple[LogServer, ...] = ()
     firsts: tuple[FirstChange, ...] = ()
     merged: bool = False
 
@@ -160,7 +182,7 @@ def snapshots_after(
         partitions=_named(known.partitions, (name for mark in marks for name in mark.partitions)),
         id_types=_named(known.id_types, (name for mark in marks for name in mark.id_types)),
         shards=_named(known.shards, (name for mark in marks for name in mark.shards)),
-        servers=_named(known.servers, (name for mark in marks for name in mark.servers)),
+        servers=servers_of((*known.servers, *(server for mark in marks for server in mark.servers))),
         firsts=earliest((*known.firsts, *(first for mark in marks for first in mark.firsts))),
     )
     ignored: list[IgnoredSnapshot] = []
@@ -176,7 +198,7 @@ def with_names_of(known: KnownSnapshots, other: KnownSnapshots) -> KnownSnapshot
         known,
         sources=_named(other.sources, known.sources), collections=_named(other.collections, known.collections),
         partitions=_named(other.partitions, known.partitions), id_types=_named(other.id_types, known.id_types),
-        shards=_named(other.shards, known.shards), servers=_named(other.servers, known.servers),
+        shards=_named(other.shards, known.shards), servers=servers_of((*other.servers, *known.servers)),
     )  # fmt: skip
 
 
@@ -189,6 +211,18 @@ def earliest(changes: Iterable[FirstChange]) -> tuple[FirstChange, ...]:
     if timed:
         found.append(FirstChange(position=min(at for at, _ in timed), committed_at=min(time for _, time in timed)))
     return tuple(found)
+
+
+def servers_of(parts: Iterable[LogServer]) -> tuple[LogServer, ...]:
+    """Each server with all of its changes."""
+    by_name: dict[str, LogServer] = {}
+    for part in parts:
+        other = by_name.get(part.name, part)
+        by_name[part.name] = LogServer(
+            name=part.name, low=min(part.low, other.low), high=max(part.high, other.high),
+            since=min(part.since, other.since), until=max(part.until, other.until),
+        )  # fmt: skip
+    return tuple(by_name.values())[:MOST_NAMED]
 
 
 def is_alone(position: str) -> bool:

@@ -106,7 +106,7 @@ class FileAging:
         return horizon is not None and time is not None and time < horizon
 
 
-Certainty = Literal["certain", "inferred", "unknown"]
+Certainty = Literal["certain", "inferred", "unknown", "overtaken"]
 TimedFile = LandedFile | PlannedFile
 NEAR = timedelta(minutes=1)
 FAR = timedelta(days=1)
@@ -117,8 +117,9 @@ class Inference:
     """Generations inferred from the times of files.
 
     Attributes:
+        certainty: `overtaken`: of a table that has a ledger, see `with_overtaken`.
         openings: modification times from which files belong to generation 2, 3, ...
-        older: change files older than some load file.
+        older: change files older than some load file; of `overtaken` those that are newer.
         sample: one of these, and the newest load file; empty when there is none.
     """
 
@@ -305,6 +306,7 @@ class Discovery:
         unread_loads: load files that a batch of this run could not read: nothing waits for this run any more.
         begun_loads: load files that open a generation, since all files that were ingested before them are gone.
         late_loads: load files under new names that continue a load whose changes were ingested.
+        reloaded_at: when the earliest file of a reload that waits was last modified; empty: none waits.
     """
 
     waiting: tuple[PlannedFile, ...] = ()
@@ -330,6 +332,7 @@ class Discovery:
     unread_loads: tuple[str, ...] = ()
     begun_loads: tuple[str, ...] = ()
     late_loads: tuple[str, ...] = ()
+    reloaded_at: str = ""
 
     def held_from(self, path: str) -> Discovery:
         """What waits before a file with a truncate: it and all after it are held, and the next listing is full."""
@@ -389,7 +392,7 @@ def with_begun(
     """Mark load files that begin a full load: the CDC service has removed all files of the table before it.
 
     That is so where changes of the current generation were ingested, all its files that were ingested are gone or are
-    loads that were written again, and the load file is newer than these changes. One with the content that it had
+    loads that were written again, and the load file is not older than these changes. One with the content that it had
     begins one only if it has no rows: a copy of a load that had some would bring back rows that were deleted since.
 
     Args:
@@ -402,7 +405,7 @@ def with_begun(
         return listing
     if any(row.path in there and row.etag == there[row.path].etag for row in current):
         return listing
-    return [replace(f, begins=True) if f.kind == "load" and f.modified > newest else f for f in listing]
+    return [replace(f, begins=True) if f.kind == "load" and f.modified >= newest else f for f in listing]
 
 
 def find(
@@ -434,7 +437,8 @@ def find(
     inference = infer((item.file for item in waiting), generations) if state.generation == 0 else CERTAIN
     openings = state.openings or inference.openings
     resting = [item for item in comparisons if item.file.kind == "load" and item.file.path not in paths]
-    planned = tuple(_in_order(waiting, opening, state, openings))
+    reload = _Reload.of(opening, known, state)
+    planned = tuple(_in_order(waiting, reload, openings))
     newest = max([state.generation, *(file.generation for file in planned)])
     older = [item.file.path for item in resting if item.was_read and item.generation < newest]
     return Discovery(
@@ -451,17 +455,39 @@ def find(
         inference=inference,
         openings=openings,
         begun_loads=tuple(item.file.path for item in opening if item.begins),
+        reloaded_at=reload.since if opening else "",
         late_loads=() if opening else tuple(_late_loads(waiting, known, state)),
     )
+
+
+def with_overtaken(discovery: Discovery, rows: Iterable[FileEntry], generation: int) -> Discovery:
+    """Say whether a reload that waits came later than change files that were written after it.
+
+    These are of its generation, but were ingested as of the one before.
+
+    Args:
+        rows: of the ledger; `generation`: the current one.
+    """
+    loads = [file for file in discovery.waiting if file.kind == "load" and file.generation > generation]
+    if not discovery.reloaded_at or not loads:
+        return discovery
+    changes = (row for row in rows if row.kind == "change" and row.state == "committed")
+    later = [row.path for row in changes if row.generation == generation and row.modified > discovery.reloaded_at]
+    if not later:
+        return discovery
+    sample = (min(later), loads[0].path)
+    return replace(discovery, inference=Inference(certainty="overtaken", older=len(later), sample=sample))
 
 
 def _late_loads(waiting: Iterable[_Compared], known: Mapping[str, FileEntry], state: TableState) -> Iterator[str]:
     """Load files under new names, where changes of their generation were ingested: they may be a load of their own.
 
+    So may those under names of older generations, where theirs has no load yet, since it began with a missing folder.
     A load by `gddl load` says itself where it begins, and those older than the newest change are of the load before.
     """
     floor = state.generation_floor[-1] if state.generation_floor else None
-    loads = [item for item in waiting if item.file.kind == "load" and item.known is None]
+    own = [row for row in known.values() if row.kind == "load" and row.generation >= state.generation]
+    loads = [item for item in waiting if item.file.kind == "load" and (item.known is None or not own)]
     names = {path.rpartition("/")[2] for path in (*known, *(item.file.path for item in loads))}
     if state.max_sequence in (None, floor) or FIRST_OF_LOAD in names:
         return
@@ -565,20 +591,40 @@ def _compare(file: LandedFile, known: FileEntry | None, fingerprint: Fingerprint
         return None
 
 
-def _in_order(
-    waiting: list[_Compared], opening: list[_Compared], state: TableState, openings: Sequence[str]
-) -> Iterator[PlannedFile]:
+@dataclass(frozen=True)
+class _Reload:
+    """The newest reload of a table: one that waits, or else the one that has opened the current generation.
+
+    Attributes:
+        generation: that it opens, or has opened; 1: there was none.
+        since: when the earliest of its load files was last modified; empty: no load file has opened it.
+    """
+
+    generation: int
+    since: str
+
+    @classmethod
+    def of(cls, opening: Sequence[_Compared], known: Mapping[str, FileEntry], state: TableState) -> _Reload:
+        if opening:
+            return cls(state.generation + 1, min(item.opened_at for item in opening))
+        rows = (row for row in known.values() if row.state == "committed" and row.generation == state.generation > 1)
+        since = min((row.modified for row in rows if row.kind == "load"), default="")
+        return cls(max(state.generation, 1), since)
+
+    def generation_of(self, file: LandedFile) -> int:
+        """Changes written before a reload stay in the generation that it ends: after it they would undo newer rows."""
+        return self.generation - (file.kind == "change" and file.modified < self.since)
+
+
+def _in_order(waiting: list[_Compared], reload: _Reload, openings: Sequence[str]) -> Iterator[PlannedFile]:
     """By generation, load files of each first.
 
-    Changes written before a reload stay in the generation that it ends: after it they would undo newer rows.
+    Args:
+        openings: see `TableState.openings`.
     """
-    current = state.generation + 1 if opening else max(state.generation, 1)
-    since = min((item.opened_at for item in opening), default="")
 
     def generation(file: LandedFile) -> int:
-        if openings:
-            return generation_at(file.modified, openings)
-        return state.generation if file.kind == "change" and file.modified < since else current
+        return generation_at(file.modified, openings) if openings else reload.generation_of(file)
 
     def place(planned: tuple[int, _Compared]) -> tuple[int, bool, tuple[str, ...], str]:
         number, file = planned[0], planned[1].file

@@ -18,7 +18,7 @@ import pyarrow.csv as pcsv
 from airflow_gddl.contract.csv_quotes import QUOTE, OpenQuotesError, QuotedRecord, Writer, quoted_records
 from airflow_gddl.contract.extensions import DmsOptions
 from spark_jobs.dialects.csv_forms import CsvForms, is_operation
-from spark_jobs.dialects.csv_lines import first_record, reader, restored, unused_character, with_usual_ends
+from spark_jobs.dialects.csv_lines import reader, records, restored, unused_character, with_usual_ends
 from spark_jobs.dialects.protocol import carried_list, match
 from spark_jobs.rules.texts import BLANKS
 
@@ -309,7 +309,7 @@ def _after_header(data: bytes, form: DmsOptions) -> int:
             length += len(line)
             yield line
 
-    first_record(lines(), form)
+    next(records(lines(), form), None)
     return length
 
 

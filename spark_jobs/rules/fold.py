@@ -76,13 +76,13 @@ def net_changes(happened: pa.Table, schema: TableSchema, *, partial: bool) -> pa
         among its events;
         where keys can change, `MOVE_DELETED`: a row was moved to the key and deleted next, though the key may have had
         another row: `ONTO_BATCH`: by the event before it, `ONTO_STORED`: by what is stored; empty: none of this;
+        `BEGINS_AGAIN`: among the events an update follows a delete, though it moved no row to the key;
         where the table `refolds`, `FORCED` of the last event, `HAS_FORCED` of any, and of the lowest event `LOWEST`
         (its `_gddl`) and `LOWEST_FORCED`;
         where `partial`, the flags of `carried_names`: columns that no event carries keep what is stored, unless
         `REPLACES_ROW`: the events hold a whole row (the flag of the rescued column says whether they replace stored
-        values of columns that the table lacks); `BEGINS_AGAIN`: the row begins with an update after a delete that is
-        among the events; and `COLUMNS_BEFORE_DELETE`: the columns of a deleted row are those
-        of the row that was deleted.
+        values of columns that the table lacks); and `COLUMNS_BEFORE_DELETE`: the columns of a deleted row are those of
+        the row that was deleted.
     """
     events = ordered(of_rows(happened, schema), schema)
     columns = _partial_rows(with_rescued(events, schema), schema) if partial else _whole_rows(events, schema)
@@ -103,7 +103,9 @@ def _spans(events: OrderedEvents, schema: TableSchema) -> dict[str, pa.Array]:
     if schema.truncates and len(starts):
         cut = deleted_by(events.rows, schema.truncates, schema)[events.at]
         first = np.where(np.logical_or.reduceat(cut, starts), "T", first)
-    columns = {FIRST: pa.array(first, pa.string())}
+    again = follow_delete(events) & (events.op == "U") & ~events.moved & ~events.forced
+    again = np.logical_or.reduceat(again, starts) if len(starts) else again
+    columns = {FIRST: pa.array(first, pa.string()), BEGINS_AGAIN: pa.array(again)}
     if schema.before_of_key:
         columns[MOVE_DELETED] = _moves_deleted(events)
     if refolds(schema):
@@ -145,8 +147,6 @@ def _partial_rows(events: OrderedEvents, schema: TableSchema) -> dict[str, pa.Ar
     columns |= _computed(columns, latest, schema)
     first = segment_starts[ends]
     columns[REPLACES_ROW] = pa.array(opens[first])
-    again = opens & ~events.whole & (events.op == "U") & ~events.moved
-    columns[BEGINS_AGAIN] = pa.array(again[first])
     columns[COLUMNS_BEFORE_DELETE] = pa.array(np.logical_or.reduceat(counted, starts) if len(starts) else counted)
     return columns
 
@@ -193,12 +193,17 @@ def segments(ordered: OrderedEvents) -> tuple[np.ndarray, np.ndarray]:
     the key: what the key had is another row's. So does what follows a delete, but another delete. Each generation
     starts from nothing, too.
     """
-    after_delete = np.zeros(len(ordered.at), dtype=bool)
-    after_delete[1:] = (ordered.op[:-1] == "D") & ~ordered.begins[1:]
-    opens = ordered.whole | ordered.moved | ((ordered.op != "D") & after_delete)
+    opens = ordered.whole | ordered.moved | ((ordered.op != "D") & follow_delete(ordered))
     generation = np.asarray(gddl_fields(ordered.rows)["generation"])[ordered.at]
     begins = opens | ordered.begins | changes(generation)
     return opens, np.maximum.accumulate(np.where(begins, np.arange(len(ordered.at)), 0))
+
+
+def follow_delete(ordered: OrderedEvents) -> np.ndarray:
+    """Whether the event before each one, of its key, is a delete."""
+    mask = np.zeros(len(ordered.at), dtype=bool)
+    mask[1:] = (ordered.op[:-1] == "D") & ~ordered.begins[1:]
+    return mask
 
 
 def held_after(ordered: OrderedEvents, schema: TableSchema) -> dict[str, np.ndarray]:

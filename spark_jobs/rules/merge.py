@@ -81,7 +81,8 @@ def decide(
         `ACTION`: `insert`, `update`, `delete`, or null where nothing is to be done; `AT`: row in `stored.replica`;
         `LATE`: the key is to be refolded from all its changes, so that the action doesn't count yet;
         `IGNORED`: what is known of the key is of a later generation or sequence, see `Applied.late`;
-        `UNKNOWN_KEY`: the key begins with an update or a delete though nothing is known of it (`UPDATE_WITHOUT_PRIOR`);
+        `UNKNOWN_KEY`: the key begins with an update or a delete though nothing is known of it, or an update follows a
+            delete (`UPDATE_WITHOUT_PRIOR`);
         `MOVE_LOST`: a row was moved to the key while it had another row, and was deleted (`MOVED_ROW_DELETED`);
         where `partial`, the flags of `carried_names`: the row's value replaces the stored one.
     """
@@ -265,23 +266,32 @@ class _Meeting:
         # A row outside the filter, or at the key that an update has left, need not have been there.
         firsts = UNSEEN[:1] if self.schema.spec.where or self.schema.before_of_key else UNSEEN
         unseen = np.asarray(pc.is_in(self.net.column(FIRST), value_set=pa.array(firsts)))
-        result: np.ndarray = (unseen & ~known) | self._begins_with_a_part()
+        result: np.ndarray = (unseen & ~known) | self._begins_after_delete()
         return result
 
-    def _begins_with_a_part(self) -> np.ndarray:
-        """The row begins with an update that lacks columns, after a delete or a change outside the filter."""
-        lacking = np.zeros(len(self.op), dtype=bool)
-        if not self.partial or self.refolded:
-            return lacking
-        for name, flag in carried_names(self.schema).items():
-            lacking |= ~_flags(self.net, flag) if name != RESCUED else False
+    def _begins_after_delete(self) -> np.ndarray:
+        """An update of the key comes next after a delete: a row was moved there, or its insert is not known.
+
+        Where there is a filter, a row outside it may come in; then only an update of a part is one, for the rest is
+        null.
+        """
+        if self.refolded:
+            return np.zeros(len(self.op), dtype=bool)
         deleted, before = self.dead & ~self.matched & ~self.beaten, gddl_fields(self.replica)
         if "deleted" in before and self.replica.num_rows:
             deleted |= self.matched & self.newer & _mask(before["deleted"])[self.at]
         first = np.asarray(pc.equal(self.net.column(FIRST), UNSEEN[0]))
         begins = (deleted & first) | _flags(self.net, BEGINS_AGAIN)
-        result: np.ndarray = lacking & begins & (self.op == "U") & ~self._vanished
+        if self.schema.spec.where:
+            begins &= self._lacks_columns() & (self.op == "U")
+        result: np.ndarray = begins & ~self._vanished
         return result
+
+    def _lacks_columns(self) -> np.ndarray:
+        lacking = np.zeros(len(self.op), dtype=bool)
+        for name, flag in carried_names(self.schema).items() if self.partial else ():
+            lacking |= ~_flags(self.net, flag) if name != RESCUED else False
+        return lacking
 
     def move_lost(self) -> np.ndarray:
         if MOVE_DELETED not in self.net.column_names:
@@ -483,8 +493,8 @@ def warnings_of(outcome: Outcome, schema: TableSchema) -> tuple[RunWarning, ...]
 
 def update_without_prior(count: int, sample: tuple[str, ...]) -> tuple[RunWarning, ...]:
     message = (
-        "updates of unknown keys were stored as delivered, deletes of unknown keys removed nothing; earlier changes of "
-        "these keys were not delivered, or spell them otherwise"
+        "updates of keys without a row were stored as delivered, deletes of unknown keys removed nothing; earlier "
+        "changes of these keys were not delivered or spell them otherwise, or rows were moved to them"
     )
     return (RunWarning(code="UPDATE_WITHOUT_PRIOR", message=message, count=count, sample=sample),)
 

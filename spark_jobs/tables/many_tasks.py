@@ -43,10 +43,11 @@ from spark_jobs.tables.file_rules import remove_rows
 from spark_jobs.tables.first_load import FirstLoadReader
 from spark_jobs.tables.one_task import OneTaskEngine, TablesEngine, cut_changes
 from spark_jobs.tables.places import DEAD_WORKER, DeclinedError, InProcess, KeyWork, Place, Work, stream_of, stream_rows
-from spark_jobs.tables.rebuild import Rebuild, rewrite_changes, verify
+from spark_jobs.tables.rebuild import Rebuild, rewrite_changes
 from spark_jobs.tables.replayed_log import ReplayedLog
 from spark_jobs.tables.snapshots import is_settable
 from spark_jobs.tables.spark_merge import MaintainedTables, MergedTables, SparkTables, name
+from spark_jobs.tables.table_comparison import verify
 from spark_jobs.tables.whole_tables import TableWriter, keep_readable, violations
 
 _REPORT = "report"

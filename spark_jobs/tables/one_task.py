@@ -41,9 +41,10 @@ from spark_jobs.tables.engine import BaselineWork, BatchWork, RebuildRequest, Ta
 from spark_jobs.tables.file_rules import TablesEraser, remove_rows
 from spark_jobs.tables.first_load import FirstLoadReader
 from spark_jobs.tables.places import DeclinedError, InProcess
-from spark_jobs.tables.rebuild import Rebuild, rewrite_changes, verify
+from spark_jobs.tables.rebuild import Rebuild, rewrite_changes
 from spark_jobs.tables.replayed_log import ReplayedLog, replayed
 from spark_jobs.tables.small_files import bins, join
+from spark_jobs.tables.table_comparison import verify
 from spark_jobs.tables.table_rows import Source, by_key
 from spark_jobs.tables.whole_tables import TableWriter, keep_readable, violations
 

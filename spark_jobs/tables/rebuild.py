@@ -1,4 +1,4 @@
-"""Whole tables from their changes: the swap of a rebuild or reload, a commit a table, and their comparison."""
+"""Whole tables from their changes: the swap of a rebuild or reload, a commit a table."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from uuid import uuid4
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.types as pt
 
-from airflow_gddl.contract.layout import Layout, join
+from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.sql_types import StructType
 from airflow_gddl.contract.table_spec import SHARD_COLUMN
 from airflow_gddl.stores import Storage
@@ -58,13 +57,8 @@ from spark_jobs.rules.verify import (
     DIFFERENT,
     EXTRA,
     MISSING,
-    Comparison,
-    Verdict,
-    compare,
     differing_keys,
     expected_state,
-    live_rows,
-    verdict_of,
 )
 from spark_jobs.tables import file_rules, table_definition, whole_tables
 from spark_jobs.tables.data_files import Target
@@ -770,53 +764,3 @@ def _rows_in(tables: Tables, path: str, shard: str | None) -> int:
     """By reading the table: the log no longer has the commit."""
     snapshot, columns = tables.existing(path), [GDDL] if shard is None else [SHARD_COLUMN]
     return sum(of_shard(tables.read_files(snapshot, [file], columns), shard).num_rows for file in snapshot.files)
-
-
-_REPLICA, _CHANGES = "replica", "changes"
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Verify:
-    """Rules of a comparison; sent to tasks."""
-
-    schema: TableSchema
-    swept: int
-    limit: int
-
-    @property
-    def keys(self) -> pa.Schema:
-        """Columns by which rows of the two tables belong together: without a key, those whose values have an order."""
-        kinds = DeltaSchema(self.schema.data).arrow
-        names = self.schema.keys or [field.name for field in kinds if not pt.is_nested(field.type)]
-        return pa.schema([kinds.field(name) for name in names])
-
-    def changes(self, rows: pa.Table) -> pa.Table:
-        shard_rows = of_shard(by_name(rows, change_schema(self.schema)), self.schema.spec.shard)
-        return for_both_keys(shard_rows, self.schema)
-
-    def replica(self, rows: pa.Table) -> pa.Table:
-        return live_rows(of_shard(rows, self.schema.spec.shard), self.schema)
-
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
-        happened = as_events(rows[_CHANGES], self.schema) if self.schema.keys else rows[_CHANGES]
-        comparison = compare(rows[_REPLICA], expected_state(happened, self.schema, self.swept), self.schema, self.limit)
-        return json.dumps(
-            [comparison.rows, comparison.expected_rows, sorted(comparison.buckets), comparison.keys]
-        ).encode()
-
-
-def verify(tables: Tables, layout: Layout, schema: TableSchema, *, swept: int, limit: int) -> Verdict:
-    """See `Engine.verify`."""
-    rule, replica = _Verify(schema=schema, swept=swept, limit=limit), tables.existing(layout.replica)
-    ours = {*schema.columns, GDDL}
-    columns = [name for name in replica.schema.names if name in ours]
-    sources = {
-        _REPLICA: Source.of(replica, rule.replica, columns),
-        _CHANGES: Source.of(tables.existing(layout.changes), rule.changes),
-    }
-    return verdict_of((_comparison(report) for report in by_key(tables, sources, rule.keys, rule)), limit)
-
-
-def _comparison(report: bytes) -> Comparison:
-    rows, expected_rows, buckets, keys = json.loads(report)
-    return Comparison(rows=rows, expected_rows=expected_rows, buckets=frozenset(buckets), keys=tuple(keys))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from datetime import datetime
 from typing import Any
 
@@ -10,8 +11,13 @@ import pytest
 from airflow.sdk import TaskGroup
 from airflow.utils.session import create_session
 
+from airflow_gddl.contract.spec import Roots
 from airflow_gddl.dags.factory import build_dags
-from airflow_gddl.operators.jobs import GddlTableOperator
+from airflow_gddl.operators.jobs import GddlInitialLoadOperator, GddlTableOperator
+from airflow_gddl.runtime.landing.load_task import Loading
+from airflow_gddl.runtime.state.lake_state import StateReader
+from airflow_gddl.runtime.state.recording import StateRecorder
+from airflow_gddl.sensors.tables import GddlTablesSensor
 from tests.airflow.bag import serialised
 from tests.airflow.clearing import clear, instances
 from tests.airflow.stage import Stage
@@ -50,6 +56,19 @@ LOADED_FIRST, LOADED = ("success", "success", "skipped"), ("success", "skipped",
 IDLE = ("skipped",) * 3
 
 
+def test_one_line_gives_every_table_a_dag_and_a_job(stage: Stage) -> None:
+    """docs/airflow.md, *What becomes a DAG*."""
+    stage.write("gddl.yaml", "landing: ../landing\nlake: ../lake\ndefaults: {airflow: table}\n")
+    dags = build_dags()
+    assert {dag_id: sorted(dag.task_ids) for dag_id, dag in dags.items()} == {
+        f"gddl.{name}": ["incremental_load", "initial_load", "landed"] for name in NAMES
+    }
+    for name in NAMES:
+        stage.land(name)
+    assert [str(dags[f"gddl.{name}"].test(logical_date=next(DATES)).state) for name in NAMES] == ["success"] * 3
+    assert stage.loaded == [[name] for name in NAMES]
+
+
 def test_each_table_has_a_group_with_its_name(stage: Stage) -> None:
     dag = build_dags()[PACK]
     groups = {group.group_id: group.label for group in dag.task_group.children.values() if isinstance(group, TaskGroup)}
@@ -83,6 +102,27 @@ def test_a_table_that_fails_is_red_alone(stage: Stage) -> None:
     assert (found["initial_load"], found["incremental_load"], str(done.state)) == ("success", "skipped", "failed")
     assert stage.loaded == [list(NAMES)]
     assert sorted(events()) == ["shop.a", "shop.c"], "those of the tables beside the failed one wait for no other run"
+
+
+@pytest.mark.parametrize("shown", ["group", "mapped"])
+def test_a_failed_table_of_a_green_load_is_seen_in_grid_log_and_status(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, shown: str
+) -> None:
+    monkeypatch.setenv("GDDL_DEFAULTS__AIRFLOW", shown)
+    kept = Lines()
+    monkeypatch.setattr(GddlInitialLoadOperator, "log", kept)
+    for name in NAMES:
+        stage.land(name)
+    stage.order(fail={"shop.b": REFUSED})
+    done = run()
+    with create_session() as session:
+        red = {one.rendered_map_index or one.task_id for one in instances(done, session) if one.state == "failed"}
+    assert (red, str(done.state)) == ({"shop.b" if shown == "mapped" else "shop-b.initial_load"}, "failed")
+    said = "1 of 3 tables failed. This task succeeds all the same; their own tasks fail: shop.b"
+    assert kept[-1] == said
+    record = StateReader(str(stage.lake), time.time).read().records["shop.b"]
+    assert record.newest is not None
+    assert (record.newest.status, "SCHEMA_REFUSED" in str(record.error)) == ("failed", True)
 
 
 def test_only_tables_with_work_are_shown_others_are_skipped(stage: Stage) -> None:
@@ -174,6 +214,38 @@ def test_a_new_row_that_the_run_has_no_task_for_is_not_green(stage: Stage) -> No
     assert states(done)["initial_load"] == "failed"
 
 
+def test_a_row_that_came_after_the_poll_starts_no_job_of_its_own(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its tasks join the run, and the sensor could not skip them."""
+    relatives = GddlTablesSensor.get_direct_relatives
+    of_others = lambda self: [one for one in relatives(self) if getattr(one, "table", "") != "shop.c"]  # noqa: E731 - as it reads
+    stage.land("shop.a")
+    monkeypatch.setattr(GddlTablesSensor, "get_direct_relatives", of_others)
+    done, dag = run(), build_dags()[PACK]
+    assert (of(states(done), "shop.c"), stage.loaded) == (("success", "skipped", "skipped"), [["shop.a"]])
+    assert clear(dag, done, lambda one: one.task_id == "shop-c.incremental_load") == "success"
+    assert stage.loaded == [["shop.a"], ["shop.c"]]
+
+
+def test_a_pack_that_gets_groups_after_its_load_began_shows_nothing(stage: Stage) -> None:
+    stage.land("shop.a")
+    dag = build_dags()[PACK]
+    for load in ("initial_load", "incremental_load"):
+        dag.task_dict[load].by_table = None
+    found = states(dag.test(logical_date=next(DATES)))
+    assert (found["initial_load"], of(found, "shop.a")) == ("success", ("success", "skipped", "skipped"))
+    assert stage.loaded == [["shop.a"]]
+
+
+def test_a_failed_table_that_a_user_marked_is_red_in_the_next_run(stage: Stage) -> None:
+    for name in NAMES:
+        stage.land(name)
+    stage.order(fail={"shop.b": REFUSED})
+    done = build_dags()[PACK].test(logical_date=next(DATES), mark_success_pattern=r"^shop-b\.initial_load$")
+    assert (str(done.state), states(done)["shop-b.initial_load"]) == ("success", "success")
+    found = states(run())
+    assert (of(found, "shop.a"), of(found, "shop.b")) == (IDLE, ("success", "failed", "skipped"))
+
+
 def test_a_load_that_a_user_marked_shows_nothing(stage: Stage) -> None:
     for name in NAMES:
         stage.land(name)
@@ -233,6 +305,60 @@ def test_a_cleared_success_says_what_it_did(stage: Stage, lines: Lines) -> None:
     (line,) = [line for line in lines if "nothing new to load" in line]
     for action, said in zip(("reload", "rebuild", "replay"), line.splitlines()[1:], strict=True):
         assert said.endswith(f"{action}, https://airflow.example.com/gddl/#/table/shop.a?action={action}")
+
+
+def test_clearing_a_task_again_loads_its_table_again(stage: Stage) -> None:
+    for name in NAMES:
+        stage.land(name)
+    done, dag = run(), build_dags()[PACK]
+    for _ in range(2):
+        assert clear(dag, done, lambda one: one.task_id == "shop-a.initial_load") == "success"
+    assert clear(dag, done, lambda _one: True) == "success"
+    assert stage.loaded == [list(NAMES), ["shop.a"], ["shop.a"], list(NAMES)]
+
+
+def another_run_loads(stage: Stage, table: str) -> None:
+    roots = Roots(landing=str(stage.landing), lake=str(stage.lake))
+    StateRecorder(roots, PACK, NAMES, run="another").begin([table])
+
+
+def test_a_cleared_table_is_loaded_though_another_run_loads_it_now(stage: Stage) -> None:
+    """Its job waits for the other one."""
+    for name in NAMES:
+        stage.land(name)
+    done, dag = run(), build_dags()[PACK]
+    another_run_loads(stage, "shop.a")
+    assert clear(dag, done, lambda one: one.task_id == "shop-a.initial_load") == "success"
+    assert stage.loaded == [list(NAMES), ["shop.a"]]
+    assert stage.jobs[1]["options"]["wait_seconds"] > 0
+
+
+@pytest.mark.parametrize("shown", ["group", "mapped", "pack"])
+def test_a_table_that_is_left_to_another_run_is_not_green(
+    stage: Stage, lines: Lines, monkeypatch: pytest.MonkeyPatch, shown: str
+) -> None:
+    """Two runs that begin together: the sensor of neither sees the other."""
+    monkeypatch.setenv("GDDL_DEFAULTS__AIRFLOW", shown)
+    stage.land("shop.a")
+    if shown != "pack":
+        stage.land("shop.b")
+    begin = Loading.load
+
+    def together(self: Loading, *given: Any) -> None:
+        another_run_loads(stage, "shop.a")
+        begin(self, *given)
+
+    monkeypatch.setattr(Loading, "load", together)
+    done = run()
+    with create_session() as session:
+        found = {one.rendered_map_index or one.task_id: str(one.state) for one in instances(done, session)}
+    named = {"group": "shop-{}.initial_load", "mapped": "shop.{}", "pack": "initial_load"}[shown]
+    assert found[named.format("a")] == "skipped"
+    if shown == "pack":
+        assert stage.loaded == []
+        return
+    assert (found[named.format("b")], found["initial_load"], stage.loaded) == ("success", "success", [["shop.b"]])
+    assert not [line for line in lines if line.startswith("shop.a succeeded")]
 
 
 def test_a_worker_builds_no_group_but_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

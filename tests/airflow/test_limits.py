@@ -1,4 +1,4 @@
-"""No task and no run goes on for ever, and a pack is late when its most urgent table would be."""
+"""No task and no run goes on for ever, a pack is late when its most urgent table would be, and texts fit Airflow."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.models.dag import DagModel, DagTag
+from airflow.models.taskinstance import TaskInstance
 
+from airflow_gddl.contract.row_checks import check_table
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec
 from airflow_gddl.dags.factory import build_dags
+from airflow_gddl.metadata.settings import build_tiers
 from airflow_gddl.topology.pipelines import pipelines
 from tests.airflow.bag import ROOT, kept, parse
 from tests.airflow.stage import Stage
@@ -73,3 +77,48 @@ def test_a_pack_has_the_freshness_of_its_most_urgent_table() -> None:
     assert pipeline.freshness == 1800
     (without,) = pipelines(specs[1:2], DEFAULT_TIERS)
     assert without.freshness is None
+
+
+def room(model: Any, column: str) -> int:
+    """Characters that Airflow's database holds."""
+    return int(model.__table__.columns[column].type.length)
+
+
+LONG_CRON = ",".join(["0"] * 600) + " * * * *"
+LONG_NAME = f"{'s' * 128}.{'n' * 128}"
+
+
+@pytest.mark.parametrize("view", ["pack", "group", "mapped", "table"])
+def test_texts_of_rows_fit_the_columns_of_airflow_s_database(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, view: str
+) -> None:
+    """SQLite takes longer ones, too; PostgreSQL does not, which ends the DAG processor: no DAG of anybody is stored."""
+    monkeypatch.setenv("GDDL_DEFAULTS__AIRFLOW", view)
+    more = f'schedule: "{LONG_CRON}", tags: {{{"k" * 300}: {"v" * 300}}}'
+    names = [LONG_NAME, *(f"shop.t{n}" for n in range(4))]
+    owners = [str(n) * 200 for n in range(5)]
+    stage.rows(
+        *(f"{{table: {name}, keys: [id], owner: '{owner}', {more}}}" for name, owner in zip(names, owners, strict=True))
+    )
+    found = build_dags()
+    assert len(found) == (5 if view == "table" else 1)
+    for dag in found.values():
+        assert len(dag.dag_id) <= room(DagModel, "dag_id")
+        assert 200 <= len(dag.owner) <= room(DagModel, "owners")
+        assert len(dag.timetable.description) <= room(DagModel, "timetable_description")
+        assert all(len(tag) <= room(DagTag, "name") for tag in dag.tags)
+        assert all(len(task.task_id) <= room(TaskInstance, "task_id") for task in dag.tasks)
+        assert all(len(task.pool) <= room(TaskInstance, "pool") for task in dag.tasks)
+
+
+def test_a_longer_owner_is_refused() -> None:
+    (problem,) = check_table(TableSpec(table="shop.a", keys=("id",), source="shop", owner="o" * 201))
+    assert (problem.code, problem.path) == ("FIELD_VALUE", ("owner",))
+
+
+@pytest.mark.parametrize(("field", "most"), [("pool", 249), ("queue", 256)])
+def test_a_longer_name_of_a_pool_or_queue_is_refused(field: str, most: int) -> None:
+    fits, wrong = ({"t": {field: "x" * length}} for length in (most, most + 1))
+    assert build_tiers(fits)[1] == ()
+    (problem,) = build_tiers(wrong)[1]
+    assert (problem.code, problem.path) == ("FIELD_VALUE", ("tiers", "t", field))

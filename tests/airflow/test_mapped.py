@@ -124,6 +124,14 @@ def test_a_crashed_job_fails_the_tables_without_a_result(stage: Stage) -> None:
     assert [found[name] for name in NAMES] == ["success", "failed", "failed"]
 
 
+def test_a_name_that_is_longer_than_airflow_s_column_is_cut(stage: Stage) -> None:
+    name = f"{'s' * 127}.{'n' * 128}"
+    stage.rows(f"{{table: {name}, keys: [id]}}")
+    stage.land(name)
+    assert states(run())[name[:250]] == "success"
+    assert stage.loaded == [[name]]
+
+
 def test_views_and_dag_ids(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """The view changes tasks, never the id of a pack."""
     assert "table" in build_dags()[PACK].task_dict

@@ -17,8 +17,11 @@ from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_identity import BUILT_FIELDS, COLUMN_FIELDS
+from airflow_gddl.metadata.loading import load
+from airflow_gddl.planning.day import Metadata
 from airflow_gddl.planning.metadata_diff import Deployment, compare
 from airflow_gddl.runtime.state.table_runs import TableRecord
+from airflow_gddl.topology.pipelines import Placed
 from spark_jobs.plan.applied_settings import settings_of
 from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.planned_batch import TableState
@@ -141,14 +144,18 @@ def table(number: str, extra: str = "") -> str:
     return f"{{table: shop.{number}, keys: [id]{extra}}}"
 
 
+def committed(folder: Path) -> None:
+    for command in (["init", "-q"], ["add", "-A"], ["-c", "user.name=a", "-c", "user.email=b", "commit", "-qm", "x"]):
+        subprocess.run(["git", "-C", str(folder), *command], check=True)
+
+
 @pytest.fixture
 def edited(tmp_path: Path) -> Path:
     """A folder in a repository, with an edit of each kind."""
     folder = tmp_path / "metadata"
     rows = [table("changed"), table("gone"), table("size"), table("bad"), table("named"), table("same"), table("off")]
     write(folder, {"tables/t.yaml": row_file(*rows)})
-    for command in (["init", "-q"], ["add", "-A"], ["-c", "user.name=a", "-c", "user.email=b", "commit", "-qm", "x"]):
-        subprocess.run(["git", "-C", str(tmp_path), *command], check=True)
+    committed(tmp_path)
     rows = [
         table("changed", ", mask: {email: hmac}, description: 'a | @b `c`'"), table("size", ", size: large"),
         table("bad", ", delete: never"), table("named", ", target: lake.named"), table("same"), table("new"),
@@ -249,3 +256,24 @@ def test_a_table_that_is_not_loaded_needs_no_repair(tmp_path: Path) -> None:
     for record, commands in ((TableRecord(), 0), (TableRecord(succeeded=1.0, rows=1_000), 1)):
         (found,) = compare(*sides, {"shop.a": record, "shop.b": record}, "main").tables
         assert (len(found.commands), found.rows) == (commands, 1_000 if commands else None)
+
+
+@pytest.mark.parametrize("form", [[], ["--markdown"], ["--json"]])
+def test_a_row_that_gives_the_other_tables_another_view_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], form: list[str]
+) -> None:
+    """The 51st row: the groups of all 50 others go from the grid."""
+    folder = tmp_path / "metadata"
+    write(folder, {"tables/t.yaml": row_file(*(table(f"t{n}") for n in range(50)))})
+    committed(tmp_path)
+    write(folder, {"tables/t.yaml": row_file(*(table(f"t{n}") for n in range(51)))})
+    invoke(["plan", "--metadata", str(folder), "--no-records", "--diff", "HEAD", *form], AROUND)
+    out = capsys.readouterr().out
+    if "--json" in form:
+        assert json.loads(out)["views"] == {"gddl_pack.shop.small.1": ["group", "mapped"]}
+    else:
+        assert "gddl_pack.shop.small.1: Airflow shows its tables as mapped, no longer as group" in out
+    rows = load(folder, {})
+    before = Metadata(tables=rows.tables[:50], tiers=rows.tiers)
+    after = replace(before, tables=rows.tables, before=Placed(placement=before.arrangement.placement))
+    assert (before.views, after.views) == ({}, {"gddl_pack.shop.small.1": ("group", "mapped")})

@@ -225,3 +225,40 @@ def test_rows_of_a_compressed_transaction_come_in_the_order_of_delivery(
             topic.land(text(*part))
             topic.run()
     assert topic.replica("id", "v") == [(1, "c")]
+
+
+def test_the_end_of_the_old_log_that_comes_later_tells_the_new_one(engine: LocalPort, tmp_path: Path) -> None:
+    """The places of the new server are behind those of the old one that are known when it takes over."""
+    topic = Topic(engine, tmp_path)
+    topic.land(text(mysql("c", {"id": 1, "v": "a"}, 400, 0)))
+    topic.run()
+    topic.land(text(mysql("u", {"id": 1, "v": "new"}, 900, 10, server=2)))
+    topic.run()
+    topic.land(text(mysql("u", {"id": 1, "v": "old"}, 5000, 5), mysql("c", {"id": 2, "v": "a"}, 5100, 5)))
+    assert topic.refused().code == "SOURCE_LOG_RESTARTED"
+    configured = topic.with_row(options={"log_began": ["2023-11-14T22:13:27Z"]})
+    configured.run()
+    configured.run(full_refresh=True)
+    assert configured.replica("id", "v") == [(1, "new"), (2, "a")]
+
+
+def test_a_server_that_takes_over_behind_the_old_log_is_followed(engine: LocalPort, tmp_path: Path) -> None:
+    """Its changes are compared with those of the old server alone, also where partitions come in any order."""
+    topic = Topic(engine, tmp_path)
+    topic.land_in(0, 0, text(mysql("c", {"id": 1, "v": "a"}, 400, 0), mysql("c", {"id": 2, "v": "a"}, 900, 2)))
+    topic.run()
+    topic.land_in(0, 1, text(mysql("u", {"id": 2, "v": "b"}, 500, 2, 5, server=2)))
+    topic.land_in(1, 0, text(mysql("u", {"id": 1, "v": "b"}, 200, 2, 5, server=2)))
+    assert warnings_of(topic.run()) == []
+    assert topic.replica("id", "v") == [(1, "b"), (2, "b")]
+
+
+def test_servers_whose_changes_come_mixed_write_one_log(engine: LocalPort, tmp_path: Path) -> None:
+    """A replica has each change under the server that has made it."""
+    topic = Topic(engine, tmp_path)
+    topic.land(text(
+        mysql("c", {"id": 1, "v": "a"}, 100, 5), mysql("c", {"id": 2, "v": "a"}, 200, 4, server=2),
+        mysql("u", {"id": 1, "v": "b"}, 300, 6, server=2), mysql("u", {"id": 2, "v": "b"}, 400, 7),
+    ))  # fmt: skip
+    assert warnings_of(topic.run()) == []
+    assert topic.replica("id", "v") == [(1, "b"), (2, "b")]

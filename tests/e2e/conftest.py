@@ -24,7 +24,7 @@ lake: ../lake
 defaults: {schedule: null}
 tiers:
   solo: {tables_per_job: 1, slots: 1}
-  spark: {tasks: many}
+  spark: {tasks: many, max_files_per_batch: 1}
   pack: {airflow: pack}
   group: {airflow: group}
   mapped: {airflow: mapped}

@@ -15,12 +15,12 @@ import pytest
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.simulate.simulator import prepare
-from airflow_gddl.simulate.spec import SimulateSpec, TableShape
+from airflow_gddl.simulate.spec import Delivery, SimulateSpec, TableShape
 from airflow_gddl.simulate.table import differences, read_replica
 from devtools.standalone import supervisor
 from tests.e2e.site import Site
 
-# On Spark, whose job takes long enough to be killed in its middle.
+# A batch a file, so that the job has most of its batches before it when the first one is seen.
 REAL = "gddl_pack.real.spark.1"
 ORDERS = 400
 
@@ -69,6 +69,7 @@ def test_a_worker_killed_during_a_job_loses_and_repeats_no_rows(site: Site) -> N
         tables={"orders": TableShape(keys=("id",))},
         rounds=1,
         changes=100,
+        delivery=Delivery(files_per_round=20),
     )
     simulator = prepare(spec)
     simulator.land(0)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from spark_jobs.plan.planned_batch import BatchPlan, FileEntry, LandedFile, TableState
-from spark_jobs.plan.waiting_files import Discovery, find
+from spark_jobs.plan.waiting_files import Discovery, find, with_overtaken
 from tests.harness.landed import LANDING, content, entry, landed
 
 FIRST = TableState(batch=1, generation=1)
@@ -156,3 +156,35 @@ def test_full_listing_is_void_with_an_older_version_in_the_plan() -> None:
     assert listed.without(same).listed_in_full_at == "2024-01-02"
     older = replace(same, files=(replace(listed.waiting[0], etag="etag-1"),))
     assert listed.without(older) == Discovery()
+
+
+def test_a_change_written_before_the_reload_that_was_ingested_belongs_to_the_generation_that_it_ended() -> None:
+    load = entry(landed("LOAD00000001.csv", 5), generation=2)
+    names = {version: f"2024010{version}-000000000.csv" for version in (4, 5, 6)}
+    listing = [landed("LOAD00000001.csv", 5), *(landed(name, version) for version, name in names.items())]
+    state = TableState(batch=4, generation=2)
+    assert waiting(found(listing, load, state=state)) == [(names[4], 1), (names[5], 2), (names[6], 2)]
+    older = entry(landed("LOAD00000001.csv", 5), generation=1)
+    assert {number for _, number in waiting(found(listing, older, state=state))} == {2}
+
+
+def test_a_reload_is_overtaken_by_changes_of_its_generation_that_were_written_after_it() -> None:
+    old = entry(landed("LOAD00000001.csv"))
+    discovery = found([landed("LOAD00000001.csv", 5)], old)
+    for version, certainty in ((4, "certain"), (5, "certain"), (6, "overtaken")):
+        change = entry(landed("20240101-000000000.csv", version))
+        assert with_overtaken(discovery, [old, change], 1).inference.certainty == certainty
+    later = entry(landed("20240101-000000000.csv", 6))
+    assert with_overtaken(found([landed("LOAD00000002.csv", 5)], old), [old, later], 1).inference.certainty == "certain"
+
+
+def test_the_first_load_of_a_generation_that_a_missing_folder_opened_is_late_after_changes() -> None:
+    old = entry(landed("LOAD00000001.csv"))
+    state = TableState(
+        batch=4, generation=2, max_sequence="2", generation_floor=(None, "1"),
+        max_commit_ts="2024-01-03T00:00:00.000000+00:00",
+    )  # fmt: skip
+    discovery = found([landed("LOAD00000001.csv", 5)], old, state=state)
+    assert discovery.late_loads == (f"{LANDING}/LOAD00000001.csv",)
+    own = entry(landed("LOAD00000002.csv", 2), generation=2)
+    assert found([landed("LOAD00000001.csv", 5)], old, own, state=state).late_loads == ()

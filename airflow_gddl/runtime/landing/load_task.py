@@ -40,7 +40,8 @@ class LoadRequest:
         run: Airflow's run id.
         job_id: first part of the jobs' run ids; sorts by time, and is unique beyond it.
         wait_seconds: how long a job waits for a table that another run holds.
-        begun: tables that this try started with before it was deferred; null at its start.
+        begun: tables that this try started with before it was deferred, or the one that a user cleared; null at the
+            start of a task that loads what the sensor found. None of them is left to another run.
         max_tries: of the task instance, see `StageEnd`.
     """
 
@@ -82,6 +83,7 @@ class Loading:
         log: of the last job; null when there was none or it kept none.
         stopped: whether a job was asked to stop.
         waiting: a remote run that has not ended; null when there is none.
+        left: tables that another run has loaded since they were listed, or loads now.
     """
 
     request: LoadRequest
@@ -93,6 +95,7 @@ class Loading:
     log: str | None = None
     stopped: bool = False
     waiting: WaitPolicy | None = None
+    left: set[str] = field(default_factory=set)
     _marks: dict[str, str] = field(default_factory=dict)
     _kept: list[JobResult] = field(default_factory=list)
     _job_started: tuple[JobSpec, float] | None = None
@@ -129,13 +132,14 @@ class Loading:
             if self._may_leave(spec) and self.book.is_loaded_by_another(spec.table, marks[spec.table], run)
         ]
         if loaded:
+            self.left.update(loaded)
             _LOG.info("loaded by another run since they were listed: %s", ", ".join(loaded))
         return tuple(spec for spec in open_ if spec.table not in loaded)
 
     def _may_leave(self, spec: TableSpec) -> bool:
         """Whether another run may load the table in place of this one."""
         work = self.request.work
-        return not work.form.is_some and spec.table not in work.again
+        return not work.form.is_some and spec.table not in {*work.again, *(self.request.begun or ())}
 
     def load(self, runner: Runner, specs: Sequence[TableSpec], marks: Mapping[str, str]) -> None:
         """Load tables, each after its dependencies and only if these were loaded.
@@ -165,6 +169,7 @@ class Loading:
                 if self.waiting is not None:
                     break
         finally:
+            self.left |= elsewhere
             for table in elsewhere:
                 self._marks.pop(table, None)
             self.book.flush()

@@ -67,6 +67,7 @@ class PipelineWork:
         metadata_at: when the newest file of the metadata that it was decided by was last modified, seconds since the
             epoch.
         refused: why the run loads nothing, whatever has landed; empty for a run that polls.
+        groups: tables that had groups of tasks when the sensor ended, which has skipped those without work.
     """
 
     looked_at: str
@@ -80,6 +81,7 @@ class PipelineWork:
     pending: bool = False
     metadata_at: float = 0.0
     refused: str = ""
+    groups: tuple[str, ...] = ()
 
     @property
     def is_some(self) -> bool:

@@ -49,10 +49,12 @@ from spark_jobs.dialects.debezium.technical import (
 from spark_jobs.dialects.probe import probe, reading, require_bounded
 from spark_jobs.dialects.protocol import EVERYTHING, TRUNCATE, Dialect, InputOpener, Probed, Window
 from spark_jobs.plan.planned_batch import PlannedFile
+from spark_jobs.plan.sequence import place_in_log
 from spark_jobs.plan.source_snapshots import (
     MOST_NAMED,
     FirstChange,
     KnownSnapshots,
+    LogServer,
     SnapshotMarks,
     SnapshotPart,
     earliest,
@@ -120,27 +122,32 @@ def marks_of(table: pa.Table, rows: Translated, path: str) -> SnapshotMarks:
     names = dict.fromkeys(_text(source.get("name")) for source in given)
     tables = dict.fromkeys(map(table_of_source, given))
     shards = dict.fromkeys(_text(source["rs"]) for source in given if source.get("rs"))
-    servers = dict.fromkeys(_text(source["server_id"]) for source in given if source.get("server_id"))
     partition = partition_of(path)
     return SnapshotMarks(
-        id_types=rows.id_types, shards=tuple(shards)[:MOST_NAMED], servers=tuple(servers)[:MOST_NAMED],
+        id_types=rows.id_types, shards=tuple(shards)[:MOST_NAMED], servers=_servers(table, sources),
         sources=tuple(names)[:MOST_NAMED], collections=tuple(tables)[:MOST_NAMED],
         partitions=(partition,) if partition else (), parts=_parts(table, sources), firsts=_firsts(table, sources),
     )  # fmt: skip
 
 
 def with_other_places(known: KnownSnapshots, began: Sequence[str]) -> KnownSnapshots:
-    """Snapshots with the places that they have in a log that was reset at these moments (`technical.with_epochs`)."""
-    times = [None if run.since is None else datetime.fromisoformat(run.since) for run in known.runs]
-    places = pa.table({
-        SEQUENCE: pa.array([run.position for run in known.runs], pa.string()),
-        TIME: pa.array(times, pa.timestamp("us", "UTC")),
-    })  # fmt: skip
-    positions = with_other_epochs(places, began).column(SEQUENCE).to_pylist()
+    """Snapshots and servers with the places that they have in a log that was reset at these moments
+    (`technical.with_epochs`)."""
+
+    def moved(positions: Sequence[str], times: Sequence[str | None]) -> list[str]:
+        moments = [None if time is None else datetime.fromisoformat(time) for time in times]
+        places = {SEQUENCE: pa.array(positions, pa.string()), TIME: pa.array(moments, pa.timestamp("us", "UTC"))}
+        found: list[str] = with_other_epochs(pa.table(places), began).column(SEQUENCE).to_pylist()
+        return found
+
+    positions = moved([run.position for run in known.runs], [run.since for run in known.runs])
+    lows = moved([one.low for one in known.servers], [one.since for one in known.servers])
+    highs = moved([one.high for one in known.servers], [one.until for one in known.servers])
     # `firsts` count until a snapshot is known, so that these of a log with other places are of no use.
     return replace(
-        known, firsts=(), runs=tuple(replace(r, position=at) for r, at in zip(known.runs, positions, strict=True))
-    )
+        known, firsts=(), runs=tuple(replace(r, position=at) for r, at in zip(known.runs, positions, strict=True)),
+        servers=tuple(replace(s, low=low, high=high) for s, low, high in zip(known.servers, lows, highs, strict=True)),
+    )  # fmt: skip
 
 
 def _firsts(table: pa.Table, sources: Sequence[Source]) -> tuple[FirstChange, ...]:
@@ -152,6 +159,25 @@ def _firsts(table: pa.Table, sources: Sequence[Source]) -> tuple[FirstChange, ..
         for source, position, time in rows
         if position is not None and not is_of_snapshot(source)
     )
+
+
+def _servers(table: pa.Table, sources: Sequence[Source]) -> tuple[LogServer, ...]:
+    """Servers of MySQL, of changes that are no rows of a snapshot; a time alone is no place."""
+    if SEQUENCE not in table.column_names:
+        return ()
+    rows = zip(sources, table.column(SEQUENCE).to_pylist(), table.column(TIME).to_pylist(), strict=True)
+    changes: dict[str, list[tuple[str, datetime]]] = {}
+    for source, position, time in rows:
+        if source.get("server_id") and None not in (position, time) and not is_of_snapshot(source):
+            changes.setdefault(_text(source["server_id"]), []).append((position, time))
+    return tuple(_server(name, *zip(*found, strict=True)) for name, found in changes.items())[:MOST_NAMED]
+
+
+def _server(name: str, positions: Sequence[str], times: Sequence[datetime]) -> LogServer:
+    return LogServer(
+        name=name, low=place_in_log(min(positions)), high=place_in_log(max(positions)),
+        since=min(times).isoformat(), until=max(times).isoformat(),
+    )  # fmt: skip
 
 
 def _parts(table: pa.Table, sources: Sequence[Source]) -> tuple[SnapshotPart, ...]:

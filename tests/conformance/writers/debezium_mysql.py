@@ -23,7 +23,7 @@ class MySql(Connector):
 
     name = "mysql"
     kinds = ("text", "decimal", "float8", "timestamp", "timestamptz", "date", "longtime", "bytes")
-    flat = ("file", "pos", "row")
+    flat = ("file", "pos", "row", "server_id")
     settings: ClassVar[Mapping[str, tuple[Any, ...]]] = {
         "gtid_mode": (True, False),
         "binlog_transaction_compression": (False, True),

@@ -139,6 +139,7 @@ class _Told:
         rows: by key; a cell may be an `Either`.
         ghosts: rows whose key has changed without a before image: nothing deletes them.
         broken: keys that a line concerns which can't be read.
+        left: keys that rows have left, and where they went.
     """
 
     history: History
@@ -147,6 +148,7 @@ class _Told:
     ghosts: dict[Key, dict[str, Any]] = field(default_factory=dict)
     maybe: dict[Key, dict[str, Any]] = field(default_factory=dict)
     broken: set[Key] = field(default_factory=set)
+    left: dict[Key, Key] = field(default_factory=dict)
 
     def take(self, change: Change, columns: Sequence[Column]) -> None:
         if change.op == "T":
@@ -171,8 +173,10 @@ class _Told:
             row[name] = old.get(name) if known and key in self.rows else Either((*_values(row[name]), None))
         if change.before is not None and (before := self.history.key(change.before)) != key:
             gone = self.rows.pop(before, None)
+            self.left[before] = key
             if not self.settings["BeforeImages"] and gone is not None:
-                self.ghosts[before] = gone
+                # Where a truncate that leaves no trace has removed a row of the new key, this looks like its update.
+                (self.maybe if key in self.maybe else self.ghosts)[before] = gone
         self.rows[key] = row
         self.ghosts.pop(key, None)
         self.maybe.pop(key, None)
@@ -228,7 +232,8 @@ class _Task:
         self.history, self.settings = history, settings
         self.told = _Told(history, settings)
         self.number = 0
-        self.last_name = START
+        self.last_name = self.last_written = START - timedelta(days=1)
+        self.has_load = self.loaded_late = False
         self.forms: set[tuple[str, ...]] = set()
         self.lines: set[Key] = set()
 
@@ -266,6 +271,7 @@ class _Task:
             if any(change.op == "T" for change in step.changes) and self.settings["HandleSourceTableTruncated"]:
                 waiting.clear()
                 seen.clear()
+                self.has_load = False
                 yield Arrival((), emptied=True, in_files=self._names(step.columns))
         elif step.kind == "flush" or (step.kind in ("add_column", "drop_column") and self._knows_names()):
             yield from self._closed(waiting)
@@ -300,6 +306,7 @@ class _Task:
                  for number, first in enumerate(range(0, len(lines), size))]  # fmt: skip
         if not lines:
             files = self._empty(columns, at)
+        self.has_load |= bool(files)
         return Arrival(tuple(files), in_files=self._names(columns))
 
     def _empty(self, columns: tuple[Column, ...], at: datetime) -> list[File]:
@@ -307,12 +314,13 @@ class _Task:
         if self.settings["EmptyLoad"] == "no file":
             return []
         text = self._text([], columns, is_load=True) if self.settings["EmptyLoad"] == "header" else b""
-        return [self._packed("LOAD00000001", text, at)]
+        return [self._packed("LOAD00000001", text, self._written(at))]
 
     def _reloaded(self, step: Step) -> Arrival:
         """GUIDE, task settings: with DROP_AND_CREATE the table's files are removed before it is loaded again."""
         emptied = self.settings["TargetTablePrepMode"] == "DROP_AND_CREATE"
         before = self.told.rows | self.told.ghosts | self.told.maybe
+        self.loaded_late |= not emptied and not self.has_load
         arrival = self._loaded(step.rows, step.columns, step.at)
         if not step.rows and not emptied:
             self.told.maybe = before  # a load of no rows leaves no file, and what was there stays
@@ -363,10 +371,16 @@ class _Task:
         local = self._local(self.last_name)
         return f"{local:%Y%m%d-%H%M%S}{local.microsecond // 1000:03d}"
 
+    def _written(self, at: datetime) -> datetime:
+        """When a file is written: one after the other, and S3 keeps whole seconds of it."""
+        self.last_written = max(at, self.last_written + timedelta(seconds=1))
+        return self.last_written
+
     def _file(self, name: str, lines: Sequence[_Line]) -> File:
+        at = self._written(lines[-1].at)
         if self.settings["DataFormat"] == "parquet":
-            return File(f"{name}.parquet", self._parquet(lines), lines[-1].at)
-        return self._packed(name, self._text(lines, lines[-1].columns, is_load=lines[0].op is None), lines[-1].at)
+            return File(f"{name}.parquet", self._parquet(lines), at)
+        return self._packed(name, self._text(lines, lines[-1].columns, is_load=lines[0].op is None), at)
 
     def _packed(self, name: str, text: bytes, at: datetime) -> File:
         if self.settings["CompressionType"] == "gzip":
@@ -510,9 +524,13 @@ class _Task:
             why = "lines of several widths without a header"
             yield Uncertain(frozenset(self.lines), _BROKEN, why)
         nulls = {key for key in self.lines if self.settings["CsvNullValue"] in key}
+        nulls |= {key for key, to in self.told.left.items() if to in nulls}
         if nulls and self.settings["DataFormat"] == "csv":
             why = "API, CsvNullValue: a key whose text is that of null"
             yield Uncertain(frozenset(nulls), frozenset({"KEY_NULL"}), why)
+        if self.loaded_late:
+            why = "GUIDE: a load of no rows leaves no file, so that the first file of another one may be late"
+            yield Uncertain(None, frozenset({"LOAD_AFTER_CHANGES"}), why)
         happens = self.history.happens
         if (
             happens["reloaded"]
