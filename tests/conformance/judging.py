@@ -146,6 +146,7 @@ def _time(value: Any) -> Any:
 
 _FORMS: Mapping[Kind, Callable[[Any], Any]] = {
     "int4": _whole, "int8": _whole, "decimal": _number, "float8": float, "text": lambda value: value,
+    "numeric": _number, "timestamp3": _moment, "time3": _time,
     "bool": _boolean, "timestamp": _moment, "timestamptz": _moment, "date": _day, "time": _time, "longtime": _time,
     "bytes": lambda value: bytes(value) if isinstance(value, bytes | bytearray) else value,
 }  # fmt: skip

@@ -27,6 +27,7 @@ TYPES: Mapping[Kind, pa.DataType] = {
     "int4": pa.int32(), "int8": pa.int64(), "decimal": pa.decimal128(PRECISION, SCALE), "float8": pa.float64(),
     "text": pa.string(), "bool": pa.bool_(), "timestamp": pa.timestamp("us"), "timestamptz": pa.timestamp("us", "UTC"),
     "date": pa.date32(), "time": pa.string(), "longtime": pa.string(), "bytes": pa.binary(),
+    "numeric": pa.string(), "timestamp3": pa.timestamp("us"), "time3": pa.string(),
 }  # fmt: skip
 _UNITS = {"connect": timedelta(milliseconds=1), "nanoseconds": timedelta(0)}
 """Of times in events; 0: nanoseconds, which a timedelta can't be. Microseconds in other modes."""
@@ -127,24 +128,28 @@ def _of_event(kind: Kind, value: Any, unit: timedelta) -> Any:
         return value
     if kind in ("bytes", "decimal"):
         return base64.b64decode(value) if kind == "bytes" else _decimal(value)
+    if kind == "numeric":
+        return str(_decimal(value["value"], value["scale"]) if isinstance(value, dict) else value)
     if isinstance(value, str):
         return _of_iso(kind, value)
+    if kind in ("timestamp3", "time3"):
+        unit = unit and timedelta(milliseconds=1)
     if kind == "date":
         return date(1970, 1, 1) + timedelta(days=value)
     moment = datetime(1970, 1, 1, tzinfo=UTC) + (timedelta(microseconds=value // 1000) if not unit else value * unit)
-    forms = {"timestamptz": moment, "timestamp": moment.replace(tzinfo=None)}
+    forms = {"timestamptz": moment, **dict.fromkeys(("timestamp", "timestamp3"), moment.replace(tzinfo=None))}
     return forms.get(kind, f"{moment:%H:%M:%S.%f}")
 
 
 def _of_iso(kind: Kind, value: str) -> Any:
     if kind == "date":
         return date.fromisoformat(value.removesuffix("Z"))
-    return value if kind in ("time", "longtime") else datetime.fromisoformat(value)
+    return value if kind in ("time", "time3", "longtime") else datetime.fromisoformat(value)
 
 
-def _decimal(value: str) -> Decimal:
+def _decimal(value: str, scale: int = SCALE) -> Decimal:
     try:
         return Decimal(value)
     except ArithmeticError:
         digits = int.from_bytes(base64.b64decode(value), "big", signed=True)
-        return Decimal(digits).scaleb(-SCALE)
+        return Decimal((int(digits < 0), tuple(map(int, str(abs(digits)))), -scale))

@@ -10,7 +10,7 @@ import base64
 import functools
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal
 from typing import Any
@@ -99,7 +99,8 @@ def _decimal(mode: str) -> Form:
 def _any_scale(mode: str) -> Form:
     """`VariableScaleDecimal`, of a `numeric` without precision and scale."""
     if mode != "precise":
-        return _decimal(mode)
+        form = _decimal(mode)
+        return replace(form, kind="numeric") if mode == "string" else form
     parts = [
         {"type": "int32", "optional": False, "field": "scale"},
         {"type": "bytes", "optional": False, "field": "value"},
@@ -111,7 +112,7 @@ def _any_scale(mode: str) -> Form:
         scale = max(-int(value.as_tuple().exponent), 0)
         return {"scale": scale, "value": _unscaled(value, scale)}
 
-    return Form({"type": "struct", "fields": parts, **named}, shown, _same, "decimal")
+    return Form({"type": "struct", "fields": parts, **named}, shown, _same, "numeric")
 
 
 _MONTH_DAYS = 365.25 / 12
@@ -172,7 +173,6 @@ _BY_SETTING: Mapping[Kind, tuple[Callable[[str], Form], str]] = {
 def _temporal(kind: Kind, mode: str) -> Form:
     """time.precision.mode, for columns with six digits after the second, or three."""
     family = "time" if kind == "longtime" else kind
-    kind = "timestamp" if kind == "timestamp3" else "time" if kind == "time3" else kind
     named = _NAMES[family].get(mode) or _NAMES[family]["adaptive"]
     name, literal = named
     schema = {"type": literal, "name": name, "version": 1}
