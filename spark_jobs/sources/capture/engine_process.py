@@ -161,7 +161,7 @@ def implemented(consumer: Consumer, outcome: queue.SimpleQueue[tuple[bool, str]]
             consumer.take(records, committer)
 
         def supportsTombstoneEvents(self) -> bool:  # noqa: N802 - as above
-            return True  # `tombstones.on.delete` decides
+            return True  # the property tombstones.on.delete decides
 
     class Completion:
         def handle(self, success: Any, message: Any, error: Any) -> None:

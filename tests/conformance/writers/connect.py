@@ -40,7 +40,7 @@ class Form:
 
 
 def written(value: Any) -> str:
-    """JSON as Jackson writes it: without spaces, and doubles as Java's `Double.toString` has them."""
+    """JSON as Jackson writes it: without spaces, and doubles as Java's Double.toString has them."""
     if isinstance(value, Mapping):
         return "{" + ",".join(f"{written(name)}:{written(each)}" for name, each in value.items()) + "}"
     if isinstance(value, list | tuple):
@@ -119,7 +119,7 @@ _MONTH_DAYS = 365.25 / 12
 
 
 def _interval(mode: str) -> Form:
-    """`MicroDuration.durationMicros`, where a month has as many days as on average; `Interval.toIsoString`."""
+    """MicroDuration.durationMicros, where a month has as many days as on average; Interval.toIsoString."""
     if mode == "string":
         return Form(
             {"type": "string", "name": "io.debezium.time.Interval", "version": 1}, _iso_interval, _iso_interval, "text"
@@ -230,7 +230,7 @@ def _iso(value: datetime) -> str:
 
 
 def _zoned(value: datetime) -> str:
-    """`ZonedTimestamp.getDateTimeFormatter`: as many digits as the column has, which are six."""
+    """ZonedTimestamp.getDateTimeFormatter: as many digits as the column has, which are six."""
     return f"{value.replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
 
 
