@@ -156,8 +156,11 @@ PROMISES = re.compile(
     r"until a rebuild|A rebuild then|a column becomes text|repairs them|a reload brings|sweep release`"
 )
 SNAPSHOTS, TABLE_SNAPSHOTS = "debezium/test_snapshots.py", "delta_rs/test_table_snapshots.py"
-RESYNC_ROWS = "databases/test_resync_rows.py"
+RESYNC_ROWS, LATE_FILES = "databases/test_resync_rows.py", "scenarios/test_late_files.py"
 OF_PAGES = {
+    "conformance.md": {
+        "--from-files` makes it": f"{LATE_FILES}::test_a_reload_that_comes_after_changes_made_since_is_refused"
+    },
     "debezium.md": {
         "lacks more than a third of the rows": f"{SNAPSHOTS}::test_sweep_limit_holds",
         "Where rows that are gone remain": f"{SNAPSHOTS}::test_reload_follows_what_only_a_person_knows",
