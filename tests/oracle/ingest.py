@@ -32,7 +32,7 @@ def _ingest_run(table_schema: Shape, ledger: Ledger, number: int, run: Run) -> N
     before, decoding = (len(ledger.changes), ledger.faults), table_schema.under(run.settings)
     texts = len(ledger.texts)
     _remove(ledger, run)
-    opening = [place for place, file in enumerate(run.files) if _reloads(ledger, file)]
+    opening = [place for place, file in enumerate(run.files) if _reloads(ledger, file, run)]
     early = [file for file in run.files[: min(opening, default=0)] if file.kind == "change"]
     read = _ingest_files(decoding, ledger, number, early, 0)
     if run.files and (opening or ledger.generation == 0):
@@ -54,12 +54,23 @@ def _remove(ledger: Ledger, run: Run) -> None:
     ledger.removed -= {file.name for file in run.files}
 
 
-def _reloads(ledger: Ledger, file: DeliveredFile) -> bool:
+def _reloads(ledger: Ledger, file: DeliveredFile, run: Run) -> bool:
     """A damaged version never opens a generation: it would empty the replica for want of rows."""
-    last = ledger.read.get(file.name)
-    if file.kind != "load" or file.damage or last is None:
+    if file.kind != "load" or file.damage:
         return False
-    return last[0] != file and last[1] == ledger.generation
+    last = ledger.read.get(file.name)
+    if last is not None and last[0] != file and last[1] == ledger.generation:
+        return True
+    return _is_emptied(ledger, run) and (last is None or last[0] != file or not file.rows)
+
+
+def _is_emptied(ledger: Ledger, run: Run) -> bool:
+    """Changes of the generation were read, and of its files none is there but loads that were written again."""
+    current = [file for file, generation in ledger.read.values() if generation == ledger.generation]
+    new = {file.name: file for file in run.files}
+    there = [file for file in current if file.name not in ledger.removed]
+    again = [file for file in there if file.kind == "load" and new.get(file.name, file) != file]
+    return there == again and any(file.kind == "change" for file in current)
 
 
 def _open(ledger: Ledger) -> None:
