@@ -62,11 +62,12 @@ def test_runs_until_ctrl_c(metadata: Path, tmp_path: Path) -> None:
     assert list((tmp_path / "lake" / "_gddl" / "continuous").rglob("*.json")) == []
 
 
+@pytest.mark.usefixtures("on_a_cluster")
 @pytest.mark.parametrize(
     ("more", "runner"), [(["--full-refresh"], "local"), (["--dry-run"], "local"), ([], "databricks")]
 )
 def test_unsupported_options_are_refused(metadata: Path, more: list[str], runner: str) -> None:
-    own = "runners: {databricks: {wheel: /Volumes/w.whl}}\n" if runner == "databricks" else ""
+    own = "runners: {databricks: {wheel: /Volumes/w.whl, node_type: m}}\n" if runner == "databricks" else ""
     (metadata / "gddl.yaml").write_text(f"landing: s3://b/l\nlake: s3://b/k\nrunner: {runner}\n{own}")
     command = [*GDDL, "run", "--continuous", "--metadata", str(metadata), *more]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
