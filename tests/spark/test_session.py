@@ -27,13 +27,14 @@ def landed(root: Path) -> JobSpec:
     return on_spark(lake.job(SPECS))
 
 
-def test_stdout_has_results_and_stderr_is_empty(tmp_path: Path) -> None:
+def test_stdout_has_results_and_stderr_names_the_application(tmp_path: Path) -> None:
     with job_child(landed(tmp_path)) as child:
         ended = child.end()
     assert ended.status == 0, ended
     results = [json.loads(line) for line in ended.out.splitlines()]
     assert {result["table"]: result["status"] for result in results} == {s.table: "succeeded" for s in SPECS}
-    assert [line for line in ended.err.splitlines() if line != JVM] == []
+    (said,) = (line for line in ended.err.splitlines() if line != JVM)
+    assert said.startswith("GDDL-APPLICATION local-")
 
 
 def test_without_java_each_table_fails_with_a_message(tmp_path: Path) -> None:
