@@ -272,6 +272,13 @@ _OF_DEBEZIUM_ON_SPARK = ("quarantine_rows", "r02_net_change_per_key", "r05_trunc
 
 _LONG = (
     "test_environments",
+    # Drawn histories and all alterations of a PostgreSQL: a quarter of an hour, which CI doesn't have.
+    "test_altered",
+    "test_random_ddl",
+    "test_drawn_histories",
+    "test_takeovers",
+    "test_beside",
+    "test_time_grows_with_the_columns",
     "test_job_continues_tables_that_we_have_loaded",
     *(  # CI's front door installs `demo`; what needs a platform's client is a night's work
         f"test_it_has_what_it_is_for[{extra}]"
