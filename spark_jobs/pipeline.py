@@ -167,7 +167,7 @@ def look_again(table: TableSession, seen: PendingWork) -> None:
     if ledger.state != seen.state or waits_for_files(run, table.discovery):
         table.discovery = without_held(run, run.discover(ledger, wait="idle"), ledger.state)
     if ledger.plan() is None:
-        notices.require_known_generations(table.discovery.inference, run.spec.table)
+        notices.require_generations(table.discovery, run.spec.table)
     table.note(notices.of_discovery(table.discovery, run.layout.landing, run.dialect))
 
 

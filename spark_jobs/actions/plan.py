@@ -100,7 +100,7 @@ def _require_loadable(run: TableRun, ledger: Ledger, discovery: Discovery) -> No
             raise
         require_sound_tables(run, run.context(), ledger)
     if ledger.plan() is None:
-        notices.require_known_generations(discovery.inference, run.spec.table)
+        notices.require_generations(discovery, run.spec.table)
 
 
 def _require_whole_tables(run: TableRun, ledger: Ledger) -> None:

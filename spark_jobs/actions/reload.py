@@ -104,8 +104,7 @@ def by_ledger(
         FatalError: as `notices.require_known_generations`.
     """
     waiting = run.discover(live)
-    if waiting.inference.certainty != "overtaken":
-        notices.require_known_generations(waiting.inference, run.spec.table)
+    notices.require_known_generations(waiting.inference, run.spec.table)
     totals.warn(notices.of_generations(waiting.inference))
     if archives and run.dialect.log_positions:
         return _with_generations(
@@ -113,7 +112,7 @@ def by_ledger(
         )
     known = {path: entry.generation for path, entry in live.all_entries().items()}
     known |= {file.path: file.generation for file in waiting.waiting}
-    if waiting.inference.certainty == "overtaken":
+    if waiting.overtaken is not None:
         later = (file for file in discovery.waiting if file.kind == "change" and file.modified > waiting.reloaded_at)
         known |= dict.fromkeys((file.path for file in later), live.state.generation + 1)
     return _with_generations(discovery, known)

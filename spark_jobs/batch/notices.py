@@ -136,12 +136,19 @@ def require_known_generations(inference: Inference, table: str) -> None:
             remedy="write `generations: one` into the row if all belong to one load, as in a folder that was copied; "
             "`generations: by_time` if later load files were written again",
         )
-    if inference.certainty == "overtaken":
-        change, load = inference.sample
+
+
+def require_generations(discovery: Discovery, table: str) -> None:
+    """
+    Raises:
+        FatalError: `GENERATIONS_UNKNOWN`; as `require_known_generations`.
+    """
+    require_known_generations(discovery.inference, table)
+    if (late := discovery.overtaken) is not None:
         raise FatalError(
             "GENERATIONS_UNKNOWN",
-            f"{table}: {inference.older} change files that were ingested before a load file came are newer than it, "
-            f"e.g. {change} than {load}: the load would undo them; nothing was written",
+            f"{table}: {late.changes} change files that were ingested before a load file came are newer than it, "
+            f"e.g. {late.change} than {late.load}: the load would undo them; nothing was written",
             where=table,
             remedy=f"run `gddl reload --from-files --table {table}`, which puts all files in order; or write "
             "`generations: one` into the row if the load has these changes",

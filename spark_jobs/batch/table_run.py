@@ -281,7 +281,8 @@ class TableRun:
         options, now = self.job.options, self.runtime.clock()
         if not brief or options.continuous is None or options.full_listing:
             discovery = discover(place, ledger, now, full=options.full_listing)
-            if discovery.inference == CERTAIN or self.source_load is None:
+            is_plain = discovery.inference == CERTAIN and discovery.overtaken is None
+            if is_plain or self.source_load is None:
                 return discovery
             # Changes from before a load by `gddl load` are captured for it.
             return discover(replace(place, generations="one"), ledger, now, full=options.full_listing)

@@ -106,7 +106,7 @@ class FileAging:
         return horizon is not None and time is not None and time < horizon
 
 
-Certainty = Literal["certain", "inferred", "unknown", "overtaken"]
+Certainty = Literal["certain", "inferred", "unknown"]
 TimedFile = LandedFile | PlannedFile
 NEAR = timedelta(minutes=1)
 FAR = timedelta(days=1)
@@ -117,9 +117,8 @@ class Inference:
     """Generations inferred from the times of files.
 
     Attributes:
-        certainty: `overtaken`: of a table that has a ledger, see `with_overtaken`.
         openings: modification times from which files belong to generation 2, 3, ...
-        older: change files older than some load file; of `overtaken` those that are newer.
+        older: change files older than some load file.
         sample: one of these, and the newest load file; empty when there is none.
     """
 
@@ -279,6 +278,20 @@ class NotListed:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Overtaken:
+    """A reload that came after changes were ingested that had been written after it.
+
+    Attributes:
+        changes: how many change files; `change`: one of them.
+        load: one of the reload's files.
+    """
+
+    changes: int
+    change: str
+    load: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Discovery:
     """What one listing found.
 
@@ -307,6 +320,7 @@ class Discovery:
         begun_loads: load files that open a generation, since all files that were ingested before them are gone.
         late_loads: load files under new names that continue a load whose changes were ingested.
         reloaded_at: when the earliest file of a reload that waits was last modified; empty: none waits.
+        overtaken: by changes that were ingested, a reload that waits; None: none was.
     """
 
     waiting: tuple[PlannedFile, ...] = ()
@@ -333,6 +347,7 @@ class Discovery:
     begun_loads: tuple[str, ...] = ()
     late_loads: tuple[str, ...] = ()
     reloaded_at: str = ""
+    overtaken: Overtaken | None = None
 
     def held_from(self, path: str) -> Discovery:
         """What waits before a file with a truncate: it and all after it are held, and the next listing is full."""
@@ -473,10 +488,8 @@ def with_overtaken(discovery: Discovery, rows: Iterable[FileEntry], generation: 
         return discovery
     changes = (row for row in rows if row.kind == "change" and row.state == "committed")
     later = [row.path for row in changes if row.generation == generation and row.modified > discovery.reloaded_at]
-    if not later:
-        return discovery
-    sample = (min(later), loads[0].path)
-    return replace(discovery, inference=Inference(certainty="overtaken", older=len(later), sample=sample))
+    overtaken = Overtaken(changes=len(later), change=min(later), load=loads[0].path) if later else None
+    return replace(discovery, overtaken=overtaken)
 
 
 def _late_loads(waiting: Iterable[_Compared], known: Mapping[str, FileEntry], state: TableState) -> Iterator[str]:

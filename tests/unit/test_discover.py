@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from spark_jobs.plan.planned_batch import BatchPlan, FileEntry, LandedFile, TableState
-from spark_jobs.plan.waiting_files import Discovery, find, with_overtaken
+from spark_jobs.plan.waiting_files import Discovery, Overtaken, find, with_overtaken
 from tests.harness.landed import LANDING, content, entry, landed
 
 FIRST = TableState(batch=1, generation=1)
@@ -171,11 +171,12 @@ def test_a_change_written_before_the_reload_that_was_ingested_belongs_to_the_gen
 def test_a_reload_is_overtaken_by_changes_of_its_generation_that_were_written_after_it() -> None:
     old = entry(landed("LOAD00000001.csv"))
     discovery = found([landed("LOAD00000001.csv", 5)], old)
-    for version, certainty in ((4, "certain"), (5, "certain"), (6, "overtaken")):
+    late = Overtaken(changes=1, change=landed("20240101-000000000.csv", 6).path, load=old.path)
+    for version, overtaken in ((4, None), (5, None), (6, late)):
         change = entry(landed("20240101-000000000.csv", version))
-        assert with_overtaken(discovery, [old, change], 1).inference.certainty == certainty
+        assert with_overtaken(discovery, [old, change], 1).overtaken == overtaken
     later = entry(landed("20240101-000000000.csv", 6))
-    assert with_overtaken(found([landed("LOAD00000002.csv", 5)], old), [old, later], 1).inference.certainty == "certain"
+    assert with_overtaken(found([landed("LOAD00000002.csv", 5)], old), [old, later], 1).overtaken is None
 
 
 def test_the_first_load_of_a_generation_that_a_missing_folder_opened_is_late_after_changes() -> None:
