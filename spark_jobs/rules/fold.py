@@ -102,16 +102,14 @@ def _spans(events: OrderedEvents, schema: TableSchema) -> dict[str, pa.Array]:
     first = np.where(events.moved[starts], "M", events.op[starts])
     if schema.truncates and len(starts):
         cut = deleted_by(events.rows, schema.truncates, schema)[events.at]
-        first = np.where(np.logical_or.reduceat(cut, starts), "T", first)
-    again = follow_delete(events) & (events.op == "U") & ~events.moved & ~events.forced
-    again = np.logical_or.reduceat(again, starts) if len(starts) else again
-    columns = {FIRST: pa.array(first, pa.string()), BEGINS_AGAIN: pa.array(again)}
+        first = np.where(events.any_of_key(cut), "T", first)
+    again = events.after_delete & (events.op == "U") & ~events.moved & ~events.forced
+    columns = {FIRST: pa.array(first, pa.string()), BEGINS_AGAIN: pa.array(events.any_of_key(again))}
     if schema.before_of_key:
         columns[MOVE_DELETED] = _moves_deleted(events)
     if refolds(schema):
-        some = np.logical_or.reduceat(events.forced, starts) if len(starts) else events.forced
         columns |= {
-            FORCED: pa.array(events.forced[ends]), HAS_FORCED: pa.array(some),
+            FORCED: pa.array(events.forced[ends]), HAS_FORCED: pa.array(events.any_of_key(events.forced)),
             LOWEST: flat(events.rows.column(GDDL)).take(pa.array(events.at[starts])),
             LOWEST_FORCED: pa.array(events.forced[starts]),
         }  # fmt: skip
@@ -119,13 +117,11 @@ def _spans(events: OrderedEvents, schema: TableSchema) -> dict[str, pa.Array]:
 
 
 def _moves_deleted(events: OrderedEvents) -> pa.Array:
-    deletes, starts = events.op == "D", events.starts
-    lost, onto = events.moved.copy(), np.zeros(len(events.at), dtype=bool)
-    lost[:-1] &= deletes[1:] & ~events.begins[1:]
+    lost = events.moved.copy()
+    lost[:-1] &= (events.op == "D")[1:] & ~events.begins[1:]
     lost[-1:] = False
-    onto[1:] = ~deletes[:-1] & ~events.begins[1:]
-    in_batch = np.logical_or.reduceat(lost & onto, starts) if len(starts) else lost
-    stored = lost[starts]
+    in_batch = events.any_of_key(lost & ~events.begins & ~events.after_delete)
+    stored = lost[events.starts]
     return pa.array(np.select([in_batch, stored], [ONTO_BATCH, ONTO_STORED], ""), pa.string())
 
 
@@ -143,11 +139,11 @@ def _partial_rows(events: OrderedEvents, schema: TableSchema) -> dict[str, pa.Ar
         columns[flag] = pa.array(greatest >= 0)
         if name == RESCUED:
             unknown = counted & _replaces_unknown(events, schema)
-            columns[flag] = pa.array(np.logical_or.reduceat(unknown, starts) if len(starts) else unknown)
+            columns[flag] = pa.array(events.any_of_key(unknown))
     columns |= _computed(columns, latest, schema)
     first = segment_starts[ends]
     columns[REPLACES_ROW] = pa.array(opens[first])
-    columns[COLUMNS_BEFORE_DELETE] = pa.array(np.logical_or.reduceat(counted, starts) if len(starts) else counted)
+    columns[COLUMNS_BEFORE_DELETE] = pa.array(events.any_of_key(counted))
     return columns
 
 
@@ -193,17 +189,10 @@ def segments(ordered: OrderedEvents) -> tuple[np.ndarray, np.ndarray]:
     the key: what the key had is another row's. So does what follows a delete, but another delete. Each generation
     starts from nothing, too.
     """
-    opens = ordered.whole | ordered.moved | ((ordered.op != "D") & follow_delete(ordered))
+    opens = ordered.whole | ordered.moved | ((ordered.op != "D") & ordered.after_delete)
     generation = np.asarray(gddl_fields(ordered.rows)["generation"])[ordered.at]
     begins = opens | ordered.begins | changes(generation)
     return opens, np.maximum.accumulate(np.where(begins, np.arange(len(ordered.at)), 0))
-
-
-def follow_delete(ordered: OrderedEvents) -> np.ndarray:
-    """Whether the event before each one, of its key, is a delete."""
-    mask = np.zeros(len(ordered.at), dtype=bool)
-    mask[1:] = (ordered.op[:-1] == "D") & ~ordered.begins[1:]
-    return mask
 
 
 def held_after(ordered: OrderedEvents, schema: TableSchema) -> dict[str, np.ndarray]:
@@ -255,7 +244,7 @@ def with_rescued(ordered: OrderedEvents, schema: TableSchema) -> OrderedEvents:
         return ordered
     texts = flat(ordered.rows.column(RESCUED)).to_pylist()
     has = np.array([text is not None for text in texts], dtype=bool)[ordered.at]
-    concerned = np.logical_or.reduceat(has, ordered.starts)[np.cumsum(ordered.begins) - 1]
+    concerned = ordered.any_of_key(has)[np.cumsum(ordered.begins) - 1]
     begins = segments(ordered)[1] == np.arange(len(ordered.at))
     flags = _RescuedFlags(ordered, schema)
     state: dict[str, Entry] = {}

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -432,6 +433,18 @@ class OrderedEvents:
     def ends(self) -> np.ndarray:
         """Numbers of the last event of each key."""
         return np.append(self.starts[1:], len(self.at)) - 1 if len(self.at) else self.starts
+
+    @cached_property
+    def after_delete(self) -> np.ndarray:
+        """Whether the event before each one, of its key, is a delete."""
+        mask = np.zeros(len(self.at), dtype=bool)
+        mask[1:] = (self.op[:-1] == "D") & ~self.begins[1:]
+        return mask
+
+    def any_of_key(self, mask: np.ndarray) -> np.ndarray:
+        """For each key, whether the mask holds for any of its events."""
+        found: np.ndarray = np.logical_or.reduceat(mask, self.starts) if len(self.at) else mask
+        return found
 
 
 def ordered(happened: pa.Table, schema: TableSchema) -> OrderedEvents:
