@@ -40,7 +40,7 @@ def require_sound(dialect: Dialect, decoded_batch: DecodedBatch, state: TableSta
     if decoded_batch.schema.table_schema.log_positions:
         known = decoded_batch.schema.snapshots
         # Those that were known before the row said when a log began have its places of before.
-        servers = () if known is None else dialect.replaced_snapshots(known).servers
+        servers = dialect.replaced_snapshots(known).servers if known is not None and known.servers else ()
         require_one_log(spec, decoded_batch, state, servers)
 
 

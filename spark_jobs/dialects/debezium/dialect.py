@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -122,11 +122,11 @@ def marks_of(table: pa.Table, rows: Translated, path: str) -> SnapshotMarks:
     names = dict.fromkeys(_text(source.get("name")) for source in given)
     tables = dict.fromkeys(map(table_of_source, given))
     shards = dict.fromkeys(_text(source["rs"]) for source in given if source.get("rs"))
-    partition = partition_of(path)
+    partition, changes = partition_of(path), list(_changes(table, sources))
     return SnapshotMarks(
-        id_types=rows.id_types, shards=tuple(shards)[:MOST_NAMED], servers=_servers(table, sources),
+        id_types=rows.id_types, shards=tuple(shards)[:MOST_NAMED], servers=_servers(changes),
         sources=tuple(names)[:MOST_NAMED], collections=tuple(tables)[:MOST_NAMED],
-        partitions=(partition,) if partition else (), parts=_parts(table, sources), firsts=_firsts(table, sources),
+        partitions=(partition,) if partition else (), parts=_parts(table, sources), firsts=_firsts(changes),
     )  # fmt: skip
 
 
@@ -150,27 +150,31 @@ def with_other_places(known: KnownSnapshots, began: Sequence[str]) -> KnownSnaps
     )  # fmt: skip
 
 
-def _firsts(table: pa.Table, sources: Sequence[Source]) -> tuple[FirstChange, ...]:
-    if SEQUENCE not in table.column_names:
-        return ()
-    rows = zip(sources, table.column(SEQUENCE).to_pylist(), table.column(TIME).to_pylist(), strict=True)
+_Change = tuple[Source, str, datetime | None]
+"""The source of a change, its place in the log and its commit time."""
+
+
+def _changes(table: pa.Table, sources: Sequence[Source]) -> Iterator[_Change]:
+    """Those with a place that are no rows of a snapshot."""
+    if SEQUENCE in table.column_names:
+        rows = zip(sources, table.column(SEQUENCE).to_pylist(), table.column(TIME).to_pylist(), strict=True)
+        yield from (row for row in rows if row[1] is not None and not is_of_snapshot(row[0]))
+
+
+def _firsts(changes: Iterable[_Change]) -> tuple[FirstChange, ...]:
     return earliest(
         FirstChange(position=position, committed_at=_iso(time) if is_alone(position) else None)
-        for source, position, time in rows
-        if position is not None and not is_of_snapshot(source)
+        for _, position, time in changes
     )
 
 
-def _servers(table: pa.Table, sources: Sequence[Source]) -> tuple[LogServer, ...]:
-    """Servers of MySQL, of changes that are no rows of a snapshot; a time alone is no place."""
-    if SEQUENCE not in table.column_names:
-        return ()
-    rows = zip(sources, table.column(SEQUENCE).to_pylist(), table.column(TIME).to_pylist(), strict=True)
-    changes: dict[str, list[tuple[str, datetime]]] = {}
-    for source, position, time in rows:
-        if source.get("server_id") and None not in (position, time) and not is_of_snapshot(source):
-            changes.setdefault(_text(source["server_id"]), []).append((position, time))
-    return tuple(_server(name, *zip(*found, strict=True)) for name, found in changes.items())[:MOST_NAMED]
+def _servers(changes: Iterable[_Change]) -> tuple[LogServer, ...]:
+    """Servers of MySQL; a time alone is no place."""
+    by_name: dict[str, list[tuple[str, datetime]]] = {}
+    for source, position, time in changes:
+        if time is not None and (name := source.get("server_id")):
+            by_name.setdefault(_text(name), []).append((position, time))
+    return tuple(_server(name, *zip(*found, strict=True)) for name, found in by_name.items())[:MOST_NAMED]
 
 
 def _server(name: str, positions: Sequence[str], times: Sequence[datetime]) -> LogServer:
