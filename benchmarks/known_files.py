@@ -39,8 +39,8 @@ from spark_jobs.dialects.dms import DmsDialect
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import run_guarded
 from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.plan.batching import BatchLimits, next_batch
 from spark_jobs.plan.planned_batch import PlannedFile
-from spark_jobs.plan.waiting_files import BatchLimits, next_batch
 from tests.harness.landed import committed
 from tests.harness.s3_server import Bucket, serving
 

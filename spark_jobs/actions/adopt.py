@@ -36,8 +36,8 @@ from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.ledger.targets import TargetRecords
 from spark_jobs.plan.applied_settings import AppliedSettings, settings_of
+from spark_jobs.plan.batching import state_after
 from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, FileEntry, PlannedFile, TableState
-from spark_jobs.plan.waiting_files import state_after
 from spark_jobs.rules.batch_schema import known_schemas
 from spark_jobs.tables.delta_log import APPEND, MERGE, version_of
 from spark_jobs.tables.engine import TableContext

@@ -14,9 +14,9 @@ from spark_jobs.batch.session import TableSession
 from spark_jobs.batch.source_log import files_before_log_began, log_time
 from spark_jobs.batch.totals import columns_of
 from spark_jobs.plan.applied_settings import settings_of
+from spark_jobs.plan.batching import state_after
 from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, FileEntry, PlannedFile, TableState
 from spark_jobs.plan.sequence import greater, log_began_of
-from spark_jobs.plan.waiting_files import state_after
 from spark_jobs.rules.errors_table import MISFIT_CODE
 from spark_jobs.rules.figures import DecodedBatch
 from spark_jobs.tables.engine import TableContext

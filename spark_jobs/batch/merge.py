@@ -15,9 +15,10 @@ from spark_jobs.batch.session import TableSession
 from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.applied_settings import history_begins, is_changed
+from spark_jobs.plan.batching import generation_low_watermarks_of
 from spark_jobs.plan.planned_batch import BatchPlan, HeldSweep, TableState
 from spark_jobs.plan.sequence import is_after
-from spark_jobs.plan.waiting_files import SweepRule, generation_low_watermarks_of, held_sweep, tombstones_since
+from spark_jobs.plan.waiting_files import SweepRule, held_sweep, tombstones_since
 from spark_jobs.rules.figures import Figures
 from spark_jobs.tables.engine import AppendedWork, MergeWork, TableContext, TableWork
 

@@ -16,6 +16,7 @@ from spark_jobs.batch.session import TableSession
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.plan.batching import next_batch as plan_files
 from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.planned_batch import BatchPlan, PlannedFile, TableState
 from spark_jobs.plan.waiting_files import (
@@ -26,9 +27,6 @@ from spark_jobs.plan.waiting_files import (
     is_due_by_time,
     sweep_state,
     with_sweep,
-)
-from spark_jobs.plan.waiting_files import (
-    next_batch as plan_files,
 )
 from spark_jobs.rules.errors_table import MISFIT_CODE
 from spark_jobs.tables.delta_log import APPEND, version_of

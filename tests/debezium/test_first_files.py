@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.batch.table_run import TableRun
-from spark_jobs.plan.waiting_files import BatchLimits
+from spark_jobs.plan.batching import BatchLimits
 from tests.conftest import LocalPort
 from tests.debezium.probing import text
 from tests.debezium.test_snapshots import event

@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_jobs.plan.batching import BatchLimits, next_batch, state_after
 from spark_jobs.plan.planned_batch import BatchPlan, PlannedFile, TableState
-from spark_jobs.plan.waiting_files import BatchLimits, Discovery, find, next_batch, state_after
+from spark_jobs.plan.waiting_files import Discovery, find
 from tests.harness.landed import LANDING, content, landed
 
 NOW = datetime(2024, 2, 1, 12, 30, tzinfo=UTC)

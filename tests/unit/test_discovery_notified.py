@@ -58,7 +58,7 @@ def discovered(table: Table, files: Iterable[NotifiedFile]) -> Discovery:
 
 def take(table: Table, found: Discovery) -> list[str]:
     """Commit all that waits as one batch."""
-    from spark_jobs.plan.waiting_files import next_batch  # noqa: PLC0415 - the planner of this one step
+    from spark_jobs.plan.batching import next_batch  # noqa: PLC0415 - the planner of this one step
 
     ledger = table.ledger()
     plan = next_batch(found.waiting, limits=table.limits, state=ledger.state, now=table.now)

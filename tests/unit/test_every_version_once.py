@@ -18,8 +18,8 @@ from airflow_gddl.contract.extensions import DmsOptions
 from airflow_gddl.contract.file_names import change_time, digits_of, moment
 from airflow_gddl.stores import Storage, StoredObject
 from spark_jobs.ledger import ledger as ledgers
+from spark_jobs.plan.batching import BatchLimits
 from spark_jobs.plan.planned_batch import FileEntry
-from spark_jobs.plan.waiting_files import BatchLimits
 from tests.harness.landing_folder import START, Table
 
 LAYOUTS = [

@@ -23,7 +23,8 @@ from airflow_gddl.stores import Storage
 from spark_jobs.continuous.streams import ListedFiles
 from spark_jobs.discovery import EVERY, DeepListings, NotifiedFile, discover, discover_notified
 from spark_jobs.ledger import ledger as ledgers
-from spark_jobs.plan.waiting_files import BatchLimits, Discovery
+from spark_jobs.plan.batching import BatchLimits
+from spark_jobs.plan.waiting_files import Discovery
 from tests.harness.landing_folder import START, counted_stats
 from tests.harness.s3_server import Bucket, serving
 from tests.harness.sunk_folder import FORMATS, HOURLY, Sunk

@@ -20,9 +20,9 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.sql_types import quoted
 from spark_jobs.features.shadow.sides import table_at
 from spark_jobs.plan.applied_settings import history_begins
+from spark_jobs.plan.batching import generation_low_watermarks_of
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.plan.waiting_files import generation_low_watermarks_of
 from spark_jobs.rules.arrays import by_name, table_codes
 from spark_jobs.rules.fold import net_changes
 from spark_jobs.rules.history import IDENTITY, actions, versions

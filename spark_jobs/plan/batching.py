@@ -1,0 +1,107 @@
+"""How waiting files are cut into batches, and the state that a batch leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import takewhile
+
+from airflow_gddl.contract.layout import below
+from spark_jobs.plan.planned_batch import BatchPlan, HeldTruncate, PlannedFile, TableState
+from spark_jobs.plan.source_snapshots import floors_of
+from spark_jobs.plan.waiting_files import BY_NAME, Discovery, FileTimes, newest
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchLimits:
+    """Most files and bytes of a batch, from the tier."""
+
+    max_files: int
+    max_bytes: int
+
+
+def next_batch(
+    waiting: Sequence[PlannedFile], *, limits: BatchLimits, state: TableState, now: datetime
+) -> BatchPlan | None:
+    """The batch after the last committed one; None when nothing waits.
+
+    It holds loads or changes of one generation, from the head of `waiting` (ordered by `waiting_files.find`), within
+    the limits but always one file.
+    """
+    if not waiting:
+        return None
+    first = waiting[0]
+    alike = list(takewhile(lambda file: (file.kind, file.generation) == (first.kind, first.generation), waiting))
+    files = _within(alike, limits)
+    return BatchPlan(
+        number=state.batch + 1,
+        mode="initial" if first.kind == "load" and first.generation == 1 else state.next_mode,
+        planned_at=now.astimezone(UTC).isoformat(timespec="microseconds"),
+        generation=max(first.generation, state.generation),
+        files=tuple(files),
+        sweep=first.kind == "load" and first.generation > 1 and len(files) == len(alike),
+    )
+
+
+def _within(files: Sequence[PlannedFile], limits: BatchLimits) -> list[PlannedFile]:
+    taken, size = [files[0]], files[0].size
+    for file in files[1:]:
+        size += file.size
+        if len(taken) >= limits.max_files or size > limits.max_bytes:
+            break
+        taken.append(file)
+    return taken
+
+
+def state_after(
+    plan: BatchPlan,
+    state: TableState,
+    *,
+    landing: str,
+    remaining: Discovery | None = None,
+    times: FileTimes = BY_NAME,
+) -> TableState:
+    """`state` moved on by what `plan` alone gives: batch, generation and its floor, cursor, time of the full listing.
+
+    Args:
+        remaining: the discovery without the plan's files; its full listing counts once nothing of it waits, so that a
+            crash in between lists in full again. None for a plan found from an earlier run.
+    """
+    listed = remaining.listed_in_full_at if remaining is not None and not remaining.waiting else None
+    names = [below(landing, file.path) for file in plan.files if file.kind == "change"]
+    return replace(
+        state,
+        batch=plan.number,
+        generation=plan.generation,
+        loaded_at=plan.planned_at if any(file.kind == "load" for file in plan.files) else state.loaded_at,
+        held=state.held if plan.generation == state.generation else None,
+        truncates=state.truncates if plan.truncates is None else plan.truncates,
+        held_truncate=_held_truncate_after(plan, state),
+        snapshots=plan.snapshots or state.snapshots,
+        openings=_openings_after(plan, state.openings if remaining is None else remaining.openings),
+        generation_floor=generation_low_watermarks_of(plan, state),
+        cursor=newest(times, names, datetime.fromisoformat(plan.planned_at), state.cursor),
+        oldest=min(filter(None, (*map(times.of, names), state.oldest)), default=None),
+        listed_in_full_at=listed or state.listed_in_full_at,
+    )
+
+
+def _held_truncate_after(plan: BatchPlan, state: TableState) -> HeldTruncate | None:
+    held = state.held_truncate
+    taken = held is not None and any(file.path == held.path for file in plan.files)
+    return plan.holds or (None if taken else held)
+
+
+def generation_low_watermarks_of(plan: BatchPlan, state: TableState) -> tuple[str | None, ...]:
+    """Highest sequence ingested before each generation, including the plan's; of one that a snapshot has opened, its
+    place in the log, before which all earlier changes are.
+    """
+    known = plan.snapshots or state.snapshots
+    new = plan.generation - len(state.generation_floor)
+    return floors_of((*state.generation_floor, *((state.max_sequence,) * new)), known)
+
+
+def _openings_after(plan: BatchPlan, openings: tuple[str, ...]) -> tuple[str, ...]:
+    """None once the last generation that they report is open: from then on a rewritten file opens one."""
+    return openings if plan.generation <= len(openings) else ()
