@@ -312,7 +312,7 @@ class Metadata:
         }
 
     @cached_property
-    def views(self) -> Mapping[str, ViewChange]:
+    def changed_views(self) -> Mapping[str, ViewChange]:
         """DAGs of several tables that Airflow shows otherwise from now on."""
         packs = self.before.placement.packs.items()
         before = {f"{self.dag_prefix}{name}": pack.view for name, pack in packs}

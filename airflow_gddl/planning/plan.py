@@ -235,7 +235,7 @@ def make_plan(
         started_by=dict(sorted(Counter(pipeline.timing.kind for pipeline in metadata.pipelines).items())),
         views={pipeline.dag_id: pipeline.view for pipeline in metadata.pipelines},
         moves=metadata.moves,
-        changed_views=metadata.views,
+        changed_views=metadata.changed_views,
         runs=day.starts.runs,
         runs_per_minute=day.starts.per_minute,
         peaks=_peaks(day),
