@@ -276,4 +276,4 @@ def test_a_row_that_gives_the_other_tables_another_view_says_so(
     rows = load(folder, {})
     before = Metadata(tables=rows.tables[:50], tiers=rows.tiers)
     after = replace(before, tables=rows.tables, before=Placed(placement=before.arrangement.placement))
-    assert (before.views, after.views) == ({}, {"gddl_pack.shop.small.1": ("group", "mapped")})
+    assert (before.changed_views, after.changed_views) == ({}, {"gddl_pack.shop.small.1": ("group", "mapped")})
