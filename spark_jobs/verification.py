@@ -18,7 +18,7 @@ from airflow_gddl.contract import codec
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import join
-from airflow_gddl.contract.names import delivered_name, is_kept, landed_name, mask_method, renamed, row_for
+from airflow_gddl.contract.names import delivered_name, is_kept, landed_name, mask_method, renamed, rows_for
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.sql_types import DecimalType, SqlType
 from airflow_gddl.stores import Storage
@@ -204,7 +204,7 @@ class Columns:
         """
         spec = table_schema.spec
         _require_all_rows(spec)
-        rows = {name: row_for(name, table.types, spec) for name in table.types}
+        rows = rows_for(table.types, spec)
         types = {landed_name(renamed(name, rows[name])).lower(): (name, kind) for name, kind in table.types.items()
                  if rows[name] is spec or is_kept(name, rows[name])}  # fmt: skip
         chosen: dict[str, tuple[str, Text]] = {}

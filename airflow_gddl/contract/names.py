@@ -79,11 +79,18 @@ def renamed(name: str, spec: TableSpec) -> str:
     return name
 
 
-def row_for(name: str, names: Iterable[str], spec: TableSpec) -> TableSpec:
-    """The row as it is meant for one of several delivered columns: a rule that names another one to the letter, whose
+def rows_for(names: Collection[str], spec: TableSpec) -> dict[str, TableSpec]:
+    """The row as it is meant for each of the delivered columns: a rule that names another one to the letter, whose
     name differs from this one by case or by characters that Delta refuses alone, is meant for that one.
     """
-    alike = [other for other in names if other != name and landed_name(other).lower() == landed_name(name).lower()]
+    alike = defaultdict[str, list[str]](list)
+    for name in names:
+        alike[landed_name(name).lower()].append(name)
+    return {name: _row_for(name, alike[landed_name(name).lower()], spec) for name in names}
+
+
+def _row_for(name: str, alike: Iterable[str], spec: TableSpec) -> TableSpec:
+    alike = [other for other in alike if other != name]
     columns = [column for other in alike if (column := _column_of_image(other, spec)) is not None]
     others = {*alike, *columns} - {name, _column_of_image(name, spec)}
     if not others:

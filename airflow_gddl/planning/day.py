@@ -32,7 +32,7 @@ SHARED_TABLE: Mapping[TableTasks, float] = {"one": 0.05, "many": 2.2}
 """Core seconds for a table with 100 changes (`benchmarks/small_tables.py`)."""
 OWN_TABLE: Mapping[TableTasks, float] = {"one": 11.0, "many": 18.0}
 """Seconds for 200,000 changes into 5,000,000 rows on two cores (`benchmarks/large_merge.py`)."""
-MERGE_TIMES: Mapping[bool, float] = {True: 24.0, False: 160.0}
+MERGE_TIMES: Mapping[bool, float] = {True: 11.0, False: 21.0}
 """How many times its time a table takes that Spark's `MERGE` commits, by whether it shares a job
 (`benchmarks/commit_merge.py`); small ones in core seconds, the start of their job counted."""
 

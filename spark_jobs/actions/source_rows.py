@@ -21,7 +21,7 @@ import pyarrow as pa
 from airflow_gddl.contract.capture import capture_of
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.names import is_kept, row_for
+from airflow_gddl.contract.names import is_kept, rows_for
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import InitialLoad
 from airflow_gddl.contract.sql_types import MAX_PRECISION
@@ -174,7 +174,7 @@ class SourceRows:
             database, kinds = source_table.connection.dialect.name, source_table.types
             in_utc = run.dialect.zoned_timestamps and database in ("mysql", "mariadb")
             forms = reader_of(run.spec).load_forms(run, source_table)
-            names = [column.name for column in source_table.table.columns]
+            row_of = rows_for([column.name for column in source_table.table.columns], run.spec)
             columns = tuple(
                 _unencoded(column.name, _in_files(run, column.name), as_text=kind is None)
                 if source_table.is_unencoded and (kind is None or pa.types.is_string(kind)) and not sql
@@ -184,7 +184,7 @@ class SourceRows:
                     or (not sql and is_read_as_text(kinds[column.name].kind, database)), sql,
                 )
                 for column in source_table.table.columns
-                if is_kept(column.name, row_for(column.name, names, spec))
+                if is_kept(column.name, row_of[column.name])
                 or column.name.lower() in lowered(spec.sequence_by)
                 for kind, sql in [
                     forms.get(column.name)

@@ -19,7 +19,7 @@ from airflow_gddl.contract.names import (
     is_kept,
     landed_name,
     mask_method,
-    row_for,
+    rows_for,
 )
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import MaskMethod, TableSpec
@@ -192,9 +192,9 @@ def select_columns(names: Iterable[str], spec: TableSpec, *, stored: bool = Fals
             remedy="mask it with 'hmac' or 'hash', or choose other keys",
         )
     pairs = [(name, delivered_name(name) if stored else name) for name in names]
-    rows = {name: row_for(delivered, [other for _, other in pairs], spec) for name, delivered in pairs}
-    kept = [(name, delivered) for name, delivered in pairs if is_kept(delivered, rows[name])]
-    masks = {name: method for name, delivered in kept if (method := mask_method(delivered, rows[name])) is not None}
+    rows = rows_for([delivered for _, delivered in pairs], spec)
+    kept = [(name, delivered) for name, delivered in pairs if is_kept(delivered, rows[delivered])]
+    masks = {name: method for name, delivered in kept if (method := mask_method(delivered, rows[delivered])) is not None}
     return ColumnSelection(kept=tuple(name for name, _ in kept), masks=masks)
 
 

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.names import landed_name, mask_method, renamed, row_for
+from airflow_gddl.contract.names import landed_name, mask_method, renamed, rows_for
 from airflow_gddl.contract.sql_types import VOID, ScalarType, SqlType, parse_type
 from airflow_gddl.contract.table_spec import ARITHMETIC, COLUMN, COMPARISONS, LITERALS, Expectation, TableSpec, Term
 from spark_jobs.dialects.protocol import declared_types, sql_type
@@ -654,7 +654,7 @@ def recomputed(column: str, values: Mapping[str, pa.Array], rows: int, schema: T
 def _renamed(names: Iterable[str], spec: TableSpec, label: str) -> dict[str, str]:
     """Each name to the one that the row gives it; before images follow their columns."""
     names = list(names)
-    new_names = {name: renamed(name, row_for(name, names, spec)) for name in names}
+    new_names = {name: renamed(name, row) for name, row in rows_for(names, spec).items()}
     taken: dict[str, str] = {}
     for name, after in new_names.items():
         other = taken.setdefault(landed_name(after).lower(), name)

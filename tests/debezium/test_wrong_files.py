@@ -24,7 +24,8 @@ def test_positions_of_another_log_format_are_refused(engine: LocalPort, tmp_path
     topic.land(text(event("c", {"id": 1, "v": "a"})))
     topic.run()
     other = topic.land(text({**event("u", {"id": 1, "v": "b"}), "source": source}))
-    assert topic.refused().code == "SEQUENCE_WIDTH"
+    error = topic.refused()
+    assert (error.code, "take files of another connector" in str(error)) == ("SEQUENCE_WIDTH", True)
     assert topic.replica("v") == [("a",)]
     Path(other).unlink()
     topic.land(text(event("u", {"id": 1, "v": "c"}, 2)))

@@ -278,7 +278,6 @@ _LONG = (
     "test_drawn_histories",
     "test_takeovers",
     "test_beside",
-    "test_time_grows_with_the_columns",
     "test_job_continues_tables_that_we_have_loaded",
     *(  # CI's front door installs `demo`; what needs a platform's client is a night's work
         f"test_it_has_what_it_is_for[{extra}]"

@@ -59,16 +59,18 @@ def test_replay_loads_valid_records(step: str | None, tmp_path: Path) -> None:
     assert len(lake.rows(lake.layout(taken).changes)) == 2
 
 
-@pytest.mark.parametrize(("days", "ids"), [(29, [2, 3, 4]), (31, [1, 2, 3, 4])])
+@pytest.mark.parametrize(("days", "ids"), [(29, [2, 3, 4, 5]), (31, [1, 2, 3, 4, 5])])
 def test_late_change_restores_a_row_only_after_retention(days: int, ids: list[int], tmp_path: Path) -> None:
     spec = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",), tombstone_retention="30d")
     lake, began = Lake(tmp_path), datetime.now(UTC)
     _land(lake, spec, 1, [("I", 1, 1, 0), ("I", 2, 2, 0), ("D", 9, 1, 0)])
     lake.raising(spec, clock=lambda: began)
     later = began + timedelta(days=days)
-    _land(lake, spec, 2, [("I", 10, 3, 0)])
+    _land(lake, spec, 2, [("I", 10, 5, 0)])
+    lake.raising(spec, clock=lambda: began + timedelta(hours=1))
+    _land(lake, spec, 3, [("I", 10, 3, 0)])
     lake.raising(spec, clock=lambda: later)  # forgets tombstones after its merge
-    _land(lake, spec, 3, [("U", 5, 1, 0), ("I", 11, 4, 0)])
+    _land(lake, spec, 4, [("U", 5, 1, 0), ("I", 11, 4, 0)])
     lake.raising(spec, clock=lambda: later + timedelta(hours=1))
     assert _ids(lake, spec) == ids
 
