@@ -34,11 +34,12 @@ _MORE: Mapping[str, Sequence[str]] = {
     "postgresql": ("sequence",), "mysql": ("server_id",), "mariadb": ("server_id",),
 }  # fmt: skip
 """Further fields of `source` that say where in the log a change is, or whose log that is."""
+_DOCUMENTS = "mongodb"
 _TIMES = ("ts_ms", "ts_us", "ts_ns")
 _OF_SOURCE = frozenset({
     *(name for names in _POSITIONS.values() for name in names),
     "version", "connector", "name", "snapshot", "db", "schema", "table", "sequence", "txId", "xmin", "server_id",
-    "gtid", "thread", "query", "redo_thread", "user_name", "lcr_position", "row_id",
+    "collection", "gtid", "thread", "query", "redo_thread", "user_name", "lcr_position", "row_id",
 })  # fmt: skip
 """Fields of `source` by their own name, as `add.fields` may have them. A time without `source.` is the connector's."""
 _OF_EVENT = frozenset({"op", *_TIMES})
@@ -160,6 +161,13 @@ class FlatForm:
         Raises:
             FatalError: `FLAT_EVENT_INCOMPLETE`.
         """
+        if connector == _DOCUMENTS:
+            raise self._incomplete(
+                "an update of MongoDB lacks the fields that were removed, and nothing tells it from an update that has "
+                "the changed fields alone",
+                "take the transform (ExtractNewDocumentState) out of the connector, so that the files have its events "
+                "as they are, and have the files written again",
+            )
         if self.deletes and columns.deleted is None:
             raise self._incomplete(
                 f"no column {DELETED}, so that deletes are not in the files",
@@ -200,7 +208,9 @@ def is_envelope(row: Row) -> bool:
 
 
 def _connector(columns: FlatColumns) -> str | None:
-    """By the fields of its position."""
+    """By the fields of its position, or by what MongoDB alone has in place of a table."""
+    if "collection" in columns.source:
+        return _DOCUMENTS
     return next((name for name, fields in _POSITIONS.items() if not columns.source.keys().isdisjoint(fields)), None)
 
 

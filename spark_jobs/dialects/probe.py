@@ -230,6 +230,7 @@ def _probe_csv(file: PlannedFile, stream: BinaryIO, options: DmsOptions) -> Prob
         if options.csv_header:
             names, is_older = _header(first, file), False
         else:
+            _require_no_names(first, file, options)
             names, is_older = _named(chain([first], found), len(first), file, options)
         lacks = search.finds()
     finally:
@@ -270,6 +271,22 @@ def _header(names: list[str], file: PlannedFile) -> list[str]:
     if any("\udc80" <= char <= "\udcff" for name in names for char in name):  # bytes that are no text
         raise QuarantinableError("FILE_UNREADABLE", "the header is not UTF-8", where=file.path)
     return names
+
+
+def _require_no_names(first: Sequence[str], file: PlannedFile, options: DmsOptions) -> None:
+    """Refuse a file whose first line has the names of its columns, which would be a row of a full load.
+
+    A column of a table that has no other may have its name as a value.
+
+    Raises:
+        QuarantinableError: `FILE_UNREADABLE`.
+    """
+    written = [field.strip().lower() for field in first]
+    for columns in CsvForms.of(options).columns:
+        names = [name.lower() for name in columns]
+        if len(written) > 1 and written in (names, [options.op_column.lower(), *names]):
+            what = "the first line holds the names of the columns: set options.csv_header: true"
+            raise QuarantinableError("FILE_UNREADABLE", what, where=file.path)
 
 
 def _named(lines: Iterable[list[str]], width: int, file: PlannedFile, options: DmsOptions) -> tuple[list[str], bool]:

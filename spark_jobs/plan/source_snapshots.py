@@ -10,9 +10,10 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Literal
 
-from spark_jobs.plan.sequence import COMMIT_AND_PLACE
+from spark_jobs.plan.sequence import COMMIT_AND_PLACE, LONGEST_TRANSACTION
 
 _COMMIT_AND_PLACE = re.compile(COMMIT_AND_PLACE)
 MOST_NAMED = 64
@@ -79,13 +80,39 @@ class LogServer:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Stream:
+    """Events of one table of the source that one connector has sent.
+
+    Attributes:
+        connector: its `source.name`.
+        since, until: earliest and latest commit time of its changes, ISO 8601 UTC; None: it has no change.
+        mixed: in a file events of another connector are between those of this one.
+    """
+
+    table: str
+    connector: str
+    since: str | None = None
+    until: str | None = None
+    mixed: bool = False
+
+    def is_beside(self, other: Stream) -> bool:
+        """Whether both connectors sent events at the same time, so that none of them took over from the other."""
+        if self.mixed and other.mixed:
+            return True
+        if None in (self.since, self.until, other.since, other.until):
+            return False
+        since, until = max(str(self.since), str(other.since)), min(str(self.until), str(other.until))
+        return datetime.fromisoformat(until) - datetime.fromisoformat(since) > LONGEST_TRANSACTION
+
+
+@dataclass(frozen=True, kw_only=True)
 class SnapshotMarks:
     """What the events of one file say of snapshots and of where they come from.
 
     Attributes:
         sources: names of the connectors; `collections`: tables of the source; `partitions`: of the topic.
         id_types: of the keys of documents, see `documents.id_type`; `shards`: of MongoDB, where events name them.
-        servers: of MySQL, on which the changes were made.
+        servers: of MySQL, on which the changes were made; `streams`: of each table and connector.
         firsts: the earliest changes that are no rows of a snapshot, see `earliest`.
     """
 
@@ -95,6 +122,7 @@ class SnapshotMarks:
     id_types: tuple[str, ...] = ()
     shards: tuple[str, ...] = ()
     servers: tuple[LogServer, ...] = ()
+    streams: tuple[Stream, ...] = ()
     firsts: tuple[FirstChange, ...] = ()
     parts: tuple[SnapshotPart, ...] = ()
 
@@ -136,6 +164,7 @@ class KnownSnapshots:
     id_types: tuple[str, ...] = ()
     shards: tuple[str, ...] = ()
     servers: tuple[LogServer, ...] = ()
+    streams: tuple[Stream, ...] = ()
     firsts: tuple[FirstChange, ...] = ()
     merged: bool = False
 
@@ -183,6 +212,7 @@ def snapshots_after(
         id_types=_named(known.id_types, (name for mark in marks for name in mark.id_types)),
         shards=_named(known.shards, (name for mark in marks for name in mark.shards)),
         servers=servers_of((*known.servers, *(server for mark in marks for server in mark.servers))),
+        streams=streams_of((*known.streams, *(stream for mark in marks for stream in mark.streams))),
         firsts=earliest((*known.firsts, *(first for mark in marks for first in mark.firsts))),
     )
     ignored: list[IgnoredSnapshot] = []
@@ -199,6 +229,7 @@ def with_names_of(known: KnownSnapshots, other: KnownSnapshots) -> KnownSnapshot
         sources=_named(other.sources, known.sources), collections=_named(other.collections, known.collections),
         partitions=_named(other.partitions, known.partitions), id_types=_named(other.id_types, known.id_types),
         shards=_named(other.shards, known.shards), servers=servers_of((*other.servers, *known.servers)),
+        streams=streams_of((*other.streams, *known.streams)),
     )  # fmt: skip
 
 
@@ -223,6 +254,19 @@ def servers_of(parts: Iterable[LogServer]) -> tuple[LogServer, ...]:
             since=min(part.since, other.since), until=max(part.until, other.until),
         )  # fmt: skip
     return tuple(by_name.values())[:MOST_NAMED]
+
+
+def streams_of(parts: Iterable[Stream]) -> tuple[Stream, ...]:
+    """Each table's events of each connector as one."""
+    found: dict[tuple[str, str], Stream] = {}
+    for part in parts:
+        other = found.get((part.table, part.connector), part)
+        found[part.table, part.connector] = replace(
+            part, mixed=part.mixed or other.mixed,
+            since=min(filter(None, (part.since, other.since)), default=None),
+            until=max(filter(None, (part.until, other.until)), default=None),
+        )  # fmt: skip
+    return tuple(found.values())[:MOST_NAMED]
 
 
 def is_alone(position: str) -> bool:

@@ -72,7 +72,7 @@ def read_csv(data: bytes, names: Sequence[str], form: DmsOptions, kind: str) -> 
 def _rows(data: bytes, names: Sequence[str], form: DmsOptions, kind: str) -> CsvRows:
     table, lines = _read(data, len(names), form)
     if form.csv_header:
-        return CsvRows(table, lines)
+        return _without_headers(CsvRows(table, lines), names, form)
     forms = CsvForms.of(form)
     has_operation = len(names) > len(forms.newest)
     rows = CsvRows(table, lines)
@@ -145,12 +145,27 @@ def _with_operations(rows: CsvRows, form: DmsOptions, kind: str) -> CsvRows:
         what = "no line begins with an operation, and lines have a field more than options.csv_columns"
         raise ValueError(f"{what}: the first is {str(first[0])[:40]!r}; name all columns, in the order of the file")
     empty = good & np.asarray(pc.equal(pc.utf8_trim(pc.fill_null(table.column(0), ""), BLANKS), ""))
-    if not empty.any():
+    return _without(rows, empty, form)
+
+
+def _without_headers(rows: CsvRows, names: Sequence[str], form: DmsOptions) -> CsvRows:
+    """Lines with the names of the columns are no rows: files with a header were put together to one."""
+    are_names = _good(rows)
+    for column, name in zip(rows.table.columns, names, strict=True):
+        if len(names) == 1 or not are_names.any():
+            return rows
+        are_names = are_names & _is(column, name)
+    return _without(rows, are_names, form)
+
+
+def _without(rows: CsvRows, bad: np.ndarray, form: DmsOptions) -> CsvRows:
+    """Rows of a mask as lines that are none."""
+    if not bad.any():
         return rows
-    lines = [None] * table.num_rows if rows.malformed is None else rows.malformed.to_pylist()
-    for row in np.flatnonzero(empty):
+    lines = [None] * rows.table.num_rows if rows.malformed is None else rows.malformed.to_pylist()
+    for row in np.flatnonzero(bad):
         lines[row] = form.csv_delimiter.join(
-            form.csv_null if (v := c[row].as_py()) is None else v for c in table.columns
+            form.csv_null if (v := c[row].as_py()) is None else v for c in rows.table.columns
         )
     return replace(rows, malformed=pa.array(lines, pa.string()))
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.names import renamed
@@ -173,7 +175,7 @@ def with_snapshots(
     require_distinct_ids(spec, known)
     return replace(
         schema, snapshots=replace(known, merged=not follows),
-        warnings=(*schema.warnings, *of_ignored_snapshots(ignored), *of_shards(spec, known)),
+        warnings=(*schema.warnings, *of_ignored_snapshots(ignored), *of_names(spec, known)),
         table_schema=replace(schema.table_schema, openings=known.openings),
     )  # fmt: skip
 
@@ -186,6 +188,8 @@ def require_one_table(spec: TableSpec, known: KnownSnapshots) -> None:
     """
     tables = [name for name in known.collections if name]
     by_table = spec.options.get("capture") is not None  # jobs take the changes of one table from the log
+    if not by_table:
+        _require_one_server(spec, known)
     is_told = "_dbz_table" in lowered(spec.keys) or spec.options.get("source_tables") == "several"
     if len(tables) < 2 or not spec.keys or by_table or is_told:
         return
@@ -194,6 +198,25 @@ def require_one_table(spec: TableSpec, known: KnownSnapshots) -> None:
         f"keep the tables apart with `keys: [{', '.join((*spec.keys, '_dbz_table'))}]` (a table that exists needs a "
         "rebuild); or set `options: {source_tables: several}` where keys are unique among them, as in partitions or a "
         "table that was renamed; or route each into a folder of its own"
+    )
+    raise FatalError("TABLES_SHARE_KEYS", f"{what}; nothing was written", where=spec.table, remedy=remedy)
+
+
+def _require_one_server(spec: TableSpec, known: KnownSnapshots) -> None:
+    """Refuse events of one table's name that several connectors send at the same time, as of several servers.
+
+    Raises:
+        FatalError: `TABLES_SHARE_KEYS`.
+    """
+    beside = [(one, other) for one, other in combinations(known.streams, 2)
+              if one.table == other.table and one.is_beside(other)]  # fmt: skip
+    if not beside or not spec.keys or spec.options.get("source_tables") == "several":
+        return
+    one, other = beside[0]
+    what = f"{spec.table}: connectors {one.connector} and {other.connector} both send events of a table {one.table}"
+    remedy = (
+        "route the topics of each connector into a folder of its own, and load these as `shards`; or set `options: "
+        "{source_tables: several}` where keys are unique among them, or both capture one database"
     )
     raise FatalError("TABLES_SHARE_KEYS", f"{what}; nothing was written", where=spec.table, remedy=remedy)
 
@@ -225,6 +248,25 @@ def of_shards(spec: TableSpec, known: KnownSnapshots) -> tuple[RunWarning, ...]:
         "_dbz_shard]` keeps them apart where no document moves from shard to shard"
     )
     return (RunWarning(code="SHARDS_SHARE_KEYS", message=message, count=len(known.shards), sample=known.shards[:5]),)
+
+
+def of_names(spec: TableSpec, known: KnownSnapshots) -> tuple[RunWarning, ...]:
+    """Warnings about events that come from several places, where a key may stand for another row in each."""
+    return (*of_shards(spec, known), *of_connectors(spec, known))
+
+
+def of_connectors(spec: TableSpec, known: KnownSnapshots) -> tuple[RunWarning, ...]:
+    """Warning about events of several connectors, one after the other, whose rows need not be those of one table."""
+    tables = Counter(stream.table for stream in known.streams)
+    is_told = spec.options.get("capture") is not None or spec.options.get("source_tables") == "several"
+    if is_told or not spec.keys or max(tables.values(), default=0) < 2:
+        return ()
+    names = sorted({stream.connector for stream in known.streams})
+    message = (
+        "events of one table come from several connectors; where these capture different servers, rows with equal keys "
+        "overwrite each other: load them as shards; `options: {source_tables: several}` says that they do not"
+    )
+    return (RunWarning(code="CONNECTORS_SHARE_KEYS", message=message, count=len(names), sample=tuple(names[:5])),)
 
 
 def of_ignored_snapshots(ignored: Sequence[IgnoredSnapshot]) -> tuple[RunWarning, ...]:

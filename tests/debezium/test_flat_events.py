@@ -42,6 +42,23 @@ def refusal(folder: Path, content: bytes | str, **options: Any) -> FatalError:
     return caught.value
 
 
+@pytest.mark.parametrize("told", [
+    {"__source_connector": "mongodb"}, {"__source_ord": 1}, {"__source_collection": "t"}, {"__collection": "t"},
+])  # fmt: skip
+@pytest.mark.parametrize("options", [{}, {"flat_deletes": "drop"}])
+def test_documents_are_refused(tmp_path: Path, told: dict[str, Any], options: dict[str, Any]) -> None:
+    """ExtractNewDocumentState: a field that an update has removed is missing, and so may be one that did not change."""
+    document = row(_id=1, id=None, __source_lsn=None, **told)
+    refused = refusal(tmp_path, text(document), **options)
+    assert "fields that were removed" in refused.what
+    assert "ExtractNewDocumentState" in (refused.remedy or "")
+    refusal(tmp_path, parquet(pa.Table.from_pylist([document])), **options)
+
+
+def test_a_column_may_be_called_collection(tmp_path: Path) -> None:
+    assert rows_of(probe(tmp_path, text(row(collection="x"))))[0]["collection"] == "x"
+
+
 @pytest.mark.parametrize("around", [
     lambda e: e,
     lambda e: {"schema": None, "payload": e},

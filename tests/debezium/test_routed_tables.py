@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import LocalPort
 from tests.debezium.probing import text
-from tests.debezium.topic import Topic
+from tests.debezium.topic import Topic, warnings_of
 
 T = 1_700_000_000_000
 PLACES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -66,3 +66,54 @@ def test_collections_of_mongodb_are_tables(engine: LocalPort, tmp_path: Path) ->
     topic = Topic(engine, tmp_path, keys=["_id"])
     topic.land(text(document("a", 1), document("b", 2)))
     assert topic.refused().code == "TABLES_SHARE_KEYS"
+
+
+def of(connector: str, at: int, op: str, row: dict[str, Any]) -> dict[str, Any]:
+    return event(op, row, {"name": connector, "db": "d", "table": "a", "server_id": len(connector)}, at)
+
+
+MINUTES = 60_000
+BESIDE = {
+    "in a file": [[("eu", 100), ("us", 200), ("eu", 300)]],
+    "by their times": [[("eu", 100)], [("us", 200)], [("eu", 200 + 2 * MINUTES), ("us", 300 + 4 * MINUTES)]],
+}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_rows_of_two_servers_are_refused(engine: LocalPort, tmp_path: Path, name: str) -> None:
+    """Two connectors of databases with one name, whose topics a RegexRouter makes one."""
+    topic = Topic(engine, tmp_path)
+    *before, last = BESIDE[name]
+    for events in before:
+        topic.land(text(*(of(connector, at, "c", {"id": 1, "v": connector}) for connector, at in events)))
+        topic.run()
+    rows = topic.replica("id", "v") if before else []
+    topic.land(text(*(of(connector, at, "c", {"id": 1, "v": connector}) for connector, at in last)))
+    refused = topic.refused()
+    assert refused.code == "TABLES_SHARE_KEYS"
+    assert "connectors eu and us" in refused.message
+    assert (topic.replica("id", "v") if before else []) == rows
+    allowed = topic.with_row(options={"source_tables": "several"})
+    assert "CONNECTORS_SHARE_KEYS" not in warnings_of(allowed.run())
+    assert allowed.replica("id", "v") == [(1, last[-1][0])]
+
+
+def test_a_connector_that_follows_another_is_named_in_each_run(engine: LocalPort, tmp_path: Path) -> None:
+    """A connector of a new name captures the same table, or another server's: nothing in the events tells which."""
+    topic = Topic(engine, tmp_path)
+    topic.land(text(of("old", 100, "c", {"id": 1, "v": "a"})))
+    assert warnings_of(topic.run()) == []
+    topic.land(text(of("new one", 200, "c", {"id": 1, "v": "b"})))
+    assert warnings_of(topic.run()) == ["CONNECTORS_SHARE_KEYS"]
+    told = topic.with_row(options={"source_tables": "several"})
+    told.land(text(of("new one", 300, "c", {"id": 2, "v": "c"})))
+    assert warnings_of(told.run()) == []
+
+
+def test_a_table_of_each_connector_is_no_table_of_both(engine: LocalPort, tmp_path: Path) -> None:
+    topic = Topic(engine, tmp_path, keys=["id", "_dbz_table"])
+    first, second = ({"name": name, "db": name, "table": "a"} for name in ("eu", "us"))
+    places = [(first, 100), (second, 200), (first, 300)]
+    topic.land(text(*(event("c", {"id": at, "v": "x"}, place, at) for place, at in places)))
+    assert warnings_of(topic.run()) == []
+    assert topic.replica("id", "_dbz_table") == [(100, "eu.a"), (200, "us.a"), (300, "eu.a")]

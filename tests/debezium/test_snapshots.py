@@ -253,7 +253,7 @@ def test_tables_of_the_source_that_share_one_table(engine: LocalPort, tmp_path: 
 def test_snapshot_of_one_of_several_connectors_removes_nothing(engine: LocalPort, tmp_path: Path) -> None:
     topic = filled(engine, tmp_path)
     topic.land(text(*snapshot(200, [11, 12, 13], name="other")))
-    assert warnings_of(topic.run()) == ["SNAPSHOT_MERGED"]
+    assert warnings_of(topic.run()) == ["CONNECTORS_SHARE_KEYS", "SNAPSHOT_MERGED"]
     assert ids(topic) == [1, 2, 3, 4, 5, 6, 7, 11, 12, 13]
 
 
@@ -352,7 +352,7 @@ def test_reload_follows_what_only_a_person_knows(engine: LocalPort, tmp_path: Pa
     assert topic.run().truncates == 1
     topic.empty()
     topic.land(text(*snapshot(400, [11, 12], name="renamed"), event("c", {"id": 13, "v": "c"}, 410, name="renamed")))
-    assert warnings_of(topic.run()) == ["SNAPSHOT_MERGED"]
+    assert warnings_of(topic.run()) == ["CONNECTORS_SHARE_KEYS", "SNAPSHOT_MERGED"]
     assert ids(topic) == [1, 2, 3, 4, 5, 6, 7, 11, 12, 13]
     done = topic.run(reload=True, confirmed=True)
     assert (ids(topic), done.details["reload"]["vanish"]) == ([11, 12, 13], 7)

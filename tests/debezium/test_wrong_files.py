@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import LocalPort
 from tests.debezium.probing import event, text
-from tests.debezium.topic import Topic, warnings_of
+from tests.debezium.topic import Topic, enveloped, warnings_of
 
 
 @pytest.mark.parametrize("source", [
@@ -31,6 +31,22 @@ def test_positions_of_another_log_format_are_refused(engine: LocalPort, tmp_path
     topic.land(text(event("u", {"id": 1, "v": "c"}, 2)))
     topic.run()
     assert topic.replica("v") == [("c",)]
+
+
+@pytest.mark.parametrize("ending", ["json", "parquet"])
+def test_cells_of_cassandra_are_no_rows(engine: LocalPort, tmp_path: Path, ending: str) -> None:
+    """Its update has null in place of the columns that it does not write (cassandra.adoc)."""
+
+    def cells(at: int, **values: Any) -> dict[str, Any]:
+        row = {name: value and {"value": value, "deletion_ts": None, "set": True} for name, value in values.items()}
+        source = {"connector": "cassandra", "file": "commitlog-6-1.log", "pos": at, "ts_ms": at}
+        return {"op": "u", "before": None, "after": row, "source": source}
+
+    events = [cells(1, id="a", v="x", w="y"), cells(2, id="a", v="z", w=None)]
+    topic = Topic(engine, tmp_path)
+    topic.land(text(*events) if ending == "json" else enveloped(*events), ending)
+    assert topic.refused().code == "FIRST_LOAD_UNREADABLE"
+    assert "cassandra" in topic.errors()[0]["reason"]
 
 
 def test_change_of_source_type_orders_by_time_first(engine: LocalPort, tmp_path: Path) -> None:

@@ -133,3 +133,31 @@ def test_drawn_histories_of_columns(tmp_path: Path, seed: int) -> None:
 def test_added_columns_are_among_the_columns() -> None:
     spec = TableSpec(table="s.t", keys=("id",), options={"csv_columns": ["id", "b"], "csv_added": ["b", "c"]})
     assert [(p.path, p.value) for p in check_options(spec)] == [(("options", "csv_added"), "c")]
+
+
+@pytest.mark.parametrize(("name", "text"), [
+    ("LOAD00000001.csv", "id,A\n1,x\n2,y\n"),
+    ("LOAD00000001.csv", "op,id,a\nI,1,x\nI,2,y\n"),
+])  # fmt: skip
+def test_the_names_of_columns_are_no_row(tmp_path: Path, name: str, text: str) -> None:
+    """`AddColumnName` of the endpoint is true, and the row does not say so: a full load has no operation to check."""
+    one = landed(table(tmp_path, ["id", "a"]), name, text)
+    assert one.refused().code == "FIRST_LOAD_UNREADABLE"
+    assert "csv_header: true" in one.rows("errors")[0]["reason"]
+    told = LakeTable(one.lake, spec_of(options={"csv_header": True}, settle="0s"))
+    told.run()
+    assert told.values("replica", "id") == [("1",), ("2",)]
+    assert codes(told) == []
+
+
+@pytest.mark.parametrize(("text", "good", "bad"), [
+    ("id,a\n1,x\nid,a\n2,y\n", ["1", "2"], 1),
+    ("id,a\n1,x\nid,b\n2,y\n", ["1", "2", "id"], 0),
+    ("id\n1\nid\n2\n", ["1", "2", "id"], 0),
+])  # fmt: skip
+def test_a_header_among_rows_is_no_row(tmp_path: Path, text: str, good: list[str], bad: int) -> None:
+    """Files that were put together, each with its header; a column of one table may have its name as a value."""
+    one = LakeTable(Lake(tmp_path), spec_of(options={"csv_header": True}, settle="0s"))
+    landed(one, "LOAD00000001.csv", text).run()
+    assert [row[0] for row in one.values("replica", "id")] == good
+    assert codes(one) == ["ROW_MALFORMED"] * bad

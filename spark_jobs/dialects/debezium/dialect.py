@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
+from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
@@ -34,6 +36,7 @@ from spark_jobs.dialects.debezium.technical import (
     Source,
     Translated,
     is_of_snapshot,
+    is_read,
     snapshot_mark,
     table_of_source,
     with_epochs,
@@ -57,6 +60,7 @@ from spark_jobs.plan.source_snapshots import (
     LogServer,
     SnapshotMarks,
     SnapshotPart,
+    Stream,
     earliest,
     is_alone,
 )
@@ -127,6 +131,7 @@ def marks_of(table: pa.Table, rows: Translated, path: str) -> SnapshotMarks:
         id_types=rows.id_types, shards=tuple(shards)[:MOST_NAMED], servers=_servers(changes),
         sources=tuple(names)[:MOST_NAMED], collections=tuple(tables)[:MOST_NAMED],
         partitions=(partition,) if partition else (), parts=_parts(table, sources), firsts=_firsts(changes),
+        streams=_streams(table, sources),
     )  # fmt: skip
 
 
@@ -182,6 +187,35 @@ def _server(name: str, positions: Sequence[str], times: Sequence[datetime]) -> L
         name=name, low=place_in_log(min(positions)), high=place_in_log(max(positions)),
         since=min(times).isoformat(), until=max(times).isoformat(),
     )  # fmt: skip
+
+
+def _streams(table: pa.Table, sources: Sequence[Source]) -> tuple[Stream, ...]:
+    """By table and connector, where events name it. Rows that were read have no time of a change."""
+    times = table.column(TIME).to_pylist()
+    found: dict[str, list[tuple[str, datetime | None]]] = {}
+    for source, time in zip(sources, times, strict=True):
+        if name := source.get("name"):
+            found.setdefault(table_of_source(source), []).append((_text(name), None if is_read(source) else time))
+    return tuple(stream for name, events in found.items() for stream in _streams_of(name, events))[:MOST_NAMED]
+
+
+def _streams_of(table: str, events: Sequence[tuple[str, datetime | None]]) -> Iterator[Stream]:
+    """
+    Args:
+        events: connector and commit time, in the order of delivery.
+    """
+    turns = [connector for connector, _ in groupby(connector for connector, _ in events)]
+    again = {connector for connector, count in Counter(turns).items() if count > 1}
+    between = {connector for one in again for connector in _between(turns, one)}
+    for connector in dict.fromkeys(turns):
+        times = [time for name, time in events if name == connector and time is not None]
+        since, until = (_iso(min(times)), _iso(max(times))) if times else (None, None)
+        yield Stream(table=table, connector=connector, since=since, until=until, mixed=connector in between)
+
+
+def _between(names: Sequence[str], name: str) -> Sequence[str]:
+    """From the first place of a name to its last."""
+    return names[names.index(name) : len(names) - names[::-1].index(name)]
 
 
 def _parts(table: pa.Table, sources: Sequence[Source]) -> tuple[SnapshotPart, ...]:
