@@ -194,8 +194,10 @@ def select_columns(names: Iterable[str], spec: TableSpec, *, stored: bool = Fals
     pairs = [(name, delivered_name(name) if stored else name) for name in names]
     rows = rows_for([delivered for _, delivered in pairs], spec)
     kept = [(name, delivered) for name, delivered in pairs if is_kept(delivered, rows[delivered])]
-    masks = {name: method for name, delivered in kept if (method := mask_method(delivered, rows[delivered])) is not None}
-    return ColumnSelection(kept=tuple(name for name, _ in kept), masks=masks)
+    masks = {name: mask_method(delivered, rows[delivered]) for name, delivered in kept}
+    return ColumnSelection(
+        kept=tuple(masks), masks={name: method for name, method in masks.items() if method is not None}
+    )
 
 
 def withholds(spec: TableSpec) -> bool:

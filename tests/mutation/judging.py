@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import resource
@@ -9,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,22 @@ LANES = (
     "tests/conformance", "tests/delta_rs",
 )  # fmt: skip
 Verdict = Literal["killed", "survived", "not called", "undecided"]
+
+
+Function = tuple[str, int]
+"""Path and first line."""
+
+
+@dataclass(frozen=True)
+class Called:
+    """Functions that a test calls, and its seconds of CPU."""
+
+    seconds: float
+    functions: frozenset[Function]
+
+    @property
+    def cost(self) -> float:
+        return self.seconds + 0.05
 
 
 @dataclass(frozen=True)
@@ -68,28 +84,41 @@ class Judge:
         return ("survived", f"{len(tests)} tests") if done.returncode == 0 else ("undecided", done.stdout[-300:])
 
     def _tests(self, mutant: Mutant) -> Iterator[str]:
-        """Tests that call the function, the fastest first, until their time is used."""
-        left = self.seconds
-        for seconds, test in sorted((taken, name) for name, taken in self._calling(mutant).items()):
-            if left >= 0:
-                left -= seconds
-                yield test
+        """Tests that call the function, until their time is used: first those that call most besides for their time.
 
-    def _calling(self, mutant: Mutant) -> dict[str, float]:
-        """Seconds of the tests that call the function, each with all its parameters: they may share what they play.
+        The fastest ones alone are much alike, and say the same of a mutant.
+        """
+        left, calling, known = self.seconds, self._calling(mutant), set[Function]()
+        while calling and left >= 0:
+            test = max(calling, key=lambda name: (1 + len(calling[name].functions - known)) / calling[name].cost)
+            left -= calling[test].seconds
+            known |= calling.pop(test).functions
+            yield test
+
+    def _calling(self, mutant: Mutant) -> dict[str, Called]:
+        """The tests that call the function."""
+        found = {}
+        for test, called in self._called.items():
+            lines = {at for path, at in called.functions if path == mutant.path}
+            if mutant.function in lines or (lines and not mutant.function):
+                found[test] = called
+        return found
+
+    @functools.cached_property
+    def _called(self) -> dict[str, Called]:
+        """Each test, with all its parameters: they may share what they play.
 
         A test that fails without a mutant, in the copy, tells nothing of one.
         """
-        seconds, calling, failing = defaultdict[str, float](float), set[str](), set[str]()
+        found, failing = dict[str, Called](), set[str]()
         for line in self.touched.read_text(encoding="utf-8").splitlines():
             played = json.loads(line)
             test = played["test"].partition("[")[0]
-            seconds[test] += played["seconds"]
+            before = found.get(test, Called(0.0, frozenset()))
+            functions = frozenset((path, at) for path, at in played["functions"])
+            found[test] = Called(before.seconds + played["seconds"], before.functions | functions)
             failing |= set() if played["passed"] else {test}
-            lines = [at for path, at in played["functions"] if path == mutant.path]
-            if mutant.function in lines or (lines and not mutant.function):
-                calling.add(test)
-        return {test: seconds[test] for test in calling - failing}
+        return {test: called for test, called in found.items() if test not in failing}
 
     def _play(self, tests: Sequence[str], *options: str, limit: int | None) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--engine", "delta_rs", *options, *tests]
