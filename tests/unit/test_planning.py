@@ -11,7 +11,7 @@ import pytest
 
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec, TierSpec
 from airflow_gddl.planning import AIRFLOW, MWAA, Metadata, Plan, PlatformLimits, make_plan
-from airflow_gddl.planning.day import MERGE_TIMES, OWN_TABLE, SHARED_TABLE
+from airflow_gddl.planning.day import MERGED_TABLE, SHARED_TABLE
 from airflow_gddl.planning.rules import Advice, mwaa_limits, smallest_class
 from airflow_gddl.runtime.state.table_runs import RunFact, TableRecord
 
@@ -81,7 +81,7 @@ def test_what_merge_costs_is_said_of_the_tables_that_have_it() -> None:
     """Of ten small tables four, by the row; each is loaded every hour."""
     rows = [*tables(6), *(table(100 + number, commit="merge") for number in range(4))]
     (tier,) = planned(rows).tiers
-    by_merge = SHARED_TABLE["one"] * MERGE_TIMES[True]
+    by_merge = MERGED_TABLE[True]
     assert (tier.merged, tier.direct_seconds, tier.merge_seconds) == (4, SHARED_TABLE["one"], by_merge)
     assert tier.merge_hours == round(4 * 24 * (by_merge - SHARED_TABLE["one"]) / 3600, 2)
     assert tier.table_seconds == round(0.6 * SHARED_TABLE["one"] + 0.4 * by_merge, 3)
@@ -89,7 +89,7 @@ def test_what_merge_costs_is_said_of_the_tables_that_have_it() -> None:
     assert (direct.merged, direct.merge_hours, direct.table_seconds) == (0, 0.0, SHARED_TABLE["one"])
     merging = {**DEFAULT_TIERS, "large": replace(DEFAULT_TIERS["large"], commit="merge")}
     (large,) = planned([table(1, size="large"), table(2, size="large", commit="direct")], tiers=merging).tiers
-    assert (large.merged, large.merge_seconds) == (1, OWN_TABLE["many"] * MERGE_TIMES[False])
+    assert (large.merged, large.merge_seconds) == (1, MERGED_TABLE[False])
 
 
 def test_views_cost_tasks_and_large_fleets_have_none_for_each_table() -> None:
@@ -315,7 +315,7 @@ def test_times_come_from_records_where_there_are_enough() -> None:
     records = {spec.table: record(3.0 + n) for n, spec in enumerate(rows)}
     plan = planned(rows, records={**records, rows[5].table: record(99.0, "failed")})
     assert [(tier.tier, tier.table_seconds, tier.basis) for tier in plan.tiers] == [
-        ("large", 18.0, "benchmarks"),
+        ("large", 1.4, "benchmarks"),
         ("small", 5.0, "records"),
     ]
     given = planned(rows, records=records, given={"small": 0.5})
