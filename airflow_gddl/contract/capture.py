@@ -12,6 +12,7 @@ from airflow_gddl.contract.errors import SpecProblem
 from airflow_gddl.contract.table_spec import TableSpec
 
 ConnectorName = Literal["postgresql", "mysql", "sqlserver", "oracle", "mongodb"]
+PartitionDropped = Literal["report", "keep"]
 READ = "postgresql"
 """The connector whose logs jobs read, and SQLAlchemy's name of its database."""
 SLOT, PUBLICATION = "slot.name", "publication.name"
@@ -43,6 +44,9 @@ class CaptureSpec:
     """Debezium's connector."""
     properties: Mapping[str, Any] = field(default_factory=dict)
     """Further properties of the connector, e.g. `slot.name`; address and credentials are those of `connection`."""
+    partition_dropped: PartitionDropped = "report"
+    """What becomes of a table of which partitions were dropped or detached, with their rows: `report` stops it, `keep`
+    goes on and keeps the rows."""
 
 
 def capture_of(spec: TableSpec) -> Mapping[str, Any] | None:
@@ -61,6 +65,11 @@ def properties_of(spec: TableSpec) -> dict[str, str]:
     return {SLOT: slot, PUBLICATION: slot, **properties}
 
 
+def keeps_dropped_partitions(spec: TableSpec) -> bool:
+    """Whether rows of partitions that the source has dropped or detached stay in the table."""
+    return (capture_of(spec) or {}).get("partition_dropped") == "keep"
+
+
 def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -77,6 +86,9 @@ def capture_problems(spec: TableSpec) -> Iterator[SpecProblem]:
         message = f"jobs read logs of {READ} alone until now"
         remedy = "remove capture, and let Debezium's connector write files or a topic"
         yield SpecProblem("SOURCE_LOG_REFUSED", (*path, "connector"), connector, message, remedy)
+    if (dropped := capture.get("partition_dropped", "report")) not in get_args(PartitionDropped):
+        remedy = f"write one of {', '.join(get_args(PartitionDropped))}"
+        yield SpecProblem("FIELD_VALUE", (*path, "partition_dropped"), dropped, "not known", remedy)
     if not spec.options.get("verify_connection"):
         message, remedy = "no connection to the source is named", "set connection in the row's source"
         yield SpecProblem("FIELD_VALUE", path, connector, message, remedy)

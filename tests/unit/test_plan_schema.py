@@ -168,6 +168,18 @@ def test_a_new_column_gets_the_widest_type_of_the_batch(evolution: SchemaEvoluti
     assert {action(found, "v", number).how for number in range(3)} == {"cast"}
 
 
+def test_a_bigint_takes_twenty_digits_of_a_decimal() -> None:
+    found = plan({"id": "int", "v": "bigint"}, {"id": "int", "v": "decimal(5,2)"}, evolution=WIDEN)
+    assert types_of(found.target) == {"id": "int", "v": "decimal(22,2)"}
+
+
+@pytest.mark.parametrize("partitions", [(), ("P",)])
+def test_a_partition_column_never_becomes_text(partitions: tuple[str, ...]) -> None:
+    rules = SchemaRules(evolution=SchemaEvolution(type_change="text"), required=(), partitions=partitions)
+    found = plan_schema(schema_of({"id": "int", "p": "date"}), (group(0, {"id": "int", "p": "boolean"}),), rules)
+    assert types_of(found.target)["p"] == ("date" if partitions else "string")
+
+
 @pytest.mark.parametrize("evolution", [ADD, RESCUE, SchemaEvolution(new_column="fail")])
 def test_a_new_struct_gets_the_fields_of_all_groups(evolution: SchemaEvolution) -> None:
     found = plan(None, {"s": "struct<a:int>"}, {"s": "struct<b:int,A:bigint>"}, evolution=evolution)

@@ -31,12 +31,18 @@ class CatalogColumn:
 
 @dataclass(frozen=True, kw_only=True)
 class CatalogPart:
-    """A partition; `identity`, `node`: as of a table; `attached`: it was made before it became one."""
+    """A partition; `identity`, `node`: as of a table.
+
+    Attributes:
+        attached: it was made before it became a partition.
+        joined: transactions in which it, and the partitions above it, became partitions; empty: not known.
+    """
 
     name: str
     identity: str
     node: str
     attached: bool
+    joined: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +89,11 @@ def read_catalog(sa: Any, connection: Any, relation: str) -> TableCatalog:
         parts={p["number"]: CatalogPart(**{k: v for k, v in p.items() if k != "number"}) for p in parts},
         labels={one["number"]: one["label"] for one in labels},
     )
+
+
+def dropped_parts(before: TableCatalog, now: TableCatalog) -> tuple[str, ...]:
+    """Names of partitions that were dropped or detached, with their rows."""
+    return tuple(part.name for number, part in before.parts.items() if number not in now.parts)
 
 
 def alterations(before: TableCatalog, now: TableCatalog, *, truncated: bool) -> Iterator[str]:
@@ -150,13 +161,14 @@ def _of_labels(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[st
 
 
 def _of_parts(before: TableCatalog, now: TableCatalog, *, truncated: bool) -> Iterator[str]:
-    gone = [part.name for number, part in before.parts.items() if number not in now.parts]
-    if gone:
+    if gone := dropped_parts(before, now):
         yield f"partitions were dropped or detached, with their rows: {', '.join(gone)}"
     came = [part.name for number, part in now.parts.items() if number not in before.parts and part.attached]
     if came:
         yield f"tables were attached as partitions, with their rows: {', '.join(came)}"
     stayed = {number: part for number, part in now.parts.items() if number in before.parts}
+    if again := [part.name for number, part in stayed.items() if before.parts[number].joined not in ("", part.joined)]:
+        yield f"partitions were detached and attached again, with their rows: {', '.join(again)}"
     other = [part.name for number, part in stayed.items() if part.node != before.parts[number].node]
     if other and not (truncated and len(other) == len(stayed)):
         yield f"partitions were truncated or rewritten by themselves: {', '.join(other)}"
@@ -208,7 +220,9 @@ _PARTS = """
 SELECT CAST(c.oid AS text) AS number, n.nspname || '.' || c.relname AS name, CAST(c.relfilenode AS text) AS node,
   {identity},
   NOT EXISTS (SELECT FROM pg_inherits i JOIN pg_attribute a ON a.attrelid = i.inhrelid AND a.attname = 'ctid'
-    WHERE i.inhrelid = c.oid AND CAST(i.xmin AS text) = CAST(a.xmin AS text)) AS attached
+    WHERE i.inhrelid = c.oid AND CAST(i.xmin AS text) = CAST(a.xmin AS text)) AS attached,
+  (SELECT string_agg(CAST(i.xmin AS text), ',' ORDER BY i.inhrelid) FROM pg_partition_ancestors(c.oid) above
+    JOIN pg_inherits i ON i.inhrelid = above.relid) AS joined
 FROM pg_partition_tree(:relation) p JOIN pg_class c ON c.oid = p.relid JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE p.isleaf AND c.oid <> :relation ORDER BY c.oid
 """.replace("{identity}", _IDENTITY)

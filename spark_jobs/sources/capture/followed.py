@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from airflow_gddl.contract.capture import keeps_dropped_partitions
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.result import RunWarning
 from spark_jobs.batch.table_run import TableRun
-from spark_jobs.sources.capture.catalog import alterations
+from spark_jobs.sources.capture.catalog import alterations, dropped_parts
 from spark_jobs.sources.capture.position import FollowedTable, read_followed, write_followed
 
 _NAMES = 3
@@ -35,12 +37,24 @@ def may_be_truncated(run: TableRun, now: FollowedTable) -> bool:
     before = read_followed(run.runtime.storage, run.layout.state)
     if before is None or before.relation != now.relation:
         return False
+    before, _ = _without_kept(run, before, now)
     return bool(_altered(before, now, truncated=False)) and not _altered(before, now, truncated=True)
 
 
-def require_followed(run: TableRun, now: FollowedTable) -> None:
+def _without_kept(run: TableRun, before: FollowedTable, now: FollowedTable) -> tuple[FollowedTable, tuple[str, ...]]:
+    """The table as it was, without partitions that the source has dropped and whose rows stay, and their names."""
+    if before.catalog is None or now.catalog is None or not keeps_dropped_partitions(run.spec):
+        return before, ()
+    parts = {number: part for number, part in before.catalog.parts.items() if number in now.catalog.parts}
+    return replace(before, catalog=replace(before.catalog, parts=parts)), dropped_parts(before.catalog, now.catalog)
+
+
+def require_followed(run: TableRun, now: FollowedTable) -> tuple[RunWarning, ...]:
     """Refuse a table that was loaded under another log, whose table in the source is another one now, or was altered in
     a way that the log does not tell.
+
+    Returns:
+        The warning about partitions whose rows stay, in the run that first sees them gone.
 
     Raises:
         FatalError: `SOURCE_LOG_RESTARTED`, `SOURCE_TABLE_ALTERED`.
@@ -52,10 +66,13 @@ def require_followed(run: TableRun, now: FollowedTable) -> None:
         before = now if is_new else replace(now, log="")
     if before.unloaded and run.is_loading:
         raise _refused(run, before, now, f"{before.unloaded}; its load has not ended")
-    if why := is_other(before, now):
+    compared, kept = _without_kept(run, before, now)
+    if why := is_other(compared, now):
         raise _refused(run, before, now, why)
     if now != read_followed(storage, state):
         write_followed(storage, state, now)
+    message = "partitions were dropped or detached in the source, and their rows stay in the table"
+    return (RunWarning(code="PARTITIONS_KEPT", message=message, count=len(kept), sample=kept[:5]),) if kept else ()
 
 
 def require_unaltered(run: TableRun, before: FollowedTable, after: FollowedTable) -> FollowedTable:
@@ -68,9 +85,10 @@ def require_unaltered(run: TableRun, before: FollowedTable, after: FollowedTable
     Raises:
         FatalError: as `require_followed`.
     """
-    if not is_other(before, after):
+    compared, _ = _without_kept(run, before, after)
+    if not is_other(compared, after):
         return after
-    if why := is_other(before, replace(after, truncates=before.truncates + 1)):
+    if why := is_other(compared, replace(after, truncates=before.truncates + 1)):
         raise _refused(run, before, after, why)
     return before
 

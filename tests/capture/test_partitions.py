@@ -1,0 +1,112 @@
+"""Partitions that the source drops, and whose rows stay: `partition_dropped: keep`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from airflow_gddl.contract.capture import capture_problems
+from airflow_gddl.contract.spec import JobOptions, TableSpec
+from tests.capture.captured import (
+    CAPTURE,
+    LOAD_AGAIN,
+    SPEC,
+    again,
+    end,
+    prepared,
+    refused,
+    replica,
+    result_of,
+    rows_of,
+)
+from tests.delta_rs.postgres import execute
+from tests.harness.lake import Lake
+
+PARTS = (
+    "CREATE TABLE s.t (id int PRIMARY KEY, v text) PARTITION BY RANGE (id)",
+    "CREATE TABLE s.p PARTITION OF s.t FOR VALUES FROM (0) TO (100)",
+    "CREATE TABLE s.q PARTITION OF s.t FOR VALUES FROM (100) TO (200)",
+    "CREATE TABLE s.r PARTITION OF s.t FOR VALUES FROM (200) TO (300) PARTITION BY HASH (id)",
+    "CREATE TABLE s.r0 PARTITION OF s.r FOR VALUES WITH (MODULUS 2, REMAINDER 0)",
+    "CREATE TABLE s.r1 PARTITION OF s.r FOR VALUES WITH (MODULUS 2, REMAINDER 1)",
+    "INSERT INTO s.t VALUES (1, 'a'), (101, 'b'), (201, 'c'), (202, 'd'), (203, 'e'), (204, 'f')",
+)
+
+
+def keeping(policy: str) -> TableSpec:
+    return replace(SPEC, options={**SPEC.options, "capture": {**CAPTURE, "partition_dropped": policy}})
+
+
+@pytest.fixture(autouse=True)
+def _without_slot(server: sa.Engine) -> Iterator[None]:
+    yield
+    end(server)
+
+
+@pytest.mark.parametrize(
+    ("ddl", "parts"),
+    [
+        (("DROP TABLE s.q",), ["s.q"]),
+        (("ALTER TABLE s.t DETACH PARTITION s.q", "UPDATE s.q SET v = 'not ours'"), ["s.q"]),
+        (("DROP TABLE s.r",), ["s.r0", "s.r1"]),
+        (("DROP TABLE s.q", "CREATE TABLE s.q PARTITION OF s.t FOR VALUES FROM (100) TO (200)"), ["s.q"]),
+    ],
+    ids=lambda value: "; ".join(value)[:40],
+)
+def test_rows_of_dropped_partitions_stay_and_the_run_says_so(
+    ddl: tuple[str, ...], parts: list[str], server: sa.Engine, tmp_path: Path
+) -> None:
+    prepared(server, *PARTS)
+    lake, spec = Lake(tmp_path), keeping("keep")
+    again(lake, server, 0, spec)
+    execute(server, "UPDATE s.t SET v = 'new' WHERE id IN (101, 202)", "INSERT INTO s.t VALUES (102, 'g'), (205, 'h')")
+    expected = {row["id"]: row["v"] for row in rows_of(server)}
+    for statement in (*ddl, "INSERT INTO s.t VALUES (2, 'i')", "DELETE FROM s.t WHERE id = 1"):
+        execute(server, statement)
+    found = [(one.code, one.count, sorted(one.sample)) for one in again(lake, server, 1, spec).warnings]
+    assert ("PARTITIONS_KEPT", len(parts), parts) in found
+    del expected[1]
+    assert {row["id"]: row["v"] for row in replica(lake, spec)} == expected | {2: "i"}
+    execute(server, "UPDATE s.t SET v = 'last' WHERE id = 2")
+    assert "PARTITIONS_KEPT" not in {one.code for one in again(lake, server, 2, spec).warnings}
+    compared = result_of(lake, server, "verify", spec, JobOptions(action="verify", settle_seconds=0)).details["source"]
+    assert compared["different"] == len(expected) + 1 - len(rows_of(server)) > 0
+    assert {key["state"] for key in compared["keys"]} == {"extra"}
+    again(lake, server, 3, spec, LOAD_AGAIN)
+    again(lake, server, 4, spec)
+    assert replica(lake, spec) == rows_of(server)
+
+
+@pytest.mark.parametrize(
+    ("ddl", "what"),
+    [
+        (("DROP TABLE s.q", "TRUNCATE s.p"), "truncated or rewritten by themselves: s.p"),
+        (
+            ("ALTER TABLE s.t DETACH PARTITION s.q", "INSERT INTO s.q VALUES (150, 'unseen')",
+             "ALTER TABLE s.t ATTACH PARTITION s.q FOR VALUES FROM (100) TO (200)"),
+            "",
+        ),
+    ],
+    ids=["truncate", "attach"],
+)  # fmt: skip
+def test_all_else_stops_the_table(ddl: tuple[str, ...], what: str, server: sa.Engine, tmp_path: Path) -> None:
+    prepared(server, *PARTS)
+    lake, spec = Lake(tmp_path), keeping("keep")
+    again(lake, server, 0, spec)
+    for statement in ddl:
+        execute(server, statement)
+    code, message = refused(lake, server, 1, spec)
+    assert (code, what in message) == ("SOURCE_TABLE_ALTERED", True), message
+    again(lake, server, 2, spec, LOAD_AGAIN)
+    again(lake, server, 3, spec)
+    assert replica(lake, spec) == rows_of(server)
+
+
+def test_a_policy_that_is_none_is_refused() -> None:
+    problems = [(one.code, one.path[-1], one.value) for one in capture_problems(keeping("forget"))]
+    assert problems == [("FIELD_VALUE", "partition_dropped", "forget")]
+    assert not list(capture_problems(keeping("report")))
