@@ -88,7 +88,7 @@ def test_rows_of_dropped_partitions_stay_and_the_run_says_so(
         (
             ("ALTER TABLE s.t DETACH PARTITION s.q", "INSERT INTO s.q VALUES (150, 'unseen')",
              "ALTER TABLE s.t ATTACH PARTITION s.q FOR VALUES FROM (100) TO (200)"),
-            "",
+            "detached and attached again, with their rows: s.q",
         ),
     ],
     ids=["truncate", "attach"],
