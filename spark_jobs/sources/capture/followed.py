@@ -54,7 +54,7 @@ def require_followed(run: TableRun, now: FollowedTable) -> tuple[RunWarning, ...
     a way that the log does not tell.
 
     Returns:
-        The warning about partitions whose rows stay, in the run that first sees them gone.
+        The warning about partitions whose rows stay, in each run until the table is loaded again.
 
     Raises:
         FatalError: `SOURCE_LOG_RESTARTED`, `SOURCE_TABLE_ALTERED`.
@@ -69,10 +69,12 @@ def require_followed(run: TableRun, now: FollowedTable) -> tuple[RunWarning, ...
     compared, kept = _without_kept(run, before, now)
     if why := is_other(compared, now):
         raise _refused(run, before, now, why)
+    now = replace(now, kept=(*before.kept, *kept))
     if now != read_followed(storage, state):
         write_followed(storage, state, now)
     message = "partitions were dropped or detached in the source, and their rows stay in the table"
-    return (RunWarning(code="PARTITIONS_KEPT", message=message, count=len(kept), sample=kept[:5]),) if kept else ()
+    count, sample = len(now.kept), now.kept[-5:]
+    return (RunWarning(code="PARTITIONS_KEPT", message=message, count=count, sample=sample),) if count else ()
 
 
 def require_unaltered(run: TableRun, before: FollowedTable, after: FollowedTable) -> FollowedTable:

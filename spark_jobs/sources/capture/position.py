@@ -106,6 +106,7 @@ class FollowedTable:
         catalog: what the source's catalog said of it; null: not known.
         truncates: how often the log had brought a `TRUNCATE` of it.
         unloaded: why rows from before the newest load are wrong, until that has ended; empty: they are not.
+        kept: partitions that the source has dropped since, and whose rows stay.
     """
 
     log: str
@@ -113,6 +114,7 @@ class FollowedTable:
     catalog: TableCatalog | None = None
     truncates: int = 0
     unloaded: str = ""
+    kept: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
