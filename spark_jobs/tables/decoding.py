@@ -186,12 +186,11 @@ def require_one_table(spec: TableSpec, known: KnownSnapshots) -> None:
     Raises:
         FatalError: `TABLES_SHARE_KEYS`.
     """
+    if not _may_share_keys(spec):
+        return
+    _require_one_server(spec, known)
     tables = [name for name in known.collections if name]
-    by_table = spec.options.get("capture") is not None  # jobs take the changes of one table from the log
-    if not by_table:
-        _require_one_server(spec, known)
-    is_told = "_dbz_table" in lowered(spec.keys) or spec.options.get("source_tables") == "several"
-    if len(tables) < 2 or not spec.keys or by_table or is_told:
+    if len(tables) < 2 or "_dbz_table" in lowered(spec.keys):
         return
     what = f"{spec.table}: events of {len(tables)} tables of the source are in its files ({', '.join(tables[:5])})"
     remedy = (
@@ -202,17 +201,23 @@ def require_one_table(spec: TableSpec, known: KnownSnapshots) -> None:
     raise FatalError("TABLES_SHARE_KEYS", f"{what}; nothing was written", where=spec.table, remedy=remedy)
 
 
+def _may_share_keys(spec: TableSpec) -> bool:
+    """Whether equal keys of several tables or connectors are one row, and the row does not say that there are none."""
+    by_table = spec.options.get("capture") is not None  # jobs take the changes of one table from the log
+    return bool(spec.keys) and not by_table and spec.options.get("source_tables") != "several"
+
+
 def _require_one_server(spec: TableSpec, known: KnownSnapshots) -> None:
     """Refuse events of one table's name that several connectors send at the same time, as of several servers.
 
     Raises:
         FatalError: `TABLES_SHARE_KEYS`.
     """
-    beside = [(one, other) for one, other in combinations(known.streams, 2)
-              if one.table == other.table and one.is_beside(other)]  # fmt: skip
-    if not beside or not spec.keys or spec.options.get("source_tables") == "several":
+    pairs = combinations(known.streams, 2)
+    beside = next(((one, other) for one, other in pairs if one.table == other.table and one.is_beside(other)), None)
+    if beside is None:
         return
-    one, other = beside[0]
+    one, other = beside
     what = f"{spec.table}: connectors {one.connector} and {other.connector} both send events of a table {one.table}"
     remedy = (
         "route the topics of each connector into a folder of its own, and load these as `shards`; or set `options: "
@@ -258,8 +263,7 @@ def of_names(spec: TableSpec, known: KnownSnapshots) -> tuple[RunWarning, ...]:
 def of_connectors(spec: TableSpec, known: KnownSnapshots) -> tuple[RunWarning, ...]:
     """Warning about events of several connectors, one after the other, whose rows need not be those of one table."""
     tables = Counter(stream.table for stream in known.streams)
-    is_told = spec.options.get("capture") is not None or spec.options.get("source_tables") == "several"
-    if is_told or not spec.keys or max(tables.values(), default=0) < 2:
+    if not _may_share_keys(spec) or max(tables.values(), default=0) < 2:
         return ()
     names = sorted({stream.connector for stream in known.streams})
     message = (

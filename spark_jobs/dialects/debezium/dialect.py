@@ -126,12 +126,13 @@ def marks_of(table: pa.Table, rows: Translated, path: str) -> SnapshotMarks:
     names = dict.fromkeys(_text(source.get("name")) for source in given)
     tables = dict.fromkeys(map(table_of_source, given))
     shards = dict.fromkeys(_text(source["rs"]) for source in given if source.get("rs"))
-    partition, changes = partition_of(path), list(_changes(table, sources))
+    partition, times = partition_of(path), table.column(TIME).to_pylist()
+    changes = list(_changes(table, sources, times))
     return SnapshotMarks(
         id_types=rows.id_types, shards=tuple(shards)[:MOST_NAMED], servers=_servers(changes),
         sources=tuple(names)[:MOST_NAMED], collections=tuple(tables)[:MOST_NAMED],
         partitions=(partition,) if partition else (), parts=_parts(table, sources), firsts=_firsts(changes),
-        streams=_streams(table, sources),
+        streams=_streams(sources, times),
     )  # fmt: skip
 
 
@@ -159,10 +160,10 @@ _Change = tuple[Source, str, datetime | None]
 """The source of a change, its place in the log and its commit time."""
 
 
-def _changes(table: pa.Table, sources: Sequence[Source]) -> Iterator[_Change]:
+def _changes(table: pa.Table, sources: Sequence[Source], times: Sequence[datetime | None]) -> Iterator[_Change]:
     """Those with a place that are no rows of a snapshot."""
     if SEQUENCE in table.column_names:
-        rows = zip(sources, table.column(SEQUENCE).to_pylist(), table.column(TIME).to_pylist(), strict=True)
+        rows = zip(sources, table.column(SEQUENCE).to_pylist(), times, strict=True)
         yield from (row for row in rows if row[1] is not None and not is_of_snapshot(row[0]))
 
 
@@ -189,9 +190,8 @@ def _server(name: str, positions: Sequence[str], times: Sequence[datetime]) -> L
     )  # fmt: skip
 
 
-def _streams(table: pa.Table, sources: Sequence[Source]) -> tuple[Stream, ...]:
+def _streams(sources: Sequence[Source], times: Sequence[datetime | None]) -> tuple[Stream, ...]:
     """By table and connector, where events name it. Rows that were read have no time of a change."""
-    times = table.column(TIME).to_pylist()
     found: dict[str, list[tuple[str, datetime | None]]] = {}
     for source, time in zip(sources, times, strict=True):
         if name := source.get("name"):
