@@ -96,14 +96,17 @@ def dropped_parts(before: TableCatalog, now: TableCatalog) -> tuple[str, ...]:
     return tuple(part.name for number, part in before.parts.items() if number not in now.parts)
 
 
-def alterations(before: TableCatalog, now: TableCatalog, *, truncated: bool) -> Iterator[str]:
+def alterations(before: TableCatalog, now: TableCatalog, *, truncated: bool, keeps: bool) -> Iterator[str]:
     """What has changed rows, or the meaning of changes, and is in no log.
 
     Args:
         truncated: whether the log has brought a `TRUNCATE` of the table between the two.
+        keeps: rows of dropped partitions stay, so that these are no alteration.
     """
     yield from _of_columns(before.columns, now.columns)
     yield from _of_labels(before.labels, now.labels)
+    if (gone := dropped_parts(before, now)) and not keeps:
+        yield f"partitions were dropped or detached, with their rows: {', '.join(gone)}"
     yield from _of_parts(before, now, truncated=truncated)
     yield from _of_rows(before, now, truncated=truncated)
     if _is_other(before.identity, now.identity):
@@ -161,8 +164,6 @@ def _of_labels(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[st
 
 
 def _of_parts(before: TableCatalog, now: TableCatalog, *, truncated: bool) -> Iterator[str]:
-    if gone := dropped_parts(before, now):
-        yield f"partitions were dropped or detached, with their rows: {', '.join(gone)}"
     came = [part.name for number, part in now.parts.items() if number not in before.parts and part.attached]
     if came:
         yield f"tables were attached as partitions, with their rows: {', '.join(came)}"

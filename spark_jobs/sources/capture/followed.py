@@ -15,19 +15,23 @@ from spark_jobs.sources.capture.position import FollowedTable, read_followed, wr
 _NAMES = 3
 
 
-def is_other(before: FollowedTable, now: FollowedTable) -> str:
-    """Why the log does not lead from one to the other; empty: it does."""
+def is_other(before: FollowedTable, now: FollowedTable, *, keeps: bool = False) -> str:
+    """Why the log does not lead from one to the other; empty: it does.
+
+    Args:
+        keeps: as for `alterations`.
+    """
     if before.log != now.log:
         return "the log of the source was opened anew since the table was loaded"
     if before.relation != now.relation:
         return "the source's table, or its part in the publication, was made again since it was loaded"
-    return _altered(before, now, truncated=now.truncates > before.truncates)
+    return _altered(before, now, truncated=now.truncates > before.truncates, keeps=keeps)
 
 
-def _altered(before: FollowedTable, now: FollowedTable, *, truncated: bool) -> str:
+def _altered(before: FollowedTable, now: FollowedTable, *, truncated: bool, keeps: bool) -> str:
     if before.catalog is None or now.catalog is None:
         return ""
-    found = list(dict.fromkeys(alterations(before.catalog, now.catalog, truncated=truncated)))
+    found = list(dict.fromkeys(alterations(before.catalog, now.catalog, truncated=truncated, keeps=keeps)))
     more = f" (and {len(found) - _NAMES} more)" if len(found) > _NAMES else ""
     return "; ".join(found[:_NAMES]) + more
 
@@ -37,16 +41,9 @@ def may_be_truncated(run: TableRun, now: FollowedTable) -> bool:
     before = read_followed(run.runtime.storage, run.layout.state)
     if before is None or before.relation != now.relation:
         return False
-    before, _ = _without_kept(run, before, now)
-    return bool(_altered(before, now, truncated=False)) and not _altered(before, now, truncated=True)
-
-
-def _without_kept(run: TableRun, before: FollowedTable, now: FollowedTable) -> tuple[FollowedTable, tuple[str, ...]]:
-    """The table as it was, without partitions that the source has dropped and whose rows stay, and their names."""
-    if before.catalog is None or now.catalog is None or not keeps_dropped_partitions(run.spec):
-        return before, ()
-    parts = {number: part for number, part in before.catalog.parts.items() if number in now.catalog.parts}
-    return replace(before, catalog=replace(before.catalog, parts=parts)), dropped_parts(before.catalog, now.catalog)
+    keeps = keeps_dropped_partitions(run.spec)
+    is_altered = bool(_altered(before, now, truncated=False, keeps=keeps))
+    return is_altered and not _altered(before, now, truncated=True, keeps=keeps)
 
 
 def require_followed(run: TableRun, now: FollowedTable) -> tuple[RunWarning, ...]:
@@ -66,10 +63,11 @@ def require_followed(run: TableRun, now: FollowedTable) -> tuple[RunWarning, ...
         before = now if is_new else replace(now, log="")
     if before.unloaded and run.is_loading:
         raise _refused(run, before, now, f"{before.unloaded}; its load has not ended")
-    compared, kept = _without_kept(run, before, now)
-    if why := is_other(compared, now):
+    keeps = keeps_dropped_partitions(run.spec)
+    if why := is_other(before, now, keeps=keeps):
         raise _refused(run, before, now, why)
-    now = replace(now, kept=(*before.kept, *kept))
+    gone = dropped_parts(before.catalog, now.catalog) if before.catalog and now.catalog else ()
+    now = replace(now, kept=(*before.kept, *gone))
     if now != read_followed(storage, state):
         write_followed(storage, state, now)
     message = "partitions were dropped or detached in the source, and their rows stay in the table"
@@ -87,10 +85,10 @@ def require_unaltered(run: TableRun, before: FollowedTable, after: FollowedTable
     Raises:
         FatalError: as `require_followed`.
     """
-    compared, _ = _without_kept(run, before, after)
-    if not is_other(compared, after):
+    keeps = keeps_dropped_partitions(run.spec)
+    if not is_other(before, after, keeps=keeps):
         return after
-    if why := is_other(compared, replace(after, truncates=before.truncates + 1)):
+    if why := is_other(before, replace(after, truncates=before.truncates + 1), keeps=keeps):
         raise _refused(run, before, after, why)
     return before
 
