@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 import sqlalchemy as sa
 
+from tests.capture.captured import end
 from tests.delta_rs.postgres import postgres
 
 
@@ -14,3 +15,10 @@ from tests.delta_rs.postgres import postgres
 def server() -> Iterator[sa.Engine]:
     with postgres(settings="wal_level = logical") as engine:
         yield engine
+
+
+@pytest.fixture
+def without_slot(server: sa.Engine) -> Iterator[None]:
+    """No slot is left when a test ends, which would keep the server's log."""
+    yield
+    end(server)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,11 @@ from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from spark_jobs.actions import initial_load
 from spark_jobs.sources.capture.postgresql import PostgreSQL
-from tests.capture.captured import LOAD_AGAIN, SPEC, again, end, prepared, refused, replica, result_of, rows_of
+from tests.capture.captured import LOAD_AGAIN, SPEC, again, prepared, refused, replica, result_of, rows_of
 from tests.delta_rs.postgres import execute
 from tests.harness.lake import Lake
+
+pytestmark = pytest.mark.usefixtures("without_slot")
 
 WIDE = replace(SPEC, schema_evolution=SchemaEvolution(type_change="text"), truncate="apply")
 PLAIN = (
@@ -59,12 +60,6 @@ ALTERED = (
     (PARTS, ("CREATE TABLE s.r (LIKE s.t INCLUDING ALL)", "INSERT INTO s.r VALUES (201, 'r')",
      "ALTER TABLE s.t ATTACH PARTITION s.r FOR VALUES FROM (200) TO (300)"), "attached as partitions"),
 )  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def _without_slot(server: sa.Engine) -> Iterator[None]:
-    yield
-    end(server)
 
 
 @pytest.mark.parametrize(("tables", "ddl", "what"), ALTERED, ids=["; ".join(one[1])[:60] for one in ALTERED])

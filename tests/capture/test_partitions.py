@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from tests.capture.captured import (
     LOAD_AGAIN,
     SPEC,
     again,
-    end,
     prepared,
     refused,
     replica,
@@ -25,6 +23,8 @@ from tests.capture.captured import (
 )
 from tests.delta_rs.postgres import execute
 from tests.harness.lake import Lake
+
+pytestmark = pytest.mark.usefixtures("without_slot")
 
 PARTS = (
     "CREATE TABLE s.t (id int PRIMARY KEY, v text) PARTITION BY RANGE (id)",
@@ -39,12 +39,6 @@ PARTS = (
 
 def keeping(policy: str) -> TableSpec:
     return replace(SPEC, options={**SPEC.options, "capture": {**CAPTURE, "partition_dropped": policy}})
-
-
-@pytest.fixture(autouse=True)
-def _without_slot(server: sa.Engine) -> Iterator[None]:
-    yield
-    end(server)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -19,10 +19,12 @@ from airflow_gddl.contract.postgresql_log import published_table, source_finding
 from airflow_gddl.contract.row_checks import check_table
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.onboarding.database import Database
-from tests.capture.captured import CAPTURE, SPEC, again, end, prepared, refused, replica, rows_of
+from tests.capture.captured import CAPTURE, SPEC, again, prepared, refused, replica, rows_of
 from tests.databases.test_initial_load import NAME, environ
 from tests.delta_rs.postgres import execute, postgres
 from tests.harness.lake import Lake
+
+pytestmark = pytest.mark.usefixtures("without_slot")
 
 TABLE = "CREATE TABLE s.t (id int PRIMARY KEY, v text)"
 PART = "CREATE TABLE s.p PARTITION OF s.t FOR VALUES FROM (0) TO (9)"
@@ -252,9 +254,3 @@ def test_another_way_to_the_log_beside_it_is_refused(beside: dict[str, Any]) -> 
 def test_connection_is_needed() -> None:
     spec = replace(SPEC, options={"capture": CAPTURE}, initial_load=None)
     assert [one.path for one in check_table(spec)] == [("options", "capture")]
-
-
-@pytest.fixture(autouse=True)
-def _without_slot(server: sa.Engine) -> Iterator[None]:
-    yield
-    end(server)

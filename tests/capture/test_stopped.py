@@ -32,6 +32,8 @@ from tests.capture.captured import (
 from tests.delta_rs.postgres import execute
 from tests.harness.lake import Lake
 
+pytestmark = pytest.mark.usefixtures("without_slot")
+
 OTHER, THIRD = (replace(SPEC, table=f"s.{name}") for name in ("other", "third"))
 TOO_LONG = "INSERT INTO s.t VALUES (2, '2147483648 hours')"
 """Hours that Debezium reads as an `int`."""
@@ -65,12 +67,6 @@ def in_bytes(engine: sa.Engine, *statements: bytes) -> None:
 def _server_encoding(engine: sa.Engine) -> str:
     with engine.connect() as connection:
         return str(connection.execute(sa.text("SHOW server_encoding")).scalar())
-
-
-@pytest.fixture(autouse=True)
-def _without_slot(server: sa.Engine) -> Iterator[None]:
-    yield
-    end(server)
 
 
 @contextmanager
