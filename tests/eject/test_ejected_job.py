@@ -30,7 +30,7 @@ from tests.scenarios.staging import LocalGround
 CLAIMED = (
     "dms_parallel_load", "r01_default_choice", "r01_sequence_not_arrival", "r01_several_columns",
     "r01_whole_numbers", "r02_net_change_per_key", "r02_position_decides_inside_a_file", "r05_bounded_batches",
-    "r04_same_changes_under_a_new_name", "r08_delete_carries_only_the_key", "r11_new_column_added",
+    "r04_same_changes_under_a_new_name", "r11_new_column_added",
     "r12_columns_excluded",
 )  # fmt: skip
 SCENARIOS = [scenario for scenario in load_all() if scenario.name in CLAIMED]
