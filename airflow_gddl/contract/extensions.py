@@ -367,7 +367,7 @@ class DmsOptions:
     csv_added: tuple[str, ...] = ()
     """Those of `csv_columns` that were added at the source later, oldest first: lines from before lack them."""
     csv_delimiter: str = ","
-    """`CsvDelimiter`."""
+    """`CsvDelimiter`; `\\xHH` stands for the character of this number, as in `csv_row_delimiter`."""
     csv_null: str = "NULL"
     """`CsvNullValue`; an empty field is null where this is the empty text, else it is the empty text."""
     csv_no_sup: str | None = "NOT_SUPPLIED"
@@ -389,6 +389,24 @@ class DmsOptions:
     """Folder of a snapshot below the table's, `'dt='yyyy-MM-dd`; for `mode: snapshots` alone."""
     complete: str = "_SUCCESS"
     """What shows that a snapshot is complete: the name of a file in its folder, a number of files, or `settle`."""
+
+    def __post_init__(self) -> None:
+        for name in ("csv_delimiter", "csv_row_delimiter"):
+            object.__setattr__(self, name, unescaped(getattr(self, name)))
+
+
+_ESCAPE = re.compile(r"\\x([0-7][0-9A-Fa-f])")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def unescaped(delimiter: str) -> str:
+    """A delimiter with characters in place of their numbers, `\\x01`: metadata hold no control characters."""
+    return _ESCAPE.sub(lambda found: chr(int(found[1], 16)), delimiter)
+
+
+def escaped(delimiter: str) -> str:
+    """A delimiter as metadata may hold it; tabs and line breaks stay."""
+    return "".join(f"\\x{ord(one):02x}" if _CONTROL.match(one) and one not in "\t\r\n" else one for one in delimiter)
 
 
 def with_defaults_of_mode(spec: TableSpec) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.errors import FatalError, SpecProblem
-from airflow_gddl.contract.extensions import DIALECTS
+from airflow_gddl.contract.extensions import DIALECTS, unescaped
 from airflow_gddl.contract.file_names import PathFormat
 from airflow_gddl.contract.flat_events import is_field
 from airflow_gddl.contract.sql_types import REMEDY, parse_type, unsupported_part
@@ -81,13 +81,17 @@ def type_fault(text: str) -> str:
 def _csv_delimiter(delimiter: object) -> Iterator[SpecProblem]:
     if not isinstance(delimiter, str):
         return
-    if len(delimiter) != 1 or not delimiter.isascii():
+    character = unescaped(delimiter)
+    if len(character) != 1 or not character.isascii() or character == "\0":
         fault = "must be one ASCII character"
-    elif delimiter in '"\r\n':
+    elif character in '"\r\n':
         fault = "a character that quotes or ends lines"
     else:
         return
-    remedy = 'write one character in quotes, e.g. ";"; a tab is "\\t" in double quotes'
+    remedy = (
+        'write one character in quotes, e.g. ";"; a tab is "\\t" in double quotes, another control character '
+        "its number in single ones, '\\x01'"
+    )
     yield SpecProblem("FIELD_VALUE", ("options", "csv_delimiter"), delimiter, fault, remedy)
 
 
@@ -111,9 +115,10 @@ def _zone(name: object) -> Iterator[SpecProblem]:
 def _csv_row_delimiter(delimiter: object, of_fields: object) -> Iterator[SpecProblem]:
     if not isinstance(delimiter, str):
         return
-    if not delimiter or '"' in delimiter or delimiter == of_fields:
+    text, of_fields = unescaped(delimiter), unescaped(str(of_fields))
+    if not text or '"' in text or "\0" in text or text == of_fields:
         remedy = 'write CsvRowDelimiter of the endpoint; a line feed is "\\n" in double quotes'
-        fault = "no text, one with a quotation mark, or csv_delimiter"
+        fault = "no text, one with a quotation mark or a NUL, or csv_delimiter"
         yield SpecProblem("FIELD_VALUE", ("options", "csv_row_delimiter"), delimiter, fault, remedy)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import COMMIT_TIMES, DmsOptions
 from airflow_gddl.contract.layout import Layout
-from airflow_gddl.contract.names import clean_name
+from airflow_gddl.contract.names import clean_name, is_kept, mask_method
 from airflow_gddl.contract.spark_versions import newest_pair
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.contract.table_spec import SchemaGate, lowered
@@ -78,7 +78,7 @@ def files_of(spec: TableSpec, roots: Roots, known: Known, schedule: str | None) 
         "operation": options.op_column, "no_operation": _code("I" if options.missing_op == "insert" else None),
         "rename": _code({clean_name(old).lower(): new for old, new in spec.rename.items()}),
         "only": _code(None if spec.columns is None else sorted(map(clean_name, spec.columns))),
-        "left_out": _code(sorted(lowered(map(clean_name, (*spec.exclude_columns, *spec.mask))))),
+        "left_out": _code(sorted(lowered(map(clean_name, (*spec.exclude_columns, *spec.mask, *spec.derive))))),
         "spark": spark, "delta_package": delta, "dag_id": spec.table.replace(".", "_"), "schedule": repr(schedule),
         "schedule_note": f"scheduled as the row was ({schedule})" if schedule else "without a schedule",
         "salt_note": f", and so is `{known.salt}`, which hashes of erased keys need" if known.salt else "",
@@ -95,14 +95,14 @@ def require_plain(spec: TableSpec) -> None:
         FatalError: `EJECT_UNSUPPORTED`.
     """
     for reason in reasons_against(spec):
-        what = f"{spec.table}: {reason}, which a plain job of some 200 lines would load wrong"
+        what = f"{spec.table}: {reason}, which a plain job of some 250 lines would load wrong"
         remedy = "keep the row, or write the job by hand; the tables are plain Delta tables in any case"
         raise FatalError("EJECT_UNSUPPORTED", what, remedy=remedy)
 
 
 def reasons_against(spec: TableSpec) -> Iterator[str]:
     """What of a row a plain job can't do."""
-    options, sequence = _options(spec), lowered(spec.sequence_by)
+    options = _options(spec)
     renamed = lowered((*spec.rename, *spec.rename.values()))
     yes = {
         f"its files are {spec.dialect}'s": spec.dialect != "dms",
@@ -115,8 +115,8 @@ def reasons_against(spec: TableSpec) -> Iterator[str]:
         "changes are forced (`force_update`)": spec.force_update is not None,
         "updates may move rows to other keys (`before_image_prefix`)": spec.before_image_prefix is not None,
         "a key is masked": not lowered(spec.mask).isdisjoint(lowered(spec.keys)),
-        "a column that orders changes is left out or masked": not sequence.isdisjoint(
-            lowered((*spec.exclude_columns, *spec.mask))
+        "a column that orders changes is left out or masked": not all(
+            is_kept(name, spec) and mask_method(name, spec) is None for name in spec.sequence_by
         ),
         "the operation's column is renamed": options.op_column.lower() in renamed,
         "rows are filtered (`where`)": spec.where is not None,

@@ -173,7 +173,7 @@ def _row() -> tuple[Schema, Schema]:
     options = [_defined(options_of(name), definitions) for name in DIALECTS.built_in]
     fields["options"] = {"anyOf": options, "description": fields["options"]["description"]}
     fields["dialect"]["examples"] = list(DIALECTS.built_in)
-    definitions["DmsOptions"]["properties"]["csv_delimiter"] |= {"minLength": 1, "maxLength": 1}
+    definitions["DmsOptions"]["properties"]["csv_delimiter"] |= {"pattern": r"^(.|\\x[0-7][0-9A-Fa-f])$"}
     fields["table"] |= {"pattern": r"^[^.]+\.[^.]+$"}
     fields["schedule"]["examples"] = ["*/15 * * * *", "@hourly", "continuous", {"assets": ["name"]}]
     del fields["schedule"]["anyOf"][1]["additionalProperties"]["pattern"]  # an asset's name may hold a comma

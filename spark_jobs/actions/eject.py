@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import below
-from airflow_gddl.contract.names import delivered_name
+from airflow_gddl.contract.names import delivered_name, is_kept, mask_method
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.batch.table_run import TableRun
@@ -66,8 +66,9 @@ def _reasons_against(
     if again := sorted(_written_again(run, ledger)):
         yield f"files were written again, e.g. {again[0]}", first
     kinds = {name: types.get(name, "") for name in _spelled(state.sequence_by or (), types)}
-    if lowered(kinds) & lowered(run.spec.exclude_columns):
-        yield "the replica lacks a column that orders changes", "keep it: correct `exclude_columns`, then gddl rebuild"
+    if not all(is_kept(name, run.spec) and mask_method(name, run.spec) is None for name in kinds):
+        remedy = "keep it: correct `columns`, `exclude_columns` or `mask`, then gddl rebuild"
+        yield "the replica lacks a column that orders changes", remedy
     service = lowered(run.dialect.total_order)
     if texts := [name for name, kind in kinds.items() if kind == "string" and name.lower() not in service]:
         yield f"{texts[0]}, which orders changes, is text in a form of its own", "order by a column of numbers or times"

@@ -55,7 +55,7 @@ def with_usual_ends(data: bytes, form: DmsOptions) -> tuple[bytes, Mapping[str, 
     end = form.csv_row_delimiter
     if end == USUAL and b"\r" not in data:
         return data, {}
-    unused = _unused(data)
+    unused = _unused(data, form)
     for_cr = next(unused)
     if end == USUAL:
         alone = rb"\r(?!\n)" if _ends_in_both(data, form) else rb"\r"
@@ -66,13 +66,14 @@ def with_usual_ends(data: bytes, form: DmsOptions) -> tuple[bytes, Mapping[str, 
     return data, {USUAL: end, for_cr: "\r", for_lf: "\n"}
 
 
-def _unused(data: bytes) -> Iterator[str]:
-    return (character for character in _CHARACTERS if character.encode() not in data)
+def _unused(data: bytes, form: DmsOptions) -> Iterator[str]:
+    taken = form.csv_delimiter + form.csv_row_delimiter
+    return (one for one in _CHARACTERS if one.encode() not in data and one not in taken)
 
 
-def unused_character(data: bytes) -> str:
-    """A character that the data does not have."""
-    return next(_unused(data))
+def unused_character(data: bytes, form: DmsOptions) -> str:
+    """A character that the data does not have, and that is none of a delimiter."""
+    return next(_unused(data, form))
 
 
 def restored(text: str, breaks: Mapping[str, str]) -> str:

@@ -15,7 +15,7 @@ from typing import Literal
 from airflow_gddl.contract.errors import FatalError, QuarantinableError
 from airflow_gddl.contract.extensions import COMMIT_TIMES, DATES_IN_ORDER, TOTAL_ORDER, DmsOptions, date_folder
 from airflow_gddl.contract.file_names import Names, change_time, classify, is_of_snapshot, repeated_hour, timed_order
-from airflow_gddl.contract.names import SOURCE_SUFFIX, renamed
+from airflow_gddl.contract.names import SOURCE_SUFFIX, landed_name, renamed
 from spark_jobs.dialects.probe import CARRIED, is_text, probe, without_rows
 from spark_jobs.dialects.protocol import EVERYTHING, Dialect, InputOpener, Probed, Window, match
 from spark_jobs.plan.planned_batch import PlannedFile
@@ -74,6 +74,7 @@ class DmsDialect(Dialect):
                 raise
             return without_rows(file, dict.fromkeys((self.op_column, *self.spec.keys, *self.spec.sequence_by)))
         self._require_free(probed)
+        self._require_header(probed)
         return replace(probed, prepared=self.spec.mode == "snapshots" and is_of_snapshot(file.path))
 
     def _require_free(self, probed: Probed) -> None:
@@ -88,6 +89,27 @@ class DmsDialect(Dialect):
                 what = f"{self.spec.table}: files have a column {column!r}, a name that this dialect uses itself"
                 remedy = f"give it another name: `rename: {{{CARRIED}: carried}}` in the row"
                 raise FatalError("COLUMN_NAME_RESERVED", what, where=probed.file.path, remedy=remedy)
+
+    def _require_header(self, probed: Probed) -> None:
+        """Refuse a first line that has no name of the row where it should hold the names of the columns.
+
+        Raises:
+            FatalError: `KEY_COLUMN_MISSING`.
+        """
+        if probed.csv is None or not probed.csv.csv_header or not self.spec.keys:
+            return
+        spec, delivered = self.spec, {name for name, _ in probed.columns}
+        known = (*spec.keys, *spec.sequence_by, *(spec.columns or ()), *spec.exclude_columns, *spec.mask, *spec.rename,
+                 *self.options.types, self.op_column, *self.total_order, *self.commit_times)  # fmt: skip
+        named = {landed_name(form).lower() for name in delivered for form in (name, renamed(name, spec))}
+        if named.isdisjoint(landed_name(name).lower() for name in known):
+            keys = ", ".join(spec.keys)
+            what = f"the first line of the file has no name of a key ({keys}) or of another column of the row"
+            remedy = (
+                "if the line is a row, set options.csv_header: false and name the columns in options.csv_columns; "
+                "else correct keys"
+            )
+            raise FatalError("KEY_COLUMN_MISSING", what, where=probed.file.path, remedy=remedy)
 
     @property
     def carried(self) -> str:

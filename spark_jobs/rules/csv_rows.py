@@ -274,7 +274,7 @@ def _with_marks(data: bytes, width: int, form: DmsOptions, breaks: Mapping[str, 
         form = replace(form, csv_quotes=True)
     records = list(quoted_records(data, form.csv_delimiter))
     _require_rule(data, records, form, breaks)
-    marked = _Marked(unused_character(data))
+    marked = _Marked(unused_character(data, form))
     instead = (marked.sign + form.csv_delimiter * (width + 1)).encode()
     parts, at = [], 0
     for record in (record for record in records if record.is_broken):

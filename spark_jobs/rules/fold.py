@@ -77,8 +77,10 @@ def net_changes(happened: pa.Table, schema: TableSchema, *, partial: bool) -> pa
         where keys can change, `MOVE_DELETED`: a row was moved to the key and deleted next, though the key may have had
         another row: `ONTO_BATCH`: by the event before it, `ONTO_STORED`: by what is stored; empty: none of this;
         `BEGINS_AGAIN`: among the events an update follows a delete, though it moved no row to the key;
-        where the table `refolds`, `FORCED` of the last event, `HAS_FORCED` of any, and of the lowest event `LOWEST`
-        (its `_gddl`) and `LOWEST_FORCED`;
+        where the table `refolds`, `FORCED` of the last event, `HAS_FORCED` of any, and of the lowest event
+        `LOWEST_FORCED`;
+        `LOWEST`, `_gddl` of the lowest event where the table `refolds`, or the key begins or `BEGINS_AGAIN` with an
+        update; else of the last event;
         where `partial`, the flags of `carried_names`: columns that no event carries keep what is stored, unless
         `REPLACES_ROW`: the events hold a whole row (the flag of the rescued column says whether they replace stored
         values of columns that the table lacks); and `COLUMNS_BEFORE_DELETE`: the columns of a deleted row are those of
@@ -103,17 +105,36 @@ def _spans(events: OrderedEvents, schema: TableSchema) -> dict[str, pa.Array]:
     if schema.truncates and len(starts):
         cut = deleted_by(events.rows, schema.truncates, schema)[events.at]
         first = np.where(events.any_of_key(cut), "T", first)
-    again = events.after_delete & (events.op == "U") & ~events.moved & ~events.forced
-    columns = {FIRST: pa.array(first, pa.string()), BEGINS_AGAIN: pa.array(events.any_of_key(again))}
+    again = events.any_of_key(begin_again(events))
+    columns = {FIRST: pa.array(first, pa.string()), BEGINS_AGAIN: pa.array(again)}
     if schema.before_of_key:
         columns[MOVE_DELETED] = _moves_deleted(events)
     if refolds(schema):
         columns |= {
             FORCED: pa.array(events.forced[ends]), HAS_FORCED: pa.array(events.any_of_key(events.forced)),
-            LOWEST: flat(events.rows.column(GDDL)).take(pa.array(events.at[starts])),
             LOWEST_FORCED: pa.array(events.forced[starts]),
         }  # fmt: skip
+    asked = refolds(schema) | again | (first == UNSEEN[0])
+    columns[LOWEST] = flat(events.rows.column(GDDL)).take(pa.array(events.at[np.where(asked, starts, ends)]))
     return columns
+
+
+def begin_again(events: OrderedEvents) -> np.ndarray:
+    """Which events are updates that come next after a delete of their key, though they moved no row to it."""
+    result: np.ndarray = events.after_delete & (events.op == "U") & ~events.moved & ~events.forced
+    return result
+
+
+def without_prior(happened: pa.Table, schema: TableSchema, batch_id: str) -> pa.Table:
+    """Keys of updates of a batch that come next after a delete, by all changes of these keys.
+
+    Args:
+        happened: `order.events` of all generations; may hold other keys' too.
+    """
+    events = ordered(of_rows(of_newest_generation(happened, schema, schema.swept), schema), schema)
+    of_batch = np.asarray(pc.equal(gddl_fields(events.rows)["batch_id"], batch_id))[events.at]
+    at = events.at[begin_again(events) & of_batch]
+    return events.rows.select(schema.keys).take(pa.array(at))
 
 
 def _moves_deleted(events: OrderedEvents) -> pa.Array:

@@ -42,13 +42,14 @@ from spark_jobs.rules.fold import (
     newest_state,
     refolds,
     with_computed,
+    without_prior,
 )
 from spark_jobs.rules.order import forced_rows, gddl_fields, orders_of, sample_keys, with_gddl
 from spark_jobs.rules.stored_columns import stored_schema
 from spark_jobs.rules.truncates import by_earlier_truncates
 
-ACTION, AT, LATE, IGNORED, UNKNOWN_KEY, MOVE_LOST = (
-    f"{GDDL}__{n}" for n in ("action", "at", "late", "ignored", "unknown_key", "move_lost")
+ACTION, AT, LATE, IGNORED, UNKNOWN_KEY, DOUBTFUL, MOVE_LOST = (
+    f"{GDDL}__{n}" for n in ("action", "at", "late", "ignored", "unknown_key", "doubtful", "move_lost")
 )
 
 
@@ -83,6 +84,8 @@ def decide(
         `IGNORED`: what is known of the key is of a later generation or sequence, see `Applied.late`;
         `UNKNOWN_KEY`: the key begins with an update or a delete though nothing is known of it, or an update follows a
             delete (`UPDATE_WITHOUT_PRIOR`);
+        `DOUBTFUL`: one of these updates is older than what is stored of the key, so that an earlier batch may have
+            brought the insert before it: all changes of the key tell;
         `MOVE_LOST`: a row was moved to the key while it had another row, and was deleted (`MOVED_ROW_DELETED`);
         where `partial`, the flags of `carried_names`: the row's value replaces the stored one.
     """
@@ -96,6 +99,7 @@ def decide(
         IGNORED: pa.array(meeting.ignored()),
         MOVE_LOST: pa.array(meeting.move_lost()),
         UNKNOWN_KEY: pa.array(meeting.unknown()),
+        DOUBTFUL: pa.array(meeting.doubtful()),
     }
     if partial:
         flags |= meeting.replaced()
@@ -165,13 +169,13 @@ class _Meeting:
 
     def _orders(self, stored: StoredState) -> list[list[pa.Array]]:
         """Orders of net changes, stored rows, tombstones, and where they are there the lowest events."""
-        columns, deletes = self.net.column_names, stored.tombstones
+        deletes = stored.tombstones
         parts = [
             (gddl_fields(self.net), _flags(self.net, FORCED)),
             (gddl_fields(self.replica), forced_rows(stored.replica, self.schema)),
             (gddl_fields(self.tombstones), _flags(self.tombstones if deletes is None else deletes, FORCED)),
         ]
-        if LOWEST in columns and refolds(self.schema):
+        if refolds(self.schema) or self.tombstones.num_rows or self.soft or _flags(self.net, BEGINS_AGAIN).any():
             lowest = self.net.select([LOWEST]).rename_columns([GDDL])
             parts.append((gddl_fields(lowest), _flags(self.net, LOWEST_FORCED)))
         return orders_of(parts, self.schema)
@@ -267,6 +271,11 @@ class _Meeting:
         firsts = UNSEEN[:1] if self.schema.spec.where or self.schema.before_of_key else UNSEEN
         unseen = np.asarray(pc.is_in(self.net.column(FIRST), value_set=pa.array(firsts)))
         result: np.ndarray = (unseen & ~known) | self._begins_after_delete()
+        return result
+
+    def doubtful(self) -> np.ndarray:
+        """Updates after a delete of keys of which something above the batch's lowest event is stored."""
+        result: np.ndarray = self._begins_after_delete() & self._overtaken
         return result
 
     def _begins_after_delete(self) -> np.ndarray:
@@ -405,19 +414,35 @@ def outcome_of(
         refold: `order.events` of all changes of some keys; perhaps of other keys too.
     """
     decided = decide(net, stored, schema, partial=partial)
-    late = np.asarray(flat(decided.column(LATE)))
-    unknown, lost = (decided.filter(flat(decided.column(c))).select(schema.keys) for c in (UNKNOWN_KEY, MOVE_LOST))
+    late, doubtful = (np.asarray(flat(decided.column(name))) for name in (LATE, DOUBTFUL))
+    lost = decided.filter(flat(decided.column(MOVE_LOST))).select(schema.keys)
     parts = [overlaid(_acting(decided, ~late), stored.replica, schema, partial=partial)]
     ignored = int(np.asarray(decided.column(IGNORED)).sum())
     deletes = [tombstones_of(rows_where(net, ~late), schema)]
-    if late.any():
-        waiting = rows_where(net, late)
-        again = refolded(refold(waiting), waiting, schema)
+    happened = refold(rows_where(net, late | doubtful)) if (late | doubtful).any() else None
+    if happened is not None and late.any():
+        again = refolded(happened, rows_where(net, late), schema)
         parts.append(_replacing(again, stored, schema))
         deletes.append(tombstones_of(again, schema))
     names = [*schema.columns, GDDL, ACTION, AT]
     return Outcome(rows=pa.concat_tables([part.select(names) for part in parts]), deletes=pa.concat_tables(deletes),
-                   unknown_keys=unknown, lost_moves=lost, late=ignored)  # fmt: skip
+                   unknown_keys=_unknown(decided, net, happened, schema), lost_moves=lost, late=ignored)  # fmt: skip
+
+
+def _unknown(decided: pa.Table, net: pa.Table, happened: pa.Table | None, schema: TableSchema) -> pa.Table:
+    """Keys of `UNKNOWN_KEY`, without doubtful ones to which all their changes give a prior row.
+
+    Args:
+        net: changes that were decided.
+        happened: all changes of doubtful keys; null: there are none.
+    """
+    unknown, doubtful = (np.asarray(flat(decided.column(name))) for name in (UNKNOWN_KEY, DOUBTFUL))
+    if happened is not None and doubtful.any():
+        batch_id = gddl_fields(net)["batch_id"][int(np.flatnonzero(doubtful)[0])].as_py()
+        lacking, keys = without_prior(happened, schema, batch_id), decided.select(schema.keys)
+        mine, theirs = table_codes((keys, lacking), schema.keys)
+        unknown = unknown & (~doubtful | np.isin(mine, theirs))
+    return decided.filter(pa.array(unknown)).select(schema.keys)
 
 
 def _replacing(again: pa.Table, stored: StoredState, schema: TableSchema) -> pa.Table:

@@ -161,3 +161,30 @@ def test_a_header_among_rows_is_no_row(tmp_path: Path, text: str, good: list[str
     landed(one, "LOAD00000001.csv", text).run()
     assert [row[0] for row in one.values("replica", "id")] == good
     assert codes(one) == ["ROW_MALFORMED"] * bad
+
+
+@pytest.mark.parametrize(("name", "text"), [
+    ("LOAD00000001.csv", "5,1,x\n6,2,y\n"),
+    ("20240101-000000001.csv", "I,5,1,x\nI,6,2,y\n"),
+])  # fmt: skip
+def test_a_row_where_the_names_should_be_is_no_header(tmp_path: Path, name: str, text: str) -> None:
+    """`AddColumnName` of the endpoint is false, and the row says that it is true."""
+    one = LakeTable(Lake(tmp_path), spec_of(options={"csv_header": True}, settle="0s"))
+    error = landed(one, name, text).refused()
+    assert (error.code, "csv_header: false" in error.message) == ("KEY_COLUMN_MISSING", True)
+    assert text.splitlines()[0].split(",")[-1] not in error.message.split(), "values may be secret"
+    told = LakeTable(one.lake, spec_of(options={"csv_columns": ["seq", "id", "v"]}, settle="0s"))
+    told.run()
+    assert told.values("replica", "id", "v") == [("1", "x"), ("2", "y")]
+
+
+def test_a_header_without_the_key_is_a_header(tmp_path: Path) -> None:
+    one = LakeTable(Lake(tmp_path), spec_of(options={"csv_header": True}, settle="0s"))
+    error = landed(one, "20240101-000000001.csv", "Op,seq,nr,v\nI,5,1,x\n").refused()
+    assert (error.code, "csv_header" in error.message) == ("KEY_COLUMN_MISSING", False)
+
+
+def test_fields_are_told_apart_by_a_control_character(tmp_path: Path) -> None:
+    one = table(tmp_path, ["seq", "id", "v"], csv_delimiter=r"\x01")
+    landed(one, "20240101-000000001.csv", "I\x015\x011\x01a,b\rc\nI\x016\x012\x01c\n").run()
+    assert one.values("replica", "id", "v") == [("1", "a,b\rc"), ("2", "c")]

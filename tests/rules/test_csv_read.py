@@ -94,7 +94,7 @@ def _written(field: str, quoted: bool, form: DmsOptions) -> str:
 
 @st.composite
 def files(draw: st.DrawFn) -> tuple[str, DmsOptions]:
-    delimiter, width, header = draw(st.sampled_from(",;\t")), draw(st.integers(1, 4)), draw(st.booleans())
+    delimiter, width, header = draw(st.sampled_from(",;\t\x01")), draw(st.integers(1, 4)), draw(st.booleans())
     names = [f"c{n}" for n in range(width)]
     row_end, quotes = draw(st.sampled_from(["\n", "\n", "\r", "\r\n", "\x1e", "|~"])), draw(st.booleans())
     form = DmsOptions(csv_delimiter=delimiter, csv_header=header, csv_columns=() if header else tuple(names),
@@ -122,6 +122,8 @@ def read(folder: Path, data: bytes, form: DmsOptions) -> FileRows:
 
 @settings(max_examples=at_random(300))
 @given(files())
+@example(('a\rb\n"c\nd"\n', DmsOptions(csv_columns=("a",), csv_delimiter=r"\x01", csv_quotes=True)))
+@example(("a\rb\x1ec\x1e", DmsOptions(csv_columns=("a",), csv_delimiter=r"\x01", csv_row_delimiter=r"\x1e")))
 @example(('"a",', DmsOptions(csv_columns=("a", "b"), csv_quotes=True)))
 @example(("a\n\nb", DmsOptions(csv_columns=("a",))))
 @example(("\n", DmsOptions(csv_columns=("a",))))

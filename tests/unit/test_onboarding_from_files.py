@@ -254,6 +254,13 @@ def test_settings_of_the_endpoint_become_options(shop: Shop) -> None:
     ]
 
 
+def test_delimiters_that_are_control_characters_are_written_as_metadata_hold_them(shop: Shop) -> None:
+    settings = {"DataFormat": "csv", "CsvDelimiter": "\x01", "CsvRowDelimiter": "\x1e\n"}
+    rows, _ = proposed(shop, mapping(ACTOR, KEY), {"Endpoints": [{"S3Settings": settings}]})
+    options = rows["test.Actor"]["options"]
+    assert (options["csv_delimiter"], options["csv_row_delimiter"]) == (r"\x01", "\\x1e\n")
+
+
 def test_parquet_needs_no_options_of_csv_and_a_described_task_is_read_whole(shop: Shop) -> None:
     task = {
         "TableMappings": json.dumps(mapping(ACTOR, KEY)),

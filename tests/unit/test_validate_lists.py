@@ -66,7 +66,7 @@ def test_a_list_may_hold_a_name_with_a_comma(tmp_path: Path) -> None:
     assert [spec.keys for spec in catalog.tables] == [("id,line",), ("id, line",)]
 
 
-@pytest.mark.parametrize("delimiter", ['","', '";"', '"\\t"', "'|'"])
+@pytest.mark.parametrize("delimiter", ['","', '";"', '"\\t"', "'|'", r"'\x01'", r"'\x1F'"])
 def test_delimiters(delimiter: str, tmp_path: Path) -> None:
     rows = row_file(f"{{table: s.a, keys: id, options: {{csv_delimiter: {delimiter}}}}}")
     assert lines(loaded(tmp_path, {"tables/a.yaml": rows})) == []
@@ -79,7 +79,12 @@ def test_delimiters(delimiter: str, tmp_path: Path) -> None:
         ("''", "''", "must be one ASCII character"),
         ("'\\t'", "'\\\\t'", "must be one ASCII character"),
         ("§", "'§'", "must be one ASCII character"),
+        (r"'\x00'", r"'\\x00'", "must be one ASCII character"),
+        (r"'\x80'", r"'\\x80'", "must be one ASCII character"),
+        (r"'\x01\x02'", r"'\\x01\\x02'", "must be one ASCII character"),
         ("'\"'", "'\"'", "a character that quotes or ends lines"),
+        (r"'\x22'", r"'\\x22'", "a character that quotes or ends lines"),
+        (r"'\x0a'", r"'\\x0a'", "a character that quotes or ends lines"),
     ],
 )
 def test_what_is_no_delimiter(delimiter: str, shown: str, why: str, tmp_path: Path) -> None:
@@ -87,6 +92,7 @@ def test_what_is_no_delimiter(delimiter: str, shown: str, why: str, tmp_path: Pa
     assert lines(loaded(tmp_path, {"tables/a.yaml": rows})) == [
         (
             f"metadata/tables/a.yaml:3:38: FIELD_VALUE s.a.options.csv_delimiter: {why} (value {shown}) — write one "
-            'character in quotes, e.g. ";"; a tab is "\\t" in double quotes'
+            'character in quotes, e.g. ";"; a tab is "\\t" in double quotes, another control character its number in '
+            r"single ones, '\x01'"
         )
     ]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, get_args
 
-from airflow_gddl.contract.extensions import DateDelimiter, DatePartition
+from airflow_gddl.contract.extensions import DateDelimiter, DatePartition, escaped
 from airflow_gddl.onboarding.from_files.model import ImportedSource, Renaming, Selection, Told, is_true, not_carried
 from airflow_gddl.onboarding.rules import KeyFact, Notice
 
@@ -213,6 +213,7 @@ def _settings(settings: Mapping[str, Any], notices: list[Notice]) -> dict[str, A
     """Options of rows."""
     where = "endpoint"
     options: dict[str, Any] = {ours: _sign(settings[name]) for name, ours in _TEXTS.items() if settings.get(name)}
+    options |= {name: escaped(options[name]) for name in ("csv_delimiter", "csv_row_delimiter") if name in options}
     if settings.get("CsvNullValue") == "":
         options["csv_null"] = ""
     options |= {**_dates(settings), **(_csv(settings, notices) if settings.get("DataFormat") != "parquet" else {})}

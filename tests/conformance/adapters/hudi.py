@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from tests.conformance.adapters.usual_job import Read, newest, table_of
+from tests.conformance.adapters.usual_job import Read, newest, table_of, text_of
 from tests.conformance.delivery import Delivery, Outcome
 from tests.conformance.judging import NO_CODE
 
@@ -57,8 +57,7 @@ def _upsert(delivery: Delivery, reads: list[Read], batch: Path, table: Path) -> 
     if not reads:
         return
     rows = table_of(delivery, reads).rename_columns([*(column.name for column in delivery.columns), _DELETED])
-    order = ["".join(f"{part:020d}" if isinstance(part, int) else part for part in read.order) for read in reads]
-    pq.write_table(rows.append_column(_ORDER, pa.array(order, pa.string())), batch)
+    pq.write_table(rows.append_column(_ORDER, pa.array([text_of(read) for read in reads], pa.string())), batch)
     options = {
         "hoodie.table.name": "t",
         "hoodie.datasource.write.operation": "upsert",

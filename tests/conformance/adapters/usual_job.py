@@ -48,12 +48,22 @@ class Read:
 def newest(delivery: Delivery, arrival: Arrival) -> list[Read]:
     """The last change of each key in these files."""
     found: dict[tuple[Any, ...], Read] = {}
-    for file in sorted(arrival.files, key=lambda file: (not file.path.startswith("LOAD"), file.path)):
-        for read in _rows(delivery, arrival, file):
-            key = tuple(read.row[name] for name in delivery.keys)
-            if key not in found or found[key].order <= read.order:
-                found[key] = read
+    for read in every(delivery, arrival):
+        key = tuple(read.row[name] for name in delivery.keys)
+        if key not in found or found[key].order <= read.order:
+            found[key] = read
     return list(found.values())
+
+
+def every(delivery: Delivery, arrival: Arrival) -> Iterator[Read]:
+    """All changes in these files: full loads first, then files by name."""
+    for file in sorted(arrival.files, key=lambda file: (not file.path.startswith("LOAD"), file.path)):
+        yield from _rows(delivery, arrival, file)
+
+
+def text_of(read: Read) -> str:
+    """Its order as one text, for programs that order changes by one column."""
+    return "".join(f"{part:020d}" if isinstance(part, int) else part for part in read.order)
 
 
 def table_of(delivery: Delivery, reads: list[Read]) -> pa.Table:
