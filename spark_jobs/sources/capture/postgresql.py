@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_gddl.contract.capture import PUBLICATION, SLOT
+from airflow_gddl.contract.capture import PLACEHOLDER, PUBLICATION, SLOT
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.postgresql_log import (
     PublishedTable,
@@ -49,6 +49,7 @@ _PROPERTIES: Mapping[str, str] = {
     "decimal.handling.mode": "string",
     "datatype.propagate.source.type": r"(?i).+\.(numeric|money)",
     "include.unknown.datatypes": "true",
+    "unavailable.value.placeholder": PLACEHOLDER,
     # A null is no default. The default of `source.snapshot`, which is `false`, then comes as null, too.
     "value.converter.replace.null.with.default": "false",
     "key.converter.replace.null.with.default": "false",
