@@ -270,6 +270,9 @@ class _Search:
 def _header(names: list[str], file: PlannedFile) -> list[str]:
     if any("\udc80" <= char <= "\udcff" for name in names for char in name):  # bytes that are no text
         raise QuarantinableError("FILE_UNREADABLE", "the header is not UTF-8", where=file.path)
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        what = f"the header names columns more than once: {', '.join(map(repr, twice[:5]))}"
+        raise QuarantinableError("FILE_UNREADABLE", what, where=file.path)
     return names
 
 
