@@ -103,8 +103,13 @@ class SourceTable:
 
 def in_bytes(column: str) -> str:
     """SQL for the bytes of a column's values as PostgreSQL writes them, in the encoding that they have."""
-    quoted = '"' + column.replace('"', '""') + '"'
-    return f"CASE WHEN {quoted} IS NOT NULL THEN convert_to(format('%s', {quoted}), 'SQL_ASCII') END"
+    name = quoted(column)
+    return f"CASE WHEN {name} IS NOT NULL THEN convert_to(format('%s', {name}), 'SQL_ASCII') END"
+
+
+def quoted(column: str) -> str:
+    """A column's name in SQL of PostgreSQL, for `literal_column`."""
+    return '"' + column.replace('"', '""') + '"'
 
 
 _TEXTS = (

@@ -16,6 +16,8 @@ PartitionDropped = Literal["report", "keep"]
 READ = "postgresql"
 """The connector whose logs jobs read, and SQLAlchemy's name of its database."""
 SLOT, PUBLICATION = "slot.name", "publication.name"
+PLACEHOLDER = "__gddl_unavailable_value_5d1c9e0b7f4a4c38a6e2d8f013b97c64"
+"""What events of a log that jobs read have for a value that the log left out; Debezium's own may be a value."""
 _OBJECT = re.compile(r"[a-z0-9_]{1,63}")
 _OURS = (
     "name", "connector.class", "topic.prefix", "topic.naming.strategy", "tasks.max", "tombstones.on.delete",

@@ -19,7 +19,7 @@ from datetime import datetime
 from typing import Any, Generic, Literal, TypeVar
 
 from airflow_gddl.contract.basics import STRICT
-from airflow_gddl.contract.capture import CaptureSpec
+from airflow_gddl.contract.capture import PLACEHOLDER, CaptureSpec
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.file_names import LOOKBACK
 from airflow_gddl.contract.table_spec import TableSpec
@@ -467,6 +467,11 @@ class DebeziumOptions:
     """Name of the connection with settings of Kafka's client (credentials, TLS); null: none. Never its content."""
     capture: CaptureSpec | None = None
     """`capture` of the row's source, by which jobs read its log themselves; null: they don't."""
+
+    @property
+    def placeholder(self) -> str:
+        """Stands for a value that the source left out."""
+        return PLACEHOLDER if self.capture else self.unavailable
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,6 +29,7 @@ def check_options(spec: TableSpec) -> Iterator[SpecProblem]:
 def dms_problems(options: Mapping[str, object]) -> Iterator[SpecProblem]:
     yield from _path_format(options.get("path_format"))
     yield from _csv_delimiter(options.get("csv_delimiter"))
+    yield from _csv_columns(options.get("csv_columns"))
     yield from _csv_added(options.get("csv_added"), options.get("csv_columns"))
     yield from _zone(options.get("date_partition_timezone"))
     yield from _csv_row_delimiter(options.get("csv_row_delimiter"), options.get("csv_delimiter", ","))
@@ -93,6 +94,13 @@ def _csv_delimiter(delimiter: object) -> Iterator[SpecProblem]:
         "its number in single ones, '\\x01'"
     )
     yield SpecProblem("FIELD_VALUE", ("options", "csv_delimiter"), delimiter, fault, remedy)
+
+
+def _csv_columns(columns: object) -> Iterator[SpecProblem]:
+    names = list(columns) if isinstance(columns, (list, tuple)) else []
+    for name in sorted({str(name) for name in names if names.count(name) > 1}):
+        remedy = "name each column once, in the order of the files"
+        yield SpecProblem("FIELD_VALUE", ("options", "csv_columns"), name, "named twice", remedy)
 
 
 def _csv_added(added: object, columns: object) -> Iterator[SpecProblem]:

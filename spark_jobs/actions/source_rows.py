@@ -30,7 +30,7 @@ from spark_jobs.actions.source_values import INSTANT, PLAIN, SourceColumn, is_re
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.dialects.dms import name_in_files
 from spark_jobs.plan.loaded_transactions import LoadedTransactions, place_of
-from spark_jobs.source_tables import SourceTable, in_bytes, opened, url_of
+from spark_jobs.source_tables import SourceTable, in_bytes, opened, quoted, url_of
 from spark_jobs.sources import reader_of
 
 _ROWS_AT_ONCE = 10_000
@@ -218,7 +218,7 @@ class SourceRows:
         """The last key of the next `rows` rows; null: so many do not follow."""
         with self._opened() as (sa, source_table):
             keys = [source_table.table.c[name] for name in self.keys]
-            shown = [self._selected(sa, source_table.table, column) for column in self._key_columns]
+            shown = [self._selected(sa, source_table, column) for column in self._key_columns]
             wanted = (
                 sa.select(*shown)
                 .select_from(source_table.table)
@@ -239,7 +239,7 @@ class SourceRows:
             if self.at_once:
                 seen(transactions_seen(source_table.connection))
             keys = [source_table.table.c[name] for name in self.keys]
-            wanted = sa.select(*(self._selected(sa, source_table.table, column) for column in self.columns))
+            wanted = sa.select(*(self._selected(sa, source_table, column) for column in self.columns))
             limits = (*_after_key(sa, keys, after), *_up_to_key(sa, keys, to), *within(sa, source_table.table))
             wanted = wanted.select_from(source_table.table).where(*limits).order_by(*keys)
             streamed = source_table.connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(wanted)
@@ -250,12 +250,14 @@ class SourceRows:
                 yield pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
     @staticmethod
-    def _selected(sa: Any, table: Any, column: SourceColumn) -> Any:
-        expression = table.c[column.name]
+    def _selected(sa: Any, source_table: SourceTable, column: SourceColumn) -> Any:
+        expression = source_table.table.c[column.name]
+        is_padded = source_table.connection.dialect.name == "postgresql" and _may_be_padded(sa, expression.type)
         if column.sql:
-            quoted = '"' + column.name.replace('"', '""') + '"'
-            expression = sa.literal_column(column.sql.replace("{}", quoted))
-        return (sa.cast(expression, sa.String) if column.read_as_text else expression).label(column.name)
+            expression = sa.literal_column(column.sql.replace("{}", quoted(column.name)))
+        if column.read_as_text:
+            expression = _with_blanks(sa, column.name) if is_padded else sa.cast(expression, sa.String)
+        return expression.label(column.name)
 
     @property
     def _key_columns(self) -> list[SourceColumn]:
@@ -272,6 +274,24 @@ class SourceRows:
             if self.in_utc:
                 source_table.connection.execute(sa.text("SET time_zone = '+00:00'"))
             yield sa, source_table
+
+
+def _may_be_padded(sa: Any, kind: Any) -> bool:
+    """Whether a column may be `bpchar`, or a domain of it or of `char(n)`: a cast to text cuts its blanks, no log does.
+
+    Args:
+        kind: of SQLAlchemy, which has no type for `bpchar`, nor for those of extensions.
+    """
+    from sqlalchemy.dialects.postgresql import DOMAIN  # noqa: PLC0415 - imported when needed
+
+    base = kind.data_type if isinstance(kind, DOMAIN) else kind
+    return isinstance(base, (sa.types.CHAR, sa.types.NullType))
+
+
+def _with_blanks(sa: Any, column: str) -> Any:
+    """A value of PostgreSQL as its type writes it, which is what the log has."""
+    name = quoted(column)
+    return sa.literal_column(f"CASE WHEN {name} IS NOT NULL THEN format('%s', {name}) END")
 
 
 def is_primary(connection: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -124,6 +125,7 @@ def _probe_parquet(file: PlannedFile, stream: BinaryIO, bounds: ReadBounds, *, w
     schema, meta = footer.schema_arrow, footer.metadata
     if not len(schema):
         raise QuarantinableError("FILE_EMPTY", "the file has no columns", where=file.path)
+    _require_once(schema.names, file)
     require_bounded(stream, file, bounds, meta)
     return Probed(
         file=file,
@@ -270,7 +272,20 @@ class _Search:
 def _header(names: list[str], file: PlannedFile) -> list[str]:
     if any("\udc80" <= char <= "\udcff" for name in names for char in name):  # bytes that are no text
         raise QuarantinableError("FILE_UNREADABLE", "the header is not UTF-8", where=file.path)
+    _require_once(names, file)
     return names
+
+
+def _require_once(names: Sequence[str], file: PlannedFile) -> None:
+    """Refuse a file with two columns of one name to the letter: only one of their values would be in a row.
+
+    Raises:
+        QuarantinableError: `FILE_UNREADABLE`.
+    """
+    if len(set(names)) < len(names):
+        twice = [name for name, count in Counter(names).items() if count > 1]
+        what = f"the file has columns of the same name: {', '.join(map(repr, twice[:5]))}"
+        raise QuarantinableError("FILE_UNREADABLE", what, where=file.path)
 
 
 def _require_no_names(first: Sequence[str], file: PlannedFile, options: DmsOptions) -> None:

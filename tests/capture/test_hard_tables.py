@@ -46,6 +46,8 @@ CHANGES = (
     "UPDATE s.made SET v = 5 WHERE id = 1", "INSERT INTO s.made VALUES (3, 3)",
     "UPDATE s.whole SET seen = 2", "UPDATE s.whole SET v = 'B' WHERE id = 2",
     "UPDATE s.large SET n = n + 10", "UPDATE s.large SET big = 'small' WHERE id = 2",
+    "UPDATE s.large SET big = '__debezium_unavailable_value' WHERE id = 1",
+    "INSERT INTO s.large VALUES (6, '__debezium_unavailable_value', 6)",
     "DELETE FROM s.large WHERE id = 3",
     "INSERT INTO s.lines SELECT 'one of many' FROM generate_series(1, 500)", "INSERT INTO s.lines VALUES ('loaded')",
     "UPDATE s.unkeyed SET v = 'A' WHERE id = 1", "DELETE FROM s.unkeyed WHERE id = 2",

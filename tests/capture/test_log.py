@@ -16,6 +16,7 @@ import sqlalchemy as sa
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.spec import TableSpec
+from spark_jobs.sources.capture import postgresql
 from spark_jobs.sources.capture.postgresql import PostgreSQL
 from tests.capture.captured import (
     SPEC,
@@ -178,6 +179,25 @@ def test_names_of_tables_and_columns_do_no_harm(source: sa.Engine, tmp_path: Pat
     for number, spec in enumerate(alike):
         again(lake, source, f"second {number}", spec)
     assert [replica(lake, spec) for spec in alike] == [[{"id": 1}], [{"id": 2}]]
+
+
+@pytest.mark.parametrize("driver", ["psycopg2", "psycopg"])
+def test_transaction_that_stays_open_is_named(
+    driver: str, source: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgresql, "_OPEN_SECONDS", 1)
+    lake, engine = Lake(tmp_path), sa.create_engine(source.url.set(drivername=f"postgresql+{driver}"))
+    with source.connect() as connection:
+        connection.execute(sa.text("INSERT INTO s.t VALUES (700, 'open')"))
+        pid = connection.execute(sa.text("SELECT pg_backend_pid()")).scalar()
+        code, message = refused(lake, engine, 1)
+        assert code == "TABLE_BUSY"
+        assert f"process {pid} of " in message
+        connection.commit()
+    again(lake, engine, 2)
+    execute(source, "INSERT INTO s.t VALUES (701, 'later')")
+    again(lake, engine, 3)
+    assert replica(lake) == rows_of(source)
 
 
 def test_both_drivers_of_a_connection(source: sa.Engine, tmp_path: Path) -> None:

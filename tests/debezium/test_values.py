@@ -169,6 +169,10 @@ def test_numbers_keep_all_their_digits(tmp_path: Path) -> None:
     bare = text(event("c", {"id": 1, "v": 0})).replace('"v": 0', f'"v": {digits}')
     assert rows_of(probe(tmp_path, bare, types={"v": "decimal(30,2)"}))[0]["v"] == digits
     assert rows_of(probe(tmp_path, bare))[0]["v"] == float(digits)
+    nested = text(event("c", {"id": 1, "v": {"n": [0, {"m": 1.5}]}})).replace("0, {", f"{digits}, {{")
+    assert rows_of(probe(tmp_path, nested))[0]["v"] == f'{{"n":[{digits},{{"m":1.5}}]}}'
+    listed = text(event("c", {"id": 1, "v": [0]})).replace("[0]", f"[{digits}]")
+    assert rows_of(probe(tmp_path, listed, types={"v": "array<decimal(30,2)>"}))[0]["v"] == f"[{digits}]"
 
 
 @pytest.mark.parametrize(
@@ -179,6 +183,8 @@ def test_numbers_keep_all_their_digits(tmp_path: Path) -> None:
         ([True, False], "boolean", [True, False]),
         (["a", None], "string", ["a", None]),
         (["a", 1], "string", ["a", "1"]),
+        ([1.5, True], "string", ["1.5", "true"]),
+        ([[1.5], [True]], "string", ["[1.5]", "[true]"]),
         ([2**70, 1], "string", [str(2**70), "1"]),
         ([{"a": 1}, None], "string", ['{"a":1}', None]),
         ([["a"], []], "array<string>", [["a"], []]),

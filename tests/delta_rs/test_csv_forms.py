@@ -5,10 +5,13 @@ The model writes lines of a table as AWS DMS does: the operation (or none), then
 
 from __future__ import annotations
 
+import io
 import random
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from airflow_gddl.contract.option_checks import check_options
@@ -133,6 +136,20 @@ def test_drawn_histories_of_columns(tmp_path: Path, seed: int) -> None:
 def test_added_columns_are_among_the_columns() -> None:
     spec = TableSpec(table="s.t", keys=("id",), options={"csv_columns": ["id", "b"], "csv_added": ["b", "c"]})
     assert [(p.path, p.value) for p in check_options(spec)] == [(("options", "csv_added"), "c")]
+
+
+def test_columns_are_named_once(tmp_path: Path) -> None:
+    spec = TableSpec(table="s.t", keys=("id",), options={"csv_columns": ["id", "b", "b"]})
+    assert [(p.path, p.value) for p in check_options(spec)] == [(("options", "csv_columns"), "b")]
+    one = LakeTable(Lake(tmp_path), spec_of(settle="0s"))
+    for name, arrays in (("1", ([1], ["a"])), ("2", ([2], ["b"], ["c"]))):
+        columns = ["Op", "seq", "id", *["v"] * (len(arrays) - 1)]
+        rows = pa.Table.from_arrays([pa.array(values) for values in (["I"], *arrays[:1], *arrays)], names=columns)
+        pq.write_table(rows, sink := io.BytesIO())
+        write_bytes(one.lake.landing(one.spec), f"20240101-00000000{name}.parquet", sink.getvalue())
+    one.run()
+    assert one.values("replica", "id", "v") == [(1, "a")]
+    assert codes(one) == ["FILE_UNREADABLE"]
 
 
 @pytest.mark.parametrize(("name", "text"), [

@@ -435,7 +435,7 @@ class _Table:
         self._found: Sequence[Event] = events.events
         self._versions = events.versions
         self._options = options
-        self._unavailable = Unavailable(options.unavailable)
+        self._unavailable = Unavailable(options.placeholder)
         there = events.text is None or self._unavailable.may_be_in(events.text)
         self._forms = self._unavailable.forms if there else []
         self._may_lack = [may_lack_values(event.source, is_read=event.is_read) for event in events.events]

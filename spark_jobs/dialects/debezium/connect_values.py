@@ -128,12 +128,20 @@ def text_of(value: Value) -> str:
         return value.isoformat()
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=text_of)
-    return _json(value) if "Infinity" in text else text
+    holds_digits = _holds(value, lambda part: isinstance(part, Written))
+    compact = (",", ":")
+    return _json(value) if holds_digits else json.dumps(value, ensure_ascii=False, separators=compact, default=text_of)
+
+
+def _holds(value: Value, is_such: Callable[[Value], bool]) -> bool:
+    """Whether a value, or one inside, is such a one."""
+    if isinstance(value, Mapping):
+        return any(_holds(part, is_such) for part in value.values())
+    return any(_holds(part, is_such) for part in value) if isinstance(value, list) else is_such(value)
 
 
 def _json(value: Value) -> str:
-    """JSON in which a number beyond the greatest double has its digits."""
+    """JSON in which fractions have the digits that were delivered."""
     if isinstance(value, Mapping):
         return "{" + ",".join(f"{_json(name)}:{_json(part)}" for name, part in value.items()) + "}"
     if isinstance(value, list):
@@ -456,11 +464,16 @@ def _inferred(values: Sequence[Any]) -> Values:
     except _NOT_SUCH:
         inferred = None
     texts = [None if value is None else text_of(value) for value in values]
-    if inferred is None or "struct" in str(inferred.type):
+    if inferred is None or "struct" in str(inferred.type) or _takes_truth_for_numbers(inferred.type, values):
         return Values(text_array(texts))
     if all(one is other for one, other in zip(held, values, strict=True)):
         return Values(inferred)
     return Values(text_array(texts), _stated(inferred.type, values))
+
+
+def _takes_truth_for_numbers(kind: pa.DataType, values: Sequence[Any]) -> bool:
+    """Whether Arrow makes fractions of truth among them: `true` would be 1.0."""
+    return "double" in str(kind) and any(_holds(value, lambda part: isinstance(part, bool)) for value in values)
 
 
 def _stated(kind: pa.DataType, values: Sequence[Any]) -> pa.DataType | None:
@@ -474,6 +487,4 @@ def _stated(kind: pa.DataType, values: Sequence[Any]) -> pa.DataType | None:
 
 def _is_too_great(value: Any) -> bool:
     """Whether a number of JSON, or one inside, is none of a double."""
-    if isinstance(value, list):
-        return any(map(_is_too_great, value))
-    return isinstance(value, Written) and math.isinf(value)
+    return _holds(value, lambda part: isinstance(part, Written) and math.isinf(part))

@@ -190,7 +190,7 @@ def _available(values: pa.Array, options: DebeziumOptions, may_lack: Sequence[bo
         may_lack: rows that may have some, see `may_lack_values`.
     """
     kind = values.type
-    unavailable = Unavailable(options.unavailable)
+    unavailable = Unavailable(options.placeholder)
     forms = unavailable.forms
     if pt.is_nested(kind):
         try:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_gddl.contract.capture import PUBLICATION, SLOT
+from airflow_gddl.contract.capture import PLACEHOLDER, PUBLICATION, SLOT
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.postgresql_log import (
     PublishedTable,
@@ -29,6 +29,9 @@ from spark_jobs.sources.capture.position import LogPosition, Mark
 _PREFIX = "gddl"
 _PORT = 5432
 _FREE_SECONDS = 90.0
+_OPEN_SECONDS = 240
+"""A slot is made once all transactions that write have ended that were open when it was asked for."""
+_CANCELLED = "57014"
 _FAILED_AT = re.compile(r"Error while processing event at offset \{(?:[^}]*[ {])?lsn=(\d+)")
 _AGAIN = "load the source's tables again, which opens the log anew first: gddl load --again"
 # What a value looks like is set for this connection, whatever database and role say.
@@ -49,6 +52,7 @@ _PROPERTIES: Mapping[str, str] = {
     "decimal.handling.mode": "string",
     "datatype.propagate.source.type": r"(?i).+\.(numeric|money)",
     "include.unknown.datatypes": "true",
+    "unavailable.value.placeholder": PLACEHOLDER,
     # A null is no default. The default of `source.snapshot`, which is `false`, then comes as null, too.
     "value.converter.replace.null.with.default": "false",
     "key.converter.replace.null.with.default": "false",
@@ -151,13 +155,31 @@ class PostgreSQL:
         """Create the slot, in place of one that this lake has made before; returns where the log begins.
 
         Raises:
-            RetriableError: `TABLE_BUSY`.
+            RetriableError: `TABLE_BUSY`: another connection reads the slot, or transactions stay open.
         """
         if self._slot(connection) is not None:
             self._wait_until_free(connection)
             self._scalar(connection, "SELECT pg_drop_replication_slot(CAST(:slot AS name))", slot=self.slot)
         query = "SELECT CAST(lsn AS text) FROM pg_create_logical_replication_slot(CAST(:slot AS name), 'pgoutput')"
-        return str(self._scalar(connection, query, slot=self.slot))
+        self._scalar(connection, "SELECT set_config('statement_timeout', :most, false)", most=f"{_OPEN_SECONDS}s")
+        try:
+            return str(self._scalar(connection, query, slot=self.slot))
+        except self.sa.exc.OperationalError as error:
+            if getattr(error.orig, "pgcode", getattr(error.orig, "sqlstate", None)) != _CANCELLED:
+                raise
+            raise self._held_up(connection) from error
+        finally:
+            self._scalar(connection, "SELECT set_config('statement_timeout', '0', false)")
+
+    def _held_up(self, connection: Any) -> RetriableError:
+        query = """SELECT string_agg(what, ', ' ORDER BY since) FROM (
+          SELECT 'process ' || pid || COALESCE(' of ' || usename, '') AS what, xact_start AS since FROM pg_stat_activity
+          WHERE backend_xid IS NOT NULL AND pid <> pg_backend_pid()
+          UNION ALL SELECT 'prepared ' || gid, prepared FROM pg_prepared_xacts) AS open"""
+        held = self._scalar(connection, query) or "none any more"
+        what = f"the slot {self.slot} can't be made while transactions that write are open: {held}"
+        remedy = "end them (COMMIT, ROLLBACK, COMMIT PREPARED, pg_terminate_backend), or wait: the next run tries again"
+        return RetriableError("TABLE_BUSY", what, where=self.slot, remedy=remedy)
 
     def require_same_source(self, connection: Any, known: LogPosition) -> None:
         """Refuse another server, or another publication.
