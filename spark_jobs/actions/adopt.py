@@ -220,7 +220,7 @@ class _Takeover:
             self.claim.check()
         before = 0 if adoption.beside else adoption.version  # the commit of a copy is the first of its table
         version = work.mark(plan, schema, adoption.baseline, before)
-        self.run.report("merge", 1, adoption.rows)
+        self.run.report("replica", 1, adoption.rows)
         self.claim.check()
         changes = self.context.engine.version(self.context.layout.changes)
         versions = {"replica": version} | ({} if changes is None else {"changes": changes})

@@ -52,7 +52,7 @@ def release(run: TableRun, totals: RunTotals) -> JobResult:
         if context.engine.exists(run.layout.replica):
             claim.check()
             context.engine.baseline_work(context).unmark()
-            run.report("merge")
+            run.report("replica")
         for name in _OURS:
             _remove(run.runtime.storage, getattr(run.layout, name))
         run.report("done")

@@ -89,8 +89,8 @@ class TableWork(Protocol):
 class BatchWork(Protocol):
     """A planned batch, decoded. Every write is idempotent.
 
-    Types enforce the order of steps: only `append` returns an `AppendedWork`, and only its `tombstones` returns a
-    `MergeWork`.
+    Types enforce the order of steps: only `append` returns an `AppendedWork`, and only its `decide` returns a
+    `Decision`.
     """
 
     @property
@@ -136,19 +136,22 @@ class AppendedWork(Protocol):
         """After the merge: rows of the replica that are older than changes that the batch has quarantined."""
         ...
 
-    def tombstones(self) -> MergeWork:
-        """Write tombstones of the batch's net deletes; for tables with keys."""
-        ...
-
-    def append_only(self) -> Applied:
-        """For tables without keys: append the changes to the replica."""
+    def decide(self) -> Decision:
+        """Compare the batch's net changes with the stored rows of their keys; nothing of it is visible yet."""
         ...
 
 
-class MergeWork(Protocol):
-    """A batch whose tombstones are written, so that no late change can restore a deleted row."""
+class Decision(Protocol):
+    """What a batch changes in the tables after the change table; each method commits a part of it, in this order.
 
-    def merge(self) -> Applied:
+    A table without keys has no tombstones and no history: each of its changes becomes a row of the replica.
+    """
+
+    def tombstones(self) -> None:
+        """Write tombstones of the batch's net deletes, so that no late change can restore a deleted row."""
+        ...
+
+    def replica(self) -> Applied:
         """Apply net changes to the replica."""
         ...
 

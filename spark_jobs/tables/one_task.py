@@ -34,7 +34,7 @@ from spark_jobs.rules.verify import Reference, Verdict, Violations
 from spark_jobs.tables import file_rules, table_definition
 from spark_jobs.tables.baseline import BaselineWriter
 from spark_jobs.tables.batch_context import BatchContext
-from spark_jobs.tables.batch_in_memory import ChangeTableWriter, ReplicaWriter, WholeBatchReader, batch_rows
+from spark_jobs.tables.batch_in_memory import AppendedInMemory, BatchInMemory, WholeBatchReader, batch_rows
 from spark_jobs.tables.delta_log import QUARANTINE, DeltaCommit, version_of
 from spark_jobs.tables.delta_tables import Tables, Write
 from spark_jobs.tables.engine import BaselineWork, BatchWork, RebuildRequest, TableContext
@@ -268,15 +268,15 @@ class OneTaskEngine(TablesEngine):
         if decoded is None:
             return None, unreadable
         batch_context = self._batch_context(context, plan, decoded.decoded_batch.schema.table_schema)
-        return ChangeTableWriter(batch_context=batch_context, decoded=decoded), unreadable
+        return BatchInMemory(batch_context=batch_context, decoded=decoded), unreadable
 
-    def resume_from_changes(self, context: TableContext, plan: BatchPlan, state: TableState) -> ReplicaWriter:
+    def resume_from_changes(self, context: TableContext, plan: BatchPlan, state: TableState) -> AppendedInMemory:
         self._require_small_tables(context, context.layout.replica, context.layout.history)
         rows = batch_rows(self.tables, context.layout.changes, plan.batch_id)
         decoded = WholeBatchReader(context=context, plan=plan, state=state).resume(rows)
         batch_context = self._batch_context(context, plan, decoded.decoded_batch.schema.table_schema)
         appended = Appended(written=decoded.good.num_rows, redelivered=0)
-        return ReplicaWriter(batch_context=batch_context, decoded=decoded, changes=decoded.good, appended=appended)
+        return AppendedInMemory(batch_context=batch_context, decoded=decoded, changes=decoded.good, appended=appended)
 
     def table_work(self, context: TableContext, plan: BatchPlan, table_schema: TableSchema) -> TableWriter:
         self._require_small_tables(context, context.layout.replica, context.layout.history)
