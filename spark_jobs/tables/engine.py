@@ -25,9 +25,9 @@ from spark_jobs.plan.table_schema import RESCUED, Column, Schema, TableSchema
 from spark_jobs.plan.waiting_files import RecordedFile
 from spark_jobs.rules.baseline import BaselineFigures
 from spark_jobs.rules.batch_schema import Stored, plan_batch
-from spark_jobs.rules.beside import BesideFindings, BesideRule
 from spark_jobs.rules.erasure import KeyRows
 from spark_jobs.rules.figures import DecodedBatch
+from spark_jobs.rules.other_table import OtherTableFindings, OtherTableRule
 from spark_jobs.rules.quarantine import Unresolved
 from spark_jobs.rules.rewrite import Rewrite
 from spark_jobs.rules.step_results import (
@@ -324,10 +324,6 @@ class BaselineWork(Protocol):
         """Rows of the replica with these keys: those whose key columns each have a value of `keys`."""
         ...
 
-    def compared(self, theirs: str, rule: BesideRule) -> BesideFindings:
-        """The replica against the table of another job at a path, by key; nothing is written."""
-        ...
-
     def unmark(self) -> None:
         """Write these files again without it, and remove it and our properties, in one commit; idempotent.
 
@@ -438,6 +434,10 @@ class Engine(Protocol):
 
     def verify(self, context: TableContext, table_schema: TableSchema, swept: int, limit: int) -> Verdict:
         """Compare the replica with the state computed from its change table, without generations before `swept`."""
+        ...
+
+    def compared_with(self, context: TableContext, path: str, rule: OtherTableRule) -> OtherTableFindings:
+        """Compare the replica with another table by key."""
         ...
 
     def violations(

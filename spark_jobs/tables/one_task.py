@@ -27,6 +27,7 @@ from spark_jobs.rules.decode import Stamp
 from spark_jobs.rules.erasure import KeyRows
 from spark_jobs.rules.fold import applied_before, are_superseded, needed_changes
 from spark_jobs.rules.order import as_events, for_both_keys
+from spark_jobs.rules.other_table import OtherTableFindings, OtherTableRule
 from spark_jobs.rules.rewrite import Rewrite
 from spark_jobs.rules.step_results import Appended, Compacted
 from spark_jobs.rules.stored_columns import change_schema, key_schema
@@ -44,7 +45,7 @@ from spark_jobs.tables.places import DeclinedError, InProcess
 from spark_jobs.tables.rebuild import Rebuild, rewrite_changes
 from spark_jobs.tables.replayed_log import ReplayedLog, replayed
 from spark_jobs.tables.small_files import bins, join
-from spark_jobs.tables.table_comparison import verify
+from spark_jobs.tables.table_comparison import compared_with, verify
 from spark_jobs.tables.table_rows import Source, by_key
 from spark_jobs.tables.whole_tables import TableWriter, keep_readable, violations
 
@@ -319,6 +320,10 @@ class OneTaskEngine(TablesEngine):
     def verify(self, context: TableContext, table_schema: TableSchema, swept: int, limit: int) -> Verdict:
         self._require_small_tables(context, context.layout.replica, context.layout.changes)
         return verify(self.tables, context.layout, table_schema, swept=swept, limit=limit)
+
+    def compared_with(self, context: TableContext, path: str, rule: OtherTableRule) -> OtherTableFindings:
+        self._require_small_tables(context, context.layout.replica, context.layout.changes, path)
+        return compared_with(self.tables, context.layout, path, rule)
 
     def violations(
         self, context: TableContext, columns: Sequence[str], reference: Reference | None, most: int
