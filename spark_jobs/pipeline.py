@@ -145,10 +145,10 @@ def run_batch(table: TableSession, batch: Batch) -> ReadBatch:
         if delivered.waits:
             return delivered
         appended = append(table, delivered)  # change table: each change once
-    merged = merge(table, appended)  # replica, tombstones, history: one net change a key
-    committed = commit(table, merged)  # the ledger, last
+    merged = merge(table, appended)  # tombstones, replica, history: one net change a key
+    commit(table, merged)  # the ledger, last
     for feature in features_of(table.run):
-        feature.after_commit(committed)
+        feature.after_commit(table, merged)
     table.totals.max_commit_ts = table.state.max_commit_ts
     return delivered
 

@@ -11,13 +11,13 @@ import typer
 
 from airflow_gddl.cli import context, job, options
 from airflow_gddl.cli.job import Request, carry_out
-from airflow_gddl.cli.screen import Cell, Screen, counted
+from airflow_gddl.cli.screen import Screen, counted
 from airflow_gddl.cli.verify import require_connection, require_name
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
 
-_CUTS = "--files-until, --by-column, --at-version, --compare or --release"
+_CUTS = "--files-until, --by-column, --at-version or --release"
 
 
 FilesUntil = Annotated[
@@ -49,14 +49,6 @@ ProveFiles = Annotated[
         help="Prove that the last changes in the N newest files that are in the table already are in it.",
     ),
 ]
-Beside = Annotated[
-    bool,
-    typer.Option("--beside", help="Load files into a copy of the table, while the other job goes on with its own."),
-]
-Compare = Annotated[
-    bool,
-    typer.Option("--compare", help="Compare that copy with the other job's table; exit status 1: they differ."),
-]
 Release = Annotated[
     bool, typer.Option("--release", help="Give a table of ours back: _gddl, our other tables and the ledger go.")
 ]
@@ -72,8 +64,6 @@ def adopt(  # noqa: PLR0913 - typer reads each option of the command from one pa
     at_version: AtVersion = None,
     source_connection: options.SourceConnection = "",
     prove_files: ProveFiles = 0,
-    beside: Beside = False,
-    compare: Compare = False,
     release: Release = False,
     dry_run: DryRun = False,
     yes: options.Yes = False,
@@ -82,35 +72,22 @@ def adopt(  # noqa: PLR0913 - typer reads each option of the command from one pa
     wait: options.Wait = 0.0,
 ) -> None:
     """Take over a Delta table that another job has kept from the same files, in place; its data files stay."""
-    _require_one([bool(files_until), bool(by_column), at_version is not None, compare, release])
-    if compare or release:
-        _require_no_cut(beside=beside, proves=bool(source_connection or prove_files))
+    _require_one([bool(files_until), bool(by_column), at_version is not None, release])
+    if release and (source_connection or prove_files):
+        remedy = "leave --source-connection and --prove-files out"
+        raise MetadataError("ADOPT_CUT", "only an adoption proves something", remedy=remedy)
     require_name(source_connection)
     cli = context.of(ctx).lending(source_connection)
     if release and not dry_run:
         job.ask(f"Give {table} back? What only our ledger and tables know of it is removed.", yes=yes)
     job_options = JobOptions(
-        action="adopt", files_until=files_until, by_column=by_column, at_version=at_version, beside=beside,
-        source_connection=source_connection, prove_files=prove_files, compare=compare, release=release,
+        action="adopt", files_until=files_until, by_column=by_column, at_version=at_version,
+        source_connection=source_connection, prove_files=prove_files, release=release,
         dry_run=dry_run, confirmed=yes or sys.stdin.isatty(), full_listing=True, wait_seconds=wait,
     )  # fmt: skip
     check = partial(require_connection, cli, source_connection)
     request = Request(metadata=metadata, tables=(table,), options=job_options, as_json=json, check=check)
-    carry_out(cli, request, show_released if release else show_compared if compare else show_adopted)
-
-
-def _require_no_cut(*, beside: bool, proves: bool) -> None:
-    """Refuse what begins with a cut, beside `--compare` or `--release`.
-
-    Raises:
-        MetadataError: `ADOPT_CUT`.
-    """
-    if beside:
-        remedy = "leave --beside out: --compare and --release find the table beside"
-        raise MetadataError("ADOPT_CUT", "--beside begins with a cut", remedy=remedy)
-    if proves:
-        remedy = "leave --source-connection and --prove-files out"
-        raise MetadataError("ADOPT_CUT", "only an adoption proves something", remedy=remedy)
+    carry_out(cli, request, show_released if release else show_adopted)
 
 
 def _require_one(given: Sequence[bool]) -> None:
@@ -131,8 +108,7 @@ def show_adopted(screen: Screen, results: Sequence[JobResult]) -> None:
         if "keys" in found:
             _show_found(screen, result.table, found)
         if result.batches:
-            done = "a copy is beside" if result.is_beside else "adopted"
-            screen.say(f"{result.table}: {done}; `gddl run` loads what waits", "green")
+            screen.say(f"{result.table}: adopted; `gddl run` loads what waits", "green")
 
 
 def _show_found(screen: Screen, table: str, found: Mapping[str, Any]) -> None:
@@ -147,11 +123,7 @@ def _show_found(screen: Screen, table: str, found: Mapping[str, Any]) -> None:
     _show_proved(screen, found.get("proved") or {})
     for added in found["adds"]:
         screen.say(f"  by the next run: {added}")
-    if "beside" in found:
-        files = counted(found["copied_files"], "file")
-        screen.say(f"  the other job goes on; {files} ({found['copied_bytes']} bytes) are copied to {found['beside']}")
-    else:
-        screen.say("  by metadata alone: column _gddl, property gddl.baseline")
+    screen.say("  by metadata alone: column _gddl, property gddl.baseline")
 
 
 def _show_proved(screen: Screen, proved: Mapping[str, Any]) -> None:
@@ -165,42 +137,11 @@ def _show_proved(screen: Screen, proved: Mapping[str, Any]) -> None:
             screen.say(f"  {column} was not compared with the source: {why}", "yellow")
 
 
-def show_compared(screen: Screen, results: Sequence[JobResult]) -> None:
-    """How many rows of both tables are equal, and both sides of some that differ."""
-    for result in results:
-        found = job.answer(result).get("compare")
-        if found is not None:
-            _show_compared(screen, result.table, found)
-
-
-def _show_compared(screen: Screen, table: str, found: Mapping[str, Any]) -> None:
-    other = f"the other job's table has {found['their_rows']} at version {found['version']}"
-    screen.say(f"{table}: {counted(found['rows'], 'row')}; {other}")
-    screen.say(f"  {counted(found['equal'], 'key')} equal", "green" if not found["different"] else "")
-    if found["behind"]:
-        keys = ", ".join(found["behind_keys"])
-        screen.say(f"  {found['behind']} are there as ours were earlier, e.g. {keys}", "yellow")
-    if found["ahead"]:
-        screen.say(f"  {found['ahead']} have changes in files that ours has not loaded:", "yellow")
-        for path, keys_in_file in found["in_files"].items():
-            screen.say(f"    {path}: {keys_in_file}")
-    if found["different"]:
-        screen.say(f"  {found['different']} differ:", "bold red")
-    for row in found["rows_different"]:
-        screen.say(f"    {row['key']}")
-        screen.spans([Cell("      ours   ", "dim"), Cell(row["ours"] or "no row")])
-        screen.spans([Cell("      theirs ", "dim"), Cell(row["theirs"] or "no row")])
-    for column, why in found["not_compared"].items():
-        screen.say(f"  {column} was not compared: {why}", "yellow")
-
-
 def show_released(screen: Screen, results: Sequence[JobResult]) -> None:
     """What of each table is written again, and what goes."""
     for result in results:
         found = job.answer(result).get("release")
-        if found is not None and "beside" in found:
-            screen.say(f"{result.table}: the table beside and its ledger go ({found['beside']})")
-        elif found is not None:
+        if found is not None:
             screen.say(
                 f"{result.table}: {found['files']} of {counted(found['of'], 'data file')} have _gddl and are written "
                 f"again without it ({found['bytes']} bytes)"

@@ -174,6 +174,35 @@ def show_windows(screen: Screen, results: Sequence[JobResult]) -> None:
             screen.say(f"{result.table}: complete until {result.freshness.complete_until}")
 
 
+def show_against(screen: Screen, results: Sequence[JobResult]) -> None:
+    """How many rows of both tables are equal, and both sides of some that differ."""
+    for result in results:
+        found = answer(result).get("against")
+        if found is not None:
+            _show_against(screen, result.table, found)
+
+
+def _show_against(screen: Screen, table: str, found: Mapping[str, Any]) -> None:
+    other = f"the other table has {found['their_rows']} at version {found['version']}"
+    screen.say(f"{table}: {counted(found['rows'], 'row')}; {other}")
+    screen.say(f"  {counted(found['equal'], 'key')} equal", "green" if not found["different"] else "")
+    if found["behind"]:
+        keys = ", ".join(found["behind_keys"])
+        screen.say(f"  {found['behind']} are there as the replica's were earlier, e.g. {keys}", "yellow")
+    if found["ahead"]:
+        screen.say(f"  {found['ahead']} have changes in files that are not loaded:", "yellow")
+        for path, keys_in_file in found["in_files"].items():
+            screen.say(f"    {path}: {keys_in_file}")
+    if found["different"]:
+        screen.say(f"  {found['different']} differ:", "bold red")
+    for row in found["rows_different"]:
+        screen.say(f"    {row['key']}")
+        screen.spans([Cell("      ours   ", "dim"), Cell(row["ours"] or "no row")])
+        screen.spans([Cell("      theirs ", "dim"), Cell(row["theirs"] or "no row")])
+    for column, why in found["not_compared"].items():
+        screen.say(f"  {column} was not compared: {why}", "yellow")
+
+
 def _constraint_row(table: str, constraint: Mapping[str, Any]) -> list[Cell | str]:
     """A constraint of the table that was checked: how many rows break it, and some of their values."""
     outcome = "not checked" if constraint["not_checked"] else "violated" if constraint["failed"] else "kept"

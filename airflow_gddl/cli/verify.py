@@ -36,6 +36,10 @@ def verify(  # noqa: PLR0913 - typer reads each option of the command from one p
     table: options.Tables = None,
     json: options.Json = False,
     source_connection: options.SourceConnection = "",
+    against: Annotated[
+        str,
+        typer.Option(metavar="TABLE", help="Compare with this Delta table alone: schema.name in the lake, or a path."),
+    ] = "",
     settle: Annotated[
         float | None,
         typer.Option(metavar="SECONDS", min=0, help="How long a change may take; 0: no changes are on their way."),
@@ -53,13 +57,17 @@ def verify(  # noqa: PLR0913 - typer reads each option of the command from one p
 ) -> None:
     """Compare each replica with its changes, its source and its constraints; exit status 1 when one fails.
 
-    With --since, only rows that were changed lately are compared, with the source.
+    With --since, only rows that were changed lately are compared, with the source. With --against, one replica is
+    compared with another Delta table.
     """
+    if against:
+        _require_against_alone(table or (), others=bool(source_connection or since))
     require_name(source_connection)
     cli = context.of(ctx).lending(source_connection)
     job_options = JobOptions(
         action="verify",
         source_connection=source_connection,
+        against=against,
         settle_seconds=settle,
         since_seconds=_duration(since) if since else None,
         window=by.value,
@@ -70,11 +78,24 @@ def verify(  # noqa: PLR0913 - typer reads each option of the command from one p
         cli, Request(metadata=metadata, tables=tuple(table or ()), options=job_options, as_json=json, check=check)
     )
     if not json:
-        shown = job.show_windows if since else job.show_verdicts
+        shown = job.show_against if against else job.show_windows if since else job.show_verdicts
         shown(cli.screen, done.outcome.results)
     job.show_troubles(cli, done.outcome)
     any_different = any(job.verdict(result) == "different" for result in done.outcome.results)
     raise typer.Exit(context.FAILED if any_different else done.exit_status)
+
+
+def _require_against_alone(tables: Sequence[str], *, others: bool) -> None:
+    """
+    Raises:
+        MetadataError: `AGAINST_REFUSED`.
+    """
+    if len(tables) != 1:
+        what = f"--against compares one table, and {len(tables)} are named"
+        raise MetadataError("AGAINST_REFUSED", what, remedy="name it by --table")
+    if others:
+        what = "--against compares with that table alone"
+        raise MetadataError("AGAINST_REFUSED", what, remedy="leave --source-connection and --since out")
 
 
 def _duration(text: str) -> float:

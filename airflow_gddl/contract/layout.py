@@ -156,12 +156,6 @@ class Layout:
         """Folder of the Iceberg table of one of the Delta tables, `replica` or `history`."""
         return self.iceberg if kind == "replica" else f"{self.iceberg}__{kind}"
 
-    def beside(self, roots: Roots, spec: TableSpec) -> Layout:
-        """The same ledger and quarantine, with tables that only we read, while another job keeps the replica."""
-        folder = beside_folder(roots, spec)
-        names = ("replica", "changes", "history", "tombstones", "iceberg")
-        return replace(self, **{name: join(folder, name) for name in names})
-
     def of_shard(self, roots: Roots, spec: TableSpec, shard: str) -> Layout:
         """The same tables, with the landing folder and the ledger of one of the table's sources."""
         landing = LandingFolder.of(roots, spec.of_shard(shard)).path
@@ -183,11 +177,6 @@ class Layout:
             erased=join(roots.lake, STATE, "erased", schema, name),
             iceberg=join(roots.lake, STATE, "iceberg", schema, name),
         )
-
-
-def beside_folder(roots: Roots, spec: TableSpec) -> str:
-    """Folder of the tables of `Layout.beside`."""
-    return join(roots.lake, STATE, "beside", spec.schema_name, spec.name)
 
 
 @dataclass(frozen=True, kw_only=True)

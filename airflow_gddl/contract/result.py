@@ -176,9 +176,6 @@ RECORDED_WHEN_IDLE = CATALOG_PROBLEMS | {
 """Codes of warnings for which an idle run still writes a record."""
 
 
-BESIDE_CODE = "ADOPT_BESIDE"
-
-
 @dataclass(frozen=True, kw_only=True)
 class JobResult:
     """Outcome of one table in one run."""
@@ -245,11 +242,6 @@ class JobResult:
     """Of the replica after the newest batch, in table order; empty where no batch was committed, and in records."""
     columns_left_out: int = 0
     """Columns of the replica that `columns` lacks, because a result holds a limited number."""
-
-    @property
-    def is_beside(self) -> bool:
-        """Whether the run's tables are beside those of another job, which readers see: nobody is told of them."""
-        return any(warning.code == BESIDE_CODE for warning in self.warnings)
 
     @property
     def is_idle(self) -> bool:

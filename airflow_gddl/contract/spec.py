@@ -273,6 +273,8 @@ class JobOptions:
     """The rows' column with the time of their last change; empty: by its name, as `updated_at`."""
     move_to: str = ""
     """`move`: the table's new target, `schema.name`."""
+    against: str = ""
+    """`verify`: compare with this other Delta table: `schema.name` in the lake, or a path; empty: with the changes."""
     files_until: str = ""
     """`adopt`: files that were last modified by then are in the table; ISO 8601 with a zone. Empty: told otherwise."""
     by_column: str = ""
@@ -281,10 +283,6 @@ class JobOptions:
     """`adopt`: files that were last modified by the commit of this version of the table are in it."""
     prove_files: int = 0
     """`adopt`: prove first that the changes of so many of the newest files that count as in the table are in it."""
-    beside: bool = False
-    """`adopt`: keep a copy of the table beside the other job, which goes on, and load files into that."""
-    compare: bool = False
-    """`adopt`: compare the table beside with the other job's; writes nothing."""
     release: bool = False
     """`adopt`: give the table back instead; `confirmed` says that what only we keep may go."""
     asked_by: str = ""

@@ -2,7 +2,6 @@
 
 from airflow_gddl.planning.day import Metadata
 from airflow_gddl.planning.plan import Plan, make_plan
-from airflow_gddl.planning.prices import Prices
 from airflow_gddl.planning.rules import AIRFLOW, MWAA, PlatformLimits
 
-__all__ = ["AIRFLOW", "MWAA", "Metadata", "Plan", "PlatformLimits", "Prices", "make_plan"]
+__all__ = ["AIRFLOW", "MWAA", "Metadata", "Plan", "PlatformLimits", "make_plan"]

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -19,14 +18,11 @@ from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, counted, 
 from airflow_gddl.contract.basics import AirflowView
 from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError
-from airflow_gddl.metadata.files import read_yaml
 from airflow_gddl.metadata.loading import LoadedMetadata
-from airflow_gddl.metadata.problems import DocumentError
 from airflow_gddl.planning import AIRFLOW, MWAA, Metadata, Plan, PlatformLimits, make_plan
 from airflow_gddl.planning.day import PoolUse
 from airflow_gddl.planning.metadata_diff import Deployment, as_shown, compare, show_result
 from airflow_gddl.planning.parallelism import Parallelism
-from airflow_gddl.planning.prices import DAYS, Amount, Cost, Prices
 from airflow_gddl.planning.rules import Figure, mwaa_limits
 from airflow_gddl.runtime.state.lake_state import StateReader
 from airflow_gddl.runtime.state.table_runs import TableRecord
@@ -34,7 +30,6 @@ from airflow_gddl.runtime.state.table_runs import TableRecord
 _BARS = " ▁▂▃▄▅▆▇█"
 _QUIET = "·"
 _NAMED = 5
-_DEAREST = 10
 _RULER = "     " + "".join(f":{minute:02d}".ljust(15) for minute in (0, 15, 30, 45)) + "  an hour"
 
 
@@ -61,8 +56,6 @@ def show(screen: Screen, plan: Plan) -> None:
         screen.say(move)
     for dag_id, views in plan.changed_views.items():
         screen.say(as_shown(dag_id, views))
-    if plan.cost is not None:
-        _cost(screen, plan.cost)
     _advice(screen, plan)
 
 
@@ -121,30 +114,6 @@ def _named(setting: str) -> str:
 def _views(views: Mapping[AirflowView, int]) -> str:
     """The view of all tables, or how many have which."""
     return next(iter(views)) if len(views) == 1 else ", ".join(f"{many:,} {view}" for view, many in views.items())
-
-
-def _cost(screen: Screen, cost: Cost) -> None:
-    screen.say("")
-    screen.say(f"{money(cost.total.month, cost.currency)} in {DAYS} days like this one", "bold")
-    of_records = f"{counted(cost.recorded, 'table')} of {len(cost.tables):,} by their records, "
-    screen.say(f"{of_records}the others as if each poll found new files")
-    heads = number_columns("batches a day", "core hours", "requests", "a month")
-    parts = {"tier": cost.tiers, "owner": cost.owners, "table": cost.tables}
-    for name, amounts in parts.items():
-        listed = list(amounts.items())[:_DEAREST]
-        rows = [(part or "no owner", *_amount(amount, cost.currency)) for part, amount in listed]
-        if len(amounts) > _DEAREST:
-            rows.append((f"{len(amounts) - _DEAREST:,} more", "", "", "", ""))
-        _table(screen, (name, *heads), rows)
-
-
-def _amount(amount: Amount, currency: str) -> tuple[str, str, str, str]:
-    hours, requests = f"{amount.core_hours:,.1f}", count(round(amount.requests))
-    return count(round(amount.runs)), hours, requests, money(amount.month, currency)
-
-
-def money(amount: float, currency: str) -> str:
-    return f"{amount:,.2f} {currency}"
 
 
 def _table(screen: Screen, heads: Sequence[ScreenColumn | str], rows: Sequence[Sequence[Cell | str]]) -> None:
@@ -246,10 +215,6 @@ _Seconds = Annotated[
     typer.Option("--seconds", metavar="TIER=SECONDS", help="Seconds per table of a tier, instead of the estimate."),
 ]
 _NoRecords = Annotated[bool, typer.Option("--no-records", help="Don't read past runs from the lake.")]
-
-_PriceList = Annotated[
-    str, typer.Option("--prices", metavar="FILE", help="Multiply by this list of prices: cost a month.")
-]
 _Diff = Annotated[
     str,
     typer.Option(
@@ -272,14 +237,13 @@ def plan(  # noqa: PLR0913, PLR0917 - typer reads each option of the command fro
     day: _Day = "",
     seconds: _Seconds = None,
     no_records: _NoRecords = False,
-    prices: _PriceList = "",
     diff: _Diff = "",
     markdown: _Markdown = False,
 ) -> None:
     """Estimate the load on Airflow and the platform, with advice; exit status 1 if a limit is exceeded.
 
     With --diff, show what an edit of the metadata does to what is deployed: tables that are new, removed or renamed,
-    that need a rebuild, or get another DAG, and the cost before and after.
+    that need a rebuild, or get another DAG, and the load before and after.
     """
     cli = context.of(ctx)
     made = _of_class(mwaa_class, workers, schedulers) if mwaa_class else AIRFLOW
@@ -293,13 +257,12 @@ def plan(  # noqa: PLR0913, PLR0917 - typer reads each option of the command fro
     today = cli.now().date()
     if not diff:
         _require_tables(planned)
-    price_list = _prices(prices) if prices else None
-    shown = make_plan(planned, limits, today, chosen, price_list) if planned.pipelines else None
+    shown = make_plan(planned, limits, today, chosen) if planned.pipelines else None
     if diff:
         before = _revision(cli, metadata, diff)
         earlier = _of_loaded(planned, before)
         on = date.fromisoformat(shown.day) if shown else chosen
-        past = make_plan(earlier, limits, today, on, price_list) if earlier.pipelines else None
+        past = make_plan(earlier, limits, today, on) if earlier.pipelines else None
         sides = Deployment(before, earlier.pipelines, past), Deployment(loaded, planned.pipelines, shown)
         show_result(cli.screen, compare(*sides, records or None, diff), json=json, markdown=markdown)
     elif shown is not None:
@@ -399,24 +362,6 @@ def _day(text: str) -> date | None:
         return date.fromisoformat(text) if text else None
     except ValueError:
         raise _wrong(f"--day {text!r} is no day", "write e.g. 2026-12-24") from None
-
-
-def _prices(path: str) -> Prices:
-    """
-    Raises:
-        MetadataError: `PRICES_INVALID`.
-    """
-    remedy = "write a list of prices as docs/cli.md shows, e.g. core_hour: 0.05"
-    try:
-        return Prices.of(read_yaml(Path(path).read_text(encoding="utf-8")) or {})
-    except DocumentError as error:
-        raise MetadataError("PRICES_INVALID", error.message, where=path, remedy=error.remedy) from error
-    except GddlError as error:
-        field = (error.where or "").removeprefix("Prices").removeprefix(".")
-        what = f"{field}: {error.what}" if field else error.what
-        raise MetadataError("PRICES_INVALID", what, where=path, remedy=remedy) from error
-    except (OSError, ValueError) as error:
-        raise MetadataError("PRICES_INVALID", str(error), where=path, remedy=remedy) from error
 
 
 def _wrong(what: str, remedy: str) -> MetadataError:

@@ -267,18 +267,16 @@ def _differences(path: tuple[str, ...], was: Any, now: Any, depth: int) -> Itera
 
 
 def _cost(before: Plan | None, after: Plan | None) -> dict[str, tuple[float | None, float | None]]:
-    """Figures of the day, if every run finds files for all its tables; with a list of prices, what a month costs."""
+    """Figures of the day, if every run finds files for all its tables."""
 
     def of(plan: Plan | None) -> dict[str, float]:
         if plan is None:
             return {}
         hours = sum(tier.runs * tier.run_seconds for tier in plan.tiers) / 3600
-        month = {} if plan.cost is None else {"month": round(plan.cost.total.month, 2)}
-        return {"tables": plan.tables, "dags": plan.dags, "runs": plan.runs, "job_hours": round(hours, 2), **month}
+        return {"tables": plan.tables, "dags": plan.dags, "runs": plan.runs, "job_hours": round(hours, 2)}
 
     was, now = of(before), of(after)
-    names = [name for name in _COST if name != "month" or "month" in {**was, **now}]
-    return {name: (was.get(name), now.get(name)) for name in names}
+    return {name: (was.get(name), now.get(name)) for name in _COST}
 
 
 _COST = {
@@ -286,7 +284,6 @@ _COST = {
     "dags": "DAGs",
     "runs": "runs a day",
     "job_hours": "hours of jobs a day, at most",
-    "month": "a month, by the list of prices",
 }
 _MOST_IN_COMMENT = 100
 """Tables that a comment names: GitHub takes 65,536 characters."""

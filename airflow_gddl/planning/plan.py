@@ -11,7 +11,6 @@ from airflow_gddl.contract.basics import AirflowView
 from airflow_gddl.contract.spec import TierTasks
 from airflow_gddl.planning.day import Day, Metadata, PoolUse, ViewChange, clock, day_of
 from airflow_gddl.planning.parallelism import Parallelism, parallelism_of
-from airflow_gddl.planning.prices import Cost, Prices, cost_of
 from airflow_gddl.planning.rules import (
     AIRFLOW_RULES,
     ROW_RULES,
@@ -179,7 +178,6 @@ class Plan:
         changed_views: DAG id to what Airflow shows of its tables now, and will.
         parallelism: what Airflow must let run at once.
         fits: no limit is exceeded.
-        cost: by a list of prices; null: there was none.
     """
 
     day: str
@@ -199,20 +197,13 @@ class Plan:
     figures: tuple[Figure, ...]
     advice: tuple[Advice, ...]
     parallelism: Parallelism
-    cost: Cost | None = None
 
     @property
     def fits(self) -> bool:
         return not any(advice.level == "limit" for advice in self.advice)
 
 
-def make_plan(
-    metadata: Metadata,
-    limits: PlatformLimits,
-    today: date,
-    chosen: date | None = None,
-    prices: Prices | None = None,
-) -> Plan:
+def make_plan(metadata: Metadata, limits: PlatformLimits, today: date, chosen: date | None = None) -> Plan:
     """
     Args:
         chosen: the day to show; null: the busiest from `today` on, see `topology.rows.busiest_day`.
@@ -244,7 +235,6 @@ def make_plan(
         figures=figures,
         advice=_advise(day, limits, figures, capacity.rules if capacity else ()),
         parallelism=parallelism_of(day, {figure.name: figure for figure in figures}, limits.schedulers),
-        cost=None if prices is None else cost_of(day, prices, today),
     )
 
 

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.basics import AirflowView
@@ -22,6 +22,18 @@ TASK_CPU_SECONDS = 1.5
 """Of a task, whatever it does (measured: benchmarks/airflow_run.py)."""
 LIST_DOLLARS = 0.005 / 1000
 """Of a LIST request: prices of S3 Standard in us-east-1."""
+
+
+class Requests(NamedTuple):
+    """Requests of S3: `lists` and `writes` (PUT, COPY, POST) have one price, `reads` (GET, HEAD) another."""
+
+    lists: float
+    reads: float
+    writes: float
+
+
+REQUESTS_OF_A_BATCH = Requests(lists=5, reads=20, writes=10)
+"""Of one small table that has a change file, its ledger and its results (`tests/s3/test_requests.py`)."""
 EMR_VCPUS = 16
 """At once, of a new AWS account: quotas of EMR Serverless."""
 

@@ -96,11 +96,8 @@ class LoadedTables:
     sums: dict[str, JobResult] = field(default_factory=dict)
 
     def take(self, result: JobResult) -> None:
-        """Add a result; results of failed or idle tables, of tables beside another job's and of other actions are
-        ignored."""
+        """Add a result; results of failed or idle tables and of other actions are ignored."""
         if result.status != "succeeded" or result.action not in LOADS or result.table not in self.specs:
-            return
-        if result.is_beside:
             return
         before = self.sums.get(result.table)
         self.sums[result.table] = result if before is None else _sum(before, result)

@@ -3,8 +3,7 @@
 checks ─► `adoption.json` ─► its rows in the change table ─► `_gddl` by metadata ─► the ledger's first commit.
 
 Interrupted anywhere, it is run again: until the replica has `_gddl` it begins anew where that has changed, afterwards
-it goes on. A table beside (`adopt_beside`) is a copy that is taken over in the same way; it goes before the replica
-itself is taken over.
+it goes on.
 """
 
 from __future__ import annotations
@@ -12,11 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.result import JobResult, MainCounts
-from spark_jobs.actions.adopt_beside import Copy, beside, gone, in_place, remove_beside, remove_files
 from spark_jobs.actions.adopt_checks import require_possible, require_seen_commits
-from spark_jobs.actions.adopt_compare import compare
 from spark_jobs.actions.adopt_proof import schema_of_tables
 from spark_jobs.actions.adopt_proposal import Proposal, asked_of, propose
 from spark_jobs.actions.adopt_release import release
@@ -25,12 +22,8 @@ from spark_jobs.batch.totals import RunTotals
 from spark_jobs.ledger.adoption import (
     Adoption,
     end_adoption,
-    is_beside,
-    of_beside,
     read_adoption,
-    read_beside,
     write_adoption,
-    write_beside,
 )
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
@@ -46,8 +39,7 @@ _SAMPLE = 20
 
 
 def act(run: TableRun, totals: RunTotals) -> JobResult:
-    """Take over the replica, or keep a copy beside it; `details["adopt"]` says what was found and done. With `compare`
-    or `release` as `compare` and `release` say.
+    """Take over the replica; `details["adopt"]` says what was found and done. With `release` as that says.
 
     Raises:
         FatalError: `ADOPT_REFUSED`, `ADOPT_CUT`, `ADOPT_KEYS`, `ADOPT_COLUMNS`.
@@ -57,53 +49,41 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     try:
         return _done(run, totals)
     except FileNotFoundError as error:
-        raise gone(run, f"a file has vanished while it was read: {error}") from error
+        raise _gone(run, error) from error
 
 
 def _done(run: TableRun, totals: RunTotals) -> JobResult:
     options = run.job.options
     if options.release:
         return release(run, totals)
-    if options.compare:
-        return compare(run, totals)
     totals.mode = "initial"
-    run = in_place(run)
     require_possible(run)
     require_seen_commits(run)
     TargetRecords(run.runtime.storage, run.job.roots, run.spec).require_same(keep=not run.job.options.dry_run)
     if options.dry_run:
         found = propose(run, run.context(), _ledger_of(run))
         totals.warn(found.warnings)
-        return run.result(totals, status="succeeded", details={"adopt": _described(run, found)})
+        return run.result(totals, status="succeeded", details={"adopt": _described(found)})
     with run.claim() as claim:
         return _taken(run, claim, totals)
 
 
 def _taken(run: TableRun, claim: Claim, totals: RunTotals) -> JobResult:
-    """
-    Args:
-        run: see `in_place`.
-    """
     storage, state = run.runtime.storage, run.layout.state
-    begun, details, work = read_adoption(storage, state), {}, run
+    begun, details = read_adoption(storage, state), {}
     if begun is not None and not _goes_on(run, begun):
         _undo(run, claim, begun)
         return _taken(replace(run), claim, totals)  # which knows no tables yet
     if begun is None:
         found = propose(run, run.context(), _ledger_of(run))
-        begun, details = found.adoption, _described(run, found)
+        begun, details = found.adoption, _described(found)
         totals.warn(found.warnings)
         claim.check()
-        remove_beside(run)
-        work = replace(run)
         write_adoption(storage, state, begun)
         run.report("plan", 1)
-    if begun.beside:
-        work = _copied(run, claim, begun)
-        totals.warn([of_beside(work.layout.replica)])
-    ledger = work.ledger()
+    ledger = run.ledger()
     if not ledger.state.batch:
-        _Takeover(work, work.context(), claim, ledger, begun).carry_out()
+        _Takeover(run, run.context(), claim, ledger, begun).carry_out()
     end_adoption(storage, state)
     totals.batches = 1
     totals.main = MainCounts(rows=begun.rows)
@@ -112,36 +92,30 @@ def _taken(run: TableRun, claim: Claim, totals: RunTotals) -> JobResult:
     return run.result(totals, details={"adopt": {"rows": begun.rows, "files": len(begun.files), **details}})
 
 
-def _copied(run: TableRun, claim: Claim, begun: Adoption) -> TableRun:
-    """The run of the table beside, once it is there and runs find it."""
-    storage, state, there = run.runtime.storage, run.layout.state, beside(run)
-    if read_beside(storage, state) is None:
-        Copy.of(run, begun.version).make(run, there.layout.replica)
-        run.report("copied", 1, begun.rows)
-        claim.check()
-        write_beside(storage, state, begun)
-        run.report("beside", 1)
-    return there
-
-
 def _ledger_of(run: TableRun) -> Ledger:
-    """The ledger of the replica, in which nothing is: that of a table beside is another one's.
+    """The ledger of the replica, in which nothing is.
 
     Raises:
         FatalError: `ADOPT_REFUSED`.
     """
     ledger = run.ledger()
-    if not is_beside(ledger.names):
-        if ledger.state.batch or ledger.plan() is not None:
-            what = f"{run.spec.table} is ours already: its ledger knows {ledger.state.batch} batches"
-            remedy = f"`gddl run --table {run.spec.table}` loads what is new"
-            raise FatalError("ADOPT_REFUSED", what, where=run.layout.state, remedy=remedy)
-        return ledger
-    if run.job.options.beside and ledger.state.batch:
-        what = f"{run.spec.table}: ours is beside the other job's table already"
-        remedy = f"`gddl adopt --table {run.spec.table} --compare` compares both; --release removes ours"
+    if ledger.state.batch or ledger.plan() is not None:
+        what = f"{run.spec.table} is ours already: its ledger knows {ledger.state.batch} batches"
+        remedy = f"`gddl run --table {run.spec.table}` loads what is new"
         raise FatalError("ADOPT_REFUSED", what, where=run.layout.state, remedy=remedy)
-    return Ledger(run.runtime.storage, run.layout.state, set())
+    return ledger
+
+
+def _gone(run: TableRun, error: FileNotFoundError) -> RetriableError:
+    what = f"{run.spec.table}: the other job has removed a file while it was read: {error}"
+    remedy = "run it again, which reads the newest version; keep VACUUM of the other job away meanwhile"
+    return RetriableError("ADOPT_FILES_GONE", what, where=run.layout.replica, remedy=remedy)
+
+
+def remove_files(run: TableRun, folder: str) -> None:
+    """Remove all files below a folder."""
+    storage = run.runtime.storage
+    storage.delete(*(file.path for file in list(storage.list(folder))))
 
 
 def _is_marked(context: TableContext, begun: Adoption) -> bool:
@@ -151,20 +125,16 @@ def _is_marked(context: TableContext, begun: Adoption) -> bool:
 
 
 def _goes_on(run: TableRun, begun: Adoption) -> bool:
-    """Whether an adoption goes on: the replica is marked, or it and what is asked are as they were; or a copy that is
-    whole is to be beside.
+    """Whether an adoption goes on: the replica is marked, or it and what is asked are as they were.
 
     Raises:
-        FatalError: `ADOPT_REFUSED`: it can't become one beside, or be proved, any more.
+        FatalError: `ADOPT_REFUSED`: it can't be proved any more.
     """
-    options, same = run.job.options, asked_of(run) == begun.asked
-    if begun.beside:
-        return same and read_beside(run.runtime.storage, run.layout.state) is not None
-    context = run.context()
+    options, same, context = run.job.options, asked_of(run) == begun.asked, run.context()
     if run.ledger().state.batch or _is_marked(context, begun):
-        if options.beside or (not same and (options.prove_files or options.source_connection)):
-            what = f"{run.spec.table}: an adoption in place was interrupted, and the table has our column already"
-            remedy = "end it without --beside and without a proof; then `gddl verify`, or --release"
+        if not same and (options.prove_files or options.source_connection):
+            what = f"{run.spec.table}: an adoption was interrupted, and the table has our column already"
+            remedy = "end it without a proof; then `gddl verify`, or --release"
             raise FatalError("ADOPT_REFUSED", what, where=run.layout.replica, remedy=remedy)
         return True
     return same and context.engine.version(context.layout.replica) == begun.version
@@ -176,10 +146,6 @@ def _undo(run: TableRun, claim: Claim, begun: Adoption) -> None:
     Raises:
         FatalError: `ADOPT_REFUSED`.
     """
-    if begun.beside:
-        claim.check()
-        remove_beside(run)
-        return
     context = run.context()
     engine, layout = context.engine, context.layout
     if engine.exists(layout.changes) and engine.last_transaction(layout.changes, APPEND) > version_of(plan_of(begun)):
@@ -218,9 +184,8 @@ class _Takeover:
             work.append(plan, schema, adoption.baseline)
             self.run.report("append", 1, adoption.rows)
             self.claim.check()
-        before = 0 if adoption.beside else adoption.version  # the commit of a copy is the first of its table
-        version = work.mark(plan, schema, adoption.baseline, before)
-        self.run.report("merge", 1, adoption.rows)
+        version = work.mark(plan, schema, adoption.baseline, adoption.version)
+        self.run.report("replica", 1, adoption.rows)
         self.claim.check()
         changes = self.context.engine.version(self.context.layout.changes)
         versions = {"replica": version} | ({} if changes is None else {"changes": changes})
@@ -255,14 +220,9 @@ def _nothing_applied(settings: AppliedSettings) -> AppliedSettings:
     )
 
 
-def _described(run: TableRun, found: Proposal) -> dict[str, Any]:
+def _described(found: Proposal) -> dict[str, Any]:
     adoption = found.adoption
-    told: dict[str, Any] = {}
-    if adoption.beside:
-        copy = Copy.of(run, adoption.version)
-        told = {"beside": beside(run).layout.replica, "copied_files": len(copy.files), "copied_bytes": copy.bytes}
     return {
-        **told,
         "rows": adoption.rows,
         "version": adoption.version,
         "keys": list(found.keys),

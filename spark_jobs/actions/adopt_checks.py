@@ -8,7 +8,6 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.batch.table_run import TableRun
-from spark_jobs.ledger.adoption import is_beside
 from spark_jobs.plan.table_schema import GDDL, RESCUED
 from spark_jobs.rules.arrays import schema_of
 from spark_jobs.rules.baseline import BaselineFigures
@@ -123,8 +122,7 @@ def require_new_tables(run: TableRun, context: TableContext) -> None:
         FatalError: `ADOPT_REFUSED`: tables of ours are there.
     """
     logs = DeltaCommits(context.storage)  # a release that was interrupted leaves parts of tables, which can't be opened
-    names = ("changes", "history", "tombstones", "errors")
-    for name in names[:-1] if is_beside(run.ledger().names) else names:  # the quarantine of a table beside is there
+    for name in ("changes", "history", "tombstones", "errors"):
         path = getattr(context.layout, name)
         if logs.exists(path):
             what = f"{run.spec.table}: there is a table of ours already, and no ledger of it"

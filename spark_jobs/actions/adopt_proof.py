@@ -24,9 +24,9 @@ from spark_jobs.plan.table_schema import Column, Schema, TableSchema
 from spark_jobs.rules.arrays import by_name, compare_rows, flat, shared_codes, sortable, table_codes
 from spark_jobs.rules.baseline import sequence_of
 from spark_jobs.rules.batch_schema import Stored, plan_batch
-from spark_jobs.rules.beside import ALIVE, states_of
 from spark_jobs.rules.fold import carried_names
 from spark_jobs.rules.order import gddl_fields, keys_json
+from spark_jobs.rules.other_table import ALIVE, states_of
 from spark_jobs.rules.stored_columns import change_schema
 from spark_jobs.rules.texts import rows_json
 from spark_jobs.source_tables import opened, url_of

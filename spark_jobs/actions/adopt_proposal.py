@@ -71,7 +71,7 @@ def asked_of(run: TableRun) -> str:
     return json.dumps(
         [
             options.files_until, options.by_column, options.at_version, spec.keys, spec.sequence_by, spec.partition_by,
-            options.beside, options.prove_files, options.source_connection,
+            options.prove_files, options.source_connection,
         ]
     )  # fmt: skip
 
@@ -100,7 +100,7 @@ def propose(run: TableRun, context: TableContext, ledger: Ledger) -> Proposal:
         asked=asked_of(run), planned_at=baseline.applied_at, version=log.version, baseline=baseline, files=files,
         columns=tuple(schema.names), types=tuple(str(column.type) for column in schema.columns), rows=figures.rows,
         sequence_by=order.columns or None, sequence_type=order.sequence_type if figures.highest is not None else None,
-        sequence_forms=figures.forms, max_sequence=figures.highest, beside=run.job.options.beside,
+        sequence_forms=figures.forms, max_sequence=figures.highest,
     )  # fmt: skip
     found = notices.of_discovery(discovery, run.layout.landing, run.dialect)
     warnings = (*found, *order.warnings, *cut.warnings(later), *_of_sequences(baseline, figures), *_of_erased(context))

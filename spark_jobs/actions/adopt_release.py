@@ -10,7 +10,6 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import Layout, join
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.stores import Storage
-from spark_jobs.actions.adopt_beside import beside, in_place, is_anything_beside, remove_beside
 from spark_jobs.batch import notices
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
@@ -25,8 +24,7 @@ _OURS = ("history", "errors", "tombstones", "changes")
 
 
 def release(run: TableRun, totals: RunTotals) -> JobResult:
-    """Give the table back; `details["release"]` says what of it is written again, and what goes. A table beside is
-    removed, without asking: it is a copy.
+    """Give the table back; `details["release"]` says what of it is written again, and what goes.
 
     Raises:
         FatalError: `ADOPT_REFUSED`: the table is none of ours, or rows of it are marked deleted;
@@ -35,8 +33,6 @@ def release(run: TableRun, totals: RunTotals) -> JobResult:
     """
     if run.spec.shards:
         raise _refused(run, "a table of several sources can't be given back", "write one table for each source")
-    if is_anything_beside(run):
-        return _release_beside(in_place(run), totals)
     if run.job.options.dry_run:
         return run.result(totals, status="succeeded", details={"release": _found(run, run.context())})
     with run.claim() as claim:
@@ -52,21 +48,10 @@ def release(run: TableRun, totals: RunTotals) -> JobResult:
         if context.engine.exists(run.layout.replica):
             claim.check()
             context.engine.baseline_work(context).unmark()
-            run.report("merge")
+            run.report("replica")
         for name in _OURS:
             _remove(run.runtime.storage, getattr(run.layout, name))
         run.report("done")
-    return run.result(totals, status="succeeded", details={"release": found})
-
-
-def _release_beside(run: TableRun, totals: RunTotals) -> JobResult:
-    state, names = run.ledger().state, [item.name for item in run.runtime.storage.list(run.layout.errors)]
-    found = {"beside": beside(run).layout.replica, "batches": state.batch, "rows": state.rows, "errors": bool(names)}
-    if not run.job.options.dry_run:
-        with run.claim() as claim:
-            claim.check()
-            remove_beside(run)
-            run.report("done")
     return run.result(totals, status="succeeded", details={"release": found})
 
 

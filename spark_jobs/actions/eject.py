@@ -13,7 +13,6 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
-from spark_jobs.ledger.adoption import is_beside
 from spark_jobs.ledger.erasures import ErasureRegister
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.rules.erasure import ErasedKeys
@@ -57,8 +56,6 @@ def _reasons_against(
 ) -> Iterator[tuple[str, str]]:
     """What of the table's state a plain job can't go on with, and what to do about it."""
     state, first = ledger.state, f"run gddl run --table {run.spec.table} first"
-    if is_beside(ledger.names):
-        yield "ours is beside another job's table", "take that over first, or leave it with gddl adopt --release"
     if ledger.plan() is not None or run.is_loading:
         yield "a run or a load has not ended", first
     if state.held is not None or state.held_truncate is not None:

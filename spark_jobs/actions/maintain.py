@@ -75,7 +75,7 @@ def clean_landing(run: TableRun, ledger: Ledger, now: datetime, *, dry_run: bool
         FatalError: `LANDING_RETENTION_REFUSED`.
     """
     retention = run.spec.landing_retention
-    if retention is None or ledger.plan() is not None or run.is_beside:
+    if retention is None or ledger.plan() is not None:
         return CleanedFiles()
     _require_elsewhere(run, retention)
     before = now - timedelta(seconds=seconds(retention.after))

@@ -23,7 +23,6 @@ from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.catalogs.registrar import is_iceberg
 from spark_jobs.features import features_of, installed_features
-from spark_jobs.ledger.adoption import is_beside
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.erasures import ErasureRegister
 from spark_jobs.ledger.ledger import Ledger
@@ -107,9 +106,6 @@ class _Move:
         if not ledger.state.batch:
             remedy = "set the row's target; the first load takes it"
             raise _impossible(self.old.table, self.new.table, "nothing was loaded under this name", remedy)
-        if is_beside(ledger.names):
-            remedy = "take the table over with gddl adopt, or end with gddl adopt --release"
-            raise _impossible(self.old.table, self.new.table, "it is kept beside another job's table", remedy)
         plan = ledger.plan()
         if plan is not None and plan.mode == "refresh":
             remedy = f"run {self.old.table} under its old target until it is done"

@@ -418,7 +418,7 @@ def _built(work: _Reload, outcome: RunTotals) -> tuple[RebuildRequest, Ledger, R
     table_schema, fresh = _ingest_all(work, outcome)
     if table_schema is None:
         raise nothing_to_reload(work.run.spec.table, work.live.layout.landing)
-    work.run.report("read", work.plan.number, outcome.rows_read)
+    work.run.report("staged", work.plan.number, outcome.rows_read)
     files, before = fresh.all_entries(), work.ledger.state
     if work.plan.landed is not None:
         work.range_files(fresh).require_read(files)

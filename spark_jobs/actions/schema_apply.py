@@ -35,7 +35,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
                     generation=ledger.state.generation, files=(),
                 )  # fmt: skip
                 context.engine.table_work(context, plan, found.schema).ensure_tables()
-                run.report("merge", plan.number)
+                run.report("replica", plan.number)
     details = {
         "before": before,
         "after": types_of(found.schema.data),

@@ -10,6 +10,7 @@ from airflow_gddl.contract.completeness import WINDOW_CODE, WINDOWS
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult, RunWarning, error_info, summed
 from airflow_gddl.contract.table_spec import TableSpec
+from spark_jobs.actions.verify_against import verify_against
 from spark_jobs.actions.verify_constraints import broken, check_constraints, unsettled
 from spark_jobs.batch import notices
 from spark_jobs.batch.own_tables import foreign_commits, require_replica, warnings_of
@@ -35,9 +36,11 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     `CONSTRAINT_NOT_CHECKED`, or with `BATCH_UNFINISHED` when some sources of a table could not be compared.
 
     Raises:
-        FatalError: as `url_of`, also for a table that is not loaded yet; `BATCH_UNFINISHED`.
+        FatalError: as `url_of`, also for a table that is not loaded yet; `BATCH_UNFINISHED`; as `verify_against`.
     """
     run.ledger()  # which refuses a table that was loaded otherwise
+    if run.job.options.against:
+        return verify_against(run, totals)
     if not run.spec.shards and (connection := _connection(run)):
         url_of(connection, run.runtime.environ)  # a table that is not loaded yet must not hide a wrong name
     if run.job.options.since_seconds is not None:

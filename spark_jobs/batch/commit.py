@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 
 from airflow_gddl.stores import Storage
 from spark_jobs.batch import notices
@@ -25,15 +25,7 @@ _MISPLACED = 1000
 """Most paths that the ledger keeps of files with positions of another log."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class CommittedBatch:
-    """A batch that is in the ledger."""
-
-    table: TableSession
-    merged: MergedBatch
-
-
-def commit(table: TableSession, merged: MergedBatch) -> CommittedBatch:
+def commit(table: TableSession, merged: MergedBatch) -> None:
     """Commit the batch, and count it.
 
     Raises:
@@ -47,7 +39,6 @@ def commit(table: TableSession, merged: MergedBatch) -> CommittedBatch:
     table.ledger.commit(made)
     table.run.report("committed", number)
     _count(table, merged, made)
-    return CommittedBatch(table=table, merged=merged)
 
 
 def _count(table: TableSession, merged: MergedBatch, made: BatchCommit) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from airflow_gddl.contract.result import RunWarning
     from airflow_gddl.contract.spec import TableSpec
-    from spark_jobs.batch.commit import CommittedBatch
+    from spark_jobs.batch.merge import MergedBatch
     from spark_jobs.batch.pending import Batch
     from spark_jobs.batch.session import TableSession
     from spark_jobs.batch.table_run import TableRun
@@ -24,7 +24,7 @@ class Feature:
             DeclinedError: one task can't do what the feature has to do with this batch.
         """
 
-    def after_commit(self, done: CommittedBatch) -> None:
+    def after_commit(self, table: TableSession, merged: MergedBatch) -> None:
         """After a batch is in the ledger."""
 
     def at_end(self, run: TableRun) -> tuple[RunWarning, ...]:  # noqa: ARG002 - for features that do

@@ -1,4 +1,7 @@
-"""Merge: the replica and its history get the net change of each key, after truncates and before a sweep."""
+"""Merge: the replica and its history get the net change of each key, after truncates and before a sweep.
+
+truncate ─► decide ─► tombstones ─► replica ─► sweep ─► history
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from spark_jobs.plan.planned_batch import BatchPlan, HeldSweep, TableState
 from spark_jobs.plan.sequence import is_after
 from spark_jobs.plan.waiting_files import SweepRule, held_sweep, tombstones_since
 from spark_jobs.rules.figures import Figures
-from spark_jobs.tables.engine import AppendedWork, MergeWork, TableContext, TableWork
+from spark_jobs.tables.engine import AppendedWork, Decision, TableContext, TableWork
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,14 +65,16 @@ def merge(table: TableSession, appended: AppendedBatch) -> MergedBatch:
         swept = sweep_alone(table.context, plan, state, sweeps=sweeps)
         return MergedBatch(appended=appended, main=swept.counts, swept=swept)
     cut = _truncate(table, work, plan) if plan.truncates is not None else MainCounts()
-    merging = work.tombstones() if work.decoded_batch.schema.table_schema.keys else None
-    if merging is not None:
+    decision, has_keys = work.decide(), bool(work.decoded_batch.schema.table_schema.keys)
+    table.run.report("decide", plan.number)
+    if has_keys:
+        decision.tombstones()
         table.run.report("tombstones", plan.number)
-    main = _apply(table, appended, work, merging)
+    main = _put_replica(table, appended, work, decision)
     swept = sweep(table.context, work.tables, plan) if sweeps else NOT_SWEPT
-    table.run.report("merge", plan.number, main.inserted + main.updated + main.deleted)
-    if merging is not None and table.spec.history:
-        _update_history(table, work, plan, merging, swept)
+    table.run.report("replica", plan.number, main.inserted + main.updated + main.deleted)
+    if has_keys and table.spec.history:
+        _update_history(table, work, plan, decision, swept)
     main = replace(main, updated=main.updated + cut.updated, deleted=main.deleted + swept.counts.deleted + cut.deleted)
     table.totals.commit = work.tables.commit_method
     purged_at = _purge_tombstones(table)
@@ -87,10 +92,10 @@ def _truncate(table: TableSession, work: AppendedWork, plan: BatchPlan) -> MainC
     return replace(done, updated=updated)
 
 
-def _apply(table: TableSession, appended: AppendedBatch, work: AppendedWork, merging: MergeWork | None) -> MainCounts:
-    """Apply net changes, or append those of a table without keys; note what was late or is stale."""
+def _put_replica(table: TableSession, appended: AppendedBatch, work: AppendedWork, decision: Decision) -> MainCounts:
+    """Commit the replica; note what was late or is stale."""
     figures, plan = work.decoded_batch.figures, appended.batch.plan
-    applied = work.append_only() if merging is None else merging.merge()
+    applied = decision.replica()
     table.note(applied.warnings)
     table.totals.late_ignored += applied.late
     if figures.quarantined:
@@ -103,10 +108,10 @@ def _apply(table: TableSession, appended: AppendedBatch, work: AppendedWork, mer
     return applied.main
 
 
-def _update_history(table: TableSession, work: AppendedWork, plan: BatchPlan, merging: MergeWork, swept: Swept) -> None:
+def _update_history(table: TableSession, work: AppendedWork, plan: BatchPlan, decision: Decision, swept: Swept) -> None:
     state = table.state
     of_all_keys = swept.done or plan.truncates is not None or history_begins(table.spec, state.applied)
-    versions = work.tables if of_all_keys else merging
+    versions = work.tables if of_all_keys else decision
     vanished = plan.generation if swept.done else state.swept
     versions.history(generation_low_watermarks_of(plan, state), swept=vanished)
     table.run.report("history", plan.number)

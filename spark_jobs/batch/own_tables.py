@@ -148,8 +148,7 @@ def require_replica(context: TableContext, state: TableState) -> None:
 
 
 def require_no_other_table(context: TableContext, ledger: Ledger) -> None:
-    """Refuse to make a table where another job has one; also where a ledger knows batches that no change table has,
-    as that of a table beside whose `beside.json` is lost.
+    """Refuse to make a table where another job has one; also where a ledger knows batches that no change table has.
 
     Raises:
         FatalError: `TABLE_NOT_OURS`.
@@ -165,7 +164,7 @@ def require_no_other_table(context: TableContext, ledger: Ledger) -> None:
                 "TABLE_NOT_OURS",
                 f"{table}: the Delta table is of another job, and the ledger of another table; nothing was written",
                 where=path,
-                remedy=f"restore the ledger with its beside.json; or delete {context.layout.state}, then `gddl adopt`",
+                remedy=f"restore our tables; or delete {context.layout.state}, then `gddl adopt --table {table}`",
             )
         raise FatalError(
             "TABLE_NOT_OURS",

@@ -70,6 +70,7 @@ def read(table: TableSession, batch: Batch) -> ReadBatch:
     require_sound(table.run.dialect, decoded, state)
     table.claim.check()
     _require_order(table, plan, decoded)
+    table.run.report("read", plan.number, decoded.figures.rows)
     return ReadBatch(batch=batch, work=work, bad_files=bad_files)
 
 

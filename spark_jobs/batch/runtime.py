@@ -41,7 +41,8 @@ Clock = Callable[[], datetime]
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """A step of a batch that has just been made durable; `done`; or `starting Spark`, which may take a minute."""
+    """A step of a batch that has just ended, what it writes being durable; `done`; or `starting Spark`, which may take
+    a minute."""
 
     table: str
     step: str

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_gddl.contract.capture import capture_of
 from airflow_gddl.contract.connections import key_id
-from airflow_gddl.contract.errors import OF_FILES, GddlError, RetriableError
+from airflow_gddl.contract.errors import OF_FILES
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import (
-    BESIDE_CODE,
     STARTING_SPARK,
     JobResult,
     TableTasks,
@@ -32,7 +30,6 @@ from spark_jobs.discovery import (
     discover_unread,
     settle_of,
 )
-from spark_jobs.ledger.adoption import is_beside, of_beside
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.ledger.load_progress import LoadProgress, read_progress
@@ -76,6 +73,19 @@ def _spark(runtime: Runtime, table: str, work: int | None) -> Engine:
 _COMMITTED = ("committed", "done")
 
 
+@dataclass
+class _OpenedLedger:
+    """The ledger of a run, which is opened once.
+
+    Attributes:
+        ledger: None until it is opened.
+        listed: names below its root that were listed just now; None: they have to be listed.
+    """
+
+    ledger: Ledger | None = None
+    listed: frozenset[str] | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class TableRun:
     """One table in one run.
@@ -96,6 +106,7 @@ class TableRun:
     notified: tuple[NotifiedFile, ...] | None = None
     shard: str = ""
     others: tuple[TableState, ...] = ()
+    _opened: _OpenedLedger = field(default_factory=_OpenedLedger, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Under `hmac` the row gets the key's id, so that stored values of another key can be distinguished."""
@@ -135,25 +146,7 @@ class TableRun:
     def layout(self) -> Layout:
         if self.layout_override is not None:
             return self.layout_override
-        return self._usual.beside(self.job.roots, self.spec) if self.is_beside else self._usual
-
-    @property
-    def _usual(self) -> Layout:
         return Layout.of(self.job.roots, self.spec)
-
-    @cached_property
-    def is_beside(self) -> bool:
-        """Whether the tables are beside those of another job, see `ledger.adoption.is_beside`.
-
-        Whatever the row says by now: the other job's table is not written. A ledger that can't be read is refused by
-        its first use.
-        """
-        if self.layout_override is not None:
-            return False
-        if "_ledger" not in self.__dict__:
-            with suppress(GddlError):
-                self.__dict__["_opened_just_now"] = bool(self._ledger)
-        return "_ledger" in self.__dict__ and is_beside(self._ledger.names)
 
     @property
     def in_one_task(self) -> bool:
@@ -203,26 +196,16 @@ class TableRun:
 
         Raises:
             FatalError: `SHARDS_CHANGED`; as `Ledger.open`.
-            RetriableError: `TABLE_BUSY`: the tables are elsewhere since this run began.
         """
-        opened_just_now = self.__dict__.pop("_opened_just_now", False) and "_listed" not in self.__dict__
-        if "_ledger" in self.__dict__ and not opened_just_now:
-            self._ledger.look_again(self.__dict__.pop("_listed", None))
-        ledger = self._ledger
-        if "is_beside" in self.__dict__ and self.layout_override is None:
-            self._require_same_place(ledger)
+        opened = self._opened
+        if opened.ledger is None:
+            opened.ledger = Ledger.open(self.runtime.storage, self.layout.state, self.others)
+        else:
+            opened.ledger.look_again(opened.listed)
+        ledger, opened.listed = opened.ledger, None
         if not self.shard and bool(self.spec.shards) != ledger.has_shards:
             require_same_kind(self.spec, ledger.state, has_shards=ledger.has_shards)
         return ledger
-
-    def _require_same_place(self, ledger: Ledger) -> None:
-        if is_beside(ledger.names) != self.is_beside:
-            what = f"{self.spec.table} was adopted or given back while this run began; nothing was written"
-            raise RetriableError("TABLE_BUSY", what, where=self._usual.state, remedy="run it again")
-
-    @cached_property
-    def _ledger(self) -> Ledger:
-        return Ledger.open(self.runtime.storage, (self.layout_override or self._usual).state, self.others)
 
     def shard_runs(self) -> tuple[TableRun, ...]:
         """The same run of each of the table's sources alone; empty where the table has one."""
@@ -322,7 +305,8 @@ class TableRun:
         """The table's: its Delta tables have one writer, whichever shard is processed."""
         options = self.job.options
         state = Layout.of(self.job.roots, self.spec).state if self.shard else self.layout.state
-        known = self._ledger.names if "_ledger" in self.__dict__ and not self.shard else None
+        ledger = None if self.shard else self._opened.ledger
+        known = None if ledger is None else ledger.names
         claim = Claim.acquire(
             self.runtime.storage, state, self.job.run_id, self.runtime.clock, options.wait_seconds, known
         )
@@ -332,7 +316,7 @@ class TableRun:
 
     def reuse_listing(self, names: frozenset[str]) -> None:
         """Let the next `ledger` take these names below its root for a listing: they were listed just now."""
-        self.__dict__["_listed"] = names
+        self._opened.listed = names
 
     def report(self, step: str, batch: int = 0, rows: int = 0) -> None:
         """
@@ -353,8 +337,6 @@ class TableRun:
 
     def result(self, totals: RunTotals, **changes: Any) -> JobResult:
         """The result of this run as it ends now, with some of its fields changed."""
-        if "layout" in self.__dict__ and self.is_beside and BESIDE_CODE not in totals.warnings:
-            totals.warn([of_beside(self.layout.replica)])
         done = totals.result(self.spec.table, self.job.run_id, self.runtime.clock())
         return replace(done, place=self.runtime.spark.place, **changes)
 

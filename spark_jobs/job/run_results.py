@@ -172,7 +172,7 @@ class RegistrationQueue:
             future.result()
 
     def _concerns(self, job: JobSpec, spec: TableSpec, result: JobResult) -> bool:
-        if spec.catalog is None or result.status == "failed" or result.is_beside:
+        if spec.catalog is None or result.status == "failed":
             return False
         if result.action in _REWRITING and is_iceberg(job.catalogs.get(spec.catalog)):
             return result.status != "skipped" and not job.options.dry_run

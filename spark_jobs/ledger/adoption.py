@@ -1,5 +1,4 @@
-"""The takeover of a replica that another job kept, while it is under way (`gddl adopt`); and whether ours keeps a table
-of its own beside that job meanwhile (`gddl adopt --beside`)."""
+"""The takeover of a replica that another job kept, while it is under way (`gddl adopt`)."""
 
 from __future__ import annotations
 
@@ -8,13 +7,12 @@ from dataclasses import dataclass, field
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.layout import join
-from airflow_gddl.contract.result import BESIDE_CODE, RunWarning
 from airflow_gddl.stores import Storage
 from spark_jobs.ledger.commit_files import read_small
 from spark_jobs.plan.baseline import Baseline
 from spark_jobs.plan.planned_batch import PlannedFile
 
-_DOCUMENT, _BESIDE = "adoption.json", "beside.json"
+_DOCUMENT = "adoption.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +23,6 @@ class Adoption:
         asked: what the user asked, and of which row: asked otherwise, it begins anew.
         planned_at: of the batch that it is, see `BatchPlan.planned_at`.
         version: of the replica that was read.
-        beside: a copy of that version is taken over, and the replica stays the other job's.
         baseline: what its rows without `_gddl` stand for.
         files: landing files whose changes are in the table.
         columns, types: of the replica, in its order; types as SQL has them.
@@ -45,7 +42,6 @@ class Adoption:
     sequence_type: str | None = None
     sequence_forms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     max_sequence: str | None = None
-    beside: bool = False
 
 
 def read_adoption(storage: Storage, state: str) -> Adoption | None:
@@ -65,40 +61,11 @@ def end_adoption(storage: Storage, state: str) -> None:
     storage.delete(join(state, _DOCUMENT))
 
 
-def is_beside(names: Collection[str]) -> bool:
-    """Whether ours keeps a table beside: runs go to the tables of `Layout.beside`.
-
-    Args:
-        names: below the state folder.
-    """
-    return _BESIDE in names
-
-
-def read_beside(storage: Storage, state: str) -> Adoption | None:
-    """What the table beside was taken over from; null: there is none.
-
-    Raises:
-        FatalError: `LEDGER_DAMAGED`.
-    """
-    return read_small(storage, join(state, _BESIDE), Adoption, "end with gddl adopt --release, which removes it")
-
-
-def write_beside(storage: Storage, state: str, adoption: Adoption) -> None:
-    """From here on runs go to the tables of `Layout.beside`."""
-    storage.write(join(state, _BESIDE), codec.to_document(adoption).encode())
-
-
 def in_order_of_removal(names: Collection[str]) -> list[str]:
-    """Names of a ledger to remove, all but claims: the plan, then commits, older ones first, then what they name, and
-    last what says where the tables are. No run takes what is left for a new table."""
-    first = {"plan.json": 0, _BESIDE: 3}
+    """Names of a ledger to remove, all but claims: the plan, then commits, older ones first, then what they name.
+
+    No run takes what is left for a new table.
+    """
+    first = {"plan.json": 0}
     mine = (name for name in names if not name.startswith("claims/"))
     return sorted(mine, key=lambda name: (first.get(name, 1 if name.startswith("commits/") else 2), name))
-
-
-def of_beside(replica: str) -> RunWarning:
-    """Of each run of a table beside."""
-    message = (
-        "another job keeps the table that readers see; ours is beside it, and only `gddl adopt --compare` looks at it"
-    )
-    return RunWarning(code=BESIDE_CODE, message=message, sample=(replica,))

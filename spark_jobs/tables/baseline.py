@@ -19,9 +19,7 @@ from spark_jobs.plan.planned_batch import BatchPlan
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import by_name, flat
 from spark_jobs.rules.baseline import BaselineFigures, figures_of_part, figures_together, gddl_of
-from spark_jobs.rules.beside import CHANGES, OURS, THEIRS, BesideFindings, BesideRule, findings_of
 from spark_jobs.rules.positions import FILE_BITS
-from spark_jobs.rules.stored_columns import key_schema
 from spark_jobs.tables import table_definition, whole_tables
 from spark_jobs.tables.data_files import has_column
 from spark_jobs.tables.delta_log import APPEND, MERGE, version_of
@@ -35,7 +33,6 @@ from spark_jobs.tables.table_rows import (
     Source,
     as_they_are,
     by_file,
-    by_key,
     search,
     without_places,
 )
@@ -87,15 +84,6 @@ class BaselineWriter:
         kinds = snapshot.schema.arrow
         wanted = by_name(keys, pa.schema([kinds.field(name) for name in keys.column_names]))
         return search(self.tables, FindRows(table=snapshot.path, keys=wanted, schema=kinds), snapshot.files).rows
-
-    def compared(self, theirs: str, rule: BesideRule) -> BesideFindings:
-        tables, layout = self.tables, self.layout
-        sources = {
-            THEIRS: Source.of(tables.existing(theirs), rule.theirs, list(rule.spelled.values())),
-            OURS: Source.of(tables.existing(layout.replica), rule.ours, [*rule.columns, GDDL]),
-            CHANGES: Source.of(tables.existing(layout.changes), rule.changes),
-        }
-        return findings_of(by_key(tables, sources, key_schema(rule.schema), rule), rule.shown)
 
     def unmark(self) -> None:
         tables, path = self.tables, self.layout.replica

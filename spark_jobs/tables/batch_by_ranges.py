@@ -41,7 +41,7 @@ from spark_jobs.tables.batch_in_memory import files_of_batch, may_repeat, needed
 from spark_jobs.tables.data_files import Target
 from spark_jobs.tables.delta_log import APPEND, MERGE, QUARANTINE, TOMBSTONES, main_counts, merge_metrics
 from spark_jobs.tables.delta_tables import DataFile, Tables, Written
-from spark_jobs.tables.engine import TableContext, TableWork
+from spark_jobs.tables.engine import Decision, TableContext, TableWork
 from spark_jobs.tables.file_parts import CHANGES, ERRORS, PartsReader, WrittenParts, file_path
 from spark_jobs.tables.file_rules import Output, output_of, resolve_earlier, written
 from spark_jobs.tables.places import stream_of, stream_rows
@@ -220,23 +220,35 @@ class LargeAppended:
     def stale_rows(self) -> tuple[RunWarning, ...]:
         return whole_tables.stale_rows(self.batch_context, self.parts.suspects)
 
-    def tombstones(self) -> LargeMerge:
+    def decide(self) -> Decision:
         context = self.batch_context
+        if not context.table_schema.keys:
+            return LargeAppendOnly(context, self.parts)
         if context.has_made(context.layout.replica, MERGE):
             known = _Totals.of_json(self.parts.remembered(_MERGED) or {})
-            return LargeMerge(batch_context=context, parts=self.parts, totals=known)
+            return LargeDecision(batch_context=context, parts=self.parts, totals=known)
         merging = _Merging(context, partial=context.table_schema.carries_parts(self.decoded_batch.change_schemas))
         reports = merging.reports(every=False)
         if any(report["again"] for report in reports):
             merging.discard(reports)
             reports = merging.reports(every=True)
-        merging.remember([report["tombstones"] for report in reports if report["tombstones"]])
         totals = _Totals.of_reports(reports, context.table_schema)
         self.parts.remember(_MERGED, totals.to_json())
-        replica = [report["replica"] for report in reports if report["replica"]]
-        return LargeMerge(batch_context=context, parts=self.parts, totals=totals, reports=replica)
+        written = _MergedParts(*([one[name] for one in reports if one[name]] for name in ("tombstones", "replica")))
+        return LargeDecision(batch_context=context, parts=self.parts, totals=totals, written=written)
 
-    def append_only(self) -> Applied:
+
+@dataclass(frozen=True)
+class LargeAppendOnly:
+    """See `Decision`; of a table without keys."""
+
+    batch_context: BatchContext
+    parts: WrittenParts
+
+    def tombstones(self) -> None:
+        """Without keys nothing is deleted."""
+
+    def replica(self) -> Applied:
         context, path = self.batch_context, self.batch_context.layout.replica
         if not context.has_made(path, MERGE):
             output = output_of(context.tables, path, (), context.transaction)
@@ -248,6 +260,9 @@ class LargeAppended:
         late = (self.parts.remembered(_MERGED) or {}).get("late", 0)
         self.parts.forget()
         return Applied(main=main_counts(context.metrics(path, MERGE)), late=late)
+
+    def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
+        """Without keys there is no history."""
 
 
 @dataclass(frozen=True)
@@ -395,14 +410,6 @@ class _Merging:
         files = [(one["at"], action) for one in made for action in (*one["files"], *one["feed"])]
         self.context.tables.storage.delete(*(file_path(folder, action) for folder, action in files))
 
-    def remember(self, reports: Sequence[Mapping[str, Any]]) -> None:
-        """Commit the tombstones."""
-        context, path = self.context, self.context.layout.tombstones
-        written_files, rows = written(reports)
-        if rows:
-            context.tables.create(table_definition.tombstones(context.table_schema, path))
-            context.put_files(path, TOMBSTONES, written_files, {})
-
 
 @dataclass(frozen=True, kw_only=True)
 class _Totals:
@@ -445,27 +452,44 @@ class _Totals:
         return (*without_prior, *(moved_row_deleted(*self.lost) if self.lost[0] else ()))
 
 
+@dataclass(frozen=True)
+class _MergedParts:
+    """Reports of tasks on the files that they have written, by table; no commit names these files yet."""
+
+    tombstones: Sequence[Mapping[str, Any]]
+    replica: Sequence[Mapping[str, Any]]
+
+
 @dataclass(frozen=True, kw_only=True)
-class LargeMerge:
-    """See `MergeWork`.
+class LargeDecision:
+    """See `Decision`; of a table with keys.
 
     Attributes:
-        reports: what was written of the replica; null: it is committed.
+        written: data files that tasks have written; None: both tables are committed.
     """
 
     batch_context: BatchContext
     parts: WrittenParts
     totals: _Totals
-    reports: Sequence[Mapping[str, Any]] | None = None
+    written: _MergedParts | None = None
 
-    def merge(self) -> Applied:
+    def tombstones(self) -> None:
+        if self.written is None:
+            return
+        context, path = self.batch_context, self.batch_context.layout.tombstones
+        files, rows = written(self.written.tombstones)
+        if rows:
+            context.tables.create(table_definition.tombstones(context.table_schema, path))
+            context.put_files(path, TOMBSTONES, files, {})
+
+    def replica(self) -> Applied:
         context, path = self.batch_context, self.batch_context.layout.replica
-        if self.reports is not None:
+        if self.written is not None:
             source = Source.of(context.tables.existing(path), lambda rows: rows)
-            context.put_written(path, MERGE, self.reports, source, merge_metrics(self.totals.counts))
+            context.put_written(path, MERGE, self.written.replica, source, merge_metrics(self.totals.counts))
         if not context.table_schema.spec.history:
             self.parts.forget()
-        main = main_counts(context.metrics(path, MERGE)) if self.reports is None else self.totals.counts
+        main = main_counts(context.metrics(path, MERGE)) if self.written is None else self.totals.counts
         return Applied(main=main, warnings=self.totals.warnings, late=self.totals.late)
 
     def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:

@@ -39,7 +39,7 @@ from spark_jobs.tables.batch_context import BatchContext
 from spark_jobs.tables.decoding import Decoding, landed, resumed_batch, resumed_schema
 from spark_jobs.tables.delta_log import APPEND, MERGE, QUARANTINE, TOMBSTONES, main_counts, merge_metrics
 from spark_jobs.tables.delta_tables import DataFile, Tables, TableSnapshot
-from spark_jobs.tables.engine import TableContext, TableWork
+from spark_jobs.tables.engine import Decision, TableContext, TableWork
 from spark_jobs.tables.places import DeclinedError
 from spark_jobs.tables.small_files import with_smallest
 from spark_jobs.tables.table_rows import FindRows, KeyMatches, find, search
@@ -177,8 +177,8 @@ class WholeBatchReader:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MergeWriter:
-    """See `MergeWork`.
+class DecisionInMemory:
+    """See `Decision`; of a table with keys.
 
     Attributes:
         keys: of the batch.
@@ -190,7 +190,20 @@ class MergeWriter:
     matches: KeyMatches
     outcome: Outcome
 
-    def merge(self) -> Applied:
+    def tombstones(self) -> None:
+        if not self.outcome.deletes.num_rows:
+            return
+        batch_context, path = self.batch_context, self.batch_context.layout.tombstones
+        whole_tables.retype_sequence(batch_context.tables, path, batch_context.table_schema)
+        whole_tables.ensure(batch_context.tables, table_definition.tombstones(batch_context.table_schema, path))
+        if batch_context.has_made(path, TOMBSTONES):
+            return
+        snapshot = batch_context.tables.existing(path)
+        deletes = by_name(self.outcome.deletes, snapshot.schema.arrow)
+        whole, removed = with_smallest(batch_context.tables, snapshot, deletes)
+        batch_context.commit(path, TOMBSTONES, {}, [whole], removed)
+
+    def replica(self) -> Applied:
         batch_context, path = self.batch_context, self.batch_context.layout.replica
         warnings = warnings_of(self.outcome, batch_context.table_schema)
         done = batch_context.has_made(path, MERGE)
@@ -205,6 +218,33 @@ class MergeWriter:
 
     def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
         update_history(self.batch_context, self.keys, generation_low_watermarks, swept)
+
+
+@dataclass(frozen=True)
+class AppendOnlyInMemory:
+    """See `Decision`; of a table without keys.
+
+    Attributes:
+        changes: see `AppendedInMemory`.
+    """
+
+    batch_context: BatchContext
+    changes: pa.Table
+
+    def tombstones(self) -> None:
+        """Without keys nothing is deleted."""
+
+    def replica(self) -> Applied:
+        batch_context, path = self.batch_context, self.batch_context.layout.replica
+        rows = appended(self.changes, batch_context.table_schema)
+        if not batch_context.has_made(path, MERGE):
+            batch_context.join_small_files(path)
+            batch_context.commit(path, MERGE, {"numTargetRowsInserted": rows.num_rows}, [rows])
+        late = self.changes.num_rows - rows.num_rows
+        return Applied(main=main_counts(batch_context.metrics(path, MERGE)), late=late)
+
+    def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
+        """Without keys there is no history."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,7 +264,7 @@ class _WholeBatchWork:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReplicaWriter(_WholeBatchWork):
+class AppendedInMemory(_WholeBatchWork):
     """See `AppendedWork`.
 
     Attributes:
@@ -246,17 +286,17 @@ class ReplicaWriter(_WholeBatchWork):
         rows = suspects(self.decoded.groups, self.table_schema)
         return whole_tables.stale_rows(self.batch_context, rows)
 
-    def tombstones(self) -> MergeWriter:
+    def decide(self) -> Decision:
         schema = self.table_schema
+        if not schema.keys:
+            return AppendOnlyInMemory(self.batch_context, self.changes)
         partial = schema.carries_parts(self.decoded_batch.change_schemas)
         net = net_changes(events(self.changes, schema), schema, partial=partial)
         keys = net.select(schema.keys)
         matches = self._stored_rows(net, partial=partial)
         stored = StoredState(replica=matches.rows, tombstones=self._stored_tombstones(keys))
         outcome = outcome_of(net, stored, schema, self._refold, partial=partial)
-        if outcome.deletes.num_rows:
-            self._remember(outcome.deletes)
-        return MergeWriter(batch_context=self.batch_context, keys=keys, matches=matches, outcome=outcome)
+        return DecisionInMemory(batch_context=self.batch_context, keys=keys, matches=matches, outcome=outcome)
 
     def _stored_rows(self, net: pa.Table, *, partial: bool) -> KeyMatches:
         tables, schema = self.batch_context.tables, self.table_schema
@@ -282,25 +322,6 @@ class ReplicaWriter(_WholeBatchWork):
         """`order.events` of all changes of these keys, and possibly of others."""
         return events(changes_of_keys(self.batch_context, keys), self.table_schema)
 
-    def _remember(self, deletes: pa.Table) -> None:
-        batch_context, path = self.batch_context, self.batch_context.layout.tombstones
-        whole_tables.retype_sequence(batch_context.tables, path, self.table_schema)
-        whole_tables.ensure(batch_context.tables, table_definition.tombstones(self.table_schema, path))
-        if batch_context.has_made(path, TOMBSTONES):
-            return
-        snapshot = batch_context.tables.existing(path)
-        whole, removed = with_smallest(batch_context.tables, snapshot, by_name(deletes, snapshot.schema.arrow))
-        batch_context.commit(path, TOMBSTONES, {}, [whole], removed)
-
-    def append_only(self) -> Applied:
-        batch_context, path = self.batch_context, self.batch_context.layout.replica
-        rows = appended(self.changes, self.table_schema)
-        if not batch_context.has_made(path, MERGE):
-            batch_context.join_small_files(path)
-            batch_context.commit(path, MERGE, {"numTargetRowsInserted": rows.num_rows}, [rows])
-        late = self.changes.num_rows - rows.num_rows
-        return Applied(main=main_counts(batch_context.metrics(path, MERGE)), late=late)
-
 
 def needed_of_replica(snapshot: TableSnapshot, schema: TableSchema, *, partial: bool) -> list[str] | None:
     """Columns of stored rows that a merge needs (null: all), for rows that are deleted by their number."""
@@ -311,7 +332,7 @@ def needed_of_replica(snapshot: TableSnapshot, schema: TableSchema, *, partial: 
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChangeTableWriter(_WholeBatchWork):
+class BatchInMemory(_WholeBatchWork):
     """See `BatchWork`."""
 
     def quarantine(self, files: Sequence[Unreadable], again: Sequence[str]) -> None:
@@ -326,7 +347,7 @@ class ChangeTableWriter(_WholeBatchWork):
     def discard(self) -> None:
         """Decoded rows are in memory."""
 
-    def append(self, overlap: Overlap) -> ReplicaWriter:
+    def append(self, overlap: Overlap) -> AppendedInMemory:
         figures, good = self.decoded_batch.figures, self.decoded.good
         table_schema, stored = self.batch_context.table_schema, self._stored(overlap)
         warnings: tuple[RunWarning, ...] = ()
@@ -335,7 +356,7 @@ class ChangeTableWriter(_WholeBatchWork):
             warnings = Doubts.of(good, fresh, table_schema).warnings(table_schema)
             good = fresh.drop_columns([TIED])
         appended = figures.appended(good.num_rows, self._write(good), warnings, batch=self.batch_context.plan.number)
-        return ReplicaWriter(batch_context=self.batch_context, decoded=self.decoded, changes=good, appended=appended)
+        return AppendedInMemory(batch_context=self.batch_context, decoded=self.decoded, changes=good, appended=appended)
 
     def _write(self, good: pa.Table) -> int:
         """Number of rows that the batch appended, in this attempt or an earlier one."""

@@ -25,9 +25,9 @@ from spark_jobs.plan.table_schema import RESCUED, Column, Schema, TableSchema
 from spark_jobs.plan.waiting_files import RecordedFile
 from spark_jobs.rules.baseline import BaselineFigures
 from spark_jobs.rules.batch_schema import Stored, plan_batch
-from spark_jobs.rules.beside import BesideFindings, BesideRule
 from spark_jobs.rules.erasure import KeyRows
 from spark_jobs.rules.figures import DecodedBatch
+from spark_jobs.rules.other_table import OtherTableFindings, OtherTableRule
 from spark_jobs.rules.quarantine import Unresolved
 from spark_jobs.rules.rewrite import Rewrite
 from spark_jobs.rules.step_results import (
@@ -89,8 +89,8 @@ class TableWork(Protocol):
 class BatchWork(Protocol):
     """A planned batch, decoded. Every write is idempotent.
 
-    Types enforce the order of steps: only `append` returns an `AppendedWork`, and only its `tombstones` returns a
-    `MergeWork`.
+    Types enforce the order of steps: only `append` returns an `AppendedWork`, and only its `decide` returns a
+    `Decision`.
     """
 
     @property
@@ -136,19 +136,22 @@ class AppendedWork(Protocol):
         """After the merge: rows of the replica that are older than changes that the batch has quarantined."""
         ...
 
-    def tombstones(self) -> MergeWork:
-        """Write tombstones of the batch's net deletes; for tables with keys."""
-        ...
-
-    def append_only(self) -> Applied:
-        """For tables without keys: append the changes to the replica."""
+    def decide(self) -> Decision:
+        """Compare the batch's net changes with the stored rows of their keys; nothing of it is visible yet."""
         ...
 
 
-class MergeWork(Protocol):
-    """A batch whose tombstones are written, so that no late change can restore a deleted row."""
+class Decision(Protocol):
+    """What a batch changes in the tables after the change table; each method commits a part of it, in this order.
 
-    def merge(self) -> Applied:
+    A table without keys has no tombstones and no history: each of its changes becomes a row of the replica.
+    """
+
+    def tombstones(self) -> None:
+        """Write tombstones of the batch's net deletes, so that no late change can restore a deleted row."""
+        ...
+
+    def replica(self) -> Applied:
         """Apply net changes to the replica."""
         ...
 
@@ -321,10 +324,6 @@ class BaselineWork(Protocol):
         """Rows of the replica with these keys: those whose key columns each have a value of `keys`."""
         ...
 
-    def compared(self, theirs: str, rule: BesideRule) -> BesideFindings:
-        """The replica against the table of another job at a path, by key; nothing is written."""
-        ...
-
     def unmark(self) -> None:
         """Write these files again without it, and remove it and our properties, in one commit; idempotent.
 
@@ -435,6 +434,10 @@ class Engine(Protocol):
 
     def verify(self, context: TableContext, table_schema: TableSchema, swept: int, limit: int) -> Verdict:
         """Compare the replica with the state computed from its change table, without generations before `swept`."""
+        ...
+
+    def compared_with(self, context: TableContext, path: str, rule: OtherTableRule) -> OtherTableFindings:
+        """Compare the replica with another table by key."""
         ...
 
     def violations(

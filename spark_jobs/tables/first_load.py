@@ -84,7 +84,7 @@ class FirstLoadReader:
 
 @dataclass(frozen=True, kw_only=True)
 class FirstLoad:
-    """See `BatchWork`, `AppendedWork` and `MergeWork`: the rows of a first load need no comparison."""
+    """See `BatchWork`, `AppendedWork` and `Decision`: the rows of a first load need no comparison."""
 
     batch_context: BatchContext
     context: TableContext
@@ -146,18 +146,18 @@ class FirstLoad:
         """No row was loaded before."""
         return ()
 
-    def tombstones(self) -> FirstLoad:
-        """A full load deletes nothing."""
+    def decide(self) -> FirstLoad:
+        """All rows are new."""
         return self
 
-    def merge(self) -> Applied:
+    def tombstones(self) -> None:
+        """A full load deletes nothing."""
+
+    def replica(self) -> Applied:
         self._commit(self.context.layout.replica, MERGE, self.parts.files[REPLICA], self._good)
         if not self.context.spec.history:
             self.parts.forget()
         return Applied(main=MainCounts(inserted=self._good))
-
-    def append_only(self) -> Applied:
-        return self.merge()
 
     def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
         self.tables.history(generation_low_watermarks, swept=swept)

@@ -27,6 +27,7 @@ from spark_jobs.plan.identity import own_hours
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import GDDL, Column, TableSchema
 from spark_jobs.rules.fold import applied_before
+from spark_jobs.rules.other_table import OtherTableFindings, OtherTableRule
 from spark_jobs.rules.rewrite import Rewrite
 from spark_jobs.rules.step_results import Compacted
 from spark_jobs.rules.verify import Reference, Verdict, Violations
@@ -47,7 +48,7 @@ from spark_jobs.tables.rebuild import Rebuild, rewrite_changes
 from spark_jobs.tables.replayed_log import ReplayedLog
 from spark_jobs.tables.snapshots import is_settable
 from spark_jobs.tables.spark_merge import MaintainedTables, MergedTables, SparkTables, name
-from spark_jobs.tables.table_comparison import verify
+from spark_jobs.tables.table_comparison import compared_with, verify
 from spark_jobs.tables.whole_tables import TableWriter, keep_readable, violations
 
 _REPORT = "report"
@@ -415,6 +416,10 @@ class ManyTasksEngine(TablesEngine):
     def verify(self, context: TableContext, table_schema: TableSchema, swept: int, limit: int) -> Verdict:
         known = self.tables_of(context, context.layout.replica, context.layout.changes)
         return verify(known, context.layout, table_schema, swept=swept, limit=limit)
+
+    def compared_with(self, context: TableContext, path: str, rule: OtherTableRule) -> OtherTableFindings:
+        layout = context.layout
+        return compared_with(self.tables_of(context, layout.replica, layout.changes, path), layout, path, rule)
 
     def violations(
         self, context: TableContext, columns: Sequence[str], reference: Reference | None, most: int

@@ -27,6 +27,7 @@ from spark_jobs.rules.decode import Stamp
 from spark_jobs.rules.erasure import KeyRows
 from spark_jobs.rules.fold import applied_before, are_superseded, needed_changes
 from spark_jobs.rules.order import as_events, for_both_keys
+from spark_jobs.rules.other_table import OtherTableFindings, OtherTableRule
 from spark_jobs.rules.rewrite import Rewrite
 from spark_jobs.rules.step_results import Appended, Compacted
 from spark_jobs.rules.stored_columns import change_schema, key_schema
@@ -34,7 +35,7 @@ from spark_jobs.rules.verify import Reference, Verdict, Violations
 from spark_jobs.tables import file_rules, table_definition
 from spark_jobs.tables.baseline import BaselineWriter
 from spark_jobs.tables.batch_context import BatchContext
-from spark_jobs.tables.batch_in_memory import ChangeTableWriter, ReplicaWriter, WholeBatchReader, batch_rows
+from spark_jobs.tables.batch_in_memory import AppendedInMemory, BatchInMemory, WholeBatchReader, batch_rows
 from spark_jobs.tables.delta_log import QUARANTINE, DeltaCommit, version_of
 from spark_jobs.tables.delta_tables import Tables, Write
 from spark_jobs.tables.engine import BaselineWork, BatchWork, RebuildRequest, TableContext
@@ -44,7 +45,7 @@ from spark_jobs.tables.places import DeclinedError, InProcess
 from spark_jobs.tables.rebuild import Rebuild, rewrite_changes
 from spark_jobs.tables.replayed_log import ReplayedLog, replayed
 from spark_jobs.tables.small_files import bins, join
-from spark_jobs.tables.table_comparison import verify
+from spark_jobs.tables.table_comparison import compared_with, verify
 from spark_jobs.tables.table_rows import Source, by_key
 from spark_jobs.tables.whole_tables import TableWriter, keep_readable, violations
 
@@ -268,15 +269,15 @@ class OneTaskEngine(TablesEngine):
         if decoded is None:
             return None, unreadable
         batch_context = self._batch_context(context, plan, decoded.decoded_batch.schema.table_schema)
-        return ChangeTableWriter(batch_context=batch_context, decoded=decoded), unreadable
+        return BatchInMemory(batch_context=batch_context, decoded=decoded), unreadable
 
-    def resume_from_changes(self, context: TableContext, plan: BatchPlan, state: TableState) -> ReplicaWriter:
+    def resume_from_changes(self, context: TableContext, plan: BatchPlan, state: TableState) -> AppendedInMemory:
         self._require_small_tables(context, context.layout.replica, context.layout.history)
         rows = batch_rows(self.tables, context.layout.changes, plan.batch_id)
         decoded = WholeBatchReader(context=context, plan=plan, state=state).resume(rows)
         batch_context = self._batch_context(context, plan, decoded.decoded_batch.schema.table_schema)
         appended = Appended(written=decoded.good.num_rows, redelivered=0)
-        return ReplicaWriter(batch_context=batch_context, decoded=decoded, changes=decoded.good, appended=appended)
+        return AppendedInMemory(batch_context=batch_context, decoded=decoded, changes=decoded.good, appended=appended)
 
     def table_work(self, context: TableContext, plan: BatchPlan, table_schema: TableSchema) -> TableWriter:
         self._require_small_tables(context, context.layout.replica, context.layout.history)
@@ -319,6 +320,10 @@ class OneTaskEngine(TablesEngine):
     def verify(self, context: TableContext, table_schema: TableSchema, swept: int, limit: int) -> Verdict:
         self._require_small_tables(context, context.layout.replica, context.layout.changes)
         return verify(self.tables, context.layout, table_schema, swept=swept, limit=limit)
+
+    def compared_with(self, context: TableContext, path: str, rule: OtherTableRule) -> OtherTableFindings:
+        self._require_small_tables(context, context.layout.replica, context.layout.changes, path)
+        return compared_with(self.tables, context.layout, path, rule)
 
     def violations(
         self, context: TableContext, columns: Sequence[str], reference: Reference | None, most: int

@@ -112,7 +112,7 @@ def swap(steps: RebuildSteps[S], report: Callable[[str], None]) -> Rebuilt:
         steps.tombstones(source)
         report("tombstones")
     rows = steps.replica(source)
-    report("merge")
+    report("replica")
     if schema.spec.history and schema.keys:
         steps.history(source)
         report("history")

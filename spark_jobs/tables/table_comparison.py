@@ -1,4 +1,4 @@
-"""Whether a replica is what its change table gives."""
+"""Whether a replica is what its change table gives, or equals another table."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from airflow_gddl.stores import Storage
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import DeltaSchema, by_name
 from spark_jobs.rules.order import as_events, for_both_keys
+from spark_jobs.rules.other_table import CHANGES, OURS, THEIRS, OtherTableFindings, OtherTableRule, findings_of
 from spark_jobs.rules.shards import of_shard
-from spark_jobs.rules.stored_columns import change_schema
+from spark_jobs.rules.stored_columns import change_schema, key_schema
 from spark_jobs.rules.verify import Comparison, Verdict, compare, expected_state, live_rows, verdict_of
 from spark_jobs.tables.delta_tables import Tables
 from spark_jobs.tables.table_rows import Source, by_key
@@ -68,3 +69,13 @@ def verify(tables: Tables, layout: Layout, schema: TableSchema, *, swept: int, l
 def _comparison(report: bytes) -> Comparison:
     rows, expected_rows, buckets, keys = json.loads(report)
     return Comparison(rows=rows, expected_rows=expected_rows, buckets=frozenset(buckets), keys=tuple(keys))
+
+
+def compared_with(tables: Tables, layout: Layout, path: str, rule: OtherTableRule) -> OtherTableFindings:
+    """See `Engine.compared_with`."""
+    sources = {
+        THEIRS: Source.of(tables.existing(path), rule.theirs, rule.read),
+        OURS: Source.of(tables.existing(layout.replica), rule.ours, [*rule.columns, GDDL]),
+        CHANGES: Source.of(tables.existing(layout.changes), rule.changes),
+    }
+    return findings_of(by_key(tables, sources, key_schema(rule.schema), rule), rule.shown)

@@ -30,10 +30,6 @@ def adopting(**options: Any) -> JobOptions:
     return JobOptions(action="adopt", **({"files_until": UNTIL} | options))
 
 
-def compare() -> JobOptions:
-    return JobOptions(action="adopt", compare=True)
-
-
 def release(**options: Any) -> JobOptions:
     return JobOptions(action="adopt", release=True, **({"confirmed": True} | options))
 

@@ -1,4 +1,4 @@
-"""SIGKILL at each write of adopt, release, `--beside` and the take-over; a run meanwhile, and the command once more.
+"""SIGKILL at each write of adopt and release; a run meanwhile, and the command once more.
 
 Files of a baseline, of the old job and of landings are as in `test_takeovers`, which ends a process by an exception.
 """
@@ -20,7 +20,6 @@ from tests.adopt.taking_over import (
     SCHEMA,
     Landed,
     adopting,
-    compare,
     release,
     table_of,
     values,
@@ -47,10 +46,6 @@ class Table:
     def verified(self) -> None:
         assert self.lake.done(self.spec, JobOptions(action="verify")).details["verdict"] == "equal"
 
-    @property
-    def nothing_is_beside(self) -> bool:
-        return not [path for path in Path(self.lake.roots.lake, "_gddl/beside").rglob("*") if path.is_file()]
-
 
 def started(root: Path) -> Table:
     lake, spec, source = Lake(root), spec_of(history=True), Landed.of("7")
@@ -66,17 +61,10 @@ def adopted(table: Table) -> None:
     table.done()
 
 
-def beside(table: Table) -> None:
-    table.done(adopting(beside=True))
-    table.done()
-    table.write(5)
-
-
 def is_adopted(table: Table) -> None:
     table.verified()
     table.done()
     assert table.lake.replica(table.spec) == values(table.source.states[-1])
-    assert table.nothing_is_beside
     table.verified()
 
 
@@ -85,22 +73,6 @@ def is_released(table: Table) -> None:
     assert [field.name for field in delta.schema().fields] == SCHEMA.names
     assert len(list(without_gddl(delta))) == len(delta.file_uris())
     assert table.lake.replica(table.spec) == values(table.source.states[-1])
-
-
-def is_beside(table: Table) -> None:
-    assert table.lake.done(table.spec).is_beside
-    table.verified()
-    assert table.lake.replica(table.spec) == values(table.source.states[4])
-    table.write(-1)
-    assert table.lake.done(table.spec, compare()).details["compare"]["equal"] == len(table.source.states[-1])
-
-
-def is_left_alone(table: Table) -> None:
-    assert table.nothing_is_beside
-    assert table.lake.replica(table.spec) == values(table.source.states[5])
-    error = table.lake.result(table.spec).error
-    assert error is not None
-    assert error.code == "TABLE_NOT_OURS"
 
 
 def unprepared(table: Table) -> None:
@@ -124,9 +96,6 @@ _NOT_YET = frozenset({"TABLE_NOT_OURS", "LEDGER_MISSING", None})
 COMMANDS: Mapping[str, Command] = {
     "adopt": Command(adopting(), unprepared, is_adopted, _NOT_YET),
     "release": Command(release(), adopted, is_released, _NOT_YET),
-    "beside": Command(adopting(beside=True), unprepared, is_beside, _NOT_YET),
-    "take over": Command(adopting(), beside, is_adopted, _NOT_YET),
-    "release beside": Command(release(), beside, is_left_alone, _NOT_YET),
 }
 
 

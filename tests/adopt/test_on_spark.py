@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from pyspark.sql import functions as F
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
-from tests.adopt.taking_over import AFTER, BEFORE, Landed, adopting, compare, release, values
+from tests.adopt.taking_over import AFTER, BEFORE, Landed, adopting, release, values
 from tests.conftest import LocalPort
 from tests.harness.lake import Lake, spec_of
 from tests.harness.places import Way, table_of
@@ -110,7 +111,7 @@ def test_table_of_a_merge_job_is_taken_over(kind: str, way: str, tmp_path: Path)
 @pytest.mark.parametrize(
     ("kind", "way"), [("plain", "merged"), ("vectors and feed", "in tasks"), ("clustered", "beside"), *OTHERS.items()]
 )
-def test_a_copy_beside_the_merge_job_takes_over(kind: str, way: str, tmp_path: Path) -> None:
+def test_a_copy_is_adopted_and_compared_with_the_table_of_the_merge_job(kind: str, way: str, tmp_path: Path) -> None:
     port, lake, spec, source = setting(kind, way, tmp_path)
     source.land(lake, spec, range(3), BEFORE)
     job = HandWritten(port.spark.for_table(), lake, spec)
@@ -119,24 +120,22 @@ def test_a_copy_beside_the_merge_job_takes_over(kind: str, way: str, tmp_path: P
     job.load(PROPERTIES.get(kind, {}), spec.partition_by)
     job.apply(1)
     job.apply(2)
-    run(port, lake, spec, adopting(beside=True))
+    ours = replace(spec, table=f"{spec.table}_copy", source_table=spec.table)
+    shutil.copytree(job.replica, lake.layout(ours).replica)
+    run(port, lake, ours, adopting())
     source.land(lake, spec, (3, 4), AFTER)
-    assert run(port, lake, spec).is_beside
+    run(port, lake, ours)
+    against = JobOptions(action="verify", against=job.replica)
     assert rows(port, lake, spec) == values(source.states[2])
     assert {
         row["id"]: row["v"] for row in port.read_by_spark(lake.layout(spec).beside(lake.roots, spec).replica)
     } == values(source.states[4])
     job.apply(3)
-    found = run(port, lake, spec, compare()).details["compare"]
+    found = run(port, lake, ours, against).details["against"]
     moved = {key for key in {*source.states[3], *source.states[4]} if differ(source, key, 3, 4)}
     assert (found["behind"], found["ahead"], found["different"]) == (len(moved), 0, 0)
     job.apply(4)
-    assert run(port, lake, spec, compare()).details["compare"]["equal"] == len(source.states[4])
-    run(port, lake, spec, adopting())
-    source.land(lake, spec, (5,), AFTER)
-    assert not run(port, lake, spec).is_beside
-    assert rows(port, lake, spec) == values(source.states[-1])
-    assert run(port, lake, spec, JobOptions(action="verify")).details["verdict"] == "equal"
+    assert run(port, lake, ours, against).details["against"]["equal"] == len(source.states[4])
 
 
 @pytest.mark.parametrize("way", ["in tasks", "merged"])

@@ -22,7 +22,6 @@ from tests.adopt.taking_over import (
     Landed,
     adopting,
     chance,
-    compare,
     release,
     table_of,
     values,
@@ -63,41 +62,6 @@ def test_taken_over_in_the_middle_it_equals_its_source(seed: int, by: str, tmp_p
     lake.done(spec, JobOptions(full_refresh=True))
     assert lake.replica(spec) == values(source.states[-1])
     assert list(without_gddl(DeltaTable(lake.layout(spec).replica))) == []
-
-
-@pytest.mark.parametrize("by", ["sequence", "no sequence"])
-@pytest.mark.parametrize("seed", range(12))
-def test_both_tables_differ_as_one_is_behind_the_other(seed: int, by: str, tmp_path: Path) -> None:
-    """Copied at some file, with a cut there or before it, ours and the other job's go on, each to a file of its own."""
-    random, lake, spec = chance(f"beside {by} {seed}"), Lake(tmp_path), spec_of(history=seed % 2 == 0)
-    source, schema = Landed.of(f"{by} {seed}", files=12), SCHEMA
-    if by == "no sequence":
-        schema = pa.schema([field for field in SCHEMA if field.name != "seq"])
-    copied = random.randrange(8)
-    told = random.randint(0, copied) if by == "sequence" else copied
-    source.land(lake, spec, range(told + 1), BEFORE)
-    source.land(lake, spec, range(told + 1, copied + 1), AFTER)
-    path = lake.layout(spec).replica
-    write_deltalake(path, table_of(source.states[copied], schema))
-    lake.done(spec, adopting(beside=True))
-    ours, theirs = (random.randint(copied, len(source.files) - 1) for _ in range(2))
-    source.land(lake, spec, range(copied + 1, ours + 1), AFTER)
-    lake.done(spec)
-    source.land(lake, spec, range(ours + 1, theirs + 1), AFTER)
-    write_deltalake(path, table_of(source.states[theirs], schema), mode="overwrite")
-    wanted = [source.states[number] for number in (ours, theirs)]
-    if by == "no sequence":
-        wanted = [{key: (value, None) for key, (value, _) in rows.items()} for rows in wanted]
-    moved = {key for key in {*wanted[0], *wanted[1]} if wanted[0].get(key) != wanted[1].get(key)}
-    found = lake.done(spec, compare()).details["compare"]
-    assert (found["rows"], found["their_rows"]) == (len(wanted[0]), len(wanted[1]))
-    assert (found["equal"], found["different"]) == (len({*wanted[0], *wanted[1]} - moved), 0), found
-    assert found["behind"] + found["ahead"] == len(moved)
-    assert found["ahead"] == 0 or theirs > ours
-    lake.done(spec, adopting())
-    lake.done(spec)
-    assert lake.replica(spec) == values(source.states[max(ours, theirs)])
-    verified(lake, spec)
 
 
 def killed_at(lake: Lake, spec: TableSpec, options: JobOptions, number: int, *, after: bool) -> bool:
@@ -183,134 +147,25 @@ def test_a_commit_of_the_old_job_beside_the_adoption_stops_it(tmp_path: Path) ->
     verified(lake, spec)
 
 
-def started_beside(root: Path) -> tuple[Lake, TableSpec, Landed]:
-    """A copy beside has loaded all files; the other job has loaded one more."""
-    lake, spec, source = started(root, history=True)
-    lake.done(spec, adopting(beside=True))
-    lake.done(spec)
-    write_deltalake(lake.layout(spec).replica, table_of(source.states[5]), mode="overwrite")
-    return lake, spec, source
-
-
-def nothing_is_beside(lake: Lake) -> bool:
-    return not [path for path in Path(lake.roots.lake, "_gddl/beside").rglob("*") if path.is_file()]
-
-
 @pytest.mark.parametrize("after", [False, True])
-def test_adoption_beside_killed_at_each_write_is_run_again(after: bool, tmp_path: Path) -> None:
-    codes: set[str | None] = set()
-    for number in range(60):
-        lake, spec, source = started(tmp_path / str(number), history=True)
-        version = DeltaTable(lake.layout(spec).replica).version()
-        if died := killed_at(lake, spec, adopting(beside=True), number, after=after):
-            between = lake.result(spec)
-            codes.add(None if between.error is None else between.error.code)
-            again = lake.result(spec, adopting(beside=True))
-            assert again.error is None or again.error.code == "ADOPT_REFUSED", again.error
-        verified(lake, spec)
-        assert lake.done(spec).is_beside
-        verified(lake, spec)
-        write_deltalake(lake.layout(spec).replica, table_of(source.states[-1]), mode="overwrite")
-        found = lake.done(spec, compare()).details["compare"]
-        assert (found["equal"], found["behind"]) == (len(source.states[-1]), 0)
-        assert DeltaTable(lake.layout(spec).replica).version() == version + 1
-        if not died:
-            break
-    assert 10 < number < 59
-    assert codes == {"TABLE_NOT_OURS", "LEDGER_MISSING", None}
-
-
-@pytest.mark.parametrize("options", [{"beside": True}, {"prove_files": 9}], ids=str)
-@pytest.mark.parametrize("after", [False, True])
-def test_an_adoption_that_is_under_way_is_proved_anew_or_refused(
-    after: bool, options: dict[str, Any], tmp_path: Path
-) -> None:
+def test_an_adoption_that_is_under_way_is_proved_anew_or_refused(after: bool, tmp_path: Path) -> None:
     """Until the replica has `_gddl` it begins anew; afterwards it can only be ended as it began."""
     codes: dict[str | None, int] = {}
     for number in range(50):
         lake, spec, source = started(tmp_path / str(number))
         if not killed_at(lake, spec, adopting(), number, after=after):
             break
-        again = lake.result(spec, adopting(**options))
+        again = lake.result(spec, adopting(prove_files=9))
         code = None if again.error is None else again.error.code
         codes[code] = codes.get(code, 0) + 1
-        if code is None and "prove_files" in options:
+        if code is None:
             assert again.details["adopt"]["proved"]["files"]["files"] == 5
-        elif code is None:
-            assert again.is_beside
-        lake.result(spec, adopting())  # it ends; or takes over; or it was done
+        lake.result(spec, adopting())  # it ends, or it was done
         lake.done(spec)
         assert lake.replica(spec) == values(source.states[-1]), number
         verified(lake, spec)
     assert codes.keys() == {None, "ADOPT_REFUSED"}
     assert min(codes.values()) > 1
-
-
-@pytest.mark.parametrize("command", ["adopt", "release", "again"])
-@pytest.mark.parametrize("after", [False, True])
-def test_a_copy_that_is_under_way_ends_as_it_is_asked_next(command: str, after: bool, tmp_path: Path) -> None:
-    """Killed on its way beside, the table is adopted in place, or left to the other job, which has gone on."""
-    for number in range(60):
-        lake, spec, source = started(tmp_path / str(number))
-        died = killed_at(lake, spec, adopting(beside=True), number, after=after)
-        write_deltalake(lake.layout(spec).replica, table_of(source.states[5]), mode="overwrite")
-        if command == "release":
-            again = lake.result(spec, release())
-            assert again.error is None or again.error.code == "ADOPT_REFUSED"
-            assert (nothing_is_beside(lake), lake.result(spec).error is not None) == (True, True)
-            assert lake.replica(spec) == values(source.states[5])
-        elif command == "adopt":
-            lake.done(spec, adopting())
-            lake.done(spec)
-            assert nothing_is_beside(lake)
-            assert lake.replica(spec) == values(source.states[-1])
-            verified(lake, spec)
-        else:
-            lake.result(spec, adopting(beside=True))
-            assert lake.done(spec).is_beside
-            verified(lake, spec)
-            assert lake.replica(spec) == values(source.states[5])
-        if not died:
-            break
-    assert 10 < number < 59
-
-
-@pytest.mark.parametrize("after", [False, True])
-def test_take_over_killed_at_each_write_is_run_again(after: bool, tmp_path: Path) -> None:
-    codes: set[str | None] = set()
-    for number in range(80):
-        lake, spec, source = started_beside(tmp_path / str(number))
-        if died := killed_at(lake, spec, adopting(), number, after=after):
-            between = lake.result(spec)
-            codes.add(None if between.error is None else between.error.code)
-            if between.error is not None or between.is_beside:
-                lake.done(spec, adopting())
-        assert nothing_is_beside(lake)
-        verified(lake, spec)
-        assert not lake.done(spec).is_beside
-        assert lake.replica(spec) == values(source.states[-1]), number
-        verified(lake, spec)
-        if not died:
-            break
-    assert 30 < number < 79
-    assert codes == {"TABLE_NOT_OURS", "LEDGER_MISSING", None}
-
-
-@pytest.mark.parametrize("after", [False, True])
-def test_release_of_a_copy_killed_at_each_write_is_run_again(after: bool, tmp_path: Path) -> None:
-    for number in range(60):
-        lake, spec, _ = started_beside(tmp_path / str(number))
-        version = DeltaTable(lake.layout(spec).replica).version()
-        if died := killed_at(lake, spec, release(), number, after=after):
-            lake.result(spec)
-            again = lake.result(spec, release())
-            assert again.error is None or again.error.code == "ADOPT_REFUSED", again.error
-        assert nothing_is_beside(lake)
-        assert lake.result(spec).error.code == "TABLE_NOT_OURS"  # type: ignore[union-attr] - it has one
-        assert DeltaTable(lake.layout(spec).replica).version() == version
-        if not died:
-            break
-    assert 15 < number < 59
 
 
 @pytest.mark.parametrize("after", [False, True])

@@ -74,7 +74,7 @@ def test_a_long_job_is_logged_every_thirty_seconds(caplog: pytest.LogCaptureFixt
             reporter.on_progress(ProgressEvent(table="s.a", step="read", batch=1, batches=4, rows=7))
             reporter.on_progress(ProgressEvent(table="s.b", step="discover"))
         if second == 70:
-            reporter.on_progress(ProgressEvent(table="s.a", step="merge", batch=2, batches=4, rows=90))
+            reporter.on_progress(ProgressEvent(table="s.a", step="replica", batch=2, batches=4, rows=90))
         if second == 80:
             reporter.on_result(JobResult(table="s.b", status="skipped"))
         reporter.tick()

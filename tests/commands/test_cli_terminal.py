@@ -83,13 +83,13 @@ def on_a_terminal(
 def test_progress_shows_table_step_and_rows(shop: Path) -> None:
     events = [
         {"table": "sales.orders", "step": "discover", "batch": 0, "batches": None, "rows": 0},
-        {"table": "sales.orders", "step": "merge", "batch": 2, "batches": 3, "rows": 1234567},
+        {"table": "sales.orders", "step": "replica", "batch": 2, "batches": 3, "rows": 1234567},
         {"table": "evil[red]\x1b[2J", "step": "read", "batch": 1, "batches": 1, "rows": 1},
     ]
     results = {"sales.orders": {"rows_read": 5}}
     status, shown = on_a_terminal(shop, "run", progress=events, results=results, results_after=b"evil")
     assert status == 0, shown
-    assert "merge, 1,234,567 rows" in shown
+    assert "replica, 1,234,567 rows" in shown
     assert "1/3" in shown
     assert "evil[red]\\x1b[2J" in shown
     assert "\x1b[2J" not in shown

@@ -83,7 +83,7 @@ def errors(outcome: JobOutcome) -> dict[str, str | None]:
 
 
 def test_results_progress_and_log_reach_where_they_belong(home: Path, lake: Path) -> None:
-    event = {"table": "a.b", "step": "merge", "batch": 2, "batches": None, "rows": 7}
+    event = {"table": "a.b", "step": "replica", "batch": 2, "batches": None, "rows": 7}
     orders = {
         "results": {"a.b": {"rows_read": 7, "main": {"inserted": 7, "rows": 7}}, "a.c": {"status": "skipped"}},
         "progress": [event],
@@ -98,13 +98,13 @@ def test_results_progress_and_log_reach_where_they_belong(home: Path, lake: Path
         ("a.c", "skipped", 0, None),
     ]
     assert heard.results == list(outcome.results)
-    assert heard.events == [ProgressEvent(table="a.b", step="merge", batch=2, batches=None, rows=7)]
+    assert heard.events == [ProgressEvent(table="a.b", step="replica", batch=2, batches=None, rows=7)]
     assert outcome.exit_status == 0
     assert outcome.log == str(lake / "_gddl" / "logs" / "jobs" / "20240101T000000-aa.log")
     log = Path(outcome.log).read_text()
     for line in ("Spark says hello", "GDDL-PROGRESS not json", "a library prints", '{"not": "a result"}'):
         assert line in log.splitlines()
-    assert "merge" not in log
+    assert "replica" not in log
     dumped = json.loads((lake.parent / "dump.json").read_text())
     assert dumped["spec"]["options"]["full_refresh"] is True
     assert [table["table"] for table in dumped["spec"]["tables"]] == ["a.b", "a.c"]

@@ -45,9 +45,11 @@ ROOTS = Roots(landing="s3://bucket/landing", lake="s3://bucket/lake")
 FOLDER = Path(__file__).with_name("lakes")
 PLAYED, SHARDS = "played.json", ("eu", "us")
 TYPES = {"Op": "string", "seq": "int64", "id": "int64", "v": "string", "n": "int32"}
-STEPS = ("plan", "append", "tombstones", "merge", "history")
-UNFINISHED = tuple(f"after_{step}" for step in STEPS)
-"""Tables whose last batch was broken off after a step."""
+UNFINISHED = {
+    "after_plan": "plan", "after_append": "append", "after_tombstones": "tombstones", "after_merge": "replica",
+    "after_history": "history",
+}  # fmt: skip
+"""Tables whose last batch was broken off, and the step after which it was; 0.1.0 called `replica` `merge`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,7 +197,7 @@ def broken_off(name: str) -> Observer:
     """An observer that ends the run of a table, by its name, after a step."""
 
     def observe(reported: Step) -> None:
-        if reported.step == name.removeprefix("after_"):
+        if reported.step == UNFINISHED[name]:
             raise BrokenOffError(name)
 
     return observe if name in UNFINISHED else silent

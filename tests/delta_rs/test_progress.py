@@ -30,5 +30,5 @@ def test_figures_and_logs_of_a_job(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in ended.err.splitlines()]
     assert {line["run"] for line in lines} == {"run-7"}
     steps = {(line["table"], line["batch"], line["message"].split(",")[0]) for line in lines}
-    assert {("s.a", 2, "merge"), ("s.b", 2, "merge"), ("s.b", 1, "append")} <= steps
+    assert {("s.a", 2, "replica"), ("s.b", 2, "replica"), ("s.b", 1, "append")} <= steps
     assert to_json(lake.job(specs)) not in ended.err

@@ -148,7 +148,7 @@ def test_a_started_batch_is_finished_first(tmp_path: Path) -> None:
     assert lake.replica(SPEC)[10] == "ten"
 
 
-ONCE = ("plan", "read", "checked", "swapping", "tombstones", "merge", "history", "quarantine")
+ONCE = ("plan", "staged", "checked", "swapping", "tombstones", "replica", "history", "quarantine")
 TWICE = ("append", "commit", "committed")
 """First of the files as they are read, then of the tables."""
 
@@ -176,10 +176,10 @@ def test_another_time_begins_again(tmp_path: Path) -> None:
     lake = filled(tmp_path)
     day(lake, 3, [("U", 1, "TWO"), ("I", 7, "seven")])
     day(lake, 4, [("U", 2, "THREE"), ("U", 7, "more")])
-    assert killed_child(lake.job([SPEC], option(3, 3), run_id="dies"), "read").status == -9
+    assert killed_child(lake.job([SPEC], option(3, 3), run_id="dies"), "staged").status == -9
     assert counts(lake.done(SPEC, option(4, 4)))["files"] == 1
     assert (lake.replica(SPEC)[1], lake.replica(SPEC)[2]) == ("two", "THREE")
-    assert killed_child(lake.job([SPEC], option(3, 3), run_id="dies"), "read").status == -9
+    assert killed_child(lake.job([SPEC], option(3, 3), run_id="dies"), "staged").status == -9
     assert lake.done(SPEC, JobOptions(reload=True, full_listing=True, confirmed=True)).details["reload"]["files"] == 4
     assert lake.replica(SPEC) == {0: "new", 1: "TWO", 2: "THREE", 3: "load 3", 7: "more"}
 

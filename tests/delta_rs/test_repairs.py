@@ -238,7 +238,7 @@ def test_reload_without_files_is_dropped(tmp_path: Path) -> None:
     assert (lake.done(SPEC).mode, lake.replica(SPEC)[9]) == ("incremental", "after")
 
 
-@pytest.mark.parametrize("step", ["read", "checked", "swapping", "append", "merge", "quarantine", "commit"])
+@pytest.mark.parametrize("step", ["staged", "checked", "swapping", "append", "replica", "quarantine", "commit"])
 def test_killed_reload_is_resumed(step: str, tmp_path: Path) -> None:
     lake = filled(tmp_path)
     landing(lake, "LOAD00000001.parquet").unlink()

@@ -97,7 +97,7 @@ HAPPENINGS: Mapping[str, tuple[Any, ...]] = {
     "misfits": (False, True),
     "reloaded": (False, True),
     "erased": (False, True),
-    "killed": ("", "append", "merge", "commit"),
+    "killed": ("", "append", "replica", "commit"),
     "repair": ("", "full_refresh", "reload", "errors_replay"),
 }
 """`images`: columns of which updates have before images; `tied`: a row in two files of the load, with other

@@ -1,10 +1,10 @@
-"""Requests of a small table's runs, which `gddl plan --prices` multiplies by their price."""
+"""Requests of a small table's runs, which `benchmarks/scale_model.py` counts with."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-from airflow_gddl.planning.prices import REQUESTS_OF_A_BATCH
+from airflow_gddl.planning.rules import REQUESTS_OF_A_BATCH
 from tests.s3 import delivery
 from tests.s3.conftest import Server
 from tests.s3.faulty import Way

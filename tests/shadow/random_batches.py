@@ -62,7 +62,7 @@ SORTS: dict[str, Traits] = {
     "generations": Traits(renames=True, reloads=True, most_reloads=3),
     "everything": EVERYTHING,
 }
-BREAKS = ("plan", "quarantine", "append", "tombstones compared", "tombstones", "replica compared", "merge",
+BREAKS = ("plan", "quarantine", "append", "tombstones compared", "tombstones", "replica compared", "replica",
           "history compared", "history", "commit", "committed")  # fmt: skip
 """Steps after which a table is broken off; writes that follow are not made."""
 KILLED, BROKEN = 0.2, 0.35

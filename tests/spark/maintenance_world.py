@@ -27,12 +27,12 @@ OPTIONS: Mapping[MaintenanceAction, JobOptions] = {
     "reload": JobOptions(reload=True, confirmed=True),
     "replay": JobOptions(action="errors_replay"),
 }
-_BATCH = ("plan", "quarantine", "append", "tombstones", "merge", "history", "commit")
-_REBUILD = ("plan", "append", "tombstones", "merge", "history", "quarantine", "commit")
+_BATCH = ("plan", "read", "quarantine", "append", "decide", "tombstones", "replica", "history", "commit")
+_REBUILD = ("plan", "append", "tombstones", "replica", "history", "quarantine", "commit")
 STEPS: Mapping[MaintenanceAction, Sequence[str]] = {
     "maintain": ("tombstones", "cut", "compact", "vacuum", "log", "leftovers"),
     "rebuild": _REBUILD,
-    "reload": (*_REBUILD, "read", "checked", "swapping"),
+    "reload": (*_REBUILD, "staged", "checked", "swapping"),
     "replay": _BATCH,
 }
 ERASING = ("remembered", "changes", "before_images", "replica", "history", "tombstones", "errors", "leftovers")

@@ -44,7 +44,7 @@ def test_kill_between_batches_resumes(spark: LocalPort, tmp_path: Path) -> None:
     lake = Lake(tmp_path, TierSpec(max_files_per_batch=AT_ONCE))
     spec, run = spec_of("many"), Run(tuple(map(small_file, range(FILES))))
     lake.land(spec, run, TYPES)
-    ended = killed_child(spark.tiered(lake.job([spec], run_id="dies")), "merge", KILLED_IN)
+    ended = killed_child(spark.tiered(lake.job([spec], run_id="dies")), "replica", KILLED_IN)
     assert ended.status == -signal.SIGKILL, ended
     done = batches_of(lake, spec)
     assert {number: len(files) for number, files in done.items()} == {1: AT_ONCE, 2: AT_ONCE}

@@ -20,9 +20,9 @@ from tests.spark.table_lines import TableLines, by_engine, by_oracle, difference
 # All steps are killed when the first test asks for them.
 pytestmark = pytest.mark.timeout(1500)
 
-STEPS = ("plan", "quarantine", "append", "tombstones", "merge", "history", "commit", "committed")
+STEPS = ("plan", "quarantine", "append", "decide", "tombstones", "replica", "history", "commit", "committed")
 WAYS = {"merged": Way(merged=True), "small": Way(), "large": Way(in_tasks=True, large=True)}
-STEPS_OF = {"merged": STEPS[1:-1], "small": ("plan", "merge", "committed"), "large": STEPS}
+STEPS_OF = {"merged": STEPS[1:-1], "small": ("plan", "replica", "committed"), "large": STEPS}
 """Small batches have the code of `delta_rs`, which `tests/tables` breaks off at each step; MERGE has no own plan."""
 PLACES = [(step, way) for way in WAYS for step in STEPS_OF[way]]
 UNDISTURBED = spec_of("undisturbed")

@@ -34,7 +34,7 @@ FEW_RUNS = {
     "keyless": replace(SORTS["keyless"][0], max_runs=1, reloads=False),
 }
 """The same with fewer runs for as many changes; corrections and reloads are runs of their own."""
-STEPS = ("plan", "quarantine", "append", "tombstones", "merge", "history", "commit")
+STEPS = ("plan", "quarantine", "append", "decide", "tombstones", "replica", "history", "commit")
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from tests.spark.children import Ended, killed_at
 from tests.spark.crash_tables import RUNS, TYPES, spec_of
 from tests.spark.table_lines import TableLines, by_engine, by_oracle, differences, everything
 
-STEPS = ("append", "merge", "commit")
+STEPS = ("append", "replica", "commit")
 UNDISTURBED = spec_of("refreshed")
 REFRESH = JobOptions(full_refresh=True)
 

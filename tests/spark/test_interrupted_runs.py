@@ -17,8 +17,8 @@ from tests.spark.breaking import Break, Breaker
 from tests.spark.playing import Stage, named, verify
 from tests.spark.table_lines import by_engine, differences
 
-STEPS = ("plan", "quarantine", "append", "tombstones", "merge", "history", "commit", "committed")
-REFRESH_STEPS = ("plan", "read", "append", "tombstones", "merge", "history", "quarantine", "commit", "committed")
+STEPS = ("plan", "quarantine", "append", "decide", "tombstones", "replica", "history", "commit", "committed")
+REFRESH_STEPS = ("plan", "staged", "append", "tombstones", "replica", "history", "quarantine", "commit", "committed")
 # Runs that are really killed, at each step, are in test_crash.py; these break off many more, in this process.
 pytestmark = pytest.mark.deep
 TRAITS = dense(Traits(renames=True, bad_rows=True, partial=True))

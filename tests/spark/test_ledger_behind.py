@@ -99,7 +99,7 @@ def test_older_copy_of_the_ledger_is_refused_until_the_newest_is_back(engine: Lo
     assert ids(lake, KEYLESS) == [1, 2, 3]
 
 
-@pytest.mark.parametrize("step", ["append", "merge"])
+@pytest.mark.parametrize("step", ["append", "replica"])
 def test_older_copy_with_the_plan_of_a_later_batch(engine: LocalPort, tmp_path: Path, step: str) -> None:
     """The plan in progress is resumed where it is the tables' newest batch, and refused where a later one followed."""
     lake, copies = Lake(tmp_path), tmp_path / "copies"

@@ -25,7 +25,7 @@ from tests.spark.children import Child, Ended, job_child
 from tests.spark.crash_tables import BEFORE, BROKEN, RUNS, TYPES, spec_of
 from tests.spark.table_lines import by_engine, by_oracle, differences
 
-STEPS = ("discover", "plan", "quarantine", "append", "tombstones", "merge", "history", "commit")
+STEPS = ("discover", "plan", "read", "quarantine", "append", "decide", "tombstones", "replica", "history", "commit")
 WITHOUT_SPARK = LocalPort("delta_rs")
 
 

@@ -19,7 +19,7 @@ from tests.spark.table_lines import by_engine, by_oracle, differences
 pytestmark = pytest.mark.timeout(900)
 
 WAYS = {"merged": Way(merged=True), "small": Way(), "large": Way(in_tasks=True, large=True)}
-STEPS = ("append", "truncate", "fold_again", "merge")
+STEPS = ("append", "truncate", "fold_again", "replica")
 
 
 def _spec(step: str, way: str) -> TableSpec:

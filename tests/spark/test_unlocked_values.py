@@ -31,7 +31,7 @@ DEATHS: Sequence[tuple[str, int, bool]] = (
     ("committed", 1, False),
     ("plan", 2, False),
     ("append", 2, False),
-    ("merge", 2, False),
+    ("replica", 2, False),
     ("commit", 1, True),
     ("committed", 1, True),
     ("plan", 2, True),

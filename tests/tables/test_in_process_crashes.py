@@ -26,10 +26,13 @@ from tests.spark.crash_tables import (
 )
 from tests.spark.table_lines import by_engine, by_oracle, differences, everything
 
-STEPS = ("plan", "quarantine", "append", "tombstones", "merge", "history", "commit", "committed")
+STEPS = (
+    "plan", "read", "quarantine", "append", "decide", "tombstones", "replica", "history", "commit", "committed",
+)  # fmt: skip
 TABLES = ("errors", "changes", "tombstones", "replica", "history")
 WRITTEN = {
-    "plan": 0, "quarantine": 1, "append": 2, "tombstones": 3, "merge": 4, "history": 5, "commit": 5, "committed": 5,
+    "plan": 0, "read": 0, "quarantine": 1, "append": 2, "decide": 2, "tombstones": 3, "replica": 4, "history": 5,
+    "commit": 5, "committed": 5,
 }  # fmt: skip
 """How many of `TABLES` are as the whole batch leaves them after each step."""
 RELOAD = Run((file_of("LOAD00000001.parquet", load=True, rows=[*LOADED[1:], change("I", None, 11, "new")],
@@ -110,7 +113,7 @@ def test_reported_step_is_written(step: str, whole: Whole, tmp_path: Path) -> No
     assert tuple(name for name in TABLES if broken[name] == final[name]) == TABLES[: WRITTEN[step]]
 
 
-@pytest.mark.parametrize("step", ["plan", "quarantine", "append", "tombstones", "merge", "history", "commit"])
+@pytest.mark.parametrize("step", STEPS[:-1])
 def test_batch_with_changed_files(step: str, tmp_path: Path) -> None:
     """Once its changes are appended it goes on from the change table; before, the files as they are now count."""
     spec = spec_of("t")
@@ -119,7 +122,7 @@ def test_batch_with_changed_files(step: str, tmp_path: Path) -> None:
     again = Run((file_of(name, load=False, rows=[change("U", 30, 7, "rewritten")], columns=COLUMNS),))
     lake.land(spec, again, TYPES)
     lake.raising(spec)
-    appended = step not in ("plan", "quarantine")
+    appended = step not in ("plan", "read", "quarantine")
     files = {file.name: file for file in RUNS[-1].files} | {file.name: file for file in again.files}
     runs = (*RUNS, again) if appended else (RUNS[0], Run(tuple(files.values())))
     found = by_engine(lake.layout(spec))
@@ -128,7 +131,7 @@ def test_batch_with_changed_files(step: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("runs", [(BEFORE, TRUNCATED), TRUNCATED_LATE], ids=["in order", "late"])
 @pytest.mark.parametrize("delete", ["hard", "soft"])
-@pytest.mark.parametrize("step", [*STEPS[:3], "truncate", "fold_again", *STEPS[3:]])
+@pytest.mark.parametrize("step", [*STEPS[:4], "truncate", "fold_again", *STEPS[4:]])
 def test_truncate_is_resumed(step: str, delete: str, runs: tuple[Run, ...], tmp_path: Path) -> None:
     spec = spec_of("t", delete="soft" if delete == "soft" else "hard")
     spec = replace(spec, truncate="apply", ignore_null_updates=True)
@@ -164,3 +167,16 @@ def test_hold_is_resumed(step: str, tmp_path: Path) -> None:
     lake.raising(spec, JobOptions(action="truncate_release"))
     wanted = by_oracle(replay(replace(spec, truncate="apply"), (BEFORE, TRUNCATED)), spec)
     assert differences(wanted, by_engine(lake.layout(spec))) == []
+
+
+def test_steps_are_reported_in_their_order_and_named_by_the_monitoring_page(tmp_path: Path) -> None:
+    spec, reported = replace(spec_of("t"), truncate="apply"), list[str]()
+    lake = Lake(tmp_path)
+    for run in (BEFORE, TRUNCATED):
+        lake.land(spec, run, TYPES)
+        reported.clear()
+        lake.raising(spec, observe=lambda step: reported.append(step.step))
+    made = (*STEPS[:4], "truncate", "fold_again", *STEPS[4:])
+    assert reported == ["discover", *made, "done"]
+    page = Path(__file__).parents[2].joinpath("docs/monitoring.md").read_text(encoding="utf-8")
+    assert [step for step in made if f"`{step}`" not in page] == []

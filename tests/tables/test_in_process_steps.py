@@ -34,7 +34,7 @@ class BrokenOffError(Exception):
     """The run ends here."""
 
 
-@pytest.mark.parametrize("step", [None, "plan", "append", "tombstones", "merge", "commit"])
+@pytest.mark.parametrize("step", [None, "plan", "append", "decide", "tombstones", "replica", "commit"])
 def test_replay_loads_valid_records(step: str | None, tmp_path: Path) -> None:
     """Also where a replay broke off after a step, which the next run goes on with."""
     refused = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",), sub_microseconds="quarantine")

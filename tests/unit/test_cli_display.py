@@ -18,7 +18,7 @@ def test_a_log_says_that_spark_starts_once(capsys: pytest.CaptureFixture[str]) -
         ("s.a", "discover"),
         ("s.a", "starting Spark"),
         ("s.b", "starting Spark"),
-        ("s.c", "merge"),
+        ("s.c", "replica"),
         ("s.a", "plan"),
     )
     for at, (table, step) in enumerate(steps):
@@ -37,7 +37,7 @@ def test_progress_is_logged_every_half_minute(capsys: pytest.CaptureFixture[str]
     lines.on_result(JobResult(table="s.b", status="skipped"))
     now[0] = 80.0
     lines.tick()
-    lines.on_progress(ProgressEvent(table="s.a", step="merge", batch=2, batches=4, rows=90))
+    lines.on_progress(ProgressEvent(table="s.a", step="replica", batch=2, batches=4, rows=90))
     now[0] = 100.0
     lines.tick()
     assert capsys.readouterr().err.splitlines() == [
@@ -46,7 +46,7 @@ def test_progress_is_logged_every_half_minute(capsys: pytest.CaptureFixture[str]
         "running for 60 s, tables done: 0; s.a: starting Spark",
         "1 of 2  s.b: skipped in 0ms",
         "Spark started in 1m 20s",
-        "running for 100 s, tables done: 1; s.a: merge, batch 2 of 4, 90 rows read",
+        "running for 100 s, tables done: 1; s.a: replica, batch 2 of 4, 90 rows read",
     ]
 
 

@@ -230,7 +230,7 @@ def test_a_line_of_the_log_names_run_table_and_batch() -> None:
         return found
 
     assert (line()["table"], line()["batch"]) == (None, None)
-    observe(Step(table="s.t", step="merge", batch=7))
+    observe(Step(table="s.t", step="replica", batch=7))
     assert (line()["run"], line()["table"], line()["batch"], line()["message"]) == ("run-1", "s.t", 7, "what it says\n")
     other: list[Any] = []
     thread = threading.Thread(target=lambda: other.append(line()["table"]))

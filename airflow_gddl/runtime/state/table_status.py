@@ -19,7 +19,6 @@ from airflow_gddl.contract.completeness import (
 )
 from airflow_gddl.contract.layout import FEW_ROWS
 from airflow_gddl.contract.result import (
-    BESIDE_CODE,
     CATALOG_PROBLEMS,
     INCOMPLETE_CODE,
     SHARED_CODE,
@@ -37,7 +36,7 @@ STATES: tuple[State, ...] = get_args(State)
 EXCEPTIONS_CODE, EXCEPTIONS_SECONDS = "SOURCE_EXCEPTIONS", 86_400.0
 """Changes that AWS DMS could not apply need attention for a day: no later run shows that somebody saw to them."""
 NEEDS_ATTENTION = (
-    *(BESIDE_CODE, "BATCH_LATE", "FILE_UNREADABLE", "FOREIGN_COMMIT", "GENERATIONS_INFERRED", "ICEBERG_BEHIND"),
+    *("BATCH_LATE", "FILE_UNREADABLE", "FOREIGN_COMMIT", "GENERATIONS_INFERRED", "ICEBERG_BEHIND"),
     *(SHARED_CODE, "LOAD_AFTER_CHANGES", INCOMPLETE_CODE, "LOG_BEGAN_LATE"),
     *(STALE_CODE, "SNAPSHOT_HELD", "SNAPSHOT_INCOMPLETE", "SNAPSHOT_MERGED", EXCEPTIONS_CODE, "SWEEP_HELD"),
     *("SHADOW_HELD", "TRUNCATE_HELD", "TRUNCATE_IGNORED"),

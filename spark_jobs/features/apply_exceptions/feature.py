@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from airflow_gddl.contract.result import RunWarning
-from spark_jobs.batch.commit import CommittedBatch
 from spark_jobs.batch.feature import Feature
+from spark_jobs.batch.merge import MergedBatch
+from spark_jobs.batch.session import TableSession
 
 
 class ApplyExceptions(Feature):
-    def after_commit(self, done: CommittedBatch) -> None:
-        if rows := done.merged.appended.appended.written:
+    def after_commit(self, table: TableSession, merged: MergedBatch) -> None:
+        if rows := merged.appended.appended.written:
             message = "AWS DMS could not apply changes: its table names them, with the table of each and the error"
-            done.table.note([RunWarning(code="SOURCE_EXCEPTIONS", message=message, count=rows)])
+            table.note([RunWarning(code="SOURCE_EXCEPTIONS", message=message, count=rows)])
 
 
 FEATURE = ApplyExceptions()

@@ -18,8 +18,9 @@ from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.extensions import ICEBERG_KINDS
 from airflow_gddl.contract.packages import package_missing
 from airflow_gddl.contract.result import RunWarning
-from spark_jobs.batch.commit import CommittedBatch
 from spark_jobs.batch.feature import Feature
+from spark_jobs.batch.merge import MergedBatch
+from spark_jobs.batch.session import TableSession
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.features.iceberg.publishing import IcebergPublisher
 from spark_jobs.tables.delta_log import DeltaCommits
@@ -29,9 +30,9 @@ _LOG = logging.getLogger(__name__)
 
 
 class Iceberg(Feature):
-    def after_commit(self, done: CommittedBatch) -> None:
+    def after_commit(self, table: TableSession, merged: MergedBatch) -> None:  # noqa: ARG002 - of all batches
         """As `at_end`, which warns."""
-        self.at_end(done.table.run)
+        self.at_end(table.run)
 
     def at_end(self, run: TableRun) -> tuple[RunWarning, ...]:
         """Update the metadata to the newest versions of replica and history.

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.shadow import ShadowDifference
-from spark_jobs.batch.commit import CommittedBatch
+from spark_jobs.batch.merge import MergedBatch
 from spark_jobs.batch.pending import Batch
 from spark_jobs.batch.runtime import iso
 from spark_jobs.batch.session import TableSession
@@ -78,19 +78,19 @@ class BatchComparison(CommitCheck):
         self.table.run.report(f"{kind} compared", proposed.plan.number)
         self.table.claim.check()
 
-    def end(self, done: CommittedBatch) -> None:
+    def end(self, merged: MergedBatch) -> None:
         """Count the batch, once it is committed."""
         self.table.totals.add({"shadow.seconds": self._seconds})
-        if reason := self._reason(done):
+        if reason := self._reason(merged):
             not_compared(self.table, reason)
         else:
             self.table.totals.add({"shadow.compared": 1, "shadow.differences": 0})
 
-    def _reason(self, done: CommittedBatch) -> str:
+    def _reason(self, merged: MergedBatch) -> str:
         """Why the commit to the replica was not compared; empty: it was."""
         if self.failure or "replica" in self.compared:
             return self.failure
-        if done.merged.appended.work is None:
+        if merged.appended.work is None:
             return "no_rows"
         return "merge" if self.table.totals.commit == "merge" else "already_committed"
 

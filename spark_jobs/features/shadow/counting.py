@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_gddl.contract.result import RunWarning
-from spark_jobs.batch.commit import CommittedBatch
+from spark_jobs.batch.merge import MergedBatch
 from spark_jobs.batch.session import TableSession
 from spark_jobs.tables.engine import ProposedCommit
 
@@ -19,7 +19,7 @@ class CommitCheck:
             RetriableError: `SHADOW_DIFFERENCE`.
         """
 
-    def end(self, done: CommittedBatch) -> None:
+    def end(self, merged: MergedBatch) -> None:
         """Count the batch, once it is committed."""
 
 

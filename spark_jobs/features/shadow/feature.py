@@ -15,8 +15,8 @@ from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.shadow import DifferentKey, ShadowDifference
 from airflow_gddl.contract.spec import TableSpec
-from spark_jobs.batch.commit import CommittedBatch
 from spark_jobs.batch.feature import Feature
+from spark_jobs.batch.merge import MergedBatch
 from spark_jobs.batch.pending import Batch
 from spark_jobs.batch.session import TableSession
 from spark_jobs.batch.table_run import TableRun
@@ -61,9 +61,9 @@ class Shadow(Feature):
         table.totals.warnings.pop(HELD_CODE, None)
         table.note([RunWarning(code=HELD_CODE, message=message, count=waiting)])
 
-    def after_commit(self, done: CommittedBatch) -> None:
-        if isinstance(comparison := done.table.context.before_commit, CommitCheck):
-            comparison.end(done)
+    def after_commit(self, table: TableSession, merged: MergedBatch) -> None:
+        if isinstance(comparison := table.context.before_commit, CommitCheck):
+            comparison.end(merged)
 
     def forget_rows(self, run: TableRun) -> None:
         """An erased key is in no difference any more."""

@@ -1,4 +1,4 @@
-"""Our table beside another job's, compared by key: rows that are equal, that are as ours were earlier, that differ.
+"""A replica and another table, compared by key: rows that are equal, as the replica's were earlier, or different.
 
 Needs all rows and all changes of a key together; holds for any partition of the keys.
 """
@@ -25,7 +25,7 @@ from spark_jobs.rules.texts import rows_json
 from spark_jobs.rules.verify import EXTRA, differing_keys
 
 THEIRS, OURS, CHANGES = "theirs", "ours", "changes"
-"""Names of tables for the rule: the other job's, ours, and our change table."""
+"""Names of tables for the rule: the other one, the replica, and its change table."""
 MOST_LISTED = 10_000
 """Keys of one range whose rows are listed."""
 ALIVE = f"{GDDL}__alive"
@@ -42,13 +42,15 @@ class DifferentRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BesideFindings:
-    """Attributes:
-    rows, their_rows: of our table and of the other job's.
-    equal: keys whose rows are equal.
-    behind: keys whose row in the other job's table is as ours was earlier, or lacks as ours did.
-    behind_keys: some of them.
-    different: keys whose rows differ otherwise; `listed` has them, or the first `MOST_LISTED` of each range.
+class OtherTableFindings:
+    """Numbers of rows and keys.
+
+    Attributes:
+        rows, their_rows: of the replica and of the other table.
+        equal: keys whose rows are equal.
+        behind: keys whose row in the other table is as the replica's was earlier, or lacks as it did.
+        behind_keys: some of them.
+        different: keys whose rows differ otherwise; `listed` has them, or the first `MOST_LISTED` of each range.
     """
 
     rows: int
@@ -61,21 +63,28 @@ class BesideFindings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BesideRule:
+class OtherTableRule:
     """Compares the rows of a range of keys; sent to tasks.
 
     Attributes:
-        columns: ours that are compared, keys among them.
-        spelled: each as the other job's table spells it.
-        baseline: id of the batch that has the rows which our table began with.
+        columns: of the replica that are compared, keys among them.
+        spelled: each as the other table spells it.
+        first: id of the batch that has the rows which the replica began with.
         shown: keys that are behind and are named.
+        marks: the other table has `_gddl`, which may mark rows deleted.
     """
 
     schema: TableSchema
     columns: tuple[str, ...]
     spelled: Mapping[str, str]
-    baseline: str
+    first: str
     shown: int
+    marks: bool = False
+
+    @property
+    def read(self) -> list[str]:
+        """Columns that are read of the other table."""
+        return [*self.spelled.values(), *([GDDL] if self.marks else [])]
 
     @property
     def kind(self) -> pa.Schema:
@@ -84,6 +93,7 @@ class BesideRule:
 
     def theirs(self, rows: pa.Table) -> pa.Table:
         renamed = {theirs: ours for ours, theirs in self.spelled.items()}
+        rows = unmarked(rows) if self.marks else rows
         rows = rows.select(list(renamed)).rename_columns(list(renamed.values()))
         return by_name(rows, self.kind)
 
@@ -120,7 +130,7 @@ class BesideRule:
         wanted, mine = table_codes((keys, happened), self.schema.keys)
         happened = happened.filter(pa.array(np.isin(mine, wanted)))
         states = states_of(happened, self.schema, self.kind)
-        first = np.asarray(gddl_fields(happened)["batch_id"].to_numpy(zero_copy_only=False)) == self.baseline
+        first = np.asarray(gddl_fields(happened)["batch_id"].to_numpy(zero_copy_only=False)) == self.first
         began = happened.select(self.schema.keys).filter(pa.array(first, pa.bool_()))
         alive = np.asarray(states.column(ALIVE))
         their_keys = table_codes((keys, theirs), self.schema.keys)
@@ -128,7 +138,7 @@ class BesideRule:
         known, held = table_codes((rows, states), self.columns)
         was = np.isin(known, held[alive])
         at_key, at_row, at_state, at_began = table_codes((keys, rows, states, began), self.schema.keys)
-        # A key that the other job has twice is none that ours was, whatever its rows are.
+        # A key that the other table has twice is none that the replica had, whatever its rows are.
         once = np.bincount(at_row, minlength=int(at_key.max()) + 1)[at_key] == 1
         absent = np.isin(at_key, at_state[~alive]) | ~np.isin(at_key, at_began)
         return np.where(sorts == EXTRA, absent, once & np.isin(at_key, at_row[was]))
@@ -167,7 +177,7 @@ def states_of(happened: pa.Table, schema: TableSchema, kind: pa.Schema) -> pa.Ta
     return by_name(pa.table(columns), kind).append_column(ALIVE, pa.array(events.op != "D", pa.bool_()))
 
 
-def findings_of(reports: Iterable[bytes], shown: int) -> BesideFindings:
+def findings_of(reports: Iterable[bytes], shown: int) -> OtherTableFindings:
     """Of whole tables, from the reports of all ranges of keys.
 
     Args:
@@ -178,4 +188,4 @@ def findings_of(reports: Iterable[bytes], shown: int) -> BesideFindings:
     listed = sorted((row for part in parts for row in part["listed"]), key=lambda row: str(row[0]))
     behind: Sequence[str] = sorted(key for part in parts for key in part["behind_keys"])[:shown]
     rows = tuple(DifferentRow(key=key, ours=ours, theirs=theirs) for key, ours, theirs in listed)
-    return BesideFindings(**sums, behind_keys=tuple(behind), listed=rows)
+    return OtherTableFindings(**sums, behind_keys=tuple(behind), listed=rows)
