@@ -24,8 +24,8 @@ _AGREED = frozenset({
     "tstzrange", "daterange", "tsvector", "ltree", "enum",
 })  # fmt: skip
 """Names in `pg_type` of types whose values a load and the log give alike; `enum` is each of them."""
-_PLACES = ("_dbz_sequence", "_dbz_ts")
-"""Columns of the dialect by which changes are ordered."""
+_PLACE = "_dbz_sequence"
+"""Column of the dialect by which changes are ordered."""
 _HEADER, _MONEY_DIGITS = 4, 2
 _KINDS = {"v": "view", "m": "materialized view", "f": "foreign table"}
 
@@ -290,7 +290,7 @@ def _of_deleted_partitions(spec: TableSpec, published: PublishedTable) -> Iterat
     elif others:
         what = f"it is partitioned by columns that are no keys of the row: {', '.join(others)}"
         statement = f"add {', '.join(others)} to keys of the row"
-    elif own := [name for name in spec.sequence_by if name.lower() not in _PLACES]:
+    elif own := [name for name in spec.sequence_by if name.lower() != _PLACE]:
         what, statement = f"its changes are ordered by {', '.join(own)}", "take sequence_by out of the row"
     if what:
         what = f"rows of {spec.name_in_source} can't be deleted when their partition is dropped: {what}"

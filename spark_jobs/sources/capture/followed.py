@@ -77,12 +77,14 @@ class DroppedPartitions:
         names: of the partitions with rows.
         bounds: see `catalog.dropped_bounds`.
         detaching: those whose detaching has not ended.
+        before: the table as it is remembered, with them.
         followed: the table as it is to be remembered once the deletes are written; until then the drop is found again.
     """
 
     names: tuple[str, ...]
     bounds: tuple[Bounds, ...]
     detaching: tuple[str, ...]
+    before: FollowedTable
     followed: FollowedTable
 
 
@@ -129,7 +131,7 @@ def _to_delete(run: TableRun, before: FollowedTable, now: FollowedTable, gone: t
     if bounds is None:
         raise undeletable(run, gone, "their bounds were not known before, as under another partition_dropped")
     detaching = now.catalog.detaching if now.catalog else ()
-    return DroppedPartitions(names=gone, bounds=bounds, detaching=detaching, followed=now)
+    return DroppedPartitions(names=gone, bounds=bounds, detaching=detaching, before=before, followed=now)
 
 
 def undeletable(run: TableRun, names: tuple[str, ...], why: str) -> FatalError:

@@ -20,6 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.postgresql_log import key_columns, quoted_name
 from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.contract.sql_types import SqlType
@@ -34,7 +35,7 @@ from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.arrays import arrow_type
 from spark_jobs.source_tables import SourceTable, connected, opened
 from spark_jobs.sources.capture.followed import DroppedPartitions, undeletable
-from spark_jobs.sources.capture.position import LogPosition, write_followed
+from spark_jobs.sources.capture.position import LogPosition, read_followed, write_followed
 
 _AT_ONCE, _ROWS_OF_FILE = 5_000, 100_000
 _WRITERS_SECONDS, _PAUSE_SECONDS = 60.0, 0.2
@@ -67,6 +68,7 @@ class PartitionDeletes:
         Raises:
             FatalError: `SOURCE_TABLE_ALTERED`: PostgreSQL can't tell which rows the partitions had; as `opened` and
                 `run_table`.
+            RetriableError: `TABLE_BUSY`.
         """
         if why := self._waits():
             message = f"partitions were dropped or detached in the source, and their rows are not deleted yet: {why}"
@@ -74,6 +76,7 @@ class PartitionDeletes:
             totals.warn([RunWarning(code="PARTITIONS_WAIT", message=message, count=count, sample=sample)])
             return replace(result, warnings=tuple(totals.warnings.values()))
         deleted = self._write()
+        self._require_not_loaded()
         write_followed(self.run.runtime.storage, self.run.layout.state, self.dropped.followed)
         message = "rows were deleted that the source has dropped with their partitions"
         rows = tuple(f"{bounds.name}: {deleted[at]}" for at, bounds in enumerate(self.dropped.bounds))
@@ -131,10 +134,20 @@ class PartitionDeletes:
             missing = comparison.missing(rows)
             while found := list(islice(missing, _ROWS_OF_FILE)):
                 counts.update(number for number, _ in found)
+                self._require_not_loaded()
                 files.write(comparison.file([key for _, key in found], run.dialect.op_column, place))
                 run.runtime.storage.sync(files.paths[-1])
                 run.report("deletes of dropped partitions written", len(files.paths), counts.total())
         return counts
+
+    def _require_not_loaded(self) -> None:
+        """
+        Raises:
+            RetriableError: `TABLE_BUSY`: another job has begun to load the table again meanwhile.
+        """
+        if read_followed(self.run.runtime.storage, self.run.layout.state) != self.dropped.before:
+            what = f"another job loads {self.run.spec.table}, or has found the same partitions dropped"
+            raise RetriableError("TABLE_BUSY", what, where=self.run.spec.table, remedy="run it again")
 
     def _place(self, state: TableState) -> Mapping[str, pa.Scalar]:
         """Behind every change that was loaded, and before each that comes later."""
@@ -149,12 +162,14 @@ class PartitionDeletes:
 @dataclass(frozen=True)
 class _KeyColumn:
     """Attributes:
-    name: in the source, and in its type there (`sql`); `kind`: in the lake.
+    name: in the source; `sql`: its type there, `collation`: by which it is compared there, as SQL; `kind`: its type in
+        the lake.
     is_text: its values are texts: those that the source holds to be equal are not the same key.
     """
 
     name: str
     sql: str
+    collation: str
     kind: SqlType
     is_text: bool
 
@@ -182,8 +197,9 @@ class _Comparison:
         found = {row["name"]: row for row in table.connection.execute(sa.text(_COLUMNS), parameters).mappings()}
         names = key_columns(run.spec, found)
         columns = tuple(
-            _KeyColumn(names[key], found[names[key]]["type"], kinds[key], found[names[key]]["is_text"])
+            _KeyColumn(names[key], one["type"], one["collation"], kinds[key], one["is_text"])
             for key in schema.keys
+            for one in [found[names[key]]]
         )
         if table.is_unencoded and any(column.is_text for column in columns):
             raise undeletable(run, dropped.names, "the database has no encoding, and keys are texts")
@@ -221,7 +237,7 @@ class _Comparison:
         conditions = [f"({bounds.condition})" for bounds in self.dropped.bounds]
         arrays = ", ".join(f"CAST({_PARAMETER}{at} AS text[])" for at in range(len(self.columns)))
         names = ", ".join(f"gddl_{at}" for at in range(len(self.columns)))
-        typed = ", ".join(f"CAST(gddl_{at} AS {c.sql}) AS {c.quoted}" for at, c in enumerate(self.columns))
+        typed = ", ".join(f"CAST(gddl_{at} AS {c.sql}){c.collation} AS {c.quoted}" for at, c in enumerate(self.columns))
         cases = " ".join(f"WHEN {condition} THEN {at}" for at, condition in enumerate(conditions))
         equal = " AND ".join(f"there.{c.quoted} = here.{c.quoted}" for c in self.columns)
         exact = "".join(
@@ -272,7 +288,9 @@ WHERE d.datname = current_database() AND l.locktype = 'relation' AND l.granted
   AND (l.relation = :relation OR l.relation IN (SELECT relid FROM pg_partition_tree(:relation)))
 """
 _COLUMNS = """
-SELECT CAST(a.attname AS text) AS name, format_type(a.atttypid, -1) AS type, t.typcategory = 'S' AS is_text
-FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+SELECT CAST(a.attname AS text) AS name, format_type(a.atttypid, -1) AS type, t.typcategory = 'S' AS is_text,
+  COALESCE(' COLLATE ' || quote_ident(n.nspname) || '.' || quote_ident(l.collname), '') AS collation
+FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid LEFT JOIN pg_collation l ON l.oid = a.attcollation
+LEFT JOIN pg_namespace n ON n.oid = l.collnamespace
 WHERE a.attrelid = :relation AND a.attnum > 0 AND NOT a.attisdropped
 """
