@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,7 @@ from tests.capture.captured import (
     CAPTURE,
     LOAD_AGAIN,
     SPEC,
+    Writer,
     again,
     end,
     prepared,
@@ -143,6 +146,7 @@ LISTED = (
     ),
     "INSERT INTO s.t VALUES (9, 'old', '2026-03-01', 'w')",
 )
+DEEP = pytest.mark.deep
 BY_KIND = replace(keeping("delete"), keys=("id", "kind", "at"))
 DROP_Q = ("DROP TABLE s.q",)
 Q_AGAIN = "CREATE TABLE s.q2 PARTITION OF s.t FOR VALUES FROM (100) TO (200)"
@@ -165,23 +169,23 @@ def require_equal(lake: Lake, server: sa.Engine, spec: TableSpec) -> None:
 @pytest.mark.parametrize(
     ("made", "ddl", "rows"),
     [
-        (PARTS, DROP_Q, {"s.q": 2}),
+        pytest.param(PARTS, DROP_Q, {"s.q": 2}, marks=DEEP),
         (PARTS, ("ALTER TABLE s.t DETACH PARTITION s.q", "UPDATE s.q SET v = 'not ours'"), {"s.q": 2}),
-        (PARTS, ("ALTER TABLE s.t DETACH PARTITION s.q CONCURRENTLY",), {"s.q": 2}),
+        pytest.param(PARTS, ("ALTER TABLE s.t DETACH PARTITION s.q CONCURRENTLY",), {"s.q": 2}, marks=DEEP),
         (PARTS, ("DROP TABLE s.r",), {"s.r": 6}),
-        (PARTS, ("DROP TABLE s.r0",), {"s.r0": 5}),
-        (PARTS, ("DROP TABLE s.r0", "DROP TABLE s.r1"), {"s.r": 6}),
+        pytest.param(PARTS, ("DROP TABLE s.r0",), {"s.r0": 5}, marks=DEEP),
+        pytest.param(PARTS, ("DROP TABLE s.r0", "DROP TABLE s.r1"), {"s.r": 6}, marks=DEEP),
         (PARTS, (*DROP_Q, "DROP TABLE s.p"), {"s.p": 2, "s.q": 2}),
         (PARTS, (*DROP_Q, Q_AGAIN, "INSERT INTO s.t VALUES (102, 'again'), (103, 'new')"), {"s.q": 1}),
         (PARTS, (*DROP_Q, Q_AGAIN, "INSERT INTO s.t VALUES (102, 'again')", "DELETE FROM s.t WHERE id = 102"),
          {"s.q": 1}),
-        (PARTS, ("DELETE FROM s.t WHERE id = 101", *DROP_Q), {"s.q": 1}),
+        pytest.param(PARTS, ("DELETE FROM s.t WHERE id = 101", *DROP_Q), {"s.q": 1}, marks=DEEP),
         (PARTS, ("UPDATE s.t SET id = 50 WHERE id = 101", *DROP_Q), {"s.q": 1}),
-        (LISTED, ("DROP TABLE s.red",), {"s.red": 6}),
+        pytest.param(LISTED, ("DROP TABLE s.red",), {"s.red": 6}, marks=DEEP),
         (LISTED, ("DROP TABLE s.red", "INSERT INTO s.t VALUES (1, 'red', '2026-01-01', 'in the default')"),
          {"s.red": 5}),
-        (LISTED, ("DROP TABLE s.other",), {"s.other": 3}),
-        (LISTED, ("DROP TABLE s.old_b",), {"s.old_b": 1}),
+        pytest.param(LISTED, ("DROP TABLE s.other",), {"s.other": 3}, marks=DEEP),
+        pytest.param(LISTED, ("DROP TABLE s.old_b",), {"s.old_b": 1}, marks=DEEP),
         (LISTED, ("DROP TABLE s.old",), {"s.old": 4}),
         (LISTED, ("DROP TABLE s.red", "INSERT INTO s.t VALUES (7, 'red', '2026-01-01', 'gone, too')",
                   "DROP TABLE s.other"), {"s.red": 7, "s.other": 3}),
@@ -281,11 +285,14 @@ def test_open_transactions_that_write_to_the_table_are_waited_for(
     again(lake, server, 0, spec)
     changed(server, *DROP_Q)
     with server.begin() as open_one:
-        open_one.exec_driver_sql("DELETE FROM s.t WHERE id = 1")
+        open_one.exec_driver_sql("DELETE FROM s.p WHERE id = 1")
+        execute(server, "CREATE TABLE s.while PARTITION OF s.t FOR VALUES FROM (900) TO (901)")
         (why,) = waits(again(lake, server, 1, spec))
         assert "1 transactions that write to the table" in why
-    assert {row["id"] for row in replica(lake, spec)} > {101, 102}
-    assert deleted(again(lake, server, 2, spec)) == {"s.q": 2}
+        execute(server, "INSERT INTO s.t VALUES (900, 'made and dropped meanwhile')", "DROP TABLE s.while")
+        assert waits(again(lake, server, 2, spec))
+    assert {row["id"] for row in replica(lake, spec)} > {101, 102, 900}
+    assert deleted(again(lake, server, 3, spec)) == {"s.q": 2, "s.while": 1}
     require_equal(lake, server, spec)
 
 
@@ -527,6 +534,41 @@ def test_rows_that_cannot_be_compared_are_refused(
     with server.connect() as connection:
         published = published_table(sa, connection, "gddl", "s.plain")
     assert not list(table_findings(plain, published, "gddl")), "it has no partitions"
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(3600)
+def test_dropped_under_writers(server: sa.Engine, tmp_path: Path) -> None:
+    """Partitions are dropped and made again at any moment of the runs, each after it was there in one."""
+    rest = "CREATE TABLE s.rest PARTITION OF s.t FOR VALUES FROM (200) TO (MAXVALUE)"
+    prepared(server, *PARTS[:3], rest, "INSERT INTO s.t SELECT i, 'v' FROM generate_series(0, 199) i")
+    lake, spec, chance = Lake(tmp_path), keeping("delete"), random.Random(1)  # noqa: S311 - repeatable by its seed
+    again(lake, server, 0, spec)
+    rows, waited = 0, 0
+    with Writer(server, 1), Writer(server, 2):
+        for number in range(1, 1 + int(os.environ.get("GDDL_DROPS", "15"))):
+            name, low = ("p", 0) if number % 2 else ("q", 100)
+            drop = threading.Timer(chance.uniform(0, 6), replaced, (server, name, low, number))
+            drop.start()
+            for part in range(2):
+                found = again(lake, server, f"{number} {part}", spec)
+                rows += sum(one.count for one in found.warnings if one.code == "PARTITIONS_DELETED")
+                waited += any(one.code == "PARTITIONS_WAIT" for one in found.warnings)
+            drop.join()
+            again(lake, server, f"{number} last", spec)
+    again(lake, server, "last", spec)
+    require_equal(lake, server, spec)
+    assert rows > 100, f"{rows} rows were deleted, and {waited} runs have waited"
+
+
+def replaced(server: sa.Engine, name: str, low: int, number: int) -> None:
+    """A partition dropped, and another one of its range made; now and then in one transaction."""
+    made = f"CREATE TABLE s.{name} PARTITION OF s.t FOR VALUES FROM ({low}) TO ({low + 100})"
+    statements = [f"DROP TABLE s.{name}", made]
+    while statements:
+        with suppress(sa.exc.OperationalError):  # a deadlock with a writer
+            execute(server, *(statements if number % 3 else statements[:1]))
+            del statements[: None if number % 3 else 1]
 
 
 @pytest.mark.deep

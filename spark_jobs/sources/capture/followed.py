@@ -123,15 +123,19 @@ def require_followed(run: TableRun, now: FollowedTable) -> tuple[DroppedPartitio
 
 
 def _to_delete(run: TableRun, before: FollowedTable, now: FollowedTable, gone: tuple[str, ...]) -> DroppedPartitions:
-    """
+    """Remember the table as it is now, with the partitions that are gone: others may be made and dropped while the
+    deletes wait.
+
     Raises:
         FatalError: `SOURCE_TABLE_ALTERED`: bounds of the partitions are not known.
     """
-    bounds = dropped_bounds(before.catalog, now.catalog) if before.catalog and now.catalog else None
-    if bounds is None:
+    if before.catalog is None or now.catalog is None or (bounds := dropped_bounds(before.catalog, now.catalog)) is None:
         raise undeletable(run, gone, "their bounds were not known before, as under another partition_dropped")
-    detaching = now.catalog.detaching if now.catalog else ()
-    return DroppedPartitions(names=gone, bounds=bounds, detaching=detaching, before=before, followed=now)
+    pending = replace(now, catalog=replace(now.catalog, parts={**before.catalog.parts, **now.catalog.parts}))
+    if pending != before:
+        write_followed(run.runtime.storage, run.layout.state, pending)
+    detaching = now.catalog.detaching
+    return DroppedPartitions(names=gone, bounds=bounds, detaching=detaching, before=pending, followed=now)
 
 
 def undeletable(run: TableRun, names: tuple[str, ...], why: str) -> FatalError:
