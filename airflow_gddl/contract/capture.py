@@ -12,7 +12,7 @@ from airflow_gddl.contract.errors import SpecProblem
 from airflow_gddl.contract.table_spec import TableSpec
 
 ConnectorName = Literal["postgresql", "mysql", "sqlserver", "oracle", "mongodb"]
-PartitionDropped = Literal["report", "keep"]
+PartitionDropped = Literal["report", "keep", "delete"]
 READ = "postgresql"
 """The connector whose logs jobs read, and SQLAlchemy's name of its database."""
 SLOT, PUBLICATION = "slot.name", "publication.name"
@@ -48,7 +48,7 @@ class CaptureSpec:
     """Further properties of the connector, e.g. `slot.name`; address and credentials are those of `connection`."""
     partition_dropped: PartitionDropped = "report"
     """What becomes of a table of which partitions were dropped or detached, with their rows: `report` stops it, `keep`
-    goes on and keeps the rows."""
+    goes on and keeps the rows, `delete` deletes those that the source lacks."""
 
 
 def capture_of(spec: TableSpec) -> Mapping[str, Any] | None:
@@ -67,9 +67,10 @@ def properties_of(spec: TableSpec) -> dict[str, str]:
     return {SLOT: slot, PUBLICATION: slot, **properties}
 
 
-def keeps_dropped_partitions(spec: TableSpec) -> bool:
-    """Whether rows of partitions that the source has dropped or detached stay in the table."""
-    return (capture_of(spec) or {}).get("partition_dropped") == "keep"
+def of_dropped_partitions(spec: TableSpec) -> PartitionDropped:
+    """What becomes of rows of partitions that the source has dropped or detached."""
+    policy: PartitionDropped = (capture_of(spec) or {}).get("partition_dropped", "report")
+    return policy
 
 
 def _text(value: Any) -> str:

@@ -111,12 +111,13 @@ def time_digits(match: re.Match[str]) -> str:
 
 
 RESYNCED = "gddl-resync"
-"""End of the names of change files with rows that a resync has read from the source."""
+"""End of the names of change files with rows that a resync has read from the source, or deletes of keys that a job has
+found missing there."""
 _RESYNCED = re.compile(rf"\d{{8}}-\d{{9}}-{RESYNCED}\.parquet")
 
 
 def is_resynced(path: str) -> bool:
-    """Whether a change file has rows that a resync has read from the source."""
+    """Whether a job has written a change file of what it has read of the source, see `RESYNCED`."""
     return _RESYNCED.fullmatch(path.rpartition("/")[2]) is not None
 
 

@@ -7,22 +7,18 @@ loses to them, what comes after it replaces them (docs/semantics.md, section 21;
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.extensions import DIALECTS, DmsOptions, date_folder
-from airflow_gddl.contract.file_names import RESYNCED, change_time, digits_of, moment
-from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.names import landed_name, renamed
 from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.contract.spec import InitialLoad
@@ -32,6 +28,7 @@ from spark_jobs.actions.source_rows import Conditions, RowRate, SourceRows, grea
 from spark_jobs.actions.source_values import SourceColumn, in_one_schema, values_of
 from spark_jobs.batch import notices
 from spark_jobs.batch.own_tables import require_replica
+from spark_jobs.batch.resynced_files import ResyncedFiles
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.dialects.protocol import Dialect
@@ -178,7 +175,6 @@ def _of_source(schema: TableSchema) -> TableSchema:
 class _Resync:
     """Attributes:
     schema: as the source has it.
-    last: time of the last file that was written, as its name states it.
     """
 
     run: TableRun
@@ -187,13 +183,12 @@ class _Resync:
     source: SourceRows
     columns: Columns
     place: SequencePlace
-    last: datetime
+    files: ResyncedFiles
     before: str
     rate: RowRate
     after: str = ""
     rows: int = 0
     absent: int = 0
-    files: list[str] = field(default_factory=list)
     _seen: set[KeyTexts] = field(default_factory=set)
 
     @classmethod
@@ -211,10 +206,8 @@ class _Resync:
         with opened(source.url, *source.table.split(".", 1)) as source_table:
             columns = Columns.of(source_table, schema)
         place = SequencePlace.of(run, schema, ledger.state, source)
-        newest = moment(change_time(ledger.state.cursor or "") or "")
-        last = datetime.min.replace(tzinfo=UTC) if newest is None else newest.replace(tzinfo=UTC)
-        rate = RowRate(source.settings.max_rows_per_second)
-        return cls(run, context, schema, source, columns, place, last, source.position, rate)
+        rate, files = RowRate(source.settings.max_rows_per_second), ResyncedFiles.of(run, ledger.state)
+        return cls(run, context, schema, source, columns, place, files, source.position, rate)
 
     def carry_out(self) -> None:
         options = self.run.job.options
@@ -229,14 +222,14 @@ class _Resync:
 
     def counts(self) -> dict[str, Any]:
         return {
-            "rows": self.rows, "absent": self.absent, "files": len(self.files), "position_before": self.before,
+            "rows": self.rows, "absent": self.absent, "files": len(self.files.paths), "position_before": self.before,
             "position_after": self.after,
         }  # fmt: skip
 
     def waiting(self) -> tuple[RunWarning, ...]:
         """`RESYNC_WAITS` where files are not loaded yet, such as behind a truncate that is held."""
-        known = self.run.ledger().all_entries() if self.files else {}
-        paths = [path for path in self.files if path not in known]
+        known = self.run.ledger().all_entries() if self.files.paths else {}
+        paths = [path for path in self.files.paths if path not in known]
         if not paths:
             return ()
         message = "files with rows of the source wait for a later run, behind others"
@@ -438,27 +431,10 @@ class _Resync:
                 one = pa.array([value.astimezone(UTC).isoformat(" ")])
             columns[name] = pa.repeat(one[0], table.num_rows)
         columns |= {name: table.column(name) for name in table.column_names}
-        content = io.BytesIO()
         fields = {field.name: field for field in table.schema}
         whole = pa.table(columns)
-        whole = whole.cast(pa.schema([fields.get(field.name, field) for field in whole.schema]))
-        pq.write_table(whole.replace_schema_metadata({RESYNCED.encode(): b"1"}), content, compression="zstd")
-        runtime = self.run.runtime
-        while True:
-            self.last = max(runtime.clock().astimezone(UTC), self.last + timedelta(milliseconds=1))
-            digits = digits_of(self.last)
-            folder = join(self.run.layout.landing, self._folder())
-            path = join(folder, f"{digits[:8]}-{digits[8:]}-{RESYNCED}.parquet")
-            if runtime.storage.create_once(path, content.getvalue()):
-                break
-        self.files.append(path)
-        self.run.report("rows of the source written", len(self.files), self.rows)
-
-    def _folder(self) -> str:
-        options = self.run.dialect.options
-        if not isinstance(options, DmsOptions):
-            return ""
-        return date_folder(options.date_partition, options.date_delimiter, self.last)
+        self.files.write(whole.cast(pa.schema([fields.get(field.name, field) for field in whole.schema])))
+        self.run.report("rows of the source written", len(self.files.paths), self.rows)
 
 
 def _value(text: str, kind: SqlType) -> Any:

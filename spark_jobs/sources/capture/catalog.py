@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from spark_jobs.source_tables import STATED
+
 _TEXTS = ("text", "varchar")
 """Types of one another's values."""
 
@@ -30,12 +32,28 @@ class CatalogColumn:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """Which rows of the table a partition, or one above it, can have.
+
+    Attributes:
+        number, name: of the partition.
+        condition: SQL over the columns that partition the table and those above; constants and names are written so
+            that no setting changes their meaning.
+    """
+
+    number: str
+    name: str
+    condition: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class CatalogPart:
     """A partition; `identity`, `node`: as of a table.
 
     Attributes:
         attached: it was made before it became a partition.
         joined: transactions in which it, and the partitions above it, became partitions; empty: not known.
+        bounds: its own, and those of the partitions above it, the lowest first; empty: not known.
     """
 
     name: str
@@ -43,6 +61,7 @@ class CatalogPart:
     node: str
     attached: bool
     joined: str = ""
+    bounds: tuple[Bounds, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +75,7 @@ class TableCatalog:
         node: file of its rows.
         by_itself: whether it is published by its name, so that PostgreSQL refuses `SET UNLOGGED`.
         columns: by number. parts: partitions with rows, by number. labels: of its enums, by number.
+        detaching: partitions whose `DETACH … CONCURRENTLY` has not ended: transactions may still write to them.
     """
 
     version: str
@@ -68,13 +88,16 @@ class TableCatalog:
     columns: Mapping[str, CatalogColumn] = field(default_factory=dict)
     parts: Mapping[str, CatalogPart] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
+    detaching: tuple[str, ...] = ()
 
 
-def read_catalog(sa: Any, connection: Any, relation: str) -> TableCatalog:
+def read_catalog(sa: Any, connection: Any, relation: str, *, with_bounds: bool = False) -> TableCatalog:
     """
     Args:
-        sa: the module `sqlalchemy`; `connection`: an `sqlalchemy.Connection`.
+        sa: the module `sqlalchemy`; `connection`: an `sqlalchemy.Connection` whose statements are transactions of their
+            own.
         relation: `PublishedTable.relation`.
+        with_bounds: also bounds of partitions, and which are being detached.
     """
     number, by_itself, _ = relation.split("/")
     parameters = {"relation": int(number)}
@@ -82,13 +105,54 @@ def read_catalog(sa: Any, connection: Any, relation: str) -> TableCatalog:
         connection.execute(sa.text(query), parameters).mappings().all() for query in (_COLUMNS, _PARTS, _LABELS)
     )
     table = connection.execute(sa.text(_TABLE), parameters).mappings().one()
+    bounds = _read_bounds(sa, connection, parameters) if with_bounds else {}
+    # Read last: one that ends its detaching before this is no partition from before the log is read on.
+    detaching = connection.execute(sa.text(_DETACHING), parameters).scalars().all() if with_bounds else ()
     return TableCatalog(
         **table,
+        detaching=tuple(detaching),
         by_itself=bool(by_itself),
         columns={c["number"]: CatalogColumn(**{k: v for k, v in c.items() if k != "number"}) for c in columns},
-        parts={p["number"]: CatalogPart(**{k: v for k, v in p.items() if k != "number"}) for p in parts},
+        parts={
+            p["number"]: CatalogPart(
+                **{k: v for k, v in p.items() if k != "number"}, bounds=bounds.get(p["number"], ())
+            )
+            for p in parts
+        },
         labels={one["number"]: one["label"] for one in labels},
     )
+
+
+def _read_bounds(sa: Any, connection: Any, parameters: Mapping[str, int]) -> dict[str, tuple[Bounds, ...]]:
+    """Bounds of each partition, and of those above it."""
+    connection.execute(sa.text("BEGIN READ ONLY"))
+    for setting in (*STATED, "SET LOCAL search_path = pg_catalog"):
+        connection.execute(sa.text(setting))
+    rows = connection.execute(sa.text(_BOUNDS), parameters).mappings().all()
+    connection.execute(sa.text("COMMIT"))
+    found = {row["number"]: row for row in rows}
+
+    def chain(number: str) -> Iterator[Bounds]:
+        while (row := found.get(number)) is not None:
+            yield Bounds(number=number, name=row["name"], condition=row["condition"])
+            number = row["above"]
+
+    return {number: tuple(chain(number)) for number in found}
+
+
+def dropped_bounds(before: TableCatalog, now: TableCatalog) -> tuple[Bounds, ...] | None:
+    """Bounds of all rows that partitions had which were dropped or detached: of each the highest partition of which
+    nothing is left, since a condition can name one above it.
+
+    Returns:
+        Null: those of some are not known.
+    """
+    left = {bounds.number for part in now.parts.values() for bounds in part.bounds} | set(now.parts)
+    gone = [part for number, part in before.parts.items() if number not in now.parts]
+    chosen = [[bounds for bounds in part.bounds if bounds.number not in left][-1:] for part in gone]
+    if not all(chosen):
+        return None
+    return tuple(dict.fromkeys(bounds for one in chosen for bounds in one))
 
 
 def dropped_parts(before: TableCatalog, now: TableCatalog) -> tuple[str, ...]:
@@ -227,6 +291,18 @@ SELECT CAST(c.oid AS text) AS number, n.nspname || '.' || c.relname AS name, CAS
 FROM pg_partition_tree(:relation) p JOIN pg_class c ON c.oid = p.relid JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE p.isleaf AND c.oid <> :relation ORDER BY c.oid
 """.replace("{identity}", _IDENTITY)
+_BOUNDS = """
+SELECT CAST(c.oid AS text) AS number, n.nspname || '.' || c.relname AS name,
+  CAST(CAST(p.parentrelid AS oid) AS text) AS above,
+  COALESCE(pg_get_partition_constraintdef(c.oid), 'true') AS condition
+FROM pg_partition_tree(:relation) p JOIN pg_class c ON c.oid = p.relid JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.oid <> :relation
+"""
+_DETACHING = """
+SELECT n.nspname || '.' || c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE i.inhdetachpending AND i.inhparent IN (SELECT relid FROM pg_partition_tree(:relation))
+"""
 _LABELS = """
 SELECT DISTINCT CAST(e.oid AS text) AS number, e.enumlabel || '@' || e.xmin AS label
 FROM pg_attribute a JOIN pg_enum e ON e.enumtypid = a.atttypid

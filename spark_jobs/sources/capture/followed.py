@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_gddl.contract.capture import keeps_dropped_partitions
+from airflow_gddl.contract.capture import of_dropped_partitions
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import RunWarning
 from spark_jobs.batch.table_run import TableRun
-from spark_jobs.sources.capture.catalog import alterations, dropped_parts
+from spark_jobs.sources.capture.catalog import Bounds, alterations, dropped_bounds, dropped_parts
 from spark_jobs.sources.capture.position import FollowedTable, read_followed, write_followed
 
 _NAMES = 3
@@ -41,17 +41,60 @@ def may_be_truncated(run: TableRun, now: FollowedTable) -> bool:
     before = read_followed(run.runtime.storage, run.layout.state)
     if before is None or before.relation != now.relation:
         return False
-    keeps = keeps_dropped_partitions(run.spec)
+    keeps = _allows_drops(run)
     is_altered = bool(_altered(before, now, truncated=False, keeps=keeps))
     return is_altered and not _altered(before, now, truncated=True, keeps=keeps)
 
 
-def require_followed(run: TableRun, now: FollowedTable) -> tuple[RunWarning, ...]:
+def has_dropped(run: TableRun, now: FollowedTable) -> bool:
+    """Whether rows of partitions are to be deleted that were dropped since: the log has all changes of them then, and
+    is read until behind these first."""
+    before = read_followed(run.runtime.storage, run.layout.state)
+    if before is None or of_dropped_partitions(run.spec) != "delete":
+        return False
+    return (before.log, before.relation) == (now.log, now.relation) and bool(_dropped(before, now))
+
+
+def _allows_drops(run: TableRun) -> bool:
+    return of_dropped_partitions(run.spec) != "report"
+
+
+def _dropped(before: FollowedTable, now: FollowedTable) -> tuple[str, ...]:
+    """Names of the partitions."""
+    return dropped_parts(before.catalog, now.catalog) if before.catalog and now.catalog else ()
+
+
+def _is_dropping(before: FollowedTable, after: FollowedTable) -> bool:
+    """Whether partitions were dropped between the two, or an earlier one had not ended its detaching at the first."""
+    return bool(_dropped(before, after)) or bool(before.catalog and before.catalog.detaching)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DroppedPartitions:
+    """Partitions whose rows are to be deleted.
+
+    Attributes:
+        names: of the partitions with rows.
+        bounds: see `catalog.dropped_bounds`.
+        detaching: those whose detaching has not ended.
+        before: the table as it is remembered, with them.
+        followed: the table as it is to be remembered once the deletes are written; until then the drop is found again.
+    """
+
+    names: tuple[str, ...]
+    bounds: tuple[Bounds, ...]
+    detaching: tuple[str, ...]
+    before: FollowedTable
+    followed: FollowedTable
+
+
+def require_followed(run: TableRun, now: FollowedTable) -> tuple[DroppedPartitions | None, tuple[RunWarning, ...]]:
     """Refuse a table that was loaded under another log, whose table in the source is another one now, or was altered in
     a way that the log does not tell.
 
     Returns:
-        The warning about partitions whose rows stay, in each run until the table is loaded again.
+        Partitions whose rows are to be deleted, null where there are none; and the warning about partitions whose rows
+        stay, in each run until the table is loaded again.
 
     Raises:
         FatalError: `SOURCE_LOG_RESTARTED`, `SOURCE_TABLE_ALTERED`.
@@ -63,43 +106,77 @@ def require_followed(run: TableRun, now: FollowedTable) -> tuple[RunWarning, ...
         before = now if is_new else replace(now, log="")
     if before.unloaded and run.is_loading:
         raise _refused(run, before, now, f"{before.unloaded}; its load has not ended")
-    keeps = keeps_dropped_partitions(run.spec)
-    if why := is_other(before, now, keeps=keeps):
+    if why := is_other(before, now, keeps=_allows_drops(run)):
         raise _refused(run, before, now, why)
-    gone = dropped_parts(before.catalog, now.catalog) if before.catalog and now.catalog else ()
-    now = replace(now, kept=(*before.kept, *gone))
-    if now != read_followed(storage, state):
-        write_followed(storage, state, now)
+    gone, dropped = _dropped(before, now), None
+    now = replace(now, kept=before.kept)
+    if gone and of_dropped_partitions(run.spec) == "delete":
+        dropped = _to_delete(run, before, now, gone)
+    else:
+        now = replace(now, kept=(*before.kept, *gone))
+        if now != read_followed(storage, state):
+            write_followed(storage, state, now)
     message = "partitions were dropped or detached in the source, and their rows stay in the table"
     count, sample = len(now.kept), now.kept[-5:]
-    return (RunWarning(code="PARTITIONS_KEPT", message=message, count=count, sample=sample),) if count else ()
+    kept = (RunWarning(code="PARTITIONS_KEPT", message=message, count=count, sample=sample),) if count else ()
+    return dropped, kept
+
+
+def _to_delete(run: TableRun, before: FollowedTable, now: FollowedTable, gone: tuple[str, ...]) -> DroppedPartitions:
+    """Remember the table as it is now, with the partitions that are gone: others may be made and dropped while the
+    deletes wait.
+
+    Raises:
+        FatalError: `SOURCE_TABLE_ALTERED`: bounds of the partitions are not known.
+    """
+    if before.catalog is None or now.catalog is None or (bounds := dropped_bounds(before.catalog, now.catalog)) is None:
+        raise undeletable(run, gone, "their bounds were not known before, as under another partition_dropped")
+    pending = replace(now, catalog=replace(now.catalog, parts={**before.catalog.parts, **now.catalog.parts}))
+    if pending != before:
+        write_followed(run.runtime.storage, run.layout.state, pending)
+    detaching = now.catalog.detaching
+    return DroppedPartitions(names=gone, bounds=bounds, detaching=detaching, before=pending, followed=now)
+
+
+def undeletable(run: TableRun, names: tuple[str, ...], why: str) -> FatalError:
+    """`SOURCE_TABLE_ALTERED` for dropped partitions of which it is not known which rows they had."""
+    what = f"partitions were dropped or detached, with their rows: {', '.join(names)}; which rows is not known: {why}"
+    return _altered_by(run, what)
 
 
 def require_unaltered(run: TableRun, before: FollowedTable, after: FollowedTable) -> FollowedTable:
     """Refuse what was read of a log while the table was altered, before it is loaded.
 
     Returns:
-        The table with which the next run compares: as it was `before` where a `TRUNCATE` may be behind the end of what
-        was read, which the next run reads then.
+        The table with which the next run compares: as it was `before` where a `TRUNCATE`, or a change of a partition
+        whose rows are to be deleted, may be behind the end of what was read, which the next run reads then.
 
     Raises:
         FatalError: as `require_followed`.
     """
-    keeps = keeps_dropped_partitions(run.spec)
+    keeps = _allows_drops(run)
     if not is_other(before, after, keeps=keeps):
-        return after
+        # Of partitions that were dropped while the log was read, changes may be behind the end of what was read.
+        return before if of_dropped_partitions(run.spec) == "delete" and _is_dropping(before, after) else after
     if why := is_other(before, replace(after, truncates=before.truncates + 1), keeps=keeps):
         raise _refused(run, before, after, why)
     return before
 
 
 def _refused(run: TableRun, before: FollowedTable, now: FollowedTable, why: str) -> FatalError:
-    table = run.spec.table
-    code, what = "SOURCE_LOG_RESTARTED", f"{table}: {why}"
     if (before.log, before.relation) == (now.log, now.relation):
-        code, what = "SOURCE_TABLE_ALTERED", f"{table}: the source's table was altered, which no log tells: {why}"
-    remedy = f"load it again: gddl load --again --table {table}"
-    return FatalError(code, what, where=run.spec.name_in_source, remedy=remedy)
+        return _altered_by(run, why)
+    what = f"{run.spec.table}: {why}"
+    return FatalError("SOURCE_LOG_RESTARTED", what, where=run.spec.name_in_source, remedy=_load_again(run))
+
+
+def _altered_by(run: TableRun, why: str) -> FatalError:
+    what = f"{run.spec.table}: the source's table was altered, which no log tells: {why}"
+    return FatalError("SOURCE_TABLE_ALTERED", what, where=run.spec.name_in_source, remedy=_load_again(run))
+
+
+def _load_again(run: TableRun) -> str:
+    return f"load it again: gddl load --again --table {run.spec.table}"
 
 
 def require_not_renamed(run: TableRun, sa: Any, connection: Any) -> None:

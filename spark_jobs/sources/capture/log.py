@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Any
 
 from airflow_gddl.contract import codec
-from airflow_gddl.contract.capture import READ, capture_of, properties_of
+from airflow_gddl.contract.capture import READ, capture_of, of_dropped_partitions, properties_of
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.file_names import PathFormat
 from airflow_gddl.contract.layout import join
@@ -33,12 +33,14 @@ from spark_jobs.source_tables import SourceTable, connected, url_of
 from spark_jobs.sources.capture.catalog import read_catalog
 from spark_jobs.sources.capture.engine import OF_ENGINE, Batch, Engine, Record
 from spark_jobs.sources.capture.followed import (
+    has_dropped,
     is_other,
     may_be_truncated,
     require_followed,
     require_not_renamed,
     require_unaltered,
 )
+from spark_jobs.sources.capture.partition_deletes import PartitionDeletes
 from spark_jobs.sources.capture.position import (
     Failure,
     FollowedTable,
@@ -72,8 +74,11 @@ _PROPERTIES = {
 }
 
 
-def capture_log(run: TableRun, totals: RunTotals) -> None:
+def capture_log(run: TableRun, totals: RunTotals) -> PartitionDeletes | None:
     """Write the changes that the source's log has now, of all its tables, as files of their landing folders.
+
+    Returns:
+        The deletes of rows of dropped partitions, which are to be found once these files are loaded; null: none are.
 
     Raises:
         FatalError: `SOURCE_LOG_REFUSED`, `SOURCE_LOG_LOST`, `SOURCE_LOG_RESTARTED`, `NOT_PUBLISHED`, `JAVA_MISSING`,
@@ -86,11 +91,11 @@ def capture_log(run: TableRun, totals: RunTotals) -> None:
         source.log.require_ready(connection)
         now = source.followed(connection)  # before the log is read: what has changed it is read then
         known = source.positions.read()
-        if known is None or not _is_read(run, known) or may_be_truncated(run, now):
+        if known is None or _is_to_read(run, source.at(known, now), known):
             with source.claim() as claim:
                 known = source.known(connection, opens=False)
                 require_not_failed(run, known)
-                if not _is_read(run, known) or may_be_truncated(run, now):  # for another table, while this one waited
+                if _is_to_read(run, source.at(known, now), known):  # else for another table, while this one waited
                     before = source.at(known, now)
                     captured = _Capture(run, source, claim, known)
                     known = captured.carry_out(connection)
@@ -98,7 +103,9 @@ def capture_log(run: TableRun, totals: RunTotals) -> None:
                     source.log.require_same_source(connection, known)
                     now = require_unaltered(run, before, source.at(known, source.followed(connection)))
         require_readable(run, known)
-        totals.warn(require_followed(run, source.at(known, now)))
+        dropped, warnings = require_followed(run, source.at(known, now))
+        totals.warn(warnings)
+        return None if dropped is None else PartitionDeletes(source.log.sa, run, source.url, dropped, known)
 
 
 def open_log(run: TableRun) -> str:
@@ -181,7 +188,9 @@ class _Source:
             if error.code == "SOURCE_TABLE_MISSING":
                 require_not_renamed(self.run, self.log.sa, connection)
             raise
-        return FollowedTable(log="", relation=relation, catalog=read_catalog(self.log.sa, connection, relation))
+        with_bounds = of_dropped_partitions(spec) == "delete"
+        catalog = read_catalog(self.log.sa, connection, relation, with_bounds=with_bounds)
+        return FollowedTable(log="", relation=relation, catalog=catalog)
 
     def at(self, known: LogPosition, now: FollowedTable) -> FollowedTable:
         """The same in the log that was read."""
@@ -250,6 +259,11 @@ def require_readable(run: TableRun, known: LogPosition) -> None:
 def _is_read(run: TableRun, known: LogPosition) -> bool:
     """Whether this job has just read the log, for another of its tables."""
     return known.read_by == run.job.run_id and bool(known.read_at) and _is_fresh(run, known.read_at)
+
+
+def _is_to_read(run: TableRun, now: FollowedTable, known: LogPosition) -> bool:
+    """Whether the log is to be read for this table, as it is now."""
+    return not _is_read(run, known) or may_be_truncated(run, now) or has_dropped(run, now)
 
 
 def _is_fresh(run: TableRun, at: str) -> bool:

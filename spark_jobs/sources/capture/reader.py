@@ -11,6 +11,7 @@ from spark_jobs.batch.totals import RunTotals
 from spark_jobs.source_tables import SourceTable
 from spark_jobs.sources import READING, SourceReader
 from spark_jobs.sources.capture.log import capture_log, follow, load_forms, open_log
+from spark_jobs.sources.capture.partition_deletes import PartitionDeletes
 from spark_jobs.sources.capture.postgresql_types import Form
 
 if TYPE_CHECKING:
@@ -20,12 +21,12 @@ if TYPE_CHECKING:
 class LogReader(SourceReader):
     def has_work(self, run: TableRun, totals: RunTotals) -> bool:
         """A poll reads the log itself: one reading is for all tables of a source; its files are found as any others."""
-        _read(run, totals)
-        return False
+        return _read(run, totals) is not None
 
     def load(self, run: TableRun, totals: RunTotals, then: Load) -> JobResult:
-        _read(run, totals)
-        return then(run, totals)
+        deletes = _read(run, totals)
+        result = then(run, totals)
+        return result if deletes is None else deletes.after(result, totals)
 
     def open_log(self, run: TableRun) -> str:
         return open_log(run)
@@ -40,6 +41,5 @@ class LogReader(SourceReader):
 READER = LogReader()
 
 
-def _read(run: TableRun, totals: RunTotals) -> None:
-    if run.job.options.action in READING:
-        capture_log(run, totals)
+def _read(run: TableRun, totals: RunTotals) -> PartitionDeletes | None:
+    return capture_log(run, totals) if run.job.options.action in READING else None
