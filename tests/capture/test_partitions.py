@@ -33,6 +33,7 @@ from tests.capture.captured import (
     SPEC,
     Writer,
     again,
+    end,
     prepared,
     refused,
     replica,
