@@ -23,6 +23,8 @@ from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.postgresql_log import published_table, table_findings
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.contract.table_spec import Expectation
+from airflow_gddl.metadata.expression_text import with_expressions
 from spark_jobs.sources.capture import followed, partition_deletes
 from spark_jobs.sources.capture.catalog import Bounds
 from spark_jobs.sources.capture.position import Mark
@@ -356,6 +358,22 @@ def test_log_that_was_opened_anew(server: sa.Engine, tmp_path: Path) -> None:
     execute(server, Q_AGAIN, "INSERT INTO s.t VALUES (101, 'came after')")
     again(lake, server, 5, spec)
     require_equal(lake, server, spec)
+
+
+def test_row_in_quarantine_of_a_dropped_partition_comes_back_by_a_replay(server: sa.Engine, tmp_path: Path) -> None:
+    prepared(server, *PARTS)
+    lake, spec = Lake(tmp_path), keeping("delete")
+    strict = with_expressions(replace(spec, expect={"known": Expectation(rule="v <> 'odd'")}))
+    again(lake, server, 0, strict)
+    execute(server, "INSERT INTO s.t VALUES (102, 'odd')")
+    assert again(lake, server, 1, strict).in_quarantine == 1
+    execute(server, *DROP_Q)
+    assert deleted(again(lake, server, 2, strict)) == {"s.q": 1}
+    require_equal(lake, server, strict)
+    result_of(lake, server, 3, spec, JobOptions(action="errors_replay"))
+    settled = JobOptions(action="verify", settle_seconds=0)
+    found = result_of(lake, server, 4, spec, settled).details["source"]["keys"]
+    assert [(one["key"], one["state"]) for one in found] == [('{"id": "102"}', "extra")]
 
 
 KEYED = (

@@ -44,7 +44,7 @@ def test_unsent_values_of_a_column_with_our_prefix_are_kept(engine: LocalPort, t
     assert topic.replica("id", "v", "_dbz_ops") == [(1, "b", "one")]
 
 
-@pytest.mark.parametrize("step", ["plan", "quarantine", "append", "tombstones", "merge", "commit"])
+@pytest.mark.parametrize("step", ["plan", "quarantine", "append", "tombstones", "replica", "commit"])
 def test_interrupted_run_is_resumed(engine: LocalPort, tmp_path: Path, step: str) -> None:
     topic = Topic(engine, tmp_path)
     topic.land(text(*(event("r", {"id": number, "v": "a", "big": "one"}) for number in (1, 2, 3))))

@@ -283,7 +283,7 @@ def test_first_transaction_after_a_snapshot_stays(engine: LocalPort, tmp_path: P
     assert topic.run(action="verify").details["verdict"] == "equal"
 
 
-@pytest.mark.parametrize("step", ["append", "merge", "committed"])
+@pytest.mark.parametrize("step", ["append", "replica", "committed"])
 def test_run_that_died_in_the_middle(engine: LocalPort, tmp_path: Path, step: str) -> None:
     topic = filled(engine, tmp_path)
     topic.land(text(event("u", {"id": 7, "v": "x"}, 190), *snapshot(200, range(1, 7), v="s2")))

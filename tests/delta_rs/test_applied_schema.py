@@ -174,7 +174,7 @@ def test_files_with_nothing_but_keys_do_not_say_that_a_column_is_dropped(tmp_pat
     lake.done(SPEC, dropping("note"))
 
 
-@pytest.mark.parametrize("step", ["plan", "append", "tombstones", "merge", "history", "quarantine", "commit"])
+@pytest.mark.parametrize("step", ["plan", "append", "tombstones", "replica", "history", "quarantine", "commit"])
 def test_a_killed_one_is_resumed(step: str, tmp_path: Path) -> None:
     lake = with_note(tmp_path)
     lake.change(SPEC, 9, [("U", 2, "later")], day=9)

@@ -108,7 +108,7 @@ def test_rebuild_drops_a_batch_that_was_never_committed(tmp_path: Path) -> None:
     assert DeltaTable(lake.layout(SPEC).changes).to_pyarrow_table().num_rows == count
 
 
-@pytest.mark.parametrize("step", ["plan", "append", "tombstones", "merge", "quarantine", "commit", "committed"])
+@pytest.mark.parametrize("step", ["plan", "append", "tombstones", "replica", "quarantine", "commit", "committed"])
 def test_killed_rebuild_is_resumed(step: str, tmp_path: Path) -> None:
     """By a usual run, with masks that the change table is rewritten for."""
     lake = filled(tmp_path)

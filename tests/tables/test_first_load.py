@@ -246,13 +246,13 @@ def deadly(kind, name):
     setattr(kind, name, run)
 
 deadly(*{"part": (file_parts.WritePart, "_write"), "report": (file_parts.WritePart, "__call__"),
-         "commit": (first_load.FirstLoad, "_commit"), "merge": (first_load.FirstLoad, "merge")}[where])
+         "commit": (first_load.FirstLoad, "_commit"), "replica": (first_load.FirstLoad, "replica")}[where])
 Lake(Path(sys.argv[1])).done(spec_of(delete="soft"))
 """
 
 
 @pytest.mark.parametrize(
-    ("where", "number"), [("part", 4), ("report", 4), ("commit", 1), ("commit", 2), ("commit", 3), ("merge", 1)]
+    ("where", "number"), [("part", 4), ("report", 4), ("commit", 1), ("commit", 2), ("commit", 3), ("replica", 1)]
 )
 def test_killed_load_is_run_again(where: str, number: int, parts: Parts, tmp_path: Path) -> None:
     spec = spec_of(delete="soft")
