@@ -17,10 +17,10 @@ import pyarrow as pa
 from airflow_gddl.stores import Storage
 from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.plan.baseline import Baseline
+from spark_jobs.plan.generations import RecordedFile
 from spark_jobs.plan.identity import own_hours
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import GDDL, Column, TableSchema
-from spark_jobs.plan.waiting_files import RecordedFile
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.decode import Stamp
