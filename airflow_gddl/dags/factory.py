@@ -404,7 +404,7 @@ def _wanted(
         directory = compiled.directory() if select or exclude else None
         if directory is None:
             return compiled.served()
-        from airflow_gddl.topology.rows import selected  # noqa: PLC0415 - imported when needed
+        from airflow_gddl.topology.table_row import selected  # noqa: PLC0415 - imported when needed
 
         chosen = {row.dag_id for row in selected(directory.rows, select)}
         chosen -= {row.dag_id for row in selected(directory.rows, exclude)} if exclude else set()

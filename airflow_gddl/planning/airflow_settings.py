@@ -26,7 +26,7 @@ from airflow_gddl.planning.parallelism import (
 )
 from airflow_gddl.planning.plan import UPKEEP_DAGS
 from airflow_gddl.planning.rules import AIRFLOW, MWAA, figures_of
-from airflow_gddl.topology.rows import busiest_day
+from airflow_gddl.topology.table_row import busiest_day
 
 SHORT_CODE = "PARALLELISM_SHORT"
 _DEFAULTS = {PARALLELISM: 32, ACTIVE_TASKS: 16, ACTIVE_RUNS: 8, CAPACITY: 1_000}

@@ -23,7 +23,7 @@ from airflow_gddl.planning.rules import (
 )
 from airflow_gddl.runners.descriptor import RUNNERS
 from airflow_gddl.topology.pipeline import Pipeline
-from airflow_gddl.topology.rows import busiest_day
+from airflow_gddl.topology.table_row import busiest_day
 
 DATABRICKS_JOBS, DATABRICKS_TASKS = 12_000, 2_000
 DATABRICKS_RUNS_PER_HOUR, DATABRICKS_RUN_NOW_PER_SECOND = 10_000, 20

@@ -15,7 +15,7 @@ from airflow_gddl.contract.spec import TierSpec
 from spark_jobs.plan.planned_batch import BatchPlan
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.arrays import by_name, rows_where
-from spark_jobs.rules.merge import ACTION
+from spark_jobs.rules.outcome import ACTION
 from spark_jobs.tables.delta_log import Action, version_of
 from spark_jobs.tables.delta_tables import DataFile, Tables, TableSnapshot, Write, Written
 from spark_jobs.tables.engine import ProposedCommit

@@ -23,7 +23,7 @@ from spark_jobs.plan.baseline import Baseline
 from spark_jobs.plan.generations import RecordedFile
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import RESCUED, Column, Schema, TableSchema
-from spark_jobs.rules.baseline import BaselineFigures
+from spark_jobs.rules.baseline_rows import BaselineFigures
 from spark_jobs.rules.batch_schema import Stored, plan_batch
 from spark_jobs.rules.erasure import KeyRows
 from spark_jobs.rules.figures import DecodedBatch

@@ -33,7 +33,7 @@ from spark_jobs.rules.step_results import Appended, Compacted
 from spark_jobs.rules.stored_columns import change_schema, key_schema
 from spark_jobs.rules.verify import Reference, Verdict, Violations
 from spark_jobs.tables import file_rules, table_definition
-from spark_jobs.tables.baseline import BaselineWriter
+from spark_jobs.tables.baseline_writer import BaselineWriter
 from spark_jobs.tables.batch_context import BatchContext
 from spark_jobs.tables.batch_in_memory import AppendedInMemory, BatchInMemory, WholeBatchReader, batch_rows
 from spark_jobs.tables.delta_log import QUARANTINE, DeltaCommit, version_of

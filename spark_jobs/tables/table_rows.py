@@ -16,8 +16,8 @@ from airflow_gddl.contract.layout import join
 from airflow_gddl.stores import Storage
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import WEIGHT, by_name, comparable, cuts_of, flat, range_of, sample_of
-from spark_jobs.rules.merge import ACTION, AT, replaced
 from spark_jobs.rules.order import old_keys
+from spark_jobs.rules.outcome import ACTION, AT, replaced
 from spark_jobs.tables.data_files import bounds, is_falling, left_of, opened, read_groups, read_parts, read_rows
 from spark_jobs.tables.deletion_vectors import rows_of
 from spark_jobs.tables.delta_tables import DataFile, Tables, TableSnapshot
