@@ -81,7 +81,7 @@ class BatchContext:
         """Commit an outcome of a table's rows: they are deleted from their files, and new ones written.
 
         Args:
-            outcome: the table's columns, with `ACTION` and `AT`: see `merge.decide`.
+            outcome: the table's columns, with `ACTION` and `AT`: see `outcome.decide`.
         """
         schema = snapshot.schema.arrow
         if matches.whole is None:

@@ -69,7 +69,7 @@ class KeyMatches:
         """New contents of the files that hold a changed row, and these files.
 
         Args:
-            outcome: see `merge.decide`; columns that only the table has keep their value.
+            outcome: see `outcome.decide`; columns that only the table has keep their value.
         """
         touched = outcome.filter(outcome.column(AT).is_valid())
         if not touched.num_rows or self.whole is None:
