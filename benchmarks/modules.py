@@ -23,7 +23,7 @@ from measuring import print_figures
 
 PACKAGES = ("airflow_gddl", "spark_jobs")
 ROOMS = (
-    "airflow_gddl/runners/*/", "airflow_gddl/onboarding/", "airflow_gddl/simulate/", "airflow_gddl/planning/",
+    "airflow_gddl/runners/*/", "airflow_gddl/onboarding/", "airflow_gddl/simulate/", "airflow_gddl/capacity/",
     "airflow_gddl/eject/", "airflow_gddl/page/", "airflow_gddl/bundle.py",
     "spark_jobs/sources/*/", "spark_jobs/features/*",
     "spark_jobs/actions/*.py", "spark_jobs/catalogs/*_catalog.py", "spark_jobs/dialects/*/",

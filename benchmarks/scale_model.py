@@ -28,8 +28,8 @@ from small_tables import run
 from this_engine import Side
 from workload import Folders, Workload
 
+from airflow_gddl.capacity.rules import REQUESTS_OF_A_BATCH
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots, TableSpec
-from airflow_gddl.planning.rules import REQUESTS_OF_A_BATCH
 from airflow_gddl.runtime.compiled.documents import PipelineDocument
 from airflow_gddl.runtime.landing.tables_with_work import Question, observe
 from airflow_gddl.topology.pipelines import pipelines

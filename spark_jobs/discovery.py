@@ -21,19 +21,9 @@ from airflow_gddl.contract.spec import Generations, TableSpec
 from airflow_gddl.stores import HasEtag, Storage, StoredObject
 from spark_jobs.dialects.protocol import EVERYTHING, Dialect, Window
 from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.plan.file_times import BY_NAME, FileTimes, newest, reaching_back, time_of
 from spark_jobs.plan.planned_batch import FileEntry, LandedFile, TableState
-from spark_jobs.plan.waiting_files import (
-    BY_NAME,
-    Discovery,
-    FileTimes,
-    NotListed,
-    find,
-    newest,
-    reaching_back,
-    time_of,
-    with_begun,
-    with_overtaken,
-)
+from spark_jobs.plan.waiting_files import Discovery, NotListed, find, with_begun, with_overtaken
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -260,7 +260,7 @@ def _unreachable(what: str, remedy: str) -> GddlError:
 
 OLDEST_AIRFLOW = (3, 0, 6)
 _STYLES = {"ok": "green", "failed": "bold red", "warning": "yellow", "skipped": "dim"}
-_PLANNING = "airflow_gddl.planning"
+_PLANNING = "airflow_gddl.capacity"
 """The room that knows what rows need of Airflow; without it that is not checked."""
 
 
@@ -313,7 +313,7 @@ def check_all(cli: CliContext, folder: str, mwaa: str = "") -> Iterator[Checked]
     With unreadable metadata, later checks are skipped.
 
     Args:
-        mwaa: see `planning.airflow_settings.read_environment`; empty: the Airflow of this Python.
+        mwaa: see `capacity.airflow_settings.read_environment`; empty: the Airflow of this Python.
     """
     yield Checked(subject="airflow-gddl", status="ok", message=f"{__version__}, Python {platform.python_version()}")
     yield _airflow()

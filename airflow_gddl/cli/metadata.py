@@ -16,7 +16,7 @@ from airflow_gddl.runtime.compiled import placements
 from airflow_gddl.topology.pipeline import Pipeline
 from airflow_gddl.topology.pipelines import Placed, arrange
 from airflow_gddl.topology.placement import Placement
-from airflow_gddl.topology.rows import select
+from airflow_gddl.topology.table_row import select
 
 if TYPE_CHECKING:
     from airflow_gddl.metadata.problems import Problem

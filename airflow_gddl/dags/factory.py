@@ -363,7 +363,7 @@ def build_dags(  # noqa: PLR0913 - what a DAG file may say
         metadata_dir: a folder or an `s3://` URL; null: see `configuration.metadata_place`.
         beside: the DAG file, for finding the folder.
         default_args, on_dag, timezone, paused: see `Customization`.
-        select: only DAGs with a table that one of these selectors matches; see `topology.rows.selected`. Empty: all.
+        select: only DAGs with a table that one of these selectors matches; see `topology.table_row.selected`. Empty: all.
         exclude: no DAG with a table that one of these matches.
 
     Raises:
@@ -404,7 +404,7 @@ def _wanted(
         directory = compiled.directory() if select or exclude else None
         if directory is None:
             return compiled.served()
-        from airflow_gddl.topology.rows import selected  # noqa: PLC0415 - imported when needed
+        from airflow_gddl.topology.table_row import selected  # noqa: PLC0415 - imported when needed
 
         chosen = {row.dag_id for row in selected(directory.rows, select)}
         chosen -= {row.dag_id for row in selected(directory.rows, exclude)} if exclude else set()

@@ -441,7 +441,7 @@ class GddlLoadOperator(JobOperator):
 
     Args:
         tables: names, `schema.name`; a text is split at commas and blanks.
-        select, exclude: selectors of tables, `tag:finance`; see `topology.rows.selected`. Without `tables` and
+        select, exclude: selectors of tables, `tag:finance`; see `topology.table_row.selected`. Without `tables` and
             `select`, the task fails.
         full_refresh: rebuild them from their change tables.
         metadata: folder or `s3://` URL; null: as for the DAGs, from the configuration.

@@ -45,7 +45,7 @@ from airflow_gddl.runtime.state.recording import Records
 from airflow_gddl.runtime.state.table_status import TableStatus
 from airflow_gddl.stores import Storage, open_store
 from airflow_gddl.stores.lake_files import RegistrationStore
-from airflow_gddl.topology.rows import TableRow
+from airflow_gddl.topology.table_row import TableRow
 
 _VERSIONS = 20
 _SHOWN = ("occurred_at", "code", "reason", "column", "source_file", "batch_id", "record")

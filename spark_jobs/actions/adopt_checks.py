@@ -10,7 +10,7 @@ from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.plan.table_schema import GDDL, RESCUED
 from spark_jobs.rules.arrays import schema_of
-from spark_jobs.rules.baseline import BaselineFigures
+from spark_jobs.rules.baseline_rows import BaselineFigures
 from spark_jobs.rules.verify import Violations
 from spark_jobs.tables.delta_log import DeltaCommits
 from spark_jobs.tables.engine import TableContext

@@ -22,7 +22,7 @@ from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.planned_batch import PlannedFile, TableState
 from spark_jobs.plan.table_schema import Column, Schema, TableSchema
 from spark_jobs.rules.arrays import by_name, compare_rows, flat, shared_codes, sortable, table_codes
-from spark_jobs.rules.baseline import sequence_of
+from spark_jobs.rules.baseline_rows import sequence_of
 from spark_jobs.rules.batch_schema import Stored, plan_batch
 from spark_jobs.rules.fold import carried_names
 from spark_jobs.rules.order import gddl_fields, keys_json

@@ -37,7 +37,7 @@ from spark_jobs.plan.table_schema import Schema
 from spark_jobs.plan.types import lossless, widened_number
 from spark_jobs.plan.waiting_files import Discovery
 from spark_jobs.rules.arrays import DeltaSchema, schema_of
-from spark_jobs.rules.baseline import BaselineFigures
+from spark_jobs.rules.baseline_rows import BaselineFigures
 from spark_jobs.rules.batch_schema import BatchSchema, Stored
 from spark_jobs.tables.decoding import Decoding, are_all_deletes, landed
 from spark_jobs.tables.delta_log import commit_time

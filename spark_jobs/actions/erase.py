@@ -37,7 +37,7 @@ from spark_jobs.plan.identity import vacuum_hours
 from spark_jobs.plan.planned_batch import PlannedFile, has_few_rows
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.erasure import WantedKey, key_text
-from spark_jobs.rules.read import read_file
+from spark_jobs.rules.file_rows import read_file
 from spark_jobs.sources import reader_of
 from spark_jobs.tables.engine import TableContext
 from spark_jobs.verification import DIFFERENCES, ORPHANS, WINDOW_DIFFERENCES

@@ -36,7 +36,7 @@ from spark_jobs.ledger.cut_changes import note_cut
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.identity import has_same_identity, vacuum_hours
 from spark_jobs.plan.planned_batch import FileEntry, TableState, has_few_rows
-from spark_jobs.plan.waiting_files import tombstones_since
+from spark_jobs.plan.tombstones import tombstones_since
 from spark_jobs.rules.step_results import Compacted
 from spark_jobs.tables.engine import Maintenance, TableContext
 from spark_jobs.tables.iceberg_metadata import withdraw

@@ -26,12 +26,12 @@ from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.pipeline import process_pending
 from spark_jobs.plan.applied_settings import settings_of
+from spark_jobs.plan.generations import Recorded
 from spark_jobs.plan.identity import reselected_columns
 from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, TableState
 from spark_jobs.plan.sequence import greater, log_began_of
 from spark_jobs.plan.sharding import LOAD_AGAIN
 from spark_jobs.plan.source_snapshots import floors_of
-from spark_jobs.plan.waiting_files import Recorded
 from spark_jobs.rules.rewrite import Rewrite, plan_rewrite
 from spark_jobs.tables.delta_log import REWRITE, version_of
 from spark_jobs.tables.engine import RebuildRequest, TableContext

@@ -35,6 +35,7 @@ from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.pipeline import process_pending, require_sound_tables
 from spark_jobs.plan.applied_settings import settings_of
 from spark_jobs.plan.batching import next_batch
+from spark_jobs.plan.generations import Recorded, reconstruct
 from spark_jobs.plan.identity import require_same_identity, reselected_columns
 from spark_jobs.plan.landing_range import LandingRange
 from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, FileEntry, TableState, is_small
@@ -43,8 +44,9 @@ from spark_jobs.plan.range_files import seed as seed_of_range
 from spark_jobs.plan.range_files import state_after as state_of_range
 from spark_jobs.plan.sequence import greater
 from spark_jobs.plan.source_snapshots import KnownSnapshots, SnapshotRun, floors_of, text_of
+from spark_jobs.plan.sweeps import SweepRule, sweep_state
 from spark_jobs.plan.table_schema import TableSchema
-from spark_jobs.plan.waiting_files import Discovery, Recorded, SweepRule, reconstruct, sweep_state
+from spark_jobs.plan.waiting_files import Discovery
 from spark_jobs.rules.batch_schema import plan_batch
 from spark_jobs.rules.order import ARCHIVED
 from spark_jobs.rules.rewrite import Rewrite, plan_archive

@@ -21,7 +21,8 @@ from spark_jobs.plan.applied_settings import history_begins, is_changed
 from spark_jobs.plan.batching import generation_low_watermarks_of
 from spark_jobs.plan.planned_batch import BatchPlan, HeldSweep, TableState
 from spark_jobs.plan.sequence import is_after
-from spark_jobs.plan.waiting_files import SweepRule, held_sweep, tombstones_since
+from spark_jobs.plan.sweeps import SweepRule, held_sweep
+from spark_jobs.plan.tombstones import tombstones_since
 from spark_jobs.rules.figures import Figures
 from spark_jobs.tables.engine import AppendedWork, Decision, TableContext, TableWork
 

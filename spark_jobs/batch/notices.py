@@ -14,9 +14,11 @@ from airflow_gddl.contract.spec import SubMicrosecondPolicy, TableSpec
 from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.dialects.protocol import Dialect, Unreadable
 from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.plan.generations import Inference
 from spark_jobs.plan.planned_batch import BatchPlan, TableState, Truncate
 from spark_jobs.plan.sharding import refreshed
-from spark_jobs.plan.waiting_files import Discovery, Inference, SweepState, is_due_by_time, snapshot_of
+from spark_jobs.plan.sweeps import SweepState, is_due_by_time, snapshot_of
+from spark_jobs.plan.waiting_files import Discovery
 from spark_jobs.rules.evaluate import FAILED_CODE, Tally
 from spark_jobs.rules.figures import Figures
 from spark_jobs.rules.truncates import are_applied, unknown_truncates

@@ -19,15 +19,8 @@ from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batching import next_batch as plan_files
 from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.planned_batch import BatchPlan, PlannedFile, TableState
-from spark_jobs.plan.waiting_files import (
-    RELEASED,
-    Discovery,
-    SweepRule,
-    SweepState,
-    is_due_by_time,
-    sweep_state,
-    with_sweep,
-)
+from spark_jobs.plan.sweeps import RELEASED, SweepRule, SweepState, is_due_by_time, sweep_state, with_sweep
+from spark_jobs.plan.waiting_files import Discovery
 from spark_jobs.rules.errors_table import MISFIT_CODE
 from spark_jobs.tables.delta_log import APPEND, version_of
 from spark_jobs.tables.engine import TableContext

@@ -34,9 +34,10 @@ from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.ledger.load_progress import LoadProgress, read_progress
 from spark_jobs.plan.batching import BatchLimits
+from spark_jobs.plan.generations import CERTAIN
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.sharding import require_same_kind
-from spark_jobs.plan.waiting_files import CERTAIN, Discovery
+from spark_jobs.plan.waiting_files import Discovery
 from spark_jobs.tables.delta_log import DeltaCommits
 from spark_jobs.tables.engine import Engine, TableContext
 

@@ -26,11 +26,11 @@ from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec, TierSpec
 from airflow_gddl.contract.sql_types import MAX_PRECISION, parse_type, quoted
 from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.plan.column_defaults import ColumnDefault
+from spark_jobs.plan.file_times import BY_NAME, FileTimes
 from spark_jobs.plan.loaded_transactions import LoadedTransactions
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.plan.source_snapshots import KnownSnapshots, SnapshotMarks
 from spark_jobs.plan.types import convertible
-from spark_jobs.plan.waiting_files import BY_NAME, FileTimes
 
 _SCALARS: dict[pa.DataType, str] = {
     pa.bool_(): "boolean", pa.int8(): "tinyint", pa.int16(): "smallint", pa.int32(): "int", pa.int64(): "bigint",

@@ -45,7 +45,7 @@ class LedgerSnapshot:
         recent: name of the segment read at each run; null: empty.
         recent_rows: rows in it.
         archives: older segments, oldest first; a later row of a path replaces an earlier one, `recent` all of them.
-        archived_before: change files of an earlier time (`waiting_files.FileTimes`) may be in an archive; null:
+        archived_before: change files of an earlier time (`file_times.FileTimes`) may be in an archive; null:
             none is.
         archived_by: the rule of these times.
     """

@@ -33,9 +33,9 @@ from spark_jobs.ledger.commit_files import (
     unseal,
 )
 from spark_jobs.ledger.move_note import require_not_moved
+from spark_jobs.plan.file_times import BY_NAME, FileAging, FileTimes
 from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, FileEntry, TableState
 from spark_jobs.plan.sharding import beside_others
-from spark_jobs.plan.waiting_files import BY_NAME, FileAging, FileTimes
 
 RECENT, ARCHIVE = "recent", "archive"
 _LARGEST_MERGE = 100_000

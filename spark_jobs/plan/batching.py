@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 from itertools import takewhile
 
 from airflow_gddl.contract.layout import below
+from spark_jobs.plan.file_times import BY_NAME, FileTimes, newest
 from spark_jobs.plan.planned_batch import BatchPlan, HeldTruncate, PlannedFile, TableState
 from spark_jobs.plan.source_snapshots import floors_of
-from spark_jobs.plan.waiting_files import BY_NAME, Discovery, FileTimes, newest
+from spark_jobs.plan.waiting_files import Discovery
 
 
 @dataclass(frozen=True, kw_only=True)

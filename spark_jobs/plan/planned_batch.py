@@ -278,7 +278,7 @@ class TableState:
         generation_floor: greatest sequence ingested before each generation (index 0 = generation 1; null: none).
         max_commit_ts: newest commit time applied; ISO 8601 UTC; null when none.
         cursor: name below the landing folder of the newest change file seen; null before any.
-        oldest: time, as digits, of the oldest change file taken (`waiting_files.FileTimes`); null: none has a time.
+        oldest: time, as digits, of the oldest change file taken (`file_times.FileTimes`); null: none has a time.
         listed_in_full_at: ISO 8601 UTC of the last full listing; null before any.
         delta_versions: `changes`, `replica`, `history`, `tombstones` to the Delta version that the last batch left;
             tables that don't exist are absent. Empty in ledgers without a batch since this is kept.

@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from airflow_gddl.contract.errors import FatalError
+from spark_jobs.plan.generations import RecordedFile
 from spark_jobs.plan.landing_range import LandingRange
 from spark_jobs.plan.planned_batch import FileEntry, PlannedFile, TableState, Truncate
 from spark_jobs.plan.sequence import greater, sort_key
 from spark_jobs.plan.table_schema import TableSchema
-from spark_jobs.plan.waiting_files import RecordedFile
 
 _SAMPLE = 3
 

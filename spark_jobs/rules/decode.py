@@ -32,9 +32,9 @@ from spark_jobs.rules.delta_values import unfit_texts
 from spark_jobs.rules.errors_table import BYTES, MISFIT_CODE, NANOS, record_ddl
 from spark_jobs.rules.evaluate import CheckedRows, Tally, checked, outside_filter, tree_of
 from spark_jobs.rules.file_groups import FileGroup
+from spark_jobs.rules.file_rows import RawGroup
 from spark_jobs.rules.order import gddl_fields, generations, moved_rows, with_gddl
 from spark_jobs.rules.positions import replayed_position, with_marks, with_runs
-from spark_jobs.rules.read import RawGroup
 from spark_jobs.rules.texts import BLANKS, as_text, forms, json_writer, nano_text, normal_form, read_json, rows_json
 
 _TEXT = json_writer(STRING)

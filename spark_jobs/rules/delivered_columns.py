@@ -19,8 +19,8 @@ from spark_jobs.rules.arrays import arrow_type, is_text, recast
 from spark_jobs.rules.convert import Fitted, Mask, but, either, fit, mask_of, to_micros, within_years
 from spark_jobs.rules.errors_table import MISFIT_CODE
 from spark_jobs.rules.file_groups import FileGroup
+from spark_jobs.rules.file_rows import RawGroup
 from spark_jobs.rules.masks import masked
-from spark_jobs.rules.read import RawGroup
 from spark_jobs.rules.texts import finer_text, json_writer, rows_json
 
 _NOTHING: tuple[tuple[str, pa.Array, SqlType], ...] = ()

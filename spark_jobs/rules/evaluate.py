@@ -33,8 +33,8 @@ from spark_jobs.rules.carried import carried
 from spark_jobs.rules.convert import fit
 from spark_jobs.rules.delivered_columns import DeliveredColumns, RowProblem
 from spark_jobs.rules.file_groups import FileGroup
+from spark_jobs.rules.file_rows import RawGroup
 from spark_jobs.rules.masks import masked
-from spark_jobs.rules.read import RawGroup
 
 _STRING, _DATE, _TIME = ScalarType("string"), ScalarType("date"), ScalarType("timestamp")
 _MICROS = pa.timestamp("us", "UTC")

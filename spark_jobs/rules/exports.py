@@ -25,7 +25,7 @@ from spark_jobs.rules.convert import but, either
 from spark_jobs.rules.delivered_columns import DeliveredColumns
 from spark_jobs.rules.evaluate import landed_as_named, raw_as_named
 from spark_jobs.rules.file_groups import FileGroup
-from spark_jobs.rules.read import FileRows, grouped
+from spark_jobs.rules.file_rows import FileRows, grouped
 
 HELD_CODE = "SNAPSHOT_HELD"
 _KEY, _NO_VALUE = "\0key ", "\0no value "

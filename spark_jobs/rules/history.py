@@ -18,8 +18,8 @@ from airflow_gddl.contract.sql_types import DecimalType, SqlType, StructType, pa
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import arrow_type, by_name, changes, codes, flat, ranks, sortable, table_codes
 from spark_jobs.rules.fold import computed_after, held_after, picked, with_rescued
-from spark_jobs.rules.merge import ACTION
 from spark_jobs.rules.order import OrderedEvents, gddl_fields, ordered
+from spark_jobs.rules.outcome import ACTION
 from spark_jobs.rules.texts import read_json
 
 START, END = "__start_at", "__end_at"

@@ -19,11 +19,11 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from airflow_gddl.contract.sql_types import ScalarType, SqlType, StructType, parse_type
+from spark_jobs.plan.generations import RecordedFile
 from spark_jobs.plan.planned_batch import Truncate, number_of
 from spark_jobs.plan.sequence import COMMIT_AND_PLACE
 from spark_jobs.plan.source_snapshots import SnapshotRun
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.plan.waiting_files import RecordedFile
 from spark_jobs.rules.arrays import (
     changes,
     codes,

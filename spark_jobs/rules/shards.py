@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.table_spec import SHARD_COLUMN
 from spark_jobs.rules.file_groups import FileGroup
-from spark_jobs.rules.read import RawGroup
+from spark_jobs.rules.file_rows import RawGroup
 
 
 def with_shard_column(groups: Sequence[FileGroup], *, replayed: bool) -> list[FileGroup]:

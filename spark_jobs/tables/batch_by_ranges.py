@@ -22,7 +22,6 @@ from spark_jobs.rules.decode import Stamp
 from spark_jobs.rules.events import told
 from spark_jobs.rules.figures import DecodedBatch
 from spark_jobs.rules.fold import net_changes
-from spark_jobs.rules.merge import Outcome, StoredState, moved_row_deleted, outcome_of, update_without_prior
 from spark_jobs.rules.order import (
     as_events,
     for_both_keys,
@@ -32,6 +31,7 @@ from spark_jobs.rules.order import (
     sample_keys,
     with_identity,
 )
+from spark_jobs.rules.outcome import Outcome, StoredState, moved_row_deleted, outcome_of, update_without_prior
 from spark_jobs.rules.redelivery import TIED, Doubts, new_changes, skipped
 from spark_jobs.rules.step_results import Appended, Applied, Overlap
 from spark_jobs.rules.stored_columns import change_schema, key_schema

@@ -15,7 +15,7 @@ from airflow_gddl.contract.spec import TierSpec
 from spark_jobs.plan.planned_batch import BatchPlan
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.arrays import by_name, rows_where
-from spark_jobs.rules.merge import ACTION
+from spark_jobs.rules.outcome import ACTION
 from spark_jobs.tables.delta_log import Action, version_of
 from spark_jobs.tables.delta_tables import DataFile, Tables, TableSnapshot, Write, Written
 from spark_jobs.tables.engine import ProposedCommit
@@ -81,7 +81,7 @@ class BatchContext:
         """Commit an outcome of a table's rows: they are deleted from their files, and new ones written.
 
         Args:
-            outcome: the table's columns, with `ACTION` and `AT`: see `merge.decide`.
+            outcome: the table's columns, with `ACTION` and `AT`: see `outcome.decide`.
         """
         schema = snapshot.schema.arrow
         if matches.whole is None:

@@ -24,11 +24,11 @@ from spark_jobs.rules.decode import DecodedGroup, Stamp, are_deletes
 from spark_jobs.rules.events import told
 from spark_jobs.rules.figures import DecodedBatch, Figures, combined, distinct, figures_of, measure
 from spark_jobs.rules.file_groups import FileGroup
+from spark_jobs.rules.file_rows import FileRows, RawGroup, grouped, read_file
 from spark_jobs.rules.fold import net_changes, refolds
-from spark_jobs.rules.merge import Outcome, StoredState, outcome_of, warnings_of
 from spark_jobs.rules.order import events, is_of_batch
+from spark_jobs.rules.outcome import Outcome, StoredState, outcome_of, warnings_of
 from spark_jobs.rules.quarantine import good_again, to_replay
-from spark_jobs.rules.read import FileRows, RawGroup, grouped, read_file
 from spark_jobs.rules.redelivery import TIED, Doubts, new_changes
 from spark_jobs.rules.stale_rows import suspects
 from spark_jobs.rules.step_results import Appended, Applied, Overlap

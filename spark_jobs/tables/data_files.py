@@ -25,7 +25,7 @@ from airflow_gddl.contract.layout import join
 from airflow_gddl.stores import Storage
 from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.rules.arrays import DeltaSchema, ascending, by_name, flat, has_nan
-from spark_jobs.rules.baseline import completed
+from spark_jobs.rules.baseline_rows import completed
 from spark_jobs.rules.delta_values import folder, row_changes, split, with_values
 from spark_jobs.rules.texts import outside_years
 from spark_jobs.tables import delta_log

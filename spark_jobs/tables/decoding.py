@@ -30,7 +30,7 @@ from spark_jobs.rules.erasure import ErasedKeys, without_erased
 from spark_jobs.rules.evaluate import landed_as_named, raw_as_named
 from spark_jobs.rules.figures import DecodedBatch, Figures, PartFigures, figures_of, measure
 from spark_jobs.rules.file_groups import FileGroup
-from spark_jobs.rules.read import FileRows, RawGroup, read_file
+from spark_jobs.rules.file_rows import FileRows, RawGroup, read_file
 from spark_jobs.rules.rewrite import within_filter
 from spark_jobs.rules.shards import with_shard, with_shard_column
 from spark_jobs.rules.truncates import are_applied, kept_truncates, without_truncates

@@ -20,10 +20,10 @@ from airflow_gddl.stores import Storage
 from spark_jobs.dialects.protocol import Dialect, Unreadable
 from spark_jobs.ledger.erasures import ErasureRegister
 from spark_jobs.plan.baseline import Baseline
+from spark_jobs.plan.generations import RecordedFile
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import RESCUED, Column, Schema, TableSchema
-from spark_jobs.plan.waiting_files import RecordedFile
-from spark_jobs.rules.baseline import BaselineFigures
+from spark_jobs.rules.baseline_rows import BaselineFigures
 from spark_jobs.rules.batch_schema import Stored, plan_batch
 from spark_jobs.rules.erasure import KeyRows
 from spark_jobs.rules.figures import DecodedBatch

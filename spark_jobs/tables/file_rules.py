@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 
 from airflow_gddl.contract.sql_types import SqlType
 from airflow_gddl.stores import Storage
+from spark_jobs.plan.generations import RecordedFile
 from spark_jobs.plan.planned_batch import BatchPlan
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.plan.waiting_files import RecordedFile
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.arrays import DeltaSchema, by_name
 from spark_jobs.rules.erasure import ErasedMatches, KeyRows, as_deletes, emptied, highest, with_images, with_key

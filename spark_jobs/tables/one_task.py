@@ -17,10 +17,10 @@ import pyarrow as pa
 from airflow_gddl.stores import Storage
 from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.plan.baseline import Baseline
+from spark_jobs.plan.generations import RecordedFile
 from spark_jobs.plan.identity import own_hours
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import GDDL, Column, TableSchema
-from spark_jobs.plan.waiting_files import RecordedFile
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.decode import Stamp
@@ -33,7 +33,7 @@ from spark_jobs.rules.step_results import Appended, Compacted
 from spark_jobs.rules.stored_columns import change_schema, key_schema
 from spark_jobs.rules.verify import Reference, Verdict, Violations
 from spark_jobs.tables import file_rules, table_definition
-from spark_jobs.tables.baseline import BaselineWriter
+from spark_jobs.tables.baseline_writer import BaselineWriter
 from spark_jobs.tables.batch_context import BatchContext
 from spark_jobs.tables.batch_in_memory import AppendedInMemory, BatchInMemory, WholeBatchReader, batch_rows
 from spark_jobs.tables.delta_log import QUARANTINE, DeltaCommit, version_of

@@ -36,7 +36,6 @@ from spark_jobs.rules.fold import (
     restamped,
 )
 from spark_jobs.rules.history import versions
-from spark_jobs.rules.merge import tombstones_of
 from spark_jobs.rules.newly_filtered import at_own_key, newly_filtered
 from spark_jobs.rules.order import (
     ARCHIVED,
@@ -48,6 +47,7 @@ from spark_jobs.rules.order import (
     with_gddl,
     with_identity,
 )
+from spark_jobs.rules.outcome import tombstones_of
 from spark_jobs.rules.rewrite import Rewrite, rewritten
 from spark_jobs.rules.shards import not_of_shard, of_shard
 from spark_jobs.rules.step_results import Archived, Rebuilt, Replaced

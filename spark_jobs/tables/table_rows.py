@@ -16,8 +16,8 @@ from airflow_gddl.contract.layout import join
 from airflow_gddl.stores import Storage
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import WEIGHT, by_name, comparable, cuts_of, flat, range_of, sample_of
-from spark_jobs.rules.merge import ACTION, AT, replaced
 from spark_jobs.rules.order import old_keys
+from spark_jobs.rules.outcome import ACTION, AT, replaced
 from spark_jobs.tables.data_files import bounds, is_falling, left_of, opened, read_groups, read_parts, read_rows
 from spark_jobs.tables.deletion_vectors import rows_of
 from spark_jobs.tables.delta_tables import DataFile, Tables, TableSnapshot
@@ -69,7 +69,7 @@ class KeyMatches:
         """New contents of the files that hold a changed row, and these files.
 
         Args:
-            outcome: see `merge.decide`; columns that only the table has keep their value.
+            outcome: see `outcome.decide`; columns that only the table has keep their value.
         """
         touched = outcome.filter(outcome.column(AT).is_valid())
         if not touched.num_rows or self.whole is None:

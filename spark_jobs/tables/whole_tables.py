@@ -20,8 +20,8 @@ from spark_jobs.rules import shards, sweep, truncates
 from spark_jobs.rules.arrays import DeltaSchema, by_name, table_codes
 from spark_jobs.rules.convert import with_texts
 from spark_jobs.rules.history import differences, retyped_bounds, versions
-from spark_jobs.rules.merge import ACTION, AT, folded_again
 from spark_jobs.rules.order import as_events, events, for_both_keys, is_of_batch
+from spark_jobs.rules.outcome import ACTION, AT, folded_again
 from spark_jobs.rules.stale_rows import stale_keys, stale_warning
 from spark_jobs.rules.stored_columns import change_schema, key_schema
 from spark_jobs.rules.sweep import undeleted, unmarked

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
+from airflow_gddl.capacity.day import Metadata
+from airflow_gddl.capacity.metadata_diff import Deployment, compare
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_identity import BUILT_FIELDS, COLUMN_FIELDS
 from airflow_gddl.metadata.loading import load
-from airflow_gddl.planning.day import Metadata
-from airflow_gddl.planning.metadata_diff import Deployment, compare
 from airflow_gddl.runtime.state.table_runs import TableRecord
 from airflow_gddl.topology.pipelines import Placed
 from spark_jobs.plan.applied_settings import settings_of

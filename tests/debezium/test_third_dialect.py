@@ -18,7 +18,7 @@ from airflow_gddl.contract.published import Publication, ReplicaSchema
 from airflow_gddl.contract.spec import Action, InitialLoad, JobOptions, JobSpec, Roots, TableSpec
 from airflow_gddl.metadata import validation
 from airflow_gddl.metadata.validation import check_spec
-from airflow_gddl.topology.rows import row_of
+from airflow_gddl.topology.table_row import row_of
 from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.dialects.protocol import dialect_of
 from tests.conftest import LocalPort

@@ -21,7 +21,7 @@ from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.dialects.probe import probe_all, reading
 from spark_jobs.dialects.protocol import dialect_of
 from spark_jobs.plan.planned_batch import PlannedFile
-from spark_jobs.rules.read import FileRows, read_file
+from spark_jobs.rules.file_rows import FileRows, read_file
 from spark_jobs.tables import decoding
 from tests.debezium.probing import event, rows_of
 from tests.debezium.probing import probe as probe_debezium

@@ -14,7 +14,7 @@ from airflow_gddl.stores import Storage
 from spark_jobs.dialects.probe import probe_all
 from spark_jobs.dialects.protocol import Unreadable, dialect_of
 from spark_jobs.plan.planned_batch import PlannedFile
-from spark_jobs.rules.read import FileRows, read_file
+from spark_jobs.rules.file_rows import FileRows, read_file
 from tests.fuzz.landed_forms import DMS, FORMS, damaged
 from tests.harness.engine_port import EnginePort
 

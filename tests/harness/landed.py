@@ -7,8 +7,9 @@ from dataclasses import replace
 from airflow_gddl.contract.file_names import classify
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batching import state_after
+from spark_jobs.plan.file_times import BY_NAME, FileTimes
 from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, FileEntry, LandedFile, PlannedFile, TableState
-from spark_jobs.plan.waiting_files import BY_NAME, Discovery, FileTimes
+from spark_jobs.plan.waiting_files import Discovery
 
 LANDING = "/landing/hr/employee"
 

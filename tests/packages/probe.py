@@ -96,7 +96,7 @@ def entry_points() -> dict[str, str]:
         from airflow_gddl.cli.commands import BUILT_IN  # noqa: PLC0415 - where it can be imported
 
         names += [command.place.partition(":")[0] for command in BUILT_IN.values()]
-        for part in ("metadata", "planning", "runtime", "topology"):
+        for part in ("metadata", "capacity", "runtime", "topology"):
             names += modules(f"airflow_gddl.{part}")
         names += [f"airflow_gddl.runners.{name}" for name in ("descriptor", "remote", "this_machine", "spark_submit")]
         names += [f"airflow_gddl.runners.{name}.settings" for name in RUNNERS if name != "spark_submit"]

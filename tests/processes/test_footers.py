@@ -20,7 +20,7 @@ from airflow_gddl.stores.readers import chunks_of
 from spark_jobs.dialects.probe import probe
 from spark_jobs.dialects.protocol import ReadBounds, Unreadable
 from spark_jobs.plan.planned_batch import PlannedFile
-from spark_jobs.rules.read import read_file
+from spark_jobs.rules.file_rows import read_file
 
 _OPTIONAL, _REQUIRED = b"\x25\x02\x18\x02id", b"\x25\x00\x18\x02id"
 """Of the schema's element `id`: its repetition (field 3), then its name (field 4)."""

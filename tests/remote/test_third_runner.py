@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_gddl.capacity import AIRFLOW, Metadata, Plan, make_plan
 from airflow_gddl.cli import context
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.errors import MetadataError
@@ -19,13 +20,12 @@ from airflow_gddl.contract.extensions import forget_entry_points
 from airflow_gddl.contract.spec import DEFAULT_TIERS
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.metadata.settings import SettingsError
-from airflow_gddl.planning import AIRFLOW, Metadata, Plan, make_plan
 from airflow_gddl.runners.descriptor import RunnerSettings, SubmissionContext, make_runner
 from airflow_gddl.runners.remote import TaskKey
 from tests.harness.lake import Lake, spec_of
 from tests.harness.third_package import installed
 from tests.remote.heard import Heard
-from tests.unit.test_planning import SUNDAY, table
+from tests.unit.test_capacity import SUNDAY, table
 
 FOLDER = {"queue": "/queue", "local_roots": True}
 

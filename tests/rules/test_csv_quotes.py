@@ -20,7 +20,7 @@ from airflow_gddl.stores import Storage
 from spark_jobs.dialects.probe import probe
 from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.plan.planned_batch import PlannedFile
-from spark_jobs.rules.read import read_file
+from spark_jobs.rules.file_rows import read_file
 from tests.harness.examples import at_random
 
 Row = tuple[str | None, ...]

@@ -14,7 +14,7 @@ from airflow_gddl.contract.extensions import DmsOptions
 from airflow_gddl.stores import Storage
 from spark_jobs.dialects.probe import probe
 from spark_jobs.plan.planned_batch import PlannedFile
-from spark_jobs.rules.read import FileRows, read_file
+from spark_jobs.rules.file_rows import FileRows, read_file
 from tests.harness.examples import at_random
 
 Field = tuple[str, bool]

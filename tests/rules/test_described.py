@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spark_jobs.rules.read import described
+from spark_jobs.rules.file_rows import described
 
 CASES: list[tuple[str, pa.DataType, Any, str]] = [
     ("duration", pa.duration("ns"), 1_000_000_001, "1000000001"),

@@ -13,8 +13,8 @@ from airflow_gddl.contract.spec import DeleteMode
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.fold import events_that_matter, lacking, net_changes, rebuilt_rows
 from spark_jobs.rules.history import actions, versions
-from spark_jobs.rules.merge import StoredState, decide, tombstones_of
 from spark_jobs.rules.order import events
+from spark_jobs.rules.outcome import StoredState, decide, tombstones_of
 from spark_jobs.rules.redelivery import new_changes
 from spark_jobs.rules.verify import compare, expected_state, verdict_of
 from tests.rules.changes import IN_ORDER, LATER, Change, table, table_schema

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from airflow_gddl.contract.sql_types import parse_type
+from spark_jobs.plan.generations import RecordedFile
 from spark_jobs.plan.table_schema import GDDL
-from spark_jobs.plan.waiting_files import RecordedFile
 from spark_jobs.rules.arrays import arrow_type
 from spark_jobs.rules.order import recorded_files
 

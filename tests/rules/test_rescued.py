@@ -19,8 +19,8 @@ from spark_jobs.rules.arrays import arrow_type
 from spark_jobs.rules.errors_table import entries, text_of
 from spark_jobs.rules.fold import net_changes
 from spark_jobs.rules.history import versions
-from spark_jobs.rules.merge import ACTION, StoredState, decide, overlaid
 from spark_jobs.rules.order import events
+from spark_jobs.rules.outcome import ACTION, StoredState, decide, overlaid
 from tests.harness.examples import at_random
 
 _COLUMNS = {"id": "bigint", "v": "string", "n": "bigint", "cols": "string"}

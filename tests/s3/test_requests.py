@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from airflow_gddl.planning.rules import REQUESTS_OF_A_BATCH
+from airflow_gddl.capacity.rules import REQUESTS_OF_A_BATCH
 from tests.s3 import delivery
 from tests.s3.conftest import Server
 from tests.s3.faulty import Way

@@ -30,7 +30,7 @@ from spark_jobs.dialects.protocol import ReadBounds
 from spark_jobs.job.job_faults import translated
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.program import _settings
-from spark_jobs.rules.read import FileRows, read_file
+from spark_jobs.rules.file_rows import FileRows, read_file
 from spark_jobs.tables import batch_in_memory, file_parts
 from spark_jobs.tables.many_tasks import naming_files
 from spark_jobs.tables.places import TaskBounds

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from airflow_gddl.capacity.commands import histogram
+from airflow_gddl.capacity.rules import advice
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.init import PROJECT, TABLES, DemoFolder, write_project
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.planning.commands import histogram
-from airflow_gddl.planning.rules import advice
 from airflow_gddl.runtime.state.documents import RunsDocument, place, update_runs
 from airflow_gddl.runtime.state.table_runs import TableRecord
 from airflow_gddl.stores import open_store

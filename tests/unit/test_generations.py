@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.spec import Generations
+from spark_jobs.plan.generations import Recorded, RecordedFile, generation_at, infer, reconstruct
 from spark_jobs.plan.planned_batch import LandedFile
-from spark_jobs.plan.waiting_files import Recorded, RecordedFile, generation_at, infer, reconstruct
 from tests.harness.landed import landed
 
 START = datetime(2024, 1, 1, tzinfo=UTC)

@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from spark_jobs.plan.planned_batch import BatchPlan, HeldSweep, TableState
-from spark_jobs.plan.waiting_files import RELEASED, Discovery, SweepRule, held_sweep, sweep_state, with_sweep
+from spark_jobs.plan.sweeps import RELEASED, SweepRule, held_sweep, sweep_state, with_sweep
+from spark_jobs.plan.waiting_files import Discovery
 from tests.harness.landed import planned_file
 
 LOADED = datetime(2024, 1, 1, 12, tzinfo=UTC)

@@ -209,7 +209,7 @@ RUNNER = RunnerDescriptor(
     install="airflow-gddl[databricks]",
     deployed=True,
     bundle="airflow_gddl.bundle:DATABRICKS",
-    capacity="airflow_gddl.planning.plan:DATABRICKS",
+    capacity="airflow_gddl.capacity.plan:DATABRICKS",
     project="airflow_gddl.runners.databricks.settings:project_settings",
 )
 

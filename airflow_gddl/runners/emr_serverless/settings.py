@@ -83,6 +83,6 @@ RUNNER = RunnerDescriptor(
     settings=EmrSettings,
     check_settings=check_settings,
     install="airflow-gddl[emr-serverless]",
-    capacity="airflow_gddl.planning.plan:EMR_SERVERLESS",
+    capacity="airflow_gddl.capacity.plan:EMR_SERVERLESS",
     bundle="airflow_gddl.bundle:EMR_SERVERLESS",
 )

@@ -21,7 +21,7 @@ from airflow_gddl.runtime.compiled.documents import (
 )
 from airflow_gddl.topology.pipeline import Pipeline
 from airflow_gddl.topology.pipelines import Placed, arrange
-from airflow_gddl.topology.rows import table_rows
+from airflow_gddl.topology.table_row import table_rows
 
 _UNREAD = {"CSV_INVALID", "FILE_NOT_TEXT", "FILE_TOO_LARGE", "FILE_UNREADABLE", "JSON_INVALID", "YAML_INVALID"}
 _SHOWN = 5

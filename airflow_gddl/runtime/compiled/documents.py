@@ -29,7 +29,7 @@ from airflow_gddl.runtime.compiled.cache import (
 )
 from airflow_gddl.topology.pipeline import Pipeline
 from airflow_gddl.topology.placement import Placement
-from airflow_gddl.topology.rows import TableRow
+from airflow_gddl.topology.table_row import TableRow
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ from airflow_gddl.runtime.landing.hints import HintBook, TableHint
 from airflow_gddl.runtime.landing.run_request import What, is_by_person
 from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, Stage
 from airflow_gddl.runtime.state.recording import StateRecorder
-from airflow_gddl.topology.rows import in_order
+from airflow_gddl.topology.table_row import in_order
 
 _LOG = logging.getLogger(__name__)
 _ACTIONS: Mapping[What, Action] = {

@@ -31,7 +31,7 @@ from airflow_gddl.runtime.state.table_status import (
     judge,
 )
 from airflow_gddl.stores import StoredObject, open_store, read_if_there
-from airflow_gddl.topology.rows import TableRow
+from airflow_gddl.topology.table_row import TableRow
 
 _AT_ONCE = 16
 _RUNS, _POLL = ".runs.json", ".poll.json"

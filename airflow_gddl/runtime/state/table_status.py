@@ -26,7 +26,7 @@ from airflow_gddl.contract.result import (
     JobResult,
 )
 from airflow_gddl.runtime.state.table_runs import LOST_CODE, SOURCE_CODE, VERIFY_CODE, TableRecord, latest
-from airflow_gddl.topology.rows import TableRow
+from airflow_gddl.topology.table_row import TableRow
 
 State = Literal[
     "broken_row", "failed", "unknown", "late", "attention", "running", "waiting", "new", "fresh", "disabled"

@@ -51,6 +51,7 @@ from spark_jobs.dialects.debezium.technical import (
 )
 from spark_jobs.dialects.probe import probe, reading, require_bounded
 from spark_jobs.dialects.protocol import EVERYTHING, TRUNCATE, Dialect, InputOpener, Probed, Window
+from spark_jobs.plan.file_times import FileTimes
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.plan.sequence import place_in_log
 from spark_jobs.plan.source_snapshots import (
@@ -64,7 +65,6 @@ from spark_jobs.plan.source_snapshots import (
     earliest,
     is_alone,
 )
-from spark_jobs.plan.waiting_files import FileTimes
 
 _ENDING = r"(?:\.(?:snappy|gz|zstd))?\.(?:jsonl?|ndjson|parquet|avro)(?:\.gz)?"
 _CAPTURED = r"(?:_\d+_[0-9a-f]{8}(?:_log(?P<log>\d{4}))?)?"

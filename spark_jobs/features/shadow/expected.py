@@ -26,8 +26,8 @@ from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import by_name, table_codes
 from spark_jobs.rules.fold import net_changes
 from spark_jobs.rules.history import IDENTITY, actions, versions
-from spark_jobs.rules.merge import ACTION, Outcome, StoredState, outcome_of
 from spark_jobs.rules.order import events, is_of_batch
+from spark_jobs.rules.outcome import ACTION, Outcome, StoredState, outcome_of
 from spark_jobs.rules.shards import of_shard
 from spark_jobs.rules.stored_columns import change_schema
 from spark_jobs.rules.sweep import appended

@@ -21,7 +21,7 @@ from spark_jobs.dialects.protocol import Dialect, InputOpener, Probed, Unreadabl
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.plan.table_schema import Schema
 from spark_jobs.rules.exports import HELD_CODE, Export, column_id, data_of, key_columns, with_key_types
-from spark_jobs.rules.read import read_file
+from spark_jobs.rules.file_rows import read_file
 from spark_jobs.rules.snapshot_changes import ComparedBy, SnapshotChanges, differences
 from spark_jobs.tables.delta_tables import Tables
 from spark_jobs.tables.places import DeclinedError

@@ -18,7 +18,7 @@ from spark_jobs.plan.baseline import BASELINE, Baseline
 from spark_jobs.plan.planned_batch import BatchPlan
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import by_name, flat
-from spark_jobs.rules.baseline import BaselineFigures, figures_of_part, figures_together, gddl_of
+from spark_jobs.rules.baseline_rows import BaselineFigures, figures_of_part, figures_together, gddl_of
 from spark_jobs.rules.positions import FILE_BITS
 from spark_jobs.tables import table_definition, whole_tables
 from spark_jobs.tables.data_files import has_column

@@ -10,10 +10,8 @@ from typing import Any
 
 import pytest
 
-from airflow_gddl.contract.errors import MetadataError
-from airflow_gddl.contract.spec import DEFAULT_TIERS
-from airflow_gddl.planning.airflow_settings import compared, of_airflow, of_mwaa
-from airflow_gddl.planning.parallelism import (
+from airflow_gddl.capacity.airflow_settings import compared, of_airflow, of_mwaa
+from airflow_gddl.capacity.parallelism import (
     ACTIVE_RUNS,
     ACTIVE_TASKS,
     CAPACITY,
@@ -21,10 +19,12 @@ from airflow_gddl.planning.parallelism import (
     WORKER_TASKS,
     GivenSettings,
 )
-from airflow_gddl.planning.plan import Plan
-from airflow_gddl.planning.rules import AIRFLOW, MWAA, mwaa_limits
+from airflow_gddl.capacity.plan import Plan
+from airflow_gddl.capacity.rules import AIRFLOW, MWAA, mwaa_limits
+from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.spec import DEFAULT_TIERS
 from tests.unit.metadata_folder import SETTINGS, loaded, row_file
-from tests.unit.test_planning import SUNDAY, planned, table, tables
+from tests.unit.test_capacity import SUNDAY, planned, table, tables
 
 SLOTS = {**DEFAULT_TIERS, "medium": replace(DEFAULT_TIERS["medium"], slots=100)}
 REMOTE: Mapping[str, Any] = {"runner": "databricks", "settings": {"wheel": "/V/a.whl"}}

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from airflow_gddl.capacity import AIRFLOW, MWAA, Metadata, Plan, PlatformLimits, make_plan
+from airflow_gddl.capacity.day import MERGED_TABLE, SHARED_TABLE
+from airflow_gddl.capacity.rules import Advice, mwaa_limits, smallest_class
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec, TierSpec
-from airflow_gddl.planning import AIRFLOW, MWAA, Metadata, Plan, PlatformLimits, make_plan
-from airflow_gddl.planning.day import MERGED_TABLE, SHARED_TABLE
-from airflow_gddl.planning.rules import Advice, mwaa_limits, smallest_class
 from airflow_gddl.runtime.state.table_runs import RunFact, TableRecord
 
 SUNDAY = date(2026, 11, 1)

@@ -9,12 +9,9 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from airflow_gddl.cli import airflow_home
-from airflow_gddl.contract.errors import MetadataError
-from airflow_gddl.metadata.loading import LoadedMetadata
-from airflow_gddl.planning.commands import metadata_of
-from airflow_gddl.planning.day import day_of
-from airflow_gddl.planning.parallelism import (
+from airflow_gddl.capacity.commands import metadata_of
+from airflow_gddl.capacity.day import day_of
+from airflow_gddl.capacity.parallelism import (
     ACTIVE_RUNS,
     ACTIVE_TASKS,
     CAPACITY,
@@ -24,9 +21,12 @@ from airflow_gddl.planning.parallelism import (
     parallelism_of,
     shortfalls,
 )
-from airflow_gddl.planning.plan import UPKEEP_DAGS
-from airflow_gddl.planning.rules import AIRFLOW, MWAA, figures_of
-from airflow_gddl.topology.rows import busiest_day
+from airflow_gddl.capacity.plan import UPKEEP_DAGS
+from airflow_gddl.capacity.rules import AIRFLOW, MWAA, figures_of
+from airflow_gddl.cli import airflow_home
+from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.metadata.loading import LoadedMetadata
+from airflow_gddl.topology.table_row import busiest_day
 
 SHORT_CODE = "PARALLELISM_SHORT"
 _DEFAULTS = {PARALLELISM: 32, ACTIVE_TASKS: 16, ACTIVE_RUNS: 8, CAPACITY: 1_000}

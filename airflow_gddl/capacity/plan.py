@@ -7,11 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from airflow_gddl.contract.basics import AirflowView
-from airflow_gddl.contract.spec import TierTasks
-from airflow_gddl.planning.day import Day, Metadata, PoolUse, ViewChange, clock, day_of
-from airflow_gddl.planning.parallelism import Parallelism, parallelism_of
-from airflow_gddl.planning.rules import (
+from airflow_gddl.capacity.day import Day, Metadata, PoolUse, ViewChange, clock, day_of
+from airflow_gddl.capacity.parallelism import Parallelism, parallelism_of
+from airflow_gddl.capacity.rules import (
     AIRFLOW_RULES,
     ROW_RULES,
     Advice,
@@ -21,9 +19,11 @@ from airflow_gddl.planning.rules import (
     figure_of,
     figures_of,
 )
+from airflow_gddl.contract.basics import AirflowView
+from airflow_gddl.contract.spec import TierTasks
 from airflow_gddl.runners.descriptor import RUNNERS
 from airflow_gddl.topology.pipeline import Pipeline
-from airflow_gddl.topology.rows import busiest_day
+from airflow_gddl.topology.table_row import busiest_day
 
 DATABRICKS_JOBS, DATABRICKS_TASKS = 12_000, 2_000
 DATABRICKS_RUNS_PER_HOUR, DATABRICKS_RUN_NOW_PER_SECOND = 10_000, 20
@@ -206,7 +206,7 @@ class Plan:
 def make_plan(metadata: Metadata, limits: PlatformLimits, today: date, chosen: date | None = None) -> Plan:
     """
     Args:
-        chosen: the day to show; null: the busiest from `today` on, see `topology.rows.busiest_day`.
+        chosen: the day to show; null: the busiest from `today` on, see `topology.table_row.busiest_day`.
 
     Raises:
         MetadataError: `RUNNER_UNKNOWN`, `RUNNER_SETTINGS_INVALID`: what the metadata would have refused.

@@ -9,10 +9,10 @@ from croniter import croniter
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
+from airflow_gddl.capacity import AIRFLOW, Metadata, make_plan
+from airflow_gddl.capacity.day import SlotRequest, demand_of, serve
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec
-from airflow_gddl.planning import AIRFLOW, Metadata, make_plan
-from airflow_gddl.planning.day import SlotRequest, demand_of, serve
-from airflow_gddl.topology.rows import gaps, minutes_of, runs_on
+from airflow_gddl.topology.table_row import gaps, minutes_of, runs_on
 from tests.harness.examples import at_random
 
 

@@ -22,7 +22,7 @@ from airflow_gddl.runtime.state.table_runs import TableRecord
 from airflow_gddl.topology.pipeline import Pipeline
 from airflow_gddl.topology.pipelines import NOWHERE, Arrangement, Placed, arrange
 from airflow_gddl.topology.placement import homes
-from airflow_gddl.topology.rows import Starts, starts_on
+from airflow_gddl.topology.table_row import Starts, starts_on
 
 LEAST_RECORDS = 5
 """Minimum number of records: a first load takes longer than later ones."""

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Literal, NamedTuple
 
+from airflow_gddl.capacity.day import DAY_SECONDS, Day, clock
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.basics import AirflowView
-from airflow_gddl.planning.day import DAY_SECONDS, Day, clock
 from airflow_gddl.runners.descriptor import RUNNERS
 from airflow_gddl.topology.pipeline import Pipeline
-from airflow_gddl.topology.rows import gaps
+from airflow_gddl.topology.table_row import gaps
 
 RUNS_PER_LOOP = 20
 """Airflow's `[scheduler] max_dagruns_per_loop_to_schedule`: DAG runs that a scheduler handles in one loop."""

@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from airflow_gddl.planning.day import Day, PoolUse
-from airflow_gddl.planning.rules import (
+from airflow_gddl.capacity.day import Day, PoolUse
+from airflow_gddl.capacity.rules import (
     MWAA,
     MWAA_MOST_WORKERS,
     TASK_CPU_SECONDS,

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
+from airflow_gddl.capacity.day import ViewChange, changed_views
+from airflow_gddl.capacity.plan import Plan
 from airflow_gddl.cli.screen import Cell, Screen, counted, number_columns, safe
 from airflow_gddl.contract.basics import AirflowView
 from airflow_gddl.contract.codec import plain
@@ -14,8 +16,6 @@ from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_identity import BUILT_FIELDS, COLUMN_FIELDS, Repair, value_of
 from airflow_gddl.metadata.loading import LoadedMetadata
 from airflow_gddl.metadata.problems import Problem, show
-from airflow_gddl.planning.day import ViewChange, changed_views
-from airflow_gddl.planning.plan import Plan
 from airflow_gddl.runtime.state.table_runs import TableRecord
 from airflow_gddl.topology.pipeline import Pipeline
 

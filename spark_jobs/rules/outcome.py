@@ -386,7 +386,7 @@ class Outcome:
     rows: the replica's columns and `_gddl`, `ACTION` and `AT` of the action.
     deletes: net changes that are deletes: keys, `_gddl`, and `FORCED` under `force_update`.
     unknown_keys: unknown keys whose first change is an update.
-    lost_moves: keys of `merge.MOVE_LOST`.
+    lost_moves: keys of `MOVE_LOST`.
     late: see `Applied.late`.
     """
 

@@ -11,6 +11,11 @@ from typing import Annotated, Any
 
 import typer
 
+from airflow_gddl.capacity import AIRFLOW, MWAA, Metadata, Plan, PlatformLimits, make_plan
+from airflow_gddl.capacity.day import PoolUse
+from airflow_gddl.capacity.metadata_diff import Deployment, as_shown, compare, show_result
+from airflow_gddl.capacity.parallelism import Parallelism
+from airflow_gddl.capacity.rules import Figure, mwaa_limits
 from airflow_gddl.cli import context, options
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import CliContext
@@ -19,11 +24,6 @@ from airflow_gddl.contract.basics import AirflowView
 from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError
 from airflow_gddl.metadata.loading import LoadedMetadata
-from airflow_gddl.planning import AIRFLOW, MWAA, Metadata, Plan, PlatformLimits, make_plan
-from airflow_gddl.planning.day import PoolUse
-from airflow_gddl.planning.metadata_diff import Deployment, as_shown, compare, show_result
-from airflow_gddl.planning.parallelism import Parallelism
-from airflow_gddl.planning.rules import Figure, mwaa_limits
 from airflow_gddl.runtime.state.lake_state import StateReader
 from airflow_gddl.runtime.state.table_runs import TableRecord
 
