@@ -363,7 +363,8 @@ def build_dags(  # noqa: PLR0913 - what a DAG file may say
         metadata_dir: a folder or an `s3://` URL; null: see `configuration.metadata_place`.
         beside: the DAG file, for finding the folder.
         default_args, on_dag, timezone, paused: see `Customization`.
-        select: only DAGs with a table that one of these selectors matches; see `topology.table_row.selected`. Empty: all.
+        select: only DAGs with a table that one of these selectors matches, see `topology.table_row.selected`; empty:
+            all.
         exclude: no DAG with a table that one of these matches.
 
     Raises:
