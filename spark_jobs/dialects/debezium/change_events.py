@@ -48,7 +48,7 @@ class Event:
     """A change.
 
     Attributes:
-        op: `I`, `U`, `D`; another operation as delivered, in upper case; null: no event.
+        op: `I`, `U`, `D`; another operation as delivered, in upper case; None: no event.
         row: the row after the change; of a delete the known columns of the row before, and the key that the record
             has beside the event; may be empty.
         source: its position in the source's log.
@@ -78,7 +78,7 @@ class Events:
     Attributes:
         broken: index in `events` to the original text of an invalid event; `events` has `NO_EVENT` there.
         versions: the `fields` of events, each once, and no empty ones.
-        text: all of the file; null: it is none.
+        text: all of the file; None: it is none.
     """
 
     events: Sequence[Event]
@@ -115,7 +115,7 @@ def events_of(
     """As `read_events`.
 
     Args:
-        records: original text (null: not at hand) and record.
+        records: original text (None: not at hand) and record.
         may_be_cut: texts may hold what UTF-8 has no form for.
     """
     events: list[Event] = []
@@ -268,7 +268,7 @@ class _Schemas:
 
 @dataclass(frozen=True)
 class Record:
-    """Value without wrappers (null: a tombstone), its Connect schema (null: none), and the key that a sink adds."""
+    """Value without wrappers (None: a tombstone), its Connect schema (None: none), and the key that a sink adds."""
 
     value: Json
     schema: Schema | None = None
@@ -276,7 +276,7 @@ class Record:
 
 
 def _records(text: str, flat: FlatForm) -> Iterator[tuple[str | None, Record]]:
-    """Original text (null: not at hand) and record."""
+    """Original text (None: not at hand) and record."""
     if text.lstrip()[:1] == "[":
         for value in DECODER.decode(text):
             yield None, _unwrapped(value, flat)
@@ -374,7 +374,7 @@ def table_of(
 
     Args:
         keys: see `read_events`; a key is always sent.
-        before_images: prefix of the columns of rows before updates; null: these are left out.
+        before_images: prefix of the columns of rows before updates; None: these are left out.
 
     Raises:
         ValueError: see `with_technical`.
