@@ -26,7 +26,7 @@ def events_of(table: str, events: Mapping[Any, Sequence[Any]] | None = None) -> 
 
     Args:
         table: `schema.name`.
-        events: `triggering_asset_events` of the task's context; null: of the task that runs now.
+        events: `triggering_asset_events` of the task's context; None: of the task that runs now.
     """
     given = get_current_context().get("triggering_asset_events") if events is None else events
     if not given:  # before Airflow 3.1 an asset is no key of a dict

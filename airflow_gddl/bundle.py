@@ -423,9 +423,9 @@ class Bundle:
 
     Attributes:
         out: folder, created if missing; files in it are replaced.
-        target: nodes of the environment; null: no environment.
+        target: nodes of the environment; None: no environment.
         airflow: version of Airflow on MWAA. `airflow_python`: its Python, e.g. `3.12`.
-        runner: files of the runner of MWAA's jobs, written to the folder `jobs` of `out`. Null: none.
+        runner: files of the runner of MWAA's jobs, written to the folder `jobs` of `out`. None: none.
         extras: further extras of the Airflow side for MWAA.
         offline: whether MWAA reaches no package index, so that `plugins.zip` has the packages that its image lacks.
         constraints: path or URL of Airflow's constraints; empty: those of `airflow` and `airflow_python`.
@@ -443,7 +443,7 @@ class Bundle:
     epoch: int = EPOCH
 
     def write(self, files: JobFiles | None) -> list[Path]:
-        """Return the written files, the wheel first; null: only the wheel.
+        """Return the written files, the wheel first; None: only the wheel.
 
         Raises:
             FatalError: `CODE_MISSING`, `ENVIRONMENT_FAILED`.

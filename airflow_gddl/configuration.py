@@ -150,7 +150,7 @@ def _cache_folder() -> Path:
 
 
 def following(environ: Mapping[str, str]) -> Following | None:
-    """Queue of file notifications; null: landing folders are listed.
+    """Queue of file notifications; None: landing folders are listed.
 
     Args:
         environ: environment for queue and stores.

@@ -31,7 +31,7 @@ def key_rank(column: str, table: str) -> int:
 
 
 def key_columns(name: str, table: pa.Table) -> tuple[str, ...] | None:
-    """Up to three of the six likeliest columns that are unique together; null: none are.
+    """Up to three of the six likeliest columns that are unique together; None: none are.
 
     Columns named like keys go before others, so that `order_id, line_no` is preferred to a price that happens to be
     unique; a key of several such columns has to include the first column.

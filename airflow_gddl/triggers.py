@@ -94,8 +94,8 @@ class Watch:
         task: owner of the run.
         aws_conn_id: connection that reaches the lake; empty: the configured one, if any.
         begun: state of the task that is returned when it resumes, since `DAG.test` drops the trigger's kwargs.
-        kept: owner of a continuous job, for its monitor; null: an ordinary job.
-        ends: when the run is cancelled because its task has reached its time limit, in seconds of the epoch; null:
+        kept: owner of a continuous job, for its monitor; None: an ordinary job.
+        ends: when the run is cancelled because its task has reached its time limit, in seconds of the epoch; None:
             never.
     """
 

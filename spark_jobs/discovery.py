@@ -123,7 +123,7 @@ class LandingLocation:
     Attributes:
         cheap_names: known files up to which everything is listed.
         settling: how long new files must rest.
-        generations: instead of the row's; null: the row's.
+        generations: instead of the row's; None: the row's.
     """
 
     storage: Storage
@@ -154,7 +154,7 @@ def discover(
 
     Args:
         now: aware.
-        back: lookback behind the newest change file; null: the row's `lookback`.
+        back: lookback behind the newest change file; None: the row's `lookback`.
     """
     keep(place, ledger)
     scope = _Scope() if full else _scope(place, ledger, now, back)
@@ -284,7 +284,7 @@ def glance(place: LandingLocation, after: str | None, now: datetime) -> Iterator
     """Data files at `place`, without the ledger: a cheap poll that may leave out files.
 
     Args:
-        after: relative path of the newest change file known; files from shortly before it on are listed. Null: all.
+        after: relative path of the newest change file known; files from shortly before it on are listed. None: all.
         now: aware.
     """
     since = reaching_back(place.dialect.times, after, GLANCE_BACK)
@@ -346,7 +346,7 @@ class _KnownFiles:
     def __init__(self, place: LandingLocation, rows: Mapping[str, FileEntry], ledger: Ledger | None = None) -> None:
         """
         Args:
-            ledger: to read archives of; null: `rows` has all that are needed.
+            ledger: to read archives of; None: `rows` has all that are needed.
         """
         self.rows = dict(rows)
         self._place, self._ledger = place, ledger
@@ -379,8 +379,8 @@ class _Landed:
     left out. In a folder that keeps its files these are nearly all, at every run.
 
     Args:
-        notified: objects to use instead of a listing; null: list.
-        known: whose files may be left out so; null: none.
+        notified: objects to use instead of a listing; None: list.
+        known: whose files may be left out so; None: none.
     """
 
     def __init__(
@@ -538,7 +538,7 @@ class FileStreamSource:
 
     Attributes:
         name: of its checkpoints, which two sources never share.
-        schema: of the rows, required by some sources; null: the source infers it.
+        schema: of the rows, required by some sources; None: the source infers it.
     """
 
     name: str
@@ -649,7 +649,7 @@ class DeepListings:
     recent: dict[str, tuple[datetime, datetime]] = field(default_factory=dict)
 
     def reach(self, landing: str, now: datetime) -> timedelta | None:
-        """Lookback behind the newest file; null: the row's `lookback`."""
+        """Lookback behind the newest file; None: the row's `lookback`."""
         listed_at, until = self.recent.get(landing, (now, now))
         return GLANCE_BACK if listed_at <= now < until else None
 
@@ -668,7 +668,7 @@ class DeepListings:
         file lists once more.
 
         Args:
-            cursor: relative path of the newest ingested change file; null: none.
+            cursor: relative path of the newest ingested change file; None: none.
         """
         since, root = reaching_back(times, cursor, GLANCE_BACK), f"{landing.rstrip('/')}/"
         names = (file.path.removeprefix(root) for file in discovery.waiting if file.kind == "change")

@@ -48,7 +48,7 @@ def run(argv: Sequence[str] | None, *, raises: bool = False) -> int:
     """Run the job of the arguments; standard output has one JobResult line per table and nothing else.
 
     Args:
-        argv: null: those of the process.
+        argv: None: those of the process.
         raises: raise what `read_spec` and `try_roots` raise; otherwise it is printed, and the exit status is 2, or 75.
     """
     args, results = _prepared(argv)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _ROWS_AT_ONCE = 2000
 Range = tuple[int | None, int | None]
-"""Of the first key column: from, inclusive, to, exclusive; null: open."""
+"""Of the first key column: from, inclusive, to, exclusive; None: open."""
 
 
 def url_of(name: str, environ: Mapping[str, str]) -> URL:
@@ -197,7 +197,7 @@ class SourceType:
     Attributes:
         kind: `whole`, `decimal`, `double`, `single`, `boolean`, `text`, `label` (of an enum), `date`, `naive` and
             `aware` (times), `binary`; else its name in the database.
-        scale: digits after the point of a `decimal`; null: the column doesn't say.
+        scale: digits after the point of a `decimal`; None: the column doesn't say.
     """
 
     kind: str

@@ -328,7 +328,7 @@ def verify_source(
     """Compare, and remember what is unsettled.
 
     Args:
-        options: `limit`: keys that are named at most; `settle_seconds`: how long a change may take to arrive; null: the
+        options: `limit`: keys that are named at most; `settle_seconds`: how long a change may take to arrive; None: the
             table's freshness, or an hour.
         now: our clock.
 
@@ -346,7 +346,7 @@ class WindowVerdict:
     Attributes:
         column: of the rows, in the lake, that tells their time; empty: none, so that only files are counted.
         since: start of the first window.
-        proven_until: until when nothing is missing of what changed since; null: nothing is known.
+        proven_until: until when nothing is missing of what changed since; None: nothing is known.
         missing_from: start of the first window that is wrong.
         keys: some that differ, as in `SourceVerdict`, with the start of their `window`.
         looked_at: the source's time; without a source, ours.
@@ -365,7 +365,7 @@ def verify_windows(
     context: TableContext, table_schema: TableSchema, state: TableState, table: SourceTable, options: JobOptions,
     now: datetime,
 ) -> WindowVerdict | None:  # fmt: skip
-    """Compare rows that were changed lately, window by window; null: no column of both sides tells when that was.
+    """Compare rows that were changed lately, window by window; None: no column of both sides tells when that was.
 
     A row that differs is settled as in `verify_source`; a window counts as wrong when one of its rows has.
 
@@ -495,7 +495,7 @@ class _Comparing:
         of windows at which this one has not looked.
 
         Args:
-            of: null: everything was compared.
+            of: None: everything was compared.
         """
         storage, root, of = self.context.storage, self.context.layout.state, of or _Remembered()
         before = read_differences(storage, root, of.name)

@@ -324,7 +324,7 @@ class Metadata:
 
     @cached_property
     def runner_settings(self) -> Any:
-        """An instance of the runner's class of settings; null: it has none."""
+        """An instance of the runner's class of settings; None: it has none."""
         return RUNNERS.get(self.runner).decoded(self.runner, self.settings)
 
 

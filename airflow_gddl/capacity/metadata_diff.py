@@ -45,8 +45,8 @@ class TableChange:
         fields: those of its row that differ, defaults applied.
         effects: what happens at the next runs, each a sentence.
         commands: to run after the edit is deployed, in order; without them the table's runs fail.
-        dag: id of the DAG that loads it before and after; null: none.
-        rows: of the replica, which a rebuild or a reload writes again; null: not known, or it has none.
+        dag: id of the DAG that loads it before and after; None: none.
+        rows: of the replica, which a rebuild or a reload writes again; None: not known, or it has none.
     """
 
     table: str
@@ -67,7 +67,7 @@ class MetadataDiff:
         settings: of `gddl.yaml` that differ.
         tables: those that the edit changes, sorted.
         views: DAG id to what Airflow shows of its tables, before and after; only where these differ.
-        cost: by figure, before and after; null: nothing could be planned.
+        cost: by figure, before and after; None: nothing could be planned.
         problems: of the metadata after the edit that were not there before.
         solved: number of problems that were there before, and are no more.
     """
@@ -112,7 +112,7 @@ def compare(
 ) -> MetadataDiff:
     """
     Args:
-        records: past runs by table; null: not known which tables are loaded, and then all of them may be.
+        records: past runs by table; None: not known which tables are loaded, and then all of them may be.
     """
     problems = {_identity(problem) for problem in before.loaded.problems}
     remaining = {_identity(problem) for problem in after.loaded.problems}

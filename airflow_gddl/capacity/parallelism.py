@@ -49,7 +49,7 @@ class Parallelism:
 
     Attributes:
         schedulers: that the figures of one scheduler, and of its triggerer, are for.
-        mwaa_class: smallest class of MWAA that is documented for as many DAGs and tasks; null: none is, or jobs would
+        mwaa_class: smallest class of MWAA that is documented for as many DAGs and tasks; None: none is, or jobs would
             run on Airflow's workers.
         mwaa_workers: of that class, for the tasks.
     """
@@ -68,7 +68,7 @@ class GivenSettings:
         where: for a message.
         values: by `Need.setting`; what is not in it is not known.
         deferrable: `[gddl] deferrable`: tasks wait in the triggerer, and hold no slot meanwhile.
-        dags: that the environment class is documented for; null: not known.
+        dags: that the environment class is documented for; None: not known.
     """
 
     where: str

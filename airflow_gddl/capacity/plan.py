@@ -206,7 +206,7 @@ class Plan:
 def make_plan(metadata: Metadata, limits: PlatformLimits, today: date, chosen: date | None = None) -> Plan:
     """
     Args:
-        chosen: the day to show; null: the busiest from `today` on, see `topology.table_row.busiest_day`.
+        chosen: the day to show; None: the busiest from `today` on, see `topology.table_row.busiest_day`.
 
     Raises:
         MetadataError: `RUNNER_UNKNOWN`, `RUNNER_SETTINGS_INVALID`: what the metadata would have refused.

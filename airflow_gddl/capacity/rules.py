@@ -44,10 +44,10 @@ class PlatformLimits:
 
     Attributes:
         name: of the class, or of the sort of Airflow.
-        dags: supported by its database and schedulers; null: not known.
+        dags: supported by its database and schedulers; None: not known.
         schedulers: how many there are.
         tasks: that workers run at once, all together.
-        cpus: of all workers; null: not known.
+        cpus: of all workers; None: not known.
         triggers: that triggerers serve at once, all together.
         emr_vcpus: quota of the account.
     """
@@ -98,7 +98,7 @@ def mwaa_limits(name: str, workers: int | None = None, schedulers: int | None = 
     """
     Args:
         name: of `MWAA`.
-        workers, schedulers: null: those of a new environment.
+        workers, schedulers: None: those of a new environment.
     """
     made = MWAA[name]
     many, planners = workers or made.workers, schedulers or made.schedulers
@@ -126,7 +126,7 @@ class Figure:
 
     Attributes:
         name: stable, e.g. `dags`.
-        limit: null: not known.
+        limit: None: not known.
         text: what is counted.
         soft: above the limit things take longer, and nothing breaks.
     """

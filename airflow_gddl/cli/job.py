@@ -419,7 +419,7 @@ def carry_out(
     """Run the request, show the results unless they are printed as JSON, and exit.
 
     Args:
-        is_finding: whether a result makes a command fail that else succeeds; null: none does.
+        is_finding: whether a result makes a command fail that else succeeds; None: none does.
 
     Raises:
         typer.Exit: always, with the command's status.

@@ -95,7 +95,7 @@ class Lake:
     Results are `pyarrow.Table`; `.to_pandas()` makes a DataFrame of each.
 
     Attributes:
-        metadata: the folder, or its `s3://` URL; null: `GDDL_METADATA`, else `metadata`.
+        metadata: the folder, or its `s3://` URL; None: `GDDL_METADATA`, else `metadata`.
         environ: variables that override settings and say how S3 is reached; those of the process unless given.
 
     Raises:

@@ -75,7 +75,7 @@ _WATCH_SECONDS = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class StatusLine:
-    """One line of `gddl status`. Moments are ISO 8601, UTC; null: never, or not known.
+    """One line of `gddl status`. Moments are ISO 8601, UTC; None: never, or not known.
 
     Attributes:
         status: of the newest run; `never` before the first.
@@ -90,9 +90,9 @@ class StatusLine:
         behind_seconds, up_to_date_as_of: now minus the last moment as of which everything that had landed was applied.
         complete_until: commit time of the source until which everything is known to have come.
         place: where the newest run worked on the table: Spark's application, or processes; empty: nowhere.
-        heartbeat: table that shows that the source's log advances; null: none, so that nothing is known of the source
+        heartbeat: table that shows that the source's log advances; None: none, so that nothing is known of the source
             since `complete_until`.
-        freshness_seconds: limit of `behind_seconds`; null: none.
+        freshness_seconds: limit of `behind_seconds`; None: none.
         waiting_files: landed but not loaded, by the last poll.
         quarantined, late_ignored: rows and files in quarantine, and changes that the last known runs ignored as late.
         features: figures of features in these runs, named feature.figure.

@@ -1,6 +1,6 @@
 """Until when everything of a source is known to have come, and whether its log stands still; pure.
 
-What is evidence, and what isn't: docs/decisions/sources.md. Moments are seconds since the epoch; null: none, or not
+What is evidence, and what isn't: docs/decisions/sources.md. Moments are seconds since the epoch; None: none, or not
 known.
 """
 
@@ -51,8 +51,8 @@ def is_stopped(heartbeat: HeartbeatFacts | None, limit: float | None, commit: fl
     """Whether the source's log stands still for longer than a table's freshness allows.
 
     Args:
-        heartbeat: null: the source has none, so that a quiet table says nothing.
-        limit: `freshness` of the table in seconds; null: none.
+        heartbeat: None: the source has none, so that a quiet table says nothing.
+        limit: `freshness` of the table in seconds; None: none.
         commit: newest commit of the table itself that was applied: its log advances even where the heartbeat has ended.
     """
     if heartbeat is None or limit is None or heartbeat.standstill <= limit:
@@ -94,7 +94,7 @@ class Verified:
         that is open or unsettled, or was not compared, shows nothing.
 
         Args:
-            since: from when it compared; null: everything.
+            since: from when it compared; None: everything.
         """
         kept = self.missing_from
         if kept is not None and (since is None or since <= kept) and until is not None and until > kept:
@@ -105,7 +105,7 @@ class Verified:
 
 
 def window_bounds(details: Any) -> tuple[str | None, str | None] | None:
-    """`since` and `missing_from` of a verification by windows (ISO 8601), from its result's details; null: it was
+    """`since` and `missing_from` of a verification by windows (ISO 8601), from its result's details; None: it was
     none."""
     windows = details.get(WINDOWS) if isinstance(details, Mapping) else None
     return (windows.get("since"), windows.get("missing_from")) if isinstance(windows, Mapping) else None

@@ -147,7 +147,7 @@ class Writer:
         return bool(records) and all(len(record.quoted) == record.fields for record in records)
 
     def contradicts(self, data: bytes, record: QuotedRecord) -> str | None:
-        """Why a record is one that this writer does not write; null: nothing shows it."""
+        """Why a record is one that this writer does not write; None: nothing shows it."""
         if record.is_broken:
             return None
         needless = next((text for text in record.quoted if not self._needs_marks(text)), None)

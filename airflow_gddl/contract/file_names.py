@@ -60,11 +60,11 @@ def timed_order(path: str) -> str | None:
 
 
 def repeated_hour(digits: str, zone: str | None) -> str | None:
-    """The hour of a time, if a clock in this zone goes through a part of it twice; null: it does not.
+    """The hour of a time, if a clock in this zone goes through a part of it twice; None: it does not.
 
     Args:
         digits: as of `change_time`.
-        zone: of the IANA database; null: not known. Clocks go back on the last Sunday of October, or the first one of
+        zone: of the IANA database; None: not known. Clocks go back on the last Sunday of October, or the first one of
             November or April, before four.
     """
     return _repeated_hour(digits[:_HOUR_DIGITS], zone)

@@ -70,7 +70,7 @@ def open_rest(spec: CatalogSpec, environ: Mapping[str, str], file_io: Callable[[
     """pyiceberg's `RestCatalog`, which has asked the server for its configuration.
 
     Args:
-        file_io: makes what reads and writes metadata on this side; null: pyiceberg's own.
+        file_io: makes what reads and writes metadata on this side; None: pyiceberg's own.
 
     Raises:
         FatalError: as `login_of`.

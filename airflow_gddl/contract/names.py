@@ -59,7 +59,7 @@ def delivered_name(stored: str) -> str:
 
 
 def is_before_image(name: str, prefix: str | None) -> bool:
-    """Whether a column is a before image, by its name in files or in tables; null: there are none."""
+    """Whether a column is a before image, by its name in files or in tables; None: there are none."""
     return bool(prefix) and clean_name(name).lower().startswith(clean_name(prefix or "").lower())
 
 
@@ -183,7 +183,7 @@ def template_fault(template: str) -> str:
 
 
 def _parts(template: str) -> list[tuple[str, str | None]]:
-    """Text, and the placeholder after it (null: none).
+    """Text, and the placeholder after it (None: none).
 
     Raises:
         ValueError: a brace without its other, or a conversion or format within braces.
@@ -245,7 +245,7 @@ class TableNames:
         return next(iter(targets.values()), None)
 
     def near(self, name: str) -> str | None:
-        """The known name that is most similar; one that differs only in case comes first; null: none."""
+        """The known name that is most similar; one that differs only in case comes first; None: none."""
         folded = name.lower()
         if (same := self._folded.get(folded)) is not None:
             return same

@@ -44,7 +44,7 @@ class ColumnType:
 
     @property
     def decimal(self) -> tuple[int, int] | None:
-        """Precision and scale; null: the type states none."""
+        """Precision and scale; None: the type states none."""
         if self.name != "numeric" or self.modifier < _HEADER:
             return None
         scale = (self.modifier - _HEADER) & 0x7FF
@@ -78,7 +78,7 @@ class PublishedTable:
         relation: numbers that change when the table, or its part in the publication, is made again.
         columns: name to its type.
         missing: columns that are not published: generated, or not in the publication's list.
-        identities: the table, or each of its partitions, to the columns that an update or a delete of it names; null:
+        identities: the table, or each of its partitions, to the columns that an update or a delete of it names; None:
             all.
         primary: columns of the primary key, whose changes come as a delete and an insert.
         partitioned_by: columns by which the table, or a partition of it, is partitioned.
@@ -345,7 +345,7 @@ def _filter(sa: Any, connection: Any, parameters: Mapping[str, str]) -> bool:
 
 
 def _part_of_schema(sa: Any, connection: Any, parameters: Mapping[str, str]) -> str | None:
-    """Number of the publication's `TABLES IN SCHEMA`; null: the table is published by itself."""
+    """Number of the publication's `TABLES IN SCHEMA`; None: the table is published by itself."""
     return connection.execute(sa.text(_SCHEMA), parameters).scalar() if _has_details(connection) else None
 
 

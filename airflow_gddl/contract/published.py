@@ -299,11 +299,11 @@ class RegistrationState:
 
     Attributes:
         signature: of the settings of row and catalog at the last registration.
-        version: Delta version of the replica at the last comparison; null: compare again.
+        version: Delta version of the replica at the last comparison; None: compare again.
         tables: registered tables by kind (`replica`, `history`, ...).
-        problem: why the registration is not up to date; null: it is.
+        problem: why the registration is not up to date; None: it is.
         former: earlier names of the tables in the catalog, to their registered locations.
-        synced_at: ISO 8601, when the catalog was last up to date; null: never, or not known.
+        synced_at: ISO 8601, when the catalog was last up to date; None: never, or not known.
     """
 
     signature: str = ""
@@ -315,7 +315,7 @@ class RegistrationState:
 
 
 def registration_path(lake: str, spec: TableSpec) -> str | None:
-    """Path of the state of a table in its row's catalog; null: the row has no catalog."""
+    """Path of the state of a table in its row's catalog; None: the row has no catalog."""
     if spec.catalog is None:
         return None
     return join(lake, STATE, "catalogs", spec.catalog, spec.schema_name, f"{spec.name}.json")
@@ -332,7 +332,7 @@ def relation_of(catalog: CatalogSpec | None, state: RegistrationState, reader: R
     Empty if the reader can't read this kind of catalog, or the replica is not registered in it.
 
     Args:
-        catalog: of the row; null: none.
+        catalog: of the row; None: none.
     """
     registered = state.tables.get("replica")
     if catalog is None or registered is None or catalog.kind not in CATALOGS.names():

@@ -41,7 +41,7 @@ SPARK, PROCESSES = "Spark", "processes of the job's machine"
 
 @dataclass(frozen=True, kw_only=True)
 class MainCounts:
-    """Rows of the replica changed in this run, and its current rows (null: not known)."""
+    """Rows of the replica changed in this run, and its current rows (None: not known)."""
 
     inserted: int = 0
     updated: int = 0
@@ -71,7 +71,7 @@ class Freshness:
     Attributes:
         commit_ts: newest source commit applied, null when unknown; `lag_seconds`: now minus it.
         complete_until: commit time of the source until which everything is known to have come, by what the job knows;
-            null: not known.
+            None: not known.
     """
 
     commit_ts: str | None = None
@@ -228,7 +228,7 @@ class JobResult:
     """Truncates of the source's table that the files had, which are in no other count; `truncate` of the row says what
     became of them."""
     in_quarantine: int | None = None
-    """Unresolved rows and files of the errors table after the run; null: not counted."""
+    """Unresolved rows and files of the errors table after the run; None: not counted."""
     files_in_quarantine: int = 0
     """How many of these are whole files, which could not be read."""
     revisit: bool = False

@@ -33,8 +33,8 @@ class S3Settings:
     """Settings of S3 access, without credentials.
 
     Attributes:
-        endpoint: URL without a slash at its end; null: Amazon's own.
-        region: null: the client's default (a profile, else `us-east-1`).
+        endpoint: URL without a slash at its end; None: Amazon's own.
+        region: None: the client's default (a profile, else `us-east-1`).
         path_style: the bucket is named in the path, not in the host.
         allow_http: the endpoint is plain HTTP, and that is allowed.
         seconds: time that one request may take.
@@ -118,7 +118,7 @@ def is_on(environ: Mapping[str, str], name: str) -> bool:
 
 
 def profile_of(environ: Mapping[str, str]) -> str | None:
-    """Where only a profile can hold the credentials, its name; null: the environment or the machine's role has them.
+    """Where only a profile can hold the credentials, its name; None: the environment or the machine's role has them.
 
     Empty: there is a file of profiles, but none is named.
     """

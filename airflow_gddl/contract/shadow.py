@@ -18,7 +18,7 @@ class DifferentKey:
 
     Attributes:
         key: a JSON object.
-        ours, spark: the row on each side, as JSON, masked columns without their values; null: that side has none.
+        ours, spark: the row on each side, as JSON, masked columns without their values; None: that side has none.
         columns: that differ; empty where one side has no row, or several.
     """
 

@@ -87,7 +87,7 @@ def variables_for_tasks(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def of_path(path: str, environ: Mapping[str, str]) -> SourceAccess | None:
-    """The reference that holds for a path; null: the credentials of the environment itself."""
+    """The reference that holds for a path; None: the credentials of the environment itself."""
     for one in _parsed(environ.get(ACCESS, "")):
         if path == one.landing or path.startswith(f"{one.landing}/"):
             return one
@@ -138,7 +138,7 @@ def _missing(access: SourceAccess, what: str) -> FatalError:
 
 
 def _variables_of(text: str) -> dict[str, str] | None:
-    """`AWS_…` variables of a connection; null: not readable."""
+    """`AWS_…` variables of a connection; None: not readable."""
     try:
         fields = json.loads(text) if text.startswith("{") else _of_uri(text)
         extra = fields.get("extra") or {}

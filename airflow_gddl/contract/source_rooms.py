@@ -8,7 +8,7 @@ from airflow_gddl.contract.table_spec import TableSpec
 
 
 def source_room(spec: TableSpec) -> str | None:
-    """Package of `spark_jobs.sources`; null: a service writes the files."""
+    """Package of `spark_jobs.sources`; None: a service writes the files."""
     if spec.mode == "snapshots":
         return "snapshots"
     if capture_of(spec):

@@ -87,7 +87,7 @@ def value_of(spec: TableSpec, field: str) -> Any:
 
 
 def filter_of(spec: TableSpec) -> str | None:
-    """The row filter in the form in which equal ones are equal; null: there is none."""
+    """The row filter in the form in which equal ones are equal; None: there is none."""
     return None if spec.where is None else expression_of(spec, spec.where)
 
 

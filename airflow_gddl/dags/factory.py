@@ -215,7 +215,7 @@ class Customization:
             not over the metadata; a failure callback is called beside that of `notify_connection`.
         on_dag: called with each DAG when it is complete; its result is not used.
         timezone: IANA name of the zone that cron lines and presets are in.
-        paused: whether new DAGs start paused; null: as `[gddl] paused_upon_creation` says, else Airflow.
+        paused: whether new DAGs start paused; None: as `[gddl] paused_upon_creation` says, else Airflow.
     """
 
     default_args: Mapping[str, Any] = field(default_factory=dict)
@@ -283,7 +283,7 @@ _QUEUED = timedelta(hours=1)
 def of_task(pipeline: Pipeline, continuous_hours: float) -> timedelta | None:
     """As its tier's `run_timeout` says; a continuous job has its hours, and that time for its last batch.
 
-    Null: no timeout, for a job without a time limit (`continuous_hours` = 0).
+    None: no timeout, for a job without a time limit (`continuous_hours` = 0).
     """
     longest = timedelta(seconds=pipeline.run_timeout)
     if pipeline.timing.kind != "continuous":
@@ -360,7 +360,7 @@ def build_dags(  # noqa: PLR0913 - what a DAG file may say
     A pipeline that can't be built is omitted, and reported by `dags/gddl_metadata_problems.py`.
 
     Args:
-        metadata_dir: a folder or an `s3://` URL; null: see `configuration.metadata_place`.
+        metadata_dir: a folder or an `s3://` URL; None: see `configuration.metadata_place`.
         beside: the DAG file, for finding the folder.
         default_args, on_dag, timezone, paused: see `Customization`.
         select: only DAGs with a table that one of these selectors matches, see `topology.table_row.selected`; empty:
@@ -428,7 +428,7 @@ class Shared:
         owner_links: URL by owner.
         declares_assets: whether tasks name the assets of their table: where DAGs are parsed to be stored. A task that
             runs names none, since Airflow fails one whose asset has the name of another asset.
-        connection: of the webhook that is notified of failures and late runs; null: none.
+        connection: of the webhook that is notified of failures and late runs; None: none.
         each_task: arguments of every task. `waits`: of those that may wait in the triggerer. `polls`: of the sensor.
         of_dag: what Airflow would read from its configuration for each DAG, and which kinds of runs it may have.
         custom: customization of the DAG file.
@@ -517,7 +517,7 @@ def build_dag(pipeline: Pipeline, shared: Shared) -> DAG:
 
 
 def _deadline(late: int | None, connection: str | None) -> dict[str, Any]:
-    """Of a pipeline whose tables are late after so many seconds; null: they never are."""
+    """Of a pipeline whose tables are late after so many seconds; None: they never are."""
     if late is None:
         return {}
     from airflow_gddl.notifications.webhook import GddlNotifier  # noqa: PLC0415 - imported when needed
@@ -615,7 +615,7 @@ class GddlTaskGroup(TaskGroup):
 
     Args:
         tables, select, exclude: see `GddlLoadOperator`; not templated, since they are read when the DAG is parsed.
-        metadata: folder or `s3://` URL; null: see `configuration.metadata_place`.
+        metadata: folder or `s3://` URL; None: see `configuration.metadata_place`.
         beside: the DAG file, for finding the folder.
         by_table: a task and a job for each table; false: a task for each DAG, whose tables share a job, in the order of
             `depends_on`.

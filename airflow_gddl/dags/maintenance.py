@@ -151,7 +151,7 @@ def _decisions() -> dict[str, Param]:
 
 
 def _empty(common: _Common, name: str, option: str | None, page: str, longest: timedelta = _LONGEST) -> DAG:
-    """DAG without tasks; `option` names its schedule (null: manual only), and `longest` is the task timeout."""
+    """DAG without tasks; `option` names its schedule (None: manual only), and `longest` is the task timeout."""
     custom = common.custom
     written = configuration.text(option) if option else ""
     when = timing(written, name) if written else Timing(kind="never")

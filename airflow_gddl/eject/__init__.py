@@ -62,7 +62,7 @@ def files_of(spec: TableSpec, roots: Roots, known: Known, schedule: str | None) 
     """The files of a table, by name.
 
     Args:
-        schedule: for Airflow; null: none.
+        schedule: for Airflow; None: none.
 
     Raises:
         FatalError: `EJECT_UNSUPPORTED`: a plain job would load the table wrong.

@@ -22,7 +22,7 @@ class NotifierDescriptor:
     Attributes:
         notifier: `module:Class` of a `BaseNotifier`, imported when a message is sent. `context` has `gddl_alerts` and
             `gddl_text`.
-        arguments: frozen dataclass of its `arguments`, whose fields are passed by name; null: it takes none.
+        arguments: frozen dataclass of its `arguments`, whose fields are passed by name; None: it takes none.
     """
 
     notifier: str

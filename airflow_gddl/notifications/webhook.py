@@ -31,10 +31,10 @@ class GddlNotifier(BaseNotifier):
     `text` is the field that Slack, Mattermost and Teams workflows read.
 
     Args:
-        connection: id of a connection whose host is the URL (a token may be its password, appended as a path); null:
+        connection: id of a connection whose host is the URL (a token may be its password, appended as a path); None:
             only logged.
         late: the message is about a run that takes longer than the table's freshness.
-        post: sends a message; null: an HTTP POST.
+        post: sends a message; None: an HTTP POST.
     """
 
     template_fields: Sequence[str] = ()
@@ -68,7 +68,7 @@ class GddlNotifier(BaseNotifier):
 
 
 def message_of(context: Mapping[str, Any], *, late: bool) -> dict[str, Any]:
-    """Message: table alerts if there are any, else the state of the run; null: not known."""
+    """Message: table alerts if there are any, else the state of the run; None: not known."""
     given = context.get("gddl_text")
     task = context.get("task_instance") or context.get("ti")
     run = context.get("dag_run") or {}

@@ -42,7 +42,7 @@ def csv_settings(text: str, options: DmsOptions) -> Mapping[str, str]:
 
 
 def _not_rfc4180(lines: Sequence[str], options: DmsOptions) -> str | None:
-    """What shows that the writer does not follow RFC 4180; null: nothing does."""
+    """What shows that the writer does not follow RFC 4180; None: nothing does."""
     data = "\n".join(line.replace("\r", " ").replace("\n", " ") for line in lines).encode()
     writer = Writer.of(options)
     encloses = options.csv_header and bool(lines) and writer.encloses_names(lines[0].encode())
@@ -58,7 +58,7 @@ def _not_rfc4180(lines: Sequence[str], options: DmsOptions) -> str | None:
 
 
 def _only_empty(lines: Sequence[str], options: DmsOptions) -> int | None:
-    """The first line with an empty field, from 1, where no field is null; null: there is none."""
+    """The first line with an empty field, from 1, where no field is null; None: there is none."""
     first = None
     for number, record in enumerate(_records(lines, options), 1):
         if options.csv_null in record:
@@ -68,7 +68,7 @@ def _only_empty(lines: Sequence[str], options: DmsOptions) -> int | None:
 
 
 def _other_width(lines: Sequence[str], options: DmsOptions) -> int | None:
-    """The number of fields of the first line that has another one than the row says; null: none has."""
+    """The number of fields of the first line that has another one than the row says; None: none has."""
     names, older = len(options.csv_columns), len(options.csv_added)
     known = {names - fewer + operation for fewer in range(older + 1) for operation in (0, 1)}
     return next((len(record) for record in _records(lines, options) if len(record) not in known), None)

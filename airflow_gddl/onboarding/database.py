@@ -21,7 +21,7 @@ _COUNTED_TOGETHER = 64
 
 @dataclass(frozen=True, kw_only=True)
 class Statistics:
-    """Statistics of one table; null: not known.
+    """Statistics of one table; None: not known.
 
     Attributes:
         counter: rows inserted, updated and deleted since `since`.
@@ -376,7 +376,7 @@ def _described(comment: str | None, reference: str) -> str:
 def best_key(
     columns: Sequence[Mapping[str, Any]], primary: Mapping[str, Any] | None, unique: Sequence[Mapping[str, Any]]
 ) -> KeyFact | None:
-    """The declared key; else the unique index of the fewest columns, none of which may be null; null: none. Pure.
+    """The declared key; else the unique index of the fewest columns, none of which may be null; None: none. Pure.
 
     Args:
         unique: constraints and indexes, as SQLAlchemy's inspector states them.

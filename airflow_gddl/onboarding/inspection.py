@@ -165,11 +165,11 @@ class InspectionRequest:
     """Content of one table's folder.
 
     Attributes:
-        spec: its metadata row; null: it has none.
+        spec: its metadata row; None: it has none.
         times: text columns whose values are times, with one of them.
         cut: columns with several longest values that end at a whole number of kilobytes.
         csv: options that the newest change file of CSV contradicts.
-        updates_without_row: updates of keys that no earlier row had; null: keys could not be tracked.
+        updates_without_row: updates of keys that no earlier row had; None: keys could not be tracked.
     """
 
     folder: TableFolder
@@ -239,7 +239,7 @@ def _texts(landing: Landing, table: str, file: LandedName) -> Iterator[tuple[str
 
 
 def _time(values: pa.Array) -> str | None:
-    """The first value, if all of the first hundred are times; null: they are not, or there are none."""
+    """The first value, if all of the first hundred are times; None: they are not, or there are none."""
     first = values.drop_null().slice(0, 100).to_pylist()
     return str(first[0]) if first and all(_TIME.fullmatch(value) for value in first) else None
 
@@ -482,7 +482,7 @@ def _of_file(landing: Landing, table: str, name: str, spec: TableSpec) -> Iterat
 
 
 def _records(stream: BinaryIO, flat: FlatForm) -> Iterator[Any]:
-    """The first records of a file, without wrappers; null: a tombstone."""
+    """The first records of a file, without wrappers; None: a tombstone."""
     head = stream.read(len(GZIP_MAGIC) + 2)
     stream.seek(0)
     if head == b"PAR1":

@@ -252,7 +252,7 @@ _UNFIT = re.compile(r"^(float|double|halffloat|list|large_list|map|struct|binary
 def facts_of(folder: TableFolder, key: KeyFact | None, now: float) -> TableFacts:
     """
     Args:
-        key: key measured in the full load; null: none.
+        key: key measured in the full load; None: none.
         now: seconds since the epoch.
     """
     fields, evidence = _fields(folder)
@@ -388,7 +388,7 @@ def _source_columns(folder: TableFolder) -> dict[str, str]:
 
 
 def landing_rows(files: Sequence[LandedName], footers: Sequence[Footer]) -> int | None:
-    """Estimated rows of all files, extrapolated from known footers; null: not known."""
+    """Estimated rows of all files, extrapolated from known footers; None: not known."""
     known = sum(footer.file.size for footer in footers)
     rows = sum(footer.rows for footer in footers)
     if not footers or not known:
@@ -436,7 +436,7 @@ def read_landing(landing: Landing, schemas: frozenset[str], names: frozenset[str
 
 
 def measured_key(landing: Landing, folder: TableFolder) -> KeyFact | None:
-    """The first of the likely columns, pairs or triples that is unique in all rows; null: none, or too much to read.
+    """The first of the likely columns, pairs or triples that is unique in all rows; None: none, or too much to read.
 
     A full load without rows, or of one row, proves nothing either.
     """

@@ -32,7 +32,7 @@ class Present:
 
     Attributes:
         fields: the row's own, nested ones by path (`options.op_column`); `table` and `keys` not among them.
-        keys: null: none are written.
+        keys: None: none are written.
         keys_here: the keys are in the keys file of this source, or nowhere; else another place has them, which no merge
             touches.
         fixed: fields that `defaults` set: set for all tables.
@@ -72,7 +72,7 @@ class NewRow:
 
     Attributes:
         fixed: fields that `defaults` set for it.
-        named: existing keys in a keys file, which are kept. Null: none.
+        named: existing keys in a keys file, which are kept. None: none.
     """
 
     proposal: Proposal
@@ -94,7 +94,7 @@ def merge(before: Proposal | None, present: Present | NewRow, today: Proposal) -
     """One table.
 
     Args:
-        before: null: never proposed.
+        before: None: never proposed.
         present: what the files have; a `NewRow` where they have no row of it.
     """
     if isinstance(present, NewRow) and before is None:

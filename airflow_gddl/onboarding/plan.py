@@ -108,7 +108,7 @@ def _new(files: SourceFiles, proposal: Proposal) -> NewRow:
 
 
 def _obstacle(table: TableFacts, files: SourceFiles, seen: Mapping[str, str]) -> Notice | None:
-    """Why a table gets no row here; null: it gets one."""
+    """Why a table gets no row here; None: it gets one."""
     name = table.table
     if other := seen.get(name.lower()):
         message = f"differs from {other} only by case; some readers can't distinguish their folders and tables"

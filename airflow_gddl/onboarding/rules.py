@@ -45,9 +45,9 @@ class Activity:
     """Change rate of a table.
 
     Attributes:
-        counter: changes counted by the source so far, for comparison with a later reading; null: no counter.
+        counter: changes counted by the source so far, for comparison with a later reading; None: no counter.
         changes: changes since `since`, without those of the initial load as far as known.
-        since: seconds since the epoch; null: not known.
+        since: seconds since the epoch; None: not known.
         until: time of the reading, seconds since the epoch.
     """
 
@@ -63,15 +63,15 @@ class TableFacts:
 
     Attributes:
         table: `schema.name` as the source spells it.
-        key: null: nothing identifies a row.
-        rows: by statistics where there are any; null: not known.
-        size_bytes: of the data without indexes; null: not known.
-        activity: null: not known.
-        fields: other fields of the row that change files state (`sequence_by`, `options.op_column`, ...); null: there
+        key: None: nothing identifies a row.
+        rows: by statistics where there are any; None: not known.
+        size_bytes: of the data without indexes; None: not known.
+        activity: None: not known.
+        fields: other fields of the row that change files state (`sequence_by`, `options.op_column`, ...); None: there
             were no change files.
         evidence: in words, by field.
         descriptions: comments of the table and its columns as fields of a row, by path (`description`,
-            `column_descriptions.id`); null: the source does not show comments.
+            `column_descriptions.id`); None: the source does not show comments.
     """
 
     table: str
@@ -106,9 +106,9 @@ class SourceFacts:
 
     Attributes:
         tables: those whose names a row can have.
-        schemas: those that were read; null: all.
+        schemas: those that were read; None: all.
         names: only these tables were asked for; empty: all of the schemas.
-        shown: schemas of which the source shows any table at all; null: all.
+        shown: schemas of which the source shows any table at all; None: all.
     """
 
     origin: Origin
@@ -288,7 +288,7 @@ def _rhythm(activity: Activity | None, before: Proposal | None, evidence: dict[s
 
 
 def _window(activity: Activity | None, before: Proposal | None) -> tuple[int, float] | None:
-    """Changes and days of the longest known period, at least a day; null: none."""
+    """Changes and days of the longest known period, at least a day; None: none."""
     if activity is None:
         return None
     known = None if before is None else before.observed

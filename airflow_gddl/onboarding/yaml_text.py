@@ -216,7 +216,7 @@ class YamlText:
         return first, len(self.source) if after < 0 else after + 1
 
     def _found(self, path: Path) -> Any:
-        """The node at a path; null: there is none."""
+        """The node at a path; None: there is none."""
         node = self._root
         for part in path:
             node = None if node is None else _child(node, part)

@@ -57,8 +57,8 @@ class JobTask(BaseOperator):
 
     Args:
         metadata: folder or `s3://` URL.
-        runner: name of the runner; null: the one that the metadata names.
-        deferrable: wait in the triggerer for a job that runs elsewhere; null: as `[gddl] deferrable` says.
+        runner: name of the runner; None: the one that the metadata names.
+        deferrable: wait in the triggerer for a job that runs elsewhere; None: as `[gddl] deferrable` says.
 
     Attributes:
         job_log: where the log of the last job is; null before, and when there is none.
@@ -444,7 +444,7 @@ class GddlLoadOperator(JobOperator):
         select, exclude: selectors of tables, `tag:finance`; see `topology.table_row.selected`. Without `tables` and
             `select`, the task fails.
         full_refresh: rebuild them from their change tables.
-        metadata: folder or `s3://` URL; null: as for the DAGs, from the configuration.
+        metadata: folder or `s3://` URL; None: as for the DAGs, from the configuration.
         runner: see `JobTask`.
     """
 

@@ -131,7 +131,7 @@ def _quality_facets(result: JobResult) -> dict[str, Any]:
 
 
 def _written(spec: TableSpec, result: JobResult, layout: Layout) -> dict[str, int | None]:
-    """Replica, and the change table and history where they are written, with their rows; null: not counted."""
+    """Replica, and the change table and history where they are written, with their rows; None: not counted."""
     paths: dict[str, int | None] = {layout.replica: result.main.inserted + result.main.updated}
     paths |= {layout.changes: result.changes_written} if result.changes_written else {}
     paths |= {layout.history: None} if spec.history and spec.keys else {}
@@ -168,7 +168,7 @@ def _replica_facets(result: JobResult, columns: Sequence[ResultColumn]) -> dict[
 
 
 def _state_of(result: JobResult) -> Any:
-    """What a run made of the table as a whole; null: it has changed rows."""
+    """What a run made of the table as a whole; None: it has changed rows."""
     if result.mode != "incremental":
         return _STATES.CREATE if result.mode == "initial" else _STATES.OVERWRITE
     truncated = any(warning.code == "TRUNCATE_APPLIED" for warning in result.warnings)

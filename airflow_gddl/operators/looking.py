@@ -43,7 +43,7 @@ def execute(operator: GddlLookOperator, context: Context) -> dict[str, list[str]
 
 
 def _decisions(params: Mapping[str, Any]) -> Decisions | None:
-    """What the run's form decides; null: nothing.
+    """What the run's form decides; None: nothing.
 
     Raises:
         MetadataError: `REQUEST_INVALID`.

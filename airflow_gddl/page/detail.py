@@ -175,7 +175,7 @@ class HiddenColumns:
     column got a mask keeps the value until the next rebuild.
 
     Attributes:
-        spec: null: the row is invalid or disabled, so that its masks are not known, and no value is shown.
+        spec: None: the row is invalid or disabled, so that its masks are not known, and no value is shown.
     """
 
     spec: TableSpec | None
@@ -247,7 +247,7 @@ def of_replica(
     """A query of the published columns for each reader, or why there is none.
 
     Args:
-        described: see `describe`; null: there is no replica, or it can't be read.
+        described: see `describe`; None: there is no replica, or it can't be read.
         relation: how a reader names the replica in its catalog, quoted; empty: it reads it by its path.
     """
     if described is None:
@@ -295,7 +295,7 @@ def in_lake(
 
     Args:
         spec: the table's row in full; null where it is not known.
-        catalog: that the row names; null: none.
+        catalog: that the row names; None: none.
     """
     layout = layout_of(roots, one)
     parts: dict[str, Callable[[], Any]] = {
@@ -443,7 +443,7 @@ def explained(
     """`shown_history` as `found`; or `error`, why not.
 
     Args:
-        document: of the pipeline that loads the table; null: there is none.
+        document: of the pipeline that loads the table; None: there is none.
     """
     spec = None if document is None else document.spec_of(one.row.table)
     if document is None or spec is None:

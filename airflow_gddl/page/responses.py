@@ -30,7 +30,7 @@ PATIENCE = 3.0
 
 @dataclass(frozen=True, kw_only=True)
 class Board:
-    """Every table as of `now`, seconds since the epoch. `roots` null: the metadata could never be read.
+    """Every table as of `now`, seconds since the epoch. `roots` None: the metadata could never be read.
 
     Attributes:
         environ: environment for S3.
@@ -86,13 +86,13 @@ class PageSource:
             self._lock.release()
 
     def settings(self, row: TableRow) -> tuple[TableSpec | None, CatalogSpec | None]:
-        """The table's row in full, and the catalog that it names; null: as `pipeline`, it names none."""
+        """The table's row in full, and the catalog that it names; None: as `pipeline`, it names none."""
         document = self.pipeline(row)
         spec = None if document is None else document.spec_of(row.table)
         return spec, None if document is None or spec is None else document.catalogs.get(spec.catalog or "")
 
     def pipeline(self, row: TableRow) -> PipelineDocument | None:
-        """The pipeline that loads the table; null: there is none, or the metadata can't be read."""
+        """The pipeline that loads the table; None: there is none, or the metadata can't be read."""
         if row.dag_id is None or row.problems:
             return None
         try:

@@ -144,7 +144,7 @@ class Reporter:
     Args:
         specs: rows by table, for their freshness.
         clock: seconds, monotonic.
-        loaded: receives every result; null: not collected.
+        loaded: receives every result; None: not collected.
     """
 
     def __init__(

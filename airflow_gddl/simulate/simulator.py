@@ -184,8 +184,8 @@ def simulate(spec: SimulateSpec, *, only: int | None = None, truth: Path | None 
     """Write the full load and every round in one go.
 
     Args:
-        only: write this round alone (0: the full load), after earlier processes have landed those before it; null: all.
-        truth: folder outside the landing root for `<table>.parquet` with the rows then; null: not written.
+        only: write this round alone (0: the full load), after earlier processes have landed those before it; None: all.
+        truth: folder outside the landing root for `<table>.parquet` with the rows then; None: not written.
 
     Raises:
         MetadataError: as `prepare` and `Simulator.land`.

@@ -395,8 +395,8 @@ class SimulatedChange:
         row: column (its first name) to value; missing ones are null.
         before: the row before an update; null for other operations.
         full: the whole row before a delete or after anything else, whatever `row` carries.
-        carried: columns that an update carries; null: all.
-        bad: the trouble that a row for the quarantine stands for; null: a good row.
+        carried: columns that an update carries; None: all.
+        bad: the trouble that a row for the quarantine stands for; None: a good row.
         rival: an earlier row with the same sequence and other content, delivered just beside this one.
         moved: the update changes the key.
     """
@@ -442,7 +442,7 @@ class Maker:
         """The row with another value in one column that is not of the key; null when there is none.
 
         Args:
-            among: the columns to choose from; null: any.
+            among: the columns to choose from; None: any.
         """
         free = [column for column in self.state.columns.free if among is None or column.name in among]
         if not free:

@@ -61,9 +61,9 @@ class Delivery:
         ar_h_columns: also `AR_H_CHANGE_SEQ`, `AR_H_OPERATION`, `AR_H_STREAM_POSITION`, `AR_H_COMMIT_TIMESTAMP`.
         date_partition, date_delimiter: folders of change files.
         segments: 0: one load; n: a parallel load of n segments, distinguished by file name or by folder.
-        before_images: prefix of before-image columns, filled for updates; null: none.
+        before_images: prefix of before-image columns, filled for updates; None: none.
         deletes_carry_only_keys: other columns of a delete are null.
-        columns_to_update: column that lists what an update carries, the rest being null; null: all is carried.
+        columns_to_update: column that lists what an update carries, the rest being null; None: all is carried.
     """
 
     format: Format = "parquet"
@@ -132,8 +132,8 @@ class SchemaEvent:
 
     Attributes:
         round: from 1.
-        table: null: every table that has a fitting column.
-        column: null: the first that fits (`drop_column`: the last).
+        table: None: every table that has a fitting column.
+        column: None: the first that fits (`drop_column`: the last).
     """
 
     round: int

@@ -115,7 +115,7 @@ def read_replica(path: Path | str, options: Mapping[str, str] | None = None) -> 
 
     Args:
         path: local, or an `s3://` URL.
-        options: storage options of `deltalake`; null: from the environment.
+        options: storage options of `deltalake`; None: from the environment.
     """
     from deltalake import DeltaTable, QueryBuilder  # noqa: PLC0415 - needed only by demos
 
@@ -220,7 +220,7 @@ class Packet:
     Attributes:
         name: below the table's folder.
         columns: as of the round it was made in.
-        unfit: column that holds text which fits no other type; null: none.
+        unfit: column that holds text which fits no other type; None: none.
     """
 
     name: str

@@ -86,7 +86,7 @@ def evolve(columns: SimulatedColumns, kind: EventKind, wanted: str | None) -> Si
     """Columns after the event; null when no column fits it.
 
     Args:
-        wanted: column that it must be; null: the first that fits (`drop_column`: the last). `add_column`: the new name.
+        wanted: column that it must be; None: the first that fits (`drop_column`: the last). `add_column`: the new name.
     """
     if kind == "add_column":
         return _add(columns, wanted)

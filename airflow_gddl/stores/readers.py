@@ -109,7 +109,7 @@ def disk_full(text: str, path: str, shown: Exception | None = None) -> Retriable
     """The error for any library's message that a disk or store is full; null for other messages.
 
     Args:
-        shown: has the part of the message that is shown; null: the first line of `text`.
+        shown: has the part of the message that is shown; None: the first line of `text`.
     """
     return _full(path, shown or OSError(text)) if _FULL_TEXT.search(text) else None
 

@@ -76,7 +76,7 @@ def _client(bucket: str, variables: tuple[tuple[str, str], ...], quick: bool) ->
 
 
 def _credentials(environ: Mapping[str, str]) -> Callable[[], S3Credential] | None:
-    """Credentials that obstore does not find by itself; null: it looks in this process's environment, then for a role.
+    """Credentials that obstore does not find by itself; None: it looks in this process's environment, then for a role.
 
     Keys are never mixed with those of the process's environment, which a connection may overlay.
     """

@@ -25,7 +25,7 @@ def make(purpose: str, parent: Path | None = None) -> Path:
 
     Args:
         purpose: a word for its name.
-        parent: null: the machine's temporary folder.
+        parent: None: the machine's temporary folder.
     """
     within = Path(tempfile.gettempdir()) if parent is None else parent
     remove_stale(within)

@@ -64,7 +64,7 @@ class Storage:
         Args:
             after: only objects whose name, relative to the folder, is greater; it need not exist.
             within: a folder that local links must not leave. Such links, and names that aren't UTF-8, are returned as
-                `refused`. Null: links may lead anywhere, and such names are skipped.
+                `refused`. None: links may lead anywhere, and such names are skipped.
 
         Raises:
             FatalError: `STORAGE_UNUSABLE`, with `within`: a local file is in place of the folder.
@@ -98,7 +98,7 @@ class Storage:
     def read(self, path: str, most: int | None = None) -> bytes:
         """
         Args:
-            most: bytes from the start that are read at most; null: all.
+            most: bytes from the start that are read at most; None: all.
 
         Raises:
             FileNotFoundError: nothing there.
@@ -170,7 +170,7 @@ class Storage:
                 local.sync(path)
 
     def swap(self, path: str, data: bytes, tag: str | None) -> bool:
-        """Put if the object's tag is unchanged (null: if there is none); False otherwise.
+        """Put if the object's tag is unchanged (None: if there is none); False otherwise.
 
         Also False where the response was lost and the put repeated; see `swap_once`.
         """
@@ -294,7 +294,7 @@ def update_object(store: Storage, path: str, change: Callable[[bytes | None], T]
     """Change an object that others may change at the same time; return the new content.
 
     Args:
-        change: the new content from the stored bytes; null: there is none. Called again where another writer came
+        change: the new content from the stored bytes; None: there is none. Called again where another writer came
             between. Of two writers who make the same of the same, one put counts for both.
 
     Raises:

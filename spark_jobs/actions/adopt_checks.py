@@ -154,7 +154,7 @@ def few(names: Sequence[str], count: int | None = None) -> str:
     """The first of some names for a message, and how many more there are.
 
     Args:
-        count: of all; null: as many as the names.
+        count: of all; None: as many as the names.
     """
     more = (len(names) if count is None else count) - NAMED
     return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -112,7 +112,7 @@ class Proof:
         }  # fmt: skip
 
     def _after_files(self, columns: Columns) -> dict[tuple[str, ...], int | None]:
-        """Keys of files after the cut, with the hash of the row that these make; null: none. `_UNKNOWN`: a part of it
+        """Keys of files after the cut, with the hash of the row that these make; None: none. `_UNKNOWN`: a part of it
         is what is stored."""
         if self._later is None:
             return {}

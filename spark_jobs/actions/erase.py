@@ -50,7 +50,7 @@ class Search:
     Attributes:
         key: key column to its text as the source has it, before any mask.
         kinds: their types.
-        exports: files of snapshots, which are searched in place of change files that are made of them; null: the table
+        exports: files of snapshots, which are searched in place of change files that are made of them; None: the table
             has none.
     """
 

@@ -139,7 +139,7 @@ def _is_of(row: Mapping[str, Any], wanted: WantedKey) -> bool:
 
 
 def _erased_at(context: TableContext, wanted: WantedKey) -> str | None:
-    """Time at which the erasure of the key was requested; null: never."""
+    """Time at which the erasure of the key was requested; None: never."""
     erasures = context.erasures
     key_hash = erasures.keys().held(wanted.stored)
     erasure = None if key_hash is None else erasures.read(key_hash)

@@ -102,7 +102,7 @@ class _Load:
     """One load, from the start or resumed.
 
     Attributes:
-        former: the load before it; null: there was none.
+        former: the load before it; None: there was none.
         log: see `open_log`.
         _began_at: seconds, when this process began; `_rows_before`: rows that were written before.
     """
@@ -247,7 +247,7 @@ def _file_name(number: int) -> str:
 
 
 def _rows_of(storage: Storage, path: str, mark: bytes) -> int | None:
-    """Rows of a file with this mark; null: there is none."""
+    """Rows of a file with this mark; None: there is none."""
     if storage.stat(path) is None:
         return None
     with storage.open_input(path) as stream:

@@ -172,7 +172,7 @@ def new_plan(
     """Plan of a reload that starts now, as the table's next batch, in place of a started one.
 
     Args:
-        context: to see which numbers of batches the tables have where the ledger does not know them; null: not asked.
+        context: to see which numbers of batches the tables have where the ledger does not know them; None: not asked.
     """
     state = ledger.state
     known = max(state.batch, 0 if context is None else _unknown_batches(context, ledger))

@@ -38,7 +38,7 @@ _ROWS_AT_ONCE = 10_000
 
 @dataclass
 class RowRate:
-    """Bounds rows a second over all connections; null: any number."""
+    """Bounds rows a second over all connections; None: any number."""
 
     most: int | None
     clock: Callable[[], float] = time.monotonic
@@ -67,7 +67,7 @@ _KEY_TYPES: Mapping[str, tuple[type, Any, Any]] = {
 
 
 def key_text(values: Sequence[Any]) -> str | None:
-    """A key as JSON, a list of pairs of type and text; null: a value has a type that ranges are not made of."""
+    """A key as JSON, a list of pairs of type and text; None: a value has a type that ranges are not made of."""
     pairs = []
     for value in values:
         kind = next((k for k, (known, _, _) in _KEY_TYPES.items() if isinstance(value, known)), None)
@@ -83,7 +83,7 @@ def key_values(text: str) -> tuple[Any, ...]:
 
 
 def arrow_type(column: Any, kind: str, database: str) -> pa.DataType | None:
-    """The type of a column's values in a file; null: the database writes them as text.
+    """The type of a column's values in a file; None: the database writes them as text.
 
     Args:
         column: of SQLAlchemy, reflected.
@@ -141,10 +141,10 @@ class SourceRows:
 
     Attributes:
         keys: its primary key, whose ranges become files; empty: it has none, or one of a type without ranges.
-        rows_about: number of its rows by the database's statistics; null: they have none.
+        rows_about: number of its rows by the database's statistics; None: they have none.
         in_utc: MySQL's columns of type TIMESTAMP are read as instants.
         at_once: all rows are read in one snapshot, for the transactions in it tell which changes are in the load.
-        seen: transactions that every read sees; null: the database, or the dialect, names none.
+        seen: transactions that every read sees; None: the database, or the dialect, names none.
     """
 
     url: Any
@@ -215,7 +215,7 @@ class SourceRows:
         return (RunWarning(code="INITIAL_LOAD_TEXT", message=message, count=len(texts), sample=texts[:5]),)
 
     def boundary(self, after: str | None, rows: int, within: Conditions = unconditional) -> str | None:
-        """The last key of the next `rows` rows; null: so many do not follow."""
+        """The last key of the next `rows` rows; None: so many do not follow."""
         with self._opened() as (sa, source_table):
             keys = [source_table.table.c[name] for name in self.keys]
             shown = [self._selected(sa, source_table, column) for column in self._key_columns]

@@ -72,7 +72,7 @@ class SourceColumn:
     in_bytes: bool = False
 
     def field(self, kind: pa.DataType | None = None) -> pa.Field:
-        """Of a file; `kind`: of the values there, null: the column's own."""
+        """Of a file; `kind`: of the values there, None: the column's own."""
         return _field(self.in_files, self.type, self.type if kind is None else kind)
 
     def array(self, values: Sequence[Any]) -> pa.Array:

@@ -91,7 +91,7 @@ def _judged_by_shard(
 
 
 def _judged(run: TableRun, totals: RunTotals) -> tuple[Verdict, SourceVerdict | None] | None:
-    """The verdicts on a table, or on the rows of one of its sources; null: nothing of it was loaded."""
+    """The verdicts on a table, or on the rows of one of its sources; None: nothing of it was loaded."""
     ledger = run.ledger()
     if ledger.state.keys is None:
         notices.require_first_load(run.spec.table, ledger)

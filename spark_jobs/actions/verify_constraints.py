@@ -160,7 +160,7 @@ def _refused(finding: ConstraintFinding, error: FatalError) -> ConstraintFinding
 
 
 def broken(findings: Sequence[ConstraintFinding]) -> FatalError | None:
-    """The error of a verification: all constraints that rows break, else all that were not checked; null: none."""
+    """The error of a verification: all constraints that rows break, else all that were not checked; None: none."""
     if failed := [one.message for one in findings if one.failed]:
         remedy = "see details.constraints for values; `gddl explain` shows how a row came"
         return FatalError("VERIFY_VIOLATED", "; ".join(failed), remedy=remedy)

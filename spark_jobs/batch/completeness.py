@@ -32,7 +32,7 @@ def known_until(run: TableRun, totals: RunTotals) -> str | None:
 
 
 def _heartbeat(run: TableRun) -> HeartbeatFacts | None:
-    """What the ledger of the source's heartbeat table says; null: nothing, also where it can't be read."""
+    """What the ledger of the source's heartbeat table says; None: nothing, also where it can't be read."""
     if run.spec.heartbeat is None or run.spec.shards:
         return None
     layout = Layout.of(run.job.roots, replace(run.spec, table=run.spec.heartbeat))

@@ -33,7 +33,7 @@ class Swept:
 
     Attributes:
         done: rows of older generations were removed; false also where the batch does not sweep.
-        held: why they were not, though the full load is complete; null: not held.
+        held: why they were not, though the full load is complete; None: not held.
     """
 
     done: bool = False

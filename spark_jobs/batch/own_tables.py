@@ -223,7 +223,7 @@ def _rebuilt(spec: TableSpec) -> str:
 
 
 def _since_adoption(context: TableContext, state: TableState, name: str) -> Sequence[DeltaCommit] | None:
-    """Commits to an adopted replica since the last batch; null: its rows without `_gddl` all count as those of others.
+    """Commits to an adopted replica since the last batch; None: its rows without `_gddl` all count as those of others.
 
     Its first files hold rows without `_gddl`, so that only the files of others tell theirs.
     """

@@ -129,7 +129,7 @@ def batches_ahead(
     """Batches that a run would make of what was found, each with whether it is resumed; writes nothing.
 
     Args:
-        pending: a started batch; null: none.
+        pending: a started batch; None: none.
         state: before these batches.
     """
     now = run.runtime.clock()

@@ -26,7 +26,7 @@ class ReadBatch:
 
     Attributes:
         work: null when no file could be read, or all wait for a load file that can't be.
-        held: a truncate of this file waits for a user's release, and so does the batch; null: none does.
+        held: a truncate of this file waits for a user's release, and so does the batch; None: none does.
         set_aside: files with truncates alone, of which no table can be made yet.
     """
 
@@ -121,7 +121,7 @@ def loads_that_hold(context: TableContext, plan: BatchPlan, bad_files: Sequence[
 
 
 def held_truncate(spec: TableSpec, plan: BatchPlan, figures: Figures, state: TableState) -> HeldTruncate | None:
-    """The first file of a batch with a truncate that waits for a user's release; null: none does."""
+    """The first file of a batch with a truncate that waits for a user's release; None: none does."""
     unknown = unknown_truncates(state.truncates, figures.truncates)
     if spec.truncate != "hold" or plan.releases or not unknown:
         return None

@@ -248,8 +248,8 @@ class Runtime:
     Attributes:
         environ: with connections to source databases by name.
         spreads: see `Spreads`.
-        files: the stream that gives tables over many tasks their new files; null: their folders are listed.
-        engine: of every table, regardless of its tier; null: the tier's.
+        files: the stream that gives tables over many tasks their new files; None: their folders are listed.
+        engine: of every table, regardless of its tier; None: the tier's.
         bounds_of: by the name of a table over many tasks, what is worked on in the driver.
         deep_listings: recent deep listings of a continuous job.
         follow: called with a table's name between its batches, so that what points to its versions follows.

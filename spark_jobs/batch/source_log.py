@@ -83,7 +83,7 @@ class _Log:
         return known is not None and len(known.partitions) == 1
 
     def lower(self, file: FileFigures, known: str, newest: str) -> str | None:
-        """The place of a file that precedes a known one, though its changes are later; null: none does."""
+        """The place of a file that precedes a known one, though its changes are later; None: none does."""
         low, place = log_place(file.min_sequence), log_place(file.max_sequence)
         if low and is_in_file(low) and low < known and self._are_later(file.min_commit_ts, newest, low, known):
             return low

@@ -94,7 +94,7 @@ class TableRun:
     Attributes:
         layout_override: another layout for its tables and state: of the shadow tables of a rebuild, or of a shard.
         declined: why one task declined the table, which many tasks then take; empty: none did.
-        notified: files reported by a stream; null: the landing folder is listed.
+        notified: files reported by a stream; None: the landing folder is listed.
         shard: source that this run loads, of a table with several; empty: the table has one, or all are meant.
         others: states of the table's other shards.
     """

@@ -89,7 +89,7 @@ class TableCheck:
     """One Delta table against its entry.
 
     Attributes:
-        registered: state to store; null: it is not registered.
+        registered: state to store; None: it is not registered.
     """
 
     kind: TableKind | Literal["former"]

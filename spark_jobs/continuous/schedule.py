@@ -31,7 +31,7 @@ class ScheduleEntry:
         not_before: earliest time of the next run.
         failures: since its last success.
         news: it has, or may have, new files.
-        at_work: the spec of its current run; null: none.
+        at_work: the spec of its current run; None: none.
         is_kept: whether the job has it; a removed table stays until its turn is over, in case it returns.
     """
 

@@ -298,7 +298,7 @@ class _Folder:
     Attributes:
         next: time of the next poll.
         seen: path to etag of the files of the last poll, without those that may still be written.
-        newest: relative path of the change file shortly before which polls start; null: they list everything.
+        newest: relative path of the change file shortly before which polls start; None: they list everything.
     """
 
     spec: TableSpec

@@ -41,7 +41,7 @@ class CsvForms:
         return self.columns[-1]
 
     def number(self, width: int, *, has_operation: bool) -> int | None:
-        """The form of lines with so many fields; null: they have none."""
+        """The form of lines with so many fields; None: they have none."""
         widths = [len(names) + has_operation for names in self.columns]
         return widths.index(width) if width in widths else None
 

@@ -54,7 +54,7 @@ class Message:
 
     Attributes:
         time: milliseconds since the epoch, by the producer's or the broker's clock.
-        value: null: a tombstone.
+        value: None: a tombstone.
     """
 
     offset: int

@@ -247,7 +247,7 @@ class _Search:
     """Lines, and whether a word is in them.
 
     Attributes:
-        word: null: it is in none.
+        word: None: it is in none.
         lines: how many were read.
     """
 

@@ -141,13 +141,13 @@ class Probed:
         row_groups: rows of each row group of a parquet file that can be read in parts; empty for other files.
         translated: the dialect has translated its content, which is no table, into rows.
         table: those rows, until an engine has read them.
-        malformed: of translated rows, the original text of those that are no rows (null elsewhere); null: all are.
+        malformed: of translated rows, the original text of those that are no rows (null elsewhere); None: all are.
         csv: how a CSV file is written; null unless it is CSV.
         prepared: its columns have the names and masks of the row, computed ones among them, since a capture wrote it.
         unavailable: columns without a value, since updates did not send theirs.
         only_truncates: it has no row but truncates, which say nothing of keys.
-        csv_carried: the last of its columns, which lists those that an update carries; null: all updates carry all.
-        snapshot: what its events say of snapshots of the source; null: its dialect knows of none.
+        csv_carried: the last of its columns, which lists those that an update carries; None: all updates carry all.
+        snapshot: what its events say of snapshots of the source; None: its dialect knows of none.
         defaults: of its columns, as its schema states them.
         bounds: of the tier, for reading it.
     """
@@ -212,7 +212,7 @@ def groups(files: Iterable[Probed]) -> list[tuple[Probed, ...]]:
 
 
 def carried_list(names: Iterable[str], lacks: Mapping[str, Sequence[bool]], row: int) -> str | None:
-    """A JSON array of the columns that a row carries, as a dialect delivers it; null: all.
+    """A JSON array of the columns that a row carries, as a dialect delivers it; None: all.
 
     Args:
         lacks: column to a mask of the rows that lack its value; others lack none.
@@ -255,7 +255,7 @@ class Window:
 
     @property
     def after(self) -> str | None:
-        """`start_after` relative to `folder`; empty: all of the folder comes after it; null: none of it does."""
+        """`start_after` relative to `folder`; empty: all of the folder comes after it; None: none of it does."""
         below = f"{self.folder}/" if self.folder else ""
         if self.start_after < below:
             return ""
@@ -284,7 +284,7 @@ class Dialect(ABC):
         spec: the metadata row.
         options: the row's options, of the class that the dialect's descriptor names.
         bounds: of its tier, for reading files.
-        loaded: see `names_transactions`; null: not known, or nothing was loaded. `is_loading`: it is not known yet.
+        loaded: see `names_transactions`; None: not known, or nothing was loaded. `is_loading`: it is not known yet.
         title: who writes such files, for messages.
         operations: the operations as the source names them, for messages.
         malformed: what is wrong with a row that a `Probed.malformed` marks.
@@ -337,12 +337,12 @@ class Dialect(ABC):
 
     @property
     def carried(self) -> str | None:
-        """Column that is added to the source's, and lists the columns that an update carries; null: none is added."""
+        """Column that is added to the source's, and lists the columns that an update carries; None: none is added."""
         return None
 
     @property
     def number(self) -> str | None:
-        """Column that is added where events state it, and tells apart changes that share their place; null: none is."""
+        """Column that is added where events state it, and tells apart changes that share their place; None: none is."""
         return None
 
     @property
@@ -394,7 +394,7 @@ class Dialect(ABC):
 def dialect_of(spec: TableSpec, tier: TierSpec | None = None) -> Dialect:
     """
     Args:
-        tier: bounds what files may hold; null: those of a small one.
+        tier: bounds what files may hold; None: those of a small one.
 
     Raises:
         FatalError: `DIALECT_UNKNOWN`, `DIALECT_BROKEN`; `SPEC_INVALID` for options that the dialect does not have, or

@@ -83,7 +83,7 @@ def send_otel(points: Iterable[Point], exporter: Any = None) -> None:
     """Send the points to an OpenTelemetry collector, as its variables configure it; counters as what this job adds.
 
     Args:
-        exporter: a metric exporter of OpenTelemetry's SDK; null: OTLP over HTTP.
+        exporter: a metric exporter of OpenTelemetry's SDK; None: OTLP over HTTP.
 
     Raises:
         ImportError: OpenTelemetry's SDK is not installed.

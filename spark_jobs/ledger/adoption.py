@@ -26,7 +26,7 @@ class Adoption:
         baseline: what its rows without `_gddl` stand for.
         files: landing files whose changes are in the table.
         columns, types: of the replica, in its order; types as SQL has them.
-        sequence_by, sequence_type, sequence_forms, max_sequence: as in `TableState`; null: not known yet.
+        sequence_by, sequence_type, sequence_forms, max_sequence: as in `TableState`; None: not known yet.
         rows: of the replica.
     """
 
@@ -45,7 +45,7 @@ class Adoption:
 
 
 def read_adoption(storage: Storage, state: str) -> Adoption | None:
-    """The one under way of the table whose state folder is `state`; null: none.
+    """The one under way of the table whose state folder is `state`; None: none.
 
     Raises:
         FatalError: `LEDGER_DAMAGED`.

@@ -185,7 +185,7 @@ class Claim:
             clock: aware times; compared with other holders' clocks.
             wait_seconds: seconds to wait for an active holder; 0: don't wait, but that a claim whose
                 renewal lies in the future is watched for its time to live.
-            listed: names below `root` as they were listed just now; null: they are listed.
+            listed: names below `root` as they were listed just now; None: they are listed.
 
         Raises:
             RetriableError: `TABLE_BUSY`, naming the holder.

@@ -42,10 +42,10 @@ class LedgerSnapshot:
     """Where the rows of all batches up to `number` are.
 
     Attributes:
-        recent: name of the segment read at each run; null: empty.
+        recent: name of the segment read at each run; None: empty.
         recent_rows: rows in it.
         archives: older segments, oldest first; a later row of a path replaces an earlier one, `recent` all of them.
-        archived_before: change files of an earlier time (`file_times.FileTimes`) may be in an archive; null:
+        archived_before: change files of an earlier time (`file_times.FileTimes`) may be in an archive; None:
             none is.
         archived_by: the rule of these times.
     """

@@ -72,7 +72,7 @@ class Segments:
         Args:
             rows: newest row per path of `snapshot.recent` and of later commits; may replace archived rows.
             aging: of the rule that the archives of `snapshot` were made by.
-            keep_since: change files of an earlier time go to an archive; null: none does.
+            keep_since: change files of an earlier time go to an archive; None: none does.
         """
         horizon = max(filter(None, (keep_since, snapshot.archived_before)), default=None)
         old = {path: row for path, row in rows.items() if aging.is_before(row, horizon)}
@@ -175,7 +175,7 @@ class Ledger:
         """Read what others have written since; raises as `open`.
 
         Args:
-            listed: names below the ledger's root, as listed just now; null: they are listed.
+            listed: names below the ledger's root, as listed just now; None: they are listed.
         """
         names = {file.name for file in self._storage.list(self._root)} if listed is None else set(listed)
         require_not_moved(self._storage, self._root, names)
@@ -217,7 +217,7 @@ class Ledger:
 
     @property
     def archived_before(self) -> str | None:
-        """Change files of an earlier time may be absent from `entries`; null: all are there."""
+        """Change files of an earlier time may be absent from `entries`; None: all are there."""
         return self._snapshot.archived_before
 
     def is_archived_by(self, times: FileTimes) -> bool:

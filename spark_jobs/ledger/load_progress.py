@@ -24,8 +24,8 @@ class LoadedRange:
     """A range of keys, which is one file.
 
     Attributes:
-        after, to: keys as `source_rows.key_text` writes them: exclusive and inclusive; null: open.
-        rows: that the file has; null: it is not written yet.
+        after, to: keys as `source_rows.key_text` writes them: exclusive and inclusive; None: open.
+        rows: that the file has; None: it is not written yet.
     """
 
     after: str | None
@@ -38,14 +38,14 @@ class LoadProgress:
     """The newest load of a table from its source: what is done, and what is left.
 
     Attributes:
-        began, ended: ISO 8601 UTC; null: it has not ended.
+        began, ended: ISO 8601 UTC; None: it has not ended.
         keys: key columns of the source, by which its ranges are read; empty: the table is read as a whole.
         ranges: in order; the file of each has its number, from 1.
         is_divided: whether all ranges are known.
         before: files of the load before this one.
         position: of the source's log when the load began; empty where the database shows none.
         log: the log that jobs read, and the table in it; empty: they read none.
-        seen: of a table that is read by one query, or that begins to follow a log; null: its rows are known by their
+        seen: of a table that is read by one query, or that begins to follow a log; None: its rows are known by their
             keys, or not yet read.
     """
 
@@ -65,7 +65,7 @@ class LoadProgress:
 
 
 def read_progress(storage: Storage, state: str) -> LoadProgress | None:
-    """The newest load of the table whose state folder is `state`; null: it had none.
+    """The newest load of the table whose state folder is `state`; None: it had none.
 
     Raises:
         FatalError: `LEDGER_DAMAGED`.

@@ -62,7 +62,7 @@ class SnapshotsTaken:
 
     Attributes:
         taken: in the order in which they were taken.
-        begun: the snapshot whose files are being written; null: none.
+        begun: the snapshot whose files are being written; None: none.
         first: name, without its ending, of the first file of the one that was begun last.
         last: name of the newest file.
         columns: `exports.column_id` of all columns of those that were taken.
@@ -129,7 +129,7 @@ def document_of(state: str) -> str:
 
 
 def read_taken(storage: Storage, state: str) -> SnapshotsTaken | None:
-    """What is known of a table's snapshots; null: nothing.
+    """What is known of a table's snapshots; None: nothing.
 
     Raises:
         FatalError: `LEDGER_DAMAGED`.

@@ -126,7 +126,7 @@ class TargetRecords:
         return not self._ledger(owner.target).shards.isdisjoint(self.spec.shards)
 
     def _other_folder(self, target: str) -> str | None:
-        """Where a lake's table was loaded from, if no file of it is in this table's folder; null: it may be its own."""
+        """Where a lake's table was loaded from, if no file of it is in this table's folder; None: it may be its own."""
         folder = LandingFolder.of(self.roots, self.spec).path
         paths = self._loaded_from(target)
         if not paths or any(path.startswith(f"{folder}/") for path in paths):

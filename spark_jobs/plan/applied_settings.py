@@ -123,7 +123,7 @@ def settings_of(spec: TableSpec) -> AppliedSettings:
 
 
 def is_changed(spec: TableSpec, applied: AppliedSettings | None) -> bool:
-    """Whether tables must be reconciled with the row; null: they were never made."""
+    """Whether tables must be reconciled with the row; None: they were never made."""
     return applied != settings_of(spec)
 
 

@@ -21,7 +21,7 @@ class FileTimes:
 
     Attributes:
         format: of folders that partition by time, as sinks make them: files of a folder have one time, when it begins.
-            Null: files are named as DMS names them.
+            None: files are named as DMS names them.
     """
 
     format: PathFormat | None = None
@@ -32,7 +32,7 @@ class FileTimes:
         return "" if self.format is None else self.format.text
 
     def of(self, relative: str) -> str | None:
-        """Of a change file by its path below the landing folder; null: it has none."""
+        """Of a change file by its path below the landing folder; None: it has none."""
         return change_time(relative) if self.format is None else self.format.time(relative)
 
     def floor(self, time: datetime) -> datetime:
@@ -74,7 +74,7 @@ class FileAging:
     """Which rows of a ledger are old.
 
     Attributes:
-        lookback: how far behind the cursor a file is not old; null: none is.
+        lookback: how far behind the cursor a file is not old; None: none is.
         landing: root of the files; what lies elsewhere is from before it moved.
     """
 

@@ -118,14 +118,14 @@ class Recorded:
         return {row.path: row for row in sorted(self.rows, key=lambda row: row.generation)}
 
     def highest_before(self, generation: int) -> str | None:
-        """The greatest sequence of the generations before one; null: none."""
+        """The greatest sequence of the generations before one; None: none."""
         highest: str | None = None
         for row in self.rows:
             highest = greater(highest, row.max_sequence) if row.generation < generation else highest
         return highest
 
     def lowest_of(self, generation: int) -> str | None:
-        """The least sequence of a generation; null: none."""
+        """The least sequence of a generation; None: none."""
         sequences = [
             row.min_sequence for row in self.rows if row.generation == generation and row.min_sequence is not None
         ]

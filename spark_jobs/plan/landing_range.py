@@ -11,7 +11,7 @@ from airflow_gddl.contract.spec import JobOptions
 
 @dataclass(frozen=True, kw_only=True)
 class LandingRange:
-    """Times of last modification: from `since` on, before `until`; ISO 8601 with a zone, null: open."""
+    """Times of last modification: from `since` on, before `until`; ISO 8601 with a zone, None: open."""
 
     since: str | None = None
     until: str | None = None

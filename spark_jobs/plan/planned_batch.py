@@ -83,7 +83,7 @@ class FileEntry:
         schema: index into `TableState.schemas`; null when unreadable.
         state: `unreadable` files are tried again when they change.
         reopens: an unreadable load that would have opened a generation; the version that can be read does.
-        landed: last modification of the first version that reloads of a time have replaced, or of this one; null: none
+        landed: last modification of the first version that reloads of a time have replaced, or of this one; None: none
             has read the file. Where it is set, no change of an earlier version counts.
     """
 
@@ -113,7 +113,7 @@ class Truncate:
 
     Attributes:
         sequence: JSON text.
-        commit_ts: ISO 8601 UTC; null: unknown.
+        commit_ts: ISO 8601 UTC; None: unknown.
         applied_at: when its batch was planned, ISO 8601 UTC.
         schema: index of the column set of its file.
     """
@@ -170,7 +170,7 @@ class BatchPlan:
         dropped: of a rebuild: id of an unfinished batch whose changes it removes; empty: none.
         drops: of a rebuild: columns that the tables lose for good.
         archives: of a reload: changes that no file holds no longer count.
-        landed: of a reload: only files that landed in this time are read, and only their changes are archived; null:
+        landed: of a reload: only files that landed in this time are read, and only their changes are archived; None:
             all files.
         confirmed: of a reload: also where rows, columns or changes of the tables go.
         released: a user has released the sweep, for any share of rows.
@@ -275,10 +275,10 @@ class TableState:
             one, or an earlier release wrote the ledger.
         schemas: every column set that files brought, `FileEntry.schema` is an index; a name to its SQL type.
         max_sequence: JSON form of the greatest sequence ingested; null before any change.
-        generation_floor: greatest sequence ingested before each generation (index 0 = generation 1; null: none).
+        generation_floor: greatest sequence ingested before each generation (index 0 = generation 1; None: none).
         max_commit_ts: newest commit time applied; ISO 8601 UTC; null when none.
         cursor: name below the landing folder of the newest change file seen; null before any.
-        oldest: time, as digits, of the oldest change file taken (`file_times.FileTimes`); null: none has a time.
+        oldest: time, as digits, of the oldest change file taken (`file_times.FileTimes`); None: none has a time.
         listed_in_full_at: ISO 8601 UTC of the last full listing; null before any.
         delta_versions: `changes`, `replica`, `history`, `tombstones` to the Delta version that the last batch left;
             tables that don't exist are absent. Empty in ledgers without a batch since this is kept.
@@ -288,18 +288,18 @@ class TableState:
         tombstones_purged_at: ISO 8601 UTC; null before any.
         rows: of the replica, as counted batch by batch.
         loaded_at: when the newest batch of load files was planned, ISO 8601 UTC; null before any.
-        held: the sweep of the current generation that waits for confirmation by a user; null: none.
-        snapshots: snapshots of the source that the table knows; null: none can be known, or an earlier release has
+        held: the sweep of the current generation that waits for confirmation by a user; None: none.
+        snapshots: snapshots of the source that the table knows; None: none can be known, or an earlier release has
             ingested the changes so far.
         openings: of a first load over a folder that was reloaded: modification times from which files belong to
             generation 2, 3, ..., until the last of these has opened.
-        applied: settings that the tables obey; null: written by an earlier release.
+        applied: settings that the tables obey; None: written by an earlier release.
         unlocked: batches of this source in which a column became text while values were in quarantine; of a table of
             one source, since their last replay.
         replayed: `unlocked` of all sources of the table when the values of this source were last replayed.
         truncates: that have taken effect, in the order of changes; without a history the newest.
-        held_truncate: a file that waits for a user's release of its truncates, with all after it; null: none.
-        baseline: of a replica that had rows before the first batch, until a rebuild; its property says the same. Null:
+        held_truncate: a file that waits for a user's release of its truncates, with all after it; None: none.
+        baseline: of a replica that had rows before the first batch, until a rebuild; its property says the same. None:
             every row has `_gddl`.
         adopted: the change table has rows of a replica that another job kept, see `TableSchema.adopted`.
     """

@@ -113,7 +113,7 @@ class RangeFiles:
 
         Args:
             gone: files of this time that hold no more what they held.
-            cut: time before which superseded changes were removed; null: none were.
+            cut: time before which superseded changes were removed; None: none were.
 
         Raises:
             FatalError: `RANGE_NOT_KNOWN`.

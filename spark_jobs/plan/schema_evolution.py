@@ -45,7 +45,7 @@ def evolve(
     Args:
         texts: columns, in lower case, that the row declares to be text: they become it whatever the policy.
         fixed: columns, in lower case, that never become text: those that the replica is partitioned by.
-        live: the columns that the table is to replace, with which policies compare what comes; null: there are none.
+        live: the columns that the table is to replace, with which policies compare what comes; None: there are none.
     """
     target = {column.name.lower(): column for column in table.columns} if table else {}
     old = frozenset(target)
@@ -276,7 +276,7 @@ def require_compatible(table: Schema | None, groups: tuple[LandedGroup, ...], ga
     """Refuse what the schema gate does not let through, whatever policies say.
 
     Args:
-        table: before the batch, or the live one that a reload replaces; null: there is none.
+        table: before the batch, or the live one that a reload replaces; None: there is none.
 
     Raises:
         FatalError: `SCHEMA_INCOMPATIBLE`, with every difference of the batch.
@@ -388,7 +388,7 @@ class SchemaRules:
         partitions, clusters: columns to partition by and to order rows by, as the source names them: the table must
             have them.
         texts: columns that the row declares to be text, as the source names them.
-        live: columns of the table that the files load again, with which policies compare; null: those of the table.
+        live: columns of the table that the files load again, with which policies compare; None: those of the table.
         gate: what files must have, whatever policies say.
     """
 

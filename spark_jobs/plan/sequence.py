@@ -163,7 +163,7 @@ def widths_of(sequence: str | None, columns: Sequence[str]) -> dict[str, int]:
     """Column to the length of its text; columns of other types are left out.
 
     Args:
-        sequence: JSON text; null: none.
+        sequence: JSON text; None: none.
         columns: those of the sequence.
     """
     value = json.loads(sequence) if sequence else None

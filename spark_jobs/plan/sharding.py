@@ -52,7 +52,7 @@ def holds(kind: str, other: str) -> bool:
 
 
 def _ordered(states: Sequence[TableState]) -> TableState | None:
-    """The first with changes, whose order the other shards follow; null: none has any."""
+    """The first with changes, whose order the other shards follow; None: none has any."""
     return next((one for one in states if one.max_sequence is not None), None)
 
 

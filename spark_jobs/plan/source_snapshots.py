@@ -28,7 +28,7 @@ class SnapshotPart:
 
     Attributes:
         position: their place in the source's log.
-        since: earliest commit time, ISO 8601 UTC; null: unknown.
+        since: earliest commit time, ISO 8601 UTC; None: unknown.
         finished: collections whose last row is among them.
         whole: the last row of the whole snapshot is among them.
     """
@@ -174,7 +174,7 @@ class KnownSnapshots:
         return tuple(run for run in self.runs if run.opens)
 
     def run_of(self, generation: int) -> SnapshotRun | None:
-        """The snapshot that has opened a generation; null: a full load or a missing folder did."""
+        """The snapshot that has opened a generation; None: a full load or a missing folder did."""
         return next((run for run in self.openings if run.generation == generation), None)
 
 
@@ -183,9 +183,9 @@ class LedgerBefore:
     """What the ledger says before a batch.
 
     Attributes:
-        known: null: the table has no changes yet, or an earlier release has ingested them.
+        known: None: the table has no changes yet, or an earlier release has ingested them.
         generation: current one; 0: none yet.
-        max_sequence: JSON text of the greatest sequence ingested; null: none.
+        max_sequence: JSON text of the greatest sequence ingested; None: none.
     """
 
     known: KnownSnapshots | None
@@ -302,7 +302,7 @@ def is_whole(known: KnownSnapshots, run: SnapshotRun, max_sequence: str | None) 
 
 
 def text_of(sequence: str | None) -> str | None:
-    """A sequence of one column of text, out of its JSON; null: it is none."""
+    """A sequence of one column of text, out of its JSON; None: it is none."""
     value = json.loads(sequence) if sequence else None
     return value if isinstance(value, str) else None
 

@@ -63,7 +63,7 @@ def with_sweep(plan: BatchPlan, discovery: Discovery, rule: SweepRule) -> BatchP
 
 
 def held_sweep(plan: BatchPlan, rows: int, live: int, rule: SweepRule) -> HeldSweep | None:
-    """What keeps a sweep that would remove `rows` of `live` rows; null: nothing."""
+    """What keeps a sweep that would remove `rows` of `live` rows; None: nothing."""
     if plan.released or rule.allows(rows, live):
         return None
     return HeldSweep(generation=plan.generation, rows=rows, live=live, since=plan.planned_at)
@@ -76,7 +76,7 @@ def is_due_by_time(state: TableState, standing: SweepState) -> bool:
 
 
 def snapshot_of(state: TableState) -> SnapshotRun | None:
-    """The snapshot of the source that has opened the current generation; null: a full load or a missing folder did."""
+    """The snapshot of the source that has opened the current generation; None: a full load or a missing folder did."""
     return None if state.snapshots is None else state.snapshots.run_of(state.generation)
 
 

@@ -316,7 +316,7 @@ class TableSchema:
         file_columns: data columns that describe the file that a change came in, and so may differ in another delivery.
         lacking: column to the schema ids whose files lack it and so keep its stored value.
         earlier: settings under which changes came that are not those of the row now, with the schema ids of these.
-        file_order: what sorts change files, by path, in the order of their changes; null: the path has none.
+        file_order: what sorts change files, by path, in the order of their changes; None: the path has none.
         rescued: the tables have `_rescued_data`, of a policy that the row may no longer have.
         event_fields: the change table has `EVENT_FIELDS`, of settings that the row may no longer have.
         openings: snapshots of the source that have opened generations: changes before them belong to earlier ones.
@@ -456,7 +456,7 @@ class TableSchema:
         return replace(self, spec=replace(self.spec, **asdict(settings)), earlier={})
 
     def spelled(self, name: str | None) -> str | None:
-        """The table's spelling of a column, named as the source has it or as it landed; null: it has no such column."""
+        """The table's spelling of a column, named as the source has it or as it landed; None: it has no such column."""
         if name is None:
             return None
         names, without_case = self._spellings

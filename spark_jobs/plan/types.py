@@ -157,7 +157,7 @@ def _common_decimal(table: SqlType, incoming: SqlType) -> DecimalType | None:
 
 
 def _delta_digits(kind: SqlType) -> tuple[int | None, int]:
-    """Integral digits that Delta asks of a decimal which follows this type (null: none may), and its scale."""
+    """Integral digits that Delta asks of a decimal which follows this type (None: none may), and its scale."""
     if isinstance(kind, DecimalType):
         return kind.precision - kind.scale, kind.scale
     return (_DIGITS.get(kind.name) if isinstance(kind, ScalarType) else None), 0

@@ -190,7 +190,7 @@ def find(
         fingerprint: asked only of new files and of those whose etag changed; raises FileNotFoundError for a file that
             was removed since the listing, which then counts as not listed.
         generations: what the row says of a folder of which nothing was ingested.
-        unread: files that wait again, also unchanged, if they could not be read; null: all.
+        unread: files that wait again, also unchanged, if they could not be read; None: all.
     """
     compared = {}
     for file in listing:

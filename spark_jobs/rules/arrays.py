@@ -455,7 +455,7 @@ def numbered(values: np.ndarray, at: np.ndarray, counted: np.ndarray | None = No
 
     Args:
         at: an order in which equal values are together.
-        counted: which ones count; null: all.
+        counted: which ones count; None: all.
     """
     counts = np.ones(len(at), dtype=bool) if counted is None else counted[at]
     before = np.cumsum(counts) - counts

@@ -40,7 +40,7 @@ def gddl_of(
     """`_gddl` of rows of the baseline in a type that the tables have.
 
     Args:
-        positions: see `positions`; null: none, since only rows of one batch are told apart by them.
+        positions: see `positions`; None: none, since only rows of one batch are told apart by them.
     """
     count = rows.num_rows
     sequence = sequence_of(rows, baseline, kind.field("sequence").type)
@@ -91,7 +91,7 @@ class BaselineFigures:
     Attributes:
         nulls: key column to the number of rows in which it is null; others are left out.
         without_sequence: number of rows without one.
-        highest: JSON form of the greatest sequence; null: no row has one.
+        highest: JSON form of the greatest sequence; None: no row has one.
         forms: column of `Baseline.ordered_text` to the forms of its text; an empty one has no known order.
     """
 

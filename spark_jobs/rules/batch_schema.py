@@ -58,7 +58,7 @@ class BatchSchema:
         new_technical: technical columns that the tables lack. They are no change of the source's schema, and so not in
             `plan.additions`.
         schemas: the ledger's schemas, those of this batch appended where new.
-        snapshots: as the batch leaves them in the ledger; null: the table knows none. `truncates` of `table_schema` are
+        snapshots: as the batch leaves them in the ledger; None: the table knows none. `truncates` of `table_schema` are
             so, too.
     """
 
@@ -79,7 +79,7 @@ class Stored:
     Attributes:
         rescued: they have `_rescued_data`.
         event_fields: the change table has `EVENT_FIELDS`.
-        live: data columns of the table that these replace, see `SchemaRules`; null: they replace none.
+        live: data columns of the table that these replace, see `SchemaRules`; None: they replace none.
     """
 
     data: Schema | None

@@ -136,7 +136,7 @@ def _stored(column: str, schema: TableSchema) -> str:
 
 
 def _json_names(text: str) -> list[str] | None:
-    """The names of a JSON array of texts; null: it is none."""
+    """The names of a JSON array of texts; None: it is none."""
     if not text.lstrip(_BLANKS).startswith("["):
         return None
     try:

@@ -42,7 +42,7 @@ class Bound:
 
     Attributes:
         until: time of the last request.
-        sequence: JSON text of the highest sequence ingested then; null: none.
+        sequence: JSON text of the highest sequence ingested then; None: none.
         fingerprints: of landing files that held the key then.
     """
 
@@ -54,7 +54,7 @@ class Bound:
         """Whether a row is of before: by its file, by its commit time, by its sequence, by its file's time.
 
         Args:
-            file: null: not known, as for rows of the quarantine.
+            file: None: not known, as for rows of the quarantine.
         """
         if file is not None and file.fingerprint in self.fingerprints:
             return True
@@ -188,7 +188,7 @@ def _number(given: Decimal, kind: SqlType) -> str | None:
 
 
 def whole_bounds(kind: SqlType) -> tuple[int, int] | None:
-    """Least and greatest value of a type of whole numbers; null: it is none."""
+    """Least and greatest value of a type of whole numbers; None: it is none."""
     bits = BITS.get(str(kind))
     return None if bits is None else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 

@@ -74,7 +74,7 @@ _DECODER = json.JSONDecoder()
 
 @dataclass(frozen=True)
 class Entry:
-    """A rescued value: the column as the file names it, value and file as JSON; null: the file is not known."""
+    """A rescued value: the column as the file names it, value and file as JSON; None: the file is not known."""
 
     name: str
     value: str

@@ -63,7 +63,7 @@ class Columns:
 
     Attributes:
         values: by name as the table spells it.
-        spelled: the table's spelling of a name; null: there is no such column.
+        spelled: the table's spelling of a name; None: there is no such column.
         where: the table and what of its row has the expression, for errors.
     """
 
@@ -673,7 +673,7 @@ def _type_of(name: str, types: Mapping[str, SqlType], spec: TableSpec) -> str | 
 
 
 def _sources_of(name: str, types: Mapping[str, SqlType], spec: TableSpec) -> dict[str, SqlType] | None:
-    """The columns of a computed one with their types; null: one is missing."""
+    """The columns of a computed one with their types; None: one is missing."""
     known = {landed_name(column).lower(): column for column in types}
     sources = [known.get(landed_name(source).lower()) for source in tree_of(spec, spec.derive[name]).columns]
     return None if None in sources else {column: types[column] for column in sources if column is not None}
@@ -685,7 +685,7 @@ _GUESSES = tuple(map(parse_type, ("string", "bigint", "double", "boolean", "time
 def _without_voids(name: str, sources: Mapping[str, SqlType], spec: TableSpec) -> dict[str, SqlType] | None:
     """Types of columns, for those that are null in all rows the first with which the expression can be computed.
 
-    Files such as JSON don't say the type of these, and the expression may have a value all the same. Null: there is
+    Files such as JSON don't say the type of these, and the expression may have a value all the same. None: there is
     none. Of known types the expression's fault is its own.
     """
     voids = [column for column, kind in sources.items() if kind == VOID]

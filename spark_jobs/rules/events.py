@@ -32,7 +32,7 @@ def told(rows: pa.Table, schema: TableSchema) -> pa.Table:
 
 
 def names_of_parts(rows: pa.Table, schema: TableSchema) -> pa.Array:
-    """Names of the columns that each change carries, in the table's order; null: it carries all.
+    """Names of the columns that each change carries, in the table's order; None: it carries all.
 
     Columns that the CDC service adds are not named; keys always are, and columns of the row that order changes. A
     delete whose other columns are all null carries these alone.

@@ -139,7 +139,7 @@ def with_key_types(exports: Sequence[Export], stored: Schema | None) -> list[Exp
 
     Args:
         exports: in the order of their snapshots.
-        stored: columns of the table now; null: there is none.
+        stored: columns of the table now; None: there is none.
 
     Raises:
         QuarantinableError: `SNAPSHOT_HELD`: no table holds keys of their type.

@@ -87,7 +87,7 @@ class RawGroup:
         columns: the files' columns under their own names, in the Arrow types of their SQL types.
         rows: how many.
         source, position, generation: ledger path, place in the batch, generation of each row.
-        malformed: the line as it came where it has more or fewer fields than columns; null: no line has.
+        malformed: the line as it came where it has more or fewer fields than columns; None: no line has.
         files: their files; empty for rows from the quarantine.
         past: column of times to the nanoseconds past the microsecond, from 0 to 999; without an entry there are none.
         reduced: times inside complex values that were cut to microseconds.

@@ -353,7 +353,7 @@ def order_parts(
 
     Args:
         forced: see `forced_rows`.
-        ends_in_delete: whether the last change of the key and sequence in the same file is a delete; null: each
+        ends_in_delete: whether the last change of the key and sequence in the same file is a delete; None: each
             change is that last one.
     """
     parts = {"generation": [gddl["generation"]], "sequence": sortable(gddl["sequence"])}

@@ -60,7 +60,7 @@ class StoredState:
     Attributes:
         replica: rows with the keys, `_gddl`, and the columns of `force_update` and of rescued values; other columns may
             be missing.
-        tombstones: keys, `_gddl`, and `FORCED` under `force_update`; null: there is no table of them.
+        tombstones: keys, `_gddl`, and `FORCED` under `force_update`; None: there is no table of them.
     """
 
     replica: pa.Table
@@ -434,7 +434,7 @@ def _unknown(decided: pa.Table, net: pa.Table, happened: pa.Table | None, schema
 
     Args:
         net: changes that were decided.
-        happened: all changes of doubtful keys; null: there are none.
+        happened: all changes of doubtful keys; None: there are none.
     """
     unknown, doubtful = (np.asarray(flat(decided.column(name))) for name in (UNKNOWN_KEY, DOUBTFUL))
     if happened is not None and doubtful.any():

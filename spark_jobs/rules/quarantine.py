@@ -69,7 +69,7 @@ def _table(count: int, stamp: Stamp, values: dict[str, pa.Array]) -> pa.Table:
 
 
 Chosen = Callable[[pa.Table], pa.Array]
-"""Whether each row is meant; null: it isn't."""
+"""Whether each row is meant; None: it isn't."""
 
 
 def resolved(rows: pa.Table, chosen: Chosen, now: str) -> pa.Table | None:

@@ -38,7 +38,7 @@ def new_changes(batch: pa.Table, stored: pa.Table | None, schema: TableSchema) -
     is one.
 
     Args:
-        stored: rows of the change table that may equal some, of other batches; null: there are none.
+        stored: rows of the change table that may equal some, of other batches; None: there are none.
     """
     count = batch.num_rows
     joined = batch if stored is None else pa.concat_tables([batch, that_count(stored).select(batch.column_names)])

@@ -61,7 +61,7 @@ class Rewrite:
         stored: columns of the change table now, without `_gddl`.
         masks: stored column to the mask that the row has now and its values lack.
         withheld: columns that were rescued in clear and are masked or excluded now, in lower case, to the mask;
-            null: excluded.
+            None: excluded.
         reordered: `_gddl.sequence` is computed again from its columns.
         dropped: id of a batch that was never committed, whose changes go: their files are loaded again. Empty: none.
         foreign: another writer has put rows without `_gddl` into the table; they go.

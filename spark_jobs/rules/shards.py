@@ -45,7 +45,7 @@ def with_shard(raw: RawGroup, shard: str) -> RawGroup:
 
 
 def of_shard(rows: pa.Table, shard: str | None) -> pa.Table:
-    """Rows of one source; null: all."""
+    """Rows of one source; None: all."""
     return rows if shard is None else rows.filter(pc.equal(rows.column(SHARD_COLUMN), shard))
 
 

@@ -293,7 +293,7 @@ class KeyChange:
         decided_by: the part of the order by which it is above the change before it, see `order.order_parts`; empty
             for the first.
         forced: applied regardless of its sequence (`force_update`).
-        moved_from, moved_to: the other key of an update that changed the key, a JSON object; null: it did not.
+        moved_from, moved_to: the other key of an update that changed the key, a JSON object; None: it did not.
         truncate: it is no change of the key, but a truncate of the source's table, as a delete.
     """
 

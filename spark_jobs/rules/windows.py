@@ -27,7 +27,7 @@ WindowState = Literal["ok", "missing", "different", "extra", "unsettled", "open"
 
 
 def time_column(columns: Iterable[str], wanted: str) -> str | None:
-    """The column to compare by, as it is written; null: none. Case does not count.
+    """The column to compare by, as it is written; None: none. Case does not count.
 
     Args:
         wanted: the user's choice; empty: by its name.
@@ -91,7 +91,7 @@ class Grid:
         return cls(start, step, max(1, -(-(last - start) // step)))
 
     def number(self, moment: object) -> int | None:
-        """Of the window that holds a time of a row; null: it is before them all, or there is none.
+        """Of the window that holds a time of a row; None: it is before them all, or there is none.
 
         Args:
             moment: a time, or ISO 8601 text; without a zone UTC.
@@ -130,7 +130,7 @@ def judged(window: Window, *, closed: bool) -> Window:
 
 
 def proven_until(windows: Sequence[Window]) -> str | None:
-    """End of the last window before which, and in which, nothing differs; null: there is none."""
+    """End of the last window before which, and in which, nothing differs; None: there is none."""
     until = None
     for window in windows:
         if window.state != "ok":
@@ -140,7 +140,7 @@ def proven_until(windows: Sequence[Window]) -> str | None:
 
 
 def missing_from(windows: Sequence[Window]) -> str | None:
-    """Start of the first window that is wrong; null: none is."""
+    """Start of the first window that is wrong; None: none is."""
     return next((window.start for window in windows if window.is_wrong), None)
 
 

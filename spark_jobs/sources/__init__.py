@@ -58,7 +58,7 @@ class SourceReader:
         return {}
 
     def exports(self, run: TableRun) -> tuple[PlannedFile, ...] | None:  # noqa: ARG002 - for readers that do
-        """Files that an erasure searches in place of change files that are made of them; null: there are none such."""
+        """Files that an erasure searches in place of change files that are made of them; None: there are none such."""
         return None
 
     def withdraw(self, run: TableRun) -> None:

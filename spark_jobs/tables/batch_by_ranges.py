@@ -312,7 +312,7 @@ class _Merge:
     """The outcome of a batch for the keys of a range; sent to tasks.
 
     Attributes:
-        tombstones: null: they are written already.
+        tombstones: None: they are written already.
     """
 
     schema: TableSchema

@@ -65,7 +65,7 @@ class WholeBatchReader:
     """Reads and decodes the files or records of one batch.
 
     Attributes:
-        most_bytes: of the rows of its files in memory; null: as many as there are.
+        most_bytes: of the rows of its files in memory; None: as many as there are.
     """
 
     context: TableContext
@@ -324,7 +324,7 @@ class AppendedInMemory(_WholeBatchWork):
 
 
 def needed_of_replica(snapshot: TableSnapshot, schema: TableSchema, *, partial: bool) -> list[str] | None:
-    """Columns of stored rows that a merge needs (null: all), for rows that are deleted by their number."""
+    """Columns of stored rows that a merge needs (None: all), for rows that are deleted by their number."""
     if partial or refolds(schema) or snapshot.feeds_changes:
         return None
     needed, written = {*schema.keys, GDDL, *schema.forcing}, {*schema.columns, GDDL}
@@ -390,8 +390,8 @@ class MayRepeat:
     """See `Keep`; changes of other batches that may equal some of a batch.
 
     Attributes:
-        generation: of the full-load rows that may; null: none.
-        span: lowest and highest sequence of the changes that may; null: none.
+        generation: of the full-load rows that may; None: none.
+        span: lowest and highest sequence of the changes that may; None: none.
         sequence_type: of the table.
         baseline: batch of the rows that the replica had before its first batch; they stand for changes of any
             operation, with which none can be compared. Empty: there was none.

@@ -83,18 +83,18 @@ class Write:
     Attributes:
         app, version: the transaction; a commit without one must be idempotent.
         added: rows of each new file; where there are none, no file is made.
-        removed: removed files; null: all files, and `schema` replaces the table's.
+        removed: removed files; None: all files, and `schema` replaces the table's.
         metrics: in the names of Delta on Spark.
-        indexed: columns to write statistics of; null: those that the table's properties name.
+        indexed: columns to write statistics of; None: those that the table's properties name.
         once: check first whether the transaction exists.
         rearranged: the same rows in other files; readers of the table's changes skip it.
-        partition_by: new partition columns; null: unchanged. Requires that all files are removed.
+        partition_by: new partition columns; None: unchanged. Requires that all files are removed.
         keys: key columns, by which the change data feed identifies updates.
         deleted: files with the numbers of rows to delete: by vectors where the table has them, else their files are
             written again.
-        deleted_rows: the rows that `deleted` names, for the change data feed; null: the table has none.
-        written: further files, and the whole change data feed; null: none.
-        check: called with the version before and the commit's actions before it is put; null: nothing is asked.
+        deleted_rows: the rows that `deleted` names, for the change data feed; None: the table has none.
+        written: further files, and the whole change data feed; None: none.
+        check: called with the version before and the commit's actions before it is put; None: nothing is asked.
     """
 
     app: str = ""
@@ -258,7 +258,7 @@ class Tables:
         """Rows of files, one after the other, in the table's types.
 
         Args:
-            columns: only these; null: all.
+            columns: only these; None: all.
         """
         schema = snapshot.schema.arrow
         if columns is not None:

@@ -165,8 +165,8 @@ class RebuildRequest:
     """Input of the swap of a rebuild or a reload: tables of `live` get the state that their changes lead to.
 
     Attributes:
-        shadow: where files were read into; null: no file was read, the live change table says all.
-        archives: how changes that the shadow table lacks are archived (`order.ARCHIVED`); null: they still count.
+        shadow: where files were read into; None: no file was read, the live change table says all.
+        archives: how changes that the shadow table lacks are archived (`order.ARCHIVED`); None: they still count.
         archives_read: changes that the files of `read` lack are archived, and all others count; else they are removed.
         generation_low_watermarks: greatest sequence ingested before each generation.
         swept: first generation whose rows are in the replica.
@@ -205,7 +205,7 @@ class RebuildWork(Protocol):
         """The replica that `swap` would make against the live one; nothing is written.
 
         Args:
-            columns: to compare, those of the key among them; null: the tables share no key, and the new rows are
+            columns: to compare, those of the key among them; None: the tables share no key, and the new rows are
                 counted alone.
         """
         ...
@@ -353,7 +353,7 @@ class Engine(Protocol):
         ...
 
     def known_log(self, path: str) -> ReplayedLog | None:
-        """What the next run may take over; null: it reads the log itself."""
+        """What the next run may take over; None: it reads the log itself."""
         ...
 
     def commits_since(self, path: str, version: int) -> list[DeltaCommit] | None:
@@ -361,7 +361,7 @@ class Engine(Protocol):
         ...
 
     def foreign_rows(self, context: TableContext, path: str, added: Collection[str] | None = None) -> int:
-        """Number of rows without `_gddl`, which other writers added; `added`: only in these files; null: in all."""
+        """Number of rows without `_gddl`, which other writers added; `added`: only in these files; None: in all."""
         ...
 
     def is_ours(self, context: TableContext, path: str) -> bool:
@@ -369,7 +369,7 @@ class Engine(Protocol):
         ...
 
     def baseline(self, context: TableContext, path: str) -> Baseline | None:
-        """What the rows without `_gddl` of a table stand for, as its property says; null: it says nothing."""
+        """What the rows without `_gddl` of a table stand for, as its property says; None: it says nothing."""
         ...
 
     def baseline_work(self, context: TableContext) -> BaselineWork:
@@ -446,7 +446,7 @@ class Engine(Protocol):
         """Rows of the replica that break a constraint on these columns.
 
         Args:
-            reference: where their values have to be; null: no two rows may have the same values.
+            reference: where their values have to be; None: no two rows may have the same values.
             most: values that are named.
 
         Raises:
@@ -460,7 +460,7 @@ class Engine(Protocol):
         """Rows of the replica, without those that are marked deleted; times in UTC, as values or ISO 8601 text.
 
         Args:
-            since: only rows with a time in this column at or after a moment; null: all.
+            since: only rows with a time in this column at or after a moment; None: all.
         """
         ...
 
@@ -517,8 +517,8 @@ class TableContext:
 
     Attributes:
         resumed: an earlier run may have written part of the current batch.
-        begins_with: columns that the tables have from the first, where they don't exist yet; null: those of the files.
-        replaces: data columns of the tables that these replace, with which policies compare; null: they replace none.
+        begins_with: columns that the tables have from the first, where they don't exist yet; None: those of the files.
+        replaces: data columns of the tables that these replace, with which policies compare; None: they replace none.
         before_commit: called with each commit of ours of the current batch's steps, not with Spark's; what it raises
             stops the commit.
     """

@@ -48,7 +48,7 @@ class Split:
     """Attributes:
     group: index of the file's group.
     ordinal: index of the file in the batch.
-    row_groups: those of the file to read; null: the whole file.
+    row_groups: those of the file to read; None: the whole file.
     size: approximate bytes.
     """
 

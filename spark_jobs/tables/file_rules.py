@@ -55,7 +55,7 @@ class Output:
 
     Attributes:
         now: milliseconds since 1970.
-        keys: by which the change data feed identifies updates; null: the table has no feed.
+        keys: by which the change data feed identifies updates; None: the table has no feed.
     """
 
     target: Target
@@ -68,8 +68,8 @@ class Output:
         """Write rows; the report for `Written`.
 
         Args:
-            before: rows that these replace, for the change data feed; null: none.
-            deleted: `AT_FILE` and `AT_ROW` of stored rows to delete; null: none.
+            before: rows that these replace, for the change data feed; None: none.
+            deleted: `AT_FILE` and `AT_ROW` of stored rows to delete; None: none.
         """
         rows = by_name(rows, self.target.schema)
         feed: list[Action] = []
@@ -156,7 +156,7 @@ def without_type_changes(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 Hit = Callable[[pa.Table], pa.Array | pa.ChunkedArray]
-"""Mask of the rows of a file to remove; null: keep. Sent to tasks."""
+"""Mask of the rows of a file to remove; None: keep. Sent to tasks."""
 Change = Callable[[pa.Table], tuple[pa.Table, pa.Table, Any]]
 """From rows of a file: those that go, with the numbers that they came with; rows that come instead; and what the caller
 wants to know, as JSON. Sent to tasks."""

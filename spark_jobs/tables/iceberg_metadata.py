@@ -61,7 +61,7 @@ class MetadataVersions:
         return self.storage.read(self.path(version))
 
     def delta_version(self) -> int | None:
-        """Of the newest version; null: there is none."""
+        """Of the newest version; None: there is none."""
         version = self.identity().get(DELTA_VERSION)
         return int(version) if version else None
 

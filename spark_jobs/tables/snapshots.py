@@ -166,7 +166,7 @@ class DataFile:
         values: partition column to its value in this file.
         stored_path: `path` as written in the log.
         add: the action of the log; null for a file that is in none yet.
-        baseline: what its rows without `_gddl` stand for; null: they have none.
+        baseline: what its rows without `_gddl` stand for; None: they have none.
     """
 
     path: str

@@ -152,7 +152,7 @@ class SparkTables:
         """Writes inside are made once per (table, app, version): Delta skips repeated ones.
 
         Args:
-            metrics: figures of the commit, stated in its user metadata; null: those that Delta counts.
+            metrics: figures of the commit, stated in its user metadata; None: those that Delta counts.
         """
         conf, app = self.spark.conf, app_of(app, self.shard)
         conf.set(_TXN_APP, app)

@@ -64,7 +64,7 @@ def _named(text: str) -> frozenset[ColumnPath]:
 
 
 def restricted(named: str, columns: Sequence[Column] | None) -> str:
-    """A value of the property without unknown columns; null: it needs no change."""
+    """A value of the property without unknown columns; None: it needs no change."""
     paths = list(_paths(named))
     if columns is None:
         return ",".join(map(_text, paths))
@@ -86,7 +86,7 @@ def left_readable(named: str | None, columns: Sequence[Column]) -> str | None:
     """The value of the property to set, so that it names no column whose bounds some reader can't read.
 
     Args:
-        named: its value; null: the table lacks the property.
+        named: its value; None: the table lacks the property.
 
     Returns:
         None where it names no such column.

@@ -26,7 +26,7 @@ from spark_jobs.tables.places import stream_of, stream_rows
 AT_FILE, AT_ROW = f"{GDDL}__file", f"{GDDL}__row"
 PLACES = [AT_FILE, AT_ROW]
 Keep = Callable[[pa.Table], pa.Array | pa.ChunkedArray]
-"""Mask of rows; null: not wanted. Sent to tasks."""
+"""Mask of rows; None: not wanted. Sent to tasks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class KeyMatches:
         rows: columns of the table.
         at: for each row, the number of its file in `files` and of the row in the file.
         files: the files that were read.
-        whole: all rows of these files; null: they were not read whole, and changed rows leave their files.
+        whole: all rows of these files; None: they were not read whole, and changed rows leave their files.
     """
 
     rows: pa.Table
@@ -105,11 +105,11 @@ class FindRows:
     """Finds rows of a data file, those that may have given keys; sent to tasks.
 
     Attributes:
-        keys: a column for each of the key; null: rows of any key.
+        keys: a column for each of the key; None: rows of any key.
         schema: of the columns to return, those of the key among them.
-        moved: of a change table with before images: changes that had one of the keys before are found, too; null: by
+        moved: of a change table with before images: changes that had one of the keys before are found, too; None: by
             the key columns alone.
-        keep: applied to the rows found; null: all are kept.
+        keep: applied to the rows found; None: all are kept.
         ties: see `read_rows`.
     """
 
@@ -195,10 +195,10 @@ def find(
     tables: Tables, snapshot: TableSnapshot, keys: pa.Table | None, names: tuple[str, ...],
     columns: Sequence[str] | None = None, *, ties: bool = True,
 ) -> KeyMatches:  # fmt: skip
-    """Find rows whose key columns each have a value of `keys`: a superset of the matching rows; null: all rows.
+    """Find rows whose key columns each have a value of `keys`: a superset of the matching rows; None: all rows.
 
     Few files are read whole, so that they can be written again with few others; of a table with deletion vectors, and
-    files that tasks work on, only the key columns are, and `columns` of the rows found (null: all);
+    files that tasks work on, only the key columns are, and `columns` of the rows found (None: all);
     `ties`: see `read_rows`.
     """
     files = [f for f in snapshot.files if keys is None or _may_hold(f, keys, names)]
@@ -303,7 +303,7 @@ class Source:
     def of(cls, snapshot: TableSnapshot, prepare: RowRule, columns: Sequence[str] | None = None) -> Source:
         """
         Args:
-            columns: to read; null: all.
+            columns: to read; None: all.
         """
         kinds = snapshot.schema.arrow
         schema = kinds if columns is None else pa.schema([kinds.field(name) for name in columns])

@@ -222,7 +222,7 @@ def stale_rows(batch_context: BatchContext, suspects: pa.Table | None) -> tuple[
 def update_history(
     batch_context: BatchContext, touched: pa.Table | None, generation_low_watermarks: Sequence[str | None], swept: int
 ) -> None:
-    """Make the history of `touched` keys (null: of all) equal to the versions derived from their changes.
+    """Make the history of `touched` keys (None: of all) equal to the versions derived from their changes.
 
     Args:
         swept: rows of generations before this one have vanished.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -16,6 +17,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
+from tests.adopt.taking_over import Landed, table_of, values
 from tests.harness.lake import Lake, spec_of
 from tests.harness.landing import write
 
@@ -567,3 +569,32 @@ def test_sequences_of_each_kind(lake: Lake, name: str, by: str) -> None:
     verified(lake, spec)
     lake.done(spec, JobOptions(full_refresh=True))
     assert lake.replica(spec) == {0: "changed", 1: "load 1", 2: "load 2", 7: "fourth"}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        JobOptions(),
+        JobOptions(full_refresh=True),
+        JobOptions(reload=True, confirmed=True),
+        JobOptions(action="maintain"),
+    ],
+    ids=["run", "rebuild", "reload", "maintain"],
+)
+def test_table_that_earlier_commits_kept_beside_the_other_jobs_is_left_alone(options: JobOptions, lake: Lake) -> None:
+    """Their ledger is where it is today, and their tables were below `_gddl/beside`."""
+    spec = spec_of()
+    source = Landed.of("7")
+    source.land(lake, spec, range(3), AFTER)
+    lake.done(spec)
+    layout, folder = lake.layout(spec), Path(lake.roots.lake, "_gddl/beside/s")
+    folder.mkdir(parents=True)
+    for path in (layout.replica, layout.changes):
+        shutil.move(path, folder / Path(path).name)
+    Path(layout.state, "beside.json").write_text("{}")
+    write_deltalake(layout.replica, table_of(source.states[1]))
+    source.land(lake, spec, [3], AFTER)
+    lake.result(spec, options)
+    assert lake.result(spec).error is not None
+    assert code(lake, spec) == "TABLE_NOT_OURS"
+    assert (DeltaTable(layout.replica).version(), lake.replica(spec)) == (0, values(source.states[1]))

@@ -82,7 +82,7 @@ def test_a_long_job_is_logged_every_thirty_seconds(caplog: pytest.LogCaptureFixt
         "running for 30 s, tables done: 0",
         "running for 60 s, tables done: 0; s.a: read, batch 1 of 4, 7 rows read; s.b: discover",
         "s.b skipped: 0 files, 0 rows read, 0 changes, 0.0 s",
-        "running for 110 s, tables done: 1; s.a: merge, batch 2 of 4, 90 rows read",
+        "running for 110 s, tables done: 1; s.a: replica, batch 2 of 4, 90 rows read",
     ]
 
 

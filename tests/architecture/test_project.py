@@ -81,11 +81,23 @@ def test_ci_begins_with_the_front_door() -> None:
     assert begun.findall(script) == [*DOOR, "test", "test-wide"]
     contributing = (ROOT / "CONTRIBUTING.md").read_text()
     assert all(f"make {command}" in contributing for command in DOOR)
-    first = contributing.partition("### Each time\n1. ")[2].partition("\n2. ")[0]
+    releasing = (ROOT / ".github/RELEASING.md").read_text()
+    first = releasing.partition("## Each time\n1. ")[2].partition("\n2. ")[0]
     assert [line.strip() for line in first.splitlines() if line.strip().startswith("make ")] == [
         "make demo-embedded",
         "make newcomer",
     ]
+
+
+def test_the_first_change_of_a_contributor_names_what_is_there() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text().partition("## A first change")[2].partition("\n## ")[0]
+    paths = re.findall(r"`([\w./]+\.(?:py|md))`", page)
+    assert len(paths) > 3
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+    module, name = re.findall(r"pytest (\S+) -k (\w+)", page)[0]
+    shown = (ROOT / module).read_text()
+    assert "CRON_STEP" in shown.partition(f"def {name}")[2].partition("\ndef ")[0]
+    assert "def _steps" in (ROOT / "airflow_gddl/metadata/advice.py").read_text()
 
 
 def test_the_front_door_opens_on_every_python_by_both_installers() -> None:

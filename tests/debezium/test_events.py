@@ -44,7 +44,7 @@ def test_key_update_is_a_delete_and_an_insert_at_one_position(tmp_path: Path) ->
     lambda e: e,
     lambda e: {"schema": None, "payload": e},
     lambda e: {"schema": {"type": "struct", "fields": []}, "payload": e},
-    lambda e: {"key": {"id": 1}, "value": e, "offset": 3, "timestamp": 5},
+    lambda e: {"key": {"id": 1 if e else 2}, "value": e, "offset": 3, "timestamp": 5},
     lambda e: {"value": {"schema": None, "payload": e}},
     lambda e: {"payload": e, "schema": {"type": "struct"}},
     json.dumps,
@@ -96,6 +96,37 @@ def test_files_that_cannot_be_read(tmp_path: Path, content: bytes | str) -> None
 def test_file_of_tombstones_has_no_rows_but_key_columns(tmp_path: Path) -> None:
     found = probe(tmp_path, text(None, {"schema": None, "payload": None}))
     assert (found.rows, dict(found.columns)["id"]) == (0, "void")
+
+
+@pytest.mark.parametrize(
+    ("records", "lost"),
+    [
+        (["c1", "t1"], 1),
+        (["c1", "d1", "t1"], 0),
+        (["c1", "c2", "t1", "t2"], 2),
+        (["c1", "d1", "c2", "t1"], 0),
+        (["c1", "d1", "t1", "c1", "t1"], 1),
+        (["t1", "c1"], 0),
+        (["c2", "t1"], 0),
+        (["u1", "t1"], 1),
+        (["c1", "truncate", "t1"], 0),
+    ],
+    ids=str,
+)
+def test_tombstone_of_a_row_that_no_event_has_deleted_is_quarantined(
+    tmp_path: Path, records: list[str], lost: int
+) -> None:
+    """A filter leaves out the delete, and the tombstone comes all the same."""
+    made = []
+    for name in records:
+        row = {"id": int(name[1:]), "v": "a"} if name[1:].isdigit() else None
+        key = {"schema": None, "payload": {"id": row["id"]}} if row else None
+        value = None if name[0] == "t" and row else event(name[0], row) if row else event("t", None)
+        made.append({"key": key, "value": value})
+    found = probe(tmp_path, text(*made))
+    assert found.rows == sum(not name.startswith("t") or name == "truncate" for name in records) + lost
+    texts = [] if found.malformed is None else [one for one in found.malformed.to_pylist() if one is not None]
+    assert [json.loads(one)["value"] for one in texts] == [None] * lost
 
 
 @pytest.mark.parametrize("stands", [

@@ -84,11 +84,18 @@ class Judge:
         return ("survived", f"{len(tests)} tests") if done.returncode == 0 else ("undecided", done.stdout[-300:])
 
     def _tests(self, mutant: Mutant) -> Iterator[str]:
-        """Tests that call the function, until their time is used: first those that call most besides for their time.
+        """Tests that call the function, until their time is used.
 
-        The fastest ones alone are much alike, and say the same of a mutant.
+        A third of it goes to those that call the fewest other functions, which are about this one. Then come those that
+        call most besides for their time: the fastest ones alone are much alike, and say the same of a mutant.
         """
         left, calling, known = self.seconds, self._calling(mutant), set[Function]()
+        for test in sorted(calling, key=lambda name: len(calling[name].functions)):
+            if left < 2 * self.seconds / 3:
+                break
+            left -= calling[test].cost
+            known |= calling.pop(test).functions
+            yield test
         while calling and left >= 0:
             test = max(calling, key=lambda name: (1 + len(calling[name].functions - known)) / calling[name].cost)
             left -= calling[test].seconds

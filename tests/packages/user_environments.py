@@ -43,7 +43,12 @@ class Combination:
 
 def pages(root: Path) -> list[Path]:
     """What tells users to install something: documents, and modules whose messages do."""
-    documents = [root / "README.md", root / "CONTRIBUTING.md", *sorted((root / "docs").rglob("*.md"))]
+    documents = [
+        root / "README.md",
+        root / "CONTRIBUTING.md",
+        root / ".github/RELEASING.md",
+        *sorted((root / "docs").rglob("*.md")),
+    ]
     modules = [path for package in ("airflow_gddl", "spark_jobs") for path in sorted((root / package).rglob("*.py"))]
     return [*documents, *modules]
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
+from airflow_gddl.contract.extensions import DmsOptions
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import ScalarType
 from spark_jobs.plan.table_schema import Column, TableSchema
 from spark_jobs.rules.column_lists import listed, name_none, stored_lists
+from spark_jobs.rules.csv_rows import with_carried
 
 FILE = ("id", "a", "b", "a,b", "z", "[z]", "y", "cols")
 
@@ -44,3 +47,14 @@ def test_lists_that_name_no_column_of_the_file(arrays: bool) -> None:
     found = pa.array([None if t is None else t.split(",") for t in texts] if arrays else texts)
     assert name_none(found, FILE, schema()).tolist() == [False, False, True, False, False, False]
     assert listed(found, "a").tolist() == [True, True, False, False, True, False]
+
+
+def test_columns_that_a_change_of_csv_lacks_are_those_that_were_added_later_or_not_logged() -> None:
+    """An insert carries all columns, also in a line from before a column was added."""
+    columns = [["I", "U", "D", "u ", None], list("12345"), ["a", "?", "b", "c", "?"], [None] * 5]
+    rows = pa.table([pa.array(values, pa.string()) for values in columns], names=["Op", "id", "v", "new"])
+    older = {"new": np.array([True, True, False, True, True])}
+    found = with_carried(rows, DmsOptions(csv_no_sup="?"), "carried", older)
+    assert found.column("carried").to_pylist() == [None, '["id"]', None, '["id", "v"]', None]
+    assert found.column("v").to_pylist() == ["a", None, "b", "c", "?"]
+    assert with_carried(rows.drop_columns(["Op"]), DmsOptions(), "carried").column("carried").null_count == 5

@@ -8,6 +8,8 @@ from dataclasses import replace
 import pytest
 
 from airflow_gddl.contract.spec import TieBreak
+from spark_jobs.plan.planned_batch import Truncate
+from spark_jobs.rules.order import late_truncates
 from tests.rules.changes import IN_ORDER, LATER, Change, in_file, states, table_schema
 
 UPDATE, INSERT, DELETE = Change(op="U", v="u"), Change(op="I", v="i"), Change(op="D")
@@ -62,3 +64,19 @@ def test_order_of_rows_in_memory_is_irrelevant() -> None:
     for _ in range(5):
         chosen.shuffle(changes)
         assert states(changes, schema) == wanted
+
+
+@pytest.mark.parametrize(
+    ("batches", "late"),
+    [((), ()), ((1, 2), ()), ((2, 1), (0,)), ((1, 1), ()), ((3, 1, 2), (0,)), ((2, 3, 1), (0, 1)), ((1, 3, 2), (1,))],
+)  # fmt: skip
+def test_truncates_that_came_after_a_later_one_are_late(batches: tuple[int, ...], late: tuple[int, ...]) -> None:
+    """In the order of changes; each by the batch that brought it."""
+    truncates = tuple(
+        Truncate(
+            generation=1, sequence=str(at), commit_ts=None, source_file="f", position=0, batch_id=f"{batch:012d}",
+            applied_at="", schema=0,
+        )
+        for at, batch in enumerate(batches)
+    )  # fmt: skip
+    assert late_truncates(truncates) == tuple(truncates[at] for at in late)

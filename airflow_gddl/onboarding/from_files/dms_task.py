@@ -72,7 +72,7 @@ def _wildcards(text: str) -> str:
 
 
 def _literal(pattern: re.Pattern[str]) -> str | None:
-    """The one table of a pattern; null: it has wildcards."""
+    """The one table of a pattern; None: it has wildcards."""
     name = re.sub(r"\\(.)", r"\1", pattern.pattern)
     return name if pattern.pattern == re.escape(name) else None
 

@@ -31,7 +31,7 @@ class Told:
 
     Attributes:
         fields: of a row, by path (`options.csv_delimiter`).
-        keys: null: nothing is said.
+        keys: None: nothing is said.
         table, column: from the name in the source to the one that files have.
         filter: a condition that the service applies; empty: none.
     """
@@ -65,7 +65,7 @@ class ImportedSource:
         """Facts of the tables that the files select.
 
         Args:
-            found: of a database, or of files that have landed; null: neither was read, so that only tables which the
+            found: of a database, or of files that have landed; None: neither was read, so that only tables which the
                 files name are known, and keys only where these say them.
         """
         known = {} if found is None else {table.table: table for table in found.tables}

@@ -204,7 +204,7 @@ class Finder:
         return declared
 
     def _is_of_dms(self, spec: TableSpec | None) -> bool:
-        """Whether DMS writes a table's files; null: its row would be invalid."""
+        """Whether DMS writes a table's files; None: its row would be invalid."""
         if spec is None:
             return bool(self._spec.layer.values.get("dialect", "dms") == "dms")
         return spec.dialect == "dms" and spec.mode == "changes"

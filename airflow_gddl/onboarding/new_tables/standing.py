@@ -37,7 +37,7 @@ class NewTable:
     Attributes:
         table: `schema.name` in the source.
         at: when it was found, added or ignored, seconds since the epoch.
-        keys: null: none were found.
+        keys: None: none were found.
         fields: others of its row, by path (`options.op_column`).
         evidence: of the keys.
         refused, why: code and text of what stands against its row; empty: nothing.

@@ -35,7 +35,7 @@ def compile_metadata(
 
     Args:
         placed: placement of the tables by the lake.
-        tag: tag of the placement object at `path`; null: there is none.
+        tag: tag of the placement object at `path`; None: there is none.
         before: the rows of the last good ones; called only when a file can't be read at all, so that its tables are
             kept.
     """

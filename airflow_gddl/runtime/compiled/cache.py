@@ -39,7 +39,7 @@ class CompiledSettings:
         copy: lake that also stores the last good copy; empty: only the cache does.
         copy_environ: environment for that lake.
         lake_environ: returns the environment for the metadata's lake, by its path and the Airflow connection that the
-            metadata names; null: `environ`.
+            metadata names; None: `environ`.
     """
 
     metadata: str
@@ -83,7 +83,7 @@ class State:
         placement_why: why it can't be read, so that the last known one is used; empty: it can.
         lake_rows, lake_rows_tag: path of the rows that the lake keeps, and tag of that object; empty: none are asked
             for; there was none.
-        aws_conn_id: Airflow connection that reaches it; null: the configured one, if any.
+        aws_conn_id: Airflow connection that reaches it; None: the configured one, if any.
     """
 
     signature: str

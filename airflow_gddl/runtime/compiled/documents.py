@@ -49,7 +49,7 @@ class PipelineDocument:
         runner_settings: settings under `runners` in `gddl.yaml` for this runner.
         dependencies: tables of other pipelines that its tables depend on, sorted.
         unmet: tables that they depend on and that nothing loads, since the row is disabled or invalid, sorted.
-        aws_conn_id: Airflow connection that reaches S3 for the roots; null: the configured one, if any.
+        aws_conn_id: Airflow connection that reaches S3 for the roots; None: the configured one, if any.
         access: landing roots of its tables that are read with credentials of their own.
         heartbeats: other pipelines that load heartbeat tables of its rows, sorted.
         metadata_at: when the newest file of the metadata was last modified, seconds since the epoch.
@@ -70,7 +70,7 @@ class PipelineDocument:
     heartbeats: tuple[str, ...] = ()
 
     def spec_of(self, table: str) -> TableSpec | None:
-        """The row of a table; null: the pipeline does not load it."""
+        """The row of a table; None: the pipeline does not load it."""
         return next((spec for spec in self.specs if spec.table == table), None)
 
 
@@ -96,7 +96,7 @@ class PlacementDocument:
 
     Attributes:
         path: of the object in the lake.
-        tag: of that object when read; null: there was none.
+        tag: of that object when read; None: there was none.
         is_kept: whether the stored placement is equal.
         roots: the lake is among them.
         aws_conn_id: as in `PipelineDocument`.

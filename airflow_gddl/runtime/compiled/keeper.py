@@ -346,7 +346,7 @@ class Keeper:
         """
         Args:
             folder: the metadata, read.
-            outdated: tag of the placement that no longer holds; null: it still does.
+            outdated: tag of the placement that no longer holds; None: it still does.
         """
         state, generation = self.cache.read_state()
         unchanged = state is not None and state.signature == signature.text and state.placement_tag != outdated

@@ -27,7 +27,7 @@ _PARSED_FOR = 600.0
 
 @dataclass(frozen=True)
 class CompiledMetadata:
-    """What is compiled now. `generation` null: the metadata could never be read; `state` gives the reason.
+    """What is compiled now. `generation` None: the metadata could never be read; `state` gives the reason.
 
     Attributes:
         cache_trouble: why the configured cache folder is not used; empty when it is.

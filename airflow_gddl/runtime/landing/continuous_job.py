@@ -29,7 +29,7 @@ class DesiredStateKeeper:
 
     Attributes:
         name: of the pipeline.
-        fetch: the desired state by the current metadata; null: the metadata can't be read, or lacks the tables, so that
+        fetch: the desired state by the current metadata; None: the metadata can't be read, or lacks the tables, so that
             the last written state holds. May raise any GddlError, which is logged.
         now: seconds, monotonic.
     """
@@ -48,7 +48,7 @@ class DesiredStateKeeper:
 
     @property
     def tables(self) -> frozenset[str] | None:
-        """Tables of the last written state; null: none was written."""
+        """Tables of the last written state; None: none was written."""
         return None if self._written is None else frozenset(spec.table for spec in self._written.tables)
 
     def put(self, desired: DesiredState) -> None:

@@ -198,7 +198,7 @@ def _client(key: str | None, secret: str | None, token: str | None, region: str 
 
 
 def _region(url: str) -> str | None:
-    """Region in the queue's URL (`https://sqs.eu-west-1.amazonaws.com/…`); null: from the environment."""
+    """Region in the queue's URL (`https://sqs.eu-west-1.amazonaws.com/…`); None: from the environment."""
     host = url.partition("://")[2].partition("/")[0].split(".")
     return host[1] if len(host) > 3 and host[0] == "sqs" and "amazonaws" in host else None
 
@@ -245,7 +245,7 @@ class Following:
 
         Args:
             folders: by table, where it lands.
-            known: the poll before, or an earlier one; null: there was none.
+            known: the poll before, or an earlier one; None: there was none.
 
         Raises:
             RetriableError: `STORAGE_BUSY`.

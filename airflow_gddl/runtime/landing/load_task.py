@@ -68,7 +68,7 @@ class ProgressListener(Listener, Protocol):
     """Receives the progress of a load while it runs."""
 
     def event_of(self, result: JobResult) -> Mapping[str, object] | None:
-        """Extra of the result's asset event; null: none."""
+        """Extra of the result's asset event; None: none."""
         ...
 
 

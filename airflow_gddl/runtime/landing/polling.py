@@ -30,7 +30,7 @@ _BYTES = 8
 
 @dataclass(frozen=True)
 class PollWindow:
-    """A time of last modification: from `start` on, before `end`; seconds since the epoch, null: open."""
+    """A time of last modification: from `start` on, before `end`; seconds since the epoch, None: open."""
 
     start: float | None = None
     end: float | None = None
@@ -186,9 +186,9 @@ class ListedFiles:
     """Listed files of a table.
 
     Attributes:
-        known: covers the files that were not listed; null: all were listed.
+        known: covers the files that were not listed; None: all were listed.
         digests: of the files that were listed, by name. Their sum doesn't depend on how much was listed.
-        refused: why the folder can't be listed; null: it can.
+        refused: why the folder can't be listed; None: it can.
         empty: nothing was listed, not even a file that is no data.
         missing: there is no such folder.
     """

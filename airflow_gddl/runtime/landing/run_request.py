@@ -33,7 +33,7 @@ class RunRequestForm:
         tables: only these, with or without new files; empty: all of the pipeline.
         full_refresh: rebuild them from their change tables.
         start, end: only those with landing files last modified from `start` on and before `end` (ISO 8601, UTC when
-            there is no zone), loaded before or not, each listed in full. Null: open.
+            there is no zone), loaded before or not, each listed in full. None: open.
         action: `verify` compares replicas with their changes, `replay` processes quarantined rows again, `dismiss`
             gives them up; none of them loads new files. `reload` loads tables from the files that are there, and from
             nothing else; with `start` or `end` it reads files of this time again, and all others keep what they gave.
@@ -238,7 +238,7 @@ def requests_of(params: Mapping[str, Any], directory: Directory | None) -> Reque
     """
     Args:
         params: fields of the trigger form; `tables` names at least one.
-        directory: every table of the metadata; null: it can't be read.
+        directory: every table of the metadata; None: it can't be read.
 
     Raises:
         MetadataError: `REQUEST_INVALID`, `TABLE_AMBIGUOUS`: the request, or each of its tables.

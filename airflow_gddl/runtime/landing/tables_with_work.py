@@ -326,7 +326,7 @@ def observe(
 
     Args:
         environ: says how S3 is reached.
-        following: selects the folders to list; null: all.
+        following: selects the folders to list; None: all.
 
     Raises:
         RetriableError, FatalError: as `Storage`.
@@ -457,7 +457,7 @@ class NextPoll:
 
     Attributes:
         watermarks: of large folders, by table.
-        queue: the last poll by the queue of events; null: none.
+        queue: the last poll by the queue of events; None: none.
     """
 
     watermarks: Mapping[str, Watermark] = field(default_factory=dict)

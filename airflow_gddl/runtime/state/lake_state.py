@@ -39,11 +39,11 @@ _RUNS, _POLL = ".runs.json", ".poll.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Trouble:
-    """An object that could not be read; the state shown instead is as of `since`, seconds since the epoch; null: never
+    """An object that could not be read; the state shown instead is as of `since`, seconds since the epoch; None: never
     read.
 
     Attributes:
-        pipeline: pipeline of the object; null: all tables are affected.
+        pipeline: pipeline of the object; None: all tables are affected.
         runs: it holds what is known of runs; false: of polls alone.
     """
 

@@ -39,7 +39,7 @@ class Overview:
         periods: start of each, seconds since the epoch, and its figures; oldest first, without gaps; the last is under
             way.
         complete_since: start of the oldest run that is known of a table whose older runs are not; earlier periods
-            count such tables in part. Null: all runs are known.
+            count such tables in part. None: all runs are known.
         sources, owners: figures of all periods together; tables without an owner are under `NO_OWNER`.
     """
 

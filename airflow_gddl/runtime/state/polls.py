@@ -62,7 +62,7 @@ def _poll(name: str, before: TablePoll | None, seen: PollRecord) -> TablePoll:
 
 @dataclass(frozen=True)
 class StoredPolls:
-    """A pipeline's document as it was read. `tag`: see `Storage.swap`; null: there was none."""
+    """A pipeline's document as it was read. `tag`: see `Storage.swap`; None: there was none."""
 
     document: PollDocument
     tag: str | None

@@ -146,7 +146,7 @@ def left_in_quarantine(runs: Iterable[RunFact], rows: int = 0) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class TableRecord:
-    """Facts from the runs of a table. Moments are seconds since the epoch; null: never, or not known.
+    """Facts from the runs of a table. Moments are seconds since the epoch; None: never, or not known.
 
     Attributes:
         newest: the newest run; null before any.
@@ -154,7 +154,7 @@ class TableRecord:
             list of ten thousand tables shows few of them.
         quarantined: rows and files in quarantine: as last counted, then see `left_in_quarantine`.
         counted, counted_files: rows and files, and files alone, that were in quarantine when a run or an erasure last
-            counted them in the errors table, and `counted_at`, when it began; null: none did.
+            counted them in the errors table, and `counted_at`, when it began; None: none did.
         late_ignored: changes that these runs ignored as late.
         features: figures of features in these runs, see `JobResult.features`.
         commit: newest source commit ever applied.

@@ -78,7 +78,7 @@ class TablePoll:
         files: data files in the landing folder.
         waiting: how many of them are not loaded; at least 1 while a file or the row is new or changed.
         since: first poll that found pending files; null when nothing is pending.
-        clear: newest poll that found nothing pending in a folder that was there; null: none yet.
+        clear: newest poll that found nothing pending in a folder that was there; None: none yet.
         held_by: dependencies that it waits for.
         first: when a sensor first saw the table; null where that was not stored.
         missing: its landing folder is missing, though the row does not say that this is an empty table.
@@ -116,7 +116,7 @@ class RunningJob:
 @dataclass(frozen=True, kw_only=True)
 class TableStatus:
     """A table with what is known of it, and what that means now. Moments are seconds since the epoch, lengths seconds;
-    null: never, or not known.
+    None: never, or not known.
 
     Attributes:
         record, poll: facts of its runs, empty before any, and its last poll.
@@ -154,7 +154,7 @@ class TableStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class Knowledge:
-    """Inputs for a table's state; null: unknown.
+    """Inputs for a table's state; None: unknown.
 
     Attributes:
         unread: what is stored of its runs can't be read, so that nothing is known where `record` is empty.
@@ -162,7 +162,7 @@ class Knowledge:
         record: facts of its runs; empty before any.
         running: the job that loads it, as last reported.
         seen: when a sensor or `gddl_watch` first saw the table, seconds since the epoch.
-        heartbeat: of the table's source; null: it has none, or nothing is known of it.
+        heartbeat: of the table's source; None: it has none, or nothing is known of it.
     """
 
     record: TableRecord = field(default_factory=TableRecord)

@@ -36,6 +36,7 @@ Json = Any
 Schema = Mapping[str, Any]
 
 OPERATIONS = {"c": "I", "r": "I", "u": "U", "d": "D"}
+_TRUNCATE = "T"
 DECODER = json.JSONDecoder(parse_float=fraction)
 _ZERO_DECIMAL = "AA=="
 _SPACE = re.compile(r"\s*")
@@ -48,7 +49,7 @@ class Event:
     """A change.
 
     Attributes:
-        op: `I`, `U`, `D`; another operation as delivered, in upper case; null: no event.
+        op: `I`, `U`, `D`; another operation as delivered, in upper case; None: no event.
         row: the row after the change; of a delete the known columns of the row before, and the key that the record
             has beside the event; may be empty.
         source: its position in the source's log.
@@ -78,7 +79,7 @@ class Events:
     Attributes:
         broken: index in `events` to the original text of an invalid event; `events` has `NO_EVENT` there.
         versions: the `fields` of events, each once, and no empty ones.
-        text: all of the file; null: it is none.
+        text: all of the file; None: it is none.
     """
 
     events: Sequence[Event]
@@ -115,20 +116,21 @@ def events_of(
     """As `read_events`.
 
     Args:
-        records: original text (null: not at hand) and record.
+        records: original text (None: not at hand) and record.
         may_be_cut: texts may hold what UTF-8 has no form for.
     """
     events: list[Event] = []
     broken: dict[int, str] = {}
-    schemas = _Schemas(flat)
+    schemas, lives = _Schemas(flat), _Lives(events)
     for original, record in records:
         value = record.value
-        if value is None:
+        if value is None and not lives.has(_unwrapped(record.key, flat).value):
             continue
-        event = _event(record, keys, schemas)
+        event = None if value is None else _event(record, keys, schemas)
         if event is None or (may_be_cut and not _is_encodable(event)):
             event = None
-            written = original if original is not None else json.dumps(value, ensure_ascii=False, default=text_of)
+            shown = {"key": record.key, "value": None} if value is None else value
+            written = original if original is not None else json.dumps(shown, ensure_ascii=False, default=text_of)
             broken[len(events)] = written.encode("utf-8", "backslashreplace").decode()
         events.append(event or NO_EVENT)
     if broken and len(broken) == len(events):
@@ -137,6 +139,45 @@ def events_of(
             "made of events need its settings add.fields and delete.tombstone.handling.mode=rewrite"
         )
     return with_one_spelling(Events(events, broken, schemas.versions))
+
+
+class _Lives:
+    """Which rows of a file's events live: a tombstone of one of them comes without its delete.
+
+    Debezium writes a tombstone behind each delete, also where `skipped.operations` or a transform leaves deletes out.
+    """
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        """
+        Args:
+            events: read so far; the list grows.
+        """
+        self._events = events
+        self._seen = 0
+        self._newest: dict[tuple[str, ...], dict[str, str | None]] = {}
+
+    def has(self, key: Json) -> bool:
+        """Whether the newest event with these values, the key of a record, is no delete; false where there is none."""
+        if not isinstance(key, Mapping) or not key:
+            return False
+        names = tuple(key)
+        last = self._events[-1] if self._events else NO_EVENT
+        if last.op == "D" and _values(last.row, names) == _values(key, names):
+            return False
+        if names not in self._newest:
+            self._newest, self._seen = {names: {}}, 0
+        newest = self._newest[names]
+        for event in self._events[self._seen :]:
+            if event.op == _TRUNCATE:
+                newest.clear()
+            elif event.op in OPERATIONS.values():
+                newest[_values(event.row, names)] = event.op
+        self._seen = len(self._events)
+        return newest.get(_values(key, names), "D") != "D"
+
+
+def _values(row: Mapping[str, Json], names: Sequence[str]) -> str:
+    return json.dumps([row.get(name) for name in names], default=text_of)
 
 
 def with_one_spelling(events: Events) -> Events:
@@ -268,7 +309,7 @@ class _Schemas:
 
 @dataclass(frozen=True)
 class Record:
-    """Value without wrappers (null: a tombstone), its Connect schema (null: none), and the key that a sink adds."""
+    """Value without wrappers (None: a tombstone), its Connect schema (None: none), and the key that a sink adds."""
 
     value: Json
     schema: Schema | None = None
@@ -276,7 +317,7 @@ class Record:
 
 
 def _records(text: str, flat: FlatForm) -> Iterator[tuple[str | None, Record]]:
-    """Original text (null: not at hand) and record."""
+    """Original text (None: not at hand) and record."""
     if text.lstrip()[:1] == "[":
         for value in DECODER.decode(text):
             yield None, _unwrapped(value, flat)
@@ -374,7 +415,7 @@ def table_of(
 
     Args:
         keys: see `read_events`; a key is always sent.
-        before_images: prefix of the columns of rows before updates; null: these are left out.
+        before_images: prefix of the columns of rows before updates; None: these are left out.
 
     Raises:
         ValueError: see `with_technical`.

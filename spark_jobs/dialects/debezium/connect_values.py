@@ -366,7 +366,7 @@ class Values:
     """Values of one column.
 
     Attributes:
-        stated: the type that they have by their schema where a misfit is among them, so that all are text; null: that
+        stated: the type that they have by their schema where a misfit is among them, so that all are text; None: that
             of the array.
     """
 

@@ -16,7 +16,7 @@ Json = Any
 KEY = "_id"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _KINDS = {"c": "I", "r": "I", "u": "I", "d": "D"}
-"""A whole document replaces the stored row, so that a field which it lacks becomes null: no update does that."""
+"""A whole document replaces the stored row, so that a field which it lacks becomes None: no update does that."""
 
 
 @dataclass(frozen=True)

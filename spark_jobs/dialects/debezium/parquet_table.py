@@ -46,7 +46,7 @@ def read_parquet(
     """
     Args:
         keys: see `change_events.read_events`.
-        before_images: prefix of the columns of rows before updates; null: these are left out.
+        before_images: prefix of the columns of rows before updates; None: these are left out.
 
     Raises:
         ValueError: its columns are not those of an envelope.
@@ -270,7 +270,7 @@ def _by_name(schema: Any) -> dict[str, dict[str, Any]]:
 
 
 def _row_record(metadata: Mapping[bytes, bytes], flat: FlatForm) -> Mapping[str, Any] | None:
-    """The record of a row in that schema; null: there is none."""
+    """The record of a row in that schema; None: there is none."""
     schema = _schema(metadata)
     records = _by_name(schema)
     for one in records.values():

@@ -104,7 +104,7 @@ def place_behind(commit: int | None, lsn: int, log: int) -> str:
     before each of the transactions after it.
 
     Args:
-        commit: the last commit that was read; null: none yet. `lsn`: of what was read last.
+        commit: the last commit that was read; None: none yet. `lsn`: of what was read last.
         log: see `with_log`.
     """
     place = f"{_number(commit or 0)}.0.{_number(lsn)}"
@@ -112,7 +112,7 @@ def place_behind(commit: int | None, lsn: int, log: int) -> str:
 
 
 def _last_places(source: Source) -> tuple[str | None, str | None]:
-    """`sequence`, a JSON array as text: the last commit (null: none yet), and the change, each null in old versions."""
+    """`sequence`, a JSON array as text: the last commit (None: none yet), and the change, each null in old versions."""
     parts = json.loads(source.get("sequence") or "[]")
     places = [None if part is None else str(part) for part in (parts if isinstance(parts, list) else ())]
     first, second = (*places, None, None)[:2]
@@ -288,7 +288,7 @@ def with_keys(table: pa.Table, keys: Sequence[str]) -> pa.Table:
 
 
 def number_in_transaction(transaction: object) -> str | None:
-    """`total_order` of an event's `transaction`, which a change keeps when it is sent again; null: it states none."""
+    """`total_order` of an event's `transaction`, which a change keeps when it is sent again; None: it states none."""
     number = transaction.get("total_order") if isinstance(transaction, Mapping) else None
     return None if number is None else str(number)
 
@@ -352,7 +352,7 @@ def with_loaded(table: pa.Table, sources: Sequence[Source], loaded: LoadedTransa
     """Rows with `LOADED` for changes that a load has read.
 
     Args:
-        loaded: null: none is known. `log`: number of the captured log.
+        loaded: None: none is known. `log`: number of the captured log.
     """
     if loaded is None:
         return table

@@ -51,7 +51,7 @@ class TopicFiles:
 
     Attributes:
         topic: for errors.
-        registry: null: none is named.
+        registry: None: none is named.
         ignored: messages so far that are no changes of rows: changes of the schema.
         lone: tombstones so far whose delete Kafka has compacted away.
     """
@@ -82,7 +82,7 @@ class TopicFiles:
                 yield self._file(kept, schemas)
 
     def _numbers(self, message: Message) -> tuple[int, int] | None:
-        """Numbers of the schemas of value and key, -1: the key has none; null: the value is JSON."""
+        """Numbers of the schemas of value and key, -1: the key has none; None: the value is JSON."""
         number = _number(message.value)
         if number is None:
             return None

@@ -183,7 +183,7 @@ class AppendedFiles:
     def run(self, added: DataFrame | None = None) -> Findings:
         """
         Args:
-            added: the rows that the commit adds; null: they are not compared.
+            added: the rows that the commit adds; None: they are not compared.
 
         Raises:
             Exception: files that the commit removes can't be read.

@@ -88,7 +88,7 @@ class Expected:
         self._merge(clone, wanted, (*self.schema.keys, *IDENTITY), columns, puts=True)
 
     def _stored_versions(self, clone: str, touched: pa.Table | None) -> pa.Table:
-        """Versions of keys; null: of all that are the batch's source's."""
+        """Versions of keys; None: of all that are the batch's source's."""
         rows = self._read(clone)
         if touched is None:
             return of_shard(self._taken(rows), self.schema.spec.shard)
@@ -124,7 +124,7 @@ class Expected:
         return by_name(self._taken(mine), change_schema(self.schema))
 
     def _changes_of(self, keys: pa.Table | None) -> pa.Table:
-        """All changes of keys, and where keys can change, those of others; null: of the batch's source."""
+        """All changes of keys, and where keys can change, those of others; None: of the batch's source."""
         rows = self._read(self.layout.changes)
         found = self._matching(rows, keys) if keys is not None and not self.schema.before_of_key else self._taken(rows)
         changes = by_name(found, change_schema(self.schema))
@@ -189,7 +189,7 @@ class Expected:
 
 
 def _of_keys(rows: pa.Table, keys: pa.Table | None, schema: TableSchema) -> pa.Table:
-    """Rows of keys; null: of any."""
+    """Rows of keys; None: of any."""
     if keys is None:
         return rows
     mine, wanted = table_codes((rows, keys), schema.keys)

@@ -21,7 +21,7 @@ class CatalogColumn:
 
     Attributes:
         version: transaction that has altered it last; `known`: what explains that, and changes no value.
-        filled: value of rows from before it; null: none.
+        filled: value of rows from before it; None: none.
     """
 
     name: str
@@ -145,7 +145,7 @@ def dropped_bounds(before: TableCatalog, now: TableCatalog) -> tuple[Bounds, ...
     nothing is left, since a condition can name one above it.
 
     Returns:
-        Null: those of some are not known.
+        None: those of some are not known.
     """
     left = {bounds.number for part in now.parts.values() for bounds in part.bounds} | set(now.parts)
     gone = [part for number, part in before.parts.items() if number not in now.parts]

@@ -38,7 +38,7 @@ class Record:
 
     Attributes:
         topic: `<prefix>.<schema>.<table>`, or one of the engine's own.
-        key, value: JSON; null: it has none.
+        key, value: JSON; None: it has none.
     """
 
     topic: str
@@ -51,9 +51,9 @@ class Batch:
     """Events in the order of the log.
 
     Attributes:
-        partition, offset: where the log is read on later, as JSON of the connector's; null: where it was before,
+        partition, offset: where the log is read on later, as JSON of the connector's; None: where it was before,
             for all of them are at one place, which may have more events.
-        history: the schema history, where it has grown; null: it has not.
+        history: the schema history, where it has grown; None: it has not.
         whole: how many records come before the last place, which may go on in the next batch.
     """
 

@@ -78,7 +78,7 @@ def capture_log(run: TableRun, totals: RunTotals) -> PartitionDeletes | None:
     """Write the changes that the source's log has now, of all its tables, as files of their landing folders.
 
     Returns:
-        The deletes of rows of dropped partitions, which are to be found once these files are loaded; null: none are.
+        The deletes of rows of dropped partitions, which are to be found once these files are loaded; None: none are.
 
     Raises:
         FatalError: `SOURCE_LOG_REFUSED`, `SOURCE_LOG_LOST`, `SOURCE_LOG_RESTARTED`, `NOT_PUBLISHED`, `JAVA_MISSING`,
@@ -420,7 +420,7 @@ _SOURCE, _PARTS, _TRUNCATE = b'"source":{', json.JSONDecoder(), '"op":"t"'
 
 
 def table_of(value: bytes | None) -> str | None:
-    """`schema.name` of an event, by its own `source`, since topics replace characters; null: no change of a row."""
+    """`schema.name` of an event, by its own `source`, since topics replace characters; None: no change of a row."""
     at = (value or b"").rfind(_SOURCE)
     if value is None or at < 0:
         return None

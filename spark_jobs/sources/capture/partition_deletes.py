@@ -233,7 +233,7 @@ class _Comparison:
             yield from ((number, part[at - 1]) for at, number in rows)
 
     def _statement(self) -> str:
-        """Rows of a place in the parameters, and the number of the bounds; null: they can't be evaluated."""
+        """Rows of a place in the parameters, and the number of the bounds; None: they can't be evaluated."""
         conditions = [f"({bounds.condition})" for bounds in self.dropped.bounds]
         arrays = ", ".join(f"CAST({_PARAMETER}{at} AS text[])" for at in range(len(self.columns)))
         names = ", ".join(f"gddl_{at}" for at in range(len(self.columns)))

@@ -64,12 +64,12 @@ class LogPosition:
         opened: where its log was when it was opened.
         published: identity of what the source published then; it changes when that is made again or altered.
         offsets: behind the last events whose files are written.
-        mark: the newest that was read; null: none was.
+        mark: the newest that was read; None: none was.
         last: number in the names of the newest files; later ones have greater numbers.
         truncates: how often the log brought a `TRUNCATE`, by table.
         stopped: tables of which the engine can't read a change, to what it says; their changes are left out until they
             are loaded again.
-        failure: why the last reading has ended; null: it has not failed.
+        failure: why the last reading has ended; None: it has not failed.
         read_by, read_at: the job that has last read all that was committed by then (ISO 8601 UTC).
     """
 
@@ -103,7 +103,7 @@ class FollowedTable:
     Attributes:
         log: `LogPosition.log`.
         relation: `PublishedTable.relation`; empty: the source gives none.
-        catalog: what the source's catalog said of it; null: not known.
+        catalog: what the source's catalog said of it; None: not known.
         truncates: how often the log had brought a `TRUNCATE` of it.
         unloaded: why rows from before the newest load are wrong, until that has ended; empty: they are not.
         kept: partitions that the source has dropped since, and whose rows stay.
@@ -148,7 +148,7 @@ class Positions:
 
 
 def read_followed(storage: Storage, state: str) -> FollowedTable | None:
-    """What the table whose state folder is `state` follows; null: nothing yet.
+    """What the table whose state folder is `state` follows; None: nothing yet.
 
     Raises:
         FatalError: `LEDGER_DAMAGED`.

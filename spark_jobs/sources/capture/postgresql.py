@@ -233,7 +233,7 @@ class PostgreSQL:
         )
 
     def table_of_failure(self, connection: Any, mark: Mark, message: str) -> str | None:
-        """`schema.name` of the table whose change has ended the engine, by its message; null: that is not known."""
+        """`schema.name` of the table whose change has ended the engine, by its message; None: that is not known."""
         if (found := _FAILED_AT.search(message)) is None:
             return None
         self._wait_until_free(connection)

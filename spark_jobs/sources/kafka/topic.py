@@ -91,7 +91,7 @@ def has_messages(run: TableRun, totals: RunTotals) -> bool:
 class _TopicReading:
     """Attributes:
     folder: of the documents that remember how far the topic was read.
-    registry: null: none is named.
+    registry: None: none is named.
     """
 
     topic: str

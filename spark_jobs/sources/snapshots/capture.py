@@ -138,7 +138,7 @@ def survey(run: TableRun, *, released: bool | None = None) -> SnapshotSurvey:
     """List the snapshots of a table.
 
     Args:
-        released: whether held ones are tried again; null: if a user has released them.
+        released: whether held ones are tried again; None: if a user has released them.
 
     Raises:
         FatalError: `LEDGER_DAMAGED`.
@@ -250,10 +250,10 @@ def capture(run: TableRun, totals: RunTotals, most: int | None = None) -> Snapsh
     was taken and not loaded is taken again, as it, and the row, are now.
 
     Args:
-        most: how many to take; null: all.
+        most: how many to take; None: all.
 
     Returns:
-        what was known before all of it was taken again; null: it was not.
+        what was known before all of it was taken again; None: it was not.
 
     Raises:
         FatalError: `LEDGER_DAMAGED`; `RELOAD_UNFINISHED`; as `require_same_identity`.

@@ -179,7 +179,7 @@ class Comparison:
 
     @cached_property
     def _table(self) -> Schema | None:
-        """Columns of the table now; null: there is none."""
+        """Columns of the table now; None: there is none."""
         try:  # which needs no Spark
             snapshot = Tables(self.run.runtime.storage, self.run.runtime.clock).snapshot(self.run.layout.changes)
         except DeclinedError:
