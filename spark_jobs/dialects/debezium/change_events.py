@@ -144,7 +144,7 @@ def events_of(
 class _Lives:
     """Which rows of a file's events live: a tombstone of one of them comes without its delete.
 
-    Debezium writes a tombstone behind each delete, also where `skipped.operations` or a transform leaves deletes out.
+    Debezium writes a tombstone behind each delete, also where a filter leaves deletes out.
     """
 
     def __init__(self, events: Sequence[Event]) -> None:
