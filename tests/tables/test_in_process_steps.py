@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -87,3 +88,24 @@ def test_changes_of_a_key_are_explained(tmp_path: Path) -> None:
         (1, "I", "superseded"), (5, "U", "late"), (9, "D", "winner"),
     ]  # fmt: skip
     assert (found["outcome"], found["verdict"], found["tombstone"]["sequence"]) == ("deleted", "equal", 9)
+
+
+def test_another_policy_of_deletes_is_applied_to_the_rows_that_are_there(tmp_path: Path) -> None:
+    """Rows that are marked deleted go with the marks, and new marks say that no row is deleted."""
+    lake, hard = Lake(tmp_path), TableSpec(table="s.t", keys=("id",), sequence_by=("seq",), sub_microseconds="truncate")
+    soft = replace(hard, delete="soft")
+    _land(lake, soft, 1, [("I", 1, 1, 0), ("I", 2, 2, 0), ("D", 3, 2, 0), ("I", 4, 3, 0)])
+    lake.raising(soft)
+    _land(lake, soft, 2, [("D", 5, 3, 0)])
+    lake.raising(soft)
+
+    def marks() -> dict[int, bool | None]:
+        return {row["id"]: row["_gddl"].get("deleted") for row in lake.rows(lake.layout(hard).replica)}
+
+    assert marks() == {1: False, 2: True, 3: True}
+    _land(lake, hard, 3, [("I", 6, 4, 0)])
+    lake.raising(hard)
+    assert marks() == {1: None, 4: None}
+    _land(lake, soft, 4, [("D", 7, 4, 0)])
+    lake.raising(soft)
+    assert marks() == {1: False, 4: True}
