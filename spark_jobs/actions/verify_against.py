@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.names import landed_name
 from airflow_gddl.contract.result import JobResult, RunWarning, error_info
@@ -26,7 +26,7 @@ from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.plan.types import lossless
 from spark_jobs.rules.arrays import DeltaSchema, schema_of
 from spark_jobs.rules.other_table import DifferentRow, OtherTableFindings, OtherTableRule
-from spark_jobs.tables.replayed_log import DamagedLogError, ReplayedLog, replayed
+from spark_jobs.tables.replayed_log import DamagedLogError, replayed
 
 DIFFERENT_CODE = "AGAINST_DIFFERENT"
 REFUSED_CODE = "AGAINST_REFUSED"
@@ -42,7 +42,7 @@ def verify_against(run: TableRun, totals: RunTotals) -> JobResult:
 
     Raises:
         FatalError: `AGAINST_REFUSED`: the tables can't be compared; `BATCH_UNFINISHED`.
-        RetriableError: `TABLE_BUSY`.
+        RetriableError: `TABLE_BUSY`; `AGAINST_FILES_GONE`: files of the other table have vanished meanwhile.
     """
     _require_keys(run)
     path = path_of(run)
@@ -52,7 +52,10 @@ def verify_against(run: TableRun, totals: RunTotals) -> JobResult:
             totals.warn([notices.not_loaded(run.spec.table)])
             return run.result(totals)
         notices.require_finished(run.spec.table, ledger, run.layout.state, then="verify --against")
-        compared = _Compared.of(run, path, ledger)
+        try:
+            compared = _Compared.of(run, path, ledger)
+        except FileNotFoundError as error:
+            raise _gone(run, path, error) from error
     totals.warn(compared.warnings)
     details = {"verdict": compared.verdict, "compared": [path], "against": compared.described()}
     result = run.result(totals, status="succeeded", details=details)
@@ -80,14 +83,25 @@ def _require_keys(run: TableRun) -> None:
         raise _refused(run, "rows without keys can't be matched", run.layout.replica, "compare the tables with a query")
 
 
-def _log_of(run: TableRun, path: str) -> ReplayedLog:
+def _opened(run: TableRun, path: str) -> tuple[int, DeltaSchema]:
+    """Version and columns of the other table."""
     try:
         log = replayed(run.runtime.storage, path)
     except DamagedLogError as error:
-        raise _refused(run, f"its log can't be read: {error}", path, "name a Delta table that can be read") from error
+        raise _refused(run, str(error), path, "name a Delta table that can be read") from error
     if log is None:
         raise _refused(run, "there is no Delta table", path, "name a table of the lake, or the path of a Delta table")
-    return log
+    try:
+        return log.version, schema_of(log.schema)
+    except (TypeError, ValueError, KeyError) as error:
+        why = f"a column has a type that is not known here: {error}"
+        raise _refused(run, why, path, "compare the tables with a query") from error
+
+
+def _gone(run: TableRun, path: str, error: FileNotFoundError) -> RetriableError:
+    what = f"{run.spec.table}: a file of the other table has vanished while it was read: {error}"
+    remedy = "run it again, which reads the newest version; keep VACUUM away meanwhile"
+    return RetriableError("AGAINST_FILES_GONE", what, where=path, remedy=remedy)
 
 
 def _refused(run: TableRun, why: str, where: str, remedy: str) -> FatalError:
@@ -159,8 +173,8 @@ class _Compared:
 
     @classmethod
     def of(cls, run: TableRun, path: str, ledger: Ledger) -> _Compared:
-        log, context = _log_of(run, path), run.context()
-        schema, theirs = context.stored_schema(ledger.state), schema_of(log.schema)
+        (version, theirs), context = _opened(run, path), run.context()
+        schema = context.stored_schema(ledger.state)
         columns = _Columns.of(run, schema, theirs, _delivered(ledger) if ledger.state.adopted else None)
         first = BatchPlan(number=1, mode="initial", planned_at=iso(run.runtime.clock()), generation=1, files=())
         rule = OtherTableRule(
@@ -175,7 +189,7 @@ class _Compared:
         in_files = {file: wanted & found for file, found in keys.items()}
         changed = frozenset[str]().union(*in_files.values())
         return cls(
-            version=log.version, findings=findings, columns=columns, waiting=waiting,
+            version=version, findings=findings, columns=columns, waiting=waiting,
             in_files={file: len(found) for file, found in in_files.items() if found}, ahead=len(changed),
             different=tuple(row for row in findings.listed if row.key not in changed),
         )  # fmt: skip

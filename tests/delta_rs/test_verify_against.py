@@ -12,6 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
+from spark_jobs.batch.totals import TableOutcome
 from tests.adopt.taking_over import AFTER, BEFORE, SCHEMA, Landed, Rows, adopting, chance, table_of, values
 from tests.harness.lake import Lake, spec_of
 
@@ -150,6 +151,24 @@ def test_tables_that_cannot_be_compared_are_refused(named: str, spec: dict[str, 
         pair.run(0)
         pair.they_have(pair.source.states[0])
     assert pair.code(named) == "AGAINST_REFUSED"
+
+
+def test_other_table_that_cannot_be_read_is_named(pair: Pair) -> None:
+    pair.run(*range(3))
+    pair.they_have(pair.source.states[2])
+    (log,) = Path(pair.path, "_delta_log").glob("*.json")
+    sound = log.read_text()
+    for text in (sound.replace(r"\"type\":\"string\"", r"\"type\":\"variant\""), "{"):
+        assert text != sound
+        log.write_text(text)
+        assert pair.code() == "AGAINST_REFUSED"
+    log.write_text(sound)
+    for file in Path(pair.path).glob("*.parquet"):
+        file.unlink()
+    found = pair.lake.run(pair.spec, JobOptions(action="verify", against=THEIRS))
+    assert isinstance(found, TableOutcome)
+    assert found.result.error is not None
+    assert (found.result.error.code, found.retriable) == ("AGAINST_FILES_GONE", True)
 
 
 def test_table_that_is_not_loaded_says_so(pair: Pair) -> None:
