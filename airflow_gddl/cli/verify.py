@@ -29,6 +29,23 @@ class Windows(StrEnum):
     DAY = "day"
 
 
+Against = Annotated[
+    str, typer.Option(metavar="TABLE", help="Compare with this Delta table alone: schema.name in the lake, or a path.")
+]
+Settle = Annotated[
+    float | None,
+    typer.Option(metavar="SECONDS", min=0, help="How long a change may take; 0: no changes are on their way."),
+]
+Since = Annotated[
+    str, typer.Option(metavar="DURATION", help="Compare rows changed in this time alone, by windows: 24h, 7d.")
+]
+By = Annotated[Windows, typer.Option(help="Length of a window, with --since.")]
+Column = Annotated[
+    str,
+    typer.Option(metavar="NAME", help="The rows' column with the time of their last change; by default as updated_at."),
+]
+
+
 def verify(  # noqa: PLR0913 - typer reads each option of the command from one parameter
     ctx: typer.Context,
     *,
@@ -36,24 +53,11 @@ def verify(  # noqa: PLR0913 - typer reads each option of the command from one p
     table: options.Tables = None,
     json: options.Json = False,
     source_connection: options.SourceConnection = "",
-    against: Annotated[
-        str,
-        typer.Option(metavar="TABLE", help="Compare with this Delta table alone: schema.name in the lake, or a path."),
-    ] = "",
-    settle: Annotated[
-        float | None,
-        typer.Option(metavar="SECONDS", min=0, help="How long a change may take; 0: no changes are on their way."),
-    ] = None,
-    since: Annotated[
-        str, typer.Option(metavar="DURATION", help="Compare rows changed in this time alone, by windows: 24h, 7d.")
-    ] = "",
-    by: Annotated[Windows, typer.Option(help="Length of a window, with --since.")] = Windows.HOUR,
-    column: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME", help="The rows' column with the time of their last change; by default as updated_at."
-        ),
-    ] = "",
+    against: Against = "",
+    settle: Settle = None,
+    since: Since = "",
+    by: By = Windows.HOUR,
+    column: Column = "",
 ) -> None:
     """Compare each replica with its changes, its source and its constraints; exit status 1 when one fails.
 
