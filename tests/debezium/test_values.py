@@ -128,6 +128,15 @@ def test_number_beyond_the_greatest_double_is_a_misfit(tmp_path: Path, number: s
     assert row["v"] == f"[{number}]"
 
 
+@pytest.mark.parametrize("value", ['{"a":1e999}', '{"a":[1e999]}', '[{"a":1e999}]'])
+def test_number_beyond_the_greatest_double_inside_an_object_is_text(tmp_path: Path, value: str) -> None:
+    """Objects are text with all their digits, whatever they hold."""
+    lines = text(event("c", {"id": 1, "v": "#"}), event("c", {"id": 2, "v": None}, 2))
+    found = probe(tmp_path, lines.replace('"#"', value))
+    assert (dict(found.columns)["v"], found.stated) == ("string", ())
+    assert [row["v"] for row in rows_of(found)] == [value, None]
+
+
 _FAR = 9_223_372_036_825_200_000
 """PostgreSQL's `infinity` in a timestamp's microseconds."""
 _DAY, _MICROS = time("Date", "int32"), time("MicroTimestamp")

@@ -128,27 +128,32 @@ def text_of(value: Value) -> str:
         return value.isoformat()
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
-    holds_digits = _holds(value, lambda part: isinstance(part, Written))
-    compact = (",", ":")
-    return _json(value) if holds_digits else json.dumps(value, ensure_ascii=False, separators=compact, default=text_of)
+    return _json(value) if _holds_digits(value) else _ENCODER.encode(value)
 
 
-def _holds(value: Value, is_such: Callable[[Value], bool]) -> bool:
-    """Whether a value, or one inside, is such a one."""
-    if isinstance(value, Mapping):
-        return any(_holds(part, is_such) for part in value.values())
-    return any(_holds(part, is_such) for part in value) if isinstance(value, list) else is_such(value)
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=text_of)
+
+
+def _holds_digits(value: Value) -> bool:
+    """Whether a `Written` number is inside, which the encoder writes as a double."""
+    waiting = [value] if isinstance(value, (dict, list)) else []
+    while waiting:
+        one = waiting.pop()
+        for part in one.values() if isinstance(one, dict) else one:
+            if isinstance(part, (dict, list)):
+                waiting.append(part)
+            elif isinstance(part, Written):
+                return True
+    return False
 
 
 def _json(value: Value) -> str:
     """JSON in which fractions have the digits that were delivered."""
     if isinstance(value, Mapping):
-        return "{" + ",".join(f"{_json(name)}:{_json(part)}" for name, part in value.items()) + "}"
+        return "{" + ",".join(f"{_ENCODER.encode(name)}:{_json(part)}" for name, part in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(_json, value)) + "]"
-    if isinstance(value, Written):
-        return value.text
-    return json.dumps(value, ensure_ascii=False, default=text_of)
+    return value.text if isinstance(value, Written) else _ENCODER.encode(value)
 
 
 def _array(element: Kind | None) -> Kind | None:
@@ -473,7 +478,13 @@ def _inferred(values: Sequence[Any]) -> Values:
 
 def _takes_truth_for_numbers(kind: pa.DataType, values: Sequence[Any]) -> bool:
     """Whether Arrow makes fractions of truth among them: `true` would be 1.0."""
-    return "double" in str(kind) and any(_holds(value, lambda part: isinstance(part, bool)) for value in values)
+    return "double" in str(kind) and _holds_truth(values)
+
+
+def _holds_truth(values: Sequence[Any]) -> bool:
+    """Also in lists inside; of a column that is no text there are no objects inside."""
+    kinds = set(map(type, values))
+    return bool in kinds or (list in kinds and any(_holds_truth(one) for one in values if isinstance(one, list)))
 
 
 def _stated(kind: pa.DataType, values: Sequence[Any]) -> pa.DataType | None:
@@ -486,5 +497,7 @@ def _stated(kind: pa.DataType, values: Sequence[Any]) -> pa.DataType | None:
 
 
 def _is_too_great(value: Any) -> bool:
-    """Whether a number of JSON, or one inside, is none of a double."""
-    return _holds(value, lambda part: isinstance(part, Written) and math.isinf(part))
+    """Whether a number of JSON, or an array of them, is none of a double."""
+    if isinstance(value, list):
+        return any(map(_is_too_great, value))
+    return isinstance(value, Written) and math.isinf(value)
