@@ -30,13 +30,13 @@ from spark_jobs.dialects.debezium.connect_values import (
 from spark_jobs.dialects.debezium.documents import KEY, document_of, id_type, is_of_documents
 from spark_jobs.dialects.debezium.technical import Translated, number_in_transaction, with_technical
 from spark_jobs.dialects.debezium.unavailable import Unavailable, may_lack_values
+from spark_jobs.dialects.protocol import TRUNCATE
 from spark_jobs.plan.column_defaults import ColumnDefault
 
 Json = Any
 Schema = Mapping[str, Any]
 
 OPERATIONS = {"c": "I", "r": "I", "u": "U", "d": "D"}
-_TRUNCATE = "T"
 DECODER = json.JSONDecoder(parse_float=fraction)
 _ZERO_DECIMAL = "AA=="
 _SPACE = re.compile(r"\s*")
@@ -154,26 +154,26 @@ class _Lives:
         """
         self._events = events
         self._seen = 0
-        self._newest: dict[tuple[str, ...], dict[str, str | None]] = {}
+        self._names: tuple[str, ...] = ()
+        self._newest: dict[str, str | None] = {}
 
     def has(self, key: Json) -> bool:
         """Whether the newest event with these values, the key of a record, is no delete; false where there is none."""
         if not isinstance(key, Mapping) or not key:
             return False
         names = tuple(key)
-        last = self._events[-1] if self._events else NO_EVENT
-        if last.op == "D" and _values(last.row, names) == _values(key, names):
-            return False
-        if names not in self._newest:
-            self._newest, self._seen = {names: {}}, 0
-        newest = self._newest[names]
+        wanted = _values(key, names)
+        if self._events and self._events[-1].op == "D" and _values(self._events[-1].row, names) == wanted:
+            return False  # as each tombstone of a usual file
+        if names != self._names:
+            self._names, self._newest, self._seen = names, {}, 0
         for event in self._events[self._seen :]:
-            if event.op == _TRUNCATE:
-                newest.clear()
+            if event.op == TRUNCATE:
+                self._newest.clear()
             elif event.op in OPERATIONS.values():
-                newest[_values(event.row, names)] = event.op
+                self._newest[_values(event.row, names)] = event.op
         self._seen = len(self._events)
-        return newest.get(_values(key, names), "D") != "D"
+        return self._newest.get(wanted, "D") != "D"
 
 
 def _values(row: Mapping[str, Json], names: Sequence[str]) -> str:
