@@ -103,8 +103,18 @@ class SourceTable:
 
 def in_bytes(column: str) -> str:
     """SQL for the bytes of a column's values as PostgreSQL writes them, in the encoding that they have."""
+    return f"convert_to({as_written(column)}, 'SQL_ASCII')"
+
+
+def as_written(column: str) -> str:
+    """SQL for a column's values as their type writes them, which is what the log has; a cast cuts blanks of some."""
     name = quoted(column)
-    return f"CASE WHEN {name} IS NOT NULL THEN convert_to(format('%s', {name}), 'SQL_ASCII') END"
+    return f"CASE WHEN {name} IS NOT NULL THEN format('%s', {name}) END"
+
+
+def state_of(error: Any) -> str | None:
+    """The SQLSTATE of an error of SQLAlchemy, which drivers name differently; None: it has none."""
+    return getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
 
 
 def quoted(column: str) -> str:

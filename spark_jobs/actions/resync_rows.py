@@ -28,7 +28,7 @@ from spark_jobs.actions.source_rows import Conditions, RowRate, SourceRows, grea
 from spark_jobs.actions.source_values import SourceColumn, in_one_schema, values_of
 from spark_jobs.batch import notices
 from spark_jobs.batch.own_tables import require_replica
-from spark_jobs.batch.resynced_files import ResyncedFiles
+from spark_jobs.batch.resynced_files import ResyncedFiles, key_value
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.dialects.protocol import Dialect
@@ -297,7 +297,7 @@ class _Resync:
     def _lake_keys(self) -> Iterator[Key]:
         kinds = [self._kinds[name] for name in self.schema.keys]
         for row in self._lake_rows(self.schema.keys):
-            yield tuple(_bare(value, kind) for value, kind in zip(row, kinds, strict=True))
+            yield tuple(key_value(value, kind) for value, kind in zip(row, kinds, strict=True))
 
     def _different(self) -> dict[KeyTexts, Key]:
         """Keys that the last comparisons found different, of both sides."""
@@ -323,7 +323,7 @@ class _Resync:
         sequences: dict[KeyTexts, Mapping[str, Any]] = {}
         kinds = [self._kinds[name] for name in self.schema.keys]
         for *row, gddl in self._lake_rows((*self.schema.keys, GDDL)):
-            texts = self._texts([_bare(value, kind) for value, kind in zip(row, kinds, strict=True)])
+            texts = self._texts([key_value(value, kind) for value, kind in zip(row, kinds, strict=True)])
             if texts in keys:
                 value = gddl["sequence"]
                 values = list(value.values()) if isinstance(value, dict) else [value]
@@ -447,16 +447,6 @@ def _value(text: str, kind: SqlType) -> Any:
         "date": date.fromisoformat, "timestamp": datetime.fromisoformat, "timestamp_ntz": datetime.fromisoformat,
     }  # fmt: skip
     return readers.get(name, str)(text)
-
-
-def _bare(value: Any, kind: SqlType) -> Any:
-    """A value of the replica as `_value` gives it: times may come as text."""
-    if str(kind) not in ("timestamp", "timestamp_ntz", "date"):
-        return value
-    instant = datetime.fromisoformat(value) if isinstance(value, str) else value
-    if str(kind) == "timestamp":
-        return instant if instant.tzinfo is not None else instant.replace(tzinfo=UTC)
-    return instant
 
 
 def _is_between(key: Key, low: Key, high: Key) -> bool:

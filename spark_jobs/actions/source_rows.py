@@ -30,7 +30,7 @@ from spark_jobs.actions.source_values import INSTANT, PLAIN, SourceColumn, is_re
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.dialects.dms import name_in_files
 from spark_jobs.plan.loaded_transactions import LoadedTransactions, place_of
-from spark_jobs.source_tables import SourceTable, in_bytes, opened, quoted, url_of
+from spark_jobs.source_tables import SourceTable, as_written, in_bytes, opened, quoted, url_of
 from spark_jobs.sources import reader_of
 
 _ROWS_AT_ONCE = 10_000
@@ -256,7 +256,7 @@ class SourceRows:
         if column.sql:
             expression = sa.literal_column(column.sql.replace("{}", quoted(column.name)))
         if column.read_as_text:
-            expression = _with_blanks(sa, column.name) if is_padded else sa.cast(expression, sa.String)
+            expression = sa.literal_column(as_written(column.name)) if is_padded else sa.cast(expression, sa.String)
         return expression.label(column.name)
 
     @property
@@ -286,12 +286,6 @@ def _may_be_padded(sa: Any, kind: Any) -> bool:
 
     base = kind.data_type if isinstance(kind, DOMAIN) else kind
     return isinstance(base, (sa.types.CHAR, sa.types.NullType))
-
-
-def _with_blanks(sa: Any, column: str) -> Any:
-    """A value of PostgreSQL as its type writes it, which is what the log has."""
-    name = quoted(column)
-    return sa.literal_column(f"CASE WHEN {name} IS NOT NULL THEN format('%s', {name}) END")
 
 
 def is_primary(connection: Any) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 from airflow_gddl.contract.extensions import DmsOptions, date_folder
 from airflow_gddl.contract.file_names import RESYNCED, change_time, digits_of, moment
 from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.sql_types import SqlType
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.plan.planned_batch import TableState
 
@@ -53,3 +55,13 @@ class ResyncedFiles:
         if not isinstance(options, DmsOptions):
             return ""
         return date_folder(options.date_partition, options.date_delimiter, self.last)
+
+
+def key_value(value: Any, kind: SqlType) -> Any:
+    """A value of a key as `Engine.live_rows` gives it, which may write times as text; those with a zone are in UTC."""
+    name = str(kind)
+    if isinstance(value, str) and name in ("timestamp", "timestamp_ntz"):
+        value = datetime.fromisoformat(value)
+    elif isinstance(value, str) and name == "date":
+        value = date.fromisoformat(value)
+    return value.replace(tzinfo=UTC) if name == "timestamp" and value.tzinfo is None else value

@@ -93,7 +93,7 @@ def require_followed(run: TableRun, now: FollowedTable) -> tuple[DroppedPartitio
     a way that the log does not tell.
 
     Returns:
-        Partitions whose rows are to be deleted, null where there are none; and the warning about partitions whose rows
+        Partitions whose rows are to be deleted, None where there are none; and the warning about partitions whose rows
         stay, in each run until the table is loaded again.
 
     Raises:
@@ -188,7 +188,7 @@ def require_not_renamed(run: TableRun, sa: Any, connection: Any) -> None:
     before = read_followed(run.runtime.storage, run.layout.state)
     if before is None:
         return
-    found = connection.execute(sa.text(_NAME), {"relation": int(before.relation.partition("/")[0])}).scalar()
+    found = connection.execute(sa.text(_NAME), {"relation": before.number}).scalar()
     if found is None:
         return
     former, spec = run.spec.name_in_source, run.spec

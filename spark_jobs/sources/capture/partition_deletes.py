@@ -25,7 +25,7 @@ from airflow_gddl.contract.postgresql_log import key_columns, quoted_name
 from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.contract.sql_types import SqlType
 from spark_jobs.batch.own_tables import require_replica
-from spark_jobs.batch.resynced_files import ResyncedFiles
+from spark_jobs.batch.resynced_files import ResyncedFiles, key_value
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.dialects.debezium.technical import SEQUENCE, TIME, place_behind
@@ -33,7 +33,7 @@ from spark_jobs.pipeline import bring_up_to_date, finished
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.arrays import arrow_type
-from spark_jobs.source_tables import SourceTable, connected, opened
+from spark_jobs.source_tables import SourceTable, connected, opened, quoted, state_of
 from spark_jobs.sources.capture.followed import DroppedPartitions, undeletable
 from spark_jobs.sources.capture.position import LogPosition, read_followed, write_followed
 
@@ -115,8 +115,8 @@ class PartitionDeletes:
         return ""
 
     def _holders(self, connection: Any) -> set[str]:
-        relation = int(self.dropped.followed.relation.partition("/")[0])
-        return set(connection.execute(self.sa.text(_HOLDERS), {"relation": relation}).scalars())
+        parameters = {"relation": self.dropped.followed.number}
+        return set(connection.execute(self.sa.text(_HOLDERS), parameters).scalars())
 
     def _write(self) -> Counter[int]:
         """Write the files of deletes; how many rows, by the number of the bounds that they are in."""
@@ -175,7 +175,7 @@ class _KeyColumn:
 
     @property
     def quoted(self) -> str:
-        return '"' + self.name.replace('"', '""') + '"'
+        return quoted(self.name)
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ class _Comparison:
         cls, sa: Any, run: TableRun, table: SourceTable, schema: TableSchema, dropped: DroppedPartitions
     ) -> _Comparison:
         kinds = {column.name: column.type for column in schema.data}
-        parameters = {"relation": int(dropped.followed.relation.partition("/")[0])}
+        parameters = {"relation": dropped.followed.number}
         found = {row["name"]: row for row in table.connection.execute(sa.text(_COLUMNS), parameters).mappings()}
         names = key_columns(run.spec, found)
         columns = tuple(
@@ -224,8 +224,7 @@ class _Comparison:
             except self._sa.exc.DatabaseError as error:
                 if isinstance(error, self._sa.exc.OperationalError):
                     raise
-                code = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
-                why = f"PostgreSQL can't evaluate their bounds for keys of the table (SQLSTATE {code})"
+                why = f"PostgreSQL can't evaluate their bounds for keys of the table (SQLSTATE {state_of(error)})"
                 raise undeletable(self.run, self.dropped.names, why) from None
             if any(number is None for _, number in rows):
                 why = "a partition that their bounds name is no more"
@@ -253,25 +252,14 @@ WHERE ({" OR ".join(f"{condition} IS NOT FALSE" for condition in conditions)})
     def file(self, keys: Sequence[Key], op: str, place: Mapping[str, pa.Scalar]) -> pa.Table:
         """Deletes of these keys, under the names that columns have in the source."""
         by_column = zip(self.columns, zip(*keys, strict=True), strict=True)
-        data = {c.name: pa.array([_value(v, c.kind) for v in values], arrow_type(c.kind)) for c, values in by_column}
+        data = {c.name: pa.array([key_value(v, c.kind) for v in values], arrow_type(c.kind)) for c, values in by_column}
         placed = {name: pa.repeat(value, len(keys)) for name, value in place.items()}
         return pa.table({op: pa.repeat("D", len(keys)), **data, **placed})
 
 
-def _value(value: Any, kind: SqlType) -> Any:
-    """A value of the replica, whose times may come as text, and are in UTC."""
-    if isinstance(value, str) and str(kind) in ("timestamp", "timestamp_ntz"):
-        value = datetime.fromisoformat(value)
-    elif isinstance(value, str) and str(kind) == "date":
-        value = date.fromisoformat(value)
-    if str(kind) == "timestamp" and value.tzinfo is None:
-        return value.replace(tzinfo=UTC)
-    return value
-
-
 def _text(value: Any, kind: SqlType) -> str:
     """A value as PostgreSQL reads it from text."""
-    value = _value(value, kind)
+    value = key_value(value, kind)
     if isinstance(value, bytes):
         return f"\\x{value.hex()}"
     if isinstance(value, date):

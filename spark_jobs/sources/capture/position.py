@@ -116,6 +116,11 @@ class FollowedTable:
     unloaded: str = ""
     kept: tuple[str, ...] = ()
 
+    @property
+    def number(self) -> int:
+        """Of the table in the source's catalog."""
+        return int(self.relation.partition("/")[0])
+
 
 @dataclass(frozen=True)
 class Positions:

@@ -22,6 +22,7 @@ from airflow_gddl.contract.postgresql_log import (
 )
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.plan.loaded_transactions import place_of
+from spark_jobs.source_tables import state_of
 from spark_jobs.sources.capture.engine import Batch
 from spark_jobs.sources.capture.frames import own_topics
 from spark_jobs.sources.capture.position import LogPosition, Mark
@@ -165,7 +166,7 @@ class PostgreSQL:
         try:
             return str(self._scalar(connection, query, slot=self.slot))
         except self.sa.exc.OperationalError as error:
-            if getattr(error.orig, "pgcode", getattr(error.orig, "sqlstate", None)) != _CANCELLED:
+            if state_of(error) != _CANCELLED:
                 raise
             raise self._held_up(connection) from error
         finally:
