@@ -16,7 +16,7 @@ from airflow_gddl.contract.result import JobResult, MainCounts
 from spark_jobs.actions.adopt_checks import require_possible, require_seen_commits
 from spark_jobs.actions.adopt_proof import schema_of_tables
 from spark_jobs.actions.adopt_proposal import Proposal, asked_of, propose
-from spark_jobs.actions.adopt_release import release
+from spark_jobs.actions.adopt_release import release, remove_table
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.ledger.adoption import (
@@ -112,12 +112,6 @@ def _gone(run: TableRun, error: FileNotFoundError) -> RetriableError:
     return RetriableError("ADOPT_FILES_GONE", what, where=run.layout.replica, remedy=remedy)
 
 
-def remove_files(run: TableRun, folder: str) -> None:
-    """Remove all files below a folder."""
-    storage = run.runtime.storage
-    storage.delete(*(file.path for file in list(storage.list(folder))))
-
-
 def _is_marked(context: TableContext, begun: Adoption) -> bool:
     """Whether the table has `_gddl` by this adoption, which then can only be ended."""
     plan = plan_of(begun)
@@ -152,7 +146,7 @@ def _undo(run: TableRun, claim: Claim, begun: Adoption) -> None:
         what = f"{run.spec.table}: its change table has more than an adoption has put there"
         raise FatalError("ADOPT_REFUSED", what, where=layout.changes, remedy="move the change table away")
     claim.check()
-    remove_files(run, layout.changes)
+    remove_table(run.runtime.storage, layout.changes)
     end_adoption(run.runtime.storage, layout.state)
 
 

@@ -50,7 +50,7 @@ def release(run: TableRun, totals: RunTotals) -> JobResult:
             context.engine.baseline_work(context).unmark()
             run.report("replica")
         for name in _OURS:
-            _remove(run.runtime.storage, getattr(run.layout, name))
+            remove_table(run.runtime.storage, getattr(run.layout, name))
         run.report("done")
     return run.result(totals, status="succeeded", details={"release": found})
 
@@ -87,8 +87,8 @@ def _remove_ledger(storage: Storage, layout: Layout) -> None:
         storage.delete(join(layout.state, name))
 
 
-def _remove(storage: Storage, path: str) -> None:
-    """The log goes last: what is left of a table is no other table."""
+def remove_table(storage: Storage, path: str) -> None:
+    """Remove a table's files, the log last: what is left of a table is no other table."""
     files = [item.path for item in storage.list(path)]
     storage.delete(*(file for file in files if "/_delta_log/" not in file))
     storage.delete(*(file for file in files if "/_delta_log/" in file))

@@ -54,8 +54,8 @@ def verify_against(run: TableRun, totals: RunTotals) -> JobResult:
         notices.require_finished(run.spec.table, ledger, run.layout.state, then="verify --against")
         try:
             compared = _Compared.of(run, path, ledger)
-        except FileNotFoundError as error:
-            raise _gone(run, path, error) from error
+        except FileNotFoundError as vanished:
+            raise _gone(run, path, vanished) from vanished
     totals.warn(compared.warnings)
     details = {"verdict": compared.verdict, "compared": [path], "against": compared.described()}
     result = run.result(totals, status="succeeded", details=details)
