@@ -115,7 +115,8 @@ def _spans(events: OrderedEvents, schema: TableSchema) -> dict[str, pa.Array]:
             LOWEST_FORCED: pa.array(events.forced[starts]),
         }  # fmt: skip
     asked = refolds(schema) | again | (first == UNSEEN[0])
-    columns[LOWEST] = flat(events.rows.column(GDDL)).take(pa.array(events.at[np.where(asked, starts, ends)]))
+    gddl, at = flat(events.rows.column(GDDL)), events.at[np.where(asked, starts, ends)]
+    columns[LOWEST] = gddl if np.array_equal(at, np.arange(len(gddl))) else gddl.take(pa.array(at))
     return columns
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -149,12 +150,19 @@ class _Meeting:
         self._vanished = np.asarray(gddl_fields(net)["generation"]) < schema.swept
         self._outranked = self._vanished.copy()
         self._overtaken = np.zeros(len(self.op), dtype=bool)
+        deletes = self.tombstones if stored.tombstones is None else stored.tombstones
+        self._stored = [
+            (gddl_fields(self.replica), forced_rows(stored.replica, schema)),
+            (gddl_fields(self.tombstones), _flags(deletes, FORCED)),
+        ]
         if self.replica.num_rows or self.tombstones.num_rows:
-            self._compare(self._orders(stored))
+            self._compare()
         self.matched, self.dead = self.at >= 0, self.dead_at >= 0
 
-    def _compare(self, orders: list[list[pa.Array]]) -> None:
+    def _compare(self) -> None:
         """Match the net changes, and say which are above what is stored of their keys."""
+        lowest = [self._lowest] if refolds(self.schema) else []
+        orders = orders_of([(gddl_fields(self.net), _flags(self.net, FORCED)), *self._stored, *lowest], self.schema)
         self._match(orders[2])
         self.after_stored = self._sign((orders[0], None), (orders[1], self.at))
         self.after_dead = self._sign((orders[0], None), (orders[2], self.dead_at))
@@ -163,22 +171,20 @@ class _Meeting:
         ranks = [order[:parts] for order in orders]
         self._outranked |= self._sign((ranks[0], None), (ranks[1], self.at)) < 0
         self._outranked |= self._sign((ranks[0], None), (ranks[2], self.dead_at)) < 0
-        if len(orders) > 3:
-            for stored_order, at in ((orders[1], self.at), (orders[2], self.dead_at)):
-                self._overtaken |= (at >= 0) & (self._sign((orders[3], None), (stored_order, at)) <= 0)
+        if lowest:
+            self._overtaken = self._above_lowest(orders[3], orders[1:3])
 
-    def _orders(self, stored: StoredState) -> list[list[pa.Array]]:
-        """Orders of net changes, stored rows, tombstones, and where they are there the lowest events."""
-        deletes = stored.tombstones
-        parts = [
-            (gddl_fields(self.net), _flags(self.net, FORCED)),
-            (gddl_fields(self.replica), forced_rows(stored.replica, self.schema)),
-            (gddl_fields(self.tombstones), _flags(self.tombstones if deletes is None else deletes, FORCED)),
-        ]
-        if refolds(self.schema) or self.tombstones.num_rows or self.soft or _flags(self.net, BEGINS_AGAIN).any():
-            lowest = self.net.select([LOWEST]).rename_columns([GDDL])
-            parts.append((gddl_fields(lowest), _flags(self.net, LOWEST_FORCED)))
-        return orders_of(parts, self.schema)
+    @property
+    def _lowest(self) -> tuple[dict[str, pa.Array], np.ndarray]:
+        """`_gddl` of the lowest events, and which are forced."""
+        return gddl_fields(self.net.select([LOWEST]).rename_columns([GDDL])), _flags(self.net, LOWEST_FORCED)
+
+    def _above_lowest(self, lowest: list[pa.Array], stored: list[list[pa.Array]]) -> np.ndarray:
+        """Of which keys something is stored that the batch's lowest event is not above; by orders."""
+        result = np.zeros(len(self.op), dtype=bool)
+        for order, at in zip(stored, (self.at, self.dead_at), strict=True):
+            result |= (at >= 0) & (self._sign((lowest, None), (order, at)) <= 0)
+        return result
 
     def _match(self, deletes: list[pa.Array]) -> None:
         """The stored row and the highest tombstone of each key; -1: none."""
@@ -270,14 +276,19 @@ class _Meeting:
         # A row outside the filter, or at the key that an update has left, need not have been there.
         firsts = UNSEEN[:1] if self.schema.spec.where or self.schema.before_of_key else UNSEEN
         unseen = np.asarray(pc.is_in(self.net.column(FIRST), value_set=pa.array(firsts)))
-        result: np.ndarray = (unseen & ~known) | self._begins_after_delete()
+        result: np.ndarray = (unseen & ~known) | self._begins_after_delete
         return result
 
     def doubtful(self) -> np.ndarray:
         """Updates after a delete of keys of which something above the batch's lowest event is stored."""
-        result: np.ndarray = self._begins_after_delete() & self._overtaken
+        begins, overtaken = self._begins_after_delete, self._overtaken
+        if begins.any() and not refolds(self.schema):  # else the lowest events are not compared: few batches have some
+            lowest, *stored = orders_of([self._lowest, *self._stored], self.schema)
+            overtaken = self._above_lowest(lowest, stored)
+        result: np.ndarray = begins & overtaken
         return result
 
+    @cached_property
     def _begins_after_delete(self) -> np.ndarray:
         """An update of the key comes next after a delete: a row was moved there, or its insert is not known.
 
