@@ -330,7 +330,7 @@ ASSUMPTIONS = f"""\
   - a pack starts a job in each round in which any of its tables has changes, at random
   - work is spread evenly over the day; batches above {_MANY:,} and {_LARGE_BATCHES[-1]:,} changes cost as those below
   - a large table's job starts as a small tables' one: with a JVM
-  - requests of a batch: those of gddl plan --prices (tests/s3/test_requests.py); a large table's has more data files
+  - requests of a batch: as counted (tests/s3/test_requests.py); a large table's has more data files
   - left out: first loads, maintenance, Airflow (airflow_hour.py, airflow_parse.py), memory, idle cores between jobs"""
 
 

@@ -49,8 +49,10 @@ def may_be_truncated(run: TableRun, now: FollowedTable) -> bool:
 def has_dropped(run: TableRun, now: FollowedTable) -> bool:
     """Whether rows of partitions are to be deleted that were dropped since: the log has all changes of them then, and
     is read until behind these first."""
+    if of_dropped_partitions(run.spec) != "delete":
+        return False
     before = read_followed(run.runtime.storage, run.layout.state)
-    if before is None or of_dropped_partitions(run.spec) != "delete":
+    if before is None:
         return False
     return (before.log, before.relation) == (now.log, now.relation) and bool(_dropped(before, now))
 
