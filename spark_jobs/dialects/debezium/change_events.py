@@ -24,6 +24,7 @@ from spark_jobs.dialects.debezium.connect_values import (
     array_of,
     fraction,
     joined,
+    json_of,
     kind_for,
     text_of,
 )
@@ -130,7 +131,7 @@ def events_of(
         if event is None or (may_be_cut and not _is_encodable(event)):
             event = None
             shown = {"key": record.key, "value": None} if value is None else value
-            written = original if original is not None else json.dumps(shown, ensure_ascii=False, default=text_of)
+            written = original if original is not None else json_of(shown)
             broken[len(events)] = written.encode("utf-8", "backslashreplace").decode()
         events.append(event or NO_EVENT)
     if broken and len(broken) == len(events):
