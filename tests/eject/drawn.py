@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pyarrow.parquet as pq
 from py4j.protocol import Py4JJavaError
@@ -22,7 +21,7 @@ from tests.conftest import LocalPort
 from tests.pairs.model import Lines, Model, line_of
 from tests.pairs.options import FACTORS, Assignment, completed, row_of
 from tests.pairs.playing import Game, columns_of
-from tests.pairs.source import FILES
+from tests.pairs.source import FILES, Change
 
 STOPS = ("truncated", "moved", "misfits", "reloaded")
 """Happenings that the ejected job stops at, or does not know by its README."""
@@ -89,7 +88,7 @@ class Play:
     """One of two equal lakes.
 
     Attributes:
-        lost: keys of which a change older than their delete was loaded by the ejected job, which has no tombstones.
+        lost: keys of which the ejected job has loaded changes too late, see `_note_lost`.
     """
 
     drawn: Drawn
@@ -172,15 +171,21 @@ class Play:
         return self.rows()
 
     def _note_lost(self, loaded: set[int], files: set[int]) -> None:
-        """Keys that were deleted by files loaded before, and have older changes in others that come now."""
+        """Keys of which files bring changes that are older than what was loaded before, where the job's README says
+        that it does not know what these would have told.
+        """
         changes = dict(enumerate(self.game.source.files, start=1))
-        dead: dict[str, int] = {}
+        known: dict[str, list[Change]] = {}
         for change in sorted((c for n in loaded for c in changes[n]), key=lambda c: c.seq):
-            dead |= {change.row["id"]: change.seq if change.op == "D" else 0}
-        newest: dict[str, Any] = {}
+            known.setdefault(change.row["id"], []).append(change)
+        late: dict[str, list[Change]] = {}
         for change in sorted((c for n in files for c in changes[n]), key=lambda c: c.seq):
-            newest[change.row["id"]] = change
-        self.lost |= {key for key, change in newest.items() if change.op != "D" and change.seq < dead.get(key, 0)}
+            late.setdefault(change.row["id"], []).append(change)
+        columns = {name for part in changes.values() for change in part for name in change.row}
+        for key, came in late.items():
+            before = known.get(key, [])
+            if before and (_revives(before, came[-1]) or _completes(before, came, columns)):
+                self.lost.add(key)
         loaded |= files
 
     def rows(self) -> Lines:
@@ -189,3 +194,14 @@ class Play:
         stored = self.game.port.read(self.game.lake.layout(spec).replica)
         rows = [{name.lower(): value for name, value in row.items()} for row in stored]
         return Lines(line_of(row, columns) for row in rows if row["id"] not in self.lost)
+
+
+def _revives(before: Sequence[Change], last: Change) -> bool:
+    """Whether the last change that comes precedes a delete: there are no tombstones."""
+    return before[-1].op == "D" and last.op != "D" and last.seq < before[-1].seq
+
+
+def _completes(before: Sequence[Change], came: Sequence[Change], columns: set[str]) -> bool:
+    """Whether a change that comes precedes updates whose files lack a column, and follows what has told its value."""
+    told = next((c.seq for c in reversed(before) if c.op != "U" or columns <= c.row.keys()), 0)
+    return any(told < change.seq < before[-1].seq and change not in before for change in came)
