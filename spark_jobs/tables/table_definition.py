@@ -26,7 +26,7 @@ _PLAIN_SCALE = 6
 ColumnPath = tuple[str, ...]
 
 _EXACT = {"tinyint", "smallint", "int", "bigint", "date", "timestamp", "timestamp_ntz", "string"}
-_PART = re.compile(r"`((?:[^`]|``)+)`|([^`.,]+)")
+_PART = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^`.,]+))\s*")
 
 
 def skipping_columns(columns: Sequence[Column], first: Sequence[str] = ()) -> str:
