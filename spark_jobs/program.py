@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from airflow_gddl.contract import codec
+from airflow_gddl.contract.actions import Run
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.layout import places_of
@@ -79,7 +80,7 @@ def _prepared(argv: Sequence[str] | None) -> tuple[argparse.Namespace, TextIO]:
 def _run(job: JobSpec, args: argparse.Namespace, results: TextIO) -> int:
     announce(job.access, os.environ)
     spark, stop = LazySpark(_settings(job, args.verbose, os.environ), opened=_announce), Stop()
-    lasts = job.options.continuous is not None and job.options.action == "run"
+    lasts = job.options.continuous is not None and isinstance(job.options.action, Run)
     stopped_by = str if lasts else lambda: stop.why
     observe = set_up_logging(job.run_id, os.environ)(print_step if args.progress else silent)
     files = SOURCES[args.discovery].having(dict(args.stream_option)) if args.discovery in SOURCES else None

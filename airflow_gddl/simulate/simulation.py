@@ -24,6 +24,7 @@ from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.init import DemoFolder
 from airflow_gddl.cli.job import Request, perform
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, duration, number_columns
+from airflow_gddl.contract.actions import Verify
 from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.result import JobResult
@@ -446,7 +447,7 @@ def verify(cli: CliContext, metadata: str, tables: Sequence[str], ending: Callab
         ending: of one table, from its verification.
     """
     cli.screen.say("verifying: each replica against its change table, and its rows against the source", "bold")
-    done = perform(cli, Request(metadata=metadata, options=JobOptions(action="verify")))
+    done = perform(cli, Request(metadata=metadata, options=JobOptions(action=Verify())))
     job.show_troubles(cli, done.outcome)
     endings = [ending(result) for result in done.outcome.results if result.table in tables]
     cli.screen.table(["table", *_NUMBERS, "verdict"], [one.line() for one in endings])

@@ -9,6 +9,7 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+from airflow_gddl.contract.actions import Rebuild, Reload, Resync, ResyncRows, Run
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.source_rooms import source_room
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     Load = Callable[[TableRun, RunTotals], JobResult]
 
-READING = ("run", "resync_rows")
+READING = (Run, Rebuild, Reload, Resync, ResyncRows)
 """Actions that read the log of a source; the others load what was read."""
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from airflow_gddl.contract.actions import Verify
 from airflow_gddl.contract.codec import (
     IGNORABLE,
     NewerDocumentError,
@@ -43,7 +44,7 @@ SPEC = JobSpec(
     run_id="r1",
     roots=Roots(landing="/in", lake="s3://b/out"),
     tables=(TABLE, TableSpec(table="shop.keyless", keys=(), schedule=None)),
-    options=JobOptions(action="verify", wait_seconds=1.5, max_batches=3),
+    options=JobOptions(action=Verify(), wait_seconds=1.5, max_batches=3),
 )
 
 
@@ -159,7 +160,7 @@ def test_documents_hold_what_differs_from_the_defaults() -> None:
     """And what must not depend on who reads: the contract's version and the tiers, whose defaults may change."""
     data = json.loads(to_document(SPEC))
     assert set(data) == {"run_id", "roots", "tables", "tiers", "options", "contract_version"}
-    assert data["options"] == {"action": "verify", "wait_seconds": 1.5, "max_batches": 3}
+    assert data["options"] == {"action": {"name": "verify"}, "wait_seconds": 1.5, "max_batches": 3}
     assert data["tables"][1] == {"table": "shop.keyless", "keys": [], "schedule": None}
     assert data["tables"][0]["schema_evolution"] == {"dropped_column": "null"}
     assert (data["tiers"]["small"], set(data["tiers"])) == ({}, set(DEFAULT_TIERS))
