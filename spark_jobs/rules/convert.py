@@ -76,7 +76,7 @@ def _to_real(value: Any, source: SqlType, *, single: bool) -> float | None:
     if isinstance(source, DecimalType):
         back = rounded(Decimal(real_text(number, single=False)), source) if np.isfinite(number) else None
         return number if back == value else None
-    return number if np.isfinite(number) and int(number) == value and abs(number) < 2**63 else None
+    return number if np.isfinite(number) and int(number) == value else None
 
 
 def _as_real(value: Any, *, single: bool) -> float:

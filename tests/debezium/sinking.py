@@ -30,7 +30,7 @@ def sunk(records: Sequence[Record], rng: Random, partitions: int = 3) -> Files:
     files: Files = {}
     partitions = rng.randint(1, partitions)
     for partition in range(partitions):
-        mine = [value for key, value in records if key % partitions == partition]
+        mine = [record for record in records if record[0] % partitions == partition]
         if not mine:
             continue
         starts = sorted({0, *(rng.randrange(len(mine)) for _ in range(rng.randint(0, 4)))})
@@ -42,11 +42,16 @@ def sunk(records: Sequence[Record], rng: Random, partitions: int = 3) -> Files:
     return files
 
 
-def _file(partition: int, offset: int, values: Sequence[Mapping[str, Any] | None], rng: Random) -> Files:
+def _file(partition: int, offset: int, records: Sequence[Record], rng: Random) -> Files:
+    values = [value for _, value in records]
     events = [value for value in values if value is not None]
-    form = rng.choice(("wrapped", "wrapped", "bare", "gzip", "parquet")) if events else "bare"
+    form = rng.choice(("wrapped", "wrapped", "bare", "gzip", "parquet", "parquet with keys")) if events else "bare"
     if form == "parquet":
-        return {_name(partition, offset, "snappy.parquet"): _parquet(events)}
+        return {_name(partition, offset, "snappy.parquet"): _parquet(events, _envelope(events))}
+    if form == "parquet with keys":  # `format.output.fields=key,value`, with tombstones
+        schema = pa.schema([("key", pa.struct([("id", pa.int64())])), ("value", pa.struct(_envelope(events)))])
+        rows = [{"key": {"id": key}, "value": value} for key, value in records]
+        return {_name(partition, offset, "snappy.parquet"): _parquet(rows, schema)}
     if form == "wrapped":
         return {_name(partition, offset, "json"): "".join(map(_wrapped, values)).encode()}
     content = text(*values).encode()
@@ -66,10 +71,13 @@ def _wrapped(value: Mapping[str, Any] | None) -> str:
     return wrapped({name: {"type": _TYPES[name], "optional": True} for name in row}, value)
 
 
-def _parquet(events: Sequence[Mapping[str, Any]]) -> bytes:
+def _envelope(events: Sequence[Mapping[str, Any]]) -> pa.Schema:
     names = dict.fromkeys(name for value in events for name in (value["before"] or value["after"]))
     row = pa.struct([(name, _ARROW[name]) for name in names])
-    schema = pa.schema([("before", row), ("after", row), ("source", _SOURCE), ("op", pa.string())])
+    return pa.schema([("before", row), ("after", row), ("source", _SOURCE), ("op", pa.string())])
+
+
+def _parquet(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> bytes:
     sink = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist([dict(value) for value in events], schema), sink)
+    pq.write_table(pa.Table.from_pylist([dict(row) for row in rows], schema), sink)
     return sink.getvalue()

@@ -11,6 +11,8 @@ import fastavro
 import pyarrow as pa
 import pytest
 
+from airflow_gddl.contract.spec import TableSpec
+from spark_jobs.plan.column_defaults import ColumnDefault, of_added_columns
 from tests.conftest import LocalPort
 from tests.debezium.topic import Topic, parquet, warnings_of
 
@@ -128,3 +130,12 @@ def test_a_column_that_is_added_with_a_default_is_named(engine: LocalPort, tmp_p
     topic.land(write(ID, added, rows=[{"id": 3, "c1": 33}]), ending)
     assert warnings_of(topic.run()) == []
     assert topic.replica("id", "c2") == [(1, None), (2, 22), (3, 33)]
+
+
+@pytest.mark.parametrize(("texts", "sample"), [
+    (("11",), ("c default 11",)), (("null",), ()), (("11", "null"), ("c default 11",)), ((), ()),
+])  # fmt: skip
+def test_a_default_of_null_says_nothing_of_rows_from_before(texts: tuple[str, ...], sample: tuple[str, ...]) -> None:
+    defaults = [ColumnDefault("c", text) for text in texts]
+    found = of_added_columns(TableSpec(table="s.t", keys=("id",)), ["C"], defaults)
+    assert tuple(one for warning in found for one in warning.sample) == sample

@@ -143,6 +143,31 @@ def test_nested_values_are_structs_where_the_row_declares_them(engine: LocalPort
     assert [error["code"] for error in topic.errors()] == ["CAST_FAILED"]
 
 
+_NO_NUMBERS = {"n": "NaN", "p": "Infinity", "m": "-Infinity"}
+_AS_WRAPPED = {name: {"$numberDouble": text} for name, text in _NO_NUMBERS.items()}
+_AS_TOKENS = {name: float(text) for name, text in _NO_NUMBERS.items()}
+
+
+@pytest.mark.parametrize("written", [_AS_WRAPPED, _AS_TOKENS])
+@pytest.mark.parametrize("form", [as_lines, as_parquet])
+def test_what_is_no_number_is_a_text_of_nested_json(
+    engine: LocalPort, tmp_path: Path, form: Callable[..., bytes], written: Json
+) -> None:
+    """`json.serialization.mode=legacy` writes `NaN` without quotes, which is no JSON; others wrap it.
+
+    A declared type reads such a text as the number that it names.
+    """
+    types = {"spots": "array<double>", "spot": "struct<n:double,p:double,m:double>"}
+    topic = Topic(engine, tmp_path, keys=["_id"], options={"types": types})
+    document = {**written, "deep": {"in": [1.5, written]}, "spots": [*written.values(), 1], "spot": written}
+    topic.land(form(event("c", 1, 1, document)))
+    assert (warnings_of(topic.run()), topic.errors()) == ([], [])
+    ((deep, *found),) = topic.replica("deep", "n", "p", "m", "spots", "spot")
+    assert deep == '{"in":[1.5,{"n":"NaN","p":"Infinity","m":"-Infinity"}]}'
+    numbers = list(_AS_TOKENS.values())
+    assert list(map(repr, found)) == list(map(repr, [*numbers, [*numbers, 1.0], _AS_TOKENS]))
+
+
 _FAR = {"$numberLong": "8640000000000000"}
 
 

@@ -164,6 +164,17 @@ def test_tombstones_in_parquet_are_skipped(engine: LocalPort, tmp_path: Path) ->
     assert (topic.run().rows_read, topic.replica("id", "v"), topic.errors()) == (1, [(1, "a")], [])
 
 
+def test_tombstone_without_its_delete_is_quarantined_from_parquet(engine: LocalPort, tmp_path: Path) -> None:
+    topic = Topic(engine, tmp_path)
+    rows = [{"id": 1, "v": "a"}, {"id": 2, "v": "b"}]
+    one, other = ({"key": {"id": row["id"]}, "value": event("c", row)} for row in rows)
+    topic.land(parquet(pa.Table.from_pylist([one, {**one, "value": None}, other])), "parquet")
+    assert (topic.run().rows_read, sorted(topic.replica("id", "v"))) == (3, [(1, "a"), (2, "b")])
+    assert [(error["code"], error["position"], error["record"]) for error in topic.errors()] == [
+        ("ROW_MALFORMED", 1, json.dumps({"line": '{"key":{"id":1},"value":null}'}, separators=(",", ":")))
+    ]
+
+
 def _named_json() -> str:
     return wrapped(_FIELDS, event("c", _ROW))
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from airflow_gddl.contract.errors import QuarantinableError
 from tests.conftest import LocalPort
 from tests.debezium.probing import event, probe, rows_of, text, wrapped
-from tests.debezium.topic import Topic
+from tests.debezium.topic import Topic, parquet
 
 _PLACEHOLDER = "__debezium_unavailable_value"
 _LSN = "_dbz_sequence"
@@ -98,6 +100,20 @@ def test_file_of_tombstones_has_no_rows_but_key_columns(tmp_path: Path) -> None:
     assert (found.rows, dict(found.columns)["id"]) == (0, "void")
 
 
+def _wrapped_keys(*records: dict[str, Any]) -> str:
+    return text(*({**one, "key": one["key"] and {"schema": None, "payload": one["key"]}} for one in records))
+
+
+def _with_keys_in_parquet(*records: dict[str, Any]) -> bytes:
+    """As Aiven's sink writes it with `format.output.fields=key,value`."""
+    row = pa.struct([("id", pa.int64()), ("v", pa.string())])
+    source = pa.struct([("connector", pa.string()), ("lsn", pa.int64()), ("ts_ms", pa.int64())])
+    value = pa.struct([("before", row), ("after", row), ("source", source), ("op", pa.string())])
+    schema = pa.schema([("key", pa.struct([("id", pa.int64())])), ("value", value)])
+    return parquet(pa.Table.from_pylist(list(records), schema))
+
+
+@pytest.mark.parametrize("form", [text, _wrapped_keys, _with_keys_in_parquet])
 @pytest.mark.parametrize(
     ("records", "lost"),
     [
@@ -114,19 +130,24 @@ def test_file_of_tombstones_has_no_rows_but_key_columns(tmp_path: Path) -> None:
     ids=str,
 )
 def test_tombstone_of_a_row_that_no_event_has_deleted_is_quarantined(
-    tmp_path: Path, records: list[str], lost: int
+    tmp_path: Path, form: Callable[..., bytes | str], records: list[str], lost: int
 ) -> None:
     """A filter leaves out the delete, and the tombstone comes all the same."""
     made = []
     for name in records:
         row = {"id": int(name[1:]), "v": "a"} if name[1:].isdigit() else None
-        key = {"schema": None, "payload": {"id": row["id"]}} if row else None
+        key = {"id": row["id"]} if row else None
         value = None if name[0] == "t" and row else event(name[0], row) if row else event("t", None)
         made.append({"key": key, "value": value})
-    found = probe(tmp_path, text(*made))
-    assert found.rows == sum(not name.startswith("t") or name == "truncate" for name in records) + lost
+    found = probe(tmp_path, form(*made))
+    events = [name for name in records if not name.startswith("t") or name == "truncate"]
+    assert found.rows == len(events) + lost
     texts = [] if found.malformed is None else [one for one in found.malformed.to_pylist() if one is not None]
-    assert [json.loads(one)["value"] for one in texts] == [None] * lost
+    shown = [json.loads(one) for one in texts]
+    assert [one["key"].get("payload", one["key"])["id"] for one in shown] == list(range(1, lost + 1))
+    assert {one["value"] for one in shown} <= {None}
+    ops = [row["_dbz_op"] for row in rows_of(found)]
+    assert [op for op in ops if op] == [{"c": "I", "u": "U", "d": "D", "t": "T"}[name[0]] for name in events]
 
 
 @pytest.mark.parametrize("stands", [

@@ -77,3 +77,33 @@ def test_times_in_nanoseconds_are_read_alike_without_pandas() -> None:
     )
     assert json.loads(done.stdout) == nanoseconds.read()
     assert nanoseconds.read()["t"] == "00:00:01.500000001"
+
+
+@pytest.mark.parametrize(("kind", "value"), [
+    (pa.date32(), 3_000_000), (pa.timestamp("ns"), 1_500_000_001), (pa.timestamp("us", "UTC"), 5), (pa.binary(), b"a"),
+    (pa.decimal128(9, 2), Decimal("1.50")), (pa.string(), "a"),
+])  # fmt: skip
+@pytest.mark.parametrize("is_flat", [True, False])
+@pytest.mark.parametrize("is_deleted", [True, False])
+def test_tombstone_without_its_delete_by_a_key_of_any_type(
+    tmp_path: Path, kind: pa.DataType, value: Any, is_flat: bool, is_deleted: bool
+) -> None:
+    """Dates and times that Python's classes do not hold are keys, too."""
+    ops = ["c", "d"] if is_deleted else ["c"]
+    plain = pa.int32() if kind == pa.date32() else pa.int64() if pa.types.is_timestamp(kind) else kind
+    ids = pa.array([value] * len(ops), plain).cast(kind)
+    key = pa.concat_arrays([pa.StructArray.from_arrays([array], ["id"]) for array in (ids, ids[:1])])
+    sources = pa.array([_SOURCE] * len(ops))
+    if is_flat:
+        deleted = pa.array([str(op == "d").lower() for op in ops])
+        parts = {"id": ids, "__deleted": deleted, "__op": pa.array(ops)}
+        parts |= {f"__source_{name}": sources.field(name) for name in _SOURCE}
+        parts["__source_snapshot"] = pa.array(["false"] * len(ops))
+    else:
+        rows = pa.StructArray.from_arrays([ids], ["id"])
+        parts = {"before": rows, "after": rows, "source": sources, "op": pa.array(ops)}
+    values = pa.StructArray.from_arrays(list(parts.values()), list(parts))
+    values = pa.concat_arrays([values, pa.nulls(1, values.type)])
+    found = probe(tmp_path, written(pa.table({"key": key, "value": values})))
+    broken = [] if found.malformed is None else [text is not None for text in found.malformed.to_pylist()]
+    assert (found.rows, broken) == ((2, []) if is_deleted else (2, [False, True]))

@@ -100,3 +100,10 @@ def test_verdict_combines_those_of_partitions() -> None:
     assert (whole.rows, whole.expected_rows, len(whole.keys)) == (12, 12, 4)
     assert {"key": '{"id":0}', "state": "missing"} in whole.keys
     assert {"key": '{"id":12}', "state": "extra"} in whole.keys
+
+
+def test_rows_without_a_key_are_counted_and_not_named() -> None:
+    schema = table_schema(keys=())
+    expected = pa.table({"id": pa.array([1, 2, 2]), "v": pa.array(["a", "b", "b"])})
+    found = verdict_of([compare(expected.slice(0, 2), expected, schema, 4)], 4)
+    assert (found.rows, found.expected_rows, found.buckets_different, found.keys) == (2, 3, 1, ())

@@ -170,3 +170,14 @@ def test_full_listing_is_recorded_once_all_files_are_ingested() -> None:
         == "2024-02-01T00:00:00.000000+00:00"
     )
     assert state_after(plan, state, landing=LANDING).listed_in_full_at == state.listed_in_full_at
+
+
+def test_openings_of_a_first_load_end_with_the_last_generation_that_they_name() -> None:
+    """They name generations 2 and 3. A file that is rewritten later opens one by itself."""
+    openings = ("2024-01-02T00:00:00+00:00", "2024-01-03T00:00:00+00:00")
+    left = {}
+    for generation in (1, 2, 3):
+        plan = next_batch(files(LOADS, generation=generation), limits=WIDE, state=TableState(), now=NOW)
+        assert plan is not None
+        left[generation] = state_after(plan, TableState(openings=openings), landing=LANDING).openings
+    assert left == {1: openings, 2: openings, 3: ()}

@@ -6,9 +6,17 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from spark_jobs.dialects.debezium.technical import commit_time, position
+from spark_jobs.dialects.debezium.technical import (
+    SEQUENCE,
+    commit_time,
+    is_of_snapshot,
+    is_read,
+    position,
+    with_order_of_delivery,
+)
 
 
 def postgresql(lsn: Any, commit: int | None = None) -> dict[str, Any]:
@@ -87,3 +95,37 @@ def test_commit_time_keeps_its_precision(source: dict[str, int], micros: int) ->
 def test_no_commit_time() -> None:
     assert commit_time({}) is None
     assert commit_time({"ts_ms": 10**30}) is None
+
+
+@pytest.mark.parametrize("stated", ["5", "{}", '{"a": "1"}', '"text"', "true"])
+def test_sequence_that_is_no_list_states_no_commit(stated: str) -> None:
+    """The change's own place orders it, as without the field."""
+    bare = {"connector": "postgresql", "lsn": 5}
+    assert position({**bare, "sequence": stated}) == position(bare) is not None
+
+
+@pytest.mark.parametrize(("mark", "found"), [
+    ("true", (True, True)), ("first", (True, True)), ("last", (True, True)), (True, (True, True)),
+    ("incremental", (True, False)), ("INCREMENTAL", (True, False)), ("false", (False, False)), (False, (False, False)),
+    (None, (False, False)), ("", (False, False)),
+])  # fmt: skip
+def test_marks_of_rows_that_were_read(mark: Any, found: tuple[bool, bool]) -> None:
+    assert (is_read({"snapshot": mark}), is_of_snapshot({"snapshot": mark})) == found
+
+
+@pytest.mark.parametrize("source", [
+    sqlserver("00000027:00000ac0:0002", "00000027:00000ac0:0001", 2), mysql("mysql-bin.000003", 154, 7),
+    mysql("mysql-bin.000003", 154, 7, "mariadb"),
+])  # fmt: skip
+def test_places_inside_a_transaction_order_rows_without_a_key_alone(source: dict[str, Any]) -> None:
+    """Of a key their order is that of delivery; without one they tell a row from an equal one."""
+    rows = pa.table({"id": [1], SEQUENCE: [position(source)]})
+    unordered = {**source, **dict.fromkeys(("change_lsn", "event_serial_no", "row"))}
+    keyed, keyless = (with_order_of_delivery(rows, [source], keys).column(SEQUENCE)[0].as_py() for keys in (["id"], []))
+    assert (keyed, keyless) == (position(unordered), position(source))
+    assert keyed != keyless
+
+
+def test_rows_without_places_are_as_they_were() -> None:
+    rows = pa.table({"id": [1]})
+    assert with_order_of_delivery(rows, [postgresql(5)], ["id"]) is rows

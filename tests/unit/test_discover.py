@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+import pytest
+
 from spark_jobs.plan.planned_batch import BatchPlan, FileEntry, LandedFile, TableState
-from spark_jobs.plan.waiting_files import Discovery, Overtaken, find, with_overtaken
+from spark_jobs.plan.waiting_files import Discovery, Overtaken, find, with_begun, with_overtaken
 from tests.harness.landed import LANDING, content, entry, landed
 
 FIRST = TableState(batch=1, generation=1)
@@ -189,3 +191,29 @@ def test_the_first_load_of_a_generation_that_a_missing_folder_opened_is_late_aft
     assert discovery.late_loads == (f"{LANDING}/LOAD00000001.csv",)
     own = entry(landed("LOAD00000002.csv", 2), generation=2)
     assert found([landed("LOAD00000001.csv", 5)], old, own, state=state).late_loads == ()
+
+
+CHANGED = entry(landed("20240101-000000000.csv", modified="2024-01-05T00:00:00.000000+00:00"))
+LOADED = entry(landed("LOAD00000001.csv", 1))
+OTHER_LOAD = entry(landed("LOAD00000002.csv", 1))
+NEW = landed("LOAD00000001.csv", 9)
+
+
+@pytest.mark.parametrize(("listing", "rows", "begins"), [
+    ([NEW], [LOADED, CHANGED], ["LOAD00000001.csv"]),
+    ([NEW, landed("20240109-000000000.csv", 9)], [LOADED, OTHER_LOAD, CHANGED], ["LOAD00000001.csv"]),
+    ([NEW], [LOADED], []),  # no changes
+    ([NEW, landed("20240101-000000000.csv", 9)], [LOADED, CHANGED], []),  # a change is still there
+    ([NEW, landed("LOAD00000002.csv", 1)], [LOADED, OTHER_LOAD, CHANGED], []),  # and so is a load
+    ([NEW, landed("LOAD00000002.csv", 9)], [LOADED, OTHER_LOAD, CHANGED], ["LOAD00000001.csv", "LOAD00000002.csv"]),
+    ([landed("LOAD00000001.csv", 3)], [LOADED, CHANGED], []),  # written before the changes
+    ([landed("LOAD00000001.csv", 5, etag="new")], [LOADED, CHANGED], ["LOAD00000001.csv"]),  # at the same time
+    ([NEW], [LOADED, replace(CHANGED, generation=0)], []),
+    ([NEW], [LOADED, replace(CHANGED, state="unreadable")], []),
+])  # fmt: skip
+def test_load_after_all_files_were_removed_begins(
+    listing: list[LandedFile], rows: list[FileEntry], begins: list[str]
+) -> None:
+    marked = with_begun(listing, known(*rows), FIRST)
+    assert [file.path.removeprefix(f"{LANDING}/") for file in marked if file.begins] == begins
+    assert [file.path for file in marked] == [file.path for file in listing]

@@ -70,6 +70,14 @@ def test_the_salt_is_made_once_and_hashes_depend_on_it(tmp_path: Path) -> None:
     assert first != ErasedKeys(table="s.a", salt=b"other").hash_of(["1"])
 
 
+def test_a_key_keeps_the_hash_by_which_it_was_erased() -> None:
+    """The table had another name then: a hash of the new one would not be known."""
+    old = ErasedKeys(table="s.old", salt=b"salt").hash_of(["1"])
+    keys = ErasedKeys(table="s.new", former=("s.old",), salt=b"salt", hashes=frozenset({old}))
+    assert keys.hash_of(["1"]) == old
+    assert keys.hash_of(["2"]) == ErasedKeys(table="s.new", salt=b"salt").hash_of(["2"])
+
+
 def test_register_requires_its_salt(tmp_path: Path) -> None:
     book = register(tmp_path, "a")
     key_hash = book.salted().hash_of(["1"])

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pyarrow as pa
 import pytest
 
+from spark_jobs.dialects.debezium.technical import OP, with_loaded
+from spark_jobs.dialects.protocol import LOADED
 from spark_jobs.plan.loaded_transactions import LoadedTransactions, place_of
 
 SEEN = LoadedTransactions(snapshot="100:110:102,105", upto=1000)
@@ -39,3 +44,17 @@ def test_log_that_was_opened_anew_has_nothing_of_the_load_before() -> None:
 
 def test_places_compare_as_numbers() -> None:
     assert place_of("1/0") - place_of("0/FFFFFFFF") == 1
+
+
+@pytest.mark.parametrize(("source", "is_loaded"), [
+    ({"connector": "postgresql", "txId": 99, "lsn": 5}, True),
+    ({"connector": "postgresql", "txId": 105, "lsn": 5}, False),
+    ({"connector": "mysql", "txId": 99, "lsn": 5}, False), ({"connector": "postgresql", "txId": "99", "lsn": 5}, False),
+    ({"connector": "postgresql", "lsn": 5}, False), ({"connector": "postgresql", "txId": 99}, False), ({}, False),
+])  # fmt: skip
+def test_changes_that_a_load_has_read_are_marked(source: dict[str, Any], is_loaded: bool) -> None:
+    rows = pa.table({OP: ["U", "I"], "id": [1, 2]})
+    others = {"connector": "postgresql", "txId": 500, "lsn": 5000}
+    found = with_loaded(rows, [source, others], SEEN, 0)
+    assert found.column(OP).to_pylist() == [LOADED if is_loaded else "U", "I"]
+    assert with_loaded(rows, [source, others], None, 0) is rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from spark_jobs.plan.schema_evolution import ColumnAction, SchemaPlan, SchemaRules, plan_schema
 from spark_jobs.plan.table_schema import LandedGroup, land
@@ -233,3 +234,19 @@ def test_keys_widen_but_their_misfits_are_never_rescued() -> None:
     assert plan({"id": "int"}, {"id": "bigint"}, keys=("id",)).changes == ("widened id int -> bigint",)
     found = plan({"id": "int", "v": "int"}, {"ID": "bigint", "v": "bigint"}, keys=("id",), evolution=RESCUE)
     assert [(a.how, a.misfit) for a in found.groups[0].actions] == [("fit", "quarantine"), ("fit", "rescue")]
+
+
+@pytest.mark.parametrize(
+    ("live", "is_taken"),
+    [({"id": "int", "c": "bigint"}, True), ({"id": "int", "c": "int"}, False), ({"id": "int"}, False), (None, False)],
+)
+def test_values_that_the_replaced_table_holds_are_no_change_of_the_source(live: Types | None, is_taken: bool) -> None:
+    """A table is loaded again, file by file: what the live one holds, the new one takes, whatever the policy."""
+    rules = SchemaRules(evolution=FAIL, live=None if live is None else schema_of(live))
+    table, incoming = schema_of({"id": "int", "c": "int"}), (group(0, {"id": "int", "c": "bigint"}),)
+    if is_taken:
+        assert types_of(plan_schema(table, incoming, rules).target) == {"id": "int", "c": "bigint"}
+    else:
+        with pytest.raises(FatalError, match="c: table int, file bigint") as caught:
+            plan_schema(table, incoming, rules)
+        assert caught.value.code == "SCHEMA_REFUSED"

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.table_spec import SchemaEvolution
+from spark_jobs.plan.applied_settings import settings_of
+from spark_jobs.plan.identity import reselected_columns
+from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.table_schema import select_columns, unknown_columns, unknown_described
 
 FILE = ("Id", "Name", "SSN", "BI_Id", "bi_name", "BI_SSN")
@@ -79,3 +85,28 @@ def test_a_description_of_no_column_is_named() -> None:
     (warning,) = unknown_described(("id", "Note"), {"ID": "key", "note": "free text", "nte": "misspelt"})
     assert (warning.code, warning.count, warning.sample) == ("COLUMN_NOT_FOUND", 1, ("nte",))
     assert unknown_described(("id",), {"id": "key"}) == ()
+
+
+_RESCUE = SchemaEvolution(new_column="rescue")
+
+
+@pytest.mark.parametrize(("was", "now", "reselected"), [
+    ({}, {"exclude_columns": ("a",)}, {"a": "columns"}),
+    ({"columns": ("id", "a")}, {"columns": ("id",)}, {"a": "columns"}),
+    ({}, {"mask": {"a": "null"}}, {"a": "mask"}), ({"exclude_columns": ("a",)}, {}, {}),
+    ({"exclude_columns": ("x",)}, {"exclude_columns": ("x", "a")}, {"a": "columns"}),
+    ({}, {"exclude_columns": ("x",)}, {}),
+    ({}, {"exclude_columns": ("x",), "schema_evolution": _RESCUE}, {"x": "columns"}),
+    ({"exclude_columns": ("x",)}, {"exclude_columns": ("x", "y"), "schema_evolution": _RESCUE}, {"y": "columns"}),
+    ({"exclude_columns": ("x",)}, {"exclude_columns": ("x", "a"), "schema_evolution": _RESCUE}, {"a": "columns"}),
+    ({}, {"mask": {"x": "null"}, "schema_evolution": _RESCUE}, {"x": "mask"}),
+    ({"mask": {"x": "null"}}, {"mask": {"x": "null"}, "exclude_columns": ("b",), "schema_evolution": _RESCUE},
+     {"b": "columns"}),
+])  # fmt: skip
+def test_columns_that_the_row_selects_otherwise(
+    was: dict[str, Any], now: dict[str, Any], reselected: dict[str, str]
+) -> None:
+    """Rescued values may be of columns that no table has; the others are those of the stored schemas."""
+    before, after = (TableSpec(table="s.t", keys=("id",), **given) for given in (was, now))
+    state = TableState(batch=1, applied=settings_of(before), schemas=({"id": "int", "a": "string", "b": "string"},))
+    assert reselected_columns(after, state) == reselected

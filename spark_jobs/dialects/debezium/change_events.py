@@ -24,6 +24,7 @@ from spark_jobs.dialects.debezium.connect_values import (
     array_of,
     fraction,
     joined,
+    json_of,
     kind_for,
     text_of,
 )
@@ -121,16 +122,16 @@ def events_of(
     """
     events: list[Event] = []
     broken: dict[int, str] = {}
-    schemas, lives = _Schemas(flat), _Lives(events)
+    schemas, lives = _Schemas(flat), Lives(events)
     for original, record in records:
         value = record.value
-        if value is None and not lives.has(_unwrapped(record.key, flat).value):
+        if value is None and not lives.has(unwrapped(record.key, flat).value):
             continue
         event = None if value is None else _event(record, keys, schemas)
         if event is None or (may_be_cut and not _is_encodable(event)):
             event = None
             shown = {"key": record.key, "value": None} if value is None else value
-            written = original if original is not None else json.dumps(shown, ensure_ascii=False, default=text_of)
+            written = original if original is not None else json_of(shown)
             broken[len(events)] = written.encode("utf-8", "backslashreplace").decode()
         events.append(event or NO_EVENT)
     if broken and len(broken) == len(events):
@@ -141,7 +142,7 @@ def events_of(
     return with_one_spelling(Events(events, broken, schemas.versions))
 
 
-class _Lives:
+class Lives:
     """Which rows of a file's events live: a tombstone of one of them comes without its delete.
 
     Debezium writes a tombstone behind each delete, also where a filter leaves deletes out.
@@ -212,7 +213,7 @@ def with_one_spelling(events: Events) -> Events:
 
 def _event(record: Record, keys: Sequence[str], schemas: _Schemas) -> Event | None:
     if is_of_documents(record.value) and record.value["op"] in OPERATIONS:
-        return _of_document(record.value, _unwrapped(record.key, schemas.flat).value)
+        return _of_document(record.value, unwrapped(record.key, schemas.flat).value)
     event = event_of(record.value, schemas.fields(record.schema), schemas.flat)
     return event if event is None or event.op != "D" else _with_key(event, record.key, keys, schemas)
 
@@ -249,7 +250,7 @@ def _with_key(event: Event, key: Json, keys: Sequence[str], schemas: _Schemas) -
 
     Where the record has another key than the table, and its row says nothing else, key columns are not known.
     """
-    bare = _unwrapped(key, schemas.flat)
+    bare = unwrapped(key, schemas.flat)
     wanted = {name.lower() for name in keys}
     given = bare.value if isinstance(bare.value, Mapping) else {}
     named = {name.lower() for name in given}
@@ -320,7 +321,7 @@ def _records(text: str, flat: FlatForm) -> Iterator[tuple[str | None, Record]]:
     """Original text (None: not at hand) and record."""
     if text.lstrip()[:1] == "[":
         for value in DECODER.decode(text):
-            yield None, _unwrapped(value, flat)
+            yield None, unwrapped(value, flat)
         return
     wrapper = _Wrapper()
     lines = text.split("\n")
@@ -345,7 +346,7 @@ def _concatenated(line: str, flat: FlatForm) -> Iterator[tuple[str, Record]]:
     at = 0
     while at < len(line):
         value, end = DECODER.raw_decode(line, at)
-        yield line[at:end], _unwrapped(value, flat)
+        yield line[at:end], unwrapped(value, flat)
         at = _SPACE.match(line, end).end()  # type: ignore[union-attr]  # it matches nothing, too
 
 
@@ -370,7 +371,7 @@ class _Wrapper:
         return Record(DECODER.decode(line[len(self._prefix) : -1]), self._schema)
 
 
-def _unwrapped(value: Json, flat: FlatForm) -> Record:
+def unwrapped(value: Json, flat: FlatForm) -> Record:
     """Unwrap Connect's `schema` and `payload`, and the `key`, `value`, `offset` that sinks add to records."""
     schema, key = None, None
     if isinstance(value, str):  # of a converter that knows only texts

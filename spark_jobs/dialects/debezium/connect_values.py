@@ -128,32 +128,42 @@ def text_of(value: Value) -> str:
         return value.isoformat()
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
-    return _json(value) if _holds_digits(value) else _ENCODER.encode(value)
+    return json_of(value) if _holds_special_fraction(value) else _ENCODER.encode(value)
 
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=text_of)
 
 
-def _holds_digits(value: Value) -> bool:
-    """Whether a `Written` number is inside, which the encoder writes as a double."""
-    waiting = [value] if isinstance(value, (dict, list)) else []
+def _is_special(value: Value) -> bool:
+    """Whether the encoder would lose a fraction's digits, or write NaN or infinity, which JSON has no number for."""
+    return isinstance(value, Written) or (isinstance(value, float) and not math.isfinite(value))
+
+
+def _holds_special_fraction(value: Value) -> bool:
+    """Whether one is inside; the value itself is none."""
+    waiting = [value] if isinstance(value, _NESTED) else []
     while waiting:
         one = waiting.pop()
         for part in one.values() if isinstance(one, dict) else one:
-            if isinstance(part, (dict, list)):
+            if isinstance(part, _NESTED):
                 waiting.append(part)
-            elif isinstance(part, Written):
+            elif _is_special(part):
                 return True
     return False
 
 
-def _json(value: Value) -> str:
-    """JSON in which fractions have the digits that were delivered."""
+_NESTED = (dict, list, tuple)
+
+
+def json_of(value: Value) -> str:
+    """JSON with the digits of fractions as delivered. NaN and infinity are texts, as Spark's `to_json` has them."""
     if isinstance(value, Mapping):
-        return "{" + ",".join(f"{_ENCODER.encode(name)}:{_json(part)}" for name, part in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join(map(_json, value)) + "]"
-    return value.text if isinstance(value, Written) else _ENCODER.encode(value)
+        return "{" + ",".join(f"{_ENCODER.encode(name)}:{json_of(part)}" for name, part in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ",".join(map(json_of, value)) + "]"
+    if not _is_special(value):
+        return _ENCODER.encode(value)
+    return value.text if isinstance(value, Written) else f'"{_ENCODER.encode(value)}"'
 
 
 def _array(element: Kind | None) -> Kind | None:

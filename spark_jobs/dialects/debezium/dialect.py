@@ -344,7 +344,7 @@ class DebeziumDialect(Dialect):
                 require_bounded(io.BytesIO(data), file, self.bounds, pq.read_metadata(io.BytesIO(data)))
                 documents = documents_in(data)
                 if documents is None:
-                    return self._probed(file, read_parquet(data, self.options, self.spec.keys, images, flat))
+                    return self._probed(file, *read_parquet(data, self.options, self.spec.keys, images, flat))
                 data = documents
             if data[:4] == AVRO:
                 records = avro_records(data, self.bounds.decoded(file.size), file.path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,11 +16,12 @@ import pyarrow.types as pt
 from airflow_gddl.contract.extensions import DebeziumOptions
 from airflow_gddl.contract.flat_events import FlatForm
 from airflow_gddl.contract.sql_types import MAX_PRECISION
-from spark_jobs.dialects.debezium.change_events import FLAT, OPERATIONS
+from spark_jobs.dialects.debezium.change_events import FLAT, OPERATIONS, Event, Lives, unwrapped
 from spark_jobs.dialects.debezium.connect_values import (
     Kind,
     Values,
     array_of,
+    json_of,
     kind_for,
     named_kind,
     text_of,
@@ -42,8 +43,9 @@ def read_parquet(
     keys: Sequence[str] = (),
     before_images: str | None = None,
     flat: FlatForm = FLAT,
-) -> Translated:
-    """
+) -> tuple[Translated, pa.Array | None]:
+    """Rows, with a row of nulls for each tombstone of a row that no event of the file deletes, and `Probed.malformed`.
+
     Args:
         keys: see `change_events.read_events`.
         before_images: prefix of the columns of rows before updates; None: these are left out.
@@ -54,7 +56,7 @@ def read_parquet(
         pyarrow.ArrowException: it is no parquet file, or a damaged one.
     """
     delivered = pq.ParquetFile(io.BytesIO(data), coerce_int96_timestamp_unit="us").read(use_threads=False)
-    table = _envelopes(delivered, flat)
+    table, malformed = _with_orphans(delivered, _envelopes(delivered, flat), flat)
     raw = [None if op is None else str(op) for op in table.column("op").to_pylist()]
     fields = _names_of_types(table.schema.metadata or {}, flat)
     sources = [source or {} for source in table.column("source").to_pylist()]
@@ -75,7 +77,7 @@ def read_parquet(
     made = with_technical(ops, data_columns, sources, kept)
     transactions = table.column("transaction").to_pylist() if "transaction" in table.column_names else ()
     defaults = _defaults(table, ops, flat)
-    return replace(made, numbers=tuple(map(number_in_transaction, transactions)), defaults=defaults)
+    return replace(made, numbers=tuple(map(number_in_transaction, transactions)), defaults=defaults), malformed
 
 
 def _defaults(table: pa.Table, ops: Sequence[str | None], flat: FlatForm) -> tuple[ColumnDefault, ...]:
@@ -122,6 +124,56 @@ def _envelopes(table: pa.Table, flat: FlatForm) -> pa.Table:
     return table
 
 
+def _with_orphans(delivered: pa.Table, table: pa.Table, flat: FlatForm) -> tuple[pa.Table, pa.Array | None]:
+    """Envelopes with nulls where a tombstone comes without its delete, and the original texts of these; None: no such.
+
+    Args:
+        table: the envelopes of `delivered`, without its tombstones.
+    """
+    if table.num_rows == delivered.num_rows or "key" not in delivered.column_names:
+        return table, None
+    are_there = delivered.column("value").is_valid().to_pylist()
+    keys = [unwrapped(key, flat).value for key in _key_values(delivered)]
+    events: list[Event] = []
+    changes, lives = iter(_keys_of_rows(table, keys)), Lives(events)
+    rows: list[int | None] = []
+    texts_of_rows: list[str | None] = []
+    for key, is_there in zip(keys, are_there, strict=True):
+        if is_there:
+            rows.append(len(events))
+            events.append(next(changes))
+        elif lives.has(key):
+            rows.append(None)
+        else:
+            continue
+        texts_of_rows.append(None if is_there else json_of({"key": key, "value": None}))
+    if len(rows) == len(events):
+        return table, None
+    return table.take(pa.array(rows, pa.int64())), pa.array(texts_of_rows, pa.string())
+
+
+def _key_values(delivered: pa.Table) -> Sequence[Any]:
+    """Keys of records; times as texts, since Python's classes don't hold all of them."""
+    parts, column = _parts(delivered, "key"), delivered.column("key")
+    if not parts:
+        found: list[Any] = column.to_pylist()
+        return found
+    return [key if there else None for key, there in zip(_mappings(parts), column.is_valid().to_pylist(), strict=True)]
+
+
+def _mappings(parts: Mapping[str, pa.Array]) -> list[dict[str, Any]]:
+    columns = [(texts(values) if pt.is_temporal(values.type) else values).to_pylist() for values in parts.values()]
+    return [dict(zip(parts, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _keys_of_rows(table: pa.Table, keys: Sequence[Any]) -> list[Event]:
+    """An event of each envelope, with the columns alone that keys of records name."""
+    ops = table.column("op").to_pylist()
+    named = {name for key in keys if isinstance(key, Mapping) for name in key}
+    rows = _mappings(_row_columns(table, ops, tuple(named), named)) or [{}] * len(ops)
+    return [Event(OPERATIONS.get(op, str(op).upper()), row) for op, row in zip(ops, rows, strict=True)]
+
+
 def _is_flat(table: pa.Table, flat: FlatForm) -> bool:
     return flat.is_flat(dict.fromkeys(table.column_names))
 
@@ -142,12 +194,18 @@ def _of_flat(table: pa.Table, flat: FlatForm) -> pa.Table:
     return pa.table(envelopes).replace_schema_metadata(table.schema.metadata)
 
 
-def _row_columns(table: pa.Table, ops: Sequence[str | None], keys: Sequence[str]) -> dict[str, pa.Array]:
-    """Columns of the row after, for deletes of the row before, whose key may be in the key of its record alone."""
+def _row_columns(
+    table: pa.Table, ops: Sequence[str | None], keys: Sequence[str], only: Collection[str] | None = None
+) -> dict[str, pa.Array]:
+    """Columns of the row after, for deletes of the row before, whose key may be in the key of its record alone.
+
+    Args:
+        only: names of the columns; None: all.
+    """
     deleted = pa.array([op == "d" for op in ops], pa.bool_())
     after, before = _parts(table, "after"), _parts(table, "before")
     columns = {}
-    for name in dict.fromkeys((*after, *before)):
+    for name in dict.fromkeys(name for name in (*after, *before) if only is None or name in only):
         empty = pa.nulls(table.num_rows, (after[name] if name in after else before[name]).type)
         columns[name] = _chosen(deleted, before.get(name, empty), after.get(name, empty))
     wanted = {name.lower() for name in keys}
