@@ -360,7 +360,7 @@ def test_commands_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert {one["table"]: one["status"] for one in answer} == {"shop.orders": "skipped", "shop.refunds": "succeeded"}
     edit = text.partition("`gddl onboard ")[2].partition("`")[0].split()
     gddl(tmp_path, "onboard", *edit)
-    assert "shop.refunds" in (tmp_path / "metadata/tables/crm.yaml").read_text()
+    assert "shop.refunds" in (tmp_path / "metadata/tables/crm-2.yaml").read_text()
     assert site.look() == {}, "the folder's row comes first"
 
 
