@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.source_rooms import source_room
+from spark_jobs.plan.source_room import source_room
 
 if TYPE_CHECKING:
     from airflow_gddl.contract.result import JobResult
