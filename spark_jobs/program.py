@@ -20,7 +20,6 @@ from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.layout import places_of
 from airflow_gddl.contract.result import APPLICATION, JobResult
-from airflow_gddl.contract.s3 import s3a_settings
 from airflow_gddl.contract.source_access import announce
 from airflow_gddl.contract.spec import JobSpec, TierSpec, size_bytes
 from airflow_gddl.stores import Storage
@@ -38,6 +37,7 @@ from spark_jobs.job.spread_spark import SparkSpread
 from spark_jobs.job.stop import Stop, end_with
 from spark_jobs.job.telemetry import MetricsPublisher, publish
 from spark_jobs.spark.application import application_of
+from spark_jobs.spark.s3a import s3a_settings
 from spark_jobs.spark.session_settings import SessionSettings, is_on_a_cluster
 from spark_jobs.spark.tasks import keep_freed_memory, leave_pandas_out
 

@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 
 from airflow_gddl.contract.actions import ErrorsReplay, Load, SweepRelease, TruncateRelease
 from airflow_gddl.contract.errors import OF_FILES
-from airflow_gddl.contract.source_rooms import source_room
 from spark_jobs.batch import notices
 from spark_jobs.batch.own_tables import foreign_commits, warnings_of
 from spark_jobs.batch.runtime import iso
@@ -20,6 +19,7 @@ from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batching import next_batch as plan_files
 from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.planned_batch import BatchPlan, PlannedFile, TableState
+from spark_jobs.plan.source_room import source_room
 from spark_jobs.plan.sweeps import RELEASED, SweepRule, SweepState, is_due_by_time, sweep_state, with_sweep
 from spark_jobs.plan.waiting_files import Discovery
 from spark_jobs.rules.errors_table import MISFIT_CODE

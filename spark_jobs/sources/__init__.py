@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from airflow_gddl.contract.actions import Rebuild, Reload, Resync, ResyncRows, Run
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.source_rooms import source_room
+from spark_jobs.plan.source_room import source_room
 
 if TYPE_CHECKING:
     from airflow_gddl.contract.result import JobResult

@@ -250,7 +250,7 @@ def test_without_a_room_of_commands_the_others_work(without: tuple[Room, Path], 
 @pytest.mark.parametrize("without", [room for room in ROOMS if room.name in LOOKS], ids=str, indirect=True)
 def test_a_source_that_asks_for_an_absent_look_gets_one_error(without: tuple[Room, Path], tmp_path: Path) -> None:
     room, tree = without
-    source = {"landing": str(tmp_path / "crm"), room.name: "add"}
+    source = {"landing": str(tmp_path / "crm"), room.name: "propose"}
     (tmp_path / "gddl.yaml").write_text(json.dumps({"landing": "landing", "lake": "lake", "sources": {"crm": source}}))
     command = [sys.executable, "-P", "-m", "airflow_gddl.cli.main", "validate", "--metadata", str(tmp_path), "--json"]
     environ = {**os.environ, "PYTHONPATH": str(tree)}
