@@ -36,6 +36,7 @@ IGNORED = "ignorable"
 _ANY = frozenset({"*"})
 _NONE: frozenset[str] = frozenset()
 _UPGRADE = "if a newer airflow-gddl wrote this, install it here, too"
+_SAME_VERSION = "if another version of airflow-gddl wrote this, install the same version on both sides"
 _COMPACT = "_compact"
 """Of an instance whose `compact` is known: that."""
 # A folder of ten thousand rows compiles to half a million values, mostly of these types.
@@ -373,9 +374,9 @@ def _tagged_decoder(options: Mapping[str, _Decoder], name: str) -> _Decoder:
 
     def tagged(data: Any) -> Any:
         if not isinstance(data, Mapping):
-            raise _unexpected(data, "an object")
+            raise _MismatchError(f"{data!r:.80} is not an object", remedy=_SAME_VERSION)
         if not isinstance(tag := data.get(name), str) or tag not in options:
-            raise _unexpected(tag, f"one of {tuple(options)}").below(f".{name}")
+            raise _MismatchError(f"{tag!r:.80} is not one of {tuple(options)}", f".{name}", _SAME_VERSION)
         return options[tag](data)
 
     return tagged
