@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from airflow_gddl.contract.basics import STRICT
 from airflow_gddl.contract.codec import ALWAYS, TAG
 
 Key = Mapping[str, str]
@@ -27,16 +26,12 @@ def _named(name: str) -> Any:
 class Run:
     """Load what has landed since the last run."""
 
-    __pydantic_config__ = STRICT
-
     name: Literal["run"] = _named("run")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rebuild:
     """Make replica and history again from the change table, then load what has landed."""
-
-    __pydantic_config__ = STRICT
 
     name: Literal["rebuild"] = _named("rebuild")
     drop_columns: tuple[str, ...] = ()
@@ -46,8 +41,6 @@ class Rebuild:
 @dataclass(frozen=True, kw_only=True)
 class Reload:
     """Load the tables again from the files that are there, and from nothing else."""
-
-    __pydantic_config__ = STRICT
 
     name: Literal["reload"] = _named("reload")
     confirmed: bool = False
@@ -62,8 +55,6 @@ class Reload:
 class Resync:
     """Load the tables again from the files that are there, and replace them only if they equal the source."""
 
-    __pydantic_config__ = STRICT
-
     name: Literal["resync"] = _named("resync")
     source_connection: str = ""
     """Connection of the source; empty: the row's `verify_connection`."""
@@ -77,8 +68,6 @@ Load = Run | Rebuild | Reload | Resync
 class Plan:
     """Say which batches an action would load, without loading them."""
 
-    __pydantic_config__ = STRICT
-
     name: Literal["plan"] = _named("plan")
     of: Load = field(default_factory=Run)
 
@@ -86,8 +75,6 @@ class Plan:
 @dataclass(frozen=True, kw_only=True)
 class LoadFromSource:
     """Read a table from its source into landing files, as a first load."""
-
-    __pydantic_config__ = STRICT
 
     name: Literal["initial_load"] = _named("initial_load")
     again: bool = False
@@ -99,8 +86,6 @@ class LoadFromSource:
 @dataclass(frozen=True, kw_only=True)
 class ResyncRows:
     """Read some rows from the source again. One of `keys`, the range and `differences` chooses them."""
-
-    __pydantic_config__ = STRICT
 
     name: Literal["resync_rows"] = _named("resync_rows")
     keys: tuple[Key, ...] = ()
@@ -117,8 +102,6 @@ class ResyncRows:
 @dataclass(frozen=True, kw_only=True)
 class Verify:
     """Compare the replica with its changes, with the source, or with another table."""
-
-    __pydantic_config__ = STRICT
 
     name: Literal["verify"] = _named("verify")
     source_connection: str = ""
@@ -141,8 +124,6 @@ class Verify:
 class Explain:
     """Show the history of one key."""
 
-    __pydantic_config__ = STRICT
-
     name: Literal["explain"] = _named("explain")
     key: Key = field(default_factory=dict)
     limit: int = 100
@@ -155,8 +136,6 @@ class Explain:
 class Erase:
     """Remove one key from all tables, for good."""
 
-    __pydantic_config__ = STRICT
-
     name: Literal["erase"] = _named("erase")
     key: Key = field(default_factory=dict)
     asked_by: str = ""
@@ -166,8 +145,6 @@ class Erase:
 @dataclass(frozen=True, kw_only=True)
 class ErrorsList:
     """List rows in quarantine."""
-
-    __pydantic_config__ = STRICT
 
     name: Literal["errors_list"] = _named("errors_list")
     codes: tuple[str, ...] = ()
@@ -180,8 +157,6 @@ class ErrorsList:
 class ErrorsReplay:
     """Load rows in quarantine again."""
 
-    __pydantic_config__ = STRICT
-
     name: Literal["errors_replay"] = _named("errors_replay")
     codes: tuple[str, ...] = ()
     """Only rows with these codes; empty: all."""
@@ -190,8 +165,6 @@ class ErrorsReplay:
 @dataclass(frozen=True, kw_only=True)
 class ErrorsDismiss:
     """Give up rows in quarantine."""
-
-    __pydantic_config__ = STRICT
 
     name: Literal["errors_dismiss"] = _named("errors_dismiss")
     codes: tuple[str, ...] = ()
@@ -208,8 +181,6 @@ class ErrorsDismiss:
 class SweepRelease:
     """Remove the rows that a suspicious sweep holds back."""
 
-    __pydantic_config__ = STRICT
-
     name: Literal["sweep_release"] = _named("sweep_release")
 
 
@@ -217,16 +188,12 @@ class SweepRelease:
 class TruncateRelease:
     """Carry out the truncates that are held back."""
 
-    __pydantic_config__ = STRICT
-
     name: Literal["truncate_release"] = _named("truncate_release")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Maintain:
     """Compact files and remove old ones."""
-
-    __pydantic_config__ = STRICT
 
     name: Literal["maintain"] = _named("maintain")
     dry_run: bool = False
@@ -237,8 +204,6 @@ class Maintain:
 class Move:
     """Give the table another name in the lake."""
 
-    __pydantic_config__ = STRICT
-
     name: Literal["move"] = _named("move")
     to: str = ""
     """The table's new target, `schema.name`."""
@@ -247,8 +212,6 @@ class Move:
 @dataclass(frozen=True, kw_only=True)
 class SchemaApply:
     """Give the tables the columns that somebody has decided on."""
-
-    __pydantic_config__ = STRICT
 
     name: Literal["schema_apply"] = _named("schema_apply")
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -261,8 +224,6 @@ class SchemaApply:
 class CatalogDiff:
     """Compare what catalogs show with the tables."""
 
-    __pydantic_config__ = STRICT
-
     name: Literal["catalog_diff"] = _named("catalog_diff")
 
 
@@ -270,16 +231,12 @@ class CatalogDiff:
 class CatalogSync:
     """Make catalogs show the tables."""
 
-    __pydantic_config__ = STRICT
-
     name: Literal["catalog_sync"] = _named("catalog_sync")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Adopt:
     """Take over a table that another job keeps. One of `files_until`, `by_column` and `at_version` tells its files."""
-
-    __pydantic_config__ = STRICT
 
     name: Literal["adopt"] = _named("adopt")
     files_until: str = ""
@@ -300,8 +257,6 @@ class Adopt:
 class AdoptRelease:
     """Give a table that was taken over back."""
 
-    __pydantic_config__ = STRICT
-
     name: Literal["adopt_release"] = _named("adopt_release")
     confirmed: bool = False
     """Whether what only we keep may go."""
@@ -313,8 +268,6 @@ class AdoptRelease:
 class Eject:
     """Say what a job that goes on without airflow-gddl has to know."""
 
-    __pydantic_config__ = STRICT
-
     name: Literal["eject"] = _named("eject")
 
 
@@ -322,6 +275,8 @@ Sourced = Adopt | LoadFromSource | Resync | ResyncRows | Verify
 """Actions that may name a connection to the source."""
 Trying = Adopt | AdoptRelease | Maintain | SchemaApply
 """Actions that may only report what they would do."""
+Keyed = Erase | Explain | ResyncRows
+"""Actions whose specification may hold keys of rows, which can be personal."""
 Action = (
     Run | Rebuild | Reload | Resync | Plan | LoadFromSource | ResyncRows | Verify | Explain | Erase | ErrorsList
     | ErrorsReplay | ErrorsDismiss | SweepRelease | TruncateRelease | Maintain | Move | SchemaApply | CatalogDiff

@@ -226,7 +226,12 @@ class JobOptions:
     @property
     def repairs(self) -> bool:
         """Whether tables are made again, with or without new files."""
-        return isinstance(self.load, (Rebuild, Reload, Resync))
+        return self.reloads or isinstance(self.load, Rebuild)
+
+    @property
+    def reloads(self) -> bool:
+        """Whether tables are made again of the landing files alone."""
+        return isinstance(self.load, (Reload, Resync))
 
     @property
     def dry_run(self) -> bool:

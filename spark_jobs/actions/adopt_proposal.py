@@ -275,13 +275,17 @@ class _Cut:
     order: _Order
     figures: BaselineFigures
 
+    @property
+    def _asked(self) -> Adopt:
+        return self.run.job.options.asked(Adopt)
+
     def parted(self) -> tuple[tuple[PlannedFile, ...], tuple[PlannedFile, ...]]:
         """Files that are in the table, and those that are not, in their order.
 
         Raises:
             FatalError: `ADOPT_CUT`.
         """
-        if self.run.job.options.asked(Adopt).by_column:
+        if self._asked.by_column:
             files, later = self._by_column()
         else:
             until = self._until()
@@ -303,7 +307,7 @@ class _Cut:
 
     def warnings(self, later: Sequence[PlannedFile]) -> tuple[RunWarning, ...]:
         """That files may be in the table in part."""
-        if not self.run.job.options.asked(Adopt).by_column or not later:
+        if not self._asked.by_column or not later:
             return ()
         message = (
             "files with changes from before the greatest sequence of the table are loaded once more, which changes "
@@ -312,7 +316,7 @@ class _Cut:
         return (RunWarning(code=_OVERLAPS_CODE, message=message, count=len(later)),)
 
     def _until(self) -> datetime:
-        asked = self.run.job.options.asked(Adopt)
+        asked = self._asked
         if asked.at_version is not None:
             at = commit_time(self.context.storage, self.context.layout.replica, asked.at_version)
             if at is None:
@@ -334,7 +338,7 @@ class _Cut:
 
         A file with changes of that very sequence is so, too: others of its changes may not be in the table.
         """
-        column = self.run.job.options.asked(Adopt).by_column
+        column = self._asked.by_column
         if [name.lower() for name in self.order.stored] != [column.lower()]:
             columns = ", ".join(self.order.stored or self.order.columns) or "none"
             raise self._refused(

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from airflow_gddl.contract.actions import Plan, Reload, Resync
+from airflow_gddl.contract.actions import Plan
 from airflow_gddl.contract.capture import capture_of
 from airflow_gddl.contract.kafka import topic_of
 from airflow_gddl.contract.result import JobResult
@@ -68,7 +68,7 @@ def _refresh(run: TableRun, totals: RunTotals) -> tuple[list[dict[str, Any]], Di
     ledger, options = run.ledger(), run.job.options
     if run.shard and ledger.state.batch == 0:
         return _planned(run, totals)
-    if isinstance(options.load, (Reload, Resync)) or not (run.shard or reads_changes(run, ledger)):
+    if options.reloads or not (run.shard or reads_changes(run, ledger)):
         context = run.context_here()
         require_no_other_table(context, ledger)
         context.erasures.keys()

@@ -332,7 +332,7 @@ def _planned(run: TableRun, context: TableContext, ledger: Ledger, claim: Claim,
     if plan is not None and plan.source == "changes":  # a rebuild, which this one replaces
         ledger.drop_plan()
         plan = None
-    requested, landed = isinstance(options.load, (Reload, Resync)), LandingRange.of(options)
+    requested, landed = options.reloads, LandingRange.of(options)
     begun = plan if plan is not None and plan.mode == "refresh" else None
     if begun is not None and (begun.swapping or not requested):
         return begun
@@ -389,7 +389,7 @@ def _with_check(plan: BatchPlan, run: TableRun) -> BatchPlan:
     is_resync = isinstance(load, Resync)
     connection, confirmed = require_connection(run) if is_resync else "", isinstance(load, Reload) and load.confirmed
     return replace(plan, resync=is_resync, source_connection=connection, confirmed=confirmed,
-                   archives=isinstance(load, (Reload, Resync)) and landed is None, landed=landed)  # fmt: skip
+                   archives=run.job.options.reloads and landed is None, landed=landed)  # fmt: skip
 
 
 def _carry_out(work: _Reload, outcome: RunTotals) -> Replacement | None:

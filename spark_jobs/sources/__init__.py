@@ -9,7 +9,7 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from airflow_gddl.contract.actions import Rebuild, Reload, Resync, ResyncRows, Run
+from airflow_gddl.contract import actions
 from airflow_gddl.contract.errors import FatalError
 from spark_jobs.plan.source_room import source_room
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Load = Callable[[TableRun, RunTotals], JobResult]
 
-READING = (Run, Rebuild, Reload, Resync, ResyncRows)
+READING = actions.Load | actions.ResyncRows
 """Actions that read the log of a source; the others load what was read."""
 
 

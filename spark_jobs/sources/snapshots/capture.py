@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_gddl.contract import codec
-from airflow_gddl.contract.actions import Rebuild, Reload, Resync, SweepRelease
+from airflow_gddl.contract.actions import SweepRelease
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError, QuarantinableError, RetriableError
 from airflow_gddl.contract.file_names import OF_SNAPSHOT, PathFormat, digits_of, is_temporary, moment
@@ -298,10 +298,10 @@ def has_new(run: TableRun) -> bool:
 
 def _takes_all(run: TableRun, ledger: Ledger) -> bool:
     """Whether all snapshots that are there are taken again."""
-    load = run.job.options.load
-    if isinstance(load, (Reload, Resync)):
+    options = run.job.options
+    if options.reloads:
         return True
-    return isinstance(load, Rebuild) and not (
+    return options.repairs and not (
         ledger.state.keys is not None and has_all_changes(run.spec, run.runtime.storage, run.layout, ledger)
     )
 
