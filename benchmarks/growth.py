@@ -27,6 +27,7 @@ from measuring import print_figures, say, tree_cpu_seconds
 from this_engine import Side, Stopwatch
 from workload import KEY, Folders, Workload
 
+from airflow_gddl.contract.actions import Verify
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import LazySpark, Runtime, Step
@@ -149,7 +150,7 @@ def measure(rows: int, changes: int, seed: int, side: Side, searched: Searched, 
 
 
 def _verify(folders: Folders, side: Side) -> None:
-    job = replace(this_engine.job_of(folders, side), options=JobOptions(action="verify"))
+    job = replace(this_engine.job_of(folders, side), options=JobOptions(action=Verify()))
     (outcome,) = run_job(job, Runtime(storage=Storage(), spark=side.spark), lambda _: None)
     if outcome.result.details.get("verdict") != "equal":
         raise WrongTableError(str(outcome.result))

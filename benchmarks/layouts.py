@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from measuring import print_figures, say
 
+from airflow_gddl.contract.actions import Maintain
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, JobSpec, Roots, TableSpec
 from airflow_gddl.stores import Storage
@@ -72,7 +73,7 @@ def _measured(root: Path, fields: Mapping[str, Any], arguments: argparse.Namespa
     days = chance.permutation(np.arange(arguments.rows) % DAYS)
     _land(layout, "LOAD00000001.parquet", np.arange(arguments.rows), days)
     _run(job)
-    _run(replace(job, options=JobOptions(action="maintain")))
+    _run(replace(job, options=JobOptions(action=Maintain())))
     newest = np.flatnonzero(days >= DAYS - 2)
     first = 0
     for batch in range(arguments.batches + 1):  # the first one gives the table the type of its sequence

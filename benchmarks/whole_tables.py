@@ -26,6 +26,7 @@ from large_merge import scaled
 from measuring import peak_mib, print_figures, say
 from workload import Folders
 
+from airflow_gddl.contract.actions import Rebuild, Reload, Verify
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import LazySpark, Runtime
@@ -34,9 +35,9 @@ from spark_jobs.spark.session import SessionSettings
 from spark_jobs.tables import many_tasks
 
 JOBS = {
-    "verify": JobOptions(action="verify"),
-    "rebuild": JobOptions(full_refresh=True),
-    "reload": JobOptions(reload=True, confirmed=True),
+    "verify": JobOptions(action=Verify()),
+    "rebuild": JobOptions(action=Rebuild()),
+    "reload": JobOptions(action=Reload(confirmed=True)),
 }
 WAYS = ("named by one commit", "written by Spark")
 

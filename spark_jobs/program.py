@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from airflow_gddl.contract import codec
+from airflow_gddl.contract.actions import Run
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.layout import places_of
 from airflow_gddl.contract.result import APPLICATION, JobResult
-from airflow_gddl.contract.s3 import s3a_settings
 from airflow_gddl.contract.source_access import announce
 from airflow_gddl.contract.spec import JobSpec, TierSpec, size_bytes
 from airflow_gddl.stores import Storage
@@ -37,6 +37,7 @@ from spark_jobs.job.spread_spark import SparkSpread
 from spark_jobs.job.stop import Stop, end_with
 from spark_jobs.job.telemetry import MetricsPublisher, publish
 from spark_jobs.spark.application import application_of
+from spark_jobs.spark.s3a import s3a_settings
 from spark_jobs.spark.session_settings import SessionSettings, is_on_a_cluster
 from spark_jobs.spark.tasks import keep_freed_memory, leave_pandas_out
 
@@ -79,7 +80,7 @@ def _prepared(argv: Sequence[str] | None) -> tuple[argparse.Namespace, TextIO]:
 def _run(job: JobSpec, args: argparse.Namespace, results: TextIO) -> int:
     announce(job.access, os.environ)
     spark, stop = LazySpark(_settings(job, args.verbose, os.environ), opened=_announce), Stop()
-    lasts = job.options.continuous is not None and job.options.action == "run"
+    lasts = job.options.continuous is not None and isinstance(job.options.action, Run)
     stopped_by = str if lasts else lambda: stop.why
     observe = set_up_logging(job.run_id, os.environ)(print_step if args.progress else silent)
     files = SOURCES[args.discovery].having(dict(args.stream_option)) if args.discovery in SOURCES else None

@@ -15,11 +15,12 @@ from decimal import Decimal
 from typing import Any
 
 from airflow_gddl.contract import codec
+from airflow_gddl.contract.actions import Verify
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.names import delivered_name, is_kept, landed_name, mask_method, renamed, rows_for
-from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import DecimalType, SqlType
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import iso
@@ -100,7 +101,7 @@ def write_orphans(storage: Storage, root: str, unsettled: Mapping[str, Mapping[s
     storage.write(join(root, ORPHANS), codec.to_json(OrphanRecords(unsettled=unsettled)).encode())
 
 
-def settle_time(spec: TableSpec, options: JobOptions) -> timedelta:
+def settle_time(spec: TableSpec, options: Verify) -> timedelta:
     """How long a change may take to arrive: as asked for, else the table's freshness, or an hour."""
     usual = seconds(spec.freshness) if spec.freshness is not None else _SETTLE_SECONDS
     return timedelta(seconds=usual if options.settle_seconds is None else options.settle_seconds)
@@ -312,7 +313,7 @@ def differences_of(context: TableContext, table_schema: TableSchema, table: Sour
         FatalError: `SOURCE_KEYS_NOT_COMPARABLE`, `SOURCE_FILTERED`.
     """
     columns, now = Columns.of(table, table_schema), datetime.now(UTC)
-    return _Comparing(context, table_schema, TableState(), table, columns, JobOptions(), now).differences()
+    return _Comparing(context, table_schema, TableState(), table, columns, Verify(), now).differences()
 
 
 def state_of(hashes: Hashes) -> str:
@@ -322,7 +323,7 @@ def state_of(hashes: Hashes) -> str:
 
 
 def verify_source(
-    context: TableContext, table_schema: TableSchema, state: TableState, table: SourceTable, options: JobOptions,
+    context: TableContext, table_schema: TableSchema, state: TableState, table: SourceTable, options: Verify,
     now: datetime,
 ) -> SourceVerdict:  # fmt: skip
     """Compare, and remember what is unsettled.
@@ -362,7 +363,7 @@ class WindowVerdict:
 
 
 def verify_windows(
-    context: TableContext, table_schema: TableSchema, state: TableState, table: SourceTable, options: JobOptions,
+    context: TableContext, table_schema: TableSchema, state: TableState, table: SourceTable, options: Verify,
     now: datetime,
 ) -> WindowVerdict | None:  # fmt: skip
     """Compare rows that were changed lately, window by window; None: no column of both sides tells when that was.
@@ -383,7 +384,7 @@ def verify_windows(
 _MOST_WINDOWS = 10_000
 
 
-def grid_of(options: JobOptions, until: datetime) -> Grid:
+def grid_of(options: Verify, until: datetime) -> Grid:
     """The windows that a verification was asked for, until a moment.
 
     Raises:
@@ -420,7 +421,7 @@ class _Comparing:
     state: TableState
     table: SourceTable
     columns: Columns
-    options: JobOptions
+    options: Verify
     now: datetime
 
     def verdict(self) -> SourceVerdict:

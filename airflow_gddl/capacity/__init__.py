@@ -1,4 +1,4 @@
-"""Estimates the load of the metadata before deployment: starts, slots, triggers and quotas; pure."""
+"""Counts the load of the metadata before deployment: starts, slots, triggers and quotas; pure."""
 
 from airflow_gddl.capacity.day import Metadata
 from airflow_gddl.capacity.plan import Plan, make_plan

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_gddl.capacity.commands import metadata_of
-from airflow_gddl.capacity.day import day_of
+from airflow_gddl.capacity.day import busiest
 from airflow_gddl.capacity.parallelism import (
     ACTIVE_RUNS,
     ACTIVE_TASKS,
@@ -26,7 +26,6 @@ from airflow_gddl.capacity.rules import AIRFLOW, MWAA, figures_of
 from airflow_gddl.cli import airflow_home
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.metadata.loading import LoadedMetadata
-from airflow_gddl.topology.table_row import busiest_day
 
 SHORT_CODE = "PARALLELISM_SHORT"
 _DEFAULTS = {PARALLELISM: 32, ACTIVE_TASKS: 16, ACTIVE_RUNS: 8, CAPACITY: 1_000}
@@ -125,7 +124,7 @@ def compared(loaded: LoadedMetadata, given: GivenSettings, today: date) -> tuple
     metadata = metadata_of(loaded)
     if not metadata.pipelines:
         return True, f"{given.where}: no enabled table"
-    day = day_of(metadata, busiest_day(metadata.pipelines, today))
+    day = busiest(metadata, today)
     dags = len(metadata.pipelines) + UPKEEP_DAGS
     figures = {figure.name: figure for figure in figures_of(day, AIRFLOW, dags)}
     needed = parallelism_of(day, figures, given.schedulers, deferrable=given.deferrable)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import date
 from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from airflow_gddl.capacity import AIRFLOW, MWAA, Metadata, Plan, PlatformLimits, make_plan
-from airflow_gddl.capacity.day import PoolUse
+from airflow_gddl.capacity.day import PoolSlots
 from airflow_gddl.capacity.metadata_diff import Deployment, as_shown, compare, show_result
 from airflow_gddl.capacity.parallelism import Parallelism
 from airflow_gddl.capacity.rules import Figure, mwaa_limits
@@ -27,10 +26,7 @@ from airflow_gddl.metadata.loading import LoadedMetadata
 from airflow_gddl.runtime.state.lake_state import StateReader
 from airflow_gddl.runtime.state.table_runs import TableRecord
 
-_BARS = " ▁▂▃▄▅▆▇█"
-_QUIET = "·"
 _NAMED = 5
-_RULER = "     " + "".join(f":{minute:02d}".ljust(15) for minute in (0, 15, 30, 45)) + "  an hour"
 
 
 def show(screen: Screen, plan: Plan) -> None:
@@ -41,17 +37,11 @@ def show(screen: Screen, plan: Plan) -> None:
     )
     _table(screen, ("", *number_columns("planned", "limit"), ""), [_figure(figure) for figure in plan.figures])
     _tiers(screen, plan)
-    slots = number_columns("slots", "wanted", "taken", "longest wait")
-    _table(screen, ("pool", *slots, ""), [_pool(pool) for pool in plan.pools])
+    _table(screen, ("pool", *number_columns("slots", "DAGs", "loads at once")), [_pool(pool) for pool in plan.pools])
     _parallelism(screen, plan.parallelism)
     screen.say("")
-    screen.say(f"{counted(plan.runs, 'run')} on {plan.day}, by the minute (UTC)", "bold")
-    for line in histogram(plan.runs_per_minute, _limit(plan)):
-        screen.spans(line)
-    screen.say("")
-    for peak in plan.peaks:
-        schedules = ", ".join(f"{many:,} of {schedule}" for schedule, many in list(peak.schedules.items())[:3])
-        screen.say(f"{peak.minute}  {count(peak.runs):>5} run{'' if peak.runs == 1 else 's'}: {schedules}")
+    fullest = f"; the fullest minute is {plan.fullest_minute} (UTC)" if plan.fullest_minute else ""
+    screen.say(f"{counted(plan.runs, 'run')} on {plan.day}, the busiest of the next 31 days{fullest}", "bold")
     for move in moves(plan):
         screen.say(move)
     for dag_id, views in plan.changed_views.items():
@@ -72,22 +62,19 @@ def moves(plan: Plan) -> Iterator[str]:
 
 
 def _tiers(screen: Screen, plan: Plan) -> None:
-    numbers = number_columns("tables", "DAGs", "runs", "a table", "a full run")
+    numbers = number_columns("tables", "DAGs", "runs")
     rows = [
         (
             tier.tier,
             count(tier.tables),
             count(tier.dags),
             count(tier.runs),
-            duration(tier.table_seconds),
-            duration(tier.run_seconds),
             tier.tasks,
-            tier.basis,
             _views(tier.views),
         )
         for tier in plan.tiers
     ]
-    _table(screen, ("tier", *numbers, "tasks", "seconds from", "Airflow shows"), rows)
+    _table(screen, ("tier", *numbers, "tasks", "Airflow shows"), rows)
     for tier in plan.tiers:
         if tier.merged:
             tables, beside = counted(tier.merged, "table"), f"{duration(tier.direct_seconds)} with direct (benchmarks)"
@@ -108,7 +95,7 @@ def _parallelism(screen: Screen, needed: Parallelism) -> None:
 def _named(setting: str) -> str:
     """The setting as Airflow's pages write it."""
     section, dot, option = setting.partition(".")
-    return f"[{section}] {option}" if dot and not setting.startswith("pool ") else setting
+    return f"[{section}] {option}" if dot else setting
 
 
 def _views(views: Mapping[AirflowView, int]) -> str:
@@ -128,45 +115,8 @@ def _figure(figure: Figure) -> list[Cell | str]:
     return [figure.text, count(round(figure.planned)), limit, Cell(verdict if figure.limit is not None else "", style)]
 
 
-def _pool(pool: PoolUse) -> list[Cell | str]:
-    verdict = "" if pool.needed <= pool.slots else f"needs {pool.needed:,}"
-    wait = f"{duration(pool.longest_wait)}" if pool.longest_wait else ""
-    return [
-        pool.pool,
-        count(pool.slots),
-        count(pool.demand),
-        f"{100 * pool.busy:.0f} %",
-        wait,
-        Cell(verdict, "bold red"),
-    ]
-
-
-def _limit(plan: Plan) -> float:
-    return next((figure.limit for figure in plan.figures if figure.name == "starts" and figure.limit), 1.0)
-
-
-def histogram(per_minute: Sequence[int], limit: float) -> Iterator[list[Cell]]:
-    """A line for each hour: a bar for each minute, full at the limit, red above it.
-
-    Args:
-        per_minute: of the 1,440 minutes of a day.
-    """
-    yield [Cell(_RULER, "dim")]
-    for hour in range(24):
-        minutes = per_minute[60 * hour : 60 * hour + 60]
-        bars = [Cell(_bar(runs, limit), _style(runs, limit)) for runs in minutes]
-        yield [Cell(f"{hour:02d}h  ", "dim"), *bars, Cell(f"  {sum(minutes):>7,}")]
-
-
-def _bar(runs: int, full: float) -> str:
-    # Bars are rounded up, so that every run is visible.
-    return _QUIET if runs == 0 else _BARS[max(1, min(8, -int(-8 * runs // full)))]
-
-
-def _style(runs: int, limit: float) -> str:
-    if runs == 0:
-        return "dim"
-    return "bold red" if runs > limit else "yellow" if runs > limit / 2 else "green"
+def _pool(pool: PoolSlots) -> list[Cell | str]:
+    return [pool.pool, count(pool.slots), count(pool.dags), count(pool.at_once)]
 
 
 def _advice(screen: Screen, plan: Plan) -> None:
@@ -209,12 +159,7 @@ _Tasks = Annotated[
 _Vcpus = Annotated[
     int | None, typer.Option("--emr-vcpus", metavar="N", min=1, help="Quota of EMR Serverless. Default: 16.")
 ]
-_Day = Annotated[str, typer.Option("--day", metavar="DATE", help="Day to show. Default: the busiest of the next 31.")]
-_Seconds = Annotated[
-    list[str] | None,
-    typer.Option("--seconds", metavar="TIER=SECONDS", help="Seconds per table of a tier, instead of the estimate."),
-]
-_NoRecords = Annotated[bool, typer.Option("--no-records", help="Don't read past runs from the lake.")]
+_NoRecords = Annotated[bool, typer.Option("--no-records", help="With --diff: don't read past runs from the lake.")]
 _Diff = Annotated[
     str,
     typer.Option(
@@ -234,35 +179,31 @@ def plan(  # noqa: PLR0913, PLR0917 - typer reads each option of the command fro
     triggers: _Triggers = None,
     tasks: _Tasks = None,
     emr_vcpus: _Vcpus = None,
-    day: _Day = "",
-    seconds: _Seconds = None,
     no_records: _NoRecords = False,
     diff: _Diff = "",
     markdown: _Markdown = False,
 ) -> None:
-    """Estimate the load on Airflow and the platform, with advice; exit status 1 if a limit is exceeded.
+    """Count the load on Airflow and the platform, with advice; exit status 1 if a limit is exceeded.
 
     With --diff, show what an edit of the metadata does to what is deployed: tables that are new, removed or renamed,
-    that need a rebuild, or get another DAG, and the load before and after.
+    that need a rebuild, or get another DAG, and the counts before and after.
     """
     cli = context.of(ctx)
     made = _of_class(mwaa_class, workers, schedulers) if mwaa_class else AIRFLOW
     overrides: dict[str, Any] = {"schedulers": schedulers, "triggers": triggers, "tasks": tasks, "emr_vcpus": emr_vcpus}
     limits = replace(made, **{name: value for name, value in overrides.items() if value is not None})
-    chosen = _day(day)
     loaded = metadata_folder.read(cli, metadata)
     metadata_folder.show_problems(cli, loaded.problems, metadata)
-    records = {} if no_records else _records(cli, loaded)
-    planned = _planned(cli, loaded, records, _given(seconds or (), loaded))
+    planned = replace(metadata_of(loaded), before=metadata_folder.placed(cli, loaded))
     today = cli.now().date()
     if not diff:
         _require_tables(planned)
-    shown = make_plan(planned, limits, today, chosen) if planned.pipelines else None
+    shown = make_plan(planned, limits, today) if planned.pipelines else None
     if diff:
         before = _revision(cli, metadata, diff)
-        earlier = _of_loaded(planned, before)
-        on = date.fromisoformat(shown.day) if shown else chosen
-        past = make_plan(earlier, limits, today, on) if earlier.pipelines else None
+        earlier = replace(metadata_of(before), before=planned.before)
+        past = make_plan(earlier, limits, today) if earlier.pipelines else None
+        records = {} if no_records else _records(cli, loaded)
         sides = Deployment(before, earlier.pipelines, past), Deployment(loaded, planned.pipelines, shown)
         show_result(cli.screen, compare(*sides, records or None, diff), json=json, markdown=markdown)
     elif shown is not None:
@@ -279,14 +220,8 @@ def _of_class(name: str, workers: int | None, schedulers: int | None) -> Platfor
     return mwaa_limits(name, workers, schedulers)
 
 
-def _planned(
-    cli: CliContext, loaded: LoadedMetadata, records: Mapping[str, TableRecord], given: Mapping[str, float]
-) -> Metadata:
-    return replace(metadata_of(loaded), before=metadata_folder.placed(cli, loaded), records=records, given=given)
-
-
 def metadata_of(loaded: LoadedMetadata) -> Metadata:
-    """Input of a plan without records of runs."""
+    """Input of a plan, as if nothing were deployed."""
     return Metadata(
         dag_prefix=loaded.dag_prefix,
         tables=loaded.tables,
@@ -301,11 +236,6 @@ def _show(screen: Screen, shown: Plan, *, json: bool) -> None:
         screen.record({"fits": shown.fits, **plain(shown)})
     else:
         show(screen, shown)
-
-
-def _of_loaded(made: Metadata, loaded: LoadedMetadata) -> Metadata:
-    """The same input of a plan, with the tables and settings of other metadata."""
-    return replace(metadata_of(loaded), before=made.before, records=made.records, given=made.given)
 
 
 def _require_tables(made: Metadata) -> None:
@@ -341,27 +271,6 @@ def _records(cli: CliContext, loaded: LoadedMetadata) -> Mapping[str, TableRecor
     for trouble in known.troubles:
         cli.screen.warn(trouble.what, "yellow")
     return known.records
-
-
-def _given(seconds: Sequence[str], loaded: LoadedMetadata) -> dict[str, float]:
-    by_tier = {}
-    for text in seconds:
-        tier, _, number = text.partition("=")
-        try:
-            by_tier[tier] = float(number)
-        except ValueError:
-            raise _wrong(f"--seconds {text!r} is not TIER=SECONDS", "write e.g. --seconds small=0.1") from None
-        if tier not in loaded.tiers or not 0 < by_tier[tier] < 1e6:
-            names = ", ".join(loaded.tiers)
-            raise _wrong(f"--seconds {text!r} names no tier, or no time", f"tiers are {names}")
-    return by_tier
-
-
-def _day(text: str) -> date | None:
-    try:
-        return date.fromisoformat(text) if text else None
-    except ValueError:
-        raise _wrong(f"--day {text!r} is no day", "write e.g. 2026-12-24") from None
 
 
 def _wrong(what: str, remedy: str) -> MetadataError:

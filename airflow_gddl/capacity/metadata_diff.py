@@ -1,4 +1,4 @@
-"""What an edit of the metadata does to what is deployed: tables, their data, DAGs and cost."""
+"""What an edit of the metadata does to what is deployed: tables, their data, DAGs and runs."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class MetadataDiff:
     settings: tuple[Change, ...] = ()
     tables: tuple[TableChange, ...] = ()
     views: Mapping[str, ViewChange] = field(default_factory=dict)
-    cost: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
+    cost: Mapping[str, tuple[int | None, int | None]] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
     solved: int = 0
 
@@ -266,25 +266,17 @@ def _differences(path: tuple[str, ...], was: Any, now: Any, depth: int) -> Itera
         yield _shown(path, was, now)
 
 
-def _cost(before: Plan | None, after: Plan | None) -> dict[str, tuple[float | None, float | None]]:
-    """Figures of the day, if every run finds files for all its tables."""
+def _cost(before: Plan | None, after: Plan | None) -> dict[str, tuple[int | None, int | None]]:
+    """Counts of each side's busiest day."""
 
-    def of(plan: Plan | None) -> dict[str, float]:
-        if plan is None:
-            return {}
-        hours = sum(tier.runs * tier.run_seconds for tier in plan.tiers) / 3600
-        return {"tables": plan.tables, "dags": plan.dags, "runs": plan.runs, "job_hours": round(hours, 2)}
+    def of(plan: Plan | None) -> dict[str, int]:
+        return {} if plan is None else {"tables": plan.tables, "dags": plan.dags, "runs": plan.runs}
 
     was, now = of(before), of(after)
     return {name: (was.get(name), now.get(name)) for name in _COST}
 
 
-_COST = {
-    "tables": "tables",
-    "dags": "DAGs",
-    "runs": "runs a day",
-    "job_hours": "hours of jobs a day, at most",
-}
+_COST = {"tables": "tables", "dags": "DAGs", "runs": "runs of the busiest day"}
 _MOST_IN_COMMENT = 100
 """Tables that a comment names: GitHub takes 65,536 characters."""
 
@@ -372,12 +364,12 @@ def _of_rows(one: TableChange) -> str:
     return f" ({counted(one.rows, 'row')})" if one.rows is not None else ""
 
 
-def _number(value: float | None) -> str:
+def _number(value: int | None) -> str:
     return "" if value is None else f"{value:,}"
 
 
-def _by(before: float | None, after: float | None) -> str:
-    difference = round((after or 0) - (before or 0), 2)
+def _by(before: int | None, after: int | None) -> str:
+    difference = (after or 0) - (before or 0)
     return f"{difference:+,}" if difference else ""
 
 

@@ -1,7 +1,7 @@
 """What Airflow must let run at once for the rows: settings, worker slots, pools, triggers; and whether it does.
 
-Nothing breaks below these figures: runs wait for each other. They are those of the planned day, on which every poll
-finds new files for all tables.
+Nothing breaks below these figures: runs wait for each other. They are those of the busiest day, if every poll finds new
+files for all tables.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from airflow_gddl.capacity.day import Day, PoolUse
+from airflow_gddl.capacity.day import Day
 from airflow_gddl.capacity.rules import (
     MWAA,
     MWAA_MOST_WORKERS,
@@ -34,7 +34,7 @@ class Need:
     """The least value of something that bounds what runs at once.
 
     Attributes:
-        setting: section and option of Airflow, as `[core] parallelism`, `pool <name>`, or `WORKER_TASKS`.
+        setting: section and option of Airflow with a dot between them, or `WORKER_TASKS`.
         why: what takes as many.
     """
 
@@ -45,7 +45,7 @@ class Need:
 
 @dataclass(frozen=True, kw_only=True)
 class Parallelism:
-    """What Airflow must have on a planned day.
+    """What Airflow must have on the busiest day.
 
     Attributes:
         schedulers: that the figures of one scheduler, and of its triggerer, are for.
@@ -106,19 +106,10 @@ def parallelism_of(
             least=max(1, math.ceil(figures["triggers"].planned / schedulers)) if deferrable else 1,
             why=f"each of {schedulers} triggerers: polls and deferred loads",
         ),
-        *(
-            Need(setting=f"pool {one.pool}", least=_slots(one), why="loads, none waits ten minutes")
-            for one in day.pools
-        ),
     ]
     is_remote = RUNNERS.get(day.metadata.runner).remote
     name, workers = _mwaa(round(figures["dags"].planned), tasks) if is_remote else (None, None)
     return Parallelism(schedulers=schedulers, needs=tuple(needs), mwaa_class=name, mwaa_workers=workers)
-
-
-def _slots(pool: PoolUse) -> int:
-    """As few as the demand, and no more than are known to be enough."""
-    return max(1, min(pool.demand, pool.needed))
 
 
 def _at_once(brief: float) -> int:

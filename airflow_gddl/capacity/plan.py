@@ -1,4 +1,4 @@
-"""The plan: load of one day on Airflow, its pools and the platform, with capacity of runners and advice."""
+"""The plan: DAGs, starts and quotas on Airflow and the platform, with capacity of runners and advice."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from airflow_gddl.capacity.day import Day, Metadata, PoolUse, ViewChange, clock, day_of
+from airflow_gddl.capacity.day import Day, Metadata, PoolSlots, ViewChange, busiest, clock
 from airflow_gddl.capacity.parallelism import Parallelism, parallelism_of
 from airflow_gddl.capacity.rules import (
     AIRFLOW_RULES,
@@ -20,10 +20,10 @@ from airflow_gddl.capacity.rules import (
     figures_of,
 )
 from airflow_gddl.contract.basics import AirflowView
-from airflow_gddl.contract.spec import TierTasks
+from airflow_gddl.contract.result import TableTasks
+from airflow_gddl.contract.spec import TierSpec, TierTasks
 from airflow_gddl.runners.descriptor import RUNNERS
 from airflow_gddl.topology.pipeline import Pipeline
-from airflow_gddl.topology.table_row import busiest_day
 
 DATABRICKS_JOBS, DATABRICKS_TASKS = 12_000, 2_000
 DATABRICKS_RUNS_PER_HOUR, DATABRICKS_RUN_NOW_PER_SECOND = 10_000, 20
@@ -48,7 +48,7 @@ def _of_databricks(day: Day, _limits: PlatformLimits) -> list[Figure]:
     per_hour = max(sum(day.starts.per_minute[60 * hour : 60 * hour + 60]) for hour in range(24))
     per_minute = 60 * DATABRICKS_RUN_NOW_PER_SECOND
     return [
-        figure_of("databricks_jobs", len(day.paces), DATABRICKS_JOBS, "saved Databricks jobs"),
+        figure_of("databricks_jobs", len(_tiers(day)), DATABRICKS_JOBS, "saved Databricks jobs"),
         figure_of("databricks_tasks", tasks, DATABRICKS_TASKS, "Databricks runs at once"),
         figure_of(
             "databricks_runs_per_hour", per_hour, DATABRICKS_RUNS_PER_HOUR, "Databricks runs in the fullest hour"
@@ -121,7 +121,13 @@ EMR_SERVERLESS = RunnerCapacity(figures=_of_emr, rules=(_emr,))
 
 
 UPKEEP_DAGS = 2
-_PEAKS = 3
+SHARED_TABLE: Mapping[TableTasks, float] = {"one": 0.05, "many": 2.2}
+"""Core seconds of a batch of 100 changes, of a table that shares its job (`benchmarks/small_tables.py`)."""
+OWN_TABLE: Mapping[TableTasks, float] = {"one": 11.0, "many": 1.4}
+"""Seconds for 200,000 changes into 5,000,000 rows on two cores (`benchmarks/large_merge.py`)."""
+MERGED_TABLE: Mapping[bool, float] = {True: 5.4, False: 29.4}
+"""The same of tables that Spark's `MERGE` commits, by whether they share a job (`benchmarks/commit_merge.py`): core
+seconds of a small one, seconds of a large one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,9 +137,8 @@ class TierCost:
     Attributes:
         tables: enabled ones.
         views: tables by what Airflow shows of them; see `TableSpec.airflow`.
-        run_seconds: of its longest run, when all its tables have new files.
-        table_seconds: of one table, and `basis` where that comes from: `records`, `benchmarks` or `given`.
-        merged: tables with `commit: merge`; `merge_seconds` and `direct_seconds` of one of them, and with
+        runs: that start on the day by the clock.
+        merged: tables with `commit: merge`; `merge_seconds` and `direct_seconds` of a batch of one of them, and with
             `commit: direct`, both by benchmarks; `merge_hours`: of all their batches of the day beyond `direct`.
     """
 
@@ -143,22 +148,10 @@ class TierCost:
     dags: int
     views: Mapping[AirflowView, int]
     runs: int
-    run_seconds: float
-    table_seconds: float
-    basis: str
-    merged: int = 0
-    merge_seconds: float = 0.0
-    direct_seconds: float = 0.0
-    merge_hours: float = 0.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Peak:
-    """A minute in which many runs start, as `HH:MM`, and the schedules of these runs with how many each has."""
-
-    minute: str
-    runs: int
-    schedules: Mapping[str, int]
+    merged: int
+    merge_seconds: float
+    direct_seconds: float
+    merge_hours: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,13 +159,12 @@ class Plan:
     """What `gddl plan --json` prints.
 
     Attributes:
-        day: the day that is shown, `YYYY-MM-DD`.
+        day: the busiest of the next 31, `YYYY-MM-DD`.
         tables: enabled ones.
         dags: those of tables, and the two for maintenance.
         started_by: DAGs by what starts them: `cron`, `continuous`, `assets`, `once`, `never`.
         runs: that start on the day by the clock.
-        runs_per_minute: of each of its 1,440 minutes; they sum to `runs`.
-        peaks: the fullest minutes, fullest first.
+        fullest_minute: of that day, in UTC, as `HH:MM`; None: no run starts by the clock.
         views: DAG id to what Airflow shows of its tables.
         moves: table to the DAG that loads it now and the one that will.
         changed_views: DAG id to what Airflow shows of its tables now, and will.
@@ -190,10 +182,9 @@ class Plan:
     moves: Mapping[str, tuple[str, str]]
     changed_views: Mapping[str, ViewChange]
     runs: int
-    runs_per_minute: tuple[int, ...]
-    peaks: tuple[Peak, ...]
+    fullest_minute: str | None
     tiers: tuple[TierCost, ...]
-    pools: tuple[PoolUse, ...]
+    pools: tuple[PoolSlots, ...]
     figures: tuple[Figure, ...]
     advice: tuple[Advice, ...]
     parallelism: Parallelism
@@ -203,15 +194,12 @@ class Plan:
         return not any(advice.level == "limit" for advice in self.advice)
 
 
-def make_plan(metadata: Metadata, limits: PlatformLimits, today: date, chosen: date | None = None) -> Plan:
+def make_plan(metadata: Metadata, limits: PlatformLimits, today: date) -> Plan:
     """
-    Args:
-        chosen: the day to show; None: the busiest from `today` on, see `topology.table_row.busiest_day`.
-
     Raises:
         MetadataError: `RUNNER_UNKNOWN`, `RUNNER_SETTINGS_INVALID`: what the metadata would have refused.
     """
-    day = day_of(metadata, chosen or busiest_day(metadata.pipelines, today))
+    day = busiest(metadata, today)
     reference = RUNNERS.get(metadata.runner).capacity
     capacity: RunnerCapacity | None = RUNNERS.load(reference) if reference else None
     figures = figures_of(day, limits, len(metadata.pipelines) + UPKEEP_DAGS)
@@ -228,9 +216,8 @@ def make_plan(metadata: Metadata, limits: PlatformLimits, today: date, chosen: d
         moves=metadata.moves,
         changed_views=metadata.changed_views,
         runs=day.starts.runs,
-        runs_per_minute=day.starts.per_minute,
-        peaks=_peaks(day),
-        tiers=tuple(_tier_cost(day, tier) for tier in sorted(day.paces)),
+        fullest_minute=_fullest_minute(day),
+        tiers=tuple(_tier_cost(day, tier) for tier in _tiers(day)),
         pools=day.pools,
         figures=figures,
         advice=_advise(day, limits, figures, capacity.rules if capacity else ()),
@@ -247,34 +234,40 @@ def _advise(
     return tuple(sorted(all_advice, key=lambda advice: advice.level != "limit"))
 
 
+def _tiers(day: Day) -> list[str]:
+    """Tiers that some pipeline has, sorted."""
+    return sorted({pipeline.tier for pipeline in day.metadata.pipelines})
+
+
 def _tier_cost(day: Day, tier: str) -> TierCost:
     members = [pipeline for pipeline in day.metadata.pipelines if pipeline.tier == tier]
-    pace = day.paces[tier]
+    spec = day.metadata.tiers[tier]
+    by_merge, direct = MERGED_TABLE[spec.tables_per_job > 1], _direct_seconds(spec)
+    merged = {one.dag_id: _merged(day, one) for one in members}
+    batches = sum(len(day.starts.of.get(dag_id, ())) * tables for dag_id, tables in merged.items())
     return TierCost(
         tier=tier,
-        tasks=day.metadata.tiers[tier].tasks,
+        tasks=spec.tasks,
         tables=sum(len(pipeline.tables) for pipeline in members),
         dags=len(members),
         views=_views(members),
         runs=sum(len(day.starts.of.get(pipeline.dag_id, ())) for pipeline in members),
-        run_seconds=round(max(day.seconds_of(pipeline) for pipeline in members), 1),
-        table_seconds=pace.table_seconds,
-        basis=pace.basis,
-        merged=pace.merged,
-        merge_seconds=pace.merge_seconds,
-        direct_seconds=pace.direct_seconds,
-        merge_hours=round(_merges(day, members) * (pace.merge_seconds - pace.direct_seconds) / 3600, 2),
+        merged=sum(merged.values()),
+        merge_seconds=by_merge,
+        direct_seconds=direct,
+        merge_hours=round(batches * (by_merge - direct) / 3600, 2),
     )
 
 
-def _merges(day: Day, pipelines: Iterable[Pipeline]) -> int:
-    """Batches of the day that Spark's `MERGE` commits."""
-    return sum(
-        len(day.starts.of.get(pipeline.dag_id, ()))
-        for pipeline in pipelines
-        for table in pipeline.tables
-        if day.metadata.tiers[pipeline.tier].for_row(day.metadata.rows[table]).commit == "merge"
-    )
+def _direct_seconds(spec: TierSpec) -> float:
+    """Of a batch that `commit: direct` commits."""
+    return (SHARED_TABLE if spec.tables_per_job > 1 else OWN_TABLE)["many" if spec.tasks == "many" else "one"]
+
+
+def _merged(day: Day, pipeline: Pipeline) -> int:
+    """Tables of a pipeline that Spark's `MERGE` commits."""
+    tier, rows = day.metadata.tiers[pipeline.tier], day.metadata.rows
+    return sum(tier.for_row(rows[table]).commit == "merge" for table in pipeline.tables)
 
 
 def _views(pipelines: Iterable[Pipeline]) -> dict[AirflowView, int]:
@@ -284,10 +277,6 @@ def _views(pipelines: Iterable[Pipeline]) -> dict[AirflowView, int]:
     return dict(sorted(tables.items()))
 
 
-def _peaks(day: Day) -> tuple[Peak, ...]:
-    ordered = sorted(enumerate(day.starts.per_minute), key=lambda pair: (-pair[1], pair[0]))
-    return tuple(
-        Peak(minute=clock(minute), runs=runs, schedules=dict(day.schedules_at(minute).most_common()))
-        for minute, runs in ordered[:_PEAKS]
-        if runs
-    )
+def _fullest_minute(day: Day) -> str | None:
+    most = max(day.starts.per_minute)
+    return clock(day.starts.per_minute.index(most)) if most else None

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Literal, NamedTuple
 
-from airflow_gddl.capacity.day import DAY_SECONDS, Day, clock
+from airflow_gddl.capacity.day import Day, clock
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.basics import AirflowView
 from airflow_gddl.runners.descriptor import RUNNERS
@@ -332,20 +331,6 @@ def _spread(schedule: str) -> str:
     return "a preset, which is spread over the minutes of an hour, or other minutes and hours"
 
 
-def _pools(day: Day, _limits: PlatformLimits, _figures: Mapping[str, Figure]) -> Iterator[Advice]:
-    for pool in day.pools:
-        tier = min(day.tiers_by_pool[pool.pool])
-        change = f"tiers.{tier}.slots: {pool.slots:,} → {pool.needed:,}; or a schedule that is less often"
-        tables = (table for p in day.metadata.pipelines if p.pool == pool.pool for table in p.tables)
-        if pool.busy > 1:
-            hours = pool.busy * pool.slots * DAY_SECONDS / 3600
-            message = f"pool {pool.pool} is asked for {hours:,.0f} hours of work a day, and has {24 * pool.slots:,}"
-            yield advice(code="POOL_OVERLOADED", level="limit", message=message, change=change, tables=tables)
-        elif pool.needed > pool.slots:
-            message = f"in pool {pool.pool} a run waits {pool.longest_wait / 60:,.0f} minutes for a slot ({pool.waits})"
-            yield advice(code="POOL_SHORT", level="advice", message=message, change=change, tables=tables)
-
-
 def _triggers(day: Day, limits: PlatformLimits, figures: Mapping[str, Figure]) -> Iterator[Advice]:
     figure = figures["triggers"]
     if not figure.fits:
@@ -393,37 +378,11 @@ def _workers(day: Day, limits: PlatformLimits, figures: Mapping[str, Figure]) ->
         )
 
 
-AIRFLOW_RULES = (_dags, _packs, _starts, _pools, _triggers, _workers)
-
-
-def _overruns(day: Day, _limits: PlatformLimits, _figures: Mapping[str, Figure]) -> Iterator[Advice]:
-    """Reports the pipeline of a tier that overruns most."""
-    late: defaultdict[str, list[tuple[float, str, Pipeline]]] = defaultdict(list)
-    for pipeline in day.metadata.pipelines:
-        if pipeline.timing.kind != "cron":
-            continue
-        share = day.seconds_of(pipeline) / (60 * gaps(pipeline.timing.cron, day.starts.day)[0])
-        if share > 1:
-            late[pipeline.tier].append((share, pipeline.dag_id, pipeline))
-    for tier, overruns in sorted(late.items()):
-        share, _, pipeline = max(overruns, key=itemgetter(0, 1))
-        spec = day.metadata.tiers[tier]
-        fewer = max(1, math.floor(len(pipeline.tables) / share))
-        many = len(pipeline.tables)
-        packs = f", tiers.{tier}.tables_per_job: {spec.tables_per_job:,} → {fewer:,}" if many > 1 else ""
-        yield advice(
-            code="RUN_OUTLASTS_INTERVAL",
-            level="advice",
-            message=f"a run of {pipeline.dag_id} takes {day.seconds_of(pipeline) / 60:,.0f} minutes where all its"
-            f" {many:,} tables have new files, but the next one is due earlier: runs are skipped",
-            change=f"schedule {day.metadata.rows[pipeline.tables[0]].schedule!r}: less often{packs},"
-            f" tiers.{tier}.cores, or a larger size",
-            tables=(table for *_, one in overruns for table in one.tables),
-        )
+AIRFLOW_RULES = (_dags, _packs, _starts, _triggers, _workers)
 
 
 def _freshness(day: Day, _limits: PlatformLimits, _figures: Mapping[str, Figure]) -> Iterator[Advice]:
-    """Rows whose `freshness` is shorter than the time between two runs and what a run takes."""
+    """Rows whose `freshness` is not longer than the time between two runs."""
     broken: dict[str, list[str]] = {}
     for pipeline in day.metadata.pipelines:
         least = _least_lag(day, pipeline)
@@ -431,26 +390,26 @@ def _freshness(day: Day, _limits: PlatformLimits, _figures: Mapping[str, Figure]
             continue
         for table in pipeline.tables:
             row = day.metadata.rows[table]
-            if row.freshness is not None and durations.seconds(row.freshness) < least:
+            if row.freshness is not None and durations.seconds(row.freshness) <= least:
                 broken.setdefault(str(row.schedule), []).append(table)
     for schedule, tables in sorted(broken.items()):
         yield advice(
             code="FRESHNESS_TOO_SHORT",
             level="advice",
-            message=f"`freshness` of rows with schedule {schedule} is shorter than the time between two runs and a run"
-            " itself: they will be late in between",
+            message=f"`freshness` of rows with schedule {schedule} is not longer than the time between two runs:"
+            " they will be late in between",
             change="freshness: longer, or schedule: more often",
             tables=tables,
         )
 
 
 def _least_lag(day: Day, pipeline: Pipeline) -> float | None:
-    """Seconds that a table of it is behind just before a run ends; null where its start times are not known."""
+    """Seconds that a table of it is behind just before a run starts; None where its start times are not known."""
     if pipeline.timing.kind in ("never", "once"):
         return math.inf
     if pipeline.timing.kind != "cron":
         return None
-    return 60 * gaps(pipeline.timing.cron, day.starts.day)[1] + day.seconds_of(pipeline)
+    return 60 * gaps(pipeline.timing.cron, day.starts.day)[1]
 
 
-ROW_RULES = (_overruns, _freshness)
+ROW_RULES = (_freshness,)

@@ -13,6 +13,7 @@ from airflow_gddl.cli import context, job, options
 from airflow_gddl.cli.job import Request, carry_out, each
 from airflow_gddl.cli.options import read_key, require_whole_key
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, counted
+from airflow_gddl.contract.actions import Explain
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
 
@@ -54,8 +55,9 @@ def explain(
     """
     cli = context.of(ctx)
     code = "EXPLAIN_KEY_INVALID"
-    job_options = JobOptions(action="explain", key=read_key(key, code, alone=True), limit=limit)
-    check = partial(require_whole_key, job_options.key, code)
+    named = read_key(key, code, alone=True)
+    check = partial(require_whole_key, named, code)
+    job_options = JobOptions(action=Explain(key=named, limit=limit))
     request = Request(metadata=metadata, tables=(table,), options=job_options, as_json=json, check=check)
     carry_out(cli, request, each(show_history))
 

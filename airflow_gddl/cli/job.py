@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from airflow_gddl.cli import context, metadata
 from airflow_gddl.cli.context import CliContext, of_outcome
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, counted, duration, number_columns, safe
+from airflow_gddl.contract.actions import Load, Maintain, Verify
 from airflow_gddl.contract.completeness import WINDOWS
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.layout import CLEARING, LOADS
@@ -539,12 +540,12 @@ def run_tables(cli: CliContext, loaded: LoadedMetadata, tables: tuple[TableSpec,
         outcome = runner.run(spec, listener)
     if isinstance(runner, RemoteRunner):
         runner.settle()
-    if request.options.action in (*LOADS, *CLEARING) and not request.options.dry_run:
+    if request.options.action.name in (*LOADS, *CLEARING) and not request.options.dry_run:
         recorder = recorder_of(cli, loaded)
         for result in outcome.results:
-            recorder.take(result, whole=request.options.action == "run")
+            recorder.take(result, whole=isinstance(request.options.action, Load))
         recorder.flush()
-    elif request.options.action in ("maintain", "verify") and not request.options.dry_run:
+    elif isinstance(request.options.action, Maintain | Verify) and not request.options.dry_run:
         recorder_of(cli, loaded).take_maintenance(outcome.results)
     return outcome
 

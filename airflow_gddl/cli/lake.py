@@ -20,6 +20,7 @@ from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.job import Request, run_tables
 from airflow_gddl.cli.schema import published_table
 from airflow_gddl.cli.status import StatusLine, status_lines
+from airflow_gddl.contract.actions import Explain
 from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import Layout
@@ -139,7 +140,7 @@ class Lake:
             FatalError: the code that the command shows, e.g. `KEY_NOT_FOUND`, `EXPLAIN_KEY_INVALID`.
         """
         loaded = self._metadata()
-        job_options = JobOptions(action="explain", key={name: str(value) for name, value in key.items()})
+        job_options = JobOptions(action=Explain(key={name: str(value) for name, value in key.items()}))
         request = Request(metadata=self._folder, tables=(table,), options=job_options)
         (result,) = run_tables(self._cli(), loaded, self._chosen(loaded, (table,)), request).results
         if result.error is not None:

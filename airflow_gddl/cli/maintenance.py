@@ -17,6 +17,7 @@ from airflow_gddl.cli.context import CliContext, of_outcome
 from airflow_gddl.cli.job import Request, ask, carry_out, each, recorder_of, run_tables, show_counts
 from airflow_gddl.cli.options import read_key
 from airflow_gddl.cli.screen import Screen, count, counted
+from airflow_gddl.contract.actions import Erase, Explain, Maintain, Move, SweepRelease, TruncateRelease
 from airflow_gddl.contract.errors import GddlError, MetadataError
 from airflow_gddl.contract.result import MAINTENANCE_COUNTS, JobResult
 from airflow_gddl.contract.row_checks import table_name_fault
@@ -37,7 +38,7 @@ def maintain(
     wait: options.Wait = 0.0,
 ) -> None:
     """Compact small files and remove unreferenced ones; readers see no change."""
-    job_options = JobOptions(action="maintain", dry_run=dry_run, wait_seconds=wait)
+    job_options = JobOptions(action=Maintain(dry_run=dry_run), wait_seconds=wait)
     request = Request(metadata=metadata, tables=tuple(table or ()), options=job_options, as_json=json)
     carry_out(context.of(ctx), request, show_upkeep)
 
@@ -76,7 +77,7 @@ def release(
     complete."""
     cli = context.of(ctx)
     ask(f"Remove the rows of {', '.join(table)} that the newest full load lacks?", yes=yes)
-    job_options = JobOptions(action="sweep_release", wait_seconds=wait)
+    job_options = JobOptions(action=SweepRelease(), wait_seconds=wait)
     request = Request(metadata=metadata, tables=tuple(table), options=job_options, as_json=json)
     carry_out(cli, request, partial(show_releases, unheld="no rows are held, nothing was removed"))
 
@@ -111,7 +112,7 @@ def release_truncate(
     after it."""
     cli = context.of(ctx)
     ask(f"Delete the rows of {', '.join(table)} that were there before the truncate of its source?", yes=yes)
-    job_options = JobOptions(action="truncate_release", wait_seconds=wait)
+    job_options = JobOptions(action=TruncateRelease(), wait_seconds=wait)
     shown = partial(show_releases, unheld="no truncate is held, nothing was deleted")
     carry_out(cli, Request(metadata=metadata, tables=tuple(table), options=job_options, as_json=json), shown)
 
@@ -148,11 +149,11 @@ def erase(  # noqa: PLR0913 - typer reads each option of the command from one pa
     if dry_run:
         from airflow_gddl.cli.explain import show_history  # noqa: PLC0415 - of a dry run alone
 
-        job_options = JobOptions(action="explain", key=named, dry_run=True)
+        job_options = JobOptions(action=Explain(key=named, before_erasure=True))
         request = Request(metadata=metadata, tables=(table,), options=job_options, as_json=json, check=check)
         carry_out(cli, request, each(show_history))
     ask(f"Erase one key ({', '.join(named)}) from all tables of {table}, for good?", yes=yes)
-    job_options = JobOptions(action="erase", key=named, asked_by=getpass.getuser(), wait_seconds=wait)
+    job_options = JobOptions(action=Erase(key=named, asked_by=getpass.getuser()), wait_seconds=wait)
     request = Request(metadata=metadata, tables=(table,), options=job_options, as_json=json, check=check)
     carry_out(cli, request, each(show_erasure))
 
@@ -198,7 +199,7 @@ def move(
     cli = context.of(ctx)
     loaded = metadata_folder.read(cli, metadata)
     spec = _row(loaded.tables, table, to)
-    job_options = JobOptions(action="move", move_to=to, wait_seconds=wait)
+    job_options = JobOptions(action=Move(to=to), wait_seconds=wait)
     name = spec.name_in_source
     old = replace(spec, table=table, source_table=None if name == table else name)
     outcome = run_tables(cli, loaded, (old,), Request(metadata=metadata, options=job_options, as_json=json))

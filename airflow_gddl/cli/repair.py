@@ -22,6 +22,17 @@ from airflow_gddl.cli.job import Done, Request, ask, ask_for_all, carry_out, eac
 from airflow_gddl.cli.options import read_key, read_keys, require_whole_key
 from airflow_gddl.cli.screen import Cell, Screen, count, counted
 from airflow_gddl.cli.verify import require_connection, require_name
+from airflow_gddl.contract.actions import (
+    Action,
+    ErrorsDismiss,
+    ErrorsList,
+    ErrorsReplay,
+    Plan,
+    Rebuild,
+    Reload,
+    Resync,
+    ResyncRows,
+)
 from airflow_gddl.contract.durations import is_duration, moment_of, seconds
 from airflow_gddl.contract.errors import OF_FILES, QUARANTINE_REMEDIES, FatalError, GddlError, MetadataError
 from airflow_gddl.contract.layout import Layout
@@ -74,9 +85,8 @@ def rebuild(  # noqa: PLR0913 - typer reads each option of the command from one 
 
     names = tuple(table or ())
     ask_for_all(names, every=every, unasked=yes or dry_run)
-    job_options = JobOptions(
-        action="plan" if dry_run else "run", full_refresh=True, full_listing=True, wait_seconds=wait
-    )
+    action: Action = Plan(of=Rebuild()) if dry_run else Rebuild()
+    job_options = JobOptions(action=action, full_listing=True, wait_seconds=wait)
     request = Request(metadata=metadata, tables=names, options=job_options, as_json=json)
     carry_out(context.of(ctx), request, show_plans if dry_run else job.show_runs)
 
@@ -105,20 +115,18 @@ def reload(  # noqa: PLR0913 - typer reads each option of the command from one p
         remedy = "write --from-files; to keep what the change table knows, use gddl rebuild"
         raise MetadataError("RELOAD_SOURCE_MISSING", "gddl reload does not say from what", remedy=remedy)
     cli = context.of(ctx)
-    job_options = JobOptions(
-        reload=True, confirmed=yes, full_listing=True, wait_seconds=wait,
-        landed_since=_landed("--since", since), landed_until=_landed("--until", until),
-    )  # fmt: skip
+    action = Reload(confirmed=yes, landed_since=_landed("--since", since), landed_until=_landed("--until", until))
+    job_options = JobOptions(action=action, full_listing=True, wait_seconds=wait)
     if dry_run:
         from airflow_gddl.cli.job import show_plans  # noqa: PLC0415 - of a dry run alone
 
-        job_options = replace(job_options, action="plan", confirmed=False)
+        job_options = replace(job_options, action=Plan(of=replace(action, confirmed=False)))
         carry_out(cli, Request(metadata=metadata, tables=tuple(table), options=job_options, as_json=json), show_plans)
     request = Request(metadata=metadata, tables=tuple(table), options=job_options, as_json=json)
     done = perform(cli, request)
     again = tuple(r.table for r in done.outcome.results if r.error is not None and r.error.code == _UNCONFIRMED)
     if again and _agreed(cli, done, again):
-        request = replace(request, tables=again, options=replace(job_options, confirmed=True))
+        request = replace(request, tables=again, options=replace(job_options, action=replace(action, confirmed=True)))
         kept = [result for result in done.outcome.results if result.table not in again]
         done = perform(cli, request)
         done = replace(done, outcome=replace(done.outcome, results=(*kept, *done.outcome.results)))
@@ -198,10 +206,12 @@ def resync(  # noqa: PLR0913 - typer reads each option of the command from one p
         raise MetadataError(_KEY_INVALID, "rows are chosen in more than one way", remedy=remedy)
     cli = context.of(ctx).lending(source_connection)
     some = bool(keys or low or high or differences)
-    job_options = JobOptions(
-        action="resync_rows" if some else "run", resync=not some, keys=keys, from_key=low, to_key=high,
-        differences=differences, source_connection=source_connection, full_listing=not some, wait_seconds=wait,
-    )  # fmt: skip
+    action: Action = Resync(source_connection=source_connection)
+    if some:
+        action = ResyncRows(
+            keys=keys, from_key=low, to_key=high, differences=differences, source_connection=source_connection
+        )
+    job_options = JobOptions(action=action, full_listing=not some, wait_seconds=wait)
     check = partial(_require_rows, cli, source_connection, keys)
     request = Request(metadata=metadata, tables=tuple(table), options=job_options, as_json=json, check=check)
     carry_out(cli, request, show_repaired if some else show_distances)
@@ -276,8 +286,8 @@ def list_errors(  # noqa: PLR0913, PLR0917 - typer reads each option of the comm
 ) -> None:
     """Show what is in quarantine, by code, with what to do; with --rows each row and its reason."""
     cli = context.of(ctx)
-    job_options = JobOptions(action="errors_list", limit=limit, codes=tuple(code or ()))
-    check = partial(_require_codes, cli, job_options.codes)
+    job_options = JobOptions(action=ErrorsList(limit=limit, codes=tuple(code or ())))
+    check = partial(_require_codes, cli, code or ())
     request = Request(metadata=metadata, tables=tuple(table or ()), options=job_options, as_json=json, check=check)
     carry_out(cli, request, partial(show_quarantines, show=show_rows if rows else partial(show_codes, folder=metadata)))
 
@@ -293,10 +303,10 @@ def replay(
 ) -> None:
     """Process quarantined rows and files again, after their cause was fixed; exit status 1 when some fail again."""
     cli = context.of(ctx)
-    job_options = JobOptions(action="errors_replay", wait_seconds=wait, codes=tuple(code or ()))
-    check = partial(_require_codes, cli, job_options.codes)
+    job_options = JobOptions(action=ErrorsReplay(codes=tuple(code or ())), wait_seconds=wait)
+    check = partial(_require_codes, cli, code or ())
     request = Request(metadata=metadata, tables=tuple(table or ()), options=job_options, as_json=json, check=check)
-    carry_out(cli, request, partial(show_replays, codes=job_options.codes), _failed_again)
+    carry_out(cli, request, partial(show_replays, codes=tuple(code or ())), _failed_again)
 
 
 @app.command()
@@ -328,10 +338,8 @@ def dismiss(  # noqa: PLR0913 - typer reads each option of the command from one 
     rows = [one for one in code if one not in DISMISSIBLE]
     if rows:
         ask(f"Give up the rows of {table} in quarantine with {' or '.join(rows)}?", yes=yes)
-    job_options = JobOptions(
-        action="errors_dismiss", codes=tuple(code), source_files=tuple(file or ()), reason=reason,
-        asked_by=getpass.getuser(), wait_seconds=wait,
-    )  # fmt: skip
+    action = ErrorsDismiss(codes=tuple(code), source_files=tuple(file or ()), reason=reason, asked_by=getpass.getuser())
+    job_options = JobOptions(action=action, wait_seconds=wait)
     check = partial(_require_codes, cli, rows)
     request = Request(metadata=metadata, tables=(table,), options=job_options, as_json=json, check=check)
     carry_out(cli, request, each(show_dismissal))

@@ -24,6 +24,7 @@ from airflow_gddl.cli.job import (
 )
 from airflow_gddl.cli.screen import Screen, count
 from airflow_gddl.cli.verify import require_connection
+from airflow_gddl.contract.actions import Load, LoadFromSource, Plan, Rebuild, Run
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.source_access import of_tables
@@ -172,8 +173,8 @@ def run(  # noqa: PLR0913 - typer reads each option of the command from one para
         raise typer.Exit(kept.exit_status)
     if full_refresh:
         ask_for_all(names, every=every, unasked=yes or dry_run)
-    job_options = JobOptions(action="plan" if dry_run else "run", full_refresh=full_refresh, full_listing=True,
-                             wait_seconds=wait)  # fmt: skip
+    load: Load = Rebuild() if full_refresh else Run()
+    job_options = JobOptions(action=Plan(of=load) if dry_run else load, full_listing=True, wait_seconds=wait)
     request = Request(metadata=metadata, tables=names, options=job_options, as_json=json)
     carry_out(cli, request, show_plans if dry_run else job.show_runs)
 
@@ -200,9 +201,7 @@ def load(  # noqa: PLR0913 - typer reads each option of the command from one par
     The CDC service must have captured changes of the tables since before the load.
     """
     cli = context.of(ctx)
-    job_options = JobOptions(
-        action="initial_load", confirmed=again, source_connection=source_connection, wait_seconds=wait
-    )
+    job_options = JobOptions(action=LoadFromSource(again=again, source_connection=source_connection), wait_seconds=wait)
     check = partial(require_connection, cli, source_connection)
     request = Request(metadata=metadata, tables=tuple(table), options=job_options, as_json=json, check=check)
     carry_out(cli, request, show_loads)

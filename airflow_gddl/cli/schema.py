@@ -25,6 +25,7 @@ from airflow_gddl.cli.commands import Group
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.job import Request, answer, ask, carry_out, each, show_plans
 from airflow_gddl.cli.screen import Cell, Screen, counted
+from airflow_gddl.contract.actions import Action, CatalogDiff, CatalogSync, Plan, Rebuild, SchemaApply
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError
 from airflow_gddl.contract.layout import Layout
@@ -40,7 +41,7 @@ from airflow_gddl.contract.published import (
 )
 from airflow_gddl.contract.published import query as query_of
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import Action, JobOptions, Roots, TableSpec
+from airflow_gddl.contract.spec import JobOptions, Roots, TableSpec
 from airflow_gddl.contract.sql_types import type_text
 from airflow_gddl.contract.table_spec import lowered
 from airflow_gddl.runtime.delta_tables import replica_schema, schema_json
@@ -147,15 +148,14 @@ def _print(cli: CliContext, roots: Roots, spec: TableSpec, form: SchemaFormat, *
 
 
 def _apply(cli: CliContext, request: Request, columns: Mapping[str, str], *, dry_run: bool) -> NoReturn:
-    job_options = replace(request.options, action="schema_apply", columns=columns, dry_run=dry_run)
+    job_options = replace(request.options, action=SchemaApply(columns=columns, dry_run=dry_run))
     carry_out(cli, replace(request, options=job_options), each(show_applied))
 
 
 def _drop(cli: CliContext, request: Request, names: Sequence[str], *, dry_run: bool) -> NoReturn:
-    action: Action = "plan" if dry_run else "run"
-    job_options = replace(
-        request.options, action=action, full_refresh=True, drop_columns=tuple(names), full_listing=True
-    )
+    rebuild = Rebuild(drop_columns=tuple(names))
+    action: Action = Plan(of=rebuild) if dry_run else rebuild
+    job_options = replace(request.options, action=action, full_listing=True)
     carry_out(cli, replace(request, options=job_options), show_plans if dry_run else each(show_dropped))
 
 
@@ -505,7 +505,7 @@ def diff(
     json: options.Json = False,
 ) -> None:
     """Show missing and different catalog entries; exit status 1 if there are any."""
-    _compare(ctx, "catalog_diff", metadata, table, json)
+    _compare(ctx, CatalogDiff(), metadata, table, json)
 
 
 @app.command()
@@ -516,12 +516,12 @@ def sync(
     json: options.Json = False,
 ) -> None:
     """Register missing tables, including dropped entries, and update different entries."""
-    _compare(ctx, "catalog_sync", metadata, table, json)
+    _compare(ctx, CatalogSync(), metadata, table, json)
 
 
 def _compare(ctx: typer.Context, action: Action, metadata: str, table: list[str] | None, json: bool) -> None:
     request = Request(metadata=metadata, tables=tuple(table or ()), options=JobOptions(action=action), as_json=json)
-    acted = action == "catalog_sync"
+    acted = isinstance(action, CatalogSync)
     carry_out(context.of(ctx), request, partial(show, acted=acted), partial(is_different, acted=acted))
 
 

@@ -15,6 +15,7 @@ from airflow_gddl.cli import context, job, options
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.job import Request, perform
 from airflow_gddl.contract import durations
+from airflow_gddl.contract.actions import Verify
 from airflow_gddl.contract.connections import url_of
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.row_checks import CONNECTION_NAME
@@ -68,8 +69,7 @@ def verify(  # noqa: PLR0913 - typer reads each option of the command from one p
         _require_against_alone(table or (), others=bool(source_connection or since))
     require_name(source_connection)
     cli = context.of(ctx).lending(source_connection)
-    job_options = JobOptions(
-        action="verify",
+    action = Verify(
         source_connection=source_connection,
         against=against,
         settle_seconds=settle,
@@ -77,6 +77,7 @@ def verify(  # noqa: PLR0913 - typer reads each option of the command from one p
         window=by.value,
         window_column=column,
     )
+    job_options = JobOptions(action=action)
     check = partial(require_connection, cli, source_connection)
     done = perform(
         cli, Request(metadata=metadata, tables=tuple(table or ()), options=job_options, as_json=json, check=check)

@@ -24,6 +24,8 @@ ALWAYS = "always"
 """Key of a field's metadata: true writes the field into documents even where it has its default."""
 IGNORABLE = "ignorable"
 """Key of a field's metadata: true lets a reader that does not know the field ignore it."""
+TAG = "tag"
+"""Key of a field's metadata: true lets the field's text tell which class of a union a document holds."""
 WHEN_USED = "when_used"
 """Key of a field's metadata: true leaves the field out of `to_json` while it has its default.
 
@@ -34,6 +36,7 @@ IGNORED = "ignorable"
 _ANY = frozenset({"*"})
 _NONE: frozenset[str] = frozenset()
 _UPGRADE = "if a newer airflow-gddl wrote this, install it here, too"
+_SAME_VERSION = "if another version of airflow-gddl wrote this, install the same version on both sides"
 _COMPACT = "_compact"
 """Of an instance whose `compact` is known: that."""
 # A folder of ten thousand rows compiles to half a million values, mostly of these types.
@@ -337,6 +340,8 @@ def _mapping_decoder(item: _Decoder) -> _Decoder:
 
 
 def _union_decoder(hints: tuple[Any, ...], ignorable: frozenset[str]) -> _Decoder:
+    if tags := {tag: hint for hint in hints for tag in _tags(hint)}:
+        return _tagged_decoder({tag: _decoder(hint, ignorable) for tag, hint in tags.items()}, _tag_name(hints[0]))
     options = [_decoder(hint, ignorable) for hint in hints]
 
     def union(data: Any) -> Any:
@@ -351,6 +356,30 @@ def _union_decoder(hints: tuple[Any, ...], ignorable: frozenset[str]) -> _Decode
         raise problems[0] if data is not None else problems[-1]
 
     return union
+
+
+def _tag_name(hint: Any) -> str:
+    """The field of a class that tells it from others; empty: none."""
+    members = dataclasses.fields(hint) if dataclasses.is_dataclass(hint) else ()
+    return next((f.name for f in members if f.metadata.get(TAG)), "")
+
+
+def _tags(hint: Any) -> tuple[str, ...]:
+    name = _tag_name(hint)
+    return get_args(_hints(hint)[name]) if name else ()
+
+
+def _tagged_decoder(options: Mapping[str, _Decoder], name: str) -> _Decoder:
+    """Of a union of classes that a field of this name tells apart."""
+
+    def tagged(data: Any) -> Any:
+        if not isinstance(data, Mapping):
+            raise _MismatchError(f"{data!r:.80} is not an object", remedy=_SAME_VERSION)
+        if not isinstance(tag := data.get(name), str) or tag not in options:
+            raise _MismatchError(f"{tag!r:.80} is not one of {tuple(options)}", f".{name}", _SAME_VERSION)
+        return options[tag](data)
+
+    return tagged
 
 
 def _dataclass_decoder(cls: type, ignorable: frozenset[str]) -> _Decoder:

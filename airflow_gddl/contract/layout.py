@@ -41,7 +41,7 @@ def log_folder(lake: str, group: str) -> str:
     return join(lake, STATE, "logs", group)
 
 
-LOADS = ("run", "errors_replay", "sweep_release", "truncate_release", "resync_rows")
+LOADS = ("run", "rebuild", "reload", "resync", "errors_replay", "sweep_release", "truncate_release", "resync_rows")
 """Actions that load."""
 UPKEEP = ("maintain", "verify", "erase", "errors_dismiss")
 """Actions that load nothing, which the names of their records state."""

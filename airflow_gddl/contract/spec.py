@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
+from airflow_gddl.contract.actions import Action, Load, Plan, Rebuild, Reload, Resync, Run, Sourced, Trying
 from airflow_gddl.contract.basics import CONTRACT_VERSION, STRICT, AirflowView, Priority
 from airflow_gddl.contract.codec import ALWAYS
 from airflow_gddl.contract.extensions import CatalogSpec
@@ -28,6 +29,7 @@ from airflow_gddl.contract.table_spec import (
     TruncatePolicy,
 )
 
+A = TypeVar("A")
 _MEMORY_UNITS = {"k": 1, "m": 2, "g": 3, "t": 4}
 MEMORY = re.compile(r"[1-9][0-9]{0,5}[kmgtKMGT]")
 """Form of amounts in tiers."""
@@ -51,7 +53,6 @@ def size_bytes(text: str) -> int:
 
 
 TierTasks = Literal["one", "many", "processes"]
-WindowLength = Literal["hour", "day"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +156,6 @@ DEFAULT_TIERS: Mapping[str, TierSpec] = {
 __all__ = [
     "CONTRACT_VERSION",
     "DEFAULT_TIERS",
-    "Action",
     "AirflowView",
     "Continuous",
     "DeleteMode",
@@ -174,14 +174,7 @@ __all__ = [
     "TierSpec",
     "TierTasks",
     "TruncatePolicy",
-    "WindowLength",
 ]
-
-Action = Literal[
-    "run", "plan", "verify", "explain", "errors_list", "errors_replay", "errors_dismiss", "maintain", "erase",
-    "sweep_release", "truncate_release", "initial_load", "resync_rows", "move", "catalog_diff", "catalog_sync",
-    "adopt", "schema_apply", "eject",
-]  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,87 +205,53 @@ class JobOptions:
 
     __pydantic_config__ = STRICT
 
-    action: Action = "run"
-    full_refresh: bool = False
-    """Rebuild replica and history from the change table, then load new files."""
-    reload: bool = False
-    """Load the tables again from the files that are there, and from nothing else."""
-    confirmed: bool = False
-    """With `reload`: also where columns, rows or changes of the tables go. With `initial_load`: also a table that is
-    loaded."""
-    resync: bool = False
-    """As `reload`, but the tables are only replaced if they equal the source."""
-    landed_since: str = ""
-    """`reload`: read only files that were last modified from this moment on; ISO 8601. Empty: no bound."""
-    landed_until: str = ""
-    """The same, before this moment."""
-
-    @property
-    def repairs(self) -> bool:
-        """Whether tables are made again, with or without new files."""
-        return self.full_refresh or self.reload or self.resync
-
-    drop_columns: tuple[str, ...] = ()
-    """With `full_refresh`: columns that the tables lose for good."""
-    columns: Mapping[str, str] = field(default_factory=dict)
-    """`schema_apply`: columns that the tables are to have, name to SQL type."""
+    action: Action = field(default_factory=Run)
     wait_seconds: float = 0.0
     """How long to wait for a table that another run holds; 0 stops at once with `TABLE_BUSY`."""
     full_listing: bool = False
     """List the whole landing folder even if the cursor would allow less."""
-    codes: tuple[str, ...] = ()
-    """`errors_replay`, `errors_list`, `errors_dismiss`: only rows quarantined with these codes; empty: all."""
-    source_files: tuple[str, ...] = ()
-    """`errors_dismiss`: only rows of these files, as `errors_list` names them; empty: of all."""
-    limit: int = 100
-    """Rows that `errors_list` returns, keys that `verify` names, changes that `explain` reads, at most."""
     max_batches: int | None = None
-    """Maximum number of batches; null: process all pending files."""
-    dry_run: bool = False
-    """`maintain`, `adopt`: report the pending work without doing it; `explain`: refuse what an erasure would."""
-    key: Mapping[str, str] = field(default_factory=dict)
-    """`erase`, `explain`: key column to its value as text; an empty name means the only key column."""
-    keys: tuple[Mapping[str, str], ...] = ()
-    """`resync_rows`: keys, each as `key`."""
-    from_key: Mapping[str, str] = field(default_factory=dict)
-    """`resync_rows`: first key of a range, or values of its first columns; empty: from the first key on."""
-    to_key: Mapping[str, str] = field(default_factory=dict)
-    """`resync_rows`: the last key of the range, as `from_key`."""
-    differences: bool = False
-    """`resync_rows`: the keys that the last comparisons with the source found different."""
-    source_connection: str = ""
-    """`verify`, `initial_load`, `resync_rows`: the source's connection, instead of the row's `verify_connection`.
-    `adopt`: prove first that the table equals the source."""
-    settle_seconds: float | None = None
-    """`verify`: how long a change may take from the source to the replica; null: the row's freshness, or an hour."""
-    since_seconds: float | None = None
-    """`verify`: compare only rows that were changed in these last seconds, by windows of time; null: all rows."""
-    window: WindowLength = "hour"
-    """Length of these windows."""
-    window_column: str = ""
-    """The rows' column with the time of their last change; empty: by its name, as `updated_at`."""
-    move_to: str = ""
-    """`move`: the table's new target, `schema.name`."""
-    against: str = ""
-    """`verify`: compare with this other Delta table: `schema.name` in the lake, or a path; empty: with the changes."""
-    files_until: str = ""
-    """`adopt`: files that were last modified by then are in the table; ISO 8601 with a zone. Empty: told otherwise."""
-    by_column: str = ""
-    """`adopt`: files before the greatest value of this column, which orders changes, are in the table."""
-    at_version: int | None = None
-    """`adopt`: files that were last modified by the commit of this version of the table are in it."""
-    prove_files: int = 0
-    """`adopt`: prove first that the changes of so many of the newest files that count as in the table are in it."""
-    release: bool = False
-    """`adopt`: give the table back instead; `confirmed` says that what only we keep may go."""
-    asked_by: str = ""
-    """`erase`, `errors_dismiss`: the requesting user, for the record."""
-    reason: str = ""
-    """`errors_dismiss`: why nothing better is expected, for the record."""
+    """Maximum number of batches; None: process all pending files."""
     origin: tuple[str, ...] = ()
     """Airflow's DAG id, run id and task id; empty for runs outside Airflow."""
     continuous: Continuous | None = None
-    """`run`: keep running when there are no pending files; null: end."""
+    """`Run`: keep running when there are no pending files; None: end."""
+
+    @property
+    def load(self) -> Load | None:
+        """The load that is asked for, or that a plan is asked for; None: neither."""
+        wanted = self.action.of if isinstance(self.action, Plan) else self.action
+        return wanted if isinstance(wanted, Load) else None
+
+    @property
+    def repairs(self) -> bool:
+        """Whether tables are made again, with or without new files."""
+        return self.reloads or isinstance(self.load, Rebuild)
+
+    @property
+    def reloads(self) -> bool:
+        """Whether tables are made again of the landing files alone."""
+        return isinstance(self.load, (Reload, Resync))
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether the action only reports what it would do."""
+        return isinstance(self.action, Trying) and self.action.dry_run
+
+    @property
+    def source_connection(self) -> str:
+        """Name of the connection to the source, instead of the row's; empty: the action names none."""
+        return self.action.source_connection if isinstance(self.action, Sourced) else ""
+
+    def asked(self, kind: type[A]) -> A:
+        """The action, for the code that carries it out.
+
+        Raises:
+            TypeError: the job has another action.
+        """
+        if isinstance(self.action, kind):
+            return self.action
+        raise TypeError(f"the job's action is {self.action.name}, not {kind.__name__}")
 
 
 @dataclass(frozen=True, kw_only=True)

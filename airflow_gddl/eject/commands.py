@@ -11,6 +11,7 @@ from airflow_gddl.cli import context, options
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.job import Request, answer, run_tables
+from airflow_gddl.contract.actions import Eject
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.eject import Known, files_of, require_plain
@@ -53,7 +54,7 @@ def _known(cli: CliContext, loaded: LoadedMetadata, spec: TableSpec, metadata: s
     Raises:
         GddlError: of the job, as `EJECT_UNSUPPORTED`.
     """
-    request = Request(metadata=metadata, options=JobOptions(action="eject", full_listing=True))
+    request = Request(metadata=metadata, options=JobOptions(action=Eject(), full_listing=True))
     (result,) = run_tables(cli, loaded, (spec,), request).results
     if result.error is not None:
         raise FatalError(result.error.code, result.error.message, where=spec.table)

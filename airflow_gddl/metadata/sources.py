@@ -237,7 +237,6 @@ def check_rows(
 
 
 SECTION = "sources"
-MOST_A_DAY = 1000
 _CONNECTION = re.compile(r"[A-Za-z0-9_.:/-]{1,200}")
 _ROLE = re.compile(r"arn:aws[a-z-]{0,20}:iam::[0-9]{12}:role/[A-Za-z0-9+=,.@_/-]{1,512}")
 _OWN = ("dialect", "heartbeat", "owner", "target", "source_type", "region")
@@ -246,20 +245,14 @@ _OWN = ("dialect", "heartbeat", "owner", "target", "source_type", "region")
 
 @dataclass(frozen=True, kw_only=True)
 class NewTableLimits:
-    """What `new_tables` may do by itself."""
+    """Which tables `new_tables` proposes."""
 
     __pydantic_config__ = STRICT
 
     names: tuple[str, ...] = ("*",)
-    """Patterns of `schema.name` in the source, `shop.*`, that are proposed or added; case does not count."""
+    """Patterns of `schema.name` in the source, `shop.*`, that are proposed; case does not count."""
     ignore: tuple[str, ...] = ()
     """Patterns of those that are not, e.g. `*.tmp_*`."""
-    a_day: int = 20
-    """Tables that are added in 24 hours at most; more wait."""
-    append_only: tuple[str, ...] = ()
-    """Patterns of tables that are added without keys where none is found: each change is a row."""
-    measured_keys: bool = False
-    """Whether a table is added with keys that are only measured in its full load; declared ones always count."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -296,10 +289,10 @@ class SourceSpec:
     """`region` of its rows: its data centre or region, e.g. `eu-west-1`."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """Other fields for every row of the source that does not set them."""
-    new_tables: Literal["propose", "add"] | None = None
-    """What becomes of tables that have no row (docs/onboarding.md): it is proposed, or added; null: nothing."""
+    new_tables: Literal["propose"] | None = None
+    """What becomes of tables that have no row (docs/onboarding.md): one is proposed; null: nothing."""
     new_table_limits: NewTableLimits | None = None
-    """Which of them, and how many."""
+    """Which of them."""
 
 
 SOURCE = FieldShape(SourceSpec)
@@ -377,11 +370,8 @@ def _looks(spec: SourceSpec, path: FieldPath) -> Iterator[SpecProblem]:
         message, remedy = "tables of topics are shown by the source's catalog alone", "add connection to the source"
         yield SpecProblem("FIELD_VALUE", (*path, "new_tables"), spec.new_tables, message, remedy)
     if spec.new_table_limits is not None and spec.new_tables is None:
-        remedy = "add new_tables: propose or new_tables: add"
+        remedy = "add new_tables: propose"
         yield SpecProblem("FIELD_VALUE", (*path, "new_table_limits"), None, "limits of nothing", remedy)
-    elif spec.new_table_limits is not None and not 0 < spec.new_table_limits.a_day <= MOST_A_DAY:
-        place, value = (*path, "new_table_limits", "a_day"), spec.new_table_limits.a_day
-        yield SpecProblem("FIELD_VALUE", place, value, "not a number of tables", f"write 1 to {MOST_A_DAY}")
 
 
 def _source(

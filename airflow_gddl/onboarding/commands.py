@@ -134,7 +134,7 @@ _MOST = 20
 
 
 def show_plan(screen: Screen, files: Sequence[FileChange], plan: OnboardingPlan) -> None:
-    """The diff on standard output, kept values and open decisions on standard error."""
+    """New files and values to change on standard output, kept values and open decisions on standard error."""
     for file in files:
         if file.name.startswith(f"{FOLDER}/"):
             screen.say(f"and {file.name}: what was proposed, for the next run", "bold")
@@ -145,10 +145,16 @@ def show_plan(screen: Screen, files: Sequence[FileChange], plan: OnboardingPlan)
             screen.spans([Cell(line.rstrip("\r\n"), style)])
     if not files:
         screen.say("nothing to change", "green")
+    _show_changes(screen, plan.merged.changes)
     _show_kept(screen, plan.merged.kept)
     _show_notices(screen, plan.notices)
     merged = plan.merged
-    parts = {"new": merged.rows, "dropped": plan.dropped, "values changed": merged.changes, "values kept": merged.kept}
+    parts = {
+        "new": merged.rows,
+        "dropped": plan.dropped,
+        "values to change": merged.changes,
+        "values kept": merged.kept,
+    }
     screen.warn(", ".join(f"{count(len(entries))} {what}" for what, entries in parts.items()), "bold")
 
 
@@ -165,9 +171,16 @@ def shown(value: Any) -> str:
     return repr(value) if isinstance(value, Absent) else flow(value)
 
 
+def _show_changes(screen: Screen, changes: Sequence[ProposedChange]) -> None:
+    if changes:
+        screen.say("proposed for rows that are there; edit them where you agree:", "bold")
+        rows = [[one.table, one.field, shown(one.old), shown(one.new), one.evidence] for one in changes]
+        screen.table(("table", "field", "now", "proposed", "because"), rows)
+
+
 def _show_kept(screen: Screen, kept: Sequence[KeptValue]) -> None:
     if kept:
-        screen.warn("kept as edited:", "bold")
+        screen.warn("kept, though it was proposed otherwise before:", "bold")
         rows = [[one.table, one.field, shown(one.value), shown(one.proposed), one.evidence] for one in kept]
         screen.table(("table", "field", "kept", "proposed", "because"), rows, error=True)
 
@@ -373,7 +386,7 @@ def _confirmed(cli: CliContext, given: OnboardingOptions) -> bool:
 
 
 def write_files(cli: CliContext, metadata: str, files: tuple[FileChange, ...]) -> None:
-    """The record of proposals is written last: without it, values count as edited by a user and are kept."""
+    """The record of proposals is written last: without it, what was proposed is shown again."""
     root = absolute(metadata)
     store = open_store(cli.environ)
     for change in files:

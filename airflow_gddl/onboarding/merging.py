@@ -1,6 +1,7 @@
-"""Three-way merge: the last proposal, the current files, the new proposal. Pure.
+"""A new proposal beside the last one and the rows that are there. Pure.
 
-A value that a user wrote, changed or removed belongs to the user: it is kept and reported.
+Rows belong to people: a table without a row gets one, and what a row should have instead is shown once. A value that
+differs from a proposal that was shown before is kept and listed.
 """
 
 from __future__ import annotations
@@ -33,20 +34,17 @@ class Present:
     Attributes:
         fields: the row's own, nested ones by path (`options.op_column`); `table` and `keys` not among them.
         keys: None: none are written.
-        keys_here: the keys are in the keys file of this source, or nowhere; else another place has them, which no merge
-            touches.
         fixed: fields that `defaults` set: set for all tables.
     """
 
     fields: Mapping[str, Any] = field(default_factory=dict)
     keys: tuple[str, ...] | None = None
-    keys_here: bool = True
     fixed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProposedChange:
-    """One value to write or remove. `field` is a path, or `keys`; `old` and `new` may be `ABSENT`."""
+    """A value that a row should have or lose. `field` is a path, or `keys`; `old` and `new` may be `ABSENT`."""
 
     table: str
     field: str
@@ -57,7 +55,7 @@ class ProposedChange:
 
 @dataclass(frozen=True, kw_only=True)
 class KeptValue:
-    """A user's value that differs from the proposal."""
+    """A value that differs from a proposal that was shown before."""
 
     table: str
     field: str
@@ -82,7 +80,7 @@ class NewRow:
 
 @dataclass(frozen=True)
 class Merged:
-    """Values to write, users' values that are kept, and the proposals to store for each table."""
+    """Rows to write, values to change by hand, values that are kept, and the proposals to store for each table."""
 
     rows: tuple[NewRow, ...] = ()
     changes: tuple[ProposedChange, ...] = ()
@@ -104,11 +102,11 @@ def merge(before: Proposal | None, present: Present | NewRow, today: Proposal) -
         return Merged(kept=(kept_out,), remembered=() if before is None else (before,))
     if present.keys:
         today = _keyed(today)
-    changes: list[ProposedChange] = []
-    kept: list[KeptValue] = []
-    for step in (*_fields(before, present, today), *_keys(before, present, today)):
-        (changes if isinstance(step, ProposedChange) else kept).append(step)  # type: ignore[arg-type] # by its class
-    return Merged(changes=tuple(changes), kept=tuple(kept), remembered=(_remembered(before, present, today),))
+    steps = (*_fields(before, present, today), *_keys(before, present, today))
+    changes = tuple(step for step in steps if isinstance(step, ProposedChange))
+    return Merged(
+        changes=changes, kept=tuple(step for step in steps if isinstance(step, KeptValue)), remembered=(today,)
+    )
 
 
 def _new(row: NewRow, today: Proposal) -> Merged:
@@ -121,7 +119,7 @@ def _new(row: NewRow, today: Proposal) -> Merged:
     return Merged(
         rows=(replace(row, proposal=today),),
         kept=(kept,) if today.keys and row.named != today.keys else (),
-        remembered=(replace(today, keys=None),),
+        remembered=(today,),
     )
 
 
@@ -130,24 +128,6 @@ def _keyed(today: Proposal) -> Proposal:
     if today.keys or today.is_dropped:
         return today
     return replace(today, fields={name: value for name, value in today.fields.items() if name != "enabled"})
-
-
-def _remembered(before: Proposal | None, present: Present, today: Proposal) -> Proposal:
-    """The proposal to store: without users' values, even if they equal the proposal.
-
-    Otherwise a table disabled by a user would be enabled after its source dropped and recreated it.
-    """
-    base: Mapping[str, Any] = {} if before is None else before.fields
-    fields: dict[str, Any] = {}
-    for name in dict.fromkeys((*today.fields, *base)):
-        unchanged = _same(present.fields.get(name, ABSENT), base.get(name, ABSENT))
-        ours = unchanged and _is_proposed(name, before, present)
-        value = (today.fields if ours else base).get(name, ABSENT)
-        fields |= {} if isinstance(value, Absent) else {name: value}
-    had = None if before is None else before.keys
-    keys = today.keys if today.keys and _same(_written(present.keys), _written(had)) else had
-    evidence = today.evidence if keys == today.keys or before is None else before.evidence
-    return Proposal(table=today.table, keys=keys, fields=fields, evidence=evidence, observed=today.observed)
 
 
 def _written(keys: tuple[str, ...] | None) -> Any:
@@ -171,14 +151,8 @@ def _is_proposed(name: str, before: Proposal | None, present: Present) -> bool:
 def _keys(before: Proposal | None, present: Present, today: Proposal) -> Iterator[ProposedChange | KeptValue]:
     mine, new = _written(present.keys), today.keys
     base = ABSENT if before is None else _written(before.keys)
-    if not new:
-        return  # a missing key does not remove an existing one
-    if not present.keys_here and mine != new:
-        yield KeptValue(
-            table=today.table, field="keys", value=mine, proposed=new, evidence=today.evidence.get("keys", "")
-        )
-        return
-    yield from _step(today, "keys", (base, mine, new))
+    if new:  # a missing key does not remove an existing one
+        yield from _step(today, "keys", (base, mine, new))
 
 
 def _step(today: Proposal, name: str, values: tuple[Any, Any, Any]) -> Iterator[ProposedChange | KeptValue]:
@@ -186,10 +160,10 @@ def _step(today: Proposal, name: str, values: tuple[Any, Any, Any]) -> Iterator[
     evidence = today.evidence.get(name, "")
     if _same(mine, new):
         return
-    if _same(mine, base):
-        yield ProposedChange(table=today.table, field=name, old=mine, new=new, evidence=evidence)
-    else:
+    if _same(new, base):
         yield KeptValue(table=today.table, field=name, value=mine, proposed=new, evidence=evidence)
+    else:
+        yield ProposedChange(table=today.table, field=name, old=mine, new=new, evidence=evidence)
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -223,7 +197,7 @@ def parse(text: str, where: str) -> dict[str, Proposal]:
     """
     if not text.strip():
         return {}
-    remedy = "restore the file; without it, every differing value counts as edited by a user"
+    remedy = "restore the file; without it, every value that differs is shown again"
     try:
         document = decode(_Document, json.loads(text))
     except (json.JSONDecodeError, FatalError) as error:

@@ -23,7 +23,7 @@ from airflow_gddl.onboarding.writing import FileChange, SourceFiles, read_files,
 
 @dataclass(frozen=True, kw_only=True)
 class OnboardingPlan:
-    """Changes to write, and notices."""
+    """Files to write, values to change by hand, and notices."""
 
     files: tuple[FileChange, ...] = ()
     merged: Merged = field(default_factory=Merged)
@@ -56,7 +56,7 @@ def make_plan(
     """Nothing is written.
 
     Raises:
-        MetadataError: `ONBOARD_FILE_UNUSABLE`, `ONBOARD_MEMORY_INVALID`, `ONBOARD_UNEDITABLE`, `ONBOARD_REFUSED`.
+        MetadataError: `ONBOARD_FILE_UNUSABLE`, `ONBOARD_MEMORY_INVALID`, `ONBOARD_REFUSED`.
     """
     files = read_files(folder, settings, source)
     had = load_folder(folder, environ)
@@ -116,7 +116,7 @@ def _obstacle(table: TableFacts, files: SourceFiles, seen: Mapping[str, str]) ->
             table=name, code="TABLE_DUPLICATE", message=message, remedy="rename one with a rule of the CDC task"
         )
     if place := files.elsewhere.get(name.lower()):
-        message = f"has its row in {place}, which is not changed"
+        message = f"has its row in {place}, for another source"
         return Notice(table=name, code="ONBOARD_ROW_ELSEWHERE", message=message)
     return None
 
@@ -167,7 +167,7 @@ def _rekeyed(merged: Merged) -> Iterable[Notice]:
         if change.field == "keys" and not isinstance(change.old, Absent) and change.old:
             message = f"its key was {list(change.old)} and is {list(change.new)} now ({change.evidence})"
             remedy = (
-                f"once this is written: gddl run --full-refresh --table {change.table!r}; runs are refused until then"
+                f"write the new key, then gddl run --full-refresh --table {change.table!r}; runs are refused until then"
             )
             yield Notice(table=change.table, code="ONBOARD_KEYS_CHANGED", message=message, remedy=remedy)
 

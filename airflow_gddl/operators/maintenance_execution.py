@@ -12,12 +12,13 @@ from airflow.sdk import Context
 
 from airflow_gddl import configuration
 from airflow_gddl.contract import durations
+from airflow_gddl.contract.actions import Maintain, Verify, WindowLength
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.connections import is_lent
 from airflow_gddl.contract.errors import RetriableError, brief
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec, WindowLength
+from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
 from airflow_gddl.operators.job_runs import TryState, begun_of, defer, failure, job_id, runner_of
 from airflow_gddl.reporting.results import Logger, Reporter, airflow_errors, summary
 from airflow_gddl.runners.descriptor import SubmissionContext
@@ -176,9 +177,8 @@ class _Execution:
         specs = tuple(self.specs[name] for name in tables)
         origin = (operator.dag_id, self.context["run_id"], operator.task_id)
         wait = configuration.number("claim_wait_seconds")
-        options = JobOptions(
-            action=operator.action, wait_seconds=wait, origin=origin, **_windows(self.context["params"])
-        )
+        asked = Verify(**_windows(self.context["params"])) if operator.action == "verify" else Maintain()
+        options = JobOptions(action=asked, wait_seconds=wait, origin=origin)
         run_id = f"{job_id(operator.task_id, self.context)}{number:06d}"
         job = JobSpec(
             run_id=run_id,

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from airflow_gddl.contract.actions import Explain
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.extensions import CatalogSpec, entry_name
 from airflow_gddl.contract.layout import DatasetName, LandingFolder, Layout, join
@@ -518,7 +519,7 @@ def key_history(
         roots=document.roots,
         tables=(replace(spec, commit=None),),
         tiers=tiers,
-        options=JobOptions(action="explain", key=key),
+        options=JobOptions(action=Explain(key=key)),
     )
     if not slots.acquire(blocking=False):
         what = f"{AT_ONCE} histories of keys are being read"

@@ -67,8 +67,6 @@ class RunnerDescriptor:
             the calling process. Exactly one of `runner` and `platform` is given.
         platform: reference of a function that takes the settings as written, the environment and `Connections`, and
             returns a `Platform`: jobs run there, loads are deferred, landing and lake must be in an object store.
-        start_seconds: from a request until machines run the job, e.g. `lambda settings, tier: 60.0`; takes the settings
-            (null: the runner has none) and the name of a tier.
         cluster: jobs have the tier's `workers` machines; otherwise one.
         settings: frozen dataclass of the section `runners.<name>` of `gddl.yaml`; null: there is no such section.
         check_settings: problems of the settings that types can't express.
@@ -85,7 +83,6 @@ class RunnerDescriptor:
             None, and returns the `gddl.yaml` of a new project, for `gddl init --runner`; empty: it asks for nothing.
     """
 
-    start_seconds: Callable[[Any, str], float]
     runner: str = ""
     platform: str = ""
     cluster: bool = True
@@ -122,7 +119,6 @@ class RunnerDescriptor:
 
 LOCAL = RunnerDescriptor(
     runner="airflow_gddl.runners.this_machine:make",
-    start_seconds=lambda _settings, _tier: 0.0,
     cluster=False,
     check="airflow_gddl.runners.this_machine:check",
 )

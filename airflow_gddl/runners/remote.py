@@ -25,6 +25,7 @@ from datetime import timedelta
 from functools import cached_property
 from typing import Any, Literal
 
+from airflow_gddl.contract.actions import Keyed
 from airflow_gddl.contract.codec import decode, plain, to_document, to_json
 from airflow_gddl.contract.errors import FatalError, GddlError
 from airflow_gddl.contract.layout import STATE, join, results_folder, spec_path
@@ -535,7 +536,7 @@ class _Passage:
         if not run_status.has_ended:
             return run
         given = self.failed | {result.table: result for result in results.new()}
-        if self.spec.options.key:
+        if isinstance(self.spec.options.action, Keyed):
             # No longer needed once the stop request is removed.
             self.runner.store.delete(spec_path(self.spec.roots.lake, attempt.submission.run_id))
         # A stopped run fails no table: another run loads the remaining tables.

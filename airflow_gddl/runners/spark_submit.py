@@ -218,7 +218,6 @@ def _text(value: object) -> str:
 
 
 _CONNECT_SECONDS = 10.0
-_START_SECONDS = 20.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -304,7 +303,6 @@ def make(settings: RunnerSettings) -> SparkSubmitRunner:
 
 RUNNER = RunnerDescriptor(
     runner="airflow_gddl.runners.spark_submit:make",
-    start_seconds=lambda _settings, _tier: _START_SECONDS,
     settings=SparkSubmitSettings,
     check_settings=check_settings,
     compute=SparkSubmitCompute,

@@ -39,36 +39,13 @@ _Changes = Annotated[
     float,
     typer.Option("--changes", metavar="NUMBER", min=0, help="Share of rows that change in a round; above 1: rows."),
 ]
-_Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Equal options, seeds and starts write equal bytes.")]
-_Set = Annotated[
-    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting, e.g. late=0.2 or format=csv.")
-]
+_Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Equal options and seeds write equal changes.")]
+_Set = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A fault, e.g. late=0.2.")]
 _Settings = Annotated[
     bool, typer.Option("--settings", callback=_list_settings, is_eager=True, help="List what --set knows, and exit.")
 ]
-_Dialect = Annotated[
-    str, typer.Option("--dialect", metavar="dms|debezium", help="Writer of the files: debezium is --set format=json.")
-]
-_Event = Annotated[
-    list[str] | None,
-    typer.Option("--event", metavar="ROUND:KIND[:TABLE[:COLUMN]]", help="A schema change, e.g. 2:add_column."),
-]
-_Reload = Annotated[list[int] | None, typer.Option("--reload", metavar="ROUND", help="A new full load at this round.")]
-_Only = Annotated[
-    int | None,
-    typer.Option("--only", metavar="ROUND", min=0, help="Land this round alone (0: full load), after those before it."),
-]
-_Start = Annotated[
-    str | None,
-    typer.Option(
-        "--start", metavar="TIME", help="Time of the full load, e.g. 2026-01-31T08:00:00Z; default: minutes ago."
-    ),
-]
-_Rows = Annotated[
-    Path | None, typer.Option("--rows", metavar="FILE", help="Write the metadata rows to this YAML file.")
-]
 _Truth = Annotated[
-    Path | None, typer.Option("--truth", metavar="FILE", help="Write the expected content of the replica, as parquet.")
+    Path | None, typer.Option("--truth", metavar="DIR", help="Write the expected content of the replica, as parquet.")
 ]
 
 
@@ -84,17 +61,10 @@ def simulate(  # noqa: PLR0913 - typer reads each option of the command from one
     seed: _Seed = 0,
     set_: _Set = None,
     _settings: _Settings = False,
-    dialect: _Dialect = "dms",
-    event: _Event = None,
-    reload: _Reload = None,
-    only: _Only = None,
-    start: _Start = None,
-    rows: _Rows = None,
     truth: _Truth = None,
     json: options.Json = False,
 ) -> None:
-    """Write a full load and rounds of change files as AWS DMS or Debezium does, with the requested delivery
-    problems."""
+    """Write a full load and rounds of change files as AWS DMS does, with the requested faults."""
     with needed_by("gddl simulate", install="airflow-gddl[local]"):
         from airflow_gddl.simulate import simulation  # noqa: PLC0415 - needs pyarrow
 
@@ -107,13 +77,8 @@ def simulate(  # noqa: PLR0913 - typer reads each option of the command from one
         rounds=rounds,
         changes=changes if changes < 1 else int(changes),
         seed=seed,
-        settings=simulation.with_dialect(dialect, tuple(set_ or ())),
-        events=tuple(event or ()),
-        reloads=tuple(reload or ()),
-        only=only,
-        start=start,
+        settings=tuple(set_ or ()),
         now=cli.now(),
-        rows=rows,
         truth=truth,
     )
     simulation.carry_out(cli.screen, chosen, as_json=json)

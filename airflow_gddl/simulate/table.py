@@ -16,18 +16,17 @@ import pyarrow.types as pt
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.s3 import is_s3
-from airflow_gddl.simulate.events import Encoder, Namer, to_bytes, write
+from airflow_gddl.simulate.dms_files import change_name, changes_table, load_name, load_table, parquet_bytes, write
 from airflow_gddl.simulate.source import (
     Maker,
     RoundTime,
     SimulatedChange,
     SimulatedClock,
-    bad_change,
-    bad_changes,
+    unknown_operations,
     with_ties,
 )
-from airflow_gddl.simulate.spec import Delivery, SchemaEvent, SimulateSpec
-from airflow_gddl.simulate.values import Key, SimulatedColumn, SimulatedColumns, chance, evolve, some
+from airflow_gddl.simulate.spec import SimulateSpec
+from airflow_gddl.simulate.values import Key, SimulatedColumns, chance, some
 from airflow_gddl.stores import open_store
 
 
@@ -39,13 +38,12 @@ class TableReport:
 
     Attributes:
         keys: the key's columns; empty: a table without a key.
-        load_files, change_files: readable data files written; a LOAD file counts at each full load.
+        load_files, change_files: data files written.
         load_rows, change_rows: rows in them.
         changes: operation (`I`, `U`, `D`) to changes of the source.
         troubles: trouble to how often it was put in (files, rows or changes, as in `Troubles`).
         expected_quarantined: rows that belong in the quarantine, those of repeated files too.
         expected_redelivered: good rows that came before.
-        phantoms: rows of the truth that the source lacks: old keys, updated away without before images.
         pending_files: held back until the next round.
         truth_rows: rows of the truth.
     """
@@ -59,7 +57,6 @@ class TableReport:
     troubles: Mapping[str, int] = field(default_factory=dict)
     expected_quarantined: int = 0
     expected_redelivered: int = 0
-    phantoms: int = 0
     pending_files: int = 0
     truth_rows: int = 0
 
@@ -86,6 +83,7 @@ class TableCounts:
     troubles: Counter[str] = field(default_factory=Counter)
 
 
+ROWS_PER_LOAD_FILE = 100_000
 _SAMPLE = 5
 
 
@@ -219,21 +217,19 @@ class Packet:
 
     Attributes:
         name: below the table's folder.
-        columns: as of the round it was made in.
-        unfit: column that holds text which fits no other type; None: none.
     """
 
     name: str
     rows: tuple[SimulatedChange, ...]
     columns: SimulatedColumns
-    unfit: SimulatedColumn | None = None
 
     @property
     def bad(self) -> int:
-        return sum(row.bad is not None for row in self.rows)
+        return sum(row.bad for row in self.rows)
 
-    def data(self, delivery: Delivery) -> bytes:
-        return to_bytes(Encoder(delivery, self.columns, self.unfit).changes(self.rows), delivery)
+    @property
+    def data(self) -> bytes:
+        return parquet_bytes(changes_table(self.columns, self.rows))
 
     def again(self, name: str, rng: random.Random) -> Packet:
         """The file under another name; half of the time with only some of its rows."""
@@ -248,7 +244,6 @@ class Packet:
 class Packer:
     """Packs for one table; named times never go back."""
 
-    namer: Namer
     times: SimulatedClock
     files: int
     shuffled: bool
@@ -261,7 +256,7 @@ class Packer:
             return []
         size = max(1, -(-len(changes) // self.files))
         ordered = [changes[i : i + size] for i in range(0, len(changes), size)] or [[]]
-        names = [self.namer.change(self.times.after((share or bad)[-1].commit)) for share in ordered]
+        names = [change_name(self.times.after((share or bad)[-1].commit)) for share in ordered]
         mixed = self._mixed(ordered, rng)
         for row in bad:
             share = rng.choice(mixed)
@@ -287,12 +282,10 @@ class SimulatedFolder:
     """Folder of one table's files.
 
     Attributes:
-        dry: nothing is written, for files that an earlier process landed.
         written: files written in the current step.
     """
 
     path: Path
-    dry: bool = False
     written: list[Path] = field(default_factory=list)
 
     @classmethod
@@ -303,13 +296,8 @@ class SimulatedFolder:
         return cls(Path(root) / schema / name)
 
     def put(self, name: str, data: bytes) -> None:
-        if not self.dry:
-            self._write(name, data)
-            self.written.append(self.path / name)
-
-    def remove(self, name: str) -> None:
-        if not self.dry:
-            self._remove(name)
+        self._write(name, data)
+        self.written.append(self.path / name)
 
     def take_written(self) -> tuple[Path, ...]:
         """Files written since the last call."""
@@ -323,7 +311,7 @@ class SimulatedFolder:
         Raises:
             MetadataError: `SIMULATE_LANDING_NOT_EMPTY`.
         """
-        if not self.dry and self._holds_files():
+        if self._holds_files():
             raise MetadataError(
                 "SIMULATE_LANDING_NOT_EMPTY",
                 "the landing folder holds files",
@@ -337,9 +325,6 @@ class SimulatedFolder:
 
     def _write(self, name: str, data: bytes) -> None:
         write(self.path / name, data)
-
-    def _remove(self, name: str) -> None:
-        (self.path / name).unlink(missing_ok=True)
 
     def _holds_files(self) -> bool:
         return self.path.exists() and any(self.path.iterdir())
@@ -362,24 +347,8 @@ class BucketFolder(SimulatedFolder):
     def _write(self, name: str, data: bytes) -> None:
         open_store().write(join(self.url, name), data)
 
-    def _remove(self, name: str) -> None:
-        open_store().delete(join(self.url, name))
-
     def _holds_files(self) -> bool:
         return any(True for _ in open_store().list(self.url))
-
-
-def clutter(name: str, data: bytes) -> dict[str, bytes]:
-    """Files beside `name` that no reader may take for data: checksums, uploads under way, markers."""
-    folder, _, last = f"/{name}".rpartition("/")
-    beside = f"{folder}/".lstrip("/")
-    return {
-        f"{beside}.{last}.crc": b"crc\x00",
-        f"{beside}.{last}": data,
-        f"{beside}{last}.tmp": data[: len(data) // 2],
-        f"{beside}_SUCCESS": b"",
-        f"_temporary/0/{last}": data,
-    }
 
 
 @dataclass
@@ -387,10 +356,8 @@ class SimulatedTable:
     """Everything about one table while it is simulated.
 
     Attributes:
-        pending: files held back, written whole in the next round.
+        pending: files held back, written in the next round.
         recent: files delivered in this round and the last, which may come again.
-        load_names: LOAD files as of the last full load.
-        cluttered: this step's hidden files are written.
     """
 
     name: str
@@ -401,8 +368,6 @@ class SimulatedTable:
     counts: TableCounts = field(default_factory=TableCounts)
     pending: list[Packet] = field(default_factory=list)
     recent: list[list[Packet]] = field(default_factory=list)
-    load_names: tuple[str, ...] = ()
-    cluttered: bool = False
 
     def land(self, number: int) -> None:
         """The full load (0), or a round."""
@@ -413,26 +378,13 @@ class SimulatedTable:
             self.folder.require_empty()
             self._load(time)
 
-    def events(self) -> list[SchemaEvent]:
-        """Those that concern this table, in the order in which they happen."""
-        mine = [event for event in self.spec.events if event.table in (None, self.name)]
-        return sorted(mine, key=lambda event: event.round)
-
     def _round(self, time: RoundTime) -> None:
         self.recent = [*self.recent[-1:], []]
-        self.cluttered = False
         for packet in self.pending:
             self._land(packet)
         self.pending = []
-        self._evolve(time.number)
-        if time.number in self.spec.reload_rounds:
-            self.maker.state.rebase()
-            self._load(time)
-            self.counts.troubles["reload"] += 1
         self._deliver(self._packets(time), time.number)
-        self._land_bad_values(time)
         self._land_again(time)
-        self._land_unreadable(time)
 
     def report(self) -> TableReport:
         state, counts = self.maker.state, self.counts
@@ -446,38 +398,21 @@ class SimulatedTable:
             troubles=dict(sorted((+counts.troubles).items())),
             expected_quarantined=counts.quarantined,
             expected_redelivered=counts.redelivered,
-            phantoms=len(state.phantoms),
             pending_files=len(self.pending),
-            truth_rows=state.alive + len(state.phantoms),
+            truth_rows=state.alive,
         )
 
     def _rng(self, time: RoundTime, purpose: str) -> random.Random:
         return chance(self.spec.seed, self.name, time.number, purpose)
 
     def _load(self, time: RoundTime) -> None:
-        """Write the table's rows as LOAD files; an empty table has none, unless it had some before."""
-        state, delivery = self.maker.state, self.spec.delivery
-        rows: pa.Table = state.base
-        count = max(-(-rows.num_rows // delivery.rows_per_load_file), min(delivery.segments, rows.num_rows))
-        count = max(count, 1) if self.load_names else count
-        size = max(1, -(-rows.num_rows // max(count, 1)))
-        names = [self.packer.namer.load(i, count) for i in range(count)]
-        for i, name in enumerate(names):
-            part = rows.slice(i * size, size)
-            data = to_bytes(Encoder(delivery, state.columns).load(part, time.begin), delivery)
-            self._put(name, data)
+        """Write the table's rows as LOAD files; an empty table has none."""
+        rows: pa.Table = self.maker.state.base
+        for index, begin in enumerate(range(0, rows.num_rows, ROWS_PER_LOAD_FILE)):
+            part = rows.slice(begin, ROWS_PER_LOAD_FILE)
+            self.folder.put(load_name(index), parquet_bytes(load_table(part, time.begin)))
             self.counts.load_rows += part.num_rows
-        for stale in set(self.load_names) - set(names):
-            self.folder.remove(stale)
-        self.load_names = tuple(names)
-        self.counts.load_files += len(names)
-
-    def _evolve(self, number: int) -> None:
-        for event in self.events():
-            evolved = evolve(self.maker.state.columns, event.kind, event.column) if event.round == number else None
-            if evolved is not None:
-                self.maker.state.columns = evolved
-                self.counts.troubles[event.kind] += 1
+            self.counts.load_files += 1
 
     def _packets(self, time: RoundTime) -> list[Packet]:
         state, wanted = self.maker.state, self.spec.changes
@@ -485,87 +420,36 @@ class SimulatedTable:
         changes = self.maker.changes(count, time, self._rng(time, "changes"))
         if self.maker.keys is not None:
             changes = with_ties(self.maker, changes, self.spec.troubles.ties, self._rng(time, "ties"))
-        bad = bad_changes(self.maker, time, self._rng(time, "bad"))
+        bad = unknown_operations(self.maker, time, self._rng(time, "bad"))
         self._count(changes, bad)
         return self.packer.pack(changes, bad, state.columns, self._rng(time, "packing"))
 
     def _count(self, changes: list[SimulatedChange], bad: list[SimulatedChange]) -> None:
         self.counts.changes.update(change.op for change in changes)
-        self.counts.troubles.update(change.bad for change in bad if change.bad)
+        self.counts.troubles["unknown_op"] += len(bad)
         self.counts.troubles["ties"] += sum(change.rival is not None for change in changes)
-        self.counts.troubles["key_updates"] += sum(change.moved for change in changes)
 
     def _deliver(self, packets: list[Packet], number: int) -> None:
-        """Land the packets but those that are late, or torn at first."""
-        troubles = self.spec.troubles
-        # Nothing may be left over at the end, nor reach into the next generation, where it would beat its full load.
-        holds = number < self.spec.rounds and number + 1 not in self.spec.reload_rounds
+        """Land the packets but those that are late. Nothing is left over at the end."""
         rng = chance(self.spec.seed, self.name, number, "held")
-        late = some(rng, packets, troubles.late) if holds else []
-        torn = some(rng, [p for p in packets if p not in late], troubles.torn) if holds else []
+        self.pending = some(rng, packets, self.spec.troubles.late) if number < self.spec.rounds else []
         for packet in packets:
-            if packet in torn:
-                self._put(packet.name, _cut(packet.data(self.spec.delivery)))
-            elif packet not in late:
+            if packet not in self.pending:
                 self._land(packet)
-        self.pending = [p for p in packets if p in late or p in torn]
-        self.counts.troubles.update(late=len(late), torn=len(torn))
+        self.counts.troubles["late"] += len(self.pending)
 
     def _land(self, packet: Packet) -> None:
-        self._put(packet.name, packet.data(self.spec.delivery))
+        self.folder.put(packet.name, packet.data)
         self.counts.change_files += 1
         self.counts.change_rows += len(packet.rows)
         self.counts.quarantined += packet.bad
         self.recent[-1].append(packet)
 
-    def _put(self, name: str, data: bytes) -> None:
-        self.folder.put(name, data)
-        if self.spec.troubles.clutter and not self.cluttered:
-            self.cluttered = True
-            for beside, content in clutter(name, data).items():
-                self.folder.put(beside, content)
-            self.counts.troubles["clutter"] += 1
-
-    def _next_name(self, time: RoundTime) -> str:
-        return self.packer.namer.change(self.packer.times.after(time.commit(0, 0)))
-
-    def _land_bad_values(self, time: RoundTime) -> None:
-        """A file of its own, for in parquet a column has one type in a file."""
-        column = next((c for c in self.maker.state.columns.free if _has_unfit_text(c)), None)
-        if column is None:
-            return
-        rng = self._rng(time, "bad_value")
-        made = [bad_change(self.maker, "bad_value", time, rng) for _ in range(self.spec.troubles.bad_value)]
-        rows = tuple(row for row in made if row is not None and row.row.get(column.name) is not None)
-        if rows:
-            self._land(Packet(self._next_name(time), rows, self.maker.state.columns, column))
-            self.counts.troubles["bad_value"] += len(rows)
-
     def _land_again(self, time: RoundTime) -> None:
         rng = self._rng(time, "repeated")
         known = [packet for packets in self.recent for packet in packets]
         for packet in some(rng, known, self.spec.troubles.repeated):
-            again = packet.again(self._next_name(time), rng)
+            again = packet.again(change_name(self.packer.times.after(time.commit(0, 0))), rng)
             self._land(again)
             self.counts.redelivered += len(again.rows) - again.bad
             self.counts.troubles["repeated"] += 1
-
-    def _land_unreadable(self, time: RoundTime) -> None:
-        troubles, known = self.spec.troubles, [packet for packets in self.recent for packet in packets]
-        if troubles.truncated_file and known:
-            packet = self._rng(time, "truncated").choice(known)
-            self._put(self._next_name(time), _cut(packet.data(self.spec.delivery)))
-            self.counts.troubles["truncated_file"] += 1
-        if troubles.empty_file:
-            self._put(self._next_name(time), b"")
-            self.counts.troubles["empty_file"] += 1
-
-
-def _cut(data: bytes) -> bytes:
-    return data[: len(data) // 2]
-
-
-def _has_unfit_text(column: SimulatedColumn) -> bool:
-    kind = column.type
-    numeric = pt.is_integer(kind) or pt.is_floating(kind) or pt.is_decimal(kind)
-    return bool(numeric or pt.is_temporal(kind))

@@ -13,14 +13,13 @@ from airflow_gddl.contract.errors import FatalError
 
 if TYPE_CHECKING:
     from airflow_gddl.contract.result import JobResult
-    from airflow_gddl.contract.spec import Action
     from spark_jobs.batch.table_run import TableRun
     from spark_jobs.batch.totals import RunTotals
 
     Act = Callable[[TableRun, RunTotals], JobResult]
 
 
-def action(name: Action) -> Act:
+def action(name: str) -> Act:
     """What a job does for a table under this name.
 
     Raises:

@@ -11,12 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_gddl.contract.errors import FatalError, RetriableError
+from airflow_gddl.contract.actions import Adopt
+from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult, MainCounts
-from spark_jobs.actions.adopt_checks import require_possible, require_seen_commits
+from spark_jobs.actions.adopt_checks import files_gone, require_possible, require_seen_commits
 from spark_jobs.actions.adopt_proof import schema_of_tables
 from spark_jobs.actions.adopt_proposal import Proposal, asked_of, propose
-from spark_jobs.actions.adopt_release import release, remove_table
+from spark_jobs.batch.own_tables import remove_table
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.ledger.adoption import (
@@ -39,7 +40,7 @@ _SAMPLE = 20
 
 
 def act(run: TableRun, totals: RunTotals) -> JobResult:
-    """Take over the replica; `details["adopt"]` says what was found and done. With `release` as that says.
+    """Take over the replica; `details["adopt"]` says what was found and done.
 
     Raises:
         FatalError: `ADOPT_REFUSED`, `ADOPT_CUT`, `ADOPT_KEYS`, `ADOPT_COLUMNS`.
@@ -49,18 +50,16 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     try:
         return _done(run, totals)
     except FileNotFoundError as error:
-        raise _gone(run, error) from error
+        raise files_gone(run, error) from error
 
 
 def _done(run: TableRun, totals: RunTotals) -> JobResult:
-    options = run.job.options
-    if options.release:
-        return release(run, totals)
+    dry_run = run.job.options.dry_run
     totals.mode = "initial"
     require_possible(run)
     require_seen_commits(run)
-    TargetRecords(run.runtime.storage, run.job.roots, run.spec).require_same(keep=not run.job.options.dry_run)
-    if options.dry_run:
+    TargetRecords(run.runtime.storage, run.job.roots, run.spec).require_same(keep=not dry_run)
+    if dry_run:
         found = propose(run, run.context(), _ledger_of(run))
         totals.warn(found.warnings)
         return run.result(totals, status="succeeded", details={"adopt": _described(found)})
@@ -106,12 +105,6 @@ def _ledger_of(run: TableRun) -> Ledger:
     return ledger
 
 
-def _gone(run: TableRun, error: FileNotFoundError) -> RetriableError:
-    what = f"{run.spec.table}: the other job has removed a file while it was read: {error}"
-    remedy = "run it again, which reads the newest version; keep VACUUM of the other job away meanwhile"
-    return RetriableError("ADOPT_FILES_GONE", what, where=run.layout.replica, remedy=remedy)
-
-
 def _is_marked(context: TableContext, begun: Adoption) -> bool:
     """Whether the table has `_gddl` by this adoption, which then can only be ended."""
     plan = plan_of(begun)
@@ -124,9 +117,9 @@ def _goes_on(run: TableRun, begun: Adoption) -> bool:
     Raises:
         FatalError: `ADOPT_REFUSED`: it can't be proved any more.
     """
-    options, same, context = run.job.options, asked_of(run) == begun.asked, run.context()
+    asked, same, context = run.job.options.asked(Adopt), asked_of(run) == begun.asked, run.context()
     if run.ledger().state.batch or _is_marked(context, begun):
-        if not same and (options.prove_files or options.source_connection):
+        if not same and (asked.prove_files or asked.source_connection):
             what = f"{run.spec.table}: an adoption was interrupted, and the table has our column already"
             remedy = "end it without a proof; then `gddl verify`, or --release"
             raise FatalError("ADOPT_REFUSED", what, where=run.layout.replica, remedy=remedy)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.batch.table_run import TableRun
@@ -158,3 +158,9 @@ def few(names: Sequence[str], count: int | None = None) -> str:
     """
     more = (len(names) if count is None else count) - NAMED
     return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def files_gone(run: TableRun, error: FileNotFoundError) -> RetriableError:
+    what = f"{run.spec.table}: the other job has removed a file while it was read: {error}"
+    remedy = "run it again, which reads the newest version; keep VACUUM of the other job away meanwhile"
+    return RetriableError("ADOPT_FILES_GONE", what, where=run.layout.replica, remedy=remedy)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from airflow_gddl.contract.actions import Adopt
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.sql_types import parse_type
 from spark_jobs.actions.adopt_checks import NAMED, few, named
@@ -65,11 +66,11 @@ class Proof:
             FatalError: `ADOPT_NOT_PROVED`; as `source_tables.url_of`, `opened` and `differences_of`.
             RetriableError: `SOURCE_UNREACHABLE`.
         """
-        options, proved = self.run.job.options, dict[str, Any]()
-        if options.prove_files:
-            proved["files"] = self._of_files(self.adoption.files[-options.prove_files :])
-        if options.source_connection:
-            proved["source"] = self._of_source(options.source_connection)
+        asked, proved = self.run.job.options.asked(Adopt), dict[str, Any]()
+        if asked.prove_files:
+            proved["files"] = self._of_files(self.adoption.files[-asked.prove_files :])
+        if asked.source_connection:
+            proved["source"] = self._of_source(asked.source_connection)
         return proved
 
     @property

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from airflow_gddl.contract.actions import Adopt
 from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import RunWarning
@@ -67,11 +68,11 @@ class Proposal:
 
 def asked_of(run: TableRun) -> str:
     """See `Adoption.asked`."""
-    options, spec = run.job.options, run.spec
+    asked, spec = run.job.options.asked(Adopt), run.spec
     return json.dumps(
         [
-            options.files_until, options.by_column, options.at_version, spec.keys, spec.sequence_by, spec.partition_by,
-            options.prove_files, options.source_connection,
+            asked.files_until, asked.by_column, asked.at_version, spec.keys, spec.sequence_by, spec.partition_by,
+            asked.prove_files, asked.source_connection,
         ]
     )  # fmt: skip
 
@@ -274,13 +275,17 @@ class _Cut:
     order: _Order
     figures: BaselineFigures
 
+    @property
+    def _asked(self) -> Adopt:
+        return self.run.job.options.asked(Adopt)
+
     def parted(self) -> tuple[tuple[PlannedFile, ...], tuple[PlannedFile, ...]]:
         """Files that are in the table, and those that are not, in their order.
 
         Raises:
             FatalError: `ADOPT_CUT`.
         """
-        if self.run.job.options.by_column:
+        if self._asked.by_column:
             files, later = self._by_column()
         else:
             until = self._until()
@@ -302,7 +307,7 @@ class _Cut:
 
     def warnings(self, later: Sequence[PlannedFile]) -> tuple[RunWarning, ...]:
         """That files may be in the table in part."""
-        if not self.run.job.options.by_column or not later:
+        if not self._asked.by_column or not later:
             return ()
         message = (
             "files with changes from before the greatest sequence of the table are loaded once more, which changes "
@@ -311,17 +316,17 @@ class _Cut:
         return (RunWarning(code=_OVERLAPS_CODE, message=message, count=len(later)),)
 
     def _until(self) -> datetime:
-        options = self.run.job.options
-        if options.at_version is not None:
-            at = commit_time(self.context.storage, self.context.layout.replica, options.at_version)
+        asked = self._asked
+        if asked.at_version is not None:
+            at = commit_time(self.context.storage, self.context.layout.replica, asked.at_version)
             if at is None:
-                what = f"the table's log has no version {options.at_version}"
+                what = f"the table's log has no version {asked.at_version}"
                 raise self._refused(what, "name a version of `DESCRIBE HISTORY`, or --files-until")
             return at
         try:
-            until = moment_of(options.files_until).astimezone(UTC)
+            until = moment_of(asked.files_until).astimezone(UTC)
         except (ValueError, OverflowError):
-            what = f"--files-until {options.files_until!r} is no moment"
+            what = f"--files-until {asked.files_until!r} is no moment"
             raise self._refused(what, "write e.g. 2026-01-31T12:00:00Z") from None
         if until > self.run.runtime.clock():
             what = f"--files-until {iso(until)} is in the future: files that the old job has not seen would count"
@@ -333,7 +338,7 @@ class _Cut:
 
         A file with changes of that very sequence is so, too: others of its changes may not be in the table.
         """
-        column = self.run.job.options.by_column
+        column = self._asked.by_column
         if [name.lower() for name in self.order.stored] != [column.lower()]:
             columns = ", ".join(self.order.stored or self.order.columns) or "none"
             raise self._refused(

@@ -6,11 +6,13 @@ the last of them is gone no run takes the table for a new one; interrupted anywh
 
 from __future__ import annotations
 
+from airflow_gddl.contract.actions import AdoptRelease
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import Layout, join
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.stores import Storage
 from spark_jobs.batch import notices
+from spark_jobs.batch.own_tables import remove_table
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.ledger.adoption import in_order_of_removal
@@ -23,7 +25,7 @@ _OURS = ("history", "errors", "tombstones", "changes")
 """Our tables beside the replica, in the order in which they go."""
 
 
-def release(run: TableRun, totals: RunTotals) -> JobResult:
+def act(run: TableRun, totals: RunTotals) -> JobResult:
     """Give the table back; `details["release"]` says what of it is written again, and what goes.
 
     Raises:
@@ -38,7 +40,7 @@ def release(run: TableRun, totals: RunTotals) -> JobResult:
     with run.claim() as claim:
         context = run.context()
         found = _found(run, context)
-        if not run.job.options.confirmed:
+        if not run.job.options.asked(AdoptRelease).confirmed:
             what = f"{run.spec.table}: {_told(found)}"
             remedy = "`--dry-run` lists it; --yes gives the table back"
             raise FatalError(_UNCONFIRMED_CODE, what, where=run.layout.replica, remedy=remedy)
@@ -85,13 +87,6 @@ def _remove_ledger(storage: Storage, layout: Layout) -> None:
     """All but claims: this run holds one."""
     for name in in_order_of_removal([item.name for item in storage.list(layout.state)]):
         storage.delete(join(layout.state, name))
-
-
-def remove_table(storage: Storage, path: str) -> None:
-    """Remove a table's files, the log last: what is left of a table is no other table."""
-    files = [item.path for item in storage.list(path)]
-    storage.delete(*(file for file in files if "/_delta_log/" not in file))
-    storage.delete(*(file for file in files if "/_delta_log/" in file))
 
 
 def _refused(run: TableRun, what: str, remedy: str) -> FatalError:

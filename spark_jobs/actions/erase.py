@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
+from airflow_gddl.contract.actions import Erase
 from airflow_gddl.contract.errors import QuarantinableError
 from airflow_gddl.contract.layout import STATE, Layout, join, landing_root, result_name
 from airflow_gddl.contract.names import before_image_name, landed_name
@@ -132,14 +133,15 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
             `ERASED_BY_OTHER_KEYS`.
         RetriableError: `TABLE_BUSY`.
     """
-    run = of_key(run, KEY_CODE)
+    asked = run.job.options.asked(Erase)
+    run = of_key(run, asked.key, KEY_CODE)
     with run.claim() as claim:
         ledger, context = run.ledger(), run.context()
         require_erasable(run, context, ledger)
         let_go_of_unwritten(context, ledger)
         context = replace(context, engine=context.engine.suited(few_rows=has_few_rows(ledger.state)))
         table_schema = context.stored_schema(ledger.state)
-        wanted = WantedKey.of(run.spec, table_schema, run.job.options.key, KEY_CODE)
+        wanted = WantedKey.of(run.spec, table_schema, asked.key, KEY_CODE)
         done = _Erasing(
             run=run, context=context, table_schema=table_schema, wanted=wanted, claim=claim, ledger=ledger,
             totals=totals,
@@ -175,7 +177,7 @@ class _Erasing:
         ).run()
         key_hash = register.salted().hash_of(self.wanted.stored)
         first = Erasure(hash=key_hash, table=run.spec.table, asked_at=asked_at,
-                        by=run.job.options.asked_by, run_id=run.job.run_id)  # fmt: skip
+                        by=run.job.options.asked(Erase).asked_by, run_id=run.job.run_id)  # fmt: skip
         known = self._bounded(register.read(key_hash) or first, files, asked_at)
         self.claim.check()
         run.ledger().forget_delta_logs()

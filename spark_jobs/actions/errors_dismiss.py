@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from airflow_gddl.contract.actions import ErrorsDismiss
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult
 from spark_jobs.batch import notices
@@ -21,8 +22,8 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
             reason is given.
         RetriableError: `TABLE_BUSY`.
     """
-    options = run.job.options
-    if not options.codes or not options.reason.strip():
+    asked = run.job.options.asked(ErrorsDismiss)
+    if not asked.codes or not asked.reason.strip():
         what = f"{run.spec.table}: a dismissal without a code or a reason"
         raise FatalError("SPEC_INVALID", what, remedy="name the codes of the rows, and why nothing better is expected")
     with run.claim() as claim:
@@ -32,7 +33,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
         context, count = run.context(), 0
         if context.engine.exists(context.layout.errors):
             claim.check()
-            count = context.engine.dismiss(context, options.codes, options.source_files, iso(run.runtime.clock()))
+            count = context.engine.dismiss(context, asked.codes, asked.source_files, iso(run.runtime.clock()))
             dismissed = context.engine.dismissed_files(context)
             for ledger in ledgers:
                 ledger.note_dismissed(dismissed)  # the table goes on without load files among them
@@ -41,9 +42,9 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     run.report("done")
     details = {
         "dismissed": count,
-        "codes": list(options.codes),
-        "files": list(options.source_files),
-        "reason": options.reason,
-        "by": options.asked_by,
+        "codes": list(asked.codes),
+        "files": list(asked.source_files),
+        "reason": asked.reason,
+        "by": asked.asked_by,
     }
     return run.result(totals, status="succeeded", details=details)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from airflow_gddl.contract.actions import ErrorsList
 from airflow_gddl.contract.result import JobResult
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
@@ -14,10 +15,10 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     """Unresolved rows of the quarantine, of the codes of the job's options: their number by code, and the oldest rows,
     the key of each before its other values.
     """
-    context, options = run.context(), run.job.options
+    context, asked = run.context(), run.job.options.asked(ErrorsList)
     details: dict[str, Any] = {"unresolved": 0, "codes": [], "rows": []}
     if context.engine.exists(context.layout.errors):
-        unresolved = context.engine.unresolved(context, options.limit, options.codes)
+        unresolved = context.engine.unresolved(context, asked.limit, asked.codes)
         rows = [{"key": key_of_record(row["record"], run.spec.keys), **row} for row in unresolved.rows]
         details = {"unresolved": unresolved.count, "codes": unresolved.codes, "rows": rows}
     return run.result(totals, status="succeeded", quarantined=details["unresolved"], details=details)

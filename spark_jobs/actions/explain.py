@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+from airflow_gddl.contract.actions import Explain
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult
 from spark_jobs.batch import notices
@@ -39,17 +40,17 @@ _SHOWN = ("code", "reason", "column", "source_file", "position", "batch_id", "oc
 def act(run: TableRun, totals: RunTotals) -> JobResult:
     """The changes of the key that the job's options name, and what the tables hold of it; see docs/cli.md.
 
-    As a dry run of an erasure it raises also what that would raise, with its codes.
+    Before an erasure it raises also what that would raise, with its codes.
 
     Raises:
         FatalError: `EXPLAIN_NOT_POSSIBLE`, `EXPLAIN_KEY_INVALID`, `KEY_NOT_FOUND`, `KEYS_CHANGED`, `TABLES_MISSING`,
-            `FIRST_LOAD_UNREADABLE`; in a dry run as `require_erasable`, and `ERASE_KEY_INVALID`.
+            `FIRST_LOAD_UNREADABLE`; before an erasure as `require_erasable`, and `ERASE_KEY_INVALID`.
     """
-    is_erasure = run.job.options.dry_run
-    code = KEY_CODE if is_erasure else "EXPLAIN_KEY_INVALID"
-    run = of_key(run, code)
+    asked = run.job.options.asked(Explain)
+    code = KEY_CODE if asked.before_erasure else "EXPLAIN_KEY_INVALID"
+    run = of_key(run, asked.key, code)
     ledger = run.ledger()
-    if is_erasure:
+    if asked.before_erasure:
         require_erasable(run, run.context(), ledger)
     notices.require_first_load(run.spec.table, ledger)
     notices.require_keyed(run.spec, ledger.state, "EXPLAIN_NOT_POSSIBLE")
@@ -59,7 +60,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     context = replace(context, engine=context.engine.suited(few_rows=has_few_rows(ledger.state)))
     require_replica(context, ledger.state)
     table_schema = context.stored_schema(ledger.state)
-    wanted = WantedKey.of(run.spec, table_schema, run.job.options.key, code)
+    wanted = WantedKey.of(run.spec, table_schema, asked.key, code)
     details = _details(run, context, table_schema, wanted, ledger)
     details["batch_unfinished"] = unfinished
     return run.result(totals, status="succeeded", details=details)
@@ -107,7 +108,7 @@ def _rows(
     """Null where there is no table."""
     if not context.engine.exists(path):
         return None
-    return context.engine.rows_of_key(context, path, table_schema, wanted.stored, run.job.options.limit)
+    return context.engine.rows_of_key(context, path, table_schema, wanted.stored, run.job.options.asked(Explain).limit)
 
 
 def _plain(change: dict[str, Any]) -> dict[str, Any]:

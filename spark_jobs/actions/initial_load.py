@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from airflow_gddl.contract.actions import LoadFromSource
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.layout import join
@@ -76,7 +77,7 @@ def _require_possible(run: TableRun) -> None:
         remedy = "let the CDC service take a snapshot"
     elif spec.shards:
         what, remedy = "the table has several sources", "let the CDC service load each of them"
-    elif not (run.job.options.source_connection or run.dialect.options.verify_connection):
+    elif not run.source_connection:
         what, remedy = "no connection to the source is named", "set connection in the row's source"
     if what:
         raise FatalError("INITIAL_LOAD_REFUSED", f"{spec.table}: {what}", where=spec.table, remedy=remedy)
@@ -92,7 +93,8 @@ def _require_wanted(run: TableRun, former: LoadProgress | None) -> None:
         what = f"{spec.table}: the landing folder has {len(foreign)} load files of another writer, e.g. {foreign[0]}"
         remedy = "remove them there if the source is to be loaded again, or run `gddl run` to load them"
         raise FatalError("INITIAL_LOAD_REFUSED", what, where=run.layout.landing, remedy=remedy)
-    if run.ledger().state.keys is not None and not run.job.options.confirmed:
+    again = isinstance(asked := run.job.options.action, LoadFromSource) and asked.again
+    if run.ledger().state.keys is not None and not again:
         what = f"{spec.table} is loaded already; rows that the source lacks would be removed"
         raise FatalError("INITIAL_LOAD_REFUSED", what, where=spec.table, remedy="confirm it by --again")
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
+from airflow_gddl.contract.actions import Move
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.layout import STATE, Layout, join
 from airflow_gddl.contract.published import RegistrationState
@@ -42,7 +43,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
         FatalError: `MOVE_NOT_POSSIBLE`, `TARGET_TAKEN`.
         RetriableError: `TABLE_BUSY`.
     """
-    new = run.job.options.move_to
+    new = run.job.options.asked(Move).to
     if (fault := table_name_fault(new)) or new == run.spec.table:
         raise _impossible(run.spec.table, new, fault or "it has this name", "name another one as schema.name")
     work = _Move(run, run.spec, _renamed(run.spec, new))

@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from airflow_gddl.contract.actions import Plan
 from airflow_gddl.contract.capture import capture_of
 from airflow_gddl.contract.kafka import topic_of
 from airflow_gddl.contract.result import JobResult
 from spark_jobs.actions.rebuild_run import reads_changes, require_possible
-from spark_jobs.actions.reload import rebuild_batches, reload_batches, require_whole_tables
+from spark_jobs.actions.reload_run import rebuild_batches, reload_batches, require_whole_tables
 from spark_jobs.batch import notices
 from spark_jobs.batch.own_tables import require_no_other_table
 from spark_jobs.batch.pending import batches_ahead, looked, wants_source_load
@@ -50,7 +51,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
 
 
 def _as_run(run: TableRun) -> TableRun:
-    return replace(run, job=replace(run.job, options=replace(run.job.options, action="run")))
+    return replace(run, job=replace(run.job, options=replace(run.job.options, action=run.job.options.asked(Plan).of)))
 
 
 def _read_first(run: TableRun) -> str | None:
@@ -67,7 +68,7 @@ def _refresh(run: TableRun, totals: RunTotals) -> tuple[list[dict[str, Any]], Di
     ledger, options = run.ledger(), run.job.options
     if run.shard and ledger.state.batch == 0:
         return _planned(run, totals)
-    if options.reload or options.resync or not (run.shard or reads_changes(run, ledger)):
+    if options.reloads or not (run.shard or reads_changes(run, ledger)):
         context = run.context_here()
         require_no_other_table(context, ledger)
         context.erasures.keys()

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from airflow_gddl.contract.actions import Rebuild
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult, MainCounts
 from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.actions.dropped_columns import require_droppable
-from spark_jobs.actions.reload import new_plan, reload_table
+from spark_jobs.actions.reload_run import new_plan, reload_table
 from spark_jobs.batch import notices
 from spark_jobs.batch.commit import has_unresolved
 from spark_jobs.batch.own_tables import has_all_changes, versions_of
@@ -51,7 +52,7 @@ def rebuild_table(run: TableRun, outcome: RunTotals) -> JobResult:
         return _rebuild_shards(run, outcome)
     with run.claim() as claim:
         ledger, context = run.ledger(), run.context()
-        drops = run.job.options.drop_columns
+        drops = _drops(run)
         if drops:
             require_droppable(run, context, ledger, drops)
         if reads_changes(run, ledger):
@@ -68,6 +69,12 @@ def rebuild_table(run: TableRun, outcome: RunTotals) -> JobResult:
         what = f"{run.spec.table}: its change table is not whole, so that a rebuild reads files; nothing was dropped"
         raise FatalError("COLUMN_NOT_DROPPED", what, remedy="rebuild the table first, or reload it from its files")
     return reload_table(run, outcome)
+
+
+def _drops(run: TableRun) -> tuple[str, ...]:
+    """Columns that the tables are to lose; a run that resumes a rebuild asks for none."""
+    load = run.job.options.load
+    return load.drop_columns if isinstance(load, Rebuild) else ()
 
 
 def reads_changes(run: TableRun, ledger: Ledger) -> bool:
@@ -90,8 +97,8 @@ def require_possible(run: TableRun, ledger: Ledger) -> None:
     if run.shard and not has_all_changes(run.spec, run.runtime.storage, run.layout, ledger):
         raise _lacks_changes(run)
     context = run.context()
-    if run.job.options.drop_columns:
-        require_droppable(run, context, ledger, run.job.options.drop_columns)
+    if drops := _drops(run):
+        require_droppable(run, context, ledger, drops)
     context.erasures.keys()
     _require_values(run, context, ledger, _rewrite(run, context, ledger))
 
@@ -106,7 +113,7 @@ def _rewrite(run: TableRun, context: TableContext, ledger: Ledger) -> Rewrite:
     pending = ledger.plan()
     begun = pending if pending is not None and pending.mode == "refresh" else None
     dropped = begun.dropped if begun is not None else "" if pending is None else pending.batch_id
-    drops = run.job.options.drop_columns if begun is None else begun.drops
+    drops = _drops(run) if begun is None else begun.drops
     how = plan_rewrite(context.dialect, context.stored_columns(), ledger.state, dropped, drops)
     how = replace(how, foreign=context.engine.foreign_rows(context, context.layout.changes) > 0)
     if run.shard and (how.is_needed or _is_rekeyed(run, ledger)):
@@ -211,7 +218,7 @@ class _Rebuild:
         dropped = "" if pending is None or pending.mode == "refresh" else pending.batch_id
         begun = pending is not None and not dropped
         plan = pending if pending is not None and begun else replace(
-            new_plan(run, ledger), source="changes", drops=run.job.options.drop_columns
+            new_plan(run, ledger), source="changes", drops=_drops(run)
         )  # fmt: skip
         how = _rewrite(run, self.context, ledger)
         _require_values(run, self.context, ledger, how)

@@ -55,7 +55,7 @@ def require_connection(run: TableRun) -> str:
     Raises:
         FatalError: `RESYNC_REFUSED`: none is named. As `url_of`.
     """
-    connection = run.job.options.source_connection or run.dialect.options.verify_connection or ""
+    connection = run.source_connection
     if not connection:
         remedy = "name it by --source-connection, or use `gddl reload --from-files`, which needs none"
         raise FatalError(

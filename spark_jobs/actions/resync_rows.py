@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from airflow_gddl.contract.actions import ResyncRows
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.names import landed_name, renamed
@@ -78,7 +79,7 @@ def _require_possible(run: TableRun) -> None:
         what, remedy = "it is made of snapshots, each of which is whole", "let the next snapshot come"
     elif spec.shards and not run.job.options.source_connection:
         what, remedy = "the connection of one of its sources is to be named", "name it by --source-connection"
-    elif not (run.job.options.source_connection or run.dialect.options.verify_connection):
+    elif not run.source_connection:
         what, remedy = "no connection to the source is named", "name it by --source-connection"
     if what:
         raise _refused(run, what, remedy)
@@ -92,19 +93,19 @@ def _of_one_source(run: TableRun) -> TableRun:
     """
     if not run.spec.shards:
         return run
-    options = run.job.options
-    chosen = [*options.keys, *filter(None, (options.from_key, options.to_key))]
+    asked = run.job.options.asked(ResyncRows)
+    chosen = [*asked.keys, *filter(None, (asked.from_key, asked.to_key))]
     named = {next((v for name, v in key.items() if name.lower() == SHARD_COLUMN), None) for key in chosen}
     one = next((one for one in run.shard_runs() if {one.shard} == named), None)
     if one is None:
         what = f"the rows chosen of {run.spec.table} do not name one source in {SHARD_COLUMN}"
         remedy = f"name one of {', '.join(run.spec.shards)} in each key, and in --from and --to"
         raise FatalError("RESYNC_KEY_INVALID", what, where=run.spec.table, remedy=remedy)
-    options = replace(
-        options, keys=tuple(map(_without_source, options.keys)), from_key=_without_source(options.from_key),
-        to_key=_without_source(options.to_key),
+    asked = replace(
+        asked, keys=tuple(map(_without_source, asked.keys)), from_key=_without_source(asked.from_key),
+        to_key=_without_source(asked.to_key),
     )  # fmt: skip
-    return replace(one, job=replace(run.job, options=options))
+    return replace(one, job=replace(run.job, options=replace(run.job.options, action=asked)))
 
 
 def _without_source(named: Mapping[str, str]) -> dict[str, str]:
@@ -210,13 +211,13 @@ class _Resync:
         return cls(run, context, schema, source, columns, place, files, source.position, rate)
 
     def carry_out(self) -> None:
-        options = self.run.job.options
-        if options.keys:
-            self._by_key({self._texts(key): key for key in map(self._key, options.keys)})
-        elif options.differences:
+        asked = self.run.job.options.asked(ResyncRows)
+        if asked.keys:
+            self._by_key({self._texts(key): key for key in map(self._key, asked.keys)})
+        elif asked.differences:
             self._by_key(self._different())
         else:
-            self._by_range(self._bound(options.from_key, "--from"), self._bound(options.to_key, "--to"))
+            self._by_range(self._bound(asked.from_key, "--from"), self._bound(asked.to_key, "--to"))
         with opened(self.source.url, *self.source.table.split(".", 1)) as source_table:
             self.after = log_position(source_table.connection)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from airflow_gddl.contract.actions import SchemaApply
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.result import JobResult
 from spark_jobs.batch.runtime import iso
@@ -50,7 +51,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
 
 def _asked(run: TableRun, context: TableContext, ledger: Ledger) -> tuple[AppliedSchema, dict[str, str]]:
     """What the table becomes, and its columns now."""
-    spec, state, columns = run.spec, ledger.state, dict(run.job.options.columns)
+    spec, state, columns = run.spec, ledger.state, dict(run.job.options.asked(SchemaApply).columns)
     if state.keys is None:
         what, remedy = f"{spec.table} has no table yet", f"load it: gddl run --table {spec.table}"
         raise FatalError("SCHEMA_NOT_APPLIED", what, remedy=remedy)

@@ -166,8 +166,7 @@ class SourceRows:
                 behind, and the table is loaded already.
             RetriableError: `SOURCE_UNREACHABLE`.
         """
-        name = run.job.options.source_connection or run.dialect.options.verify_connection
-        url = url_of(str(name), run.runtime.environ)
+        url = url_of(run.source_connection, run.runtime.environ)
         spec = run.spec
         schema, table = spec.name_in_source.split(".", 1)
         with opened(url, schema, table) as source_table:

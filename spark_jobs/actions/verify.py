@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 
+from airflow_gddl.contract.actions import Verify
 from airflow_gddl.contract.completeness import WINDOW_CODE, WINDOWS
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult, RunWarning, error_info, summed
@@ -39,17 +40,17 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
         FatalError: as `url_of`, also for a table that is not loaded yet; `BATCH_UNFINISHED`; as `verify_against`.
     """
     run.ledger()  # which refuses a table that was loaded otherwise
-    if run.job.options.against:
+    if _asked(run).against:
         return verify_against(run, totals)
-    if not run.spec.shards and (connection := _connection(run)):
+    if not run.spec.shards and (connection := run.source_connection):
         url_of(connection, run.runtime.environ)  # a table that is not loaded yet must not hide a wrong name
-    if run.job.options.since_seconds is not None:
+    if _asked(run).since_seconds is not None:
         return _by_windows(run, totals)
     verdicts, unfinished = _judged_by_shard(run, totals)
     if not verdicts:
         totals.warn([notices.not_loaded(run.spec.table)])
         return run.result(totals)
-    verdict, source = together([one for one, _ in verdicts], run.job.options.limit), verdicts[0][1]
+    verdict, source = together([one for one, _ in verdicts], _asked(run).limit), verdicts[0][1]
     if source is not None and source.unsettled:
         totals.warn([_unsettled(source)])
     equal = verdict.equal and (source is None or not source.different)
@@ -102,7 +103,7 @@ def _judged(run: TableRun, totals: RunTotals) -> tuple[Verdict, SourceVerdict | 
     table_schema = context.stored_schema(ledger.state)
     require_replica(context, ledger.state)
     totals.warn(warnings_of(foreign_commits(run.spec, context.storage, context.layout, ledger)))
-    verdict = context.engine.verify(context, table_schema, ledger.state.swept, run.job.options.limit)
+    verdict = context.engine.verify(context, table_schema, ledger.state.swept, _asked(run).limit)
     if run.shard or not table_schema.keys:
         totals.warn(_not_compared(run))
         return verdict, None
@@ -110,7 +111,7 @@ def _judged(run: TableRun, totals: RunTotals) -> tuple[Verdict, SourceVerdict | 
 
 
 def _not_compared(run: TableRun) -> tuple[RunWarning, ...]:
-    if not _connection(run):
+    if not run.source_connection:
         return ()
     reason = "a table of several sources" if run.shard else "a table without keys, whose rows can't be matched,"
     message = f"{reason} is compared with its changes alone, not with its source"
@@ -121,16 +122,16 @@ def _against_source(
     run: TableRun, context: TableContext, table_schema: TableSchema, state: TableState
 ) -> SourceVerdict | None:
     """Null without a connection."""
-    connection = _connection(run)
+    connection = run.source_connection
     if not connection:
         return None
     runtime = run.runtime
     with opened(url_of(connection, runtime.environ), *run.spec.name_in_source.split(".", 1)) as table:
-        return verify_source(context, table_schema, state, table, run.job.options, runtime.clock())
+        return verify_source(context, table_schema, state, table, _asked(run), runtime.clock())
 
 
 def _by_windows(run: TableRun, totals: RunTotals) -> JobResult:
-    """Compare what was changed lately with the source, by windows of time; see `JobOptions.since_seconds`.
+    """Compare what was changed lately with the source, by windows of time; see `Verify.since_seconds`.
 
     The result has failed with `WINDOW_DIFFERENT` when some differ.
 
@@ -146,11 +147,11 @@ def _by_windows(run: TableRun, totals: RunTotals) -> JobResult:
     window_verdict = _against_source_by_windows(run, now)
     if window_verdict is None:
         totals.warn([_not_by_windows(run)])
-        windows = tuple(grid_of(run.job.options, now).windows())
+        windows = tuple(grid_of(_asked(run), now).windows())
         window_verdict = WindowVerdict(column="", since=windows[0].start, windows=windows, looked_at=iso(now))
     entries = (entry for ledger in ledgers for entry in ledger.all_entries().values())
     spans = [(e.min_commit_ts, e.max_commit_ts) for e in entries if e.min_commit_ts and e.max_commit_ts]
-    grid = grid_of(run.job.options, datetime.fromisoformat(window_verdict.looked_at))
+    grid = grid_of(_asked(run), datetime.fromisoformat(window_verdict.looked_at))
     window_verdict = replace(window_verdict, windows=tuple(with_files(window_verdict.windows, grid, spans)))
     wrong = [window for window in window_verdict.windows if window.is_wrong]
     totals.complete_until = window_verdict.proven_until
@@ -161,7 +162,7 @@ def _by_windows(run: TableRun, totals: RunTotals) -> JobResult:
 
 def _against_source_by_windows(run: TableRun, now: datetime) -> WindowVerdict | None:
     """Null: it can't be compared."""
-    connection = _connection(run)
+    connection = run.source_connection
     if run.spec.shards or not connection:
         return None
     url, ledger = url_of(connection, run.runtime.environ), run.ledger()
@@ -173,18 +174,18 @@ def _against_source_by_windows(run: TableRun, now: datetime) -> WindowVerdict | 
     require_replica(context, ledger.state)
     schema = context.stored_schema(ledger.state)
     with opened(url, *run.spec.name_in_source.split(".", 1)) as table:
-        return verify_windows(context, schema, ledger.state, table, run.job.options, now)
+        return verify_windows(context, schema, ledger.state, table, _asked(run), now)
 
 
 def _not_by_windows(run: TableRun) -> RunWarning:
     if run.spec.shards:
         why = "rows of a table of several sources are not compared"
-    elif not _connection(run):
+    elif not run.source_connection:
         why = "no connection to the source is named"
     elif not run.spec.keys:
         why = "rows of a table without keys can't be matched"
     else:
-        named = run.job.options.window_column
+        named = _asked(run).window_column
         why = f"source and replica have no column of times {named or 'that tells when a row was changed'}"
     message = f"{why}; the files of each window are counted, and nothing is said of what is missing"
     return RunWarning(code="WINDOWS_NOT_COMPARED", message=message)
@@ -205,9 +206,8 @@ def _wrong_windows(spec: TableSpec, wrong: Sequence[Window]) -> FatalError:
 _WINDOWS_NAMED = 3
 
 
-def _connection(run: TableRun) -> str:
-    """Name of the connection to compare with; empty: none."""
-    return run.job.options.source_connection or run.dialect.options.verify_connection or ""
+def _asked(run: TableRun) -> Verify:
+    return run.job.options.asked(Verify)
 
 
 def _unsettled(source: SourceVerdict) -> RunWarning:

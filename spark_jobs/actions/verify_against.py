@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from airflow_gddl.contract.actions import Verify
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.names import landed_name
@@ -35,7 +36,7 @@ _NAMED = 5
 
 
 def verify_against(run: TableRun, totals: RunTotals) -> JobResult:
-    """Compare the replica with the table that `JobOptions.against` names; writes nothing.
+    """Compare the replica with the table that `Verify.against` names; writes nothing.
 
     `details["verdict"]` is `equal`, `behind`, `ahead` or `different`, and `details["against"]` has the counts. The
     result has failed with `AGAINST_DIFFERENT` where rows differ.
@@ -65,7 +66,7 @@ def verify_against(run: TableRun, totals: RunTotals) -> JobResult:
 
 def path_of(run: TableRun) -> str:
     """Path of the other table: `schema.name` is one of the lake."""
-    against = run.job.options.against
+    against = run.job.options.asked(Verify).against
     if "/" in against:
         return against.rstrip("/")
     schema, dot, name = against.partition(".")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from airflow_gddl.contract.actions import Verify
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import ExpectationCount, RunWarning
@@ -89,6 +90,10 @@ class _Checks:
     seen: dict[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
+    def _asked(self) -> Verify:
+        return self.run.job.options.asked(Verify)
+
+    @property
     def spec(self) -> TableSpec:
         return self.run.spec
 
@@ -96,7 +101,7 @@ class _Checks:
         own_columns = self._within_source(columns)
         finding = ConstraintFinding(name=f"unique.{name}", columns=own_columns)
         try:
-            violations = self.context.engine.violations(self.context, own_columns, None, self.run.job.options.limit)
+            violations = self.context.engine.violations(self.context, own_columns, None, self._asked.limit)
         except FatalError as error:
             return _refused(finding, error)
         keys = tuple({"key": text, "rows": rows, "settled": True} for text, rows in violations.values)
@@ -114,7 +119,7 @@ class _Checks:
             return _refused(finding, error)
         settled = self._settled(finding.name, [text for text, _ in violations.values])
         failed = sum(rows for text, rows in violations.values if text in settled)
-        chosen = sorted(violations.values, key=lambda one: (one[0] not in settled, one))[: self.run.job.options.limit]
+        chosen = sorted(violations.values, key=lambda one: (one[0] not in settled, one))[: self._asked.limit]
         keys = tuple({"key": text, "rows": rows, "settled": text in settled} for text, rows in chosen)
         return replace(finding, columns=own_columns, to_columns=reference.columns, rows=violations.rows, failed=failed,
                        unsettled=violations.failed - failed, keys=keys)  # fmt: skip
@@ -145,7 +150,7 @@ class _Checks:
         before = self.before.get(name, {})
         first = {text: before.get(mark_of((text,)), self.now) for text in values}
         self.seen[name] = {mark_of((text,)): at for text, at in first.items()}
-        now, wait = datetime.fromisoformat(self.now), settle_time(self.spec, self.run.job.options)
+        now, wait = datetime.fromisoformat(self.now), settle_time(self.spec, self._asked)
         return {text for text, at in first.items() if now - datetime.fromisoformat(at) >= wait}
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from airflow_gddl.contract.actions import ErrorsReplay, Load, SweepRelease, TruncateRelease
 from airflow_gddl.contract.errors import OF_FILES
-from airflow_gddl.contract.source_rooms import source_room
 from spark_jobs.batch import notices
 from spark_jobs.batch.own_tables import foreign_commits, warnings_of
 from spark_jobs.batch.runtime import iso
@@ -19,6 +19,7 @@ from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batching import next_batch as plan_files
 from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.planned_batch import BatchPlan, PlannedFile, TableState
+from spark_jobs.plan.source_room import source_room
 from spark_jobs.plan.sweeps import RELEASED, SweepRule, SweepState, is_due_by_time, sweep_state, with_sweep
 from spark_jobs.plan.waiting_files import Discovery
 from spark_jobs.rules.errors_table import MISFIT_CODE
@@ -71,7 +72,7 @@ def _misfits(table: TableSession) -> Batch | None:
     """The batch of quarantined values that did not fit their columns, where one became text since; else None."""
     if not table.ledger.awaits_replay:
         return None
-    options = replace(table.run.job.options, action="errors_replay", codes=(MISFIT_CODE,))
+    options = replace(table.run.job.options, action=ErrorsReplay(codes=(MISFIT_CODE,)))
     job = replace(table.run.job, options=options)
     return _next_batch(replace(table, run=replace(table.run, job=job)), replayed=False)
 
@@ -83,7 +84,7 @@ def _planned(table: TableSession, dropped: BatchPlan | None, *, replayed: bool) 
         number=state.batch + 1, mode="incremental", planned_at=iso(now), generation=state.generation, files=()
     )
     if replays(run):
-        plan = None if state.keys is None else replace(without_files, source="quarantine", codes=run.job.options.codes)
+        plan = None if state.keys is None else replace(without_files, source="quarantine", codes=run.replayed_codes)
         return plan_files(discovery.waiting, limits=run.limits, state=state, now=now) if replayed else plan
     if is_emptied(run, discovery, table.ledger):
         return replace(without_files, generation=state.generation + 1, sweep=True, released=True)
@@ -141,24 +142,24 @@ def batches_ahead(
 
 def replays(run: TableRun) -> bool:
     """Whether a user lets the quarantine be processed again."""
-    return run.job.options.action == "errors_replay"
+    return isinstance(run.job.options.action, ErrorsReplay)
 
 
 def replays_first_load(run: TableRun, ledger: Ledger) -> bool:
     """Whether a replay has to be a usual run: there is no table yet, since files of its first load were unreadable."""
-    codes = run.job.options.codes
+    codes = run.replayed_codes
     chosen = not codes or any(code.startswith(OF_FILES) for code in codes)
     return replays(run) and chosen and bool(notices.unread_first_load(ledger))
 
 
 def releases(run: TableRun) -> bool:
     """Whether a user has released the sweep of rows that the newest full load lacks; a snapshot is no full load."""
-    return run.job.options.action == "sweep_release" and run.spec.mode == "changes"
+    return isinstance(run.job.options.action, SweepRelease) and run.spec.mode == "changes"
 
 
 def releases_truncates(run: TableRun) -> bool:
     """Whether a user has released the truncates of the file that is held."""
-    return run.job.options.action == "truncate_release"
+    return isinstance(run.job.options.action, TruncateRelease)
 
 
 def to_release(discovery: Discovery, state: TableState) -> tuple[tuple[PlannedFile, ...], bool]:
@@ -311,7 +312,7 @@ def looked(run: TableRun, totals: RunTotals) -> tuple[PendingWork, bool]:
 
 def wants_source_load(run: TableRun, ledger: Ledger) -> bool:
     """Whether the row asks for a full load from the source database, and the table has none yet."""
-    if run.spec.initial_load is None or run.job.options.action != "run" or ledger.state.batch > 0:
+    if run.spec.initial_load is None or not isinstance(run.job.options.action, Load) or ledger.state.batch > 0:
         return False
     load = run.source_load
     return load is None or load.ended is None

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from airflow_gddl.contract.actions import ErrorsReplay
 from airflow_gddl.contract.capture import capture_of
 from airflow_gddl.contract.connections import key_id
 from airflow_gddl.contract.errors import OF_FILES
@@ -280,9 +281,20 @@ class TableRun:
             )
         return discovery
 
+    @property
+    def replayed_codes(self) -> tuple[str, ...]:
+        """Codes whose rows a user lets be processed again; empty: all, or none is asked for."""
+        asked = self.job.options.action
+        return asked.codes if isinstance(asked, ErrorsReplay) else ()
+
+    @property
+    def source_connection(self) -> str:
+        """Name of the connection to the source: the action's, else the row's; empty: neither has one."""
+        return self.job.options.source_connection or self.dialect.options.verify_connection or ""
+
     def discover_unread(self, ledger: Ledger) -> Discovery:
         """Files to read again, of which a user replays the quarantine."""
-        codes = self.job.options.codes
+        codes = self.replayed_codes
         if codes and not any(code.startswith(OF_FILES) for code in codes):
             return Discovery()
         return discover_unread(self._place("idle"), ledger, self.runtime.clock())

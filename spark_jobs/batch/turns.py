@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from airflow_gddl.contract.actions import Move, Rebuild, Reload, Resync, ResyncRows, SchemaApply
 from airflow_gddl.contract.connections import mask_key
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.result import RunWarning
@@ -136,18 +137,19 @@ def require_supported(run: TableRun) -> None:
     if "hmac" in run.spec.mask.values():
         mask_key(os.environ)
     options, spec = run.job.options, run.spec
+    action, load = options.action, options.load
     if spec.shards and (set(spec.shards) - set(spec.shard_landings) or spec.keys[:1] != (SHARD_COLUMN,)):
         what = (
             f"{spec.table} has shards, but not a landing root for each, or not {SHARD_COLUMN} as its first key column"
         )
         raise FatalError("SPEC_INVALID", what, remedy="let gddl make the order from the metadata")
     requests = {
-        "gddl move": options.action == "move",
-        "a resync": options.resync or options.differences,
-        "a reload": options.reload,
-        "gddl schema --apply": options.action == "schema_apply",
-        "gddl schema --drop-column": bool(options.drop_columns),
-        "a comparison with the source": bool(options.source_connection) and options.action != "resync_rows",
+        "gddl move": isinstance(action, Move),
+        "a resync": isinstance(load, Resync) or (isinstance(action, ResyncRows) and action.differences),
+        "a reload": isinstance(load, Reload),
+        "gddl schema --apply": isinstance(action, SchemaApply),
+        "gddl schema --drop-column": isinstance(load, Rebuild) and bool(load.drop_columns),
+        "a comparison with the source": bool(options.source_connection) and not isinstance(action, ResyncRows),
         "a continuous job": options.continuous is not None,
     }
     if run.spec.shards and (names := [name for name, is_asked in requests.items() if is_asked]):
@@ -156,10 +158,11 @@ def require_supported(run: TableRun) -> None:
         raise FatalError("SHARDS_UNSUPPORTED", what, remedy=remedy)
 
 
-def of_key(run: TableRun, code: str) -> TableRun:
-    """The run of the source, or former source, that the job's key names; of a table with one source the run itself.
+def of_key(run: TableRun, key: Mapping[str, str], code: str) -> TableRun:
+    """The run of the source, or former source, that a key names; of a table with one source the run itself.
 
     Args:
+        key: key column to its value as text.
         code: of the error.
 
     Raises:
@@ -167,7 +170,7 @@ def of_key(run: TableRun, code: str) -> TableRun:
     """
     if not run.spec.shards:
         return run
-    named = {name.lower(): value for name, value in run.job.options.key.items()}
+    named = {name.lower(): value for name, value in key.items()}
     shard = named.get(SHARD_COLUMN)
     for one in run.shard_runs():
         if one.shard == shard:

@@ -14,6 +14,7 @@ from multiprocessing.process import BaseProcess
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
+from airflow_gddl.contract.actions import Run
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.python_command import exit_process
@@ -156,7 +157,7 @@ class LocalSpread:
         pool = self.open(job, specs)
         try:
             costs: dict[str, int] = dict.fromkeys((s.table for s in specs), 0)
-            if job.options.action == "run" and not job.options.repairs and len(specs) > 1:
+            if isinstance(job.options.action, Run) and len(specs) > 1:
                 yield from _idle_tables(pool, specs, costs)
             waiting = sorted((s for s in specs if s.table in costs), key=lambda s: -costs[s.table])
             for _, answer in pool.run_tasks([Task((spec,)) for spec in waiting]):

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from airflow_gddl.contract import codec
+from airflow_gddl.contract.actions import Eject, ErrorsDismiss, ErrorsList, Explain, Move, Plan, Run
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import STATE, join, result_name
@@ -181,7 +182,7 @@ _WAVES = 8
 _BUSY = "TABLE_BUSY"
 _POLLED = DeepListings()
 """The driver, and Spark's Python workers, which it reuses, keep the lookback of a continuous job."""
-_IN_DRIVER = ("plan", "explain", "errors_list", "errors_dismiss", "move", "eject")
+_IN_DRIVER = (Plan, Explain, ErrorsList, ErrorsDismiss, Move, Eject)
 """Actions that read so little that Spark's start would dominate, or that don't use it."""
 
 
@@ -230,12 +231,12 @@ class SparkSpread:
 
     def _polled(self, run: TableRun) -> TaskOutcome | int:
         """The outcome of a table that needs no task, since it is idle or only read; else its work (`poll_table`)."""
-        options = run.job.options
+        action = run.job.options.action
         if self.stopped_by():
             return 0
-        if options.action in _IN_DRIVER:
+        if isinstance(action, _IN_DRIVER):
             return attempt(run, totals_of(run.job))
-        return poll_table(run) if options.action == "run" and not options.repairs else 0
+        return poll_table(run) if isinstance(action, Run) else 0
 
     def _go_on(self) -> None:
         if signal := self.stopped_by():

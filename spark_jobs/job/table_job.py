@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import cast
 
+from airflow_gddl.contract.actions import Erase, Run
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.file_names import is_listing_due
 from airflow_gddl.contract.layout import CLEARING, LOADS, STATE, join
@@ -20,8 +21,6 @@ from airflow_gddl.contract.result import JobResult, RunWarning, error_info
 from airflow_gddl.contract.source_access import of_tables
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.actions import action
-from spark_jobs.actions.rebuild_run import rebuild_table
-from spark_jobs.actions.reload import reload_table
 from spark_jobs.batch import notices
 from spark_jobs.batch.pending import replays_first_load, wants_source_load
 from spark_jobs.batch.runtime import Runtime, cancelled, iso, spark_gone
@@ -35,7 +34,6 @@ from spark_jobs.job.run_results import in_order, is_recorded, write_record
 from spark_jobs.job.stop import NEEDS_MEMORY
 from spark_jobs.ledger.targets import TargetRecords
 from spark_jobs.pipeline import bring_up_to_date, finished, idle_result, run_table
-from spark_jobs.plan.landing_range import LandingRange
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.sources import reader_of
 from spark_jobs.tables.places import DeclinedError
@@ -45,8 +43,7 @@ def takes_stream(run: TableRun, state: TableState) -> bool:
     """Whether a stream may provide the files of this run; a run that needs the whole folder lists it."""
     options = run.job.options
     needs_listing = (
-        options.action != "run"
-        or options.repairs
+        not isinstance(options.action, Run)
         or options.full_listing
         or options.max_batches is not None
         or options.continuous is not None  # a continuous job has its own file discovery
@@ -85,6 +82,8 @@ def run_streamed(run: TableRun, source: FileStreamSource, outcome: RunTotals) ->
 
 _LOG = logging.getLogger(__name__)
 _OF_LOST_PROCESSES = ("SPARK_GONE", "WORKER_DIED")
+_PLAIN = ("run", "errors_replay", "sweep_release", "truncate_release")
+"""Loads that go on with an unfinished rebuild or reload of an earlier run, and else take what has landed."""
 _NO_SPARK = ("JAVA_MISSING", "JAVA_TOO_OLD", "DELTA_MISSING", "PACKAGE_MISSING", "S3A_MISSING")
 
 
@@ -135,7 +134,7 @@ def attempt(run: TableRun, totals: RunTotals) -> TaskOutcome:
             return Declined(run.spec, NEEDS_MEMORY, totals)
         result, retriable = _failed(run, totals, _cause(error, run, lost))
     options = run.job.options
-    result = replace(result, action=options.action, origin=options.origin)
+    result = replace(result, action=options.action.name, origin=options.origin)
     if is_recorded(result, dry_run=options.dry_run) and not _is_held(run, result):
         result = _recorded(run, result)
     return TableOutcome(result, retriable)
@@ -144,7 +143,7 @@ def attempt(run: TableRun, totals: RunTotals) -> TaskOutcome:
 def _counted(run: TableRun, result: JobResult) -> JobResult:
     """Add what is left in quarantine after an action that may have changed it."""
     options = run.job.options
-    if options.action not in (*LOADS, *CLEARING) or options.dry_run or result.status == "skipped":
+    if options.action.name not in (*LOADS, *CLEARING) or options.dry_run or result.status == "skipped":
         return result
     context = run.context()
     path, rows, files = context.layout.errors, 0, 0
@@ -156,9 +155,9 @@ def _counted(run: TableRun, result: JobResult) -> JobResult:
 def _with_features(run: TableRun, result: JobResult) -> JobResult:
     """Let features follow the tables; adds their warnings."""
     options = run.job.options
-    if options.action not in (*LOADS, "maintain", "erase") or options.dry_run:
+    if options.action.name not in (*LOADS, "maintain", "erase") or options.dry_run:
         return result
-    if options.action == "erase":
+    if isinstance(options.action, Erase):
         for feature in installed_features():
             feature.forget_rows(run)
     warnings = [warning for feature in features_of(run) for warning in feature.at_end(run)]
@@ -224,15 +223,14 @@ def _lacks_memory(error: BaseException) -> bool:
 def act(run: TableRun, totals: RunTotals) -> JobResult:
     """Run the job's action; those that load bring what is new in the source into files first."""
     totals.tasks = run.tasks
-    name = run.job.options.action
+    name = run.job.options.action.name
     require_supported(run)
-    LandingRange.of(run.job.options)  # refuses a time without a reload
     if name in LOADS or name == "plan":
         before = TargetRecords(run.runtime.storage, run.job.roots, run.spec).require_same(keep=name in LOADS)
         totals.warn(notices.of_former_target(before, run.spec.table))
     if name not in LOADS:
         return action(name)(run, totals)
-    return reader_of(run.spec).load(run, totals, action(name) if name == "resync_rows" else _loaded)
+    return reader_of(run.spec).load(run, totals, _loaded if name in _PLAIN else action(name))
 
 
 def _loaded(run: TableRun, totals: RunTotals) -> JobResult:
@@ -240,12 +238,10 @@ def _loaded(run: TableRun, totals: RunTotals) -> JobResult:
     ledger = run.ledger()
     plans = [plan for one in (run.shard_ledgers() or (ledger,)) if (plan := one.plan()) is not None]
     if not run.spec.shards and replays_first_load(run, ledger):
-        run = replace(run, job=replace(run.job, options=replace(run.job.options, action="run", codes=())))
+        run = replace(run, job=replace(run.job, options=replace(run.job.options, action=Run())))
         ledger = run.ledger()
-    options, begun = run.job.options, any(plan.mode == "refresh" for plan in plans)
-    if options.repairs or begun:
-        of_files = options.reload or options.resync
-        return reload_table(run, totals) if of_files else rebuild_table(run, totals)
+    if any(plan.mode == "refresh" for plan in plans):
+        return action("rebuild")(run, totals)
     if wants_source_load(run, ledger):
         action("initial_load")(run, totals)
     source = run.runtime.files

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from airflow_gddl.contract.actions import Reload
 from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import JobOptions
@@ -18,19 +19,21 @@ class LandingRange:
 
     @classmethod
     def of(cls, options: JobOptions) -> LandingRange | None:
-        """None: all files are meant.
+        """The time of the job's reload; None: it has none, or the job does not reload.
 
         Raises:
             FatalError: `RANGE_INVALID`.
         """
-        given = {"landed_since": options.landed_since, "landed_until": options.landed_until}
+        if not isinstance(reload := options.load, Reload):
+            return None
+        given = {"landed_since": reload.landed_since, "landed_until": reload.landed_until}
         texts = {name: _moment(name, text) if text else None for name, text in given.items()}
         since, until = texts["landed_since"], texts["landed_until"]
         if since is None and until is None:
             return None
-        if not options.reload or (since is not None and until is not None and moment_of(since) >= moment_of(until)):
-            what = f"a reload of a time from {since} to {until}" if options.reload else "a time without a reload"
-            raise FatalError("RANGE_INVALID", what, remedy="let the time end after it begins, and ask for a reload")
+        if since is not None and until is not None and moment_of(since) >= moment_of(until):
+            what = f"a reload of a time from {since} to {until}"
+            raise FatalError("RANGE_INVALID", what, remedy="let the time end after it begins")
         return cls(since=since, until=until)
 
     def holds(self, modified: str) -> bool:

@@ -14,8 +14,8 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_gddl.contract.actions import WindowLength
 from airflow_gddl.contract.names import delivered_name
-from airflow_gddl.contract.spec import WindowLength
 
 STEPS: Mapping[WindowLength, timedelta] = {"hour": timedelta(hours=1), "day": timedelta(days=1)}
 TIME_COLUMNS = (

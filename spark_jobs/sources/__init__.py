@@ -9,8 +9,9 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+from airflow_gddl.contract import actions
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.source_rooms import source_room
+from spark_jobs.plan.source_room import source_room
 
 if TYPE_CHECKING:
     from airflow_gddl.contract.result import JobResult
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     Load = Callable[[TableRun, RunTotals], JobResult]
 
-READING = ("run", "resync_rows")
+READING = actions.Load | actions.ResyncRows
 """Actions that read the log of a source; the others load what was read."""
 
 

@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
+from tests.harness.asked import options_of
 from tests.harness.lake import Lake
 from tests.harness.landing import write
 
@@ -27,11 +28,11 @@ Rows = Mapping[int, tuple[str, int | None]]
 
 
 def adopting(**options: Any) -> JobOptions:
-    return JobOptions(action="adopt", **({"files_until": UNTIL} | options))
+    return options_of(action="adopt", **({"files_until": UNTIL} | options))
 
 
 def release(**options: Any) -> JobOptions:
-    return JobOptions(action="adopt", release=True, **({"confirmed": True} | options))
+    return options_of(action="adopt_release", **({"confirmed": True} | options))
 
 
 def chance(seed: str) -> Random:

@@ -15,9 +15,11 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from airflow_gddl.contract.actions import AdoptRelease, Erase, Explain, Maintain, Move, Rebuild, Reload, Verify
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from tests.adopt.taking_over import Landed, table_of, values
+from tests.harness.asked import options_of
 from tests.harness.lake import Lake, spec_of
 from tests.harness.landing import write
 
@@ -32,7 +34,7 @@ def lake(tmp_path: Path) -> Lake:
 
 
 def adopting(**options: Any) -> JobOptions:
-    return JobOptions(action="adopt", **({"files_until": UNTIL} | options))
+    return options_of(action="adopt", **({"files_until": UNTIL} | options))
 
 
 def aged(lake: Lake, spec: TableSpec, moment: int = BEFORE) -> None:
@@ -77,7 +79,7 @@ def data_files(table: DeltaTable) -> set[str]:
 
 
 def verified(lake: Lake, spec: TableSpec) -> JobResult:
-    found = lake.done(spec, JobOptions(action="verify"))
+    found = lake.done(spec, JobOptions(action=Verify()))
     assert found.details["verdict"] == "equal"
     return found
 
@@ -181,7 +183,7 @@ def test_late_changes_never_undo_rows_of_the_baseline(lake: Lake) -> None:
 def test_rebuild_makes_the_same_table_where_every_row_has_gddl(lake: Lake) -> None:
     spec = spec_of(history=True)
     adopted(lake, spec)
-    lake.done(spec, JobOptions(full_refresh=True))
+    lake.done(spec, JobOptions(action=Rebuild()))
     assert lake.replica(spec) == EXPECTED
     verified(lake, spec)
     rows = pa.table(DeltaTable(lake.layout(spec).replica).scan()).column("_gddl")
@@ -214,10 +216,10 @@ def test_explain_shows_a_row_of_the_baseline(lake: Lake) -> None:
     spec = spec_of()
     adopted(lake, spec)
     lake.done(spec)
-    found = lake.done(spec, JobOptions(action="explain", key={"id": "7"})).details
+    found = lake.done(spec, JobOptions(action=Explain(key={"id": "7"}))).details
     assert found["verdict"] == "equal"
     assert [(one["op"], one["sequence"]) for one in found["changes"]] == [("I", 102), ("U", 200)]
-    found = lake.done(spec, JobOptions(action="explain", key={"id": "2"})).details
+    found = lake.done(spec, JobOptions(action=Explain(key={"id": "2"}))).details
     assert [(one["op"], one["sequence"]) for one in found["changes"]] == [("R", None)]
 
 
@@ -247,7 +249,7 @@ def test_another_writer_after_the_adoption_is_refused(lake: Lake) -> None:
     table.update_incremental()
     kept(lake, spec, {9: ("foreign", 1)}, mode="append", schema_mode="merge")
     assert code(lake, spec) == "FOREIGN_ROWS"
-    lake.done(spec, JobOptions(full_refresh=True))
+    lake.done(spec, JobOptions(action=Rebuild()))
     assert lake.replica(spec) == EXPECTED
     kept(lake, spec, {10: ("foreign", 1)}, mode="append", schema_mode="merge")
     lake.change(spec, 3, [("I", 11, "next")])
@@ -276,7 +278,7 @@ def update_and_optimize(lake: Lake, spec: TableSpec) -> None:
 def maintain(lake: Lake, spec: TableSpec) -> None:
     """Our own compaction takes rows of another writer along."""
     append(lake, spec, 9, 10, 11, 12)
-    lake.done(spec, JobOptions(action="maintain"))
+    lake.done(spec, JobOptions(action=Maintain()))
     assert len(data_files(DeltaTable(lake.layout(spec).replica))) == 1
 
 
@@ -292,7 +294,7 @@ def test_another_writer_is_refused_whatever_came_of_its_files(
     adopted(lake, spec)
     act(lake, spec)
     assert code(lake, spec) == "FOREIGN_ROWS"
-    lake.done(spec, JobOptions(full_refresh=True))
+    lake.done(spec, JobOptions(action=Rebuild()))
     assert lake.replica(spec) == EXPECTED
     verified(lake, spec)
 
@@ -315,7 +317,7 @@ def test_a_lost_property_stops_the_table_until_a_rebuild(lake: Lake) -> None:
     adopted(lake, spec)
     DeltaTable(lake.layout(spec).replica).alter.set_table_properties({"gddl.baseline": ""}, raise_if_not_exists=False)
     assert code(lake, spec) == "BASELINE_LOST"
-    lake.done(spec, JobOptions(full_refresh=True))
+    lake.done(spec, JobOptions(action=Rebuild()))
     assert lake.replica(spec) == EXPECTED
 
 
@@ -434,13 +436,13 @@ def test_release_gives_a_plain_table_back(lake: Lake, confirmed: bool) -> None:
     spec = spec_of(history=True)
     adopted(lake, spec)
     lake.done(spec)
-    told = lake.done(spec, JobOptions(action="adopt", release=True, dry_run=True)).details["release"]
+    told = lake.done(spec, JobOptions(action=AdoptRelease(dry_run=True))).details["release"]
     assert told["tables"] == ["history", "tombstones", "changes"]
     if not confirmed:
-        assert code(lake, spec, JobOptions(action="adopt", release=True)) == "ADOPT_RELEASE_UNCONFIRMED"
+        assert code(lake, spec, JobOptions(action=AdoptRelease())) == "ADOPT_RELEASE_UNCONFIRMED"
         verified(lake, spec)
         return
-    lake.done(spec, JobOptions(action="adopt", release=True, confirmed=True))
+    lake.done(spec, JobOptions(action=AdoptRelease(confirmed=True)))
     table = DeltaTable(lake.layout(spec).replica)
     assert lake.replica(spec) == EXPECTED
     assert [field.name for field in table.schema().fields] == ["id", "v", "seq"]
@@ -449,7 +451,7 @@ def test_release_gives_a_plain_table_back(lake: Lake, confirmed: bool) -> None:
         left = [file for file in Path(getattr(lake.layout(spec), name)).rglob("*") if file.is_file()]
         assert [file for file in left if "claims" not in file.parts] == []
     assert code(lake, spec) == "TABLE_NOT_OURS"
-    assert code(lake, spec, JobOptions(action="adopt", release=True, confirmed=True)) == "ADOPT_REFUSED"
+    assert code(lake, spec, JobOptions(action=AdoptRelease(confirmed=True))) == "ADOPT_REFUSED"
     lake.done(spec, adopting(files_until="2025-06-01T00:00:00Z"))
     assert lake.done(spec).status == "skipped"
     verified(lake, spec)
@@ -490,8 +492,8 @@ def test_maintenance_and_erasure_of_adopted_rows(lake: Lake) -> None:
     spec = spec_of(history=True)
     adopted(lake, spec)
     lake.done(spec)
-    lake.done(spec, JobOptions(action="erase", key={"id": "7"}))
-    lake.done(spec, JobOptions(action="maintain"))
+    lake.done(spec, JobOptions(action=Erase(key={"id": "7"})))
+    lake.done(spec, JobOptions(action=Maintain()))
     assert lake.replica(spec) == {2: "load 2", 8: "late"}
     verified(lake, spec)
     lake.change(spec, 3, [("U", 2, "changed")])
@@ -503,7 +505,7 @@ def test_maintenance_and_erasure_of_adopted_rows(lake: Lake) -> None:
 def test_a_moved_table_keeps_its_baseline(lake: Lake) -> None:
     spec = spec_of(landing=f"{lake.root}/landing/s/t", source="s", source_table="s.t")
     adopted(lake, spec)
-    lake.done(spec, JobOptions(action="move", move_to="s.other"))
+    lake.done(spec, JobOptions(action=Move(to="s.other")))
     spec = replace(spec, table="s.other")
     lake.done(spec)
     assert lake.replica(spec) == EXPECTED
@@ -514,8 +516,8 @@ def test_repairs_do_not_replace_a_table_of_another_job(lake: Lake) -> None:
     spec = spec_of()
     landed(lake, spec)
     kept(lake, spec, APPLIED)
-    assert code(lake, spec, JobOptions(full_refresh=True)) == "TABLE_NOT_OURS"
-    assert code(lake, spec, JobOptions(reload=True, confirmed=True)) == "TABLE_NOT_OURS"
+    assert code(lake, spec, JobOptions(action=Rebuild())) == "TABLE_NOT_OURS"
+    assert code(lake, spec, JobOptions(action=Reload(confirmed=True))) == "TABLE_NOT_OURS"
     assert DeltaTable(lake.layout(spec).replica).version() == 0
 
 
@@ -567,7 +569,7 @@ def test_sequences_of_each_kind(lake: Lake, name: str, by: str) -> None:
     lake.done(spec)
     assert lake.replica(spec) == {0: "changed", 1: "load 1", 2: "load 2", 7: "fourth"}
     verified(lake, spec)
-    lake.done(spec, JobOptions(full_refresh=True))
+    lake.done(spec, JobOptions(action=Rebuild()))
     assert lake.replica(spec) == {0: "changed", 1: "load 1", 2: "load 2", 7: "fourth"}
 
 
@@ -575,9 +577,9 @@ def test_sequences_of_each_kind(lake: Lake, name: str, by: str) -> None:
     "options",
     [
         JobOptions(),
-        JobOptions(full_refresh=True),
-        JobOptions(reload=True, confirmed=True),
-        JobOptions(action="maintain"),
+        JobOptions(action=Rebuild()),
+        JobOptions(action=Reload(confirmed=True)),
+        JobOptions(action=Maintain()),
     ],
     ids=["run", "rebuild", "reload", "maintain"],
 )

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from airflow_gddl.contract.actions import Verify
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from tests.adopt.dying import died
 from tests.adopt.taking_over import (
@@ -44,7 +45,7 @@ class Table:
         write_deltalake(self.lake.layout(self.spec).replica, table_of(self.source.states[state]), mode="overwrite")
 
     def verified(self) -> None:
-        assert self.lake.done(self.spec, JobOptions(action="verify")).details["verdict"] == "equal"
+        assert self.lake.done(self.spec, JobOptions(action=Verify())).details["verdict"] == "equal"
 
 
 def started(root: Path) -> Table:

@@ -12,6 +12,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import SparkSession, Window
 from pyspark.sql import functions as F
 
+from airflow_gddl.contract.actions import Rebuild, Verify
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from tests.adopt.taking_over import AFTER, BEFORE, Landed, adopting, release, values
@@ -100,11 +101,11 @@ def test_table_of_a_merge_job_is_taken_over(kind: str, way: str, tmp_path: Path)
     run(port, lake, spec, adopting())
     assert set(Path(job.replica).rglob("*.parquet")) == before
     assert rows(port, lake, spec) == values(source.states[3])
-    assert run(port, lake, spec, JobOptions(action="verify")).details["verdict"] == "equal"
+    assert run(port, lake, spec, JobOptions(action=Verify())).details["verdict"] == "equal"
     run(port, lake, spec)
     assert rows(port, lake, spec) == values(source.states[-1])
-    assert run(port, lake, spec, JobOptions(action="verify")).details["verdict"] == "equal"
-    run(port, lake, spec, JobOptions(full_refresh=True))
+    assert run(port, lake, spec, JobOptions(action=Verify())).details["verdict"] == "equal"
+    run(port, lake, spec, JobOptions(action=Rebuild()))
     assert rows(port, lake, spec) == values(source.states[-1])
 
 
@@ -125,7 +126,7 @@ def test_a_copy_is_adopted_and_compared_with_the_table_of_the_merge_job(kind: st
     run(port, lake, ours, adopting())
     source.land(lake, spec, (3, 4), AFTER)
     run(port, lake, ours)
-    against = JobOptions(action="verify", against=job.replica)
+    against = JobOptions(action=Verify(against=job.replica))
     assert rows(port, lake, spec) == values(source.states[2])
     assert rows(port, lake, ours) == values(source.states[4])
     job.apply(3)
@@ -150,12 +151,12 @@ def test_columns_of_the_other_job_are_kept_where_files_come_once_more(way: str, 
     deleted = {row["id"] for number in (4, 5) for row in source.files[number].to_pylist() if row["Op"] == "D"}
     before = {row["id"] for row in port.read_by_spark(job.replica)}
     run(port, lake, spec, adopting())
-    for options in (None, JobOptions(full_refresh=True)):
+    for options in (None, JobOptions(action=Rebuild())):
         run(port, lake, spec, options)
         assert rows(port, lake, spec) == values(source.states[-1])
         kept = {row["id"]: row["surrogate"] for row in port.read_by_spark(job.replica)}
         assert kept == {key: f"key {key}" if key in before - deleted else None for key in source.states[-1]}
-        assert run(port, lake, spec, JobOptions(action="verify")).details["verdict"] == "equal"
+        assert run(port, lake, spec, JobOptions(action=Verify())).details["verdict"] == "equal"
 
 
 def differ(source: Landed, key: int, before: int, after: int) -> bool:

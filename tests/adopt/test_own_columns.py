@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from airflow_gddl.contract.actions import Rebuild, Reload, Verify
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from tests.adopt.taking_over import AFTER, BEFORE, SCHEMA, Landed, adopting, chance, table_of, values
@@ -72,7 +73,7 @@ def after(own: Own, source: Landed, numbers: range) -> Own:
 
 
 def verified(lake: Lake, spec: TableSpec) -> None:
-    assert lake.done(spec, JobOptions(action="verify")).details["verdict"] == "equal"
+    assert lake.done(spec, JobOptions(action=Verify())).details["verdict"] == "equal"
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -94,7 +95,7 @@ def test_columns_of_the_other_job_are_kept(seed: int, tmp_path: Path) -> None:
     lake.done(spec)
     since = applied if job.ordered else told  # without an order files that come again are newer, their deletes too
     wanted = after(before, source, range(since + 1, len(source.files)))
-    for options in (None, JobOptions(full_refresh=True)):
+    for options in (None, JobOptions(action=Rebuild())):
         if options is not None:
             lake.done(spec, options)
         assert lake.replica(spec) == values(source.states[-1])
@@ -122,7 +123,7 @@ def test_a_reload_from_files_loses_columns_of_the_other_job(tmp_path: Path) -> N
     lake.done(spec, adopting())
     lake.done(spec)
     assert any(own != (None, None) for own in own_columns(lake, spec).values())
-    lake.done(spec, JobOptions(full_refresh=True, reload=True, confirmed=True))
+    lake.done(spec, JobOptions(action=Reload(confirmed=True)))
     assert lake.replica(spec) == values(source.states[-1])
     rows = pa.table(DeltaTable(lake.layout(spec).replica).scan()).to_pylist()
     assert {(row.get("surrogate"), row.get("loaded")) for row in rows} == {(None, None)}

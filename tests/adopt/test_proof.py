@@ -13,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 from deltalake import DeltaTable, write_deltalake
 
+from airflow_gddl.contract.actions import Adopt, Verify
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from tests.adopt.taking_over import (
@@ -58,7 +59,7 @@ def test_changes_of_files_in_the_cut_are_in_the_table(seed: int, schema: pa.Sche
     lake, spec = started(tmp_path, source.states[applied], cut=cut, seed=str(seed), schema=schema)
     options = adopting(prove_files=random.randint(1, 9), dry_run=True)
     proved = lake.done(spec, options).details["adopt"]["proved"]["files"]
-    assert proved["files"] == min(options.prove_files, cut + 1)
+    assert proved["files"] == min(options.asked(Adopt).prove_files, cut + 1)
     assert proved["keys"] > 0
     assert proved["newer"] == 0 or applied > cut
 
@@ -191,7 +192,7 @@ def test_columns_of_the_old_job_are_no_differences(tmp_path: Path) -> None:
     last = source.states[-1]
     mine = table_of(last).append_column("loaded_by", pa.array(["merge again"] * len(last)))
     write_deltalake(path, mine, mode="overwrite")
-    found = lake.done(copy, JobOptions(action="verify", against=path)).details["against"]
+    found = lake.done(copy, JobOptions(action=Verify(against=path))).details["against"]
     assert (found["equal"], found["behind"], found["not_compared"]) == (len(last), 0, {"loaded_by": "files lack it"})
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from airflow_gddl.contract.actions import Rebuild, Verify
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.job.table_job import attempt, totals_of
@@ -31,7 +32,7 @@ from tests.harness.lake import Lake, spec_of
 
 
 def verified(lake: Lake, spec: TableSpec) -> None:
-    assert lake.done(spec, JobOptions(action="verify")).details["verdict"] == "equal"
+    assert lake.done(spec, JobOptions(action=Verify())).details["verdict"] == "equal"
 
 
 @pytest.mark.parametrize("by", ["until", "column", "no sequence"])
@@ -59,7 +60,7 @@ def test_taken_over_in_the_middle_it_equals_its_source(seed: int, by: str, tmp_p
     lake.done(spec)
     assert lake.replica(spec) == values(source.states[-1])
     verified(lake, spec)
-    lake.done(spec, JobOptions(full_refresh=True))
+    lake.done(spec, JobOptions(action=Rebuild()))
     assert lake.replica(spec) == values(source.states[-1])
     assert list(without_gddl(DeltaTable(lake.layout(spec).replica))) == []
 

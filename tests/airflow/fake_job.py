@@ -50,7 +50,11 @@ def main() -> int:
 def load(orders: dict, spec: dict, table: str) -> bool:
     """Work, and leave the log of a replica, which is all that the Airflow side looks for."""
     done, lake = work(orders, spec["run_id"], table), spec["roots"]["lake"]
-    if done and spec["options"].get("action", "run") == "run" and not lake.startswith("s3://"):
+    if (
+        done
+        and spec["options"].get("action", {"name": "run"})["name"] in ("run", "rebuild", "reload")
+        and not lake.startswith("s3://")
+    ):
         log = Path(lake, *table.split("."), "_delta_log")
         log.mkdir(parents=True, exist_ok=True)
         (log / f"{0:020}.json").touch()

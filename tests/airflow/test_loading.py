@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_gddl.contract.actions import ErrorsDismiss, ErrorsReplay, Rebuild, Reload, Run, Verify
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots, TableSpec
 from airflow_gddl.reporting.results import explained, extra_of, summary
@@ -154,7 +155,7 @@ def test_a02_a_failed_full_refresh_resumes(tmp_path: Path) -> None:
     attempt(made, runner, asked=asked)
     attempt(made, runner, asked=asked)
     assert runner.loaded == [list(NAMES), sorted(BAD)]
-    assert all(job.options.full_refresh for job in runner.jobs)
+    assert {job.options.action for job in runner.jobs} == {Rebuild()}
     assert all(job.options.wait_seconds == 5 for job in runner.jobs)
 
 
@@ -172,8 +173,8 @@ def test_a_reload_of_a_window_reads_its_files_alone(tmp_path: Path) -> None:
         attempt(
             made, runner, stage="increments", run=f"manual__{number}", asked=RunRequestForm(action=action, **bounds)
         )
-    asked = [(job.options.reload, job.options.landed_since, job.options.landed_until) for job in runner.jobs]
-    assert asked == [(False, "", ""), (True, bounds["start"], bounds["end"])]
+    asked = [job.options.action for job in runner.jobs]
+    assert asked == [Run(), Reload(landed_since=bounds["start"], landed_until=bounds["end"])]
 
 
 def test_a_manual_run_lists_in_full(tmp_path: Path) -> None:
@@ -287,9 +288,10 @@ def test_verify_replay_and_dismissal_do_not_count_as_loads(tmp_path: Path, what:
     asked = RunRequestForm(action=what, codes=codes, reason=reason)
     loading = attempt(made, runner, stage="increments", asked=asked)
     assert [result.table for result in loading.failed] == sorted(BAD)
-    action = {"verify": "verify", "replay": "errors_replay", "dismiss": "errors_dismiss"}[what]
+    action = {
+        "verify": Verify(), "replay": ErrorsReplay(codes=codes), "dismiss": ErrorsDismiss(codes=codes, reason=reason),
+    }[what]  # fmt: skip
     assert [job.options.action for job in runner.jobs] == [action]
-    assert [(job.options.codes, job.options.reason) for job in runner.jobs] == [(codes, reason)]
     assert {name: hint.mark for name, hint in stored(made).tables.items()} == {
         name: hint.mark for name, hint in hints_before.tables.items()
     }

@@ -77,7 +77,7 @@ def test_without_tables_there_are_no_maintenance_dags(stage: Stage) -> None:
 def test_a_task_maintains_the_enabled_tables_of_its_tier(shop: Stage) -> None:
     reported = execute("gddl_maintenance", "maintain_small")
     assert shop.loaded == [["shop.a", "shop.b"]]
-    assert shop.jobs[0]["options"]["action"] == "maintain"
+    assert shop.jobs[0]["options"]["action"]["name"] == "maintain"
     assert (reported["tables"], reported["succeeded"]) == (2, 2)
     known = StateReader(str(shop.lake), time.time).read().records
     assert [known[table].maintained is not None for table in ("shop.a", "shop.b")] == [True, True]
@@ -85,7 +85,7 @@ def test_a_task_maintains_the_enabled_tables_of_its_tier(shop: Stage) -> None:
 
 def test_named_tables_alone(shop: Stage) -> None:
     execute("gddl_verify", "verify_small", ("shop.b", "shop.big"))
-    assert (shop.loaded, shop.jobs[0]["options"]["action"]) == ([["shop.b"]], "verify")
+    assert (shop.loaded, shop.jobs[0]["options"]["action"]["name"]) == ([["shop.b"]], "verify")
     with pytest.raises(AirflowSkipException):
         execute("gddl_verify", "verify_large", ("shop.b",))
 
@@ -97,8 +97,12 @@ def test_a_verification_by_windows_of_time(shop: Stage) -> None:
     context: Any = {"params": params, "run_id": "r", "ti": SimpleNamespace(try_number=1)}
     context["dag_run"] = SimpleNamespace(clear_number=0)
     task.execute(context)
-    options = shop.jobs[0]["options"]
-    assert (options["action"], options["since_seconds"], options["window"]) == ("verify", 86400.0, "day")
+    asked = shop.jobs[0]["options"]["action"]
+    assert (asked["name"], asked["since_seconds"], asked["window"]) == (
+        "verify",
+        86400.0,
+        "day",
+    )
     assert (shop.lake / "_gddl" / "state" / "by-hand.runs.json").exists()
 
 

@@ -24,8 +24,8 @@ DAG_ID = "gddl_new_tables"
 
 
 def asking(stage: Stage, **source: Any) -> None:
-    """Settings of a source of its own, with measured keys enough."""
-    entry = {"landing": str(stage.landing), "new_tables": "add", "new_table_limits": {"measured_keys": True}, **source}
+    """Settings of a source of its own."""
+    entry = {"landing": str(stage.landing), "new_tables": "propose", **source}
     settings = {"landing": str(stage.landing.parent / "other"), "lake": str(stage.lake), "sources": {"crm": entry}}
     stage.write("gddl.yaml", json.dumps(settings))
 
@@ -63,14 +63,15 @@ def test_what_is_added_is_loaded_by_a_dag_though_the_folder_has_no_row(stage: St
     asking(stage)
     assert set(build_upkeep_dags()) == {DAG_ID}, "of no table at all"
     land(stage, "shop.lines")
-    assert looked() == {"added": ["crm:shop.lines"]}
+    assert looked() == {"proposed": ["crm:shop.lines"]}
     assert looked() == {}
+    assert looked(accept=["crm:shop.lines"]) == {"added": ["crm:shop.lines"]}
     assert loaded_tables() == {"shop.lines"}
     assert "gddl_maintenance" in build_upkeep_dags()
 
 
 def test_a_person_decides_in_the_form(stage: Stage) -> None:
-    asking(stage, new_tables="propose")
+    asking(stage)
     land(stage, "shop.lines", "shop.parts")
     assert looked() == {"proposed": ["crm:shop.lines", "crm:shop.parts"]}
     assert looked(accept=["crm:shop.lines"], ignore=["crm:shop.parts"]) == {
@@ -85,7 +86,7 @@ def test_a_person_decides_in_the_form(stage: Stage) -> None:
 @pytest.mark.usefixtures("document")
 def test_each_new_table_is_one_alert_and_a_line_of_the_page(stage: Stage) -> None:
     stage.rows("{table: shop.orders, keys: [id], source: crm}")
-    asking(stage, new_tables="propose")
+    asking(stage)
     land(stage, "shop.lines")
     looked()
     assert watched(stage) == {"began": 1, "over": 0}
@@ -109,6 +110,7 @@ def test_a_lake_that_can_not_be_read_keeps_what_was_added(stage: Stage) -> None:
     asking(stage)
     land(stage, "shop.lines")
     looked()
+    looked(accept=["crm:shop.lines"])
     assert loaded_tables() == {"shop.lines"}
     (stage.lake / "_gddl/airflow/rows/default.json").write_text("{")
     compiled = configuration.compiled_metadata(configuration.metadata_place()).renewed()

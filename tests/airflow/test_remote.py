@@ -194,7 +194,7 @@ def test_maintenance_runs_remotely_without_a_worker(stage: Stage, fake: FakeServ
 
     reported = waited(cleared=0)
     assert (reported["tables"], reported["succeeded"], stage.loaded) == (2, 2, [["shop.a", "shop.b"]])
-    assert stage.jobs[0]["options"]["action"] == "maintain"
+    assert stage.jobs[0]["options"]["action"]["name"] == "maintain"
     (made,) = fake.workspace.runs.values()
     assert task.job_log == made.page
     # A person who clears it has all of it done once more.
@@ -449,7 +449,7 @@ def test_the_maintenance_dags_run(stage: Stage, fake: FakeServer, dag_id: str) -
     done = build_upkeep_dags()[dag_id].test(logical_date=next(DATES))
     assert {str(ti.state) for ti in done.get_task_instances()} == {"success"}
     (job,) = stage.jobs
-    assert (job["tables"], job["options"]["action"]) == (
+    assert (job["tables"], job["options"]["action"]["name"]) == (
         ["shop.a"],
         dag_id.removeprefix("gddl_").replace("maintenance", "maintain"),
     )

@@ -107,8 +107,8 @@ def test_a02_one_table_alone_a_full_refresh_and_a_window(stage: Stage) -> None:
     assert run(conf={"from": "2020-01-01T00:00:00Z", "to": "2021-01-01T00:00:00Z"}) == IDLE
     assert run(conf={"from": "2020-01-01T00:00:00Z"}) == BROUGHT
     assert stage.loaded == [["shop.a", "shop.b"], ["shop.b"], ["shop.a"], ["shop.a", "shop.b"]]
-    asked = [(job["options"]["full_refresh"], job["options"]["full_listing"]) for job in stage.jobs]
-    assert asked == [(False, True), (False, True), (True, True), (False, True)]
+    asked = [(job["options"]["action"]["name"], job["options"]["full_listing"]) for job in stage.jobs]
+    assert asked == [("run", True), ("run", True), ("rebuild", True), ("run", True)]
     assert run(conf={"tables": ["shop.b", "shop.zz"]}) == {**BROUGHT, "incremental_load": "failed", "run": "failed"}
     assert stage.loaded[-1] == ["shop.b"], "a table that this DAG does not have stops no other"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_gddl.capacity.day import MERGED_TABLE
+from airflow_gddl.capacity.plan import MERGED_TABLE
 from benchmarks import comparison
 from benchmarks.comparison import BLOCKS, FIGURES, PAGE, PARTS, ROOT, page, records, stamp
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 from deltalake import DeltaTable
 
+from airflow_gddl.contract.actions import LoadFromSource, Verify
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import InitialLoad, JobOptions, TableSpec
 from tests.databases.test_initial_load import NAME, run
@@ -24,8 +25,8 @@ SPEC = TableSpec(
     table="s.t", keys=("id",), dialect="debezium", options={"verify_connection": NAME, "capture": CAPTURE}, settle="0s",
     sweep_after="0s", sweep_limit=1.0, initial_load=InitialLoad(),
 )  # fmt: skip
-VERIFY = JobOptions(action="verify")
-LOAD_AGAIN = JobOptions(action="initial_load", confirmed=True)
+VERIFY = JobOptions(action=Verify())
+LOAD_AGAIN = JobOptions(action=LoadFromSource(again=True))
 PUBLISHED = "CREATE PUBLICATION gddl FOR TABLES IN SCHEMA s WITH (publish_via_partition_root = true)"
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from airflow_gddl.contract.actions import Verify
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.contract.table_spec import SchemaEvolution
@@ -147,7 +148,7 @@ def test_alteration_while_the_log_is_read_is_named_before_anything_is_loaded(
 
 def test_renamed_value_of_an_enum_is_seen_by_a_comparison(server: sa.Engine, tmp_path: Path) -> None:
     prepared(server, *PLAIN)
-    lake, compared = Lake(tmp_path), JobOptions(action="verify", settle_seconds=0)
+    lake, compared = Lake(tmp_path), JobOptions(action=Verify(settle_seconds=0))
     again(lake, server, 0, WIDE)
     again(lake, server, 1, WIDE, compared)
     execute(server, "ALTER TYPE s.state RENAME VALUE 'shut' TO 'closed'")

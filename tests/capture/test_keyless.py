@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from airflow_gddl.contract.actions import LoadFromSource, Rebuild, Reload
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.metadata.expression_text import with_expressions
@@ -23,10 +24,10 @@ from tests.harness.lake import Lake
 LINES = replace(SPEC, table="s.lines", keys=(), truncate="apply")
 WITH_PRIMARY_KEY = replace(SPEC, table="s.numbered", keys=(), truncate="apply")
 UNLOADED = replace(LINES, initial_load=None)
-LOAD = JobOptions(action="initial_load")
+LOAD = JobOptions(action=LoadFromSource())
 Changes = Callable[[], None]
-FROM_FILES = JobOptions(reload=True, confirmed=True)
-REBUILD = JobOptions(full_refresh=True)
+FROM_FILES = JobOptions(action=Reload(confirmed=True))
+REBUILD = JobOptions(action=Rebuild())
 
 
 @pytest.fixture

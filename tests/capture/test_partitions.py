@@ -18,6 +18,7 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_gddl.contract import codec
+from airflow_gddl.contract.actions import ErrorsReplay, TruncateRelease, Verify
 from airflow_gddl.contract.capture import capture_problems
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.postgresql_log import published_table, table_findings
@@ -89,7 +90,7 @@ def test_rows_of_dropped_partitions_stay_and_the_run_says_so(
     assert {row["id"]: row["v"] for row in replica(lake, spec)} == expected | {2: "i"}
     execute(server, "UPDATE s.t SET v = 'last' WHERE id = 2")
     assert "PARTITIONS_KEPT" in {one.code for one in again(lake, server, 2, spec).warnings}, "until it is loaded again"
-    compared = result_of(lake, server, "verify", spec, JobOptions(action="verify", settle_seconds=0)).details["source"]
+    compared = result_of(lake, server, "verify", spec, JobOptions(action=Verify(settle_seconds=0))).details["source"]
     assert compared["different"] == len(expected) + 1 - len(rows_of(server)) > 0
     assert {key["state"] for key in compared["keys"]} == {"extra"}
     again(lake, server, 3, spec, LOAD_AGAIN)
@@ -159,7 +160,7 @@ def deleted(found: JobResult) -> dict[str, int]:
 
 
 def require_equal(lake: Lake, server: sa.Engine, spec: TableSpec) -> None:
-    compared = result_of(lake, server, "verify", spec, JobOptions(action="verify", settle_seconds=0)).details["source"]
+    compared = result_of(lake, server, "verify", spec, JobOptions(action=Verify(settle_seconds=0))).details["source"]
     assert (compared["different"], compared["unsettled"]) == (0, 0), compared
     assert {tuple(row.values()) for row in replica(lake, spec)} == {tuple(row.values()) for row in rows_of(server)}
 
@@ -317,7 +318,7 @@ def test_files_that_were_not_loaded_are_waited_for(server: sa.Engine, tmp_path: 
     again(lake, server, 0, spec)
     execute(server, "TRUNCATE s.t", "INSERT INTO s.t VALUES (1, 'a'), (101, 'b')", *DROP_Q)
     assert waits(again(lake, server, 1, spec)) == ["files of the table were not loaded"]
-    again(lake, server, 2, spec, JobOptions(action="truncate_release"))
+    again(lake, server, 2, spec, JobOptions(action=TruncateRelease()))
     assert deleted(again(lake, server, 3, spec)) == {"s.q": 1}
     require_equal(lake, server, spec)
 
@@ -370,8 +371,8 @@ def test_row_in_quarantine_of_a_dropped_partition_comes_back_by_a_replay(server:
     execute(server, *DROP_Q)
     assert deleted(again(lake, server, 2, strict)) == {"s.q": 1}
     require_equal(lake, server, strict)
-    result_of(lake, server, 3, spec, JobOptions(action="errors_replay"))
-    settled = JobOptions(action="verify", settle_seconds=0)
+    result_of(lake, server, 3, spec, JobOptions(action=ErrorsReplay()))
+    settled = JobOptions(action=Verify(settle_seconds=0))
     found = result_of(lake, server, 4, spec, settled).details["source"]["keys"]
     assert [(one["key"], one["state"]) for one in found] == [('{"id": "102"}', "extra")]
 
@@ -518,7 +519,7 @@ def test_partition_that_was_made_and_dropped_between_two_runs_leaves_its_rows(
     execute(server, "CREATE TABLE s.short PARTITION OF s.t FOR VALUES FROM (900) TO (901)")
     execute(server, "INSERT INTO s.t VALUES (900, 'short')", "DROP TABLE s.short")
     assert not again(lake, server, 1, spec).warnings
-    compared = result_of(lake, server, "verify", spec, JobOptions(action="verify", settle_seconds=0)).details["source"]
+    compared = result_of(lake, server, "verify", spec, JobOptions(action=Verify(settle_seconds=0))).details["source"]
     assert [(one["key"], one["state"]) for one in compared["keys"]] == [('{"id": "900"}', "extra")]
     again(lake, server, 2, spec, LOAD_AGAIN)
     again(lake, server, 3, spec)

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from airflow_gddl.contract.actions import CatalogDiff, CatalogSync, Erase, Maintain, Move, Rebuild
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
@@ -30,7 +31,7 @@ from tests.s3.gateway import free_port
 
 rest: Any = pytest.importorskip("pyiceberg.catalog.rest")
 pytestmark = pytest.mark.timeout(600)
-MAINTAIN = JobOptions(action="maintain")
+MAINTAIN = JobOptions(action=Maintain())
 
 
 @dataclass(frozen=True)
@@ -101,9 +102,9 @@ def test_tables_follow_each_run_by_name(named: Named) -> None:
     named.run(spec)
     assert "extra2" in named.read()[0]
     assert named.is_read(spec)
-    named.run(spec, JobOptions(full_refresh=True))
+    named.run(spec, JobOptions(action=Rebuild()))
     assert named.is_read(spec)
-    named.run(spec, JobOptions(action="erase", key={"id": "1"}))
+    named.run(spec, JobOptions(action=Erase(key={"id": "1"})))
     assert named.is_read(spec)
     assert 1 not in {found["id"] for found in named.read()}
     named.run(spec, MAINTAIN)
@@ -112,7 +113,7 @@ def test_tables_follow_each_run_by_name(named: Named) -> None:
     own = {"gddl.table": "s.orders", "gddl.kind": "replica", "gddl.owner": "shop"}
     assert own.items() <= table.metadata.properties.items()
     assert len(table.metadata.snapshots) == 1
-    assert named.run(spec, JobOptions(action="catalog_diff")).details["tables"][0]["action"] == "none"
+    assert named.run(spec, JobOptions(action=CatalogDiff())).details["tables"][0]["action"] == "none"
 
 
 def test_a_run_without_changes_commits_nothing(named: Named) -> None:
@@ -142,7 +143,7 @@ def test_partitioned_tables_are_read_with_their_partition_columns(named: Named) 
     named.run(spec)
     assert named.is_read(spec)
     assert [found["v"] for found in named.read(row_filter="day = '2024-01-03'") if found["id"] == 0] == ["moved"]
-    named.run(replace(spec, partition_by=("kind",)), JobOptions(full_refresh=True))
+    named.run(replace(spec, partition_by=("kind",)), JobOptions(action=Rebuild()))
     assert named.is_read(spec)
     assert [found["id"] for found in named.read(row_filter="kind = 'x=1'")] == [4]
 
@@ -181,7 +182,7 @@ def test_a_table_of_another_owner_is_refused(named: Named) -> None:
     named.world.lake.load(spec)
     result = named.run(spec)
     assert (result.status, codes(result)) == ("succeeded", ["CATALOG_NAME_TAKEN"])
-    assert codes(named.run(spec, JobOptions(action="catalog_sync"))) == ["CATALOG_NAME_TAKEN"]
+    assert codes(named.run(spec, JobOptions(action=CatalogSync()))) == ["CATALOG_NAME_TAKEN"]
     assert named.table().metadata == before
     named.run(spec, MAINTAIN)
 
@@ -196,7 +197,7 @@ def test_commits_of_another_writer_are_undone(named: Named) -> None:
     table = named.table()
     table.delete("id = 1")
     assert named.read() != named.delta(spec)
-    assert named.run(spec, JobOptions(action="catalog_diff")).details["tables"][0]["action"] == "alter"
+    assert named.run(spec, JobOptions(action=CatalogDiff())).details["tables"][0]["action"] == "alter"
     lake.change(spec, 1, [("I", 7, "more")])
     assert codes(named.run(spec)) == []
     assert named.is_read(spec)
@@ -217,7 +218,7 @@ def test_a_table_dropped_in_the_catalog_comes_back_on_request(named: Named) -> N
     named.catalog.drop_table((named.database, "orders"))
     named.world.lake.change(spec, 1, [("I", 7, "more")])
     assert codes(named.run(spec)) == ["CATALOG_TABLE_DROPPED"]
-    assert codes(named.run(spec, JobOptions(action="catalog_sync"))) == []
+    assert codes(named.run(spec, JobOptions(action=CatalogSync()))) == []
     assert named.is_read(spec)
 
 
@@ -225,11 +226,11 @@ def test_a_moved_table_has_its_new_name(named: Named) -> None:
     spec, lake = orders(), named.world.lake
     lake.load(spec)
     named.run(spec)
-    named.run(spec, JobOptions(action="move", move_to="s.sales"))
+    named.run(spec, JobOptions(action=Move(to="s.sales")))
     moved = replace(spec, table="s.sales", source_table="s.orders")
     assert codes(named.run(moved)) == ["CATALOG_ENTRY_LEFT"]
     assert named.read("sales") == named.delta(moved)
-    shown = named.run(moved, JobOptions(action="catalog_diff")).details["tables"]
+    shown = named.run(moved, JobOptions(action=CatalogDiff())).details["tables"]
     assert [(one["name"], one["code"]) for one in shown if one["code"]] == [
         (f"{named.database}.orders", "CATALOG_ENTRY_LEFT")
     ]
@@ -237,7 +238,7 @@ def test_a_moved_table_has_its_new_name(named: Named) -> None:
     named = replace(named, world=replace(named.world, catalogs={"main": same}))
     lake.load(spec)
     named.run(spec)
-    named.run(spec, JobOptions(action="move", move_to="s.second"))
+    named.run(spec, JobOptions(action=Move(to="s.second")))
     moved = replace(spec, table="s.second", source_table="s.first")
     assert codes(named.run(moved)) == []
     assert named.read("one_name") == named.delta(moved)

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
+from airflow_gddl.contract.actions import CatalogDiff, CatalogSync, Move
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from tests.catalogs.test_glue import entry
 from tests.catalogs.unity_server import UnityWorld, unity_server
 from tests.catalogs.world import GLUE, CatalogWorld, codes, row
 
-SYNC, DIFF = JobOptions(action="catalog_sync"), JobOptions(action="catalog_diff")
+SYNC, DIFF = JobOptions(action=CatalogSync()), JobOptions(action=CatalogDiff())
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def unity() -> Iterator[UnityWorld]:
 
 def moved(world: CatalogWorld, spec: TableSpec, to: str) -> TableSpec:
     """The table under its new name."""
-    assert world.run(spec, options=JobOptions(action="move", move_to=to)).error is None
+    assert world.run(spec, options=JobOptions(action=Move(to=to))).error is None
     return replace(spec, table=to, source_table=spec.name_in_source)
 
 

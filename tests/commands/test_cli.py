@@ -116,7 +116,7 @@ def test_run_all_enabled_tables(shop: Shop) -> None:
     assert [table["table"] for table in shop.order["tables"]] == ["sales.lines", "sales.orders"]
     assert shop.order["run_id"] == "20240102T120000-aa"
     assert shop.order["roots"] == {"landing": str(shop.folder / "landing"), "lake": str(shop.lake)}
-    assert shop.order["options"]["action"] == "run"
+    assert shop.order["options"]["action"]["name"] == "run"
 
 
 def test_run_json_is_one_object_a_table_and_nothing_else(shop: Shop) -> None:
@@ -145,7 +145,7 @@ def test_options_reach_the_job(shop: Shop) -> None:
     assert answer.status == 0
     assert [table["table"] for table in shop.order["tables"]] == ["sales.orders"]
     options = shop.order["options"]
-    assert (options["full_refresh"], options["wait_seconds"], options["action"]) == (True, 2.5, "run")
+    assert (options["wait_seconds"], options["action"]["name"]) == (2.5, "rebuild")
     assert options["full_listing"], "a person started it"
 
 
@@ -271,7 +271,7 @@ def test_verify_says_which_differ(shop: Shop) -> None:
     }
     answer = shop.gddl("verify", results=results)
     assert answer.status == 1
-    assert shop.order["options"]["action"] == "verify"
+    assert shop.order["options"]["action"]["name"] == "verify"
     rows = {line.split()[0]: line for line in answer.out.splitlines() if line.startswith("sales.")}
     assert "different" in rows["sales.lines"]
     assert '{"id": 1} missing, {"id": 2} extra' in rows["sales.lines"]
@@ -297,7 +297,7 @@ def test_errors_list_shows_hostile_values_as_text(shop: Shop) -> None:
     results = {"sales.orders": {"details": found}, "sales.lines": {"details": {"unresolved": 0, "rows": []}}}
     answer = shop.gddl("errors", "list", "--rows", "--limit", "7", results=results)
     assert answer.status == 0
-    assert (shop.order["options"]["action"], shop.order["options"]["limit"]) == ("errors_list", 7)
+    assert (shop.order["options"]["action"]["name"], shop.order["options"]["action"]["limit"]) == ("errors_list", 7)
     assert "sales.orders: 2,000 in quarantine, 1 shown" in answer.out
     assert "sales.lines: nothing in quarantine" in answer.out
     assert "[red]\\x1b[31m" in answer.out
@@ -364,7 +364,7 @@ def test_errors_list_shows_rows_with_their_keys_first(shop: Shop) -> None:
     quarantined(shop, "OP_UNKNOWN")
     command = ("errors", "list", "--table", "sales.orders", "--rows", "--code", "OP_UNKNOWN")
     answer = shop.gddl(*command, results={"sales.orders": {"details": OF_CODES}})
-    assert (shop.order["options"]["codes"], answer.out.splitlines()) == (
+    assert (shop.order["options"]["action"]["codes"], answer.out.splitlines()) == (
         ["OP_UNKNOWN"],
         [
             "sales.orders: 1,205 in quarantine, 2 shown",
@@ -405,7 +405,7 @@ def test_dry_run_shows_the_batches(shop: Shop) -> None:
     }
     answer = shop.gddl("run", "--dry-run", results=results)
     assert answer.status == 0
-    assert shop.order["options"]["action"] == "plan"
+    assert shop.order["options"]["action"]["name"] == "plan"
     lines = [" ".join(line.split()) for line in answer.out.splitlines()]
     rows = [line for line in lines if line.startswith("sales.") and ":" not in line]
     assert rows == [
@@ -435,13 +435,13 @@ NOTHING_READ = {"sales.orders": {"rows_read": 0}}
 def test_errors_replay(shop: Shop) -> None:
     answer = shop.gddl("errors", "replay", "--table", "sales.orders", "--json", results=BOTH)
     assert (answer.status, [record["table"] for record in answer.records]) == (0, ["sales.orders"])
-    assert shop.order["options"]["action"] == "errors_replay"
+    assert shop.order["options"]["action"]["name"] == "errors_replay"
     quarantined(shop, "OP_UNKNOWN", "KEY_NULL")
     chosen = ("--code", "OP_UNKNOWN", "--code", "KEY_NULL")
     answer = shop.gddl(
         "errors", "replay", "--table", "sales.orders", *chosen, results={"sales.orders": {"rows_read": 0}}
     )
-    assert shop.order["options"]["codes"] == ["OP_UNKNOWN", "KEY_NULL"]
+    assert shop.order["options"]["action"]["codes"] == ["OP_UNKNOWN", "KEY_NULL"]
     assert answer.out.splitlines()[-1] == "sales.orders: nothing in quarantine with code OP_UNKNOWN or KEY_NULL"
 
 
@@ -463,7 +463,7 @@ def test_a_replay_of_codes_that_are_not_in_quarantine_is_refused(shop: Shop) -> 
     answer = shop.gddl(*command, "--code", "NOPE", "--code", "KEY_NULL")
     assert (answer.status, answer.out, answer.err) == (2, "", f"{none}CAST_FAILED 3, KEY_NULL 1. {remedy}")
     answer = shop.gddl(*command, "--code", "KEY_NULL", results=NOTHING_READ)
-    assert (answer.status, shop.order["options"]["codes"]) == (0, ["KEY_NULL"])
+    assert (answer.status, shop.order["options"]["action"]["codes"]) == (0, ["KEY_NULL"])
 
 
 LIST = "`gddl errors list --table sales.orders`"

@@ -204,7 +204,7 @@ def test_the_key_that_reaches_the_job(
         assert (answer.status, "[EXPLAIN_KEY_INVALID]" in answer.err) == (2, True)
         return
     options = shop.order["options"]
-    assert (options["action"], options["key"], options["limit"]) == ("explain", key, 7)
+    assert options["action"] == {"name": "explain", "key": key, "limit": 7, "before_erasure": False}
 
 
 def test_a_key_that_was_never_seen_ends_with_1(shop: Shop) -> None:

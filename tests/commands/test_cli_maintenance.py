@@ -23,7 +23,7 @@ KEPT = {
 def test_maintain_shows_what_was_done(shop: Shop) -> None:
     answer = shop.gddl("maintain", "--table", "sales.orders", "--dry-run", results={"sales.orders": {"details": KEPT}})
     assert answer.status == 0
-    assert (shop.order["options"]["action"], shop.order["options"]["dry_run"]) == ("maintain", True)
+    assert (shop.order["options"]["action"]["name"], shop.order["options"]["action"]["dry_run"]) == ("maintain", True)
     assert "sales.orders succeeded 42 1,200 3 0 7 0" in [" ".join(line.split()) for line in answer.out.splitlines()]
 
 
@@ -38,8 +38,8 @@ def test_erase_sends_the_whole_key_and_says_what_is_left(shop: Shop) -> None:
     answer = shop.gddl("erase", "--table", "sales.lines", "--key", "order_id=5", "--key", "n=x=y", results=results)
     assert answer.status == 0
     options = shop.order["options"]
-    assert (options["action"], options["key"]) == ("erase", {"order_id": "5", "n": "x=y"})
-    assert options["asked_by"]
+    assert (options["action"]["name"], options["action"]["key"]) == ("erase", {"order_id": "5", "n": "x=y"})
+    assert options["action"]["asked_by"]
     assert "erased; rows removed: changes 4, replica 1" in answer.out
     assert "after 2024-01-09T00:00:00+00:00" in answer.out
     assert "still in the landing file /landing/x.parquet" in answer.out
@@ -59,11 +59,11 @@ def test_a_personal_key_comes_from_a_file_or_standard_input(shop: Shop, monkeypa
     file = shop.folder / "key.txt"
     file.write_text("\ufefforder_id=5\n\nn=x=y\n", encoding="utf-8")
     shop.gddl("erase", "--table", "sales.lines", "--key", f"@{file}", results={"sales.lines": {"details": ERASED}})
-    assert shop.order["options"]["key"] == {"order_id": "5", "n": "x=y"}
+    assert shop.order["options"]["action"]["key"] == {"order_id": "5", "n": "x=y"}
     monkeypatch.setattr("sys.stdin", io.StringIO("order_id=6\n"))
     parts = ("--key", "@-", "--key", "n=z")
     shop.gddl("erase", "--table", "sales.lines", *parts, results={"sales.lines": {"details": ERASED}})
-    assert shop.order["options"]["key"] == {"order_id": "6", "n": "z"}
+    assert shop.order["options"]["action"]["key"] == {"order_id": "6", "n": "z"}
     answer = shop.gddl("erase", "--table", "sales.lines", "--key", f"@{shop.folder}/none")
     assert (answer.status, "ERASE_KEY_INVALID" in answer.err) == (2, True)
 
@@ -84,14 +84,17 @@ def test_reload_of_a_time_names_it_and_counts(shop: Shop) -> None:
     answer = shop.gddl(*command, "--since", "2024-01-31", "--until", "2024-02-01T06:00:00+02:00", results=results)
     assert answer.status == 0
     asked = shop.order["options"]
-    assert (asked["reload"], asked["confirmed"]) == (True, True)
-    assert asked["landed_since"] == "2024-01-31T00:00:00+00:00"
-    assert asked["landed_until"] == "2024-02-01T06:00:00+02:00"
+    assert (asked["action"]["name"], asked["action"]["confirmed"]) == ("reload", True)
+    assert asked["action"]["landed_since"] == "2024-01-31T00:00:00+00:00"
+    assert asked["action"]["landed_until"] == "2024-02-01T06:00:00+02:00"
     assert "sales.orders succeeded 3 50 51 2 1 4 6 5" in [" ".join(line.split()) for line in answer.out.splitlines()]
     shop.gddl(*command, "--since", "24h", "--dry-run", results=results)
     asked = shop.order["options"]
-    assert asked["action"] == "plan"
-    assert 86_300 < (datetime.now(UTC) - datetime.fromisoformat(asked["landed_since"])).total_seconds() < 90_000
+    assert asked["action"]["name"] == "plan"
+    asked["action"] = asked["action"]["of"]
+    assert (
+        86_300 < (datetime.now(UTC) - datetime.fromisoformat(asked["action"]["landed_since"])).total_seconds() < 90_000
+    )
 
 
 @pytest.mark.parametrize("option", [("--since", "yesterday"), ("--since", ""), ("--until", "")])
@@ -109,8 +112,8 @@ def test_resync_is_a_checked_refresh(shop: Shop) -> None:
     answer = shop.gddl("resync", "--table", "sales.orders", "--source-connection", "SHOP_DB", results=results)
     assert answer.status == 0
     options = shop.order["options"]
-    assert (options["action"], options["full_refresh"], options["resync"]) == ("run", False, True)
-    assert options["source_connection"] == "SHOP_DB"
+    assert options["action"]["name"] == "resync"
+    assert options["action"]["source_connection"] == "SHOP_DB"
     assert "sales.orders succeeded 5,000 1 0 2 3 0" in [" ".join(line.split()) for line in answer.out.splitlines()]
 
 
@@ -123,7 +126,7 @@ def resync_lines(shop: Shop, *args: str) -> dict[str, object]:
     assert answer.status == 0, answer.err
     assert "sales.lines succeeded 5,000 2 1" in [" ".join(line.split()) for line in answer.out.splitlines()]
     options: dict[str, object] = shop.order["options"]
-    assert (options["action"], options["resync"], options["full_listing"]) == ("resync_rows", False, False)
+    assert (options["action"]["name"], options["full_listing"]) == ("resync_rows", False)
     return options
 
 
@@ -133,15 +136,18 @@ def test_resync_of_several_composite_keys(shop: Shop) -> None:
     options = resync_lines(
         shop, "--key", "order_id=5", "--key", "n=a", "--key", "n=b", "--key", "order_id=6", "--key", f"@{file}"
     )
-    assert options["keys"] == [
+    assert options["action"]["keys"] == [
         {"order_id": "5", "n": "a"}, {"n": "b", "order_id": "6"}, {"order_id": "7", "n": "@b"},
     ]  # fmt: skip
 
 
 def test_resync_of_a_range_or_of_differences(shop: Shop) -> None:
     options = resync_lines(shop, "--from", "order_id=5", "--to", "order_id=9", "--to", "n=z")
-    assert (options["from_key"], options["to_key"]) == ({"order_id": "5"}, {"order_id": "9", "n": "z"})
-    assert resync_lines(shop, "--differences")["differences"] is True
+    assert (options["action"]["from_key"], options["action"]["to_key"]) == (
+        {"order_id": "5"},
+        {"order_id": "9", "n": "z"},
+    )
+    assert resync_lines(shop, "--differences")["action"]["differences"] is True
 
 
 @pytest.mark.parametrize(
@@ -182,7 +188,7 @@ def test_verify_shows_keys_that_differ_from_the_source(shop: Shop) -> None:
     details = {"verdict": "different", "rows": 4, "expected_rows": 4, "keys": [], "source": source}
     answer = shop.gddl("verify", "--settle", "60", results={"sales.orders": {"details": details}})
     assert answer.status == 1
-    assert shop.order["options"]["settle_seconds"] == 60
+    assert shop.order["options"]["action"]["settle_seconds"] == 60
     (row,) = [line for line in answer.out.splitlines() if line.startswith("sales.orders")]
     assert row.split()[:5] == ["sales.orders", "different", "4", "4", "5"]
     assert '{"id": "7"} missing' in row
@@ -285,7 +291,7 @@ def test_a_dry_run_changes_nothing(shop: Shop) -> None:
         (("rebuild", "--all"), "plan"),
     ):
         shop.gddl(*command, "--dry-run", "--json", results={})
-        assert shop.order["options"]["action"] == action, command
+        assert shop.order["options"]["action"]["name"] == action, command
 
 
 @pytest.mark.parametrize(
@@ -310,7 +316,7 @@ def test_schema_is_applied_from_lines_as_they_are_printed(shop: Shop) -> None:
     )
     assert answer.status == 0, answer.err
     asked = shop.order["options"]
-    assert (asked["action"], asked["columns"]) == (
+    assert (asked["action"]["name"], asked["action"]["columns"]) == (
         "schema_apply", {"id": "bigint", "price": "decimal(10, 2)", "note": "string"}
     )  # fmt: skip
     lines = [" ".join(line.split()) for line in answer.out.splitlines()]
@@ -338,7 +344,7 @@ def test_a_dropped_column_is_named_and_confirmed(shop: Shop) -> None:
     answer = shop.gddl(*command, "--yes", results={"sales.orders": {"details": {"rebuild": rebuilt}}})
     assert answer.status == 0, answer.err
     asked = shop.order["options"]
-    assert (asked["action"], asked["full_refresh"], asked["drop_columns"]) == ("run", True, ["note"])
+    assert (asked["action"]["name"], asked["action"]["drop_columns"]) == ("rebuild", ["note"])
     assert "dropped note; it has id" in answer.out
     shop.gddl(*command, "--dry-run", results={})
-    assert shop.order["options"]["action"] == "plan"
+    assert shop.order["options"]["action"]["name"] == "plan"

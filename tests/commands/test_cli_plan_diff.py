@@ -218,7 +218,7 @@ def test_each_kind_of_edit_is_shown_with_what_to_run(gddl: Gddl) -> None:
         ],
     }
     assert "  gddl.yaml tiers.small.slots  " in out
-    assert [line.split()[0] for line in out.split("\n\n")[-1].splitlines()[2:]] == ["tables", "DAGs", "runs", "hours"]
+    assert [line.split()[0] for line in out.split("\n\n")[-1].splitlines()[2:]] == ["tables", "DAGs", "runs"]
 
 
 def test_a_comment_is_a_table_in_which_values_are_code(gddl: Gddl) -> None:

@@ -61,7 +61,7 @@ class Answer:
 
 Gddl = Callable[..., Answer]
 _ENOUGH = "core.parallelism, tasks of all workers, core.max_active_tasks_per_dag, gddl.active_runs, triggerer.capacity"
-ENOUGH = f"Airflow's configuration is enough: {_ENOUGH}; not known: pool gddl_small"
+ENOUGH = f"Airflow's configuration is enough: {_ENOUGH}"
 
 
 @pytest.fixture
@@ -197,7 +197,7 @@ def test_check_warns_of_too_little_parallelism(gddl: Gddl, monkeypatch: pytest.M
     assert (status, message) == ("warning", line.removeprefix("warning parallelism: "))
     found = {"Name": "prod", "EnvironmentClass": "mw1.small", "MaxWorkers": 1, "Schedulers": 2}
     Path("mwaa.json").write_text(json.dumps({"Environment": found}))
-    unknown = "core.parallelism, core.max_active_tasks_per_dag, triggerer.capacity, pool gddl_medium"
+    unknown = "core.parallelism, core.max_active_tasks_per_dag, triggerer.capacity"
     assert gddl("check", "--json", "--mwaa", "mwaa.json").checked["parallelism"] == (
         "ok",
         f"MWAA's environment prod is enough: tasks of all workers, gddl.active_runs; not known: {unknown}",

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_gddl.contract.actions import Rebuild
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec, TierSpec
@@ -69,7 +70,7 @@ def spec_of(lake: Path, *tables: str) -> JobSpec:
     rows = tuple(TableSpec(table=table, keys=("id",)) for table in tables)
     roots = Roots(landing=str(lake.parent / "landing"), lake=str(lake))
     tiers = {"small": TierSpec(tasks="many")}
-    options = JobOptions(full_refresh=True)
+    options = JobOptions(action=Rebuild())
     return JobSpec(run_id="20240101T000000-aa", roots=roots, tables=rows, tiers=tiers, options=options)
 
 
@@ -106,7 +107,7 @@ def test_results_progress_and_log_reach_where_they_belong(home: Path, lake: Path
         assert line in log.splitlines()
     assert "replica" not in log
     dumped = json.loads((lake.parent / "dump.json").read_text())
-    assert dumped["spec"]["options"]["full_refresh"] is True
+    assert dumped["spec"]["options"]["action"] == {"name": "rebuild"}
     assert [table["table"] for table in dumped["spec"]["tables"]] == ["a.b", "a.c"]
     assert dumped["argv"][0] == "--spec"
     assert dumped["argv"][2:] == ["--progress", "--parent", str(os.getpid())]

@@ -17,6 +17,7 @@ import pytest
 import sqlalchemy as sa
 from deltalake import DeltaTable
 
+from airflow_gddl.contract.actions import Rebuild, ResyncRows, Verify
 from airflow_gddl.contract.spec import InitialLoad, JobOptions, TableSpec
 from tests.databases.debezium_service import DebeziumService, begin, end
 from tests.databases.test_initial_load import AGAIN, LOAD, NAME, done
@@ -27,7 +28,7 @@ SPEC = TableSpec(
     table="s.t", keys=("id",), dialect="debezium", options={"verify_connection": NAME}, settle="0s", sweep_after="0s",
     sweep_limit=1.0, initial_load=InitialLoad(chunk_rows=20, parallel=2),
 )  # fmt: skip
-VERIFY = JobOptions(action="verify", settle_seconds=0)
+VERIFY = JobOptions(action=Verify(settle_seconds=0))
 _COLUMNS: dict[str, Callable[[str], Any]] = {
     "id": int, "v": str, "n": str,
     "at": lambda text: text.replace(" ", "T").replace("+00", "Z"),
@@ -160,9 +161,9 @@ def test_resync_of_what_was_lost_under_a_writer_ends_in_the_source(
         done(lake, source, SPEC)
     with writing(service, seed + 100):
         keys = tuple({"id": str(key)} for key in range(0, 140, 7))
-        done(lake, source, SPEC, JobOptions(action="resync_rows", keys=keys))
+        done(lake, source, SPEC, JobOptions(action=ResyncRows(keys=keys)))
         for low in range(0, 140, 35):
-            asked = JobOptions(action="resync_rows", from_key={"id": str(low)}, to_key={"id": str(low + 34)})
+            asked = JobOptions(action=ResyncRows(from_key={"id": str(low)}, to_key={"id": str(low + 34)}))
             done(lake, source, SPEC, asked)
     done(lake, source, SPEC)
     assert rows(lake) == truth(source)
@@ -179,9 +180,9 @@ def test_repair_is_repeated_while_no_event_comes(source: sa.Engine, service: Deb
     ):  # fmt: skip
         execute(source, statement)
         service.write(lost=lambda _: True)
-        done(lake, source, SPEC, JobOptions(action="resync_rows", keys=({"": "1"}, {"id": "2"})))
+        done(lake, source, SPEC, JobOptions(action=ResyncRows(keys=({"": "1"}, {"id": "2"}))))
         assert rows(lake) == truth(source), statement
-    done(lake, source, SPEC, JobOptions(full_refresh=True))
+    done(lake, source, SPEC, JobOptions(action=Rebuild()))
     assert rows(lake) == truth(source)
 
 
@@ -197,4 +198,4 @@ def test_order_by_columns_that_give_rows_no_place_is_refused(
     if not is_there:
         execute(source, "ALTER TABLE s.t DROP place")
     with pytest.raises(AssertionError, match="RESYNC_ROWS_REFUSED"):
-        done(lake, source, spec, JobOptions(action="resync_rows", keys=({"id": "1"},)))
+        done(lake, source, spec, JobOptions(action=ResyncRows(keys=({"id": "1"},))))

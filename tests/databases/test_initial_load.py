@@ -22,6 +22,7 @@ import sqlalchemy as sa
 from deltalake import DeltaTable
 
 from airflow_gddl.contract import codec
+from airflow_gddl.contract.actions import LoadFromSource, Verify
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import InitialLoad, JobOptions, JobSpec, TableSpec
 from airflow_gddl.stores import Storage
@@ -43,8 +44,8 @@ SPEC = TableSpec(
     table="s.t", keys=("id",), sequence_by=("seq",), options={"verify_connection": NAME}, settle="0s", sweep_after="0s",
     sweep_limit=1.0, initial_load=InitialLoad(chunk_rows=100, parallel=3),
 )  # fmt: skip
-LOAD = JobOptions(action="initial_load")
-AGAIN = JobOptions(action="initial_load", confirmed=True)
+LOAD = JobOptions(action=LoadFromSource())
+AGAIN = JobOptions(action=LoadFromSource(again=True))
 LOGGED = """
 CREATE TABLE s.t (id int PRIMARY KEY, v text);
 CREATE TABLE s.log (seq bigserial PRIMARY KEY, op text, id int, v text);
@@ -291,7 +292,7 @@ def test_values_of_each_type_arrive_as_they_are(source: sa.Engine, tmp_path: Pat
         "c18": "1 day", "c19": "{1,2,NULL}", "c20": "10.0.0.1/32", "c21": "101",
     }  # fmt: skip
     assert {empty[name] for name in _TYPES} == {None}
-    verified = done(lake, source, options=JobOptions(action="verify"))
+    verified = done(lake, source, options=JobOptions(action=Verify()))
     assert verified.details["source"]["different"] == 0
     compared = set(verified.details["source"]["compared"])
     assert {f"c{n}" for n in (1, 2, 3, 5, 6, 7, 8, 9, 11, 12, 13, 14)} <= compared
@@ -431,7 +432,7 @@ def test_mariadb_is_read_by_ranges_and_types(tmp_path: Path) -> None:
         lake = Lake(tmp_path)
         done(lake, engine, spec)
         rows = pa.table(DeltaTable(lake.layout(spec).replica).scan()).to_pylist()
-        verified = done(lake, engine, spec, JobOptions(action="verify"))
+        verified = done(lake, engine, spec, JobOptions(action=Verify()))
     assert sorted(int(row["b"]) - 18446744073709551000 for row in rows) == list(range(1, 251))
     assert {(row["n"], row["d"], row["t"] in (0, 1), row["bin"], str(row["y"]), row["j"]) for row in rows} == {
         (4294967295, 1.5, True, b"\x00\xff", "2024", "[1]")

@@ -20,6 +20,7 @@ import pytest
 import sqlalchemy as sa
 from deltalake import DeltaTable
 
+from airflow_gddl.contract.actions import LoadFromSource, Verify
 from airflow_gddl.contract.spec import InitialLoad, JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from tests.databases.test_initial_load import LOAD, NAME, done, run
@@ -184,11 +185,11 @@ def test_second_load_of_a_row_with_a_misfit(source: sa.Engine, tmp_path: Path) -
     done(lake, source, SPEC, LOAD)
     done(lake, source, SPEC)
     execute(source, "UPDATE s.t SET d = 'infinity' WHERE id = 1", "UPDATE s.t SET d = date '2024-02-01' WHERE id = 2")
-    done(lake, source, SPEC, JobOptions(action="initial_load", confirmed=True))
+    done(lake, source, SPEC, JobOptions(action=LoadFromSource(again=True)))
     done(lake, source, SPEC)
     found = {row["id"]: row["d"] for row in rows(lake.layout(SPEC).replica)}
     assert found[2] == date(2024, 2, 1)
-    verified = run(lake, source, SPEC, JobOptions(action="verify"))
+    verified = run(lake, source, SPEC, JobOptions(action=Verify()))
     source_rows = (verified.details or {})["source"]
     assert source_rows["different"] + source_rows["unsettled"] == 1, "the row in quarantine"
     assert [(row["code"], row["column"]) for row in rows(lake.layout(SPEC).errors)] == [("CAST_FAILED", "d")]

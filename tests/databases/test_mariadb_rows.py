@@ -15,6 +15,7 @@ import pytest
 import sqlalchemy as sa
 from deltalake import DeltaTable
 
+from airflow_gddl.contract.actions import ResyncRows, Verify
 from airflow_gddl.contract.spec import InitialLoad, JobOptions, TableSpec
 from tests.databases.mariadb import SERVER, mariadb
 from tests.databases.test_initial_load import AGAIN, NAME, done
@@ -122,7 +123,7 @@ def test_loads_and_resyncs_beside_changes_end_in_the_source(
     service.write(chance, lost=0.4)
     service.some(chance)
     for low, high in (({}, {"k": "A9"}), ({"": "A9"}, {"": "b1"}), ({"k": "b"}, {})):
-        done(lake, server, SPEC, JobOptions(action="resync_rows", from_key=low, to_key=high))
+        done(lake, server, SPEC, JobOptions(action=ResyncRows(from_key=low, to_key=high)))
         service.some(chance)
         service.write(chance, delay=5)
     service.write(chance)
@@ -133,7 +134,7 @@ def test_loads_and_resyncs_beside_changes_end_in_the_source(
     done(lake, server, SPEC, AGAIN)
     done(lake, server, SPEC)
     assert rows(lake) == truth(server)
-    assert done(lake, server, SPEC, JobOptions(action="verify")).details["verdict"] == "equal"
+    assert done(lake, server, SPEC, JobOptions(action=Verify())).details["verdict"] == "equal"
 
 
 def test_rows_that_the_database_orders_otherwise_are_read_by_their_keys(server: sa.Engine, tmp_path: Path) -> None:
@@ -151,7 +152,7 @@ def test_rows_that_the_database_orders_otherwise_are_read_by_their_keys(server: 
         service.run("u", key, "new")
     service.run("d", "_", "")
     service.write(chance, lost=1)
-    asked = JobOptions(action="resync_rows", from_key={"k": "Z"}, to_key={"k": "a9"})
+    asked = JobOptions(action=ResyncRows(from_key={"k": "Z"}, to_key={"k": "a9"}))
     found = done(lake, server, SPEC, asked).details["resync"]
     assert rows(lake) == truth(server)
     assert (found["rows"], found["absent"]) == (4, 1)

@@ -55,7 +55,7 @@ def test_renamed_columns_are_proposed_until_the_row_says_so(tmp_path: Path, monk
 def test_where_jobs_read_the_log_the_catalog_shows_new_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limits = {"names": ["s.*"], "ignore": ["s.tmp*"]}
     written(
-        tmp_path, {"table": "s.orders", "keys": ["id"]}, new_tables="add", new_table_limits=limits,
+        tmp_path, {"table": "s.orders", "keys": ["id"]}, new_tables="propose", new_table_limits=limits,
         capture={"connector": "postgresql"},
     )  # fmt: skip
     with postgres() as engine:
@@ -65,7 +65,7 @@ def test_where_jobs_read_the_log_the_catalog_shows_new_tables(tmp_path: Path, mo
         execute(engine, "CREATE TABLE s.log (v text)", "CREATE TABLE public.other (id int PRIMARY KEY)")
         found = {one["table"]: one for one in gddl(tmp_path, "new-tables", "look")[0]}
     assert {name: (one["code"], one["keys"]) for name, one in found.items()} == {
-        "crm:s.lines": ("NEW_TABLE_ADDED", ["id"]),
+        "crm:s.lines": ("NEW_TABLE_PROPOSED", ["id"]),
         "crm:s.log": ("NEW_TABLE_NO_KEY", None),
     }
     assert found["crm:s.lines"]["evidence"] == "primary key lines_pkey"

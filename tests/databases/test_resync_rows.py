@@ -16,10 +16,12 @@ import pytest
 import sqlalchemy as sa
 from deltalake import DeltaTable
 
+from airflow_gddl.contract.actions import Erase, Rebuild, Reload, ResyncRows, TruncateRelease, Verify
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import InitialLoad, JobOptions, TableSpec
 from tests.databases.test_initial_load import LOGGED, NAME, done, rows_of, run
 from tests.delta_rs.postgres import emptied, execute, postgres
+from tests.harness.asked import options_of, with_asked
 from tests.harness.lake import Lake
 from tests.harness.landing import write
 from tests.harness.sharded import Sharded
@@ -32,7 +34,7 @@ SPEC = TableSpec(
 
 def resync(lake: Lake, engine: sa.Engine, *keys: int, spec: TableSpec = SPEC, **options: object) -> JobResult:
     named = tuple({"id": str(key)} for key in keys)
-    return done(lake, engine, spec, JobOptions(action="resync_rows", keys=named, **options))  # type: ignore[arg-type]  # options by name
+    return done(lake, engine, spec, options_of(action="resync_rows", keys=named, **options))  # type: ignore[arg-type]  # options by name
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +105,7 @@ def test_missing_wrong_and_surplus_rows_of_named_keys_are_repaired(service: Serv
     wanted = rows_of(source) | {8: "v8"}
     assert lake.replica(SPEC) == wanted
     assert {name: found.details["resync"][name] for name in ("rows", "absent")} == {"rows": 2, "absent": 2}
-    assert done(lake, source, SPEC, JobOptions(action="verify")).details["verdict"] == "equal"
+    assert done(lake, source, SPEC, JobOptions(action=Verify())).details["verdict"] == "equal"
 
 
 def test_rows_of_a_range_are_repaired_and_others_are_left(service: Service) -> None:
@@ -120,7 +122,7 @@ def test_rows_of_a_range_are_repaired_and_others_are_left(service: Service) -> N
     resync(lake, source, to_key={"": "9"})
     resync(lake, source, from_key={"id": "111"})
     assert lake.replica(SPEC) == rows_of(source)
-    assert done(lake, source, SPEC, JobOptions(action="verify")).details["verdict"] == "equal"
+    assert done(lake, source, SPEC, JobOptions(action=Verify())).details["verdict"] == "equal"
 
 
 def test_range_is_read_in_chunks(service: Service) -> None:
@@ -178,11 +180,11 @@ def test_differences_that_verify_has_found_are_repaired(service: Service) -> Non
     unseen(source, "UPDATE s.t SET v = 'other' WHERE id = 7", "DELETE FROM s.t WHERE id = 5")
     unseen(source, "INSERT INTO s.t VALUES (100, 'new')")
     assert resync(lake, source, differences=True).details["resync"]["files"] == 0, "none are remembered"
-    run(lake, source, SPEC, JobOptions(action="verify", settle_seconds=0))
+    run(lake, source, SPEC, JobOptions(action=Verify(settle_seconds=0)))
     found = resync(lake, source, differences=True)
     assert (found.details["resync"]["rows"], found.details["resync"]["absent"]) == (2, 1)
     assert lake.replica(SPEC) == rows_of(source)
-    assert done(lake, source, SPEC, JobOptions(action="verify", settle_seconds=0)).details["source"]["different"] == 0
+    assert done(lake, source, SPEC, JobOptions(action=Verify(settle_seconds=0))).details["source"]["different"] == 0
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -215,7 +217,7 @@ def test_random_repairs_under_a_writer_end_in_the_source(seed: int, service: Ser
     service.write()
     done(lake, source, SPEC)
     assert lake.replica(SPEC) == rows_of(source)
-    assert done(lake, source, SPEC, JobOptions(action="verify")).details["verdict"] == "equal"
+    assert done(lake, source, SPEC, JobOptions(action=Verify())).details["verdict"] == "equal"
 
 
 def _write_some(engine: sa.Engine, chance: random.Random) -> None:
@@ -229,21 +231,21 @@ def _write_some(engine: sa.Engine, chance: random.Random) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "options", "code", "said"),
+    ("spec", "asked", "code", "said"),
     [
-        (SPEC, JobOptions(keys=({"v": "1"},)), "RESYNC_KEY_INVALID", "the key of s.t is id, not v"),
-        (SPEC, JobOptions(keys=({"nothing": "1"},)), "RESYNC_KEY_INVALID", "the key of s.t is id, not nothing"),
-        (SPEC, JobOptions(keys=({"id": "abc"},)), "RESYNC_KEY_INVALID", "none of its type, int"),
-        (SPEC, JobOptions(from_key={"id": "1.5"}), "RESYNC_KEY_INVALID", "none of its type, int"),
-        (replace(SPEC, options={}), JobOptions(keys=({"id": "1"},)), "RESYNC_ROWS_REFUSED", "no connection"),
-        (replace(SPEC, table="s.other"), JobOptions(keys=({"id": "1"},)), "RESYNC_ROWS_REFUSED", "not loaded yet"),
+        (SPEC, ResyncRows(keys=({"v": "1"},)), "RESYNC_KEY_INVALID", "the key of s.t is id, not v"),
+        (SPEC, ResyncRows(keys=({"nothing": "1"},)), "RESYNC_KEY_INVALID", "the key of s.t is id, not nothing"),
+        (SPEC, ResyncRows(keys=({"id": "abc"},)), "RESYNC_KEY_INVALID", "none of its type, int"),
+        (SPEC, ResyncRows(from_key={"id": "1.5"}), "RESYNC_KEY_INVALID", "none of its type, int"),
+        (replace(SPEC, options={}), ResyncRows(keys=({"id": "1"},)), "RESYNC_ROWS_REFUSED", "no connection"),
+        (replace(SPEC, table="s.other"), ResyncRows(keys=({"id": "1"},)), "RESYNC_ROWS_REFUSED", "not loaded yet"),
     ],
 )
 def test_bad_input_is_refused_and_nothing_is_written(
-    spec: TableSpec, options: JobOptions, code: str, said: str, service: Service
+    spec: TableSpec, asked: ResyncRows, code: str, said: str, service: Service
 ) -> None:
     before = files(service.lake)
-    found = run(service.lake, service.engine, spec, replace(options, action="resync_rows"))
+    found = run(service.lake, service.engine, spec, JobOptions(action=asked))
     assert found.error is not None
     assert found.error.code == code
     assert said in found.error.message
@@ -259,7 +261,7 @@ def test_a_table_without_changes_has_no_place_for_rows(source: sa.Engine, tmp_pa
     lake = Lake(tmp_path)
     lake.load(SPEC)
     done(lake, source, SPEC)
-    found = run(lake, source, SPEC, JobOptions(action="resync_rows", keys=({"id": "1"},)))
+    found = run(lake, source, SPEC, JobOptions(action=ResyncRows(keys=({"id": "1"},))))
     assert found.error is not None
     assert found.error.code == "RESYNC_ROWS_REFUSED"
     assert "gddl load --again" in found.error.message
@@ -304,21 +306,21 @@ def composite_truth(engine: sa.Engine) -> list[tuple[Any, ...]]:
 def test_composite_keys_are_named_whole_and_ranges_by_their_first_columns(composite: Lake, source: sa.Engine) -> None:
     execute(source, "UPDATE s.c SET v = 'new' WHERE n = 1", "DELETE FROM s.c WHERE n IN (2, 3.5)")
     region = chr(64 + 4) + "'\\u00fc"
-    part = run(composite, source, _COMPOSITE, JobOptions(action="resync_rows", keys=({"region": region, "n": "1"},)))
+    part = run(composite, source, _COMPOSITE, JobOptions(action=ResyncRows(keys=({"region": region, "n": "1"},))))
     assert part.error is not None
     assert part.error.code == "RESYNC_KEY_INVALID"
     key = {"region": region, "at": "2024-06-01T06:00:00+02:00", "n": "1.0"}
-    done(composite, source, _COMPOSITE, JobOptions(action="resync_rows", keys=(key,)))
+    done(composite, source, _COMPOSITE, JobOptions(action=ResyncRows(keys=(key,))))
     assert [row for row in composite_rows(composite) if row[3] == "new"] == [
         row for row in composite_truth(source) if row[3] == "new"
     ]
-    second = run(composite, source, _COMPOSITE, JobOptions(action="resync_rows", from_key={"at": "2024-06-01"}))
+    second = run(composite, source, _COMPOSITE, JobOptions(action=ResyncRows(from_key={"at": "2024-06-01"})))
     assert second.error is not None
     assert "name the first columns of the key" in second.error.message
-    low = JobOptions(action="resync_rows", from_key={"region": "A"}, to_key={"region": "C'\\u00fc"})
+    low = JobOptions(action=ResyncRows(from_key={"region": "A"}, to_key={"region": "C'\\u00fc"}))
     done(composite, source, _COMPOSITE, low)
-    done(composite, source, _COMPOSITE, replace(low, from_key={"region": "D"}, to_key={}))
-    done(composite, source, _COMPOSITE, replace(low, from_key={}, to_key={"region": "A"}))
+    done(composite, source, _COMPOSITE, with_asked(low, from_key={"region": "D"}, to_key={}))
+    done(composite, source, _COMPOSITE, with_asked(low, from_key={}, to_key={"region": "A"}))
     assert composite_rows(composite) == composite_truth(source)
 
 
@@ -356,11 +358,11 @@ def test_rows_have_their_place_in_each_order(order: str, source: sa.Engine, tmp_
     service.write()
     done(lake, source, spec)
     assert live(lake) == rows_of(source)
-    assert done(lake, source, spec, JobOptions(action="verify")).details["verdict"] == "equal"
+    assert done(lake, source, spec, JobOptions(action=Verify())).details["verdict"] == "equal"
     before = live(lake)
-    done(lake, source, spec, JobOptions(full_refresh=True))
+    done(lake, source, spec, JobOptions(action=Rebuild()))
     assert live(lake) == before
-    done(lake, source, spec, JobOptions(reload=True, confirmed=True))
+    done(lake, source, spec, JobOptions(action=Reload(confirmed=True)))
     assert live(lake) == before
 
 
@@ -399,13 +401,13 @@ def test_rows_behind_a_truncate_that_is_held_wait_for_it(service: Service) -> No
     unseen(source, "UPDATE s.t SET v = 'other' WHERE id = 1")
     found = resync(lake, source, 1)
     assert [w.count for w in found.warnings if w.code == "RESYNC_WAITS"] == [1]
-    done(lake, source, SPEC, JobOptions(action="truncate_release"))
+    done(lake, source, SPEC, JobOptions(action=TruncateRelease()))
     assert lake.replica(SPEC)[1] == "other"
 
 
 def test_an_erased_key_does_not_come_back(service: Service) -> None:
     lake, source = service.lake, service.engine
-    done(lake, source, SPEC, JobOptions(action="erase", key={"id": "5"}))
+    done(lake, source, SPEC, JobOptions(action=Erase(key={"id": "5"})))
     resync(lake, source, 5, 6)
     resync(lake, source, from_key={"id": "4"}, to_key={"id": "7"})
     assert lake.replica(SPEC) == {i: v for i, v in rows_of(source).items() if i != 5}
@@ -440,7 +442,7 @@ def of_shards(one: Sharded, source: sa.Engine, **options: Any) -> JobResult:
     named = {"source_connection": NAME} if options else {}
     action = {"action": "resync_rows"} if options else {}
     lake = Lake(one.root)
-    return run(lake, source, one.spec, JobOptions(**{**action, **named, **options}))
+    return run(lake, source, one.spec, options_of(**{**action, **named, **options}))
 
 
 def rows_of_shards(one: Sharded) -> dict[tuple[str, int], str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from airflow_gddl.contract.layout import Layout
-from airflow_gddl.simulate.events import FIRST, SNAPSHOT, Envelopes
+from tests.debezium.envelopes import FIRST, SNAPSHOT, Envelopes
 from tests.debezium.writing import Form, written
 from tests.harness.landing import to_table, write_bytes
 from tests.oracle import DeliveredFile

@@ -31,7 +31,7 @@ def test_unsent_values_are_kept(engine: LocalPort, tmp_path: Path) -> None:
     topic.land(gzip.compress(text(event("u", {"id": 1, "v": "c", "big": "uno"}, 12)).encode()), "json.gz")
     topic.run()
     assert topic.replica("id", "v", "big") == [(1, "c", "uno"), (2, "b", None)]
-    assert topic.run(full_refresh=True).mode == "refresh"
+    assert topic.run(action="rebuild").mode == "refresh"
     assert topic.replica("id", "v", "big") == [(1, "c", "uno"), (2, "b", None)]
 
 

@@ -34,9 +34,9 @@ def test_a_first_file_with_a_truncate_alone_waits_for_rows(policy: str, engine: 
     assert sorted(replica(topic)) == ([1, 2, 3, 4] if policy == "report" else [1, 4])
 
 
-@pytest.mark.parametrize("reload", [False, True])
+@pytest.mark.parametrize("options", [{}, {"action": "reload", "confirmed": True}])
 def test_a_truncate_that_waits_does_not_hold_small_batches(
-    reload: bool, engine: LocalPort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    options: dict[str, object], engine: LocalPort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Batches of one file: those with rows come first."""
     monkeypatch.setattr(TableRun, "limits", BatchLimits(max_files=1, max_bytes=10**9))
@@ -44,7 +44,7 @@ def test_a_truncate_that_waits_does_not_hold_small_batches(
     topic.land(text(truncate(140)))
     topic.land(text(row("c", 1, 150), row("c", 2, 130)))
     topic.run()
-    topic.run(reload=reload, confirmed=reload)
+    topic.run(**options)
     assert replica(topic) == {1: "c150"}
 
 

@@ -45,7 +45,7 @@ def test_new_mysql_log_is_refused_until_configured(engine: LocalPort, tmp_path: 
     configured.land(late)
     assert configured.run().late_ignored == 1, "the old log's last file came after all"
     assert configured.replica("id", "v") == [(1, "b"), (2, "late"), (3, "b")]
-    configured.run(full_refresh=True)
+    configured.run(action="rebuild")
     assert configured.replica("id", "v") == [(1, "b"), (2, "late"), (3, "b")]
     assert configured.run(action="verify").details["verdict"] == "equal"
 
@@ -103,7 +103,7 @@ def test_full_refresh_reorders_changes_after_a_log_reset(engine: LocalPort, tmp_
         (warning,) = configured.run().warnings
         assert (warning.code, warning.count, warning.sample) == ("LOG_BEGAN_LATE", 1, (early,))
     assert configured.replica("id", "v") == [(1, "a"), (600, "b"), (700, "b")]
-    assert warnings_of(configured.run(full_refresh=True)) == []
+    assert warnings_of(configured.run(action="rebuild")) == []
     assert configured.replica("id", "v") == [(1, "b"), (600, "b"), (700, "b")]
     assert configured.run(action="verify").details["verdict"] == "equal"
 

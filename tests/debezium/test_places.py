@@ -125,7 +125,7 @@ def test_in_a_transaction_of_sql_server_the_order_of_delivery_decides(
     topic.land(text(*events[again:]))
     topic.run()
     assert topic.replica("id", "v") == sorted(rows.items())
-    topic.run(full_refresh=True)
+    topic.run(action="rebuild")
     assert topic.replica("id", "v") == sorted(rows.items())
 
 
@@ -238,7 +238,7 @@ def test_the_end_of_the_old_log_that_comes_later_tells_the_new_one(engine: Local
     assert topic.refused().code == "SOURCE_LOG_RESTARTED"
     configured = topic.with_row(options={"log_began": ["2023-11-14T22:13:27Z"]})
     configured.run()
-    configured.run(full_refresh=True)
+    configured.run(action="rebuild")
     assert configured.replica("id", "v") == [(1, "new"), (2, "a")]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
+from airflow_gddl.contract.actions import Rebuild, Reload
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec
 from tests.conftest import LocalPort
@@ -98,8 +99,8 @@ def _play(engine: LocalPort, tmp_path: Path, strategy: st.SearchStrategy[Case], 
     assert not wrong, f"{len(wrong)} of {len(found)}: {wrong[0]}"
     chance = Random(len(found))  # noqa: S311 - a repeatable choice
     for what, options in (
-        ("rebuild with files gone", JobOptions(full_refresh=True)),
-        ("reload", JobOptions(reload=True, confirmed=True)),
+        ("rebuild with files gone", JobOptions(action=Rebuild())),
+        ("reload", JobOptions(action=Reload(confirmed=True))),
     ):
         for case in found:
             folder, files = (
@@ -107,7 +108,7 @@ def _play(engine: LocalPort, tmp_path: Path, strategy: st.SearchStrategy[Case], 
                 {n: c for run in case.runs for n, c in run.items()},
             )
             _land(folder, files)
-            for name in sorted(files)[: chance.randint(0, len(files)) if options.full_refresh else 0]:
+            for name in sorted(files)[: chance.randint(0, len(files)) if isinstance(options.action, Rebuild) else 0]:
                 (folder / name).unlink()
         _run(engine, JobSpec(run_id="again", roots=roots, tables=tables, options=options), unwanted)
         wrong = _wrong(engine, roots, found)

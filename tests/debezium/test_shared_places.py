@@ -76,7 +76,7 @@ def test_a_replayed_change_stands_where_its_file_has_it(
         topic.run()
         topic.with_row(expect={}).run(action="errors_replay")
         merged = topic.replica("id", "v"), topic.history("v", "__start_at", "__end_at")
-        topic.with_row(expect={}).run(full_refresh=True)
+        topic.with_row(expect={}).run(action="rebuild")
         found += [merged, (topic.replica("id", "v"), topic.history("v", "__start_at", "__end_at"))]
     assert found == [found[-1]] * 4
 

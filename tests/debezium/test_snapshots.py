@@ -59,7 +59,7 @@ def test_new_snapshot_removes_rows_that_it_lacks(engine: LocalPort, tmp_path: Pa
     assert topic.run(action="verify").details["verdict"] == "equal"
     later = topic.run()
     assert (later.rows_read, later.changes_written, warnings_of(later)) == (0, 0, [])
-    topic.run(full_refresh=True)
+    topic.run(action="rebuild")
     assert topic.replica("id", "v") == [(1, "s2"), (2, "u2"), (3, "s2"), (4, "s2"), (5, "s2"), (9, "s2")]
 
 
@@ -316,15 +316,15 @@ def test_repairs_keep_the_generations(engine: LocalPort, tmp_path: Path) -> None
     topic.land(text(event("u", {"id": 7, "v": "x"}, 190), *snapshot(200, range(1, 7), v="s2")))
     topic.run()
     wanted = [(n, "s2") for n in range(1, 7)]
-    topic.run(full_refresh=True)
+    topic.run(action="rebuild")
     assert topic.replica("id", "v") == wanted
     rmtree(topic.layout.state)
-    done = topic.run(full_refresh=True)
+    done = topic.run(action="rebuild")
     assert (topic.replica("id", "v"), warnings_of(done)) == (wanted, ["GENERATIONS_INFERRED"])
     assert topic.run(action="verify").details["verdict"] == "equal"
     topic.land(text(event("u", {"id": 7, "v": "late"}, 150)))
     assert topic.run().late_ignored == 1
-    done = topic.run(reload=True, confirmed=True)
+    done = topic.run(action="reload", confirmed=True)
     assert (topic.replica("id", "v"), done.details["reload"]["archived"]) == (wanted, 0)
     assert topic.run(action="verify").details["verdict"] == "equal"
     topic.land(text(*snapshot(300, [1, 2, 3, 4, 5], v="s3")))
@@ -337,7 +337,7 @@ def test_reset_that_is_named_after_a_snapshot(engine: LocalPort, tmp_path: Path)
     topic.land(text(*snapshot(200, range(1, 7), v="s2")))
     topic.run()
     named = topic.with_row(options={"log_began": ["2023-11-14T22:13:20.150Z"]})
-    named.run(full_refresh=True)
+    named.run(action="rebuild")
     assert named.replica("id", "v") == [(n, "s2") for n in range(1, 7)]
     named.land(text(event("u", {"id": 7, "v": "late"}, 150)))
     assert named.run().late_ignored == 1
@@ -354,7 +354,7 @@ def test_reload_follows_what_only_a_person_knows(engine: LocalPort, tmp_path: Pa
     topic.land(text(*snapshot(400, [11, 12], name="renamed"), event("c", {"id": 13, "v": "c"}, 410, name="renamed")))
     assert warnings_of(topic.run()) == ["CONNECTORS_SHARE_KEYS", "SNAPSHOT_MERGED"]
     assert ids(topic) == [1, 2, 3, 4, 5, 6, 7, 11, 12, 13]
-    done = topic.run(reload=True, confirmed=True)
+    done = topic.run(action="reload", confirmed=True)
     assert (ids(topic), done.details["reload"]["vanish"]) == ([11, 12, 13], 7)
     topic.land(text(*snapshot(500, [11, 12], name="renamed")))
     assert warnings_of(topic.run()) == []
@@ -369,7 +369,7 @@ def test_rebuild_by_another_sequence_decides_ties(engine: LocalPort, tmp_path: P
         path.with_name(f"shop.t+0+{number * 100:010d}.ignored").unlink()
     assert warnings_of(topic.run()) == ["SEQUENCE_TIE"]
     ordered = topic.with_row(sequence_by=["_dbz_sequence", "n"])
-    ordered.run(full_refresh=True)
+    ordered.run(action="rebuild")
     assert ordered.replica("id", "v") == [(1, "b")]
     assert ordered.run(action="verify").details["verdict"] == "equal"
 
@@ -381,13 +381,13 @@ def test_reload_from_a_source_that_was_moved(engine: LocalPort, tmp_path: Path) 
     topic.run()
     topic.empty()
     topic.land(text(*snapshot(20, [1, 2, 9], v="moved"), event("u", {"id": 9, "v": "u"}, 30)))
-    topic.run(reload=True, confirmed=True)
+    topic.run(action="reload", confirmed=True)
     assert topic.replica("id", "v") == [(1, "moved"), (2, "moved"), (9, "u")]
     assert topic.run(action="verify").details["verdict"] == "equal"
     topic.land(text(*snapshot(50, [1, 2], v="again")))
     topic.run()
     assert topic.replica("id", "v") == [(1, "again"), (2, "again")]
-    topic.run(full_refresh=True)
+    topic.run(action="rebuild")
     assert topic.replica("id", "v") == [(1, "again"), (2, "again")]
 
 

@@ -15,13 +15,14 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import DIALECTS, forget_entry_points
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.published import Publication, ReplicaSchema
-from airflow_gddl.contract.spec import Action, InitialLoad, JobOptions, JobSpec, Roots, TableSpec
+from airflow_gddl.contract.spec import InitialLoad, JobSpec, Roots, TableSpec
 from airflow_gddl.metadata import validation
 from airflow_gddl.metadata.validation import check_spec
 from airflow_gddl.topology.table_row import row_of
 from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.dialects.protocol import dialect_of
 from tests.conftest import LocalPort
+from tests.harness.asked import options_of
 from tests.harness.lake import Lake
 from tests.unit.pages import ROOT
 
@@ -75,10 +76,10 @@ def test_metadata_validates_dialect_options() -> None:
 
 @pytest.mark.parametrize(("action", "code"), [("initial_load", "INITIAL_LOAD"), ("resync_rows", "RESYNC_ROWS")])
 @pytest.mark.usefixtures("installed")
-def test_rows_of_the_source_are_for_dialects_that_take_them(action: Action, code: str, tmp_path: Path) -> None:
+def test_rows_of_the_source_are_for_dialects_that_take_them(action: str, code: str, tmp_path: Path) -> None:
     (problem,) = check_spec(replace(PIPES, initial_load=InitialLoad()), {"small"})
     assert (problem.code, problem.field) == ("FIELD_VALUE", "initial_load")
-    found = Lake(tmp_path).run(PIPES, JobOptions(action=action))
+    found = Lake(tmp_path).run(PIPES, options_of(action))
     assert isinstance(found, TableOutcome)
     assert found.result.error is not None
     assert found.result.error.code == f"{code}_REFUSED"

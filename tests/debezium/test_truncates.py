@@ -49,7 +49,7 @@ def test_applied(engine: LocalPort, tmp_path: Path) -> None:
     assert topic.run().late_ignored == 2
     assert replica(topic) == {2: "c150", 4: "c160", 5: "c170"}
     assert is_equal(topic)
-    topic.run(full_refresh=True)
+    topic.run(action="rebuild")
     assert replica(topic) == {2: "c150", 4: "c160", 5: "c170"}
     assert is_equal(topic)
 
@@ -65,7 +65,7 @@ def test_history_ends_at_the_truncate(engine: LocalPort, tmp_path: Path) -> None
         (1, place[100], place[140]), (2, place[110], place[140]), (2, place[150], place[160]), (3, place[170], None)
     ]  # fmt: skip
     before = topic.history("id", "v", "__start_at", "__end_at")
-    topic.run(full_refresh=True)
+    topic.run(action="rebuild")
     assert topic.history("id", "v", "__start_at", "__end_at") == before
 
 
@@ -83,7 +83,7 @@ def test_soft_deletes_mark_rows(engine: LocalPort, tmp_path: Path) -> None:
     }, "what comes late is marked, too"  # fmt: skip
     before = topic.replica("id", "v", "_gddl")
     assert is_equal(topic)
-    topic.run(full_refresh=True)
+    topic.run(action="rebuild")
     assert topic.replica("id", "v", "_gddl") == before
 
 
@@ -165,7 +165,7 @@ def test_reported(engine: LocalPort, tmp_path: Path) -> None:
     topic.run()
     assert replica(topic) == {1: "c130", 2: "c150"}
     applied = topic.with_row(**APPLIED)
-    applied.run(reload=True, confirmed=True)
+    applied.run(action="reload", confirmed=True)
     assert replica(applied) == {2: "c150"}, "a reload reads the files by the row as it is now"
 
 
@@ -207,7 +207,7 @@ def test_tables_without_keys(engine: LocalPort, tmp_path: Path) -> None:
     topic.run()
     assert replica(topic) == {2: "c150", 4: "c160"}
     assert is_equal(topic)
-    topic.run(full_refresh=True)
+    topic.run(action="rebuild")
     assert replica(topic) == {2: "c150", 4: "c160"}
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_gddl.simulate.events import Envelopes, json_bytes
+from tests.debezium.envelopes import Envelopes, json_bytes
 
 Form = Literal["json", "json.gz", "parquet"]
 _SOURCE = pa.struct([("connector", pa.string()), ("lsn", pa.int64()), ("ts_ms", pa.int64()), ("table", pa.string())])

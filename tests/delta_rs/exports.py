@@ -14,9 +14,10 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.expression_text import with_expressions
 from spark_jobs.batch.totals import TableOutcome
+from tests.harness.asked import options_of
 from tests.harness.lake import Lake
 
 FORMAT: Mapping[str, Any] = {"path_format": "'dt='yyyy-MM-dd"}
@@ -57,11 +58,11 @@ class Exports:
         (folder / "_SUCCESS").touch()
 
     def run(self, **options: Any) -> JobResult:
-        return self.lake.done(self.spec, JobOptions(**options), clock=lambda: self.now)
+        return self.lake.done(self.spec, options_of(**options), clock=lambda: self.now)
 
     def fault(self, **options: Any) -> str:
         """Code of the error of a run; empty: it had none."""
-        outcome = self.lake.run(self.spec, JobOptions(**options), clock=lambda: self.now)
+        outcome = self.lake.run(self.spec, options_of(**options), clock=lambda: self.now)
         assert isinstance(outcome, TableOutcome)
         return outcome.result.error.code if outcome.result.error is not None else ""
 

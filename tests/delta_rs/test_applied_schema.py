@@ -10,16 +10,18 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from airflow_gddl.contract.actions import Rebuild, Verify
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs.batch.totals import TableOutcome
 from tests.conftest import LocalPort
+from tests.harness.asked import options_of, planned
 from tests.harness.lake import Lake, spec_of
 from tests.harness.landing import write
 from tests.spark.children import killed_child
 
 SPEC = spec_of(history=True)
 TABLES = ("changes", "replica", "history")
-VERIFY = JobOptions(action="verify")
+VERIFY = JobOptions(action=Verify())
 WIDER = {"id": "bigint", "v": "string", "note": "string", "amount": "decimal(10,2)"}
 
 
@@ -32,11 +34,11 @@ def filled(root: Path, port: LocalPort | None = None, spec: TableSpec = SPEC) ->
 
 
 def applying(columns: dict[str, str], **fields: Any) -> JobOptions:
-    return JobOptions(action="schema_apply", columns=columns, **fields)
+    return options_of(action="schema_apply", columns=columns, **fields)
 
 
 def dropping(*names: str) -> JobOptions:
-    return JobOptions(full_refresh=True, drop_columns=names)
+    return JobOptions(action=Rebuild(drop_columns=names))
 
 
 def types(lake: Lake, kind: str) -> dict[str, str]:
@@ -76,7 +78,7 @@ def test_columns_and_types_come_before_their_data(engine: LocalPort, tmp_path: P
     done = lake.done(SPEC)
     assert (done.schema_changes, [w.code for w in done.warnings if w.code == "FOREIGN_COMMIT"]) == ((), [])
     assert lake.done(SPEC, VERIFY).details["verdict"] == "equal"
-    lake.done(SPEC, JobOptions(full_refresh=True))
+    lake.done(SPEC, JobOptions(action=Rebuild()))
     assert "amount" in types(lake, "replica"), "a rebuild keeps it"
 
 
@@ -147,7 +149,7 @@ def test_a_column_is_dropped_for_good(engine: LocalPort, tmp_path: Path) -> None
     assert [kind for kind in TABLES if "note" in types(lake, kind)] == []
     assert sorted((row["id"], row["v"]) for row in lake.rows(lake.layout(SPEC).replica)) == right
     assert len(lake.rows(lake.layout(SPEC).history)) < versions, "a version that only the column made is none"
-    for options in (JobOptions(full_refresh=True), JobOptions()):
+    for options in (JobOptions(action=Rebuild()), JobOptions()):
         assert [w.code for w in lake.done(SPEC, options).warnings] == []
         assert "note" not in types(lake, "replica"), "neither a rebuild nor a run brings it back"
     assert lake.done(SPEC, VERIFY).details["verdict"] == "equal"
@@ -191,7 +193,7 @@ def test_an_unfinished_rebuild_is_finished_first(tmp_path: Path) -> None:
     lake = with_note(tmp_path)
     lake.change(SPEC, 9, [("U", 2, "later")], day=9)
     lake.done(SPEC)
-    assert killed_child(lake.job([SPEC], JobOptions(full_refresh=True), run_id="dies"), "append").status == -9
+    assert killed_child(lake.job([SPEC], JobOptions(action=Rebuild()), run_id="dies"), "append").status == -9
     lake.done(SPEC, dropping("note"))
     assert [kind for kind in TABLES if "note" in types(lake, kind)] == []
     assert lake.done(SPEC, VERIFY).details["verdict"] == "equal"
@@ -210,6 +212,6 @@ def test_an_unfinished_rebuild_is_finished_first(tmp_path: Path) -> None:
 def test_a_column_that_is_needed_stays(name: str, fields: dict[str, Any], why: str, tmp_path: Path) -> None:
     lake = filled(tmp_path)
     assert why in refused(lake, dropping(name), "COLUMN_NOT_DROPPED", replace(SPEC, **fields))
-    error = lake.result(SPEC, replace(dropping(name), action="plan")).error
+    error = lake.result(SPEC, planned(dropping(name))).error
     assert error is not None
     assert error.code == "COLUMN_NOT_DROPPED", "so does a dry run refuse it"

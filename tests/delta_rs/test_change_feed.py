@@ -7,6 +7,7 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
+from airflow_gddl.contract.actions import Maintain
 from airflow_gddl.contract.spec import JobOptions
 from tests.harness.lake import Lake, spec_of
 from tests.spark.change_feeds import FEED, differing_versions, latest_feed
@@ -49,7 +50,7 @@ def test_compaction_is_no_change(tmp_path: Path) -> None:
         lake.change(spec, number, [("I", 10 + number, "new")])
         lake.done(spec)
     path = lake.layout(spec).replica
-    details = lake.done(spec, JobOptions(action="maintain")).details
+    details = lake.done(spec, JobOptions(action=Maintain())).details
     assert details is not None
     assert details["compacted"]["replica"]["files_after"] == 1
     assert latest_feed(path) == []

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
+from airflow_gddl.contract.actions import Verify
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
@@ -21,13 +22,14 @@ from spark_jobs.verification import WINDOW_DIFFERENCES, read_differences
 from tests.delta_rs.commands import GDDL, gddl
 from tests.delta_rs.postgres import emptied, execute, postgres
 from tests.delta_rs.test_verify_source import verified
+from tests.harness.asked import with_asked
 from tests.harness.lake import Lake
 from tests.harness.landing import write
 
 SPEC = TableSpec(
     table="s.t", keys=("id",), sequence_by=("seq",), freshness="30m", options={"verify_connection": "GDDL_SOURCE_SHOP"}
 )
-BY_HOUR = JobOptions(action="verify", since_seconds=24 * 3600.0)
+BY_HOUR = JobOptions(action=Verify(since_seconds=24 * 3600.0))
 UTC_TIMES = pa.timestamp("us", tz="UTC")
 Verify = Callable[[JobOptions], JobResult]
 
@@ -145,7 +147,7 @@ def test_a_shorter_look_forgets_nothing_of_a_longer_one(source: sa.Engine, tmp_p
     environ = {"GDDL_SOURCE_SHOP": source.url.render_as_string(hide_password=False)}
     day, at, content, lost = day_of(lake, source, 40)
     lake.done(SPEC)
-    short = replace(BY_HOUR, since_seconds=2 * 3600.0)
+    short = with_asked(BY_HOUR, since_seconds=2 * 3600.0)
     assert states(verified(lake, environ, SPEC, BY_HOUR)) == {f"{at:%Y-%m-%dT%H}": "unsettled"}
     assert states(verified(lake, environ, SPEC, short)) == {}
     day.file(40, datetime.now(UTC))
@@ -199,7 +201,7 @@ def test_deletes_that_never_came_are_told_apart(source: sa.Engine, tmp_path: Pat
     day.insert_into(source)
     lake.done(SPEC)
     execute(source, "DELETE FROM s.t WHERE id = 61")
-    result = verified(lake, environ, SPEC, replace(BY_HOUR, settle_seconds=0))
+    result = verified(lake, environ, SPEC, with_asked(BY_HOUR, settle_seconds=0))
     assert states(result) == {f"{day.time_of(30):%Y-%m-%dT%H}": "extra"}
     assert [(key["key"], key["state"]) for key in result.details["windows"]["keys"]] == [('{"id": "61"}', "extra")]
 
@@ -217,7 +219,7 @@ def test_a_window_that_is_not_over_is_open(source: sa.Engine, tmp_path: Path) ->
     result = verified(lake, environ, SPEC, BY_HOUR)
     newest = result.details["windows"]["windows"][-1]
     assert (result.error, newest["state"], newest["unsettled"], newest["source_rows"]) == (None, "open", 1, 1)
-    days = verified(lake, environ, SPEC, replace(BY_HOUR, window="day")).details["windows"]["windows"]
+    days = verified(lake, environ, SPEC, with_asked(BY_HOUR, window="day")).details["windows"]["windows"]
     assert [window["state"] for window in days][-1] == "open"
     assert sum(window["rows"] for window in days) == 40
 

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from airflow_gddl.contract.actions import Erase, Verify
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import ForeignKey
@@ -22,6 +23,7 @@ from airflow_gddl.stores import Storage
 from spark_jobs.batch.totals import Declined
 from spark_jobs.job.run_results import for_record
 from spark_jobs.verification import read_orphans
+from tests.harness.asked import options_of
 from tests.harness.examples import at_random
 from tests.harness.lake import TIER, Lake
 from tests.harness.landing import write
@@ -50,7 +52,7 @@ def change(lake: Lake, spec: TableSpec, ops: Sequence[str], **columns: Any) -> N
 
 
 def verify(lake: Lake, spec: TableSpec, now: datetime = NOW, **options: Any) -> JobResult:
-    return lake.result(spec, JobOptions(action="verify", **options), clock=lambda: now)
+    return lake.result(spec, options_of(action="verify", **options), clock=lambda: now)
 
 
 def counts(result: JobResult) -> dict[str, tuple[int, int]]:
@@ -128,7 +130,7 @@ def test_an_erasure_removes_what_is_remembered_of_values(tmp_path: Path) -> None
     verify(lake, CHILD)
     state = lake.layout(CHILD).state
     assert [len(values) for values in read_orphans(Storage(), state).values()] == [1]
-    lake.done(CHILD, JobOptions(action="erase", key={"id": "11"}, asked_by="eve"))
+    lake.done(CHILD, JobOptions(action=Erase(key={"id": "11"}, asked_by="eve")))
     assert read_orphans(Storage(), state) == {}
     assert code(verify(lake, CHILD, settle_seconds=0)) is None
 
@@ -153,7 +155,7 @@ def test_a_table_too_large_for_this_process_is_left_to_spark(tmp_path: Path) -> 
     load(lake, PARENT, id=list(range(50_000)))
     load(lake, CHILD, id=[10], customer=[1])
     small = Lake(tmp_path, replace(TIER, task_max_bytes=50_000))
-    found = small.run(CHILD, JobOptions(action="verify"))
+    found = small.run(CHILD, JobOptions(action=Verify()))
     assert isinstance(found, Declined)
     assert "the table customers has" in found.reason
     assert code(verify(small, replace(CHILD, foreign_key={}))) is None

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_gddl.contract.actions import ErrorsReplay
 from airflow_gddl.contract.option_checks import check_options
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from tests.harness.lake import Lake, LakeTable, spec_of
@@ -47,7 +48,7 @@ def test_lines_from_before_lack_the_column_and_updates_do_not_carry_it(tmp_path:
     landed(one, "20250101-000000003.csv", "U,7,3,z2\n")
     one.run()
     assert one.values("replica", "a", "b")[3] == ("z2", "new")
-    one.run(full_refresh=True)
+    one.run(action="rebuild")
     assert one.values("replica", "a", "b")[3] == ("z2", "new")
 
 
@@ -95,7 +96,7 @@ def test_the_way_out_of_a_refused_file(tmp_path: Path) -> None:
     refused = one.refused()
     assert "csv_added" in str([row["reason"] for row in one.rows("errors")]), refused
     named = table(tmp_path, columns, csv_added=["b"])
-    named.lake.done(named.spec, JobOptions(action="errors_replay"))
+    named.lake.done(named.spec, JobOptions(action=ErrorsReplay()))
     named.run()
     assert named.values("replica", "id", "a", "b") == [("1", "x", None), ("2", "y", None)]
     assert codes(named) == []

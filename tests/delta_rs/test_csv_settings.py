@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from airflow_gddl.contract.actions import Rebuild, Verify
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from tests.harness.lake import Lake, LakeTable, spec_of
@@ -54,8 +55,8 @@ def test_column_that_is_not_logged_keeps_its_value(tmp_path: Path, word: str, ty
     land(lake, spec, "20250101-000000000.csv", f"U,1,1,{shown},Paris,4\n")
     lake.done(spec)
     assert rows(lake, spec, "id", "my_city")[0] == ("1", "Paris")
-    assert lake.done(spec, JobOptions(action="verify")).details["verdict"] == "equal"
-    lake.done(spec, JobOptions(full_refresh=True))
+    assert lake.done(spec, JobOptions(action=Verify())).details["verdict"] == "equal"
+    lake.done(spec, JobOptions(action=Rebuild()))
     assert rows(lake, spec, "id", "my_city")[0] == ("1", "Paris")
 
 
@@ -88,9 +89,9 @@ def test_what_an_update_has_carried_stays_known_when_the_word_is_none_any_more(t
     assert rows(lake, other, "name", "my_city", "n") == [("Cy", "NOT_SUPPLIED", "7")]
     land(lake, other, "20250101-000000000.csv", "U,1,1,late,Rome,4\n")
     lake.done(other)
-    lake.done(other, JobOptions(full_refresh=True))
+    lake.done(other, JobOptions(action=Rebuild()))
     assert rows(lake, other, "name", "my_city", "n") == [("Cy", "NOT_SUPPLIED", "7")]
-    assert lake.done(other, JobOptions(action="verify")).details["verdict"] == "equal"
+    assert lake.done(other, JobOptions(action=Verify())).details["verdict"] == "equal"
 
 
 def test_word_is_a_text_where_the_row_names_a_list_of_its_own(tmp_path: Path) -> None:

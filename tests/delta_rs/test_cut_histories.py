@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_gddl.contract.actions import Maintain
 from airflow_gddl.contract.spec import JobOptions
 from spark_jobs.job.job_tables import run_job
 from tests.conftest import LocalPort
@@ -64,7 +65,7 @@ def test_replica_is_independent_of_cut_changes(sort: str, count: int, tmp_path: 
 def maintained(stage: Stage) -> int:
     """Maintain all tables as if years had gone by; how many changes that has cut."""
     runtime = replace(stage.port.runtime, clock=lambda: datetime.now(UTC) + timedelta(days=1000))
-    job = stage.lake.job([case.spec for case in stage.cases], JobOptions(action="maintain"), "maintain")
+    job = stage.lake.job([case.spec for case in stage.cases], JobOptions(action=Maintain()), "maintain")
     results = {o.result.table: o.result for o in run_job(stage.port.tiered(job), runtime, lambda _: None)}
     stage.blame_failures("in maintenance", results)
     return sum(r.details["changes_cut"] for r in results.values() if r.details)

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.totals import Declined, TableOutcome
+from tests.harness.asked import options_of
 from tests.harness.lake import TIER, Lake, spec_of
 from tests.scenarios.delta_log import commits
 
@@ -139,7 +139,7 @@ def test_table_over_the_size_limit_is_declined(action: Any, tmp_path: Path) -> N
         lake = grown(tmp_path)
         lake.run(SPEC)
         lake = replace(lake, tier=replace(TIER, task_max_bytes=500))
-    done = lake.run(SPEC, JobOptions(action=action))
+    done = lake.run(SPEC, options_of(action))
     assert isinstance(done, Declined)
     assert "task_max_bytes" in done.reason
 

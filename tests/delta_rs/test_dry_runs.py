@@ -16,9 +16,11 @@ from typer.main import get_command
 
 import spark_jobs.features
 from airflow_gddl.cli.commands import app
+from airflow_gddl.contract.actions import Erase, Explain, Load, Maintain, Move, Plan, Rebuild, Reload
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import LandingRetention
 from tests.conftest import LocalPort
+from tests.harness.asked import with_asked
 from tests.harness.lake import Lake, spec_of
 from tests.harness.landing import write
 from tests.harness.sharded import Sharded
@@ -26,16 +28,20 @@ from tests.spark.children import killed_child
 from tests.unit.pages import commands
 
 SPEC = spec_of()
-RUN, REBUILD = JobOptions(full_listing=True), JobOptions(full_refresh=True, full_listing=True)
-RELOAD = JobOptions(reload=True, confirmed=True, full_listing=True)
-MAINTAIN, ERASE = JobOptions(action="maintain"), JobOptions(action="erase", key={"id": "1"})
+RUN, REBUILD = JobOptions(full_listing=True), JobOptions(action=Rebuild(), full_listing=True)
+RELOAD = JobOptions(action=Reload(confirmed=True), full_listing=True)
+MAINTAIN, ERASE = JobOptions(action=Maintain()), JobOptions(action=Erase(key={"id": "1"}))
 
 
 def dry(options: JobOptions) -> JobOptions:
     """What `--dry-run` of the command asks its job for."""
-    if options.action == "erase":
-        return replace(options, action="explain", dry_run=True)
-    return replace(options, dry_run=True) if options.action == "maintain" else replace(options, action="plan")
+    match options.action:
+        case Erase(key=key):
+            return replace(options, action=Explain(key=key, before_erasure=True))
+        case Maintain():
+            return replace(options, action=Maintain(dry_run=True))
+    assert isinstance(options.action, Load)
+    return replace(options, action=Plan(of=options.action))
 
 
 @dataclass(frozen=True)
@@ -133,7 +139,7 @@ def rekeyed(lake: Lake) -> TableSpec:
 
 def erased(lake: Lake) -> TableSpec:
     filled(lake)
-    lake.done(SPEC, JobOptions(action="erase", key={"id": "2"}))
+    lake.done(SPEC, JobOptions(action=Erase(key={"id": "2"})))
     return waits(lake)
 
 
@@ -174,7 +180,7 @@ def unmasked(lake: Lake) -> TableSpec:
 
 def moved(lake: Lake) -> TableSpec:
     filled(lake)
-    lake.done(SPEC, JobOptions(action="move", move_to="s.new"))
+    lake.done(SPEC, JobOptions(action=Move(to="s.new")))
     return SPEC
 
 
@@ -230,7 +236,7 @@ def other_row(**fields: object) -> Callable[[Lake], TableSpec]:
 
 
 LOADS = (RUN, REBUILD, RELOAD)
-OTHER_KEY = replace(ERASE, key={"none": "1"})
+OTHER_KEY = with_asked(ERASE, key={"none": "1"})
 REFUSALS = [
     Refusal("LANDING_MISSING", (RUN,), without_root),
     Refusal("KEYS_CHANGED", (RUN, ERASE), rekeyed),
@@ -279,8 +285,7 @@ PLAYED = [(one, options) for one in REFUSALS for options in one.options]
 
 def called(played: tuple[Refusal, JobOptions]) -> str:
     refusal, options = played
-    repair = next((name for name in ("full_refresh", "reload") if getattr(options, name)), options.action)
-    return f"{refusal.code}-{repair}"
+    return f"{refusal.code}-{options.action.name}"
 
 
 def files_of(root: Path) -> set[tuple[str, int]]:

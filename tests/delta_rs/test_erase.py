@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
+from airflow_gddl.contract.actions import Erase, ErrorsList, ErrorsReplay, Maintain, Reload, Verify
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.layout import Layout, join, result_name
 from airflow_gddl.contract.result import JobResult, RunWarning
@@ -29,17 +30,18 @@ from spark_jobs.job.run_results import ResultStore
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from tests.delta_rs.test_growing_files import Growing
+from tests.harness.asked import with_asked
 from tests.harness.lake import Lake, spec_of
 from tests.harness.landing import write, written_before
 from tests.spark.children import killed_child
 
 NAME = "Ada Lovelace"
 """Stands in every row of the key that is erased, and in no other."""
-VERIFY, REFRESH = JobOptions(action="verify"), JobOptions(reload=True, confirmed=True)
+VERIFY, REFRESH = JobOptions(action=Verify()), JobOptions(action=Reload(confirmed=True))
 
 
 def erasing(**key: str) -> JobOptions:
-    return JobOptions(action="erase", key=key, asked_by="eve")
+    return JobOptions(action=Erase(key=key, asked_by="eve"))
 
 
 def spec(**fields: Any) -> TableSpec:
@@ -142,7 +144,7 @@ def same_file_again(lake: Lake, row: TableSpec) -> None:
 def bad_row_again(lake: Lake, row: TableSpec) -> None:
     lake.change(row, 2, [("?", 7, NAME), ("?", 8, "bad too")], day=3)
     lake.done(row)
-    lake.done(row, JobOptions(action="errors_replay"))
+    lake.done(row, JobOptions(action=ErrorsReplay()))
 
 
 def reload(lake: Lake, row: TableSpec) -> None:
@@ -252,7 +254,7 @@ def test_repeated_erasure_is_a_no_op(tmp_path: Path) -> None:
     lake = filled(tmp_path, row)
     first = lake.done(row, erasing(id="7")).details
     versions = [DeltaTable(path).version() for path in tables_of(lake.layout(row)).values()]
-    again = lake.done(row, replace(erasing(id="7"), asked_by="mallory")).details
+    again = lake.done(row, with_asked(erasing(id="7"), asked_by="mallory")).details
     assert {**again, "until": first["until"]} == first
     assert again["until"] > first["until"]
     assert [DeltaTable(path).version() for path in tables_of(lake.layout(row)).values()] == versions
@@ -386,7 +388,7 @@ def test_maintenance_removes_the_key_from_storage(tmp_path: Path) -> None:
     week = time.time() - 8 * 86400
     for file in Path(lake.roots.lake).rglob("*.parquet"):
         os.utime(file, (week, week))
-    lake.done(row, JobOptions(action="maintain"))
+    lake.done(row, JobOptions(action=Maintain()))
     left = [f for f in Path(lake.roots.lake, "s").rglob("*.parquet") if "_delta_log" not in f.parts]
     assert left
     assert [f for f in left if NAME in str(pq.read_table(f).to_pylist())] == []
@@ -487,7 +489,7 @@ def test_results_of_verify_and_errors_drop_the_key(tmp_path: Path) -> None:
     """Jobs that ran elsewhere: keys that differ, and rows of the quarantine, are in their details."""
     row = spec()
     lake = filled(tmp_path, row)
-    listed = lake.done(row, JobOptions(action="errors_list"))
+    listed = lake.done(row, JobOptions(action=ErrorsList()))
     DeltaTable(lake.layout(row).replica).delete("id IN (7, 8)")
     compared = lake.run(row, VERIFY)
     assert isinstance(compared, TableOutcome)
@@ -599,7 +601,7 @@ def test_log_drops_the_key_after_retention(tmp_path: Path) -> None:
     rows = {path: sorted(map(str, DeltaTable(path).to_pyarrow_table().to_pylist())) for path in paths}
     for days in (8, 2):  # first the checkpoints, and once they are old what they replace
         age(paths, days)
-        kept = lake.done(row, JobOptions(action="maintain")).details
+        kept = lake.done(row, JobOptions(action=Maintain())).details
     assert kept["log_files_removed"] > 0
     assert [path for path in paths if tells_of_seven(path)] == []
     assert rows == {path: sorted(map(str, DeltaTable(path).to_pyarrow_table().to_pylist())) for path in paths}
@@ -623,7 +625,7 @@ def test_log_with_unknown_files_is_unchanged(tmp_path: Path, name: str) -> None:
     strange.write_text("")
     for days in (8, 2):
         age(paths, days)
-        result = lake.done(row, JobOptions(action="maintain"))
+        result = lake.done(row, JobOptions(action=Maintain()))
     (warning,) = result.warnings
     assert (warning.code, warning.count, warning.sample) == ("LOG_FILES_UNKNOWN", 1, (f"replica: {name}",))
     assert result.details["logs_kept"] == {"replica": (name,)}

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 
+from airflow_gddl.contract.actions import Erase, Reload, Verify
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs.batch.runtime import Step
 from spark_jobs.batch.table_run import TableRun
@@ -43,7 +44,7 @@ def erase(stage: Stage, case: Case, key: dict[str, str], dies_after: str | None 
         if step.step == dies_after:
             raise Died
 
-    job = stage.port.tiered(stage.lake.job([case.spec], JobOptions(action="erase", key=key), "erase"))
+    job = stage.port.tiered(stage.lake.job([case.spec], JobOptions(action=Erase(key=key)), "erase"))
     runtime = replace(stage.port.runtime, observe=observe)
     try:
         found = attempt(TableRun(job=job, spec=case.spec, runtime=runtime), totals_of(job))
@@ -173,7 +174,7 @@ def play(found: Sequence[Case], deaths: Sequence[tuple[int, str]], tmp_path: Pat
         erase(stage, case, {name: str(value) for name, value in keys[case.spec.table].items()})
     everything = [case.spec for case in stage.cases]
     stage.blame_failures(
-        "verify", stage.lake.results(stage.port, stage.lake.job(everything, JobOptions(action="verify")))
+        "verify", stage.lake.results(stage.port, stage.lake.job(everything, JobOptions(action=Verify())))
     )
     rebuild(stage)
     twin = Stage(stage.port, Lake(tmp_path / "twin"), stage.cases)
@@ -191,7 +192,7 @@ def play(found: Sequence[Case], deaths: Sequence[tuple[int, str]], tmp_path: Pat
 def rebuild(stage: Stage) -> None:
     everything = [case.spec for case in stage.cases]
     results = stage.lake.results(
-        stage.port, stage.lake.job(everything, JobOptions(reload=True, confirmed=True), "refresh")
+        stage.port, stage.lake.job(everything, JobOptions(action=Reload(confirmed=True)), "refresh")
     )
     for case in stage.cases:
         error = results[case.spec.table].error

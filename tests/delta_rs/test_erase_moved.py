@@ -13,18 +13,20 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from airflow_gddl.contract.actions import ErrorsReplay, Move, Reload, Verify
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.ledger.move_note import NOTE
+from tests.harness.asked import options_of
 from tests.harness.lake import Lake, spec_of
 from tests.harness.sharded import Sharded, rows_of
 
-REFRESH, VERIFY = JobOptions(reload=True, confirmed=True), JobOptions(action="verify")
+REFRESH, VERIFY = JobOptions(action=Reload(confirmed=True)), JobOptions(action=Verify())
 
 
 def key(action: str, number: int, **fields: str) -> JobOptions:
-    return JobOptions(action=action, key={"id": str(number), **fields})
+    return options_of(action, key={"id": str(number), **fields})
 
 
 def named(table: str) -> TableSpec:
@@ -43,7 +45,7 @@ def filled(root: Path) -> Lake:
 
 def move(lake: Lake, *names: str) -> TableSpec:
     for old, new in pairwise(names):
-        lake.done(named(old), JobOptions(action="move", move_to=new))
+        lake.done(named(old), JobOptions(action=Move(to=new)))
     return named(names[-1])
 
 
@@ -84,7 +86,7 @@ def same_file(lake: Lake, row: TableSpec) -> None:
 
 def replay(lake: Lake, row: TableSpec) -> None:
     same_file(lake, row)
-    lake.done(row, JobOptions(action="errors_replay"))
+    lake.done(row, JobOptions(action=ErrorsReplay()))
 
 
 def from_files(lake: Lake, row: TableSpec) -> None:
@@ -179,7 +181,7 @@ def test_name_taken_by_another_table(tmp_path: Path) -> None:
     lake.load(other, 5)
     lake.done(other)
     erased(lake, other, 2)
-    lake.done(other, JobOptions(action="move", move_to="s.t"))
+    lake.done(other, JobOptions(action=Move(to="s.t")))
     require_erased(lake, named("t.q"), 1)
     other = replace(other, table="s.t", source_table="s.o")
     require_erased(lake, other, 2)

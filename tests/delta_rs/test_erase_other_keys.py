@@ -10,16 +10,17 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from airflow_gddl.contract.actions import Erase, Reload
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs.batch.totals import TableOutcome
 from tests.harness.lake import Lake, spec_of
 from tests.harness.landing import write, written_before
 
-REFRESH = JobOptions(reload=True, confirmed=True)
+REFRESH = JobOptions(action=Reload(confirmed=True))
 
 
 def erasing(**key: str) -> JobOptions:
-    return JobOptions(action="erase", key=key)
+    return JobOptions(action=Erase(key=key))
 
 
 def code_of(lake: Lake, row: TableSpec, options: JobOptions | None = None) -> str:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from airflow_gddl.contract.actions import Explain, Verify
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import Origin
 from spark_jobs.plan.table_schema import EVENT_FIELDS
@@ -115,7 +116,7 @@ def test_fields_come_by_metadata_in_one_commit(delete: str, tmp_path: Path) -> N
     assert told == [("", "")] * 4 + [("eu-west-1", "postgresql")]
     for path in (layout.replica, layout.history):
         assert "region" not in lake.rows(path)[0]["_gddl"], path
-    assert (lake.done(named, JobOptions(action="verify")).details or {})["verdict"] == "equal"
+    assert (lake.done(named, JobOptions(action=Verify())).details or {})["verdict"] == "equal"
 
 
 def test_explain_shows_them(tmp_path: Path) -> None:
@@ -123,7 +124,7 @@ def test_explain_shows_them(tmp_path: Path) -> None:
     lake.load(spec)
     lake.change(spec, 1, [("D", 1, None)])
     lake.done(spec)
-    details = lake.done(spec, JobOptions(action="explain", key={"id": "1"})).details or {}
+    details = lake.done(spec, JobOptions(action=Explain(key={"id": "1"}))).details or {}
     facts = [(one["region"], one["source_type"], one["columns"]) for one in details["changes"]]
     assert facts == [("eu-west-1", "oracle", None), ("eu-west-1", "oracle", ["id", "seq"])]
 

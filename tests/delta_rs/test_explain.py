@@ -12,18 +12,20 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from airflow_gddl.contract.actions import Erase, Explain, Rebuild
 from airflow_gddl.contract.layout import join, result_name
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.job.run_results import ResultStore
+from tests.harness.asked import options_of
 from tests.harness.lake import Lake, spec_of
 from tests.harness.landing import write
 
 
 def asked(limit: int = 100, **key: str) -> JobOptions:
-    return JobOptions(action="explain", key=key or {"": "1"}, limit=limit)
+    return JobOptions(action=Explain(key=key or {"": "1"}, limit=limit))
 
 
 def filled(root: Path, row: TableSpec) -> Lake:
@@ -146,7 +148,7 @@ def test_value_that_is_not_of_the_key_is_refused(kind: pa.DataType, text: str, r
     write(Path(lake.layout(row).landing), "LOAD00000001.parquet", values)
     lake.done(row)
     for action in ("explain", "erase"):
-        message = error_of(lake, row, JobOptions(action=action, key={"id": text}))
+        message = error_of(lake, row, options_of(action, key={"id": text}))
         assert f"[{action.upper()}_KEY_INVALID] the value for id is none of its type" in message
         assert remedy in message
         assert text not in message.replace(remedy, "")
@@ -156,7 +158,7 @@ def test_value_that_is_not_of_the_key_is_refused(kind: pa.DataType, text: str, r
 def test_erased_key_shows_erasure_time(tmp_path: Path) -> None:
     row = spec_of()
     lake = filled(tmp_path, row)
-    erased = lake.done(row, JobOptions(action="erase", key={"id": "1"})).details
+    erased = lake.done(row, JobOptions(action=Erase(key={"id": "1"}))).details
     details = lake.done(row, asked()).details
     assert (details["erased_at"], details["outcome"], details["replica"]) == (erased["asked_at"], "no_changes", [])
 
@@ -194,7 +196,7 @@ def test_explain_leaves_no_run_record(tmp_path: Path) -> None:
 def test_full_refresh_keeps_the_explanation(tmp_path: Path) -> None:
     row = spec_of()
     lake = filled(tmp_path, row)
-    lake.done(row, JobOptions(full_refresh=True))
+    lake.done(row, JobOptions(action=Rebuild()))
     details = lake.done(row, asked()).details
     assert [(change["sequence"], change["state"]) for change in details["changes"]] == [
         (None, "superseded"), (100, "superseded"), (200, "late"), (300, "winner"),
@@ -217,7 +219,7 @@ def test_erasure_removes_the_key_from_results(tmp_path: Path) -> None:
         ResultStore(Storage(), folder).put(lake.done(row, asked(id=key)))
         paths.append(Path(folder, result_name("s.t")))
     assert all("10" in shown_keys(path) for path in paths)
-    lake.done(row, JobOptions(action="erase", key={"id": "10"}))
+    lake.done(row, JobOptions(action=Erase(key={"id": "10"})))
     own, other = (json.loads(path.read_text())["details"] for path in paths)
     assert (own["keys"], own["replica"], own["quarantine"]["records"]) == ([], [], [])
     assert [change["op"] for change in other["changes"]] == ["R"], "not the delete that names the other key"

@@ -9,6 +9,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from airflow_gddl.contract.actions import (
+    ErrorsDismiss,
+    ErrorsList,
+    ErrorsReplay,
+    Explain,
+    Plan,
+    Rebuild,
+    Reload,
+    Verify,
+)
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.contract.table_spec import InitialLoad
 from spark_jobs.batch.totals import TableOutcome
@@ -25,16 +35,16 @@ def test_runs_and_verify_fail_until_a_file_is_readable(tmp_path: Path) -> None:
     lake, spec = Lake(tmp_path), spec_of()
     write_bytes(Path(lake.layout(spec).landing), "LOAD00000001.parquet", b"PAR1 and nothing else")
     assert [code(lake.run(spec)) for _ in range(2)] == ["FIRST_LOAD_UNREADABLE"] * 2
-    assert code(lake.run(spec, JobOptions(action="verify"))) == "FIRST_LOAD_UNREADABLE"
+    assert code(lake.run(spec, JobOptions(action=Verify()))) == "FIRST_LOAD_UNREADABLE"
     lake.load(spec)
     assert code(lake.run(spec)) is None
-    assert code(lake.run(spec, JobOptions(action="verify"))) is None
+    assert code(lake.run(spec, JobOptions(action=Verify()))) is None
     assert len(lake.replica(spec)) == 3
 
 
 LOADS = ("LOAD00000001.parquet", "LOAD00000002.parquet")
 GOOD = pa.table({"id": pa.array([7, 8], pa.int32()), "v": ["seven", "eight"]})
-DISMISSAL = JobOptions(action="errors_dismiss", codes=("FILE_UNREADABLE",), reason="lost at the source")
+DISMISSAL = JobOptions(action=ErrorsDismiss(codes=("FILE_UNREADABLE",), reason="lost at the source"))
 
 
 def failed(outcome: object, name: str) -> str:
@@ -60,13 +70,13 @@ def test_a_first_load_is_whole_or_it_is_no_replica(bad: str, files: int, tmp_pat
     for _ in range(2):
         assert failed(lake.run(spec), bad) == ("FIRST_LOAD_UNREADABLE" if whole_in_one else "LOAD_UNREADABLE")
         assert Path(lake.layout(spec).replica).exists() != whole_in_one
-        listed = lake.done(spec, JobOptions(action="errors_list"))
+        listed = lake.done(spec, JobOptions(action=ErrorsList()))
         assert (listed.details["unresolved"], listed.details["rows"][0]["source_file"].endswith(bad)) == (1, True)
     lake.load(spec)
     write(landing, LOADS[1], GOOD)
     assert lake.done(spec).status == "succeeded"
     assert lake.replica(spec) == {0: "changed", 1: "load 1", 2: "load 2", 7: "changed", 8: "eight"}
-    assert lake.done(spec, JobOptions(action="verify")).details["verdict"] == "equal"
+    assert lake.done(spec, JobOptions(action=Verify())).details["verdict"] == "equal"
 
 
 @pytest.mark.parametrize("bad", LOADS)
@@ -87,7 +97,7 @@ def test_a_reload_is_whole_or_changes_nothing(bad: str, tmp_path: Path) -> None:
     write_bytes(landing, bad, good)
     lake.done(spec)
     assert lake.replica(spec) == {7: "changed 2", 8: "eight", 21: "new", 22: "new"}, "changes are newer than the load"
-    assert lake.done(spec, JobOptions(action="verify")).details["verdict"] == "equal"
+    assert lake.done(spec, JobOptions(action=Verify())).details["verdict"] == "equal"
 
 
 @pytest.mark.parametrize("way", ["dismissed", "removed"])
@@ -112,8 +122,8 @@ def test_a_user_lets_a_table_go_on_without_a_load_file(way: str, tmp_path: Path)
 @pytest.mark.parametrize(
     ("options", "code"),
     [
-        (JobOptions(full_refresh=True), "LOAD_UNREADABLE"),
-        (JobOptions(reload=True), "RELOAD_UNCONFIRMED"),
+        (JobOptions(action=Rebuild()), "LOAD_UNREADABLE"),
+        (JobOptions(action=Reload()), "RELOAD_UNCONFIRMED"),
     ],
 )
 def test_no_repair_makes_a_table_of_a_part_of_its_load(options: JobOptions, code: str, tmp_path: Path) -> None:
@@ -141,25 +151,25 @@ def test_a_first_load_is_tried_again_by_the_corrected_row(tmp_path: Path) -> Non
     assert [code(lake.run(wrong)) for _ in range(2)] == ["FIRST_LOAD_UNREADABLE"] * 2
     right = replace(wrong, options={"csv_header": True, "types": {"id": "int"}})
     assert (lake.done(right).rows_read, lake.replica(right)) == (2, {1: "a", 2: "b"})
-    assert lake.done(right, JobOptions(action="errors_list")).details["unresolved"] == 0
+    assert lake.done(right, JobOptions(action=ErrorsList())).details["unresolved"] == 0
 
 
 @pytest.mark.parametrize("codes", [(), ("FILE_UNREADABLE",)])
 def test_a_replay_reads_a_first_load_again(codes: tuple[str, ...], tmp_path: Path) -> None:
     """There is no table whose quarantine it could read instead."""
     lake, wrong = Lake(tmp_path), replace(spec_of(), sequence_by=())
-    folder, replay = Path(lake.layout(wrong).landing), JobOptions(action="errors_replay", codes=codes)
+    folder, replay = Path(lake.layout(wrong).landing), JobOptions(action=ErrorsReplay(codes=codes))
     folder.mkdir(parents=True)
     (folder / "LOAD00000001.csv").write_text("id,v\n1,a\n2,b\n")
     assert [code(lake.run(wrong, options)) for options in (None, replay, replay)] == ["FIRST_LOAD_UNREADABLE"] * 3
     right = replace(wrong, options={"csv_header": True, "types": {"id": "int"}})
     assert (lake.done(right, replay).rows_read, lake.replica(right)) == (2, {1: "a", 2: "b"})
-    assert lake.done(right, JobOptions(action="errors_list")).details["unresolved"] == 0
+    assert lake.done(right, JobOptions(action=ErrorsList())).details["unresolved"] == 0
 
 
 def test_a_replay_applies_no_change_before_the_first_load(tmp_path: Path) -> None:
     lake, spec = Lake(tmp_path), spec_of()
-    replay = JobOptions(action="errors_replay")
+    replay = JobOptions(action=ErrorsReplay())
     write_bytes(Path(lake.layout(spec).landing), LOADS[0], b"PAR1 and nothing else")
     lake.change(spec, 1, [("U", 0, "changed"), ("I", 7, "new")])
     assert [failed(lake.run(spec, options), LOADS[0]) for options in (None, replay, replay)] == [
@@ -213,7 +223,7 @@ def test_a_reload_reads_files_again_that_a_wrong_row_could_not(tmp_path: Path) -
     (Path(lake.layout(wrong).landing) / "20240101-000000001.csv").write_text("I,100,7,seven\n")
     assert lake.done(wrong).files_in_quarantine == 1
     right = replace(wrong, options={"csv_columns": ["seq", "id", "v"], "types": {"seq": "bigint", "id": "int"}})
-    assert lake.done(right, JobOptions(reload=True)).files_in_quarantine == 0
+    assert lake.done(right, JobOptions(action=Reload())).files_in_quarantine == 0
     assert lake.replica(right) == {0: "load 0", 1: "load 1", 2: "load 2", 7: "seven"}
 
 
@@ -227,7 +237,7 @@ def test_a_reload_reads_files_again_that_a_wrong_row_could_not(tmp_path: Path) -
 )
 def test_a_plan_says_what_a_run_reads_before_files(fields: dict[str, Any], first: str | None, tmp_path: Path) -> None:
     (tmp_path / "landing").mkdir()
-    found = Lake(tmp_path).done(spec_of(**fields), JobOptions(action="plan"))
+    found = Lake(tmp_path).done(spec_of(**fields), JobOptions(action=Plan()))
     assert (found.details["batches"], found.details["reads_first"]) == ([], first)
 
 
@@ -235,11 +245,11 @@ def test_a_file_without_the_sequence_s_column_is_named_in_the_reason(tmp_path: P
     lake, spec = Lake(tmp_path), replace(spec_of(), sequence_by=("updated_at",))
     lake.change(spec, 1, [("I", 1, "a")])
     lake.done(spec)
-    (row,) = lake.done(spec, JobOptions(action="errors_list")).details["rows"]
+    (row,) = lake.done(spec, JobOptions(action=ErrorsList())).details["rows"]
     assert row["reason"] == "a change without a sequence: its file has no column 'updated_at'"
 
 
-@pytest.mark.parametrize("options", [JobOptions(action="verify"), JobOptions(action="verify", since_seconds=3600)])
+@pytest.mark.parametrize("options", [JobOptions(action=Verify()), JobOptions(action=Verify(since_seconds=3600))])
 def test_verify_says_why_there_is_nothing_to_compare(options: JobOptions, tmp_path: Path) -> None:
     found = Lake(tmp_path).done(spec_of(), options)
     assert (found.status, [warning.code for warning in found.warnings]) == ("skipped", ["TABLE_NOT_LOADED"])
@@ -250,4 +260,4 @@ def test_explain_counts_files_that_could_not_be_read(tmp_path: Path) -> None:
     lake.load(spec)
     write_bytes(Path(lake.layout(spec).landing), "20240101-000000009.parquet", b"PAR1 cut")
     lake.done(spec)
-    assert lake.done(spec, JobOptions(action="explain", key={"id": "1"})).details["quarantine"]["unread_files"] == 1
+    assert lake.done(spec, JobOptions(action=Explain(key={"id": "1"}))).details["quarantine"]["unread_files"] == 1

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
+from airflow_gddl.contract.actions import Verify
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs import pipeline
 from spark_jobs.batch.totals import TableOutcome
@@ -50,7 +51,7 @@ def test_batch_that_resumes_from_the_change_table_keeps_its_order(
     land(lake, "20240101-000000002.parquet", [change(14, "newest"), change(13, "late")])
     assert [w.code for w in lake.done(SPEC).warnings] == []
     assert lake.replica(SPEC) == {1: "newest"}
-    assert lake.done(SPEC, JobOptions(action="verify")).details["verdict"] == "equal"
+    assert lake.done(SPEC, JobOptions(action=Verify())).details["verdict"] == "equal"
 
 
 @pytest.mark.parametrize("earlier", [False, True])
@@ -72,7 +73,7 @@ def test_first_changes_write_no_row_of_the_load(earlier: bool, tmp_path: Path, m
     rows = pa.table(DeltaTable(path).scan()).to_pylist()
     assert sorted((row["id"], row["_gddl"]["sequence"] or 0) for row in rows) == [*((i, 0) for i in range(5)), (9, 100)]
     assert lake.replica(spec) == {**{i: f"load {i}" for i in range(5)}, 9: "first"}
-    assert lake.done(spec, JobOptions(action="verify")).details["verdict"] == "equal"
+    assert lake.done(spec, JobOptions(action=Verify())).details["verdict"] == "equal"
 
 
 def _breaks_off(*_: Any, **__: Any) -> None:

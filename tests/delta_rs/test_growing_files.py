@@ -12,6 +12,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_gddl.contract.actions import Reload
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import HasEtag, Storage, StoredObject
@@ -183,7 +184,7 @@ def test_reload_during_which_a_file_is_copied_again_leaves_the_table(when: When,
     lake.change(spec, 1, [("U", 0, "a"), ("I", 7, "b")])
     lake.done(spec)
     path = Path(lake.layout(spec).landing) / name
-    whole, reload = path.read_bytes(), JobOptions(reload=True, confirmed=True)
+    whole, reload = path.read_bytes(), JobOptions(action=Reload(confirmed=True))
     result = run(lake, spec, Growing(str(path), when, lambda: path.write_bytes(whole[:100])), reload)
     rows = {0: "a", 1: "load 1", 2: "load 2", 7: "b"}
     assert result.error is not None

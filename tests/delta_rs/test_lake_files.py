@@ -6,13 +6,14 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from airflow_gddl.contract.actions import Erase, Maintain, Move, Reload
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.spec import JobOptions
 from tests.catalogs.world import CatalogWorld, row
 from tests.harness.lake import Lake, spec_of
 from tests.unit.pages import SOURCES, found_kinds, kinds_of_lake, trees, unknown_to_page
 
-ERASE = JobOptions(action="erase", key={"id": "1"}, asked_by="eve")
+ERASE = JobOptions(action=Erase(key={"id": "1"}, asked_by="eve"))
 _PARAMETERS = {"sources", "sharded"}
 """First folders that the code passes on, see `TargetRecords`."""
 
@@ -38,12 +39,12 @@ def test_page_names_what_runs_keep(tmp_path: Path) -> None:
     lake.done(spec)
     lake.change(spec, 1, [("D", 0, None), ("?", 9, "bad"), ("I", 4, "x")])
     lake.done(spec)
-    for options in (ERASE, JobOptions(action="maintain"), JobOptions(reload=True, confirmed=True)):
+    for options in (ERASE, JobOptions(action=Maintain()), JobOptions(action=Reload(confirmed=True))):
         lake.done(spec, options)
     declared = spec_of("d", source="crm", source_table="public.d", landing=str(tmp_path / "crm"))
     lake.load(declared)
     lake.done(declared)
-    lake.done(declared, JobOptions(action="move", move_to="s.moved"))
+    lake.done(declared, JobOptions(action=Move(to="s.moved")))
     assert unknown_to_page(tmp_path / "lake") == []
     assert found_kinds(tmp_path / "lake") >= {
         "ledger/<table>/commits/<n>.json", "ledger/<table>/claims/<n>.json", "ledger/<table>/seen.json",

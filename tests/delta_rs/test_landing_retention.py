@@ -12,6 +12,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pytest
 
+from airflow_gddl.contract.actions import Maintain, Rebuild
 from airflow_gddl.contract.row_checks import check_table
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import LandingRetention
@@ -66,7 +67,7 @@ def removed(lake: Lake, spec: TableSpec, options: JobOptions = MAINTAIN) -> int:
 def test_old_changes_are_deleted_and_the_rest_stays(tmp_path: Path) -> None:
     lake, spec = filled(tmp_path, DELETE)
     replica = rows(lake.layout(spec).replica)
-    assert removed(lake, spec, JobOptions(action="maintain", dry_run=True)) == 3
+    assert removed(lake, spec, JobOptions(action=Maintain(dry_run=True))) == 3
     assert len(landed(lake, spec)) == 5
     assert removed(lake, spec) == 3
     assert landed(lake, spec) == {LOAD, change_file(4)}
@@ -95,7 +96,7 @@ def test_a_rebuild_afterwards_is_equal(tmp_path: Path) -> None:
     lake, spec = filled(tmp_path, DELETE, history=True)
     before = [rows(path) for path in (lake.layout(spec).replica, lake.layout(spec).history)]
     assert removed(lake, spec) == 3
-    lake.done(spec, JobOptions(full_refresh=True))
+    lake.done(spec, JobOptions(action=Rebuild()))
     replica, history = (rows(path) for path in (lake.layout(spec).replica, lake.layout(spec).history))
     assert [len(replica), len(history)] == [len(one) for one in before]
     assert lake.replica(spec)[1] == "v4"

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from airflow_gddl.contract.actions import Rebuild, Verify
 from airflow_gddl.contract.file_names import repeated_hour
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from tests.harness.lake import Lake
@@ -58,8 +59,8 @@ def test_what_was_written_last_wins_a_tie(
     land(lake, spec, SECOND, "second", written + timedelta(seconds=1))
     lake.done(spec)
     assert lake.replica(spec) == {1: last}
-    assert lake.done(spec, JobOptions(action="verify")).details["verdict"] == "equal"
-    lake.done(spec, JobOptions(full_refresh=True))
+    assert lake.done(spec, JobOptions(action=Verify())).details["verdict"] == "equal"
+    lake.done(spec, JobOptions(action=Rebuild()))
     assert lake.replica(spec) == {1: last}
 
 

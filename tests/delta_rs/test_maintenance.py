@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from airflow_gddl.contract.actions import Maintain, Verify
 from airflow_gddl.contract.result import MAINTENANCE_COUNTS
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
@@ -27,11 +28,12 @@ from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.plan.identity import vacuum_hours
 from spark_jobs.tables.delta_tables import Tables
+from tests.harness.asked import options_of
 from tests.harness.lake import Lake, spec_of
 from tests.spark.children import killed_child
 
-MAINTAIN = JobOptions(action="maintain")
-VERIFY = JobOptions(action="verify")
+MAINTAIN = JobOptions(action=Maintain())
+VERIFY = JobOptions(action=Verify())
 BATCHES = 6
 
 
@@ -228,7 +230,7 @@ def test_dry_run_reports_and_changes_nothing(tmp_path: Path) -> None:
     spec = spec_of(changes_retention="30d")
     lake = filled(tmp_path, spec, days_ago(40))
     there = {p: p.stat().st_mtime_ns for p in Path(lake.roots.lake).rglob("*") if p.is_file()}
-    reported = lake.done(spec, JobOptions(action="maintain", dry_run=True)).details
+    reported = lake.done(spec, JobOptions(action=Maintain(dry_run=True))).details
     assert reported["dry_run"]
     assert (
         min(
@@ -296,7 +298,7 @@ def test_maintenance_stops_after_losing_its_claim(action: Any, tmp_path: Path) -
             mine = max(int(file.stem) for file in claims.glob("*.json"))
             (claims / f"{mine + 1:020d}.json").write_text("another run's")
 
-    job = lake.job([spec], JobOptions(action=action, key={"id": "100"} if action == "erase" else {}))
+    job = lake.job([spec], options_of(action, **({"key": {"id": "100"}} if action == "erase" else {})))
     runtime = Runtime(storage=Storage(), spark=NoSpark(), observe=overtaken)
     version = DeltaTable(lake.layout(spec).replica).version()
     found = attempt(TableRun(job=job, spec=spec, runtime=runtime), totals_of(job))

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from airflow_gddl.contract.actions import Move
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage, StoredObject
@@ -25,7 +26,7 @@ from spark_jobs.ledger.claim import Claim
 from tests.harness.lake import Lake
 
 OLD, NEW = "crm_public.orders", "customers.orders"
-MOVE = JobOptions(action="move", move_to=NEW)
+MOVE = JobOptions(action=Move(to=NEW))
 TABLES = ("replica", "changes", "history", "errors", "tombstones")
 
 
@@ -109,7 +110,7 @@ def test_move_there_and_back(lake: Lake, orders: TableSpec) -> None:
     fill(lake, orders)
     before = content(lake, orders)
     lake.done(orders, MOVE)
-    lake.done(moved(orders), JobOptions(action="move", move_to=OLD))
+    lake.done(moved(orders), JobOptions(action=Move(to=OLD)))
     assert content(lake, orders) == before
     assert lake.done(orders).status == "skipped"
     assert error(lake, moved(orders))[0] in ("TARGET_CHANGED", "TABLE_MOVED")
@@ -272,10 +273,10 @@ def test_invalid_moves_are_refused(lake: Lake, orders: TableSpec) -> None:
     fill(lake, orders)
     before = content(lake, orders)
     for to in ("", "nodot", "_gddl.x", "a.b__changes", "../a.b", OLD):
-        assert error(lake, orders, JobOptions(action="move", move_to=to))[0] == "MOVE_NOT_POSSIBLE", to
+        assert error(lake, orders, JobOptions(action=Move(to=to)))[0] == "MOVE_NOT_POSSIBLE", to
     other = replace(orders, table="own.name", source="erp", landing=f"{lake.root}/erp")
     fill(lake, other)
-    assert error(lake, orders, JobOptions(action="move", move_to="own.name"))[0] == "TARGET_TAKEN"
+    assert error(lake, orders, JobOptions(action=Move(to="own.name")))[0] == "TARGET_TAKEN"
     assert error(lake, replace(other, table=OLD), MOVE)[0] == "MOVE_NOT_POSSIBLE", "the table of another source"
     assert content(lake, orders) == before
     assert lake.done(orders).status == "skipped"

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from airflow_gddl.contract.actions import Rebuild, Verify
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.metadata.expression_text import with_expressions
 from tests.harness.lake import Lake, spec_of
@@ -21,7 +22,7 @@ from tests.harness.landing import to_table, write
 from tests.spark.change_feeds import FEED, differing_versions
 
 Row = dict[str, Any]
-REBUILD = JobOptions(full_refresh=True)
+REBUILD = JobOptions(action=Rebuild())
 COLUMNS, TYPES = ("id", "n", "v", "u"), {"id": "string", "n": "int64", "v": "string", "u": "string", "cols": "string"}
 WHERE = "n <> 3"
 
@@ -104,7 +105,7 @@ def test_a_new_filter_keeps_what_later_updates_of_a_part_need(
     bounds = ("__start_at", "__end_at")
     assert stored(mine.replica, *more) == stored(theirs.replica, *more)
     assert stored(mine.history, *more, *bounds) == stored(theirs.history, *more, *bounds)
-    assert lake.done(filtered, JobOptions(action="verify")).error is None
+    assert lake.done(filtered, JobOptions(action=Verify())).error is None
     changes = pa.table(DeltaTable(mine.changes).scan()).to_pylist()
     assert all(row["n"] != 3 for row in changes if row["_gddl"]["op"] != "D")
     assert differing_versions(mine.changes, since=since) == []

@@ -8,13 +8,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from airflow_gddl.contract.actions import Rebuild
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
 from tests.conftest import LocalPort
 from tests.harness.lake import Lake, spec_of
 from tests.harness.landing import write
 
-REBUILD = JobOptions(full_refresh=True)
+REBUILD = JobOptions(action=Rebuild())
 
 
 def shared(result: JobResult) -> list[int]:

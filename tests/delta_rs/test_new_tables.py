@@ -33,7 +33,7 @@ class Site:
     """A metadata folder with one row, `shop.orders`, and its landing root."""
 
     folder: Path
-    new_tables: str = "add"
+    new_tables: str = "propose"
     limits: dict[str, Any] = field(default_factory=dict)
     more: dict[str, Any] = field(default_factory=dict)
 
@@ -84,6 +84,11 @@ class Site:
         """Table to what is known of it."""
         return {one["table"]: one for one in gddl(self.folder, "new-tables", "look", status=status)[0]}
 
+    def accept(self, *tables: str) -> None:
+        """Look, and accept what is found."""
+        self.look()
+        gddl(self.folder, "new-tables", "accept", *tables)
+
     def codes(self) -> dict[str, str]:
         return {name: one["code"] for name, one in self.look().items()}
 
@@ -98,7 +103,7 @@ class Site:
 
 
 def test_a_folder_is_proposed_once_accepted_and_loaded(tmp_path: Path) -> None:
-    site = Site(tmp_path, new_tables="propose")
+    site = Site(tmp_path)
     site.land("shop.orders", "shop.lines")
     (proposed,) = site.look().values()
     assert (proposed["table"], proposed["standing"], proposed["keys"]) == ("crm:shop.lines", "proposed", ["id"])
@@ -111,29 +116,19 @@ def test_a_folder_is_proposed_once_accepted_and_loaded(tmp_path: Path) -> None:
     assert site.run() == {"shop.orders": "skipped", "shop.lines": "succeeded"}
 
 
-def test_tables_are_added_with_measured_keys_only_where_that_is_asked_for(tmp_path: Path) -> None:
-    site = Site(tmp_path)
-    site.land("shop.orders", "shop.lines")
-    assert site.codes() == {"crm:shop.lines": "NEW_TABLE_KEY_MEASURED"}
-    site.limits = {"measured_keys": True}
-    site.settings()
-    assert site.codes() == {"crm:shop.lines": "NEW_TABLE_ADDED"}
-    assert site.run() == {"shop.orders": "succeeded", "shop.lines": "succeeded"}
-
-
 def test_a_full_load_that_is_still_landing_proves_no_key(tmp_path: Path) -> None:
-    site = Site(tmp_path, limits={"measured_keys": True})
+    site = Site(tmp_path)
     site.land("shop.lines", age=4_000_000_000)
     assert site.codes() == {"crm:shop.lines": "NEW_TABLE_LANDING"}
     site.date(OLD)
-    assert site.codes() == {"crm:shop.lines": "NEW_TABLE_ADDED"}
+    assert site.codes() == {"crm:shop.lines": "NEW_TABLE_PROPOSED"}
 
 
 def test_a_key_that_was_measured_of_a_part_is_not_accepted(tmp_path: Path) -> None:
     """The files of the load are looked at again, also a day after they were found."""
     site = Site(tmp_path)
     site.land("shop.lines")
-    assert site.codes() == {"crm:shop.lines": "NEW_TABLE_KEY_MEASURED"}
+    assert site.codes() == {"crm:shop.lines": "NEW_TABLE_PROPOSED"}
     (load,) = (tmp_path / "landing/shop/lines").glob("LOAD*.parquet")
     more = load.with_name("LOAD00000002.parquet")
     rows = pq.read_table(load)
@@ -153,20 +148,18 @@ def test_a_key_that_was_measured_of_a_part_is_not_accepted(tmp_path: Path) -> No
 def test_a_load_that_lands_for_days_is_looked_into_until_it_has_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    site = Site(tmp_path, limits={"measured_keys": True})
+    site = Site(tmp_path)
     site.land("shop.lines", age=4_000_000_000)
     assert site.codes() == {"crm:shop.lines": "NEW_TABLE_LANDING"}
     site.date(OLD)
     monkeypatch.setattr("airflow_gddl.onboarding.new_tables.finding.DAY", 0.0)
-    assert site.codes() == {"crm:shop.lines": "NEW_TABLE_ADDED"}
+    assert site.codes() == {"crm:shop.lines": "NEW_TABLE_PROPOSED"}
 
 
 CATALOG = "CREATE TABLE lines (id INTEGER PRIMARY KEY, note TEXT); CREATE TABLE log (at TEXT, what TEXT);"
 
 
-def test_keys_come_from_the_source_and_tables_without_any_are_not_added(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_keys_come_from_the_source_and_a_table_may_have_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     site = Site(tmp_path)
     site.land("main.lines", "main.log", rows=ROWS.append_column("twice", pa.array(list(range(25)) * 2)))
     for path in (tmp_path / "landing/main/log").rglob("*.parquet"):
@@ -174,13 +167,12 @@ def test_keys_come_from_the_source_and_tables_without_any_are_not_added(
     site.database(CATALOG, monkeypatch)
     found = site.look()
     assert {name: (one["code"], one["keys"]) for name, one in found.items()} == {
-        "crm:main.lines": ("NEW_TABLE_ADDED", ["id"]),
+        "crm:main.lines": ("NEW_TABLE_PROPOSED", ["id"]),
         "crm:main.log": ("NEW_TABLE_NO_KEY", None),
     }
     assert found["crm:main.lines"]["evidence"] == "primary key"
-    site.limits = {"append_only": ["*.log"]}
-    site.settings()
-    assert site.codes()["crm:main.log"] == "NEW_TABLE_ADDED"
+    gddl(tmp_path, "new-tables", "accept", "crm:main.lines")
+    gddl(tmp_path, "new-tables", "accept", "crm:main.log", "--append-only")
     assert site.run() == {"main.lines": "succeeded", "main.log": "succeeded", "shop.orders": "skipped"}
 
 
@@ -196,7 +188,8 @@ def test_files_of_debezium_get_their_keys_from_the_source_or_a_person(
         path.write_text(json.dumps(event) + "\n")
     assert site.codes() == {"crm:main.lines": "NEW_TABLE_NO_KEY", "crm:main.log": "NEW_TABLE_NO_KEY"}
     site.database(CATALOG, monkeypatch)
-    assert site.codes() == {"crm:main.lines": "NEW_TABLE_ADDED", "crm:main.log": "NEW_TABLE_NO_KEY"}
+    assert site.codes() == {"crm:main.lines": "NEW_TABLE_PROPOSED", "crm:main.log": "NEW_TABLE_NO_KEY"}
+    gddl(tmp_path, "new-tables", "accept", "crm:main.lines")
     _, said = gddl(tmp_path, "new-tables", "accept", "crm:main.log", status=2)
     assert "[NEW_TABLE_NO_KEY]" in said
     gddl(tmp_path, "new-tables", "accept", "main.log", "--key", "id")
@@ -214,14 +207,14 @@ def test_a_connection_that_is_not_lent_is_not_read(tmp_path: Path, monkeypatch: 
 
 
 def test_limits_hold_under_ten_thousand_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    site = Site(tmp_path, limits={"measured_keys": True, "a_day": 3, "ignore": ["*.tmp_*"], "names": ["Shop.*"]})
+    site = Site(tmp_path, limits={"ignore": ["*.tmp_*"], "names": ["Shop.*"]})
     site.folders(*(f"shop/a{n:05}" for n in range(10_000)))  # empty
     site.folders("shop/tmp_x", "other/lines", "shop/a,b", "shop/__secret", "shop/x__changes", "shop/..,")
     site.land(*(f"shop.z{n}" for n in range(5)))
     monkeypatch.setattr("airflow_gddl.onboarding.new_tables.finding.MOST_READ", 5_000)
     for _ in range(3):
         found = site.look()
-    assert sorted(one["code"] for one in found.values()) == ["NEW_TABLE_ADDED"] * 3 + ["NEW_TABLE_LIMIT"] * 2
+    assert [one["code"] for one in found.values()] == ["NEW_TABLE_PROPOSED"] * 5
     assert site.stored is not None
     notes = {note.code: note.text for note in site.stored.notes}
     assert notes["NEW_TABLE_NAMES"].startswith("no table can have the name of a folder: 2 in all, e.g. ")
@@ -229,7 +222,7 @@ def test_limits_hold_under_ten_thousand_folders(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_folder_takes_no_place_of_another_table(tmp_path: Path) -> None:
-    site = Site(tmp_path, limits={"measured_keys": True})
+    site = Site(tmp_path)
     site.land("shop.orders", "shop.lines", "shop.parts")
     site.write("tables/others.yaml", "source: hr\ntables:\n  - {table: shop.parts, keys: [id]}\n")
     site.write("tables/removed.yaml", "source: crm\ntables:\n  - {table: shop.lines, keys: [id]}\n")
@@ -240,8 +233,8 @@ def test_a_folder_takes_no_place_of_another_table(tmp_path: Path) -> None:
     assert site.codes()["crm:shop.lines"] == "NEW_TABLE_TARGET_EXISTS", "a person removed its row"
 
 
-def test_two_looks_at_once_add_a_table_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    site = Site(tmp_path, limits={"measured_keys": True, "a_day": 1})
+def test_two_looks_at_once_propose_a_table_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(tmp_path)
     site.land("shop.lines", "shop.parts")
     swap, others = Storage.swap, iter([True])
 
@@ -251,15 +244,15 @@ def test_two_looks_at_once_add_a_table_once(tmp_path: Path, monkeypatch: pytest.
         return swap(self, path, data, tag)
 
     monkeypatch.setattr(Storage, "swap", late)
-    assert sorted(site.codes().values()) == ["NEW_TABLE_ADDED", "NEW_TABLE_LIMIT"]
+    assert list(site.codes().values()) == ["NEW_TABLE_PROPOSED", "NEW_TABLE_PROPOSED"]
     assert site.stored is not None
-    assert len(site.stored.rows) == 1
+    assert (len(site.stored.rows), len(site.stored.notes)) == (0, 2)
 
 
 def test_a_row_of_the_folder_comes_first_and_ends_the_note(tmp_path: Path) -> None:
-    site = Site(tmp_path, limits={"measured_keys": True})
+    site = Site(tmp_path)
     site.land("shop.lines")
-    assert site.codes() == {"crm:shop.lines": "NEW_TABLE_ADDED"}
+    site.accept("crm:shop.lines")
     site.write("tables/more.yaml", "source: crm\ntables:\n  - {table: shop.lines, keys: [id], delete: soft}\n")
     read = load(tmp_path / "metadata", {}, lake=lambda path, _: looks.read(path, {}))
     assert {spec.table: spec.delete for spec in read.tables} == {"shop.orders": "hard", "shop.lines": "soft"}
@@ -270,9 +263,9 @@ def test_a_row_of_the_folder_comes_first_and_ends_the_note(tmp_path: Path) -> No
 
 
 def test_what_is_ignored_stays_ignored_and_goes_from_the_rows(tmp_path: Path) -> None:
-    site = Site(tmp_path, limits={"measured_keys": True})
+    site = Site(tmp_path)
     site.land("shop.orders", "shop.lines")
-    assert site.codes() == {"crm:shop.lines": "NEW_TABLE_ADDED"}
+    site.accept("crm:shop.lines")
     gddl(tmp_path, "new-tables", "ignore", "crm:shop.lines")
     assert site.look()["crm:shop.lines"]["standing"] == "ignored"
     assert set(site.run()) == {"shop.orders"}
@@ -291,7 +284,7 @@ def test_a_proposal_goes_with_its_folder(tmp_path: Path) -> None:
 
 
 def test_nothing_is_added_while_a_file_of_the_metadata_cannot_be_read(tmp_path: Path) -> None:
-    site = Site(tmp_path, limits={"measured_keys": True})
+    site = Site(tmp_path)
     site.land("shop.lines")
     site.write("tables/broken.yaml", "tables: [")
     _, said = gddl(tmp_path, "new-tables", "look", status=2)
@@ -313,12 +306,10 @@ def test_where_it_is_not_asked_for_the_lake_is_not_read(tmp_path: Path, monkeypa
 
 def test_settings_that_can_not_hold_are_refused(tmp_path: Path) -> None:
     site = Site(tmp_path)
-    site.settings(new_tables="ask")
+    site.settings(new_tables="add")
     assert "must be" in gddl(tmp_path, "validate", status=2)[1]
-    site.settings(new_tables=None, new_table_limits={"a_day": 2})
+    site.settings(new_tables=None, new_table_limits={"names": ["shop.*"]})
     assert "limits of nothing" in gddl(tmp_path, "validate", status=2)[1]
-    site.settings(new_table_limits={"a_day": 0})
-    assert "write 1 to 1000" in gddl(tmp_path, "validate", status=2)[1]
     site.settings(landing="../other/crm")
     site.write(
         "gddl.yaml",
@@ -332,7 +323,7 @@ def test_status_shows_what_awaits_a_person(tmp_path: Path) -> None:
     site.land("shop.lines")
     site.look()
     said = " ".join(gddl(tmp_path, "status")[1].split())
-    assert "crm:shop.lines: [NEW_TABLE_KEY_MEASURED] has no row;" in said
+    assert "crm:shop.lines: [NEW_TABLE_PROPOSED] has no row;" in said
     assert "gddl new-tables accept crm:shop.lines" in said
 
 
@@ -360,15 +351,16 @@ def test_commands_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert {one["table"]: one["status"] for one in answer} == {"shop.orders": "skipped", "shop.refunds": "succeeded"}
     edit = text.partition("`gddl onboard ")[2].partition("`")[0].split()
     gddl(tmp_path, "onboard", *edit)
-    assert "shop.refunds" in (tmp_path / "metadata/tables/crm.yaml").read_text()
+    assert "shop.refunds" in (tmp_path / "metadata/tables/crm-2.yaml").read_text()
     assert site.look() == {}, "the folder's row comes first"
 
 
 def test_an_idle_look_lists_the_root_and_each_schema_and_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    site = Site(tmp_path, limits={"measured_keys": True})
+    site = Site(tmp_path)
     site.land("shop.orders", "shop.lines", "hr.people")
+    site.accept("crm:shop.lines", "crm:hr.people")
     site.look()
     asked: list[str] = []
     for name in ("list", "folders", "swap", "write", "open_input", "exists"):
@@ -382,7 +374,7 @@ def counted(method: Any, name: str, asked: list[str]) -> Any:
 
 
 def test_an_added_row_is_no_difference_between_revisions(tmp_path: Path) -> None:
-    site = Site(tmp_path, limits={"measured_keys": True})
+    site = Site(tmp_path)
     for arguments in (
         ["init", "-q"],
         ["add", "."],
@@ -390,21 +382,21 @@ def test_an_added_row_is_no_difference_between_revisions(tmp_path: Path) -> None
     ):
         subprocess.run(["git", "-C", str(tmp_path / "metadata"), *arguments], check=True)
     site.land("shop.lines")
-    site.look()
+    site.accept("crm:shop.lines")
     assert "shop.lines" not in gddl(tmp_path, "plan", "--diff", "HEAD")[1]
 
 
 def test_keys_of_a_large_load_are_not_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    site = Site(tmp_path, limits={"measured_keys": True})
+    site = Site(tmp_path)
     site.land("shop.lines")
     monkeypatch.setattr("airflow_gddl.onboarding.new_tables.finding.MOST_MEASURED", 10)
     assert site.codes() == {"crm:shop.lines": "NEW_TABLE_NO_KEY"}
 
 
 def test_added_rows_of_a_source_that_no_longer_asks_are_noted(tmp_path: Path) -> None:
-    site = Site(tmp_path, limits={"measured_keys": True})
+    site = Site(tmp_path)
     site.land("shop.orders", "shop.lines")
-    site.look()
+    site.accept("crm:shop.lines")
     settings = json.loads((tmp_path / "metadata/gddl.yaml").read_text())
     asks = {"landing": "../landing-hr", "new_tables": "propose"}
     settings["sources"] = {"crm": {"landing": "../landing"}, "hr": asks}

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
+from airflow_gddl.contract.actions import Erase, Maintain, Move, Verify
 from airflow_gddl.contract.layout import Layout, table_url
 from airflow_gddl.contract.spec import JobOptions, Roots
 from airflow_gddl.stores import Storage
@@ -23,8 +24,8 @@ from tests.harness.lake import Lake, spec_of
 from tests.harness.s3_server import Bucket, serving
 
 SPEC = spec_of(history=True)
-MAINTAIN, VERIFY = JobOptions(action="maintain"), JobOptions(action="verify")
-ERASE = JobOptions(action="erase", key={"id": "3"})
+MAINTAIN, VERIFY = JobOptions(action=Maintain()), JobOptions(action=Verify())
+ERASE = JobOptions(action=Erase(key={"id": "3"}))
 
 
 def parquet(rows: dict[str, list[object]]) -> bytes:
@@ -97,7 +98,7 @@ def test_move_in_a_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         rows = pa.table(DeltaTable(Layout.of(roots, SPEC).replica).scan()).to_pylist()
         assert {r["id"]: r["v"] for r in rows} == {1: "new"}
         assert [name for name in bucket.objects if name.startswith("lake/_gddl/erased/s/t/")]
-        move = replace(job, options=JobOptions(action="move", move_to="own.name"))
+        move = replace(job, options=JobOptions(action=Move(to="own.name")))
         done = attempt(TableRun(job=move, spec=SPEC, runtime=run.runtime), totals_of(job))
         assert isinstance(done, TableOutcome)
         assert done.result.status == "succeeded", done.result.error

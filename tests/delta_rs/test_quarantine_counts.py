@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from airflow_gddl.contract.actions import ErrorsList, ErrorsReplay, Rebuild
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.contract.table_spec import Expectation
@@ -19,6 +20,7 @@ from airflow_gddl.runtime.state.table_status import Knowledge, judge
 from spark_jobs.batch.runtime import Clock
 from spark_jobs.batch.totals import TableOutcome
 from tests.delta_rs.commands import gddl
+from tests.harness.asked import options_of
 from tests.harness.lake import Lake, spec_of
 from tests.harness.landing import write
 from tests.unit.test_table_status import ROW
@@ -46,9 +48,9 @@ class Watched:
         self.lake, self.record = Lake(root), TableRecord()
 
     def run(self, **options: object) -> JobResult:
-        result = self.lake.done(SPEC, JobOptions(**options))  # type: ignore[arg-type]  # options by name
+        result = self.lake.done(SPEC, options_of(**options))  # type: ignore[arg-type]  # options by name
         self.record = self.record.after(result, 0.0)
-        listed = self.lake.done(SPEC, JobOptions(action="errors_list"))
+        listed = self.lake.done(SPEC, JobOptions(action=ErrorsList()))
         assert self.record.quarantined == listed.details["unresolved"], "status and list agree"
         return result
 
@@ -104,7 +106,7 @@ def test_a_dismissal_ends_the_attention_and_is_on_record(watched: Watched) -> No
         "cut off, and gone at the source",
         "no longer sent",
     ]
-    watched.run(reload=True, confirmed=True)
+    watched.run(action="reload", confirmed=True)
     assert watched.record.quarantined == 3, "a reload reads the files again"
 
 
@@ -115,11 +117,11 @@ def test_a_dismissal_without_a_code_or_reason_is_refused(missing: str, watched: 
     watched.run()
     asked = {"action": "errors_dismiss", "codes": ("OP_UNKNOWN",), "reason": "gone", missing: ()}
     asked["reason"] = asked["reason"] or " "
-    outcome = watched.lake.run(SPEC, JobOptions(**asked))  # type: ignore[arg-type]  # options by name
+    outcome = watched.lake.run(SPEC, options_of(**asked))  # type: ignore[arg-type]  # options by name
     assert isinstance(outcome, TableOutcome)
     assert outcome.result.error is not None
     assert outcome.result.error.code == "SPEC_INVALID"
-    assert watched.lake.done(SPEC, JobOptions(action="errors_list")).details["unresolved"] == 1
+    assert watched.lake.done(SPEC, JobOptions(action=ErrorsList())).details["unresolved"] == 1
 
 
 def test_an_unread_file_needs_attention_until_it_is_read(watched: Watched) -> None:
@@ -129,7 +131,7 @@ def test_an_unread_file_needs_attention_until_it_is_read(watched: Watched) -> No
     watched.lake.change(SPEC, 2, [("I", 1021, "a")])
     watched.run()
     assert watched.attention == ("FILE_UNREADABLE",), "the run after it had nothing to say of it"
-    watched.run(full_refresh=True)
+    watched.run(action="rebuild")
     assert (watched.record.quarantined, watched.attention) == (1, ("FILE_UNREADABLE",))
     rows = pa.table({"Op": ["I"], "seq": [900], "id": pa.array([5000], pa.int32()), "v": ["x"]})
     write(Path(watched.lake.layout(SPEC).landing), "20240101-000000009.parquet", rows)
@@ -155,7 +157,7 @@ def test_rows_and_files_are_summed_by_code_and_the_rows_name_their_keys(tmp_path
     lake.done(SPEC, clock=_at(clocks[1]))
     lake.change(SPEC, 2, [("Y", 14, "e")])
     lake.done(SPEC, clock=_at(clocks[2]))
-    listed = lake.done(SPEC, JobOptions(action="errors_list", limit=2))
+    listed = lake.done(SPEC, JobOptions(action=ErrorsList(limit=2)))
     found = {
         one["code"]: (one["rows"], one["files"], one["first"][:10], one["last"][:10]) for one in listed.details["codes"]
     }
@@ -167,7 +169,7 @@ def test_rows_and_files_are_summed_by_code_and_the_rows_name_their_keys(tmp_path
     assert (listed.details["codes"][0]["code"], listed.details["unresolved"], len(listed.details["rows"])) == (
         "OP_UNKNOWN", 5, 2,
     )  # fmt: skip
-    chosen = lake.done(SPEC, JobOptions(action="errors_list", codes=("OP_UNKNOWN",))).details
+    chosen = lake.done(SPEC, JobOptions(action=ErrorsList(codes=("OP_UNKNOWN",)))).details
     assert [(next(iter(row)), row["key"], row["code"]) for row in chosen["rows"]] == [
         ("key", {"id": number}, "OP_UNKNOWN") for number in (12, 13, 14)
     ]
@@ -186,7 +188,7 @@ def test_a_replay_that_was_overtaken_is_not_a_log_that_started_again(tmp_path: P
     assert lake.done(strict).quarantined == 1
     lake.change(strict, 2, [("U", 1, "new")])
     lake.done(strict)
-    replayed = lake.done(spec_of(), JobOptions(action="errors_replay"))
+    replayed = lake.done(spec_of(), JobOptions(action=ErrorsReplay()))
     assert (replayed.late_ignored, replayed.warnings) == (1, ())
     assert lake.replica(strict) == {1: "new", 2: "ok"}
     lake.change(strict, 1, [("U", 1, "old")], day=2)
@@ -219,7 +221,7 @@ def test_a_full_load_without_a_dismissed_file_needs_attention_until_it_comes(wat
     for _ in range(2):  # the second has nothing to do
         assert [warning.code for warning in watched.run().warnings] == ["LOAD_INCOMPLETE"]
         assert watched.attention == ("LOAD_INCOMPLETE",)
-    watched.run(full_refresh=True)
+    watched.run(action="rebuild")
     assert watched.attention == ("LOAD_INCOMPLETE",), "a rebuild has no rows of it either"
     rows = pa.table({"id": pa.array([7], pa.int32()), "v": ["late"]})
     write(watched.lake.landing(SPEC), "LOAD00000002.parquet", rows)
@@ -260,11 +262,11 @@ def test_shared_keys_need_attention_until_other_keys_or_a_dismissal(watched: Wat
     watched.run()
     watched.lake.change(SPEC, 1, [("I", 11, "a")])
     watched.run()
-    watched.run(full_refresh=True)
+    watched.run(action="rebuild")
     assert watched.attention == ("KEYS_SHARED",), "neither a run nor a rebuild by the same keys settles it"
-    other = watched.lake.done(replace(SPEC, keys=("id", "v")), JobOptions(full_refresh=True))
+    other = watched.lake.done(replace(SPEC, keys=("id", "v")), JobOptions(action=Rebuild()))
     assert judged(watched.record.after(other, 0.0)) == ()
-    watched.lake.done(SPEC, JobOptions(full_refresh=True))
+    watched.lake.done(SPEC, JobOptions(action=Rebuild()))
     watched.run(action="errors_dismiss", codes=("KEYS_SHARED",), reason="the source has them twice")
     assert watched.attention == ()
     watched.lake.change(SPEC, 2, [("I", 12, "a")])

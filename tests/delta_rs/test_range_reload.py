@@ -13,8 +13,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from airflow_gddl.contract.actions import Erase, Maintain, Rebuild, Reload, Verify
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
+from tests.harness.asked import options_of, planned
 from tests.harness.lake import Lake, spec_of
 from tests.harness.landing import write
 from tests.spark.children import killed_child
@@ -23,14 +25,14 @@ SPEC = spec_of(history=True, settle="0s")
 DAY = 86_400
 FIRST = 1_704_067_200
 """The first of January 2024; a file of day N lands on the N-th."""
-VERIFY = JobOptions(action="verify")
+VERIFY = JobOptions(action=Verify())
 
 
 def option(first: int, last: int, **fields: Any) -> JobOptions:
     """A reload of the files of these days, both included."""
     since, until = f"2024-01-{first:02d}", f"2024-01-{last + 1:02d}T00:00:00Z"
     fields = {"confirmed": True, **fields}
-    return JobOptions(reload=True, full_listing=True, landed_since=since, landed_until=until, **fields)
+    return options_of(action="reload", full_listing=True, landed_since=since, landed_until=until, **fields)
 
 
 def day(lake: Lake, number: int, rows: Sequence[tuple[str, int, str | None]], spec: TableSpec = SPEC) -> Path:
@@ -89,7 +91,7 @@ def test_files_of_the_time_are_read_again(tmp_path: Path) -> None:
     assert lake.done(SPEC, VERIFY).details["verdict"] == "equal"
     assert lake.done(SPEC).status == "skipped", "the ledger has the files as they are"
     before = lake.rows(lake.layout(SPEC).history)
-    lake.done(SPEC, JobOptions(full_refresh=True))
+    lake.done(SPEC, JobOptions(action=Rebuild()))
     assert lake.rows(lake.layout(SPEC).history) == before
     assert archived(lake) == [(1, "two"), (7, "seven")]
 
@@ -180,7 +182,7 @@ def test_another_time_begins_again(tmp_path: Path) -> None:
     assert counts(lake.done(SPEC, option(4, 4)))["files"] == 1
     assert (lake.replica(SPEC)[1], lake.replica(SPEC)[2]) == ("two", "THREE")
     assert killed_child(lake.job([SPEC], option(3, 3), run_id="dies"), "staged").status == -9
-    assert lake.done(SPEC, JobOptions(reload=True, full_listing=True, confirmed=True)).details["reload"]["files"] == 4
+    assert lake.done(SPEC, JobOptions(action=Reload(confirmed=True), full_listing=True)).details["reload"]["files"] == 4
     assert lake.replica(SPEC) == {0: "new", 1: "TWO", 2: "THREE", 3: "load 3", 7: "more"}
 
 
@@ -200,9 +202,8 @@ def test_a_time_without_files(tmp_path: Path) -> None:
     ("since", "until"), [("yesterday", ""), ("2024-01-05", "2024-01-02"), ("2024-01-05", "2024-01-05T00:00:00Z")]
 )
 def test_no_time(since: str, until: str, tmp_path: Path) -> None:
-    options = JobOptions(reload=True, landed_since=since, landed_until=until)
+    options = JobOptions(action=Reload(landed_since=since, landed_until=until))
     refused(filled(tmp_path), options, "RANGE_INVALID")
-    refused(filled(tmp_path / "other"), replace(option(2, 3), reload=False), "RANGE_INVALID")
 
 
 def test_a_file_that_cannot_be_read_any_more(tmp_path: Path) -> None:
@@ -275,7 +276,7 @@ def test_at_one_commit_time_names_and_rows_of_files_order(tmp_path: Path) -> Non
     assert lake.replica(TIMED) == {1: "C", 3: "new", 4: "four"}
     assert lake.done(TIMED, VERIFY).details["verdict"] == "equal"
     before = lake.rows(lake.layout(TIMED).history)
-    lake.done(TIMED, JobOptions(reload=True, full_listing=True, confirmed=True))
+    lake.done(TIMED, JobOptions(action=Reload(confirmed=True), full_listing=True))
     names = ("id", "v", "__start_at", "__end_at")
     assert [[row[n] for n in names] for row in lake.rows(lake.layout(TIMED).history)] == [
         [row[n] for n in names] for row in before
@@ -370,7 +371,7 @@ def test_what_was_cut_for_its_age_is_not_brought_to_light(tmp_path: Path) -> Non
     spec = spec_of(settle="0s", changes_retention="1d")
     lake = filled(tmp_path, spec)
     later = datetime.now(UTC) + timedelta(days=400)
-    assert lake.done(spec, JobOptions(action="maintain"), clock=lambda: later).details["changes_cut"]
+    assert lake.done(spec, JobOptions(action=Maintain()), clock=lambda: later).details["changes_cut"]
     right = lake.replica(spec)
     assert counts(lake.done(spec, option(2, 4)))["archived"] == 0, "files that are as they were lose nothing"
     assert lake.replica(spec) == right
@@ -415,7 +416,7 @@ def _live(lake: Lake, spec: TableSpec) -> list[tuple[int, str, bool]]:
 
 def test_erased_keys_stay_out(tmp_path: Path) -> None:
     lake = filled(tmp_path)
-    lake.done(SPEC, JobOptions(action="erase", key={"id": "1"}))
+    lake.done(SPEC, JobOptions(action=Erase(key={"id": "1"})))
     day(lake, 2, [("U", 0, "NEW"), ("D", 4, None)])
     lake.done(SPEC, option(2, 4))
     assert lake.replica(SPEC) == {0: "NEW", 2: "three", 3: "load 3", 7: "more"}
@@ -436,9 +437,9 @@ def test_the_quarantine_of_its_files_is_as_they_are_now(tmp_path: Path) -> None:
 
 def test_a_dry_run_shows_its_files(tmp_path: Path) -> None:
     lake = filled(tmp_path)
-    details = lake.done(SPEC, replace(option(3, 4), action="plan")).details
+    details = lake.done(SPEC, planned(option(3, 4))).details
     assert [len(batch["files"]) for batch in details["batches"]] == [2]
-    error = lake.result(SPEC, replace(option(20, 21), action="plan")).error
+    error = lake.result(SPEC, planned(option(20, 21))).error
     assert error is not None
     assert error.code == "RANGE_EMPTY"
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from airflow_gddl.contract.actions import Erase
 from airflow_gddl.contract.errors import GddlError, QuarantinableError, RetriableError
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
@@ -122,7 +123,7 @@ def test_damaged_gzip_block_is_quarantined(tmp_path: Path) -> None:
     assert [warning.code for warning in lake.done(CSV).warnings] == ["FILE_UNREADABLE"]
     assert errors(lake, CSV) == {"20240101-000000001.csv.gz": "FILE_UNREADABLE"}
     assert lake.replica(CSV) == {2: "b"}
-    erased = lake.done(CSV, JobOptions(action="erase", key={"id": "2"}, asked_by="eve"))
+    erased = lake.done(CSV, JobOptions(action=Erase(key={"id": "2"}, asked_by="eve")))
     assert {warning.code: warning.count for warning in erased.warnings} == {"ERASED_IN_FILES": 1, "FILE_UNREADABLE": 1}
 
 

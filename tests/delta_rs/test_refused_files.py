@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_gddl.contract.actions import Erase
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
@@ -47,7 +48,7 @@ def test_names_with_invalid_utf8(tmp_path: Path) -> None:
     assert "LOAD\\xff.parquet: its name is not UTF-8" in sample
     assert lake.replica(spec) == {0: "load 0", 1: "load 1", 2: "load 2"}
     assert refused(lake.done(spec))[0] == 4  # for as long as they lie there
-    erased = lake.done(spec, JobOptions(action="erase", key={"id": "1"}, asked_by="eve"))
+    erased = lake.done(spec, JobOptions(action=Erase(key={"id": "1"}, asked_by="eve")))
     assert [w.code for w in erased.warnings] == ["ERASED_IN_FILES"]
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl import __version__
+from airflow_gddl.contract.actions import Rebuild, Verify
 from airflow_gddl.contract.spec import JobOptions
 from tests.delta_rs.release_lakes import FOLDER, SHARDS, UNFINISHED, BucketLake, Table, change, changes, restored
 from tests.harness.sharded import rows_of
@@ -44,10 +45,10 @@ def _continued(lake: BucketLake, table: Table) -> None:
     assert lake.raising(spec).batches == 1, spec.table
     wanted = by_oracle(replay(spec, (*table.runs, later)), spec)
     assert differences(wanted, by_engine(layout, lake.rows)) == [], spec.table
-    assert lake.done(spec, JobOptions(action="verify")).details["verdict"] == "equal"
+    assert lake.done(spec, JobOptions(action=Verify())).details["verdict"] == "equal"
     told = {one["_gddl"]["batch_id"]: one["_gddl"].get("region") for one in lake.rows(layout.changes)}
     assert told[max(told)] == spec.region, spec.table
-    lake.done(spec, JobOptions(full_refresh=True))
+    lake.done(spec, JobOptions(action=Rebuild()))
     assert differences(wanted, by_engine(layout, lake.rows)) == [], spec.table
 
 

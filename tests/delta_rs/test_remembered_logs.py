@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from airflow_gddl.contract.actions import Erase, ErrorsReplay, Rebuild, Reload
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import Expectation
 from airflow_gddl.metadata.expression_text import with_expressions
@@ -90,7 +91,7 @@ def test_a_copy_of_another_batch_is_not_used(lake: Lake, planned_at: object) -> 
 
 def test_a_rebuild_forgets_them(lake: Lake) -> None:
     """They have bounds of values that it may have masked."""
-    lake.done(SPEC, JobOptions(full_refresh=True, confirmed=True))
+    lake.done(SPEC, JobOptions(action=Rebuild()))
     assert not stored(lake).exists()
     next_batch(lake)
 
@@ -98,10 +99,10 @@ def test_a_rebuild_forgets_them(lake: Lake) -> None:
 def test_rows_that_a_reload_quarantines_are_found(lake: Lake) -> None:
     """The table of errors is made by a commit of the ledger that is no batch."""
     strict = with_expressions(spec_of(expect={"no_seven": Expectation(rule="v <> 'seven'")}))
-    lake.done(strict, JobOptions(reload=True, confirmed=True))
+    lake.done(strict, JobOptions(action=Reload(confirmed=True)))
     lake.change(SPEC, 3, [("U", 0, "again")])
     lake.done(SPEC)
-    assert lake.done(SPEC, JobOptions(action="errors_replay")).rows_read == 1
+    assert lake.done(SPEC, JobOptions(action=ErrorsReplay())).rows_read == 1
     assert lake.replica(SPEC)[7] == "seven"
 
 
@@ -150,7 +151,7 @@ def test_an_erased_key_is_not_remembered(lake: Lake) -> None:
     lake.change(spec, 1, [("I", 4711, "x")])
     lake.done(spec)
     assert "4711" in stored(lake, spec).read_text()
-    lake.done(spec, JobOptions(action="erase", key={"id": "4711"}, asked_by="eve"))
+    lake.done(spec, JobOptions(action=Erase(key={"id": "4711"}, asked_by="eve")))
     assert not stored(lake, spec).exists()
     lake.change(spec, 2, [("U", 1, "y"), ("I", 4711, "again")])
     assert lake.done(spec).error is None

@@ -13,21 +13,23 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from airflow_gddl.contract.actions import Rebuild, Reload, Resync, Verify
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs.batch.totals import TableOutcome
 from tests.conftest import LocalPort
+from tests.harness.asked import with_asked
 from tests.harness.lake import Lake
 from tests.harness.landing import write
 
 ROOT = Path(__file__).parents[2]
 SPEC = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",))
 VERBS = {
-    "gddl rebuild --table T": JobOptions(full_refresh=True),
-    "gddl reload --from-files --table T": JobOptions(reload=True),
+    "gddl rebuild --table T": JobOptions(action=Rebuild()),
+    "gddl reload --from-files --table T": JobOptions(action=Reload()),
     "gddl reload --from-files --since 2026-01-30 --until 2026-02-01 --table T": JobOptions(
-        reload=True, landed_since="2026-01-30", landed_until="2026-02-01"
+        action=Reload(landed_since="2026-01-30", landed_until="2026-02-01")
     ),
-    "gddl resync --table T --source-connection NAME": JobOptions(resync=True),
+    "gddl resync --table T --source-connection NAME": JobOptions(action=Resync()),
 }
 OF_TIME = next(command for command in VERBS if "--since" in command)
 
@@ -60,7 +62,7 @@ def damaged(empty: Lake) -> None:
     lake = filled(empty)
     right = lake.replica(SPEC)
     DeltaTable(lake.layout(SPEC).replica).delete("id = 1")
-    verdict = lake.run(SPEC, JobOptions(action="verify"))
+    verdict = lake.run(SPEC, JobOptions(action=Verify()))
     assert isinstance(verdict, TableOutcome)
     assert verdict.result.error is not None
     assert verdict.result.error.code == "VERIFY_DIFFERENT"
@@ -89,7 +91,7 @@ def truncated(empty: Lake) -> None:
     assert isinstance(asked, TableOutcome)
     assert asked.result.error is not None
     assert asked.result.error.code == "RELOAD_UNCONFIRMED"
-    lake.done(SPEC, replace(VERBS["gddl reload --from-files --table T"], confirmed=True))
+    lake.done(SPEC, with_asked(VERBS["gddl reload --from-files --table T"], confirmed=True))
     assert lake.replica(SPEC) == {9: "after the truncate"}
 
 
@@ -98,7 +100,7 @@ def wrong_types(empty: Lake) -> None:
     emptied(lake)
     right = pa.table({"id": pa.array([0, 1], pa.int32()), "v": pa.array([10, 11], pa.int64())})
     write(landing(lake), "LOAD00000001.parquet", right)
-    lake.done(SPEC, replace(VERBS["gddl reload --from-files --table T"], confirmed=True))
+    lake.done(SPEC, with_asked(VERBS["gddl reload --from-files --table T"], confirmed=True))
     assert lake.replica(SPEC) == {0: 10, 1: 11}
     assert DeltaTable(lake.layout(SPEC).replica).to_pyarrow_table().schema.field("v").type == pa.int64()
 

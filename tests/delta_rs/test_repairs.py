@@ -14,20 +14,22 @@ import pytest
 import sqlalchemy as sa
 from deltalake import DeltaTable, write_deltalake
 
+from airflow_gddl.contract.actions import Erase, Explain, Plan, Rebuild, Reload, Resync, Verify
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
 from spark_jobs.batch.totals import TableOutcome
 from tests.delta_rs.postgres import execute, postgres
 from tests.delta_rs.test_verify_source import SPEC as WITH_SOURCE
 from tests.delta_rs.test_verify_source import three, verified
+from tests.harness.asked import with_asked
 from tests.harness.lake import Lake
 from tests.harness.landing import write
 from tests.spark.children import killed_child
 
-REBUILD = JobOptions(full_refresh=True)
-RELOAD = JobOptions(reload=True)
-CONFIRMED = JobOptions(reload=True, confirmed=True)
-RESYNC = JobOptions(resync=True)
+REBUILD = JobOptions(action=Rebuild())
+RELOAD = JobOptions(action=Reload())
+CONFIRMED = JobOptions(action=Reload(confirmed=True))
+RESYNC = JobOptions(action=Resync())
 SPEC = replace(WITH_SOURCE, options={})
 
 
@@ -85,7 +87,7 @@ def test_rebuild_repairs_a_replica(files: bool, tmp_path: Path) -> None:
             path.unlink()
     reported = lake.done(SPEC, REBUILD)
     assert (reported.mode, reported.main.rows, reported.files, lake.replica(SPEC)) == ("refresh", 4, 0, right)
-    assert lake.done(SPEC, JobOptions(action="verify")).details["verdict"] == "equal"
+    assert lake.done(SPEC, JobOptions(action=Verify())).details["verdict"] == "equal"
 
 
 def test_rebuild_loads_what_waits(tmp_path: Path) -> None:
@@ -120,7 +122,7 @@ def test_killed_rebuild_is_resumed(step: str, tmp_path: Path) -> None:
     other.change(masked, 1, [("U", 0, "new"), ("D", 4, None)])
     other.done(masked)
     assert lake.replica(masked) == other.replica(masked)
-    assert lake.done(masked, JobOptions(action="verify")).details["verdict"] == "equal"
+    assert lake.done(masked, JobOptions(action=Verify())).details["verdict"] == "equal"
     assert "load" not in str(DeltaTable(lake.layout(SPEC).changes).to_pyarrow_table().column("v").to_pylist())
 
 
@@ -165,7 +167,7 @@ def test_reload_takes_the_files_alone_and_asks_first(tmp_path: Path) -> None:
     }  # fmt: skip
     assert lake.replica(SPEC) == {9: "only"}
     assert generations(lake) == [0] * 7 + [1]
-    assert lake.done(SPEC, JobOptions(action="verify")).details["verdict"] == "equal"
+    assert lake.done(SPEC, JobOptions(action=Verify())).details["verdict"] == "equal"
     lake.done(SPEC, REBUILD)
     assert (lake.replica(SPEC), generations(lake)) == ({9: "only"}, [0] * 7 + [1])
 
@@ -183,7 +185,7 @@ def test_archived_changes_are_no_redelivery(tmp_path: Path) -> None:
     reported = lake.done(SPEC)
     assert (reported.files, reported.redelivered) == (2, 0)
     assert lake.replica(SPEC) == {0: "new", 1: "load 1", 2: "load 2", 3: "load 3", 9: "only"}
-    assert lake.done(SPEC, JobOptions(action="verify")).details["verdict"] == "equal"
+    assert lake.done(SPEC, JobOptions(action=Verify())).details["verdict"] == "equal"
 
 
 @pytest.mark.parametrize(("key", "states"), [("0", []), ("1", ["winner"])])
@@ -193,7 +195,7 @@ def test_archived_changes_explain_nothing(key: str, states: list[str], tmp_path:
         path.unlink()
     lake.change(SPEC, 9, [("I", 1, "only")])
     lake.done(SPEC, CONFIRMED)
-    found = lake.done(SPEC, JobOptions(action="explain", key={"id": key})).details
+    found = lake.done(SPEC, JobOptions(action=Explain(key={"id": key}))).details
     assert [change["state"] for change in found["changes"]] == states
     assert (found["archived"], found["verdict"]) == ({"0": 2, "1": 1}[key], "equal")
 
@@ -310,7 +312,7 @@ def test_unreadable_file_prevents_a_resync(source: sa.Engine, tmp_path: Path) ->
 def test_unreachable_source_delays_no_table(tmp_path: Path) -> None:
     """What can't be checked is not swapped; the table's next loads don't wait for the source either."""
     lake = filled(tmp_path)
-    asked = replace(RESYNC, source_connection="GDDL_SOURCE_SHOP")
+    asked = with_asked(RESYNC, source_connection="GDDL_SOURCE_SHOP")
     environ = {"GDDL_SOURCE_SHOP": "postgresql://nobody@127.0.0.1:1/none"}
     version = DeltaTable(lake.layout(SPEC).replica).version()
     result = verified(lake, environ, SPEC, asked)
@@ -340,7 +342,7 @@ def test_a_dry_run_of_a_reload_shows_its_batches_and_changes_nothing(tmp_path: P
     lake = filled(tmp_path)
     (landing(lake) / "20240101-000000001.parquet").unlink()
     before, version = lake.replica(SPEC), DeltaTable(lake.layout(SPEC).replica).version()
-    details = lake.done(SPEC, JobOptions(action="plan", reload=True, full_listing=True)).details
+    details = lake.done(SPEC, JobOptions(action=Plan(of=Reload()), full_listing=True)).details
     assert "LOAD00000001.parquet" in str(details)
     assert (lake.replica(SPEC), DeltaTable(lake.layout(SPEC).replica).version()) == (before, version)
 
@@ -348,7 +350,7 @@ def test_a_dry_run_of_a_reload_shows_its_batches_and_changes_nothing(tmp_path: P
 def test_a_table_is_removed_and_comes_back_as_the_page_says(tmp_path: Path) -> None:
     """`docs/tasks/remove.md`: its folders are all that the lake has of a table, but for erased keys and its target."""
     lake = filled(tmp_path)
-    erased = JobOptions(action="erase", key={"id": "1"})
+    erased = JobOptions(action=Erase(key={"id": "1"}))
     assert lake.done(SPEC, erased).error is None
     page = (Path(__file__).parents[2] / "docs" / "tasks" / "remove.md").read_text(encoding="utf-8")
     folders = page.partition("for folder in ")[2].partition("; do")[0].replace("\\\n", " ").split()

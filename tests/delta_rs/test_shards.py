@@ -16,11 +16,12 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.stores import Storage, StoredObject
 from spark_jobs.batch.totals import TableOutcome
 from tests.delta_rs.commands import gddl, gddl_process
+from tests.harness.asked import options_of
 from tests.harness.lake import Lake
 from tests.harness.landing import write
 from tests.harness.sharded import Sharded as Landed
@@ -36,7 +37,7 @@ class Sharded(Landed):
         return Lake(self.root)
 
     def run(self, **options: Any) -> JobResult:
-        found = self.lake.run(self.spec, JobOptions(**options))
+        found = self.lake.run(self.spec, options_of(**options))
         assert isinstance(found, TableOutcome), found
         return found.result
 
@@ -334,7 +335,7 @@ def test_rows_that_cannot_be_are_refused(tmp_path: Path, row: str, code: str) ->
     assert all("\n" not in str(problem) for problem in problems)
 
 
-@pytest.mark.parametrize("options", [{"reload": True}, {"resync": True}, {"action": "move", "move_to": "a.b"}])
+@pytest.mark.parametrize("options", [{"action": "reload"}, {"action": "resync"}, {"action": "move", "to": "a.b"}])
 def test_what_is_not_built_for_shards_is_refused_before_anything_is_done(
     tmp_path: Path, options: dict[str, Any]
 ) -> None:
@@ -392,14 +393,14 @@ def test_a_rebuild_derives_the_rows_of_each_source_from_its_changes(built: Shard
     for name, column in (("replica", "v"), ("history", "v")):
         DeltaTable(getattr(built.lake.layout(built.spec), name)).update({column: "'damaged'"}, predicate="id = 1")
     DeltaTable(built.lake.layout(built.spec).replica).delete("id = 6 or id = 3")
-    result = built.done(full_refresh=True)
+    result = built.done(action="rebuild")
     assert (result.mode, result.main.rows) == ("refresh", len(before["replica"]))
     assert {name: rows_in(built, name) for name in names} == before
 
 
 def test_a_rebuild_loads_what_waits_and_goes_on(built: Sharded) -> None:
     built.change("crm_eu", ("I", 9, "waits"))
-    assert built.done(full_refresh=True).main.rows == len(rows_in(built, "replica"))
+    assert built.done(action="rebuild").main.rows == len(rows_in(built, "replica"))
     assert live(built) == built.expected
     built.change("crm_us", ("D", 2, ""))
     built.land("crm_us", 1, [("U", 2, "y2"), ("I", 5, "z")])  # again
@@ -411,7 +412,7 @@ def test_a_rebuild_loads_what_waits_and_goes_on(built: Sharded) -> None:
 def test_rows_of_a_former_source_stay_in_a_rebuild(built: Sharded) -> None:
     before = rows_in(built, "replica")
     one = Sharded(built.root, TWO[:1], built.fields)
-    one.done(full_refresh=True)
+    one.done(action="rebuild")
     assert rows_in(one, "replica") == before
 
 
@@ -419,7 +420,7 @@ def test_rows_of_a_former_source_stay_in_a_rebuild(built: Sharded) -> None:
 def test_a_rebuild_that_would_change_stored_changes_is_refused(built: Sharded, fields: dict[str, Any]) -> None:
     before = rows_in(built, "replica")
     built.fields = {**built.fields, **fields}
-    assert built.refused(full_refresh=True) == "SHARDS_UNSUPPORTED"
+    assert built.refused(action="rebuild") == "SHARDS_UNSUPPORTED"
     assert rows_in(built, "replica") == before
 
 
@@ -429,7 +430,7 @@ def test_a_rebuild_brings_back_a_replica_that_is_gone(built: Sharded) -> None:
     error = built.run().error
     assert error is not None
     assert (error.code, "--full-refresh" in error.message) == ("TABLES_MISSING", True)
-    built.done(full_refresh=True)
+    built.done(action="rebuild")
     assert live(built) == built.expected
 
 
@@ -437,7 +438,7 @@ def test_a_rebuild_into_partitions(built: Sharded) -> None:
     built.change("crm_us", ("D", 6, ""))
     built.fields = {**built.fields, "partition_by": ("_source",)}
     assert built.refused() == "PARTITION_CHANGED"
-    built.done(full_refresh=True)
+    built.done(action="rebuild")
     assert DeltaTable(built.lake.layout(built.spec).replica).metadata().partition_columns == ["_source"]
     assert live(built) == built.expected
     assert built.done().status == "skipped"

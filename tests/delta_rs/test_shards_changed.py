@@ -12,9 +12,10 @@ import pytest
 from deltalake import DeltaTable
 
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.batch.totals import TableOutcome
 from tests.delta_rs.commands import gddl
+from tests.harness.asked import options_of
 from tests.harness.lake import Lake
 from tests.harness.sharded import Sharded, rows_of
 
@@ -43,7 +44,7 @@ def landed(folder: Path, **fields: Any) -> Sharded:
 
 
 def run(one: Sharded, **options: Any) -> JobResult:
-    found = Lake(one.root).run(one.spec, JobOptions(**options))
+    found = Lake(one.root).run(one.spec, options_of(**options))
     assert isinstance(found, TableOutcome), found
     return found.result
 
@@ -374,7 +375,7 @@ def test_a_foreign_commit_is_undone_by_a_rebuild(tmp_path: Path) -> None:
     assert code == "VERIFY_DIFFERENT"
     assert "`gddl rebuild --table s.t`" in message
     assert "resync" not in message
-    assert done(one, full_refresh=True).warnings == ()
+    assert done(one, action="rebuild").warnings == ()
     assert done(one, action="verify").warnings == ()
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from airflow_gddl.contract.actions import Verify
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import Runtime, Step
@@ -69,7 +70,7 @@ def test_change_table_keeps_few_small_files(lake: Lake) -> None:
     changes = pa.table(DeltaTable(lake.layout(SPEC).changes).scan())
     assert sorted(changes["id"].to_pylist()) == [0, 1, 2, *range(1001, 1030)]
     assert lake.replica(SPEC) == {0: "load 0", 1: "load 1", 2: "load 2"} | {1000 + n: f"v{n}" for n in range(1, 30)}
-    assert lake.done(SPEC, JobOptions(action="verify")).details["buckets_different"] == 0
+    assert lake.done(SPEC, JobOptions(action=Verify())).details["buckets_different"] == 0
 
 
 def test_replica_without_keys_keeps_few_small_files(lake: Lake) -> None:

@@ -260,9 +260,9 @@ class History:
         for path in lost.get(repair, []):
             shutil.rmtree(path, ignore_errors=True)
         if repair == "reload":
-            self.exports.run(reload=True, confirmed=True)
+            self.exports.run(action="reload", confirmed=True)
         elif repair and repair != "killed":
-            self.exports.run(full_refresh=True)
+            self.exports.run(action="rebuild")
 
 
 def _row_of(drawn: Drawn) -> dict[str, Any]:

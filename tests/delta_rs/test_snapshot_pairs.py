@@ -138,7 +138,7 @@ def test_a_snapshot_of_the_future_that_was_taken_is_named(exports: Exports) -> N
     assert codes(result) == {"SNAPSHOT_HELD": 1}
     assert "gddl reload --from-files --table s.t" in result.warnings[0].message
     shutil.rmtree(exports.folder("2030-01-01"))
-    assert codes(exports.run(reload=True, confirmed=True)) == {"SNAPSHOT_CLEARED": 1}
+    assert codes(exports.run(action="reload", confirmed=True)) == {"SNAPSHOT_CLEARED": 1}
     assert exports.rows("v") == [("a",)]
 
 
@@ -211,7 +211,7 @@ def test_another_target_is_refused_and_a_move_takes_all(exports: Exports) -> Non
     exports.land(2, pa.table({"id": [1, 2, 3], "v": ["a", "B", "c"]}))
     moved = exports.of(table="s.new", source_table="s.t")
     assert moved.fault() == "TARGET_CHANGED"
-    exports.run(action="move", move_to="s.new")
+    exports.run(action="move", to="s.new")
     assert codes(moved.run()) == {}
     assert moved.rows("id", "v") == [(1, "a"), (2, "B")], "the erased key does not come back"
     assert exports.fault() == "TABLE_MOVED"
@@ -251,7 +251,7 @@ def test_a_move_with_changes_that_wait_takes_them_again(exports: Exports) -> Non
     exports.land(2, pa.table({"id": [1], "v": ["long one"]}))
     assert strict.fault() == "EXPECTATION_FAILED"
     assert strict.captured()
-    exports.run(action="move", move_to="s.new")
+    exports.run(action="move", to="s.new")
     assert not exports.captured()
     moved = exports.of(table="s.new", source_table="s.t")
     moved.run()
@@ -354,7 +354,7 @@ def test_a_reload_that_is_refused_leaves_the_table_as_it_was(exports: Exports) -
     exports.run()
     strict = exports.of(**fields)
     strict.land(2, bad)
-    assert strict.fault(reload=True, confirmed=True) == code
+    assert strict.fault(action="reload", confirmed=True) == code
     strict.land(3, pa.table({"id": [1], "v": ["A"]}))
     assert codes(strict.run()) == {"SNAPSHOT_HELD": 1}
     assert strict.rows("id", "v") == [(1, "A")]
@@ -387,7 +387,7 @@ def test_a_rebuild_takes_the_snapshots_again(lost: str, exports: Exports) -> Non
     gone = {"tables": [layout.replica, layout.changes], "changes": [layout.changes], "ledger": [layout.state]}
     for path in gone.get(lost, [layout.replica, layout.changes, layout.state]):
         shutil.rmtree(path)
-    exports.run(full_refresh=True)
+    exports.run(action="rebuild")
     assert exports.rows("id", "v") == [(1, "a"), (2, "B")]
     exports.land(3, pa.table({"id": [2], "v": ["B"]}))
     exports.run()
@@ -399,7 +399,7 @@ def test_a_rebuild_for_other_keys_is_not_refused(exports: Exports) -> None:
     exports.run()
     other = exports.of(keys=("v",))
     assert other.fault() == "KEYS_CHANGED"
-    other.run(full_refresh=True)
+    other.run(action="rebuild")
     other.land(2, pa.table({"id": [5, 2], "v": ["a", "b"]}))
     other.run()
     assert other.rows("id", "v") == [(2, "b"), (5, "a")]

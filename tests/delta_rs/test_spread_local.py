@@ -14,12 +14,13 @@ from typing import Any
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import Action, JobOptions, TableSpec
+from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import Runtime
 from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.spread_local import LocalSpread, NoSpark
 from tests.delta_rs import broken_workers
+from tests.harness.asked import options_of
 from tests.harness.lake import TIER, Lake, spec_of
 from tests.harness.landing import write_bytes
 
@@ -125,9 +126,8 @@ def test_other_actions_are_spread(tmp_path: Path) -> None:
     specs = landed(lake, GOOD)
     for spec in specs:
         lake.done(spec)
-    actions: tuple[Action, ...] = ("verify", "plan", "errors_list")
-    for action in actions:
-        results = run(lake, specs, JobOptions(action=action))
+    for action in ("verify", "plan", "errors_list"):
+        results = run(lake, specs, options_of(action))
         assert {r.error for r in results} == {None}
         if action == "verify":
             assert {r.details["verdict"] for r in results} == {"equal"}

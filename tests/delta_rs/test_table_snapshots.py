@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.row_checks import check_table
-from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.runtime.state.recording import records_of
 from airflow_gddl.runtime.state.table_status import NEEDS_ATTENTION
 from airflow_gddl.stores import Storage
@@ -30,6 +30,7 @@ from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.planned_batch import BatchPlan
 from spark_jobs.sources.snapshots import capture as snapshot_capture
+from tests.harness.asked import options_of
 from tests.harness.lake import Lake
 
 Rows = Mapping[int, str]
@@ -58,7 +59,7 @@ class Exports:
             (self.folder(day) / "_SUCCESS").touch()
 
     def run(self, **options: Any) -> JobResult:
-        return self.lake.done(self.spec, JobOptions(**options))
+        return self.lake.done(self.spec, options_of(**options))
 
     def attention(self) -> tuple[str, ...]:
         """Why the status page says so, by the records of the table's runs."""
@@ -67,7 +68,7 @@ class Exports:
 
     def fault(self, **options: Any) -> str:
         """Code of the error of a run; empty: it had none."""
-        outcome = self.lake.run(self.spec, JobOptions(**options))
+        outcome = self.lake.run(self.spec, options_of(**options))
         assert isinstance(outcome, TableOutcome)
         return outcome.result.error.code if outcome.result.error is not None else ""
 
@@ -233,7 +234,7 @@ def test_a_snapshot_without_its_neighbour_is_held(exports: Exports) -> None:
     assert codes(result) == {"SNAPSHOT_HELD": 1}
     assert "gddl reload --from-files --table s.t" in result.warnings[0].message
     assert exports.replica() == {1: "a", 2: "b"}
-    assert codes(exports.run(reload=True, confirmed=True)) == {"SNAPSHOT_CLEARED": 1}
+    assert codes(exports.run(action="reload", confirmed=True)) == {"SNAPSHOT_CLEARED": 1}
     assert exports.replica() == {2: "B"}
     exports.land(3, {2: "B", 3: "c"})
     assert codes(exports.run()) == {}
@@ -245,7 +246,7 @@ def test_a_reload_of_a_busy_table_forgets_nothing(exports: Exports) -> None:
     exports.run()
     state = exports.lake.layout(SPEC).state
     with Claim.acquire(Storage(), state, "other", utc_now):
-        assert exports.fault(reload=True, confirmed=True) == "TABLE_BUSY"
+        assert exports.fault(action="reload", confirmed=True) == "TABLE_BUSY"
     assert codes(exports.run()) == {}
     assert exports.run().status == "skipped"
 
@@ -412,7 +413,7 @@ def test_a_table_of_changes_becomes_one_of_snapshots_by_a_reload(exports: Export
     exports.lake.done(changes)
     exports.land(1, {1: "a"})
     assert exports.fault() == "MODE_CHANGED"
-    exports.run(reload=True, confirmed=True)
+    exports.run(action="reload", confirmed=True)
     assert exports.replica() == {1: "a"}
 
 
@@ -529,7 +530,7 @@ def test_a_reload_while_a_batch_is_unfinished_takes_all_snapshots(
     with monkeypatch.context() as patched:
         patched.setattr(Ledger, "write_plan", dying)
         assert exports.fault() == "JOB_CANCELLED"
-    exports.run(reload=True, confirmed=True)
+    exports.run(action="reload", confirmed=True)
     assert exports.replica() == {1: "a", 2: "B"}
 
 
@@ -537,7 +538,7 @@ class KilledError(BaseException):
     """In place of a SIGKILL: nothing catches it, and what is stored is all that stays."""
 
 
-@pytest.mark.parametrize("again", [{}, {"reload": True, "confirmed": True}])
+@pytest.mark.parametrize("again", [{}, {"action": "reload", "confirmed": True}])
 def test_killed_at_each_write(again: Mapping[str, bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot_capture, "_ROWS_A_FILE", 2)
     exports = Exports(Lake(tmp_path / "now"))

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pytest
 
+from airflow_gddl.contract.actions import ErrorsList, ErrorsReplay, Maintain, Rebuild, Verify
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import Runtime
@@ -24,8 +25,8 @@ from tests.harness.landing import write
 KEYS = 12
 SPEC = spec_of(settle="0s", history=True)
 ACTIONS = (
-    JobOptions(), JobOptions(), JobOptions(action="errors_replay"), JobOptions(full_refresh=True),
-    JobOptions(action="maintain"), JobOptions(action="errors_replay", codes=("FILE_UNREADABLE",)),
+    JobOptions(), JobOptions(), JobOptions(action=ErrorsReplay()), JobOptions(action=Rebuild()),
+    JobOptions(action=Maintain()), JobOptions(action=ErrorsReplay(codes=("FILE_UNREADABLE",))),
 )  # fmt: skip
 
 
@@ -112,10 +113,10 @@ def test_files_that_are_read_later_end_in_the_source(seed: int, tmp_path: Path) 
     run(JobOptions())
     damaged.clear()
     run(JobOptions())
-    run(JobOptions(action="errors_replay"))
+    run(JobOptions(action=ErrorsReplay()))
     assert lake.replica(SPEC) == source.rows
-    listed = lake.done(SPEC, JobOptions(action="errors_list"))
+    listed = lake.done(SPEC, JobOptions(action=ErrorsList()))
     assert listed.details["unresolved"] == 0
-    assert lake.done(SPEC, JobOptions(action="verify")).details["verdict"] == "equal"
-    lake.done(SPEC, JobOptions(full_refresh=True))
+    assert lake.done(SPEC, JobOptions(action=Verify())).details["verdict"] == "equal"
+    lake.done(SPEC, JobOptions(action=Rebuild()))
     assert lake.replica(SPEC) == source.rows

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from airflow_gddl.contract.actions import Verify
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs.batch.totals import TableOutcome
@@ -46,7 +47,7 @@ class Pair:
         write_deltalake(self.path, table_of(rows), mode="overwrite")
 
     def against(self, table: str = THEIRS) -> JobResult:
-        return self.lake.result(self.spec, JobOptions(action="verify", against=table))
+        return self.lake.result(self.spec, JobOptions(action=Verify(against=table)))
 
     def compared(self) -> tuple[str, dict[str, Any]]:
         details = self.against().details
@@ -109,7 +110,7 @@ def test_rows_that_differ_are_shown_and_fail(pair: Pair) -> None:
     assert "edited" in theirs
     assert shown['{"id":99}'][0] is None
     hidden = replace(pair.spec, mask={"v": "hash"})
-    masked = pair.lake.result(hidden, JobOptions(action="verify", against=THEIRS)).details
+    masked = pair.lake.result(hidden, JobOptions(action=Verify(against=THEIRS))).details
     assert masked["against"]["not_compared"] == {"v": "the row masks it"}
     assert "edited" not in str(masked)
 
@@ -165,7 +166,7 @@ def test_other_table_that_cannot_be_read_is_named(pair: Pair) -> None:
     log.write_text(sound)
     for file in Path(pair.path).glob("*.parquet"):
         file.unlink()
-    found = pair.lake.run(pair.spec, JobOptions(action="verify", against=THEIRS))
+    found = pair.lake.run(pair.spec, JobOptions(action=Verify(against=THEIRS)))
     assert isinstance(found, TableOutcome)
     assert found.result.error is not None
     assert (found.result.error.code, found.retriable) == ("AGAINST_FILES_GONE", True)

@@ -8,6 +8,7 @@ import pytest
 
 from airflow_gddl.cli.job import show_verdicts
 from airflow_gddl.cli.screen import Screen
+from airflow_gddl.contract.actions import Verify
 from airflow_gddl.contract.spec import JobOptions
 from tests.harness.lake import Lake, spec_of
 
@@ -18,7 +19,7 @@ def test_without_a_source_it_says_that_changes_were_compared(
     lake, row = Lake(tmp_path), spec_of()
     lake.load(row)
     lake.done(row)
-    result = lake.done(row, JobOptions(action="verify"))
+    result = lake.done(row, JobOptions(action=Verify()))
     details = result.details
     assert (details["verdict"], details["compared"], details["source"]) == ("equal", ["its changes"], None)
     show_verdicts(Screen(), [result])

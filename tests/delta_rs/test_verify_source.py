@@ -16,6 +16,7 @@ import pytest
 import sqlalchemy as sa
 from deltalake import DeltaTable
 
+from airflow_gddl.contract.actions import Verify
 from airflow_gddl.contract.connections import LENT
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
@@ -26,11 +27,12 @@ from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from tests.delta_rs.postgres import emptied, execute, postgres
+from tests.harness.asked import with_asked
 from tests.harness.lake import Lake
 from tests.harness.landing import write
 
 SPEC = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",), options={"verify_connection": "GDDL_SOURCE_SHOP"})
-VERIFY = JobOptions(action="verify")
+VERIFY = JobOptions(action=Verify())
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +120,7 @@ def test_comparable_types_compare_and_others_are_listed(source: sa.Engine, tmp_p
     arrays = {name: pa.array(values, kind) for name, (_, kind, values) in COLUMNS.items()}
     write(Path(lake.layout(SPEC).landing), "LOAD00000001.parquet", pa.table(arrays))
     lake.done(SPEC)
-    result = verify(lake, source, options=replace(VERIFY, settle_seconds=0))
+    result = verify(lake, source, options=with_asked(VERIFY, settle_seconds=0))
     reported = result.details["source"]
     assert (code(result), reported["different"], reported["keys"]) == (None, 0, ())
     left_out = {"fixed", "doc", "any_number", "only_there"}
@@ -142,7 +144,7 @@ def test_difference_in_any_column_is_found(column: str, source: sa.Engine, tmp_p
         pa.table({"id": pa.array([0, 1, 2], pa.int32()), column: pa.array(turned, arrow)}),
     )
     lake.done(SPEC)
-    result = verify(lake, source, options=replace(VERIFY, settle_seconds=0))
+    result = verify(lake, source, options=with_asked(VERIFY, settle_seconds=0))
     assert [k["key"] for k in result.details["source"]["keys"]] == ['{"id": "1"}', '{"id": "2"}']
 
 
@@ -179,7 +181,7 @@ def test_lost_change_is_reported_after_a_later_commit(source: sa.Engine, tmp_pat
 def test_idle_source_settles_by_time(source: sa.Engine, tmp_path: Path) -> None:
     lake = three(tmp_path, source)
     execute(source, "UPDATE s.t SET v = 'lost' WHERE id = 1")
-    soon = replace(VERIFY, settle_seconds=0.2)
+    soon = with_asked(VERIFY, settle_seconds=0.2)
     assert code(verify(lake, source, options=soon)) is None
     Event().wait(0.3)
     assert code(verify(lake, source, options=soon)) == "SOURCE_DIFFERENT"
@@ -193,7 +195,7 @@ def test_missing_extra_and_different(source: sa.Engine, tmp_path: Path) -> None:
         "UPDATE s.t SET v = NULL WHERE id = 1",
         "INSERT INTO s.t VALUES (9, 'x')",
     )
-    reported = verify(lake, source, options=replace(VERIFY, settle_seconds=0)).details["source"]
+    reported = verify(lake, source, options=with_asked(VERIFY, settle_seconds=0)).details["source"]
     assert [(k["key"], k["state"]) for k in reported["keys"]] == [
         ('{"id": "0"}', "extra"), ('{"id": "1"}', "different"), ('{"id": "9"}', "missing")
     ]  # fmt: skip
@@ -204,7 +206,7 @@ def test_wrong_replica_and_wrong_source_are_distinguished(source: sa.Engine, tmp
     lake = three(tmp_path, source)
     replica = lake.layout(SPEC).replica
     DeltaTable(replica).delete("id = 2")
-    result = verify(lake, source, options=replace(VERIFY, settle_seconds=0))
+    result = verify(lake, source, options=with_asked(VERIFY, settle_seconds=0))
     assert (code(result), result.details["source"]["different"]) == ("VERIFY_DIFFERENT", 1)
     assert result.error is not None
     assert "gddl rebuild --table s.t" in result.error.message
@@ -219,7 +221,7 @@ def test_only_differing_ranges_are_compared_by_row(source: sa.Engine, tmp_path: 
     lake = Lake(tmp_path)
     lake.load(SPEC, count)
     lake.done(SPEC)
-    reported = verify(lake, source, options=replace(VERIFY, settle_seconds=0)).details["source"]
+    reported = verify(lake, source, options=with_asked(VERIFY, settle_seconds=0)).details["source"]
     assert (reported["ranges"], reported["ranges_different"], reported["different"]) == (3, 2, 2)
     assert [k["state"] for k in reported["keys"]] == ["missing", "different"]
 
@@ -232,7 +234,7 @@ def test_soft_deleted_rows_are_not_compared(source: sa.Engine, tmp_path: Path) -
     fresh.load(soft)
     fresh.change(soft, 1, [("D", 1, None)])
     fresh.done(soft)
-    reported = verify(fresh, source, soft, replace(VERIFY, settle_seconds=0)).details["source"]
+    reported = verify(fresh, source, soft, with_asked(VERIFY, settle_seconds=0)).details["source"]
     assert (reported["different"], reported["rows"]) == (0, 2)
     assert lake.replica(SPEC).keys() == {0, 1, 2}
 
@@ -245,7 +247,7 @@ def test_composite_keys_of_text(source: sa.Engine, tmp_path: Path) -> None:
     columns = {"a": ["ä", "z", "Z"], "b": pa.array([1, 1, 1], pa.int32()), "v": ["x", "y", "z"]}
     write(Path(lake.layout(spec).landing), "LOAD00000001.parquet", pa.table(columns))
     lake.done(spec)
-    reported = verify(lake, source, spec, replace(VERIFY, settle_seconds=0)).details["source"]
+    reported = verify(lake, source, spec, with_asked(VERIFY, settle_seconds=0)).details["source"]
     assert [k["key"] for k in reported["keys"]] == ['{"a": "Z", "b": "1"}']
 
 
@@ -288,7 +290,7 @@ def test_unreachable_source_is_reported_without_its_secret(
 def test_unknown_connection_is_an_error_before_the_first_load(named_by: str, tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     spec, options = (SPEC, VERIFY) if named_by == "row" else (
-        replace(SPEC, options={}), replace(VERIFY, source_connection="GDDL_SOURCE_SHOP")
+        replace(SPEC, options={}), with_asked(VERIFY, source_connection="GDDL_SOURCE_SHOP")
     )  # fmt: skip
     result = verified(lake, {}, spec, options)
     assert (result.status, code(result)) == ("failed", "SOURCE_CONNECTION_MISSING")

@@ -8,18 +8,20 @@ from typing import Any
 
 import pytest
 
+from airflow_gddl.contract.actions import Erase, ErrorsDismiss, ErrorsReplay
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import Expectation, SchemaGate
 from airflow_gddl.metadata.expression_text import with_expressions
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.totals import TableOutcome
+from tests.harness.asked import options_of
 from tests.harness.lake import Lake, spec_of
 
 SPEC = spec_of()
 
 
 def fault(lake: Lake, spec: TableSpec, **options: Any) -> str:
-    outcome = lake.run(spec, JobOptions(**options))
+    outcome = lake.run(spec, options_of(**options))
     assert isinstance(outcome, TableOutcome)
     return outcome.result.error.code if outcome.result.error is not None else ""
 
@@ -38,7 +40,7 @@ def test_an_erasure_does_not_wait_for_a_batch_that_stopped(fields: dict[str, Any
     lake.done(SPEC)
     lake.change(spec, 1, [("U", 1, "far too long"), ("X", 2, "b"), ("I", 7, "new")])
     assert fault(lake, spec) in ("EXPECTATION_FAILED", "BAD_ROWS", "SCHEMA_INCOMPATIBLE")
-    lake.done(spec, JobOptions(action="erase", key={"id": "1"}))
+    lake.done(spec, JobOptions(action=Erase(key={"id": "1"})))
     assert lake.replica(SPEC) == {0: "load 0", 2: "load 2"}
     lake.done(SPEC)
     assert lake.replica(SPEC) == {0: "load 0", 2: "load 2", 7: "new"}, "the batch came, and the key did not come back"
@@ -58,9 +60,9 @@ def test_a_dismissed_file_is_not_replayed(tmp_path: Path) -> None:
     for path in whole:
         path.write_bytes(b"PAR1 cut")
     lake.done(SPEC)
-    asked = JobOptions(action="errors_dismiss", codes=("FILE_UNREADABLE",), reason="gone", source_files=(str(first),))
+    asked = JobOptions(action=ErrorsDismiss(codes=("FILE_UNREADABLE",), reason="gone", source_files=(str(first),)))
     assert lake.done(SPEC, asked).details["dismissed"] == 1
-    result = lake.done(SPEC, JobOptions(action="errors_replay"))
+    result = lake.done(SPEC, JobOptions(action=ErrorsReplay()))
     assert result.files == 1, "the other one is read again, in vain"
     for path, data in whole.items():
         path.write_bytes(data)
@@ -88,7 +90,7 @@ def test_a_dismissed_file_that_could_be_read_now_is_not_replayed(
         patched.setattr(Storage, "open_input", damaged)
         lake.done(SPEC)
     first = str(min(Path(lake.layout(SPEC).landing).glob("2024*")))
-    asked = JobOptions(action="errors_dismiss", codes=("FILE_UNREADABLE",), reason="gone", source_files=(first,))
+    asked = JobOptions(action=ErrorsDismiss(codes=("FILE_UNREADABLE",), reason="gone", source_files=(first,)))
     lake.done(SPEC, asked)
-    lake.done(SPEC, JobOptions(action="errors_replay"))
+    lake.done(SPEC, JobOptions(action=ErrorsReplay()))
     assert lake.replica(SPEC) == {0: "load 0", 1: "load 1", 2: "load 2", 8: "left"}

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from airflow_gddl.contract.actions import Rebuild
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from tests.harness.lake import Lake, spec_of
@@ -51,7 +52,7 @@ def seconds(folder: Path, name: str, count: int) -> float:
     write(landing, "20240101-000000001.parquet", pa.table({"Op": ["U"], "seq": [1], "id": key, **change}))
     start = time.process_time()
     lake.done(spec)
-    lake.done(spec, JobOptions(full_refresh=True))
+    lake.done(spec, JobOptions(action=Rebuild()))
     spent += time.process_time() - start
     (row,) = pa.table(DeltaTable(lake.layout(spec).replica).scan()).to_pylist()
     assert row["_gddl"]["op"] == "U"

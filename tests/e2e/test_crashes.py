@@ -15,7 +15,7 @@ import pytest
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.simulate.simulator import prepare
-from airflow_gddl.simulate.spec import Delivery, SimulateSpec, TableShape
+from airflow_gddl.simulate.spec import SimulateSpec, TableShape
 from airflow_gddl.simulate.table import differences, read_replica
 from devtools.standalone import supervisor
 from tests.e2e.site import Site
@@ -69,7 +69,7 @@ def test_a_worker_killed_during_a_job_loses_and_repeats_no_rows(site: Site) -> N
         tables={"orders": TableShape(keys=("id",))},
         rounds=1,
         changes=100,
-        delivery=Delivery(files_per_round=20),
+        files_per_round=20,
     )
     simulator = prepare(spec)
     simulator.land(0)

@@ -130,7 +130,7 @@ def test_a_rerun_is_started_as_the_user(site: Site, page: Page, pictures: Path) 
     asked.get_by_role("button", name="Rebuild").click()
     outcome = page.locator(".status")
     expect(outcome).to_contain_text("Rebuild manual__", timeout=30_000)
-    done = lambda: [job["options"]["full_refresh"] for job in site.jobs("looked", "end")] == [True]  # noqa: E731 - as it reads
+    done = lambda: [job["options"]["action"]["name"] for job in site.jobs("looked", "end")] == ["rebuild"]  # noqa: E731 - as it reads
     site.running.wait("the refresh", done)
     state = site.lake / "_gddl" / "state" / f"{PACK}.runs.json"
     site.running.wait("its state", lambda: "looked.t07" in json.loads(state.read_text())["tables"])

@@ -20,7 +20,7 @@ def test_a_rerun_loads_the_tables_of_its_conf(site: Site) -> None:
     assert [job["tables"] for job in site.jobs("shop")] == [["shop.a", "shop.b"]]
     site.load(SHOP, tables=["shop.b"], full_refresh=True)
     assert [job["tables"] for job in site.jobs("shop")][1:] == [["shop.b"]]
-    assert [job["options"]["full_refresh"] for job in site.jobs("shop")] == [False, True]
+    assert [job["options"]["action"]["name"] for job in site.jobs("shop")] == ["run", "rebuild"]
 
 
 @pytest.mark.deep  # tests/airflow runs each view without a scheduler, workers and a triggerer

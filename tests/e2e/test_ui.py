@@ -51,7 +51,7 @@ def test_the_form_reruns_one_table(site: Site, page: Page, pictures: Path) -> No
     form.locator("label", has=page.locator("input[type=checkbox]")).first.click()
     picture(page, pictures, "form")
     form.get_by_role("button", name=re.compile("^Trigger")).click()
-    rerun = lambda: [job["options"]["full_refresh"] for job in site.jobs("seen", "end")] == [False, True]  # noqa: E731 - as it reads
+    rerun = lambda: [job["options"]["action"]["name"] for job in site.jobs("seen", "end")] == ["run", "rebuild"]  # noqa: E731 - as it reads
     site.running.wait("the rerun", rerun)
     assert site.jobs("seen")[-1]["tables"] == ["seen.a"]
 

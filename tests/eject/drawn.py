@@ -131,7 +131,7 @@ class Play:
             keys = {"id": "b", "part": "1"}
             self.game.run(action="erase", key={name: keys[name] for name in self.game.row.keys})
         if repair:
-            self.game.run(**({"action": repair} if repair == "errors_replay" else {repair: True, "confirmed": True}))
+            self.game.run(action=repair, **({"confirmed": True} if repair == "reload" else {}))
 
     def later(self) -> Iterator[Sequence[tuple[int, int]]]:
         """Files of the runs after the ejection, with the day of their names."""

@@ -51,7 +51,7 @@ def test_command_writes_files_once(shop: Shop, tmp_path: Path) -> None:
     )
     assert str(shop.folder / "landing/sales/orders") in (folder / "job.py").read_text()
     assert json.loads((folder / "known.json").read_text())["files"] == ["LOAD1.parquet"]
-    assert shop.order["options"]["action"] == "eject"
+    assert shop.order["options"]["action"]["name"] == "eject"
     (folder / "job.py").write_text("mine")
     again = shop.gddl("eject", "--table", "sales.orders", "--out", str(folder), results=KNOWN)
     assert (again.status, "[EJECT_EXISTS]" in again.err) == (2, True)

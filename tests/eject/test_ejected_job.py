@@ -14,6 +14,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from airflow_gddl.contract.actions import Eject, Erase
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, JobSpec, Roots, TableSpec
@@ -78,7 +79,7 @@ def spark() -> SparkSession:
 
 
 def ejected(port: LocalPort, spec: TableSpec, roots: Roots) -> JobResult:
-    options = JobOptions(action="eject", full_listing=True)
+    options = JobOptions(action=Eject(), full_listing=True)
     job = JobSpec(run_id="eject", roots=roots, tables=(spec,), tiers=DEFAULT_TIERS, options=options)
     (outcome,) = run_job(port.tiered(job), port.runtime, lambda _: None)
     return outcome.result
@@ -164,7 +165,7 @@ def test_what_ours_has_taken_away_does_not_come_back(spark: SparkSession, tmp_pa
     lake.change(spec, 1, [("U", 0, "one"), ("I", 7, "person"), ("D", 1, None)])
     lake.change(spec, 2, [("U", 0, "one"), ("I", 7, "person"), ("D", 1, None)])
     lake.done(spec)
-    lake.done(spec, JobOptions(action="erase", key={"id": "7"}))
+    lake.done(spec, JobOptions(action=Erase(key={"id": "7"})))
     change(lake, spec, 3, ("Op", "seq", "id", "v"), ("U", 101, 7, "person"), ("U", 900, 2, "two"))
     known = known_of(spec, lake.roots)
     assert [*known.files] == ["20240101-000000001.parquet", "20240101-000000002.parquet", "LOAD00000001.parquet"]

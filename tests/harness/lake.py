@@ -23,6 +23,7 @@ from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.pipeline import run_table
 from tests.conftest import LocalPort
+from tests.harness.asked import options_of
 from tests.harness.landing import to_table, write
 from tests.oracle import Run
 
@@ -152,7 +153,7 @@ class LakeTable:
 
     def run(self, options: JobOptions | None = None, **fields: Any) -> JobResult:
         """The result of a run that has to succeed, by options or some of their fields."""
-        return self.lake.done(self.spec, options or JobOptions(**fields))
+        return self.lake.done(self.spec, options or options_of(**fields))
 
     def refused(self, options: JobOptions | None = None) -> ErrorInfo:
         """The error of a run that has to fail."""

@@ -75,7 +75,6 @@ _LONG_ON_SPARK = {
         "test_what_the_live_table_has_is_no_news[spark-rescue]",
     ),
     "test_hostile_input": ("test_hostile_files_harm_only_their_table",),
-    "test_simulated": ("test_replica_equals_the_simulated_source",),
     "test_snapshots": (
         "test_change_after_a_snapshot_shows_that_it_is_whole",
         "test_delivered_again_opens_nothing",

@@ -21,6 +21,7 @@ import sqlalchemy as sa
 from deltalake import DeltaTable
 
 from airflow_gddl.contract import codec
+from airflow_gddl.contract.actions import ResyncRows
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Continuous, InitialLoad, JobOptions, TableSpec
 from airflow_gddl.stores import Storage
@@ -262,7 +263,7 @@ def _is_captured(source: sa.Engine) -> bool:
 
 
 def _resync(pipeline: Pipeline, spec: TableSpec) -> None:
-    found = pipeline.run(spec, JobOptions(action="resync_rows", from_key=_RANGES[spec.table]))
+    found = pipeline.run(spec, JobOptions(action=ResyncRows(from_key=_RANGES[spec.table])))
     assert found.error is None, found.error
     assert found.details["resync"]["rows"] > 50
 

@@ -22,6 +22,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from airflow_gddl.cli import check
 from airflow_gddl.cli.check import probe_topics
 from airflow_gddl.contract import codec
+from airflow_gddl.contract.actions import Reload
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.kafka import topic_of
 from airflow_gddl.contract.row_checks import check_table
@@ -76,7 +77,7 @@ def test_replica_equals_the_source(seed: int, partitions: int, kafka: Broker, tm
     files = topic.files()
     assert topic.run().status == "skipped"
     assert topic.files() == files
-    topic.run(JobOptions(reload=True, confirmed=True))
+    topic.run(JobOptions(action=Reload(confirmed=True)))
     assert topic.rows() == rows_of(source)
 
 

@@ -98,7 +98,7 @@ HAPPENINGS: Mapping[str, tuple[Any, ...]] = {
     "reloaded": (False, True),
     "erased": (False, True),
     "killed": ("", "append", "replica", "commit"),
-    "repair": ("", "full_refresh", "reload", "errors_replay"),
+    "repair": ("", "rebuild", "reload", "errors_replay"),
 }
 """`images`: columns of which updates have before images; `tied`: a row in two files of the load, with other
 values; `retyped`: a column's type in later files; `narrowed`: a column that they lack; `killed`:

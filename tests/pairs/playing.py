@@ -8,10 +8,11 @@ from random import Random
 from typing import Any
 
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.batch.runtime import Observer, Step
 from spark_jobs.job.job_tables import run_job
 from tests.conftest import LocalPort
+from tests.harness.asked import options_of
 from tests.harness.lake import Lake
 from tests.pairs.model import Lines, Model, line_of
 from tests.pairs.options import Assignment, row_of, value
@@ -60,7 +61,7 @@ class Game:
 
     def run(self, kill: str = "", **options: Any) -> JobResult | None:
         """The result; null where the run was killed, or a repair refused."""
-        job = self.port.tiered(self.lake.job([self.row], JobOptions(**options)))
+        job = self.port.tiered(self.lake.job([self.row], options_of(**options)))
         runtime = replace(self.port.runtime, observe=_killing(kill)) if kill else self.port.runtime
         try:
             (outcome,) = run_job(job, runtime, lambda _: None)
@@ -145,10 +146,8 @@ def _end(game: Game) -> None:
     if value(given, "erased"):
         game.run(action="erase", key=_erased_key(game.row))
     repair = value(given, "repair")
-    if repair == "errors_replay":
-        game.run(action="errors_replay")
-    elif repair:
-        game.run(**{repair: True, "confirmed": repair == "reload"})
+    if repair:
+        game.run(action=repair, **({"confirmed": True} if repair == "reload" else {}))
 
 
 def _erased_key(row: TableSpec) -> dict[str, str]:

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
+from airflow_gddl.contract.actions import Maintain, Rebuild
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions
 from spark_jobs.plan.planned_batch import BatchCommit
 from tests.conftest import LocalPort
@@ -109,12 +110,12 @@ def test_after_maintenance(table: Filtered) -> None:
     for n in range(3, 9):
         land(table.landing, f"20240101-{n:09d}.parquet", [Row(60 + n, 60 + n)], Op=["I"], seq=[10 + n])
         table.run()
-    table.run(JobOptions(action="maintain"))
+    table.run(JobOptions(action=Maintain()))
     assert table.is_spark or table.wrong() == [], "the last test looks at what became of all"
 
 
 def test_after_a_full_refresh(table: Filtered) -> None:
-    table.run(JobOptions(full_refresh=True))
+    table.run(JobOptions(action=Rebuild()))
     assert table.wrong_with_spark() == []
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from airflow_gddl.contract.actions import Erase, Maintain, Move, Rebuild
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
@@ -30,7 +31,7 @@ pytestmark = pytest.mark.timeout(900)
 Types = dict[str, pa.DataType] | None
 WIDE = replace(SPEC, iceberg=True, history=False)
 """Iceberg metadata is made of the replica alone."""
-MAINTAIN = JobOptions(action="maintain")
+MAINTAIN = JobOptions(action=Maintain())
 
 
 class Published(LakeTable):
@@ -107,7 +108,7 @@ def test_pyiceberg_and_delta_read_the_same_rows(lake: Published) -> None:
     lake.run()
     assert "later" in lake.read()[0]
     assert lake.read() == lake.delta()
-    lake.run(JobOptions(full_refresh=True))
+    lake.run(JobOptions(action=Rebuild()))
     assert lake.read() == lake.delta()
     lake.run(MAINTAIN)
     assert lake.read() == lake.delta()
@@ -145,7 +146,7 @@ def test_soft_deletes_are_read_with_their_mark(lake: Published) -> None:
 
 def test_erased_key_is_absent_and_vacuum_keeps_current_files(lake: Published) -> None:
     lake.run()
-    lake.run(JobOptions(action="erase", key={"id": "3"}))
+    lake.run(JobOptions(action=Erase(key={"id": "3"})))
     assert {row["id"] for row in lake.read()} == {0, 1, 2, 4, 5, 6, 7}
     clock, lake.port.runtime = lake.port.runtime, replace(lake.port.runtime, clock=in_ten_days)
     try:
@@ -373,7 +374,7 @@ def test_tier_with_deletion_vectors_writes_none_for_iceberg(lake: Published) -> 
 
 def test_moved_table_is_read_only_under_its_new_name(quick: Published) -> None:
     quick.run()
-    quick.run(JobOptions(action="move", move_to="s.renamed"))
+    quick.run(JobOptions(action=Move(to="s.renamed")))
     found = static_table.from_metadata(f"{quick.roots.lake}/_gddl/iceberg/s/renamed").scan().to_arrow()
     assert sorted(found["id"].to_pylist()) == list(range(8))
     assert not list(Path(quick.iceberg).rglob("*.json"))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from airflow_gddl.contract.actions import Maintain, Rebuild, Verify
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec
@@ -88,10 +89,10 @@ def test_every_reader_reads_every_partition(engine: LocalPort, tmp_path: Path) -
     wanted = {i: (moved[i] if i < 3 else text, DATES[i % 4]) for i, text in enumerate(TEXTS) if i != 3}
     assert table.rows() == wanted
     assert table.wrong() == []
-    table.run(JobOptions(full_refresh=True))
+    table.run(JobOptions(action=Rebuild()))
     assert table.rows() == wanted
-    table.run(JobOptions(action="maintain"))
-    details = table.run(JobOptions(action="verify")).details
+    table.run(JobOptions(action=Maintain()))
+    details = table.run(JobOptions(action=Verify())).details
     assert details is not None
     assert details["verdict"] == "equal"
     assert table.wrong() == []

@@ -18,6 +18,7 @@ from deltalake import DeltaTable, QueryBuilder
 
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.main import invoke
+from airflow_gddl.contract.actions import Rebuild, Verify
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
@@ -181,7 +182,7 @@ def test_views_match_the_oracle_after_each_run(published: Published) -> None:
         for reader, rows in published.read().items():
             assert rows == wanted, (reader, number)
         assert ("new" in wanted[0]) == (number >= 3)
-    published.run({}, JobOptions(full_refresh=True))
+    published.run({}, JobOptions(action=Rebuild()))
     assert {row["id"] for row in expected(published.spec, len(RUNS))} == published.alive()
     assert published.read()["duckdb"] == expected(published.spec, len(RUNS))
 
@@ -195,9 +196,9 @@ def test_delete_marks_are_never_null(published: Published) -> None:
     published.run(changed(2, change("D", 9, 4, v=None)))
     assert published.alive() == {1, 2, 3}
     assert "WHERE" in published.query("spark")
-    published.run({}, JobOptions(full_refresh=True))
+    published.run({}, JobOptions(action=Rebuild()))
     assert published.alive() == {1, 2, 3}
-    published.run({}, JobOptions(action="verify"))
+    published.run({}, JobOptions(action=Verify()))
     published.row(delete="hard")
     published.run(changed(3, change("I", 10, 7, v="seven")))
     assert [row["id"] for row in published.read()["python"]] == [1, 2, 3, 7]
@@ -207,7 +208,7 @@ def test_refresh_enables_soft_deletes(published: Published) -> None:
     published.row(delete="hard")
     published.run(RUNS[0])
     published.row(delete="soft")
-    published.run({}, JobOptions(full_refresh=True))
+    published.run({}, JobOptions(action=Rebuild()))
     assert published.alive() == {1, 2, 3, 4}
     assert {row["id"] for row in published.port.read(published.layout.replica)} == {1, 2, 3, 4, 5}
 

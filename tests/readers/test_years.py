@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from airflow_gddl.contract.actions import ErrorsReplay, Rebuild, Verify
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec
 from tests.harness.engine_port import EnginePort
@@ -66,14 +67,14 @@ def test_rows_with_such_a_time_in_any_column(
     values = pa.array([wrap(0), wrap(2**60), wrap(2**60), wrap(1), None], kind)
     rows = pa.table({"id": pa.array([0, None, 2, 3, 4], pa.int32()), "n": values})
     write(Path(layout.landing), "LOAD00000001.parquet", rows)
-    for options in (JobOptions(), JobOptions(action="errors_replay"), JobOptions(full_refresh=True)):
+    for options in (JobOptions(), JobOptions(action=ErrorsReplay()), JobOptions(action=Rebuild())):
         (result,) = engine.run(JobSpec(run_id="r", roots=roots, tables=(SPEC,), options=options))
         assert result.error is None, result.error
         left = [e for e in engine.read(layout.errors) if e["resolved_at"] is None]
         assert sorted(e["position"] for e in left) == [1, 2]
         assert all("38504-" in e["record"] for e in left)
     assert sorted(row["id"] for row in engine.read(layout.replica)) == [0, 3, 4]
-    (verified,) = engine.run(JobSpec(run_id="v", roots=roots, tables=(SPEC,), options=JobOptions(action="verify")))
+    (verified,) = engine.run(JobSpec(run_id="v", roots=roots, tables=(SPEC,), options=JobOptions(action=Verify())))
     assert verified.error is None, verified.error
 
 
@@ -83,7 +84,7 @@ def test_replay_loads_the_original_values(engine: EnginePort, tmp_path: Path) ->
     days = pa.array([-800_000, 0, 2_932_897], pa.int32()).cast(pa.date32())
     rows = pa.table({"id": pa.array(range(3), pa.int32()), "day": days})
     write(Path(layout.landing), "LOAD00000001.parquet", rows)
-    for options in (JobOptions(), JobOptions(action="errors_replay")):
+    for options in (JobOptions(), JobOptions(action=ErrorsReplay())):
         (result,) = engine.run(JobSpec(run_id="r", roots=roots, tables=(SPEC,), options=options))
         assert result.error is None, result.error
         left = [e for e in engine.read(layout.errors) if e["resolved_at"] is None]

@@ -11,7 +11,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from airflow_gddl.contract.actions import Action, Erase, Explain, ResyncRows, Verify
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.layout import spec_path
 from airflow_gddl.contract.spec import Continuous, JobOptions
 from airflow_gddl.runners.interface import JobOutcome
 from airflow_gddl.runners.remote import Submission
@@ -400,6 +402,26 @@ class Machine(RuleBasedStateMachine):
 
 Machine.TestCase.settings = settings(stateful_step_count=25, suppress_health_check=[HealthCheck.too_slow])
 TestMachine = Machine.TestCase
+
+
+@pytest.mark.parametrize(
+    ("action", "stays"),
+    [
+        (Erase(key={"id": "7"}), False), (Explain(key={"id": "7"}), False), (ResyncRows(keys=({"id": "7"},)), False),
+        (ResyncRows(from_key={"id": "7"}), False), (Verify(), True),
+    ],
+)  # fmt: skip
+def test_a_specification_with_keys_of_rows_goes_when_its_run_has_ended(action: Action, stays: bool) -> None:
+    world = World()
+    job = replace(spec_of(TABLES, "j1"), options=JobOptions(action=action))
+    assert world.runner(0).run(job, Heard()).waiting is not None
+    run = world.platform.active
+    assert run is not None
+    path = spec_path(LAKE, run.spec.run_id)
+    assert world.store.read(path)
+    to_the_end(world)
+    assert world.runner(0).run(job, Heard()).waiting is None
+    assert [item.path for item in world.store.list(path.rpartition("/")[0])] == ([path] if stays else [])
 
 
 def going_on(world: World) -> tuple[JobOutcome, Heard]:

@@ -64,6 +64,10 @@ class MemoryStore:
     def write(self, path: str, data: bytes) -> None:
         self.objects[path] = data
 
+    def delete(self, *paths: str) -> None:
+        for path in paths:
+            self.objects.pop(path, None)
+
     def create(self, path: str, data: bytes) -> bool:
         lost = self.fuse.burn()
         made = self.objects.setdefault(path, data) is data

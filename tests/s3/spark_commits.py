@@ -11,7 +11,7 @@ import sys
 
 from pyspark.sql import SparkSession
 
-from airflow_gddl.contract.s3 import s3a_settings
+from spark_jobs.spark.s3a import s3a_settings
 from spark_jobs.spark.session import SessionSettings, open_session
 
 SCHEMA = "who string, id long"

@@ -8,12 +8,14 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
+from airflow_gddl.contract.actions import AdoptRelease, Verify
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import Runtime
 from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.spread_local import NoSpark
+from tests.harness.asked import options_of
 from tests.s3 import delivery
 from tests.s3.conftest import Place
 
@@ -62,10 +64,10 @@ class Table:
         return outcome.result
 
     def adopt(self, **options: Any) -> JobResult:
-        return self.done(JobOptions(action="adopt", **options))
+        return self.done(options_of(action="adopt", **options))
 
     def verified(self) -> None:
-        assert self.done(JobOptions(action="verify")).details["verdict"] == "equal"
+        assert self.done(JobOptions(action=Verify())).details["verdict"] == "equal"
 
 
 def test_table_is_ours_then_given_back(place: Place) -> None:
@@ -80,13 +82,13 @@ def test_table_is_ours_then_given_back(place: Place) -> None:
     assert (proved["files"], proved["newer"] > 0) == (2, True)
     assert set(table.opened().file_uris()) == before
     table.done()
-    assert table.done(JobOptions(action="verify", against="s.t")).details["verdict"] == "equal"
+    assert table.done(JobOptions(action=Verify(against="s.t"))).details["verdict"] == "equal"
     table.verified()
     table.change(3, ("I", 5, "e"))
     table.done()
     assert table.read() == {1: "new", 3: "newer", 5: "e"}
     table.verified()
-    table.adopt(release=True, confirmed=True)
+    table.done(JobOptions(action=AdoptRelease(confirmed=True)))
     assert [field.name for field in table.opened().schema().fields] == ["id", "v", "seq"]
     assert table.read() == {1: "new", 3: "newer", 5: "e"}
     assert not delivery.objects(place, "lake/s/t__changes")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from airflow_gddl.contract.actions import Maintain
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
@@ -54,7 +55,7 @@ def test_glue_names_metadata_in_the_bucket(place: Place) -> None:
         put(place, "t", "20240101-000000001", {"Op": ["U", "D"], "seq": [1, 2], "id": [1, 3], "v": ["a/b c", "c"]})
         assert run(place).warnings == ()
         assert rows() == {1: "a/b c"}
-        run(place, JobOptions(action="maintain"))
+        run(place, JobOptions(action=Maintain()))
         assert rows() == {1: "a/b c"}
         entry = client.get_table(DatabaseName="s", Name="t")["Table"]["Parameters"]
         assert entry["metadata_location"].startswith(f"{place.roots.lake}/_gddl/iceberg/s/t/metadata/")

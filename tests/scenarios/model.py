@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.expression_text import with_expressions
+from tests.harness.asked import options_of
 from tests.harness.landing import Codec
 
 Row = Mapping[str, Any]
@@ -111,7 +112,7 @@ NOTHING = Expected()
 class RunStep:
     """Attributes:
     remove: files deleted before the run; `.` is the whole folder.
-    options: fields of JobOptions.
+    options: as `tests.harness.asked` takes them.
     table: metadata fields that change from this run on.
     """
 
@@ -173,7 +174,7 @@ def check(scenario: Scenario) -> list[str]:
     if scenario.order_free and len(files) < 2:
         problems.append("one file has no order")
     for number, run in enumerate(scenario.runs):
-        decode(JobOptions, dict(run.options))
+        options_of(**run.options)
         problems += _check_result(scenario.expected(number).result)
         scenario.spec(number)
     for file in files:

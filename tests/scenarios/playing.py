@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Literal
 
-from airflow_gddl.contract.codec import decode, to_json
+from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, JobSpec, Roots, TierSpec
+from tests.harness.asked import options_of
 from tests.harness.engine_port import EnginePort
 from tests.scenarios import delta_log
 from tests.scenarios.model import NOTHING, Expected, Row, RunStep, Scenario
@@ -76,11 +77,11 @@ def _round(
     """A job for each set of options."""
 
     def options(scenario: Scenario) -> str:
-        return to_json(decode(JobOptions, dict(scenario.runs[number].options)))
+        return to_json(options_of(**scenario.runs[number].options))
 
     for _, group in groupby(sorted(active, key=options), key=options):
         members = list(group)
-        chosen = decode(JobOptions, dict(members[0].runs[number].options))
+        chosen = options_of(**members[0].runs[number].options)
         yield from _job(engine, members, f"run-{number}", number, roots, chosen)
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from airflow_gddl.contract.actions import Maintain, Rebuild, Verify
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from tests.conftest import LocalPort
@@ -19,7 +20,7 @@ from tests.harness.lake import Lake, LakeTable
 
 SPEC = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",), history=True)
 PERSON = JobOptions(full_listing=True)
-REFRESH = JobOptions(full_refresh=True)
+REFRESH = JobOptions(action=Rebuild())
 
 
 def codes(result: JobResult) -> list[str]:
@@ -63,7 +64,7 @@ def test_foreign_commit_is_reported_until_a_full_refresh(table: LakeTable, deed:
         assert (warning.code, warning.count) == ("FOREIGN_COMMIT", 1)
         assert warning.sample[0].startswith("replica: version ")
         assert warning.sample[0].endswith(operation)
-    assert codes(table.lake.result(SPEC, JobOptions(action="verify"))) == ["FOREIGN_COMMIT"]
+    assert codes(table.lake.result(SPEC, JobOptions(action=Verify()))) == ["FOREIGN_COMMIT"]
     assert codes(table.run(REFRESH)) == []
     assert table.lake.replica(SPEC) == {1: "b", 2: "a", 4: "c"}
     change(table, 5, ("U", 4, "d"))
@@ -76,7 +77,7 @@ def test_foreign_commit_without_data_change_is_ignored(table: LakeTable) -> None
         DeltaTable(path).vacuum(0, dry_run=False, enforce_retention_duration=False)
         DeltaTable(path).alter.set_table_properties({"delta.logRetentionDuration": "interval 60 days"})
     assert codes(table.run(PERSON)) == []
-    table.run(JobOptions(action="maintain"))
+    table.run(JobOptions(action=Maintain()))
     change(table, 3, ("U", 1, "c"), ("D", 2, "c"))
     assert codes(table.run()) == []
     assert table.lake.replica(SPEC) == {1: "c"}
@@ -92,7 +93,7 @@ def test_missing_table_folder_is_reported_and_restored_by_a_refresh(table: LakeT
     assert name in failed.message or name == "changes"
     table.run(REFRESH)
     assert table.lake.replica(SPEC) == {1: "b", 2: "a", 4: "c"}
-    assert table.run(JobOptions(action="verify")).details["verdict"] == "equal"
+    assert table.run(JobOptions(action=Verify())).details["verdict"] == "equal"
 
 
 def test_foreign_rows_stop_the_table_until_removed(table: LakeTable) -> None:

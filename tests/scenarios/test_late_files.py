@@ -53,7 +53,7 @@ def test_a_change_written_before_a_reload_that_comes_after_it_undoes_nothing(tab
     change(table, ("U", 1, "new"), at=6)
     result = table.run()
     assert (table.lake.replica(SPEC), result.late_ignored) == ({1: "new"}, 1)
-    table.run(full_refresh=True)
+    table.run(action="rebuild")
     assert table.lake.replica(SPEC) == {1: "new"}
 
 
@@ -65,7 +65,7 @@ def test_a_reload_that_comes_after_changes_made_since_is_refused(table: LakeTabl
     assert error.code == "GENERATIONS_UNKNOWN"
     assert "000000006.parquet" in error.message
     assert table.lake.replica(SPEC) == {1: "new", 2: "a", 3: "a"}
-    table.run(reload=True, confirmed=True)
+    table.run(action="reload", confirmed=True)
     assert table.lake.replica(SPEC) == {1: "new"}
     change(table, ("U", 1, "newer"), at=7)
     table.run()

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from airflow_gddl.contract.actions import Explain, Verify
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.shadow import ShadowDifference, shadow_folder
 from airflow_gddl.contract.spec import JobOptions, TableSpec
@@ -78,7 +79,7 @@ def played(lake: Lake) -> Story:
         made.stopped = run("faulty")
         made.before = {name: lake.replica(spec) for name, spec in made.specs.items()}
         made.differences = {name: kept_of(lake, spec).open() for name, spec in made.specs.items()}
-        made.explained = run("explain", JobOptions(action="explain", key={"id": "0"}))
+        made.explained = run("explain", JobOptions(action=Explain(key={"id": "0"})))
         made.merged = run("again")
         made.after = {name: lake.replica(spec) for name, spec in made.specs.items()}
     metadata_of(lake, *made.specs.values())
@@ -87,7 +88,7 @@ def played(lake: Lake) -> Story:
     for spec in made.specs.values():
         land_changes(lake, spec, 2, [("U", 2, "newer"), ("D", 9, "")])
     made.released = run("released")
-    made.verified = run("verify", JobOptions(action="verify"))
+    made.verified = run("verify", JobOptions(action=Verify()))
     return made
 
 

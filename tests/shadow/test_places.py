@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from airflow_gddl.contract.actions import Erase, Explain, Move
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.shadow import DifferentKey, ShadowDifference, shadow_folder
@@ -147,7 +148,7 @@ def test_explain_has_both_rows(tmp_path: Path) -> None:
     lake, spec = Lake(tmp_path), spec_of(shadow=True)
     loaded(lake, spec)
     kept(lake, spec, difference())
-    found = [lake.done(spec, JobOptions(action="explain", key={"id": key})).details["features"] for key in "01"]
+    found = [lake.done(spec, JobOptions(action=Explain(key={"id": key}))).details["features"] for key in "01"]
     assert found[1] == []
     assert [line.strip() for line in found[0]] == [
         f"shadow, batch {2:012d}, replica (open), differs in v:", 'ours   {"v":"a"}', 'Spark  {"v":"b"}',
@@ -159,7 +160,7 @@ def test_erasure_removes_rows_and_keeps_that_there_was_a_difference(tmp_path: Pa
     loaded(lake, spec)
     side = side_of(lake, spec)
     differences = kept(lake, spec, difference(sides={"ours": side}))
-    lake.done(replace(spec, shadow=False), JobOptions(action="erase", key={"id": "0"}, asked_by="eve"))
+    lake.done(replace(spec, shadow=False), JobOptions(action=Erase(key={"id": "0"}, asked_by="eve")))
     (found,) = differences.open()
     assert (found.sorts, found.keys, found.sides) == ({"values": 1}, (), {})
     assert list(Storage().list(side)) == []
@@ -171,7 +172,7 @@ def test_a_table_is_moved_once_its_differences_are_decided(tmp_path: Path) -> No
     loaded(lake, spec)
     differences = kept(lake, spec, difference(sides={"ours": side_of(lake, spec)}))
     plain, new = replace(spec, shadow=False), replace(spec, table="s.new", shadow=False)
-    move = JobOptions(action="move", move_to=new.table)
+    move = JobOptions(action=Move(to=new.table))
     refused = lake.result(plain, move).error
     assert refused is not None
     assert refused.code == "MOVE_NOT_POSSIBLE"
@@ -183,7 +184,7 @@ def test_a_table_is_moved_once_its_differences_are_decided(tmp_path: Path) -> No
     moved = KeptDifferences(Storage(), shadow_folder(lake.roots.lake, new))
     assert [(one.table, len(one.keys), one.sides, done) for one, done in moved.all()] == [("s.new", 1, {}, True)]
     assert list(Storage().list(differences.folder)) == []
-    lake.done(new, JobOptions(action="erase", key={"id": "0"}, asked_by="eve"))
+    lake.done(new, JobOptions(action=Erase(key={"id": "0"}, asked_by="eve")))
     assert [(one.table, one.keys) for one, _ in moved.all()] == [("s.new", ())]
 
 

@@ -11,6 +11,7 @@ from typing import Literal
 
 from hypothesis import strategies as st
 
+from airflow_gddl.contract.actions import Erase, ErrorsReplay, Maintain, Rebuild, Reload, Verify
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
 from spark_jobs.batch.runtime import Observer, silent
@@ -22,10 +23,10 @@ from tests.spark.breaking import Break, Breaker
 
 MaintenanceAction = Literal["maintain", "rebuild", "reload", "replay"]
 OPTIONS: Mapping[MaintenanceAction, JobOptions] = {
-    "maintain": JobOptions(action="maintain"),
-    "rebuild": JobOptions(full_refresh=True),
-    "reload": JobOptions(reload=True, confirmed=True),
-    "replay": JobOptions(action="errors_replay"),
+    "maintain": JobOptions(action=Maintain()),
+    "rebuild": JobOptions(action=Rebuild()),
+    "reload": JobOptions(action=Reload(confirmed=True)),
+    "replay": JobOptions(action=ErrorsReplay()),
 }
 _BATCH = ("plan", "read", "quarantine", "append", "decide", "tombstones", "replica", "history", "commit")
 _REBUILD = ("plan", "append", "tombstones", "replica", "history", "quarantine", "commit")
@@ -146,10 +147,10 @@ class World:
             self._play(chosen, OPTIONS[what], dies or {})
 
     def erase(self, case: Case, key: Mapping[str, str], dies: str = "") -> None:
-        self._play([case], JobOptions(action="erase", key=dict(key)), {case.spec.table: dies})
+        self._play([case], JobOptions(action=Erase(key=dict(key))), {case.spec.table: dies})
 
     def verify(self, chosen: Sequence[Case]) -> None:
-        self._play(chosen, JobOptions(action="verify"), {})
+        self._play(chosen, JobOptions(action=Verify()), {})
 
     def _play(
         self, chosen: Sequence[Case], options: JobOptions, dies: Mapping[str, str], days: float = _PAST

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from airflow_gddl.contract.actions import Verify
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
 from tests.conftest import LocalPort
@@ -84,7 +85,7 @@ def play(stage: Stage) -> None:
 def verify(stage: Stage) -> None:
     """The engine's own check agrees: each replica is the fold of its change table."""
     right = [case for case in stage.cases if case.spec.table not in stage.wrong]
-    job = stage.lake.job([case.spec for case in right], JobOptions(action="verify"))
+    job = stage.lake.job([case.spec for case in right], JobOptions(action=Verify()))
     results = stage.lake.results(stage.port, job)
     for case in right:
         result = results[case.spec.table]

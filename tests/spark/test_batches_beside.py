@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import lit
 
+from airflow_gddl.contract.actions import Maintain
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, TableSpec
 from spark_jobs.tables.batch_by_ranges import LargeBatch
 from spark_jobs.tables.many_tasks import VACUUMING, BatchesBesideSpark
@@ -123,7 +124,7 @@ def test_spark_maintains_the_tables_between(policy: str, beside: Taken, tmp_path
     assert any(Path(lake.layout(spec).replica, "_delta_log").glob("_sidecars/*.parquet")) == (policy == "v2")
     lake.change(spec, 50, [("U", 9, "last")])
     truth[9] = "last"
-    done(lake, spec, JobOptions(action="maintain"), port)
+    done(lake, spec, JobOptions(action=Maintain()), port)
     done(lake, spec, JobOptions(), port)
     assert_read_alike(port, lake, spec, truth, polars=policy == "classic")
 

@@ -15,6 +15,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import pyarrow as pa
 import pytest
 
+from airflow_gddl.contract.actions import Maintain, Rebuild, Verify
 from airflow_gddl.contract.capture import CaptureSpec
 from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.row_checks import check_table
@@ -29,7 +30,7 @@ from tests.spark.children import job_child
 CANARY = "canary-4711-value"
 NAMES = ("system:gddl.canary", "env:GDDL_CANARY", "spark:spark.gddl.canary", "hiveconf:spark.gddl.canary",
          "spark.gddl.canary")  # fmt: skip
-LATER = (JobOptions(action="maintain"), JobOptions(full_refresh=True), JobOptions(action="verify"))
+LATER = (JobOptions(action=Maintain()), JobOptions(action=Rebuild()), JobOptions(action=Verify()))
 HOSTILE = "".join(f"${{{name}}}" for name in NAMES) + " '\\' \" ` \n -- /* {table} ;"
 
 

@@ -13,9 +13,9 @@ import pytest
 from deltalake import DeltaTable
 
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import JobOptions
 from tests.conftest import LocalPort
 from tests.delta_rs.test_declines import add_commit, meta
+from tests.harness.asked import options_of
 from tests.harness.lake import Lake, spec_of
 
 SPEC = spec_of(settle="0s")
@@ -29,8 +29,8 @@ class World:
         self.path = self.files.layout(SPEC).replica
         assert self.run().error is None
 
-    def run(self, *, full_refresh: bool = False) -> JobResult:
-        return self.lake.results(self.port, self.lake.job([SPEC], JobOptions(full_refresh=full_refresh)))[SPEC.table]
+    def run(self, action: str = "run") -> JobResult:
+        return self.lake.results(self.port, self.lake.job([SPEC], options_of(action)))[SPEC.table]
 
     def change(self, number: int, *rows: tuple[str, int, str | None]) -> None:
         self.files.change(SPEC, number, rows)
@@ -101,6 +101,6 @@ def test_not_null_is_not_lost_when_the_table_is_replaced(tmp_path: Path) -> None
     world.release("not null")
     assert world.run().error is None
     world.constrain("not null")
-    assert world.run(full_refresh=True).error is None
+    assert world.run(action="rebuild").error is None
     assert world.refuses_null(), "the schema stays, and so does NOT NULL"
     assert world.rows == {0: "load 0", 1: "new", 2: "load 2"}

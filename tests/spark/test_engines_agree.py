@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from airflow_gddl.contract.actions import Rebuild
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from tests.conftest import LocalPort
@@ -86,7 +87,7 @@ def test_engines_agree_after_each_run(many: bool, both: tuple[LocalPort, LocalPo
 
 
 def _refresh(both: tuple[LocalPort, LocalPort], lakes: Sequence[Lake], specs: Sequence[TableSpec]) -> None:
-    options = JobOptions(full_refresh=True)
+    options = JobOptions(action=Rebuild())
     done = [lake.results(port, lake.job(specs, options, "refresh")) for port, lake in zip(both, lakes, strict=True)]
     first, second = ({t: (r.status, str(r.error)[:300]) for t, r in found.items()} for found in done)
     assert first == second

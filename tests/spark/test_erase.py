@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from airflow_gddl.contract.actions import Erase, Explain, Maintain, Move, Reload, Verify
 from airflow_gddl.contract.spec import JobOptions
 from tests.conftest import LocalPort
 from tests.harness.lake import Lake, spec_of
@@ -28,7 +29,7 @@ def test_with_deletion_vectors(tmp_path: Path) -> None:
              "BI_v": [None, f"{NAME} 2", None]}  # fmt: skip
     write(Path(lake.layout(spec).landing), "20240101-000000001.parquet", pa.table(moved))
     done(lake, spec, JobOptions(), port)
-    asked = JobOptions(action="erase", key={"id": "7"})
+    asked = JobOptions(action=Erase(key={"id": "7"}))
     reported = done(lake, spec, asked, port).details
     assert (reported["removed"]["changes"], reported["removed"]["before_images"], reported["removed"]["errors"]) == (
         2,
@@ -45,7 +46,7 @@ def test_with_deletion_vectors(tmp_path: Path) -> None:
     result = done(lake, spec, JobOptions(), port)
     assert {w.code: w.count for w in result.warnings if w.code == "ERASED_SKIPPED"} == {"ERASED_SKIPPED": 2}
     assert [row for row in port.read(layout.changes) if NAME in str(row)] == []
-    assert done(lake, spec, JobOptions(action="verify"), port).details["verdict"] == "equal"
+    assert done(lake, spec, JobOptions(action=Verify()), port).details["verdict"] == "equal"
 
 
 def test_erasure_covers_moved_rows_and_logs_no_key(tmp_path: Path) -> None:
@@ -57,21 +58,21 @@ def test_erasure_covers_moved_rows_and_logs_no_key(tmp_path: Path) -> None:
     folder, layout = Path(lake.layout(spec).landing), lake.layout(spec)
     write(folder, "20240101-000000001.parquet", pa.table(moves))
     done(lake, spec, JobOptions(), port)
-    result = done(lake, spec, JobOptions(action="erase", key={"id": "7777"}), port)
+    result = done(lake, spec, JobOptions(action=Erase(key={"id": "7777"})), port)
     assert (result.details["removed"]["changes"], result.details["removed"]["replica"]) == (1, 1)
     assert {w.code: w.sample for w in result.warnings}["ERASED_KEY_MOVED"] == ('{"id": "5"}',)
     ids = {*range(20), 30} - {5, 7}
     assert {row["id"] for row in port.read(layout.replica)} == ids
     (turned,) = [row for row in port.read(layout.changes) if row["_gddl"]["op"] == "D"]
     assert (turned["id"], turned["v"], turned["BI_id"], turned["BI_v"]) == (5, None, None, None)
-    assert done(lake, spec, JobOptions(action="verify"), port).details["verdict"] == "equal"
+    assert done(lake, spec, JobOptions(action=Verify()), port).details["verdict"] == "equal"
     reported = [line for path in (layout.changes, layout.replica) for file in Path(path, "_delta_log").glob("*.json")
             for line in file.read_text().splitlines() if "commitInfo" in line]  # fmt: skip
     assert reported
     assert [line for line in reported if "7777" in line] == []
     write(folder, "20240101-000000002.parquet", pa.table(moves))
     assert done(lake, spec, JobOptions(), port).redelivered == 2
-    done(lake, spec, JobOptions(reload=True, confirmed=True), port)
+    done(lake, spec, JobOptions(action=Reload(confirmed=True)), port)
     assert {row["id"] for row in port.read(layout.replica)} == ids
 
 
@@ -81,13 +82,13 @@ def test_key_stays_erased_after_a_move(tmp_path: Path) -> None:
     lake = Lake(tmp_path, TIER)
     lake.load(spec, 5)
     done(lake, spec, JobOptions(), port)
-    done(lake, spec, JobOptions(action="erase", key={"id": "1"}), port)
-    done(lake, spec, JobOptions(action="move", move_to="t.q"), port)
+    done(lake, spec, JobOptions(action=Erase(key={"id": "1"})), port)
+    done(lake, spec, JobOptions(action=Move(to="t.q")), port)
     spec = replace(spec, table="t.q", source_table="s.t")
-    result = done(lake, spec, JobOptions(reload=True, confirmed=True), port)
+    result = done(lake, spec, JobOptions(action=Reload(confirmed=True)), port)
     assert {w.code: w.count for w in result.warnings if w.code == "ERASED_SKIPPED"} == {"ERASED_SKIPPED": 1}
     assert {row["id"] for row in port.read(lake.layout(spec).replica)} == {0, 2, 3, 4}
-    assert done(lake, spec, JobOptions(action="explain", key={"id": "1"}), port).details["erased_at"]
+    assert done(lake, spec, JobOptions(action=Explain(key={"id": "1"})), port).details["erased_at"]
 
 
 def test_reused_key_is_loaded_after_erasure(tmp_path: Path) -> None:
@@ -97,7 +98,7 @@ def test_reused_key_is_loaded_after_erasure(tmp_path: Path) -> None:
     lake.load(spec, 9)
     lake.change(spec, 1, [("U", 7, NAME)])
     done(lake, spec, JobOptions(), port)
-    result = done(lake, spec, JobOptions(action="erase", key={"id": "7"}), port)
+    result = done(lake, spec, JobOptions(action=Erase(key={"id": "7"})), port)
     assert (result.main.deleted, result.main.rows) == (1, 8)
     folder, layout = Path(lake.layout(spec).landing), lake.layout(spec)
     moved = {"Op": ["U"], "seq": [501], "id": pa.array([70], pa.int32()), "v": ["Grace moved"],
@@ -108,7 +109,7 @@ def test_reused_key_is_loaded_after_erasure(tmp_path: Path) -> None:
     (folder / "20240103-000000001.parquet").write_bytes((folder / "LOAD00000001.parquet").read_bytes())
     late = done(lake, spec, JobOptions(), port)
     assert {w.code: w.count for w in late.warnings if w.code == "ERASED_SKIPPED"} == {"ERASED_SKIPPED": 2}
-    for options in (JobOptions(), JobOptions(reload=True, confirmed=True)):
+    for options in (JobOptions(), JobOptions(action=Reload(confirmed=True))):
         done(lake, spec, options, port)
         rows = {row["id"]: row["v"] for row in port.read(layout.replica)}
         assert (rows[7], len(rows)) == ("Grace", 10)
@@ -117,7 +118,7 @@ def test_reused_key_is_loaded_after_erasure(tmp_path: Path) -> None:
     done(lake, spec, JobOptions(), port)
     assert {row["id"]: row["v"] for row in port.read(layout.replica)}[70] == "Grace moved"
     assert [row["BI_v"] for row in port.read(layout.changes) if row["id"] == 70] == ["Grace"]
-    assert done(lake, spec, JobOptions(action="verify"), port).details["verdict"] == "equal"
+    assert done(lake, spec, JobOptions(action=Verify()), port).details["verdict"] == "equal"
 
 
 def test_log_drops_the_key_after_retention(tmp_path: Path) -> None:
@@ -128,14 +129,14 @@ def test_log_drops_the_key_after_retention(tmp_path: Path) -> None:
     columns = {"id": pa.array([1, 2, 7777], pa.int32()), "v": ["a", "b", NAME]}
     write(Path(layout.landing), "LOAD00000001.parquet", pa.table(columns))
     done(lake, spec, JobOptions(), port)
-    done(lake, spec, JobOptions(action="erase", key={"id": "7777"}), port)
+    done(lake, spec, JobOptions(action=Erase(key={"id": "7777"})), port)
     before = sorted(map(str, port.read(layout.changes)))
     logs = [Path(path, "_delta_log") for path in (layout.changes, layout.replica)]
     for days in (8, 2):
         for file in (f for log in logs for f in log.glob("*")):
             then = file.stat().st_mtime - days * 86400
             os.utime(file, (then, then))
-        kept = done(lake, spec, JobOptions(action="maintain"), port).details
+        kept = done(lake, spec, JobOptions(action=Maintain()), port).details
     assert kept["log_files_removed"] > 0
     texts = [f.read_text() for log in logs for f in (*log.glob("[0-9]*.json"), *log.glob("[0-9]*.crc"))]
     parts = [str(pq.read_table(f).to_pylist()) for log in logs for f in log.glob("*.parquet")]

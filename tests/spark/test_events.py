@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from airflow_gddl.contract.result import CommitMethod
-from airflow_gddl.contract.spec import JobOptions
 from spark_jobs.tables.places import TaskBounds
 from tests.conftest import LocalPort
+from tests.harness.asked import options_of
 from tests.harness.engine_port import EngineName
 from tests.harness.lake import Lake, spec_of
 from tests.oracle import DeliveredFile, Run
@@ -36,7 +36,7 @@ def test_fields_come_later_and_stay(place: str, tmp_path: Path) -> None:
     told = replace(plain, region="eu-west-1", source_type="oracle", columns_to_update="cols")
 
     def run(spec: Any, **options: Any) -> Any:
-        result = lake.results(port, lake.job([spec], JobOptions(**options)))[spec.table]
+        result = lake.results(port, lake.job([spec], options_of(**options)))[spec.table]
         assert result.error is None, result.error
         return result
 
@@ -56,9 +56,9 @@ def test_fields_come_later_and_stay(place: str, tmp_path: Path) -> None:
     lake.land(moved, _file(3, *again, number=2), TYPES)
     assert run(moved).redelivered == 3
     assert run(moved, action="verify").details["verdict"] == "equal"
-    run(moved, full_refresh=True)
+    run(moved, action="rebuild")
     assert _facts(port.read_by_spark(layout.changes)) == facts
-    run(replace(moved, exclude_columns=("b",)), full_refresh=True)
+    run(replace(moved, exclude_columns=("b",)), action="rebuild")
     assert _facts(port.read_by_spark(layout.changes)) == facts
     live = {row["id"]: row["a"] for row in port.read_by_spark(layout.replica) if not row["_gddl"]["deleted"]}
     assert live == {1: "A", 3: "c"}

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from airflow_gddl.contract.actions import Explain
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from tests.conftest import LocalPort
@@ -44,7 +45,7 @@ def test_explain_is_equal_on_both_engines(tmp_path: Path) -> None:
         lake.load(spec)
         landed(lake, spec, 1, [("U", 1, "a", 1), ("?", 1, "bad", None)])
         landed(lake, spec, 4, [("U", 9, "moved", 1)])
-    options = [JobOptions(action="explain", key={"": key}, limit=limit) for key, limit in
+    options = [JobOptions(action=Explain(key={"": key}, limit=limit)) for key, limit in
                (("1", 100), ("9", 100), ("1", 2))]  # fmt: skip
     done(lakes[0], spec, JobOptions(), port)
     lakes[1].done(spec)
@@ -56,7 +57,7 @@ def test_explain_is_equal_on_both_engines(tmp_path: Path) -> None:
     others = [comparable(lakes[1].done(spec, asked), tmp_path / "rs") for asked in options]
     assert answers == others
     moved, come, cut = answers
-    loaded = comparable(lakes[1].done(spec, JobOptions(action="explain", key={"": "2"})), tmp_path / "rs")
+    loaded = comparable(lakes[1].done(spec, JobOptions(action=Explain(key={"": "2"}))), tmp_path / "rs")
     assert [(c["op"], c["sequence"], c["state"], c["moved_to"]) for c in moved["changes"]] == [
         ("R", None, "superseded", None), ("U", 100, "superseded", None), ("U", 300, "late", None),
         ("D", 400, "winner", '{"id": "9"}'),
@@ -70,7 +71,7 @@ def test_explain_is_equal_on_both_engines(tmp_path: Path) -> None:
 
 
 def test_the_newest_of_several_tombstones_is_shown(tmp_path: Path) -> None:
-    port, spec, asked = LocalPort("spark"), spec_of(settle="0s"), JobOptions(action="explain", key={"": "1"})
+    port, spec, asked = LocalPort("spark"), spec_of(settle="0s"), JobOptions(action=Explain(key={"": "1"}))
     lakes = Lake(tmp_path / "spark", TIER), Lake(tmp_path / "rs")
     for number, op in enumerate("IDID", start=1):
         for lake in lakes:

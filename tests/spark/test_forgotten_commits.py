@@ -6,6 +6,7 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
+from airflow_gddl.contract.actions import Erase, Maintain, Verify
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import utc_now
@@ -29,18 +30,18 @@ def test_resume_after_log_cut(engine: LocalPort, tmp_path: Path) -> None:
     lake, small = Lake(tmp_path), Lake(tmp_path)
     small.load(SPEC, 20)
     done(engine, lake)
-    done(engine, lake, JobOptions(action="erase", key={"id": "3"}))
+    done(engine, lake, JobOptions(action=Erase(key={"id": "3"})))
     small.change(SPEC, 1, [("U", 0, "x"), ("I", 100, "new"), ("D", 1, None)])
     lake.results(engine, lake.job([SPEC]), Breaker({SPEC.table: Break("append")}))
     version = DeltaTable(lake.layout(SPEC).changes).version()
     for days in (8, 1):
         age(lake, days)
-        done(engine, lake, JobOptions(action="maintain"))
+        done(engine, lake, JobOptions(action=Maintain()))
     log = Path(lake.layout(SPEC).changes, "_delta_log")
     assert not (log / f"{version:020d}.json").exists(), "its commit is forgotten"
     assert done(engine, lake)["written"] == 3
     assert small.replica(SPEC) == {n: f"load {n}" for n in range(2, 20) if n != 3} | {0: "x", 100: "new"}
-    done(engine, lake, JobOptions(action="verify"))
+    done(engine, lake, JobOptions(action=Verify()))
     assert done(engine, lake)["written"] == 0
 
 
@@ -55,4 +56,4 @@ def test_resume_after_many_commits(tmp_path: Path) -> None:
     for _ in range(51):
         tables.commit(lake.layout(SPEC).changes, Write(rearranged=True))
     assert done(port, lake)["written"] == 2
-    done(port, lake, JobOptions(action="verify"))
+    done(port, lake, JobOptions(action=Verify()))

@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from airflow_gddl.contract.actions import Rebuild, Reload
 from airflow_gddl.contract.spec import JobOptions
 from tests.conftest import LocalPort
 from tests.harness.examples import drawn, examples
@@ -51,7 +52,7 @@ def reload(stage: Stage) -> None:
     Where none was rewritten, all is as if they had come in one run.
     """
     chosen = [case for case in stage.cases if case.spec.table not in stage.wrong]
-    job = stage.lake.job([case.spec for case in chosen], JobOptions(reload=True, confirmed=True), "reload")
+    job = stage.lake.job([case.spec for case in chosen], JobOptions(action=Reload(confirmed=True)), "reload")
     stage.blame_failures("in the reload", stage.lake.results(stage.port, job))
     for case in chosen:
         if not _rewritten(case.runs):
@@ -71,7 +72,7 @@ def rebuild(stage: Stage, seed: int) -> None:
         files = [path for path in files if not (_rewritten(case.runs) and "LOAD" in path.name)]
         for path in files[: chance.randint(0, len(files))]:
             path.unlink()
-    job = stage.lake.job([case.spec for case in chosen], JobOptions(full_refresh=True), f"rebuild-{seed}")
+    job = stage.lake.job([case.spec for case in chosen], JobOptions(action=Rebuild()), f"rebuild-{seed}")
     stage.blame_failures("in the rebuild", stage.lake.results(stage.port, job))
     for case in chosen:
         found = differences(before[case.spec.table], by_engine(stage.lake.layout(case.spec)))

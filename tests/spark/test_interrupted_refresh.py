@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from airflow_gddl.contract.actions import Rebuild
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
 from tests.conftest import LocalPort
@@ -19,7 +20,7 @@ from tests.spark.table_lines import TableLines, by_engine, by_oracle, difference
 
 STEPS = ("append", "replica", "commit")
 UNDISTURBED = spec_of("refreshed")
-REFRESH = JobOptions(full_refresh=True)
+REFRESH = JobOptions(action=Rebuild())
 
 
 @dataclass(frozen=True)

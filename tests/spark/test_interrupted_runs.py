@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 
+from airflow_gddl.contract.actions import Rebuild
 from airflow_gddl.contract.spec import JobOptions, TieBreak
 from tests.conftest import LocalPort
 from tests.harness.examples import drawn, examples
@@ -75,7 +76,7 @@ def test_interrupted_refresh_resumes(spark: LocalPort, tmp_path: Path) -> None:
         _round(stage, number, {})
     before = {case.spec.table: by_engine(stage.lake.layout(case.spec)) for case in stage.cases}
     breaker = Breaker(dict(zip(before, map(Break, REFRESH_STEPS), strict=True)))
-    job = stage.lake.job([case.spec for case in stage.cases], JobOptions(full_refresh=True), "refresh")
+    job = stage.lake.job([case.spec for case in stage.cases], JobOptions(action=Rebuild()), "refresh")
     results = stage.lake.results(stage.port, job, breaker)
     assert {t for t, r in results.items() if r.status == "failed"} == breaker.done
     assert len(breaker.done) > len(REFRESH_STEPS) // 2, "hardly any refresh was broken off"

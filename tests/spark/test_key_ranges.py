@@ -11,19 +11,21 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from airflow_gddl.contract.actions import Rebuild, Reload, Verify
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import ForeignKey
 from spark_jobs.tables.many_tasks import SparkTasks
 from spark_jobs.tables.places import TaskBounds
 from tests.conftest import LocalPort
+from tests.harness.asked import with_asked
 from tests.harness.lake import Lake, spec_of
 from tests.harness.landing import write
 from tests.spark.change_feeds import FEED, differing_versions, readers_of
 from tests.spark.test_maintenance import TIER, done
 
-REBUILD, VERIFY = JobOptions(full_refresh=True), JobOptions(action="verify")
-RELOAD = JobOptions(reload=True, confirmed=True)
+REBUILD, VERIFY = JobOptions(action=Rebuild()), JobOptions(action=Verify())
+RELOAD = JobOptions(action=Reload(confirmed=True))
 BOUNDS = TaskBounds(files=-1, key_range=3_000)
 """Every file is large and a range has few rows."""
 PORT = LocalPort("spark", BOUNDS)
@@ -175,7 +177,7 @@ def test_constraints_are_checked_by_ranges_of_their_values(tmp_path: Path, range
         write(Path(lake.layout(spec).landing), "LOAD00000001.parquet", pa.table(columns))
         job(lake, spec)
     ranges.clear()
-    (result,) = PORT.run(lake.job([child], replace(VERIFY, settle_seconds=0)))
+    (result,) = PORT.run(lake.job([child], with_asked(VERIFY, settle_seconds=0)))
     assert min(ranges[-2:]) > 1
     assert {one.name: (one.checked, one.failed) for one in result.expectations} == {
         "unique.code": (count, 6), "foreign_key.parent": (count, 4),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from airflow_gddl.contract.actions import Maintain, Rebuild
 from airflow_gddl.contract.spec import JobOptions
 from tests.conftest import LocalPort
 from tests.harness.examples import examples, rich
@@ -44,7 +45,7 @@ def test_tables_and_change_feeds_match_the_oracle(sort: str, count: int, spark: 
     drawn_cases = rich(cases(dense(traits)), examples(count if spark.name == "delta_rs" else 2))
     stage = Stage(spark, Lake(tmp_path), named([fed(case, fields) for case in drawn_cases]))
     play(stage)
-    for options in (JobOptions(full_refresh=True), JobOptions(action="maintain")):
+    for options in (JobOptions(action=Rebuild()), JobOptions(action=Maintain())):
         job = stage.lake.job([case.spec for case in stage.cases], options)
         stage.blame_failures(str(options), stage.lake.results(stage.port, job))
     verify(stage)

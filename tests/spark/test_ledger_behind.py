@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_gddl.contract.actions import Rebuild
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from tests.conftest import LocalPort
@@ -19,7 +20,7 @@ from tests.spark.breaking import Break, Breaker
 
 KEYED = TableSpec(table="s.keyed", keys=("id",), sequence_by=("seq",), history=True)
 KEYLESS = TableSpec(table="s.keyless", keys=(), sequence_by=("seq",))
-REFRESH = JobOptions(full_refresh=True)
+REFRESH = JobOptions(action=Rebuild())
 TABLES = ("replica", "changes", "history", "tombstones", "errors")
 
 

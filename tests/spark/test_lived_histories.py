@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from airflow_gddl.contract.actions import Rebuild, Reload
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from tests.conftest import LocalPort
@@ -66,7 +67,7 @@ def test_column_declared_as_text_later_is_as_if_it_always_was(count: int, spark:
         _run(first, [text.spec for _, text in playing], number)
         _run(later, [(case if number < since[case.spec.table] else text).spec for case, text in playing], number)
     for stage in (first, later):
-        _run(stage, [case.spec for case in texts], 99, JobOptions(full_refresh=True))
+        _run(stage, [case.spec for case in texts], 99, JobOptions(action=Rebuild()))
         verify(stage)
         assert not stage.wrong, "\n" + stage.report()
     for case in texts:
@@ -141,7 +142,7 @@ def _reload(stage: Stage) -> None:
     """Load tables from the files that are left: as if these had come in one run, and no others."""
     left = {case.spec.table: _left(case.runs) for case in stage.cases if not _rewritten(case.runs)}
     chosen = [case for case in stage.cases if case.spec.table not in stage.wrong and left.get(case.spec.table)]
-    job = stage.lake.job([case.spec for case in chosen], JobOptions(reload=True, confirmed=True), "reload")
+    job = stage.lake.job([case.spec for case in chosen], JobOptions(action=Reload(confirmed=True)), "reload")
     stage.blame_failures("in the reload", stage.lake.results(stage.port, job))
     for case in chosen:
         reported = by_oracle(replay(case.spec, [Run(tuple(left[case.spec.table].values()))]), case.spec)
@@ -172,7 +173,7 @@ def _repair(stage: Stage, chosen: Sequence[Case], number: int, row: Callable[[Ca
     chosen = [case for case in chosen if case.spec.table not in stage.wrong]
     before = {case.spec.table: by_engine(stage.lake.layout(case.spec)) for case in chosen}
     specs = [row(case) for case in chosen]
-    results = stage.lake.results(stage.port, stage.lake.job(specs, JobOptions(full_refresh=True), f"rebuild-{number}"))
+    results = stage.lake.results(stage.port, stage.lake.job(specs, JobOptions(action=Rebuild()), f"rebuild-{number}"))
     for case in chosen:
         result = results[case.spec.table]
         if result.status == "failed":

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_gddl.contract.actions import Rebuild, Verify
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from tests.conftest import LocalPort
@@ -19,7 +20,7 @@ from tests.harness.landing import to_table, write
 from tests.oracle import Value
 
 SPEC = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",), history=True, sweep_limit=1.0)
-REFRESH = JobOptions(full_refresh=True)
+REFRESH = JobOptions(action=Rebuild())
 LOAD, SECOND_LOAD = "LOAD00000001.parquet", "LOAD00000002.parquet"
 FIRST, SECOND = "20240101-000000001.parquet", "20240102-000000001.parquet"
 TYPES = {"Op": "string", "seq": "int64", "id": "int64", "v": "string"}
@@ -69,7 +70,7 @@ def lose_ledger(lake: Lake) -> None:
 
 
 def verified(lake: Lake, engine: LocalPort) -> bool:
-    result = run(lake, engine, JobOptions(action="verify"))
+    result = run(lake, engine, JobOptions(action=Verify()))
     return result.status == "succeeded"
 
 

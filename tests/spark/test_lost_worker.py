@@ -14,6 +14,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pytest
 
+from airflow_gddl.contract.actions import Maintain, Rebuild
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs.spark.tasks import map_in_arrow
@@ -57,7 +58,7 @@ def dying(lake: str, deaths: Path, most: int) -> Callable[..., Any]:
 
 
 def run_of(phase: str, lake: Lake, spec: TableSpec) -> JobResult:
-    options = JobOptions(full_refresh=True) if phase == "rebuild" else JobOptions()
+    options = JobOptions(action=Rebuild()) if phase == "rebuild" else JobOptions()
     return lake.results(IN_TASKS, on_spark(lake.job([spec], options, run_id=phase)))[spec.table]
 
 
@@ -109,7 +110,7 @@ def test_files_of_a_lost_process_are_never_named_and_go_later(
     old = time.time() - 30 * 86_400
     for path in (tmp_path / "lake").rglob("*"):
         os.utime(path, (old, old))
-    options = JobOptions(action="maintain")
+    options = JobOptions(action=Maintain())
     swept = lake.results(IN_TASKS, on_spark(lake.job([SPEC], options, run_id="maintain")))[SPEC.table]
     assert swept.error is None, swept.error
     assert not left & unnamed(lake, SPEC)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from airflow_gddl.contract.actions import Maintain, Verify
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, TableSpec
 from spark_jobs.batch import tidying
@@ -50,14 +51,14 @@ def test_with_deletion_vectors(tmp_path: Path) -> None:
         done(lake, spec, JobOptions(), port, 40)
     layout = lake.layout(spec)
     before, made = rows(port, layout.replica), transaction(port, layout.replica)
-    reported: dict[str, Any] = done(lake, spec, JobOptions(action="maintain"), port).details
+    reported: dict[str, Any] = done(lake, spec, JobOptions(action=Maintain()), port).details
     assert reported["changes_cut"] == 3 + 1 + 2, (
         "load rows of the deleted keys and of 0, and all updates of 0 but the last"
     )
     assert reported["tombstones_removed"] == 3
     assert reported["compacted"]["changes"]["files_after"] == 1
     assert (rows(port, layout.replica), transaction(port, layout.replica)) == (before, made)
-    assert done(lake, spec, JobOptions(action="verify"), port).details["verdict"] == "equal"
+    assert done(lake, spec, JobOptions(action=Verify()), port).details["verdict"] == "equal"
     lake.change(spec, 9, [("U", 5, "after")])
     assert done(lake, spec, JobOptions(), port).main.updated == 1
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_gddl.contract.actions import Erase, Rebuild, Reload
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs.spark import tasks
@@ -56,7 +57,7 @@ def test_values_are_keyed_and_equal_across_tables(
     assert {row["id"]: row["email"] for row in read(lake.layout(orders).replica)} == {5: of("b@x"), 6: None}
     (bad,) = read(lake.layout(people).errors)
     assert of("c@x") in bad["record"]
-    assert run(spark, lake, people, JobOptions(action="erase", key={"id": "5"})).error is None
+    assert run(spark, lake, people, JobOptions(action=Erase(key={"id": "5"}))).error is None
     assert [row["id"] for row in read(lake.layout(people).replica)] == [of("6")]
     shown = "".join(capfd.readouterr())
     for text in (KEY, "b@x", "c@x"):
@@ -76,11 +77,11 @@ def test_another_key_needs_the_files(spark: LocalPort, tmp_path: Path, monkeypat
     land(
         lake, spec, "20240101-000000001.parquet", Op=["U"], seq=[1], id=pa.array([5], pa.int32()), email=["b@x"], n=[3]
     )
-    for options, code in ((None, "MASK_CHANGED"), (JobOptions(full_refresh=True), "REBUILD_NEEDS_FILES")):
+    for options, code in ((None, "MASK_CHANGED"), (JobOptions(action=Rebuild()), "REBUILD_NEEDS_FILES")):
         error = run(spark, lake, spec, options).error
         assert error is not None
         assert error.code == code
-    assert run(spark, lake, spec, JobOptions(reload=True, confirmed=True)).error is None
+    assert run(spark, lake, spec, JobOptions(action=Reload(confirmed=True))).error is None
     assert {row["id"]: row["email"] for row in read(lake.layout(spec).replica)} == {5: of("b@x", OTHER), 6: None}
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from airflow_gddl.contract.actions import Rebuild
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from tests.conftest import LocalPort
@@ -73,10 +74,10 @@ def test_columns_that_the_row_renames_are_held_back(
     write(folder, "LOAD00000001.parquet", pa.table({"id": [1, 2], delivered: [PERSONAL] * 2}))
     columns = {"Op": ["U", "U"], "seq": [1, 2], "id": [1, None], delivered: [f"{PERSONAL} 2"] * 2}
     write(folder, "20240101-000000001.parquet", pa.table({**columns, f"BI_{delivered}": [PERSONAL] * 2}))
-    for options in (JobOptions(), JobOptions(full_refresh=True)):
+    for options in (JobOptions(), JobOptions(action=Rebuild())):
         result = lake.results(engine, lake.job([spec], options))[spec.table]
         assert result.error is None
-        batch = () if options.full_refresh else set(spec.mask)  # a rebuild has no batch
+        batch = () if isinstance(options.action, Rebuild) else set(spec.mask)  # a rebuild has no batch
         assert {column.name for column in result.columns if column.masked} == set(batch)
         rows = read(lake.layout(spec).replica)
         names = {"id", "seq", "_gddl"} | ({"mail"} if setting == "mask" else set())
@@ -108,7 +109,7 @@ def test_a_refresh_holds_back_what_is_stored_under_another_name(
     assert {name: found.error and found.error.code for name, found in refused.items()} == {
         spec.table: code for spec in specs
     }
-    refreshed = lake.results(engine, lake.job(new, JobOptions(full_refresh=True)))
+    refreshed = lake.results(engine, lake.job(new, JobOptions(action=Rebuild())))
     assert {name: found.error for name, found in refreshed.items()} == {spec.table: None for spec in specs}
     for spec, kind in zip(specs, RENAMED.values(), strict=True):
         layout = lake.layout(spec)

@@ -11,7 +11,7 @@ import pytest
 
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec, TierTasks
+from airflow_gddl.contract.spec import JobSpec, TableSpec, TierTasks
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import Runtime
 from spark_jobs.batch.totals import TaskOutcome
@@ -22,6 +22,7 @@ from spark_jobs.tables.delta_tables import Write
 from spark_jobs.tables.places import TaskBounds
 from spark_jobs.tables.spark_merge import MergedTables
 from tests.conftest import LocalPort
+from tests.harness.asked import options_of
 from tests.harness.engine_port import EngineName
 from tests.harness.lake import TIER, Lake, spec_of
 
@@ -38,7 +39,7 @@ FEATURES: Mapping[str, Mapping[str, str]] = {
 
 
 def run(port: LocalPort, lake: Lake, spec: TableSpec, **options: Any) -> JobResult:
-    return lake.results(port, lake.job([spec], JobOptions(**options)))[spec.table]
+    return lake.results(port, lake.job([spec], options_of(**options)))[spec.table]
 
 
 @pytest.mark.parametrize("feature", [*FEATURES, "check", "hidden commits"])
@@ -62,7 +63,7 @@ def test_changes_and_repairs(feature: str, monkeypatch: pytest.MonkeyPatch, tmp_
     assert len(spark.read_by_spark(layout.history)) == 7
     verdict = run(spark, lake, SPEC, action="verify")
     assert (verdict.details or {}).get("verdict") == "equal", verdict
-    rebuilt = run(spark, lake, SPEC, full_refresh=True)
+    rebuilt = run(spark, lake, SPEC, action="rebuild")
     assert rebuilt.error is None, rebuilt.error
     assert rows(spark, layout.replica) == truth
     assert len(spark.read_by_spark(layout.history)) == 7

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from airflow_gddl.contract.actions import Rebuild, Reload
 from airflow_gddl.contract.spec import JobOptions
 from tests.conftest import LocalPort
 from tests.harness.examples import drawn, examples
@@ -47,11 +48,9 @@ SHARED = ("copies", "keyless", "commit_times", "commit_times_and_copies")
 """Sorts in which files of several times may hold the same change."""
 OPENED = 1_700_000_000
 SINCE, UNTIL = OPENED + 10_000, OPENED + 20_000
-OPTIONS = JobOptions(
-    reload=True, confirmed=True, full_listing=True,
-    landed_since="2023-11-15T01:00:00+00:00", landed_until="2023-11-15T03:46:40Z",
-)  # fmt: skip
-ALL = replace(OPTIONS, landed_since="2001-01-01", landed_until="")
+RELOAD = Reload(confirmed=True, landed_since="2023-11-15T01:00:00+00:00", landed_until="2023-11-15T03:46:40Z")
+OPTIONS = JobOptions(action=RELOAD, full_listing=True)
+ALL = replace(OPTIONS, action=replace(RELOAD, landed_since="2001-01-01", landed_until=""))
 
 
 @dataclass
@@ -193,7 +192,7 @@ def test_files_that_are_as_they_were_change_nothing(sort: str, times: int, spark
     play(stage)
     assert not stage.wrong, "\n" + stage.report()
     before = {case.spec.table: by_engine(stage.lake.layout(case.spec)) for case in stage.cases}
-    for options in (ALL, JobOptions(full_refresh=True), ALL):
+    for options in (ALL, JobOptions(action=Rebuild()), ALL):
         job = stage.lake.job([case.spec for case in stage.cases], options, f"again-{len(stage.wrong)}")
         stage.blame_failures("in the reload", stage.lake.results(stage.port, job))
         for case in stage.cases:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from airflow_gddl.contract.actions import Rebuild, Reload, Verify
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from tests.conftest import LocalPort
@@ -13,7 +14,7 @@ from tests.harness.landing import to_table, write
 from tests.spark.breaking import Break, Breaker
 
 SPEC = TableSpec(table="s.t", keys=("id",))
-REFRESH = JobOptions(full_refresh=True)
+REFRESH = JobOptions(action=Rebuild())
 FIRST, SECOND, THIRD = (f"20240101-00000000{n}.parquet" for n in (1, 2, 3))
 
 
@@ -44,16 +45,16 @@ def test_changes_of_removed_files_are_kept(engine: LocalPort, tmp_path: Path) ->
     land(lake, SECOND, 2, 20)
     assert run(lake, engine).status == "succeeded"
     Path(lake.layout(SPEC).landing, FIRST).unlink()
-    refused(lake, engine, "RELOAD_UNCONFIRMED", options=JobOptions(reload=True))
+    refused(lake, engine, "RELOAD_UNCONFIRMED", options=JobOptions(action=Reload()))
     assert run(lake, engine, REFRESH).status == "succeeded"
     assert rows(lake) == {1: 10, 2: 20}
     land(lake, THIRD, 3, 30)
     result = run(lake, engine)
     assert (result.status, result.mode) == ("succeeded", "incremental")
     assert rows(lake) == {1: 10, 2: 20, 3: 30}
-    result = run(lake, engine, JobOptions(reload=True, confirmed=True))
+    result = run(lake, engine, JobOptions(action=Reload(confirmed=True)))
     assert (result.status, rows(lake)) == ("succeeded", {2: 20, 3: 30})
-    assert run(lake, engine, JobOptions(action="verify")).details["verdict"] == "equal"
+    assert run(lake, engine, JobOptions(action=Verify())).details["verdict"] == "equal"
 
 
 def test_reload_is_refused_until_files_are_fixed(engine: LocalPort, tmp_path: Path) -> None:
@@ -62,7 +63,7 @@ def test_reload_is_refused_until_files_are_fixed(engine: LocalPort, tmp_path: Pa
     land(lake, SECOND, 2, "no number", "string")
     assert run(lake, engine, spec=replace(SPEC, options={"types": {"n": "bigint"}})).quarantined == 1
     strict = replace(strict, options={"types": {"n": "bigint"}})
-    refused(lake, engine, "BAD_ROWS", strict, JobOptions(reload=True, confirmed=True))
+    refused(lake, engine, "BAD_ROWS", strict, JobOptions(action=Reload(confirmed=True)))
     assert rows(lake) == {1: 10}
     land(lake, THIRD, 3, 30)
     result = run(lake, engine)

@@ -10,9 +10,10 @@ import pyarrow as pa
 import pytest
 
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from tests.conftest import LocalPort
+from tests.harness.asked import options_of
 from tests.harness.lake import Lake, spec_of
 from tests.harness.landing import write
 
@@ -37,7 +38,7 @@ class World:
         write(self.landing, f"20240101-00000000{number}.parquet", rows)
 
     def run(self, spec: TableSpec, **options: Any) -> JobResult:
-        return self.lake.results(self.port, self.lake.job([spec], JobOptions(**options)))[spec.table]
+        return self.lake.results(self.port, self.lake.job([spec], options_of(**options)))[spec.table]
 
     def rows(self) -> dict[int, tuple[Any, ...]]:
         found = self.port.read(self.files.layout(SPEC).replica)
@@ -55,7 +56,7 @@ def under(new_column: Any, type_change: Any = "fail") -> TableSpec:
 @pytest.mark.parametrize("policy", ["fail", "ignore", "rescue"])
 def test_what_the_live_table_has_is_no_news(policy: str, engine: LocalPort, tmp_path: Path) -> None:
     world = World(engine, tmp_path)
-    done = world.run(under(policy), reload=True, confirmed=True)
+    done = world.run(under(policy), action="reload", confirmed=True)
     assert done.error is None, done.error
     assert world.rows() == EVOLVED
 
@@ -64,7 +65,7 @@ def test_what_the_live_table_has_is_no_news(policy: str, engine: LocalPort, tmp_
 def test_what_only_the_files_have_is_judged(policy: str, engine: LocalPort, tmp_path: Path) -> None:
     world = World(engine, tmp_path)
     world.change(2, id=2, v="load", n=2, s={"a": 2}, x="unknown")
-    done = world.run(under(policy), reload=True, confirmed=True)
+    done = world.run(under(policy), action="reload", confirmed=True)
     if policy == "fail":
         assert done.error is not None
         assert (done.error.code, "x" in done.error.message) == ("SCHEMA_REFUSED", True)

@@ -9,9 +9,11 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from airflow_gddl.contract.actions import ErrorsReplay
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec
+from tests.harness.asked import options_of
 from tests.harness.engine_port import EnginePort
 
 SPEC = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",), options={"types": {"price": "decimal(4,2)"}})
@@ -36,7 +38,7 @@ def test_rows_of_other_codes_are_kept(engine: EnginePort, tmp_path: Path) -> Non
         return result, sorted(e["code"] for e in engine.read(layout.errors) if e["resolved_at"] is None)
 
     def replay(*codes: str) -> tuple[JobResult, list[str]]:
-        return run(WIDER, JobOptions(action="errors_replay", codes=codes))
+        return run(WIDER, JobOptions(action=ErrorsReplay(codes=codes)))
 
     assert run(SPEC, JobOptions())[1] == ["CAST_FAILED", "OP_UNKNOWN"]
     refused, left = replay("OP_UNKNOWN")
@@ -61,7 +63,7 @@ def test_dismissed_rows_are_kept_and_no_longer_wait(engine: EnginePort, tmp_path
         pq.write_table(pa.table(columns), folder / f"20240101-00000000{number}.parquet")
 
     def run(spec: TableSpec = SPEC, **options: Any) -> JobResult:
-        (result,) = engine.run(JobSpec(run_id="r", roots=roots, tables=(spec,), options=JobOptions(**options)))
+        (result,) = engine.run(JobSpec(run_id="r", roots=roots, tables=(spec,), options=options_of(**options)))
         assert result.error is None, result.error
         return result
 
@@ -99,7 +101,7 @@ def test_a_value_that_does_not_fit_is_rescued_by_a_replay(engine: EnginePort, tm
         pq.write_table(pa.table(columns), folder / f"20240101-00000000{number}.parquet")
 
     def run(spec: TableSpec, action: Literal["run", "errors_replay"]) -> int | None:
-        (result,) = engine.run(JobSpec(run_id="r", roots=roots, tables=(spec,), options=JobOptions(action=action)))
+        (result,) = engine.run(JobSpec(run_id="r", roots=roots, tables=(spec,), options=options_of(action)))
         assert result.error is None, result.error
         return result.in_quarantine
 
@@ -127,9 +129,9 @@ def test_a_replay_has_all_digits_of_a_time(engine: EnginePort, tmp_path: Path) -
 
     given = (2, "2023-11-14 22:13:20.123456")
     assert run(strict, JobOptions()) == [given]
-    assert run(strict, JobOptions(action="errors_replay")) == [given]
+    assert run(strict, JobOptions(action=ErrorsReplay())) == [given]
     rounded = replace(strict, sub_microseconds="round")
-    assert run(rounded, JobOptions(action="errors_replay")) == [(1, "1970-01-01 00:00:00"), given]
+    assert run(rounded, JobOptions(action=ErrorsReplay())) == [(1, "1970-01-01 00:00:00"), given]
 
 
 def test_row_of_a_swept_load_does_not_come_back(engine: EnginePort, tmp_path: Path) -> None:
@@ -141,7 +143,7 @@ def test_row_of_a_swept_load_does_not_come_back(engine: EnginePort, tmp_path: Pa
     layouts = [Layout.of(roots, spec) for spec in (keyed, keyless)]
 
     def run(*specs: TableSpec, **options: Any) -> list[JobResult]:
-        results = engine.run(JobSpec(run_id="r", roots=roots, tables=specs, options=JobOptions(**options)))
+        results = engine.run(JobSpec(run_id="r", roots=roots, tables=specs, options=options_of(**options)))
         assert [result.error for result in results] == [None] * len(specs)
         return results
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from airflow_gddl.contract.actions import ResyncRows, Verify
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions
 from spark_jobs.job.job_tables import run_job
@@ -15,7 +16,7 @@ from tests.delta_rs.postgres import emptied, execute, postgres
 from tests.harness.lake import Lake
 
 TIER = replace(DEFAULT_TIERS["small"], tasks="many")
-QUIET = JobOptions(action="verify", settle_seconds=0)
+QUIET = JobOptions(action=Verify(settle_seconds=0))
 
 
 def test_keys_and_ranges_beside_changes_on_their_way(tmp_path: Path) -> None:
@@ -40,14 +41,14 @@ def test_keys_and_ranges_beside_changes_on_their_way(tmp_path: Path) -> None:
         unseen(source, "UPDATE s.t SET v = 'other' WHERE id > 20", "DELETE FROM s.t WHERE id IN (3, 30)")
         unseen(source, "INSERT INTO s.t VALUES (100, 'new')")
         execute(source, "UPDATE s.t SET v = 'on its way' WHERE id IN (4, 31)", "DELETE FROM s.t WHERE id = 32")
-        done(JobOptions(action="resync_rows", keys=({"id": "3"}, {"id": "4"}, {"id": "100"})))
-        done(JobOptions(action="resync_rows", from_key={"id": "20"}, to_key={"id": "50"}))
+        done(JobOptions(action=ResyncRows(keys=({"id": "3"}, {"id": "4"}, {"id": "100"}))))
+        done(JobOptions(action=ResyncRows(from_key={"id": "20"}, to_key={"id": "50"})))
         assert lake.replica(SPEC) == rows_of(source)
         execute(source, "INSERT INTO s.t VALUES (32, 'again')", "UPDATE s.t SET v = 'last' WHERE id = 4")
         service.write()
         unseen(source, "UPDATE s.t SET v = 'lost' WHERE id = 9")
         done(JobOptions())
         assert result(QUIET).error is not None
-        assert done(JobOptions(action="resync_rows", differences=True)).details["resync"]["rows"] == 1
+        assert done(JobOptions(action=ResyncRows(differences=True))).details["resync"]["rows"] == 1
         assert lake.replica(SPEC) == rows_of(source)
         assert done(QUIET).details["source"]["different"] == 0

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from airflow_gddl.contract.actions import ErrorsReplay, Explain, Rebuild, Verify
 from airflow_gddl.contract.spec import JobOptions
 from spark_jobs.batch.totals import TableOutcome
 from tests.conftest import LocalPort
@@ -42,11 +43,11 @@ def test_loads_changes_reloads_and_verification(tmp_path: Path) -> None:
     result = done(lake, spec, JobOptions(), port)
     assert (result.main.deleted, result.main.rows) == (2 + 1, len(landed.expected))
     assert replica() == landed.expected
-    result = done(lake, spec, JobOptions(action="errors_replay"), port)
+    result = done(lake, spec, JobOptions(action=ErrorsReplay()), port)
     assert (result.rows_read, result.quarantined) == (1, 1)
-    result = done(lake, spec, JobOptions(action="verify"), port)
+    result = done(lake, spec, JobOptions(action=Verify()), port)
     assert (result.details["verdict"], result.details["rows"]) == ("equal", len(landed.expected))
-    result = done(lake, spec, JobOptions(action="explain", key={"_source": "us", "id": "4"}), port)
+    result = done(lake, spec, JobOptions(action=Explain(key={"_source": "us", "id": "4"})), port)
     assert result.details["tombstone"]["op"] == "D"
     assert replica() == landed.expected
 
@@ -64,7 +65,7 @@ def test_each_source_has_its_own_history(tmp_path: Path) -> None:
     landed.change("us", ("T", 0, ""), ("I", 3, "us 3"))
     done(lake, spec, JobOptions(), port)
     DeltaTable(lake.layout(spec).history).delete("id = 1")
-    assert done(lake, spec, JobOptions(full_refresh=True), port).mode == "refresh"
+    assert done(lake, spec, JobOptions(action=Rebuild()), port).mode == "refresh"
     rows = pa.table(DeltaTable(lake.layout(spec).history).scan()).to_pylist()
     found = {(r["_source"], r["id"], r["v"], r["__start_at"], r["__end_at"], r["__end_generation"]) for r in rows}
     assert found == {

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec
+from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import Runtime
 from spark_jobs.job.job_tables import run_job
@@ -20,6 +20,7 @@ from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.tables.delta_log import DeltaCommits
 from spark_jobs.tables.spark_merge import SparkTables
 from tests.conftest import LocalPort
+from tests.harness.asked import options_of
 from tests.harness.engine_port import EnginePort
 
 ROUNDS = (
@@ -40,7 +41,7 @@ ROUNDS = (
 def job(root: Path, size: str, **options: Any) -> JobSpec:
     spec = TableSpec(table="shop.t", keys=("id",), sequence_by=("seq",), size=size, history=True)
     roots = Roots(landing=str(root / "landing"), lake=str(root / "lake"))
-    return JobSpec(run_id="test", roots=roots, tables=(spec,), options=JobOptions(**options))
+    return JobSpec(run_id="test", roots=roots, tables=(spec,), options=options_of(**options))
 
 
 def layout(root: Path) -> Layout:

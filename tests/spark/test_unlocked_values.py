@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from airflow_gddl.contract.actions import Rebuild
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
@@ -23,7 +24,7 @@ from tests.spark.children import Ended, killed_at
 
 COLUMNS = ("Op", "seq", "id", "n")
 NUMBERS, TEXTS = ({"Op": "string", "seq": "int64", "id": "int64", "n": kind} for kind in ("int64", "string"))
-REBUILD = JobOptions(full_refresh=True)
+REBUILD = JobOptions(action=Rebuild())
 DEATHS: Sequence[tuple[str, int, bool]] = (
     ("plan", 1, False),
     ("append", 1, False),

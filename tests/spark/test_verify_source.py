@@ -9,6 +9,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 from deltalake import DeltaTable
 
+from airflow_gddl.contract.actions import Resync, Verify
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions
 from spark_jobs.job.job_tables import run_job
@@ -19,7 +20,7 @@ from tests.harness.lake import Lake
 from tests.harness.landing import write
 
 TIER = replace(DEFAULT_TIERS["small"], tasks="many")
-QUIET = JobOptions(action="verify", settle_seconds=0)
+QUIET = JobOptions(action=Verify(settle_seconds=0))
 
 
 def test_all_types_compare_and_resync(tmp_path: Path) -> None:
@@ -40,7 +41,7 @@ def test_all_types_compare_and_resync(tmp_path: Path) -> None:
         reported = result(QUIET)
         assert reported.error is not None
         assert [(k["key"], k["state"]) for k in reported.details["source"]["keys"]] == [('{"id": "2"}', "missing")]
-        mended = result(JobOptions(full_refresh=True, resync=True))
+        mended = result(JobOptions(action=Resync()))
         assert mended.details["resync"] == {
             "files": 1, "rows": 3, "rows_before": 2, "appear": 1, "vanish": 0, "change": 0, "columns": (),
             "archived": 0, "replaced": 0, "far_before": 1, "far_after": 0,
@@ -52,7 +53,7 @@ def test_all_types_compare_and_resync(tmp_path: Path) -> None:
 
 def test_resync_is_decided_by_the_source(tmp_path: Path) -> None:
     """Refused where it would be worse, failed while it differs, and without rows that the source has no more."""
-    lake, port, resync = Lake(tmp_path, TIER), LocalPort("spark"), JobOptions(resync=True)
+    lake, port, resync = Lake(tmp_path, TIER), LocalPort("spark"), JobOptions(action=Resync())
     with postgres() as engine:
         execute(engine, "CREATE SCHEMA s")
         three(tmp_path, engine)

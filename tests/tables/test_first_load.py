@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
+from airflow_gddl.contract.actions import Verify
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import Expectation, SchemaEvolution
 from airflow_gddl.metadata.expression_text import with_expressions
@@ -133,7 +134,7 @@ def test_same_tables_as_decoded_whole(case: str, parts: Parts, tmp_path: Path) -
     assert parts.written == 2 * ROWS // GROUP
     assert counted(result) == counted(expected)
     assert differences(lines(whole, spec), lines(lake, spec)) == []
-    assert lake.done(spec, JobOptions(action="verify")).details["verdict"] == "equal"
+    assert lake.done(spec, JobOptions(action=Verify())).details["verdict"] == "equal"
     assert not any(Path(lake.layout(spec).state, "parts").rglob("*.json"))
 
 
@@ -264,7 +265,7 @@ def test_killed_load_is_run_again(where: str, number: int, parts: Parts, tmp_pat
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     lake.done(spec)
     assert differences(lines(whole, spec), lines(lake, spec)) == []
-    assert lake.done(spec, JobOptions(action="verify")).details["verdict"] == "equal"
+    assert lake.done(spec, JobOptions(action=Verify())).details["verdict"] == "equal"
 
 
 def test_report_reads_back() -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from airflow_gddl.contract.actions import Rebuild
 from airflow_gddl.contract.spec import DeleteMode, JobOptions, TableSpec
 from tests.harness.examples import examples
 from tests.harness.lake import Lake
@@ -103,7 +104,7 @@ def _play(case: Case, lake: Lake) -> None:
     context, state = lake.table_run(case.spec).context(), lake.ledger(case.spec).state
     verdict = context.engine.verify(context, context.stored_schema(state), state.swept, limit=5)
     assert verdict.equal, verdict
-    rebuilt = lake.result(case.spec, JobOptions(full_refresh=True))
+    rebuilt = lake.result(case.spec, JobOptions(action=Rebuild()))
     assert rebuilt.error is None or rebuilt.error.code == "NOTHING_TO_REFRESH", rebuilt.error
     outcome = replay(case.spec, case.runs)
     assert differences(by_oracle(outcome, case.spec), by_engine(lake.layout(case.spec))) == [], "rebuilt"

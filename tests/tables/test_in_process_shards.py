@@ -14,11 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from spark_jobs.batch.runtime import Observer, Step, silent
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.job.table_job import act
+from tests.harness.asked import options_of
 from tests.harness.examples import examples
 from tests.harness.lake import Lake
 from tests.harness.sharded import Sharded, rows_of
@@ -53,7 +54,7 @@ class World:
         self.lake = Lake(root)
 
     def run(self, observe: Observer = silent, **options: Any) -> JobResult:
-        return act(self.lake.table_run(self.landed.spec, JobOptions(**options), observe=observe), RunTotals())
+        return act(self.lake.table_run(self.landed.spec, options_of(**options), observe=observe), RunTotals())
 
     def broken(self, observer: Breaking, **options: Any) -> None:
         """A run that may break off."""
@@ -140,9 +141,9 @@ def test_a_rebuild_that_broke_off_is_finished_by_the_next_run(at: int, tmp_path:
     versions = {shard: world.versions(shard) for shard in SHARDS}
     DeltaTable(world.lake.layout(world.landed.spec).replica).delete("id = 1")
     world.landed.change("b", ("I", 9, "waits"))
-    world.broken(Breaking(at, kill=at % 2 == 0), full_refresh=True)
+    world.broken(Breaking(at, kill=at % 2 == 0), action="rebuild")
     world.run()
-    world.run(full_refresh=True)  # of what the first had not begun
+    world.run(action="rebuild")  # of what the first had not begun
     assert world.replica == world.landed.expected
     assert {shard: world.versions(shard) for shard in ("a", "server")} == {s: versions[s] for s in ("a", "server")}
     assert world.versions("b") == versions["b"] | {(9, "waits", 200, None, 1, None)}
@@ -197,8 +198,8 @@ def test_each_source_has_its_own_history(rounds: list[tuple[dict[str, Any], int,
                     truncate = [("T", 0, "")] if number % 3 == 2 else []
                     world.landed.change(shard, *rows[:2], *truncate, *rows[2:])
             if at:
-                world.broken(Breaking(at, kill=kill), full_refresh=number % 2 == 1)
-            world.run(full_refresh=number % 3 == 1)
+                world.broken(Breaking(at, kill=kill), action="rebuild" if number % 2 == 1 else "run")
+            world.run(action="rebuild" if number % 3 == 1 else "run")
             assert {shard: world.versions(shard) for shard in SHARDS} == {s: world.alone(s) for s in SHARDS}
 
 
@@ -214,8 +215,8 @@ def test_histories_give_each_shard_its_own_rows(rounds: list[tuple[dict[str, Any
                 else:
                     world.landed.change(shard, *rows)
             if at:
-                world.broken(Breaking(at, kill=kill), full_refresh=number % 2 == 1)
-            world.run(full_refresh=number % 3 == 1)
+                world.broken(Breaking(at, kill=kill), action="rebuild" if number % 2 == 1 else "run")
+            world.run(action="rebuild" if number % 3 == 1 else "run")
             assert world.replica == world.landed.expected
         for run in world.lake.table_run(world.landed.spec).shard_runs():
             context, state = run.context(), run.ledger().state

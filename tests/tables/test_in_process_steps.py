@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from airflow_gddl.contract.actions import ErrorsReplay, Explain
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs.batch.runtime import Step
 from tests.harness.lake import Lake
@@ -17,7 +18,7 @@ from tests.harness.landing import write
 
 NANOS = 1_700_000_000_123_456_789
 
-REPLAY = JobOptions(action="errors_replay")
+REPLAY = JobOptions(action=ErrorsReplay())
 
 
 def _land(lake: Lake, spec: TableSpec, number: int, rows: Sequence[tuple[str, int, int, int]]) -> None:
@@ -82,7 +83,7 @@ def test_changes_of_a_key_are_explained(tmp_path: Path) -> None:
     lake.raising(spec)
     _land(lake, spec, 2, [("U", 5, 1, 0)])
     lake.raising(spec)
-    options = JobOptions(action="explain", key={"id": "1"})
+    options = JobOptions(action=Explain(key={"id": "1"}))
     found = lake.done(spec, options).details
     assert [(c["sequence"], c["op"], c["state"]) for c in found["changes"]] == [
         (1, "I", "superseded"), (5, "U", "late"), (9, "D", "winner"),

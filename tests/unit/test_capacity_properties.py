@@ -1,7 +1,8 @@
-"""Starts as croniter counts them, hot minutes wherever they are put, and slots as a slow clock gives them out."""
+"""Starts as croniter counts them, and hot minutes wherever they are put."""
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import pairwise
 
@@ -10,9 +11,9 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from airflow_gddl.capacity import AIRFLOW, Metadata, make_plan
-from airflow_gddl.capacity.day import SlotRequest, demand_of, serve
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec
-from airflow_gddl.topology.table_row import gaps, minutes_of, runs_on
+from airflow_gddl.topology.pipelines import arrange
+from airflow_gddl.topology.table_row import gaps, minutes_of, runs_on, starts_on
 from tests.harness.examples import at_random
 
 
@@ -50,11 +51,12 @@ def test_starts_are_those_of_croniter(cron: str, day: date) -> None:
 
 
 @given(crons=st.lists(CRONS, min_size=1, max_size=12), day=DAYS)
-def test_the_histogram_sums_to_the_runs_of_the_day(crons: list[str], day: date) -> None:
+def test_the_minutes_sum_to_the_runs_of_the_day(crons: list[str], day: date) -> None:
     rows = [TableSpec(table=f"s.t{n}", keys=("id",), size="large", schedule=cron) for n, cron in enumerate(crons)]
-    plan = make_plan(Metadata(tables=tuple(rows), tiers=DEFAULT_TIERS), AIRFLOW, day, day)
-    assert sum(plan.runs_per_minute) == plan.runs == sum(len(fires(cron, day)) for cron in crons)
-    assert all(plan.runs_per_minute[int(p.minute[:2]) * 60 + int(p.minute[3:])] == p.runs for p in plan.peaks)
+    starts = starts_on(arrange(rows, DEFAULT_TIERS).pipelines, day)
+    fired = Counter(minute for cron in crons for minute in fires(cron, day))
+    assert starts.per_minute == tuple(fired[minute] for minute in range(1440))
+    assert starts.runs == fired.total()
 
 
 @settings(max_examples=at_random(30))
@@ -64,7 +66,7 @@ def test_a_hot_minute_is_found_wherever_it_is(minute: int, many: int, others: in
     rows = [TableSpec(table=f"s.t{n}", keys=("id",), size="large") for n in range(others)]
     rows += [TableSpec(table=f"s.hot{n}", keys=("id",), size="large", schedule=cron) for n in range(many)]
     plan = make_plan(Metadata(tables=tuple(rows), tiers=DEFAULT_TIERS), AIRFLOW, date(2026, 5, 4))
-    assert plan.peaks[0].minute == f"{minute // 60:02d}:{minute % 60:02d}"
+    assert plan.fullest_minute == f"{minute // 60:02d}:{minute % 60:02d}"
     (found,) = [one for one in plan.advice if one.code == "STARTS_CROWDED"]
     assert found.count == many
     assert all(name.startswith("s.hot") for name in found.tables)
@@ -78,43 +80,3 @@ def test_gaps_are_those_between_starts(cron: str, day: date) -> None:
     between = [later - earlier for earlier, later in pairwise(moments)]
     once = len({moment // 1440 for moment in moments}) < 2
     assert gaps(cron, day) == ((31 * 1440, 31 * 1440) if once else (min(between), max(between)))
-
-
-def slowly(asked: list[SlotRequest], slots: int) -> float:
-    """The longest wait, by a clock that ticks every second."""
-    waiting: list[SlotRequest] = []
-    ends: list[float] = []
-    todo = sorted(run._replace(runs=1) for run in asked for _ in range(run.runs))
-    now, longest = 0.0, 0.0
-    while todo or waiting:
-        ends = [end for end in ends if end > now]
-        waiting += [run for run in todo if run.start == now]
-        todo = [run for run in todo if run.start > now]
-        waiting.sort(key=lambda run: (run.rank, run.start, run.dag_id))
-        while waiting and len(ends) < slots:
-            run = waiting.pop(0)
-            longest = max(longest, now - run.start)
-            ends.append(now + run.seconds)
-        now += 1
-    return longest
-
-
-RUNS = st.lists(
-    st.builds(
-        SlotRequest,
-        st.integers(0, 20).map(float),
-        st.sampled_from([-10, -1]),
-        st.sampled_from("abc"),
-        st.integers(1, 9).map(float),
-        st.integers(1, 3),
-    ),
-    min_size=1,
-    max_size=12,
-)
-
-
-@given(asked=RUNS, slots=st.integers(1, 4))
-def test_slots_are_given_out_as_a_slow_clock_does(asked: list[SlotRequest], slots: int) -> None:
-    served = serve(sorted(asked), slots)
-    assert served.longest_wait == slowly(asked, slots)
-    assert (served.longest_wait == 0) == (slots >= demand_of(asked))

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from airflow_gddl.contract.actions import Verify, WindowLength
 from airflow_gddl.contract.completeness import (
     DELIVERY_SECONDS,
     HeartbeatFacts,
@@ -18,7 +19,6 @@ from airflow_gddl.contract.completeness import (
     window_bounds,
 )
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.spec import JobOptions, WindowLength
 from spark_jobs.verification import grid_of
 from tests.harness.examples import at_random
 
@@ -151,5 +151,5 @@ def test_bounds_are_read_of_verifications_by_windows_alone() -> None:
 def test_more_windows_than_can_be_kept_are_refused(days: int, window: WindowLength) -> None:
     until = datetime(2024, 1, 31, tzinfo=UTC)
     with pytest.raises(FatalError, match="WINDOWS_TOO_MANY"):
-        grid_of(JobOptions(since_seconds=days * 86_400.0, window=window), until)
-    assert grid_of(JobOptions(since_seconds=416 * 86_400.0, window="hour"), until)
+        grid_of(Verify(since_seconds=days * 86_400.0, window=window), until)
+    assert grid_of(Verify(since_seconds=416 * 86_400.0, window="hour"), until)

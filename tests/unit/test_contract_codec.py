@@ -6,10 +6,11 @@ import json
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from airflow_gddl.contract.actions import ACTIONS, Action, Load, Plan, Reload, Verify
 from airflow_gddl.contract.codec import (
     IGNORABLE,
     NewerDocumentError,
@@ -24,6 +25,7 @@ from airflow_gddl.contract.codec import (
 )
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import DmsOptions
+from airflow_gddl.contract.layout import LOADS
 from airflow_gddl.contract.result import JobResult, MainCounts, RunWarning
 from airflow_gddl.contract.spec import DEFAULT_TIERS, DesiredState, JobOptions, JobSpec, Roots, TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
@@ -43,7 +45,7 @@ SPEC = JobSpec(
     run_id="r1",
     roots=Roots(landing="/in", lake="s3://b/out"),
     tables=(TABLE, TableSpec(table="shop.keyless", keys=(), schedule=None)),
-    options=JobOptions(action="verify", wait_seconds=1.5, max_batches=3),
+    options=JobOptions(action=Verify(), wait_seconds=1.5, max_batches=3),
 )
 
 
@@ -159,7 +161,7 @@ def test_documents_hold_what_differs_from_the_defaults() -> None:
     """And what must not depend on who reads: the contract's version and the tiers, whose defaults may change."""
     data = json.loads(to_document(SPEC))
     assert set(data) == {"run_id", "roots", "tables", "tiers", "options", "contract_version"}
-    assert data["options"] == {"action": "verify", "wait_seconds": 1.5, "max_batches": 3}
+    assert data["options"] == {"action": {"name": "verify"}, "wait_seconds": 1.5, "max_batches": 3}
     assert data["tables"][1] == {"table": "shop.keyless", "keys": [], "schedule": None}
     assert data["tables"][0]["schema_evolution"] == {"dropped_column": "null"}
     assert (data["tiers"]["small"], set(data["tiers"])) == ({}, set(DEFAULT_TIERS))
@@ -194,6 +196,30 @@ EarlierRow.__name__ = "Row"
 class EarlierJob:
     rows: tuple[EarlierRow, ...]
     ignorable: tuple[str, ...] = ()
+
+
+@pytest.mark.parametrize("action", [*(kind() for kind in ACTIONS.values()), Plan(of=Reload(landed_since="2026-01-31"))])
+def test_an_action_comes_back_with_its_options(action: Action) -> None:
+    options = JobOptions(action=action)
+    assert from_json(JobOptions, to_document(options)) == options
+
+
+@pytest.mark.parametrize(
+    ("written", "where"),
+    [
+        ("verify", "JobOptions.action"), ({"name": "vacuum"}, "JobOptions.action.name"),
+        ({"name": ["run"]}, "JobOptions.action.name"), ({}, "JobOptions.action.name"),
+    ],
+)  # fmt: skip
+def test_an_action_of_another_version_is_refused_with_the_way_out(written: Any, where: str) -> None:
+    with pytest.raises(FatalError, match="SPEC_INVALID") as caught:
+        decode(JobOptions, {"action": written})
+    assert caught.value.where == where
+    assert "install the same version on both sides" in str(caught.value)
+
+
+def test_each_load_counts_as_one() -> None:
+    assert {kind.name for kind in get_args(Load)} < set(LOADS) < set(ACTIONS)
 
 
 def test_a_new_field_is_no_matter_until_it_is_used() -> None:

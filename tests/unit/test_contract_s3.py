@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl.contract.errors import FatalError, RetriableError
-from airflow_gddl.contract.s3 import S3Settings, buckets, profile_of, s3_error, s3a_settings, split
+from airflow_gddl.contract.s3 import S3Settings, buckets, profile_of, s3_error, split
 from airflow_gddl.contract.spec import Roots
+from spark_jobs.spark.s3a import s3a_settings
 
 BOTH = Roots(landing="s3://in/x", lake="s3://out")
 LOCAL = Roots(landing="/in", lake="/out")

@@ -175,7 +175,16 @@ def test_codes_that_other_pages_name_exist() -> None:
         "SPARK_CONF_DIR",
         "SQL_ASCII",
     }
-    former = {"LANDING_UNREACHABLE"}  # codes of earlier versions, named by the changelog and by decisions
+    # Codes of earlier versions, named by the changelog and by decisions.
+    former = {
+        "LANDING_UNREACHABLE",
+        "POOL_OVERLOADED",
+        "POOL_SHORT",
+        "RUN_OUTLASTS_INTERVAL",
+        "ONBOARD_UNEDITABLE",
+        "NEW_TABLE_ADDED",
+        "NEW_TABLE_LIMIT",
+    }
     clients = ("GDDL_", "AWS_", "ARROW_")
     for path in PAGES:
         named = re.findall(r"`([A-Z]+(?:_[A-Z]+)+)`", path.read_text(encoding="utf-8"))
@@ -282,7 +291,7 @@ def files_with(title: str, name: str, example: str) -> dict[str, str | bytes]:
     elif title == "A source":
         beside = {"aws_conn_id": ", landing: 's3://crm/dms'", "role_arn": ", landing: 's3://crm/dms'"}
         beside["capture"] = ", connection: GDDL_SOURCE_CRM"
-        beside["new_table_limits"] = ", new_tables: add"
+        beside["new_table_limits"] = ", new_tables: propose"
         beside["external_id"] = f", role_arn: 'arn:aws:iam::123456789012:role/x'{beside['role_arn']}"
         settings["sources"] = f"{{shop: {{{entry}{beside.get(name, '')}}}}}"
         row["source"] = "shop"

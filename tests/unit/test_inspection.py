@@ -20,7 +20,8 @@ from airflow_gddl.onboarding import commands
 from airflow_gddl.onboarding.inspection import Finding, inspect_folder, judge
 from airflow_gddl.onboarding.landing import Landing
 from airflow_gddl.simulate.simulator import simulate
-from airflow_gddl.simulate.spec import Delivery, SimulateSpec, TableShape, Troubles
+from airflow_gddl.simulate.spec import SimulateSpec, TableShape
+from tests.harness.dms_forms import DmsForm, rewrite
 
 ROWS = pa.table(
     {
@@ -30,22 +31,21 @@ ROWS = pa.table(
     }
 )
 SPEC = TableSpec(table="shop.t", keys=("id",))
-GOOD = Delivery(include_op_for_full_load=True)
+GOOD = DmsForm(op_in_load=True)
 CHANGE = {"Op": ["U"], "id": [1], "transact_seq": ["1"]}
 
 
-def landed(folder: Path, delivery: Delivery = GOOD, troubles: Troubles | None = None, rows: pa.Table = ROWS) -> Path:
+def landed(folder: Path, form: DmsForm = GOOD) -> Path:
     spec = SimulateSpec(
-        input={"t": rows},
+        input={"t": ROWS},
         landing=folder,
         schema="shop",
         tables={"t": TableShape(keys=("id",))},
         rounds=2,
         changes=20,
-        delivery=delivery,
-        troubles=troubles or Troubles(),
     )
     simulate(spec)
+    rewrite(folder, form)
     return folder
 
 
@@ -76,7 +76,7 @@ def metadata_with(folder: Path, row: str) -> Path:
 
 def test_a_well_configured_service_has_no_findings(tmp_path: Path) -> None:
     assert findings(landed(tmp_path)) == []
-    assert findings(landed(tmp_path / "b", replace(GOOD, ar_h_columns=True, before_images="BI_")), None) == []
+    assert findings(landed(tmp_path / "b", replace(GOOD, ar_h=True, before_images="BI_")), None) == []
 
 
 def test_no_column_states_the_order(tmp_path: Path) -> None:
@@ -95,17 +95,17 @@ def test_a_sequence_that_the_row_names_and_the_files_lack(tmp_path: Path) -> Non
 @pytest.mark.parametrize("named", [(), ("dms_timestamp",)])
 def test_the_commit_time_is_used_as_the_order(tmp_path: Path, named: tuple[str, ...]) -> None:
     spec = replace(SPEC, sequence_by=named)
-    folder = landed(tmp_path, replace(GOOD, sequence_column="other"))
+    folder = landed(tmp_path, replace(GOOD, sequence="other"))
     assert only(folder, "INSPECT_ORDER_BY_COMMIT_TIME", spec).evidence.startswith("dms_timestamp, and none of")
 
 
 def test_a_sequence_of_ones_own_is_fine(tmp_path: Path) -> None:
-    folder = landed(tmp_path, replace(GOOD, sequence_column="other"))
+    folder = landed(tmp_path, replace(GOOD, sequence="other"))
     assert findings(folder, replace(SPEC, sequence_by=("other",))) == []
 
 
 def test_times_as_text(tmp_path: Path) -> None:
-    folder = landed(tmp_path, replace(GOOD, source_times="string"))
+    folder = landed(tmp_path, replace(GOOD, times=pa.string()))
     found = only(folder, "INSPECT_TEXT_TIMESTAMPS")
     assert found.evidence.startswith("at holds '20")
     assert "datetime" in found.setting
@@ -126,7 +126,7 @@ def test_a_small_file_of_one_row_group_is_not_tiny(tmp_path: Path) -> None:
 
 
 def test_a_full_load_without_its_operation(tmp_path: Path) -> None:
-    found = only(landed(tmp_path, Delivery()), "INSPECT_FULL_LOAD_WITHOUT_OP")
+    found = only(landed(tmp_path, DmsForm()), "INSPECT_FULL_LOAD_WITHOUT_OP")
     assert (found.level, found.file) == ("warning", "LOAD00000001.parquet")
     assert found.setting == "endpoint: IncludeOpForFullLoad true"
 
@@ -193,7 +193,7 @@ def test_keys_are_tracked_up_to_a_number_of_rows(tmp_path: Path, monkeypatch: py
 
 
 def test_times_in_several_units(tmp_path: Path) -> None:
-    found = only(landed(tmp_path, replace(GOOD, source_times="ms")), "INSPECT_MIXED_TIMESTAMP_UNITS")
+    found = only(landed(tmp_path, replace(GOOD, times=pa.timestamp("ms", "UTC"))), "INSPECT_MIXED_TIMESTAMP_UNITS")
     assert "in us" in found.evidence
     assert "in ms" in found.evidence
     assert "ParquetTimestampInMillisecond" in found.setting
@@ -207,15 +207,17 @@ def test_a_column_that_changes_its_unit(tmp_path: Path) -> None:
 
 
 def test_updated_keys_without_before_images(tmp_path: Path) -> None:
-    folder = landed(tmp_path, troubles=Troubles(key_updates=0.5))
+    folder = landed(tmp_path)
+    put(tmp_path, "20250101-000000000.parquet", {**CHANGE, "id": [9_999]})
     found = only(folder, "INSPECT_NO_BEFORE_IMAGES")
-    assert "which no row had before" in found.evidence
+    assert found.evidence.startswith("update of 9999, which no row had before")
     assert "add-before-image-columns" in found.setting
     assert findings(folder, None) == [], "without keys nobody can tell"
 
 
 def test_updated_keys_with_before_images_are_fine(tmp_path: Path) -> None:
-    folder = landed(tmp_path, replace(GOOD, before_images="BI_"), Troubles(key_updates=0.5))
+    folder = landed(tmp_path, replace(GOOD, before_images="BI_"))
+    put(tmp_path, "20250101-000000000.parquet", {**CHANGE, "id": [9_999], "BI_id": [1]})
     assert findings(folder, replace(SPEC, before_image_prefix="BI_")) == []
 
 
@@ -225,7 +227,10 @@ def test_a_prefix_that_no_column_has(tmp_path: Path) -> None:
 
 
 def test_csv_and_truncated_files_are_reported(tmp_path: Path) -> None:
-    assert only(landed(tmp_path / "a", replace(GOOD, format="csv")), "INSPECT_NOT_PARQUET").evidence == "5 files"
+    text = tmp_path / "a" / "shop" / "t" / "20240101-000000000.csv"
+    text.parent.mkdir(parents=True)
+    text.write_text("I,1,2024-01-01 00:00:00.000000,n1\n")
+    assert only(tmp_path / "a", "INSPECT_NOT_PARQUET").evidence == "1 file"
     folder = landed(tmp_path / "b")
     (folder / "shop/t/LOAD00000001.parquet").write_bytes(b"PAR1")
     found = {one.code: one for one in findings(folder)}
@@ -235,7 +240,7 @@ def test_csv_and_truncated_files_are_reported(tmp_path: Path) -> None:
 def test_the_command_prints_findings_and_says_so_by_its_status(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    landed(tmp_path, Delivery())
+    landed(tmp_path, DmsForm())
     command = ["inspect", "--landing", str(tmp_path), "--metadata", str(tmp_path / "none")]
     assert invoke([*command, "--json"], real()) == 1
     records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

@@ -19,7 +19,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from airflow_gddl.contract.result import ExpectationCount, Freshness, JobResult, MainCounts, RunWarning
-from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec
+from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
 from spark_jobs import job as job_package
 from spark_jobs.batch.runtime import Step, silent
 from spark_jobs.job.job_logging import JsonFormatter, WorkAtHand
@@ -27,6 +27,7 @@ from spark_jobs.job.metrics import METRICS, Point, bounded, points_of
 from spark_jobs.job.metrics_file import add, read
 from spark_jobs.job.telemetry import publish
 from spark_jobs.job.telemetry import send_otel as send
+from tests.harness.asked import options_of
 
 DASHBOARD = Path(__file__).parents[2] / "docs" / "grafana.json"
 
@@ -37,7 +38,7 @@ def result(table: str = "s.t", **fields: Any) -> JobResult:
 
 def job(tables: Sequence[str] = ("s.t",), **options: Any) -> JobSpec:
     specs = tuple(TableSpec(table=name, keys=("id",), size="large") for name in tables)
-    return JobSpec(run_id="r", roots=Roots(landing="/l", lake="/k"), tables=specs, options=JobOptions(**options))
+    return JobSpec(run_id="r", roots=Roots(landing="/l", lake="/k"), tables=specs, options=options_of(**options))
 
 
 def values(path: Path) -> dict[str, float]:

@@ -13,7 +13,8 @@ import pytest
 from airflow_gddl.onboarding.landing import Landing, read_landing
 from airflow_gddl.onboarding.rules import DAY, SourceFacts, TableFacts
 from airflow_gddl.simulate.simulator import simulate
-from airflow_gddl.simulate.spec import Delivery, SimulateSpec, TableShape
+from airflow_gddl.simulate.spec import SimulateSpec, TableShape
+from tests.harness.dms_forms import DmsForm, rewrite
 
 ORDERS = pa.table(
     {
@@ -28,7 +29,7 @@ BAG = pa.table({"a": [1, 1, None], "b": [1, 1, 2]})
 NOW = datetime(2024, 1, 31, tzinfo=UTC).timestamp()
 
 
-def landed(folder: Path, rounds: int = 2, **delivery: Any) -> Path:
+def landed(folder: Path, rounds: int = 2, **form: Any) -> Path:
     spec = SimulateSpec(
         input={"orders": ORDERS, "lines": LINES},
         landing=folder,
@@ -36,9 +37,9 @@ def landed(folder: Path, rounds: int = 2, **delivery: Any) -> Path:
         tables={"orders": TableShape(keys=("order_id",)), "lines": TableShape(keys=("order_id", "line"))},
         rounds=rounds,
         changes=10,
-        delivery=Delivery(**delivery),
     )
     simulate(spec)
+    rewrite(folder, DmsForm(**form))
     return folder
 
 
@@ -114,14 +115,14 @@ def test_a_key_must_hold_over_all_files_of_the_load(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("delivery", "fields"),
+    ("form", "fields"),
     [
-        ({"sequence_column": "change_scn"}, {"sequence_by": ("change_scn",)}),
+        ({"sequence": "change_scn"}, {"sequence_by": ("change_scn",)}),
         ({"before_images": "BI_"}, {"before_image_prefix": "BI_"}),
-        ({"timestamp_column": "committed_at"}, {"options.timestamp_column": "committed_at"}),
-        ({"ar_h_columns": True}, {}),
-        ({"format": "parquet.gz"}, {}),
-        ({"segments": 2, "segment_style": "folder"}, {}),
+        ({"time": "committed_at"}, {"options.timestamp_column": "committed_at"}),
+        ({"ar_h": True}, {}),
+        ({"gzipped": True}, {}),
+        ({"segment": "SEGMENT1"}, {}),
         ({"date_partition": "YYYYMMDD"}, {"options.date_partition": "YYYYMMDD"}),
         (
             {"date_partition": "YYYYMMDDHH", "date_delimiter": "dash"},
@@ -134,8 +135,8 @@ def test_a_key_must_hold_over_all_files_of_the_load(tmp_path: Path) -> None:
         ({"date_partition": "DDMMYYYY"}, {}),
     ],
 )
-def test_settings_of_the_service_are_detected(tmp_path: Path, delivery: dict[str, Any], fields: dict[str, Any]) -> None:
-    one = orders(landed(tmp_path, **delivery))
+def test_settings_of_the_service_are_detected(tmp_path: Path, form: dict[str, Any], fields: dict[str, Any]) -> None:
+    one = orders(landed(tmp_path, **form))
     assert (one.fields, one.key and one.key.columns) == (fields, ("order_id",))
     assert set(one.evidence) == set(fields)
 

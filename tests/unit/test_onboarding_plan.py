@@ -17,9 +17,9 @@ from airflow_gddl.metadata import files
 from airflow_gddl.metadata.folder import LocalFolder
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.metadata.settings import read_settings
+from airflow_gddl.onboarding.merging import ABSENT
 from airflow_gddl.onboarding.plan import OnboardingPlan, make_plan
 from airflow_gddl.onboarding.rules import KeyFact, SourceFacts, TableFacts
-from airflow_gddl.onboarding.yaml_text import flow
 from tests.unit.metadata_folder import SETTINGS, write
 
 MB = 1024**2
@@ -56,7 +56,13 @@ class Source:
 
     @property
     def rows(self) -> dict[str, dict[str, Any]]:
-        return {row["table"]: row for row in files.read_yaml(self.text(TABLES))["tables"]}
+        texts = (path.read_text() for path in sorted((self.folder / "tables").glob("*.yaml")))
+        return {row["table"]: row for text in texts for row in files.read_yaml(text)["tables"] or ()}
+
+    def own(self) -> dict[str, str]:
+        """What the files of rows and keys hold, by name."""
+        paths = [path for sort in ("tables", "keys") for path in (self.folder / sort).glob("*")]
+        return {str(path): path.read_text() for path in paths}
 
 
 @pytest.fixture
@@ -71,7 +77,7 @@ def codes(plan: OnboardingPlan) -> list[tuple[str, str]]:
 def test_a_new_source_gets_rows_and_keys_with_their_evidence(source: Source) -> None:
     source.apply(table("orders", "id", 200 * MB), table("lines", "order_id,no"), table("log", None))
     assert source.text(TABLES) == (
-        "# Proposed by `gddl onboard shop`. Edits are kept by the next run.\n"
+        "# Proposed by `gddl onboard shop`: review and edit it. Later runs do not change this file.\n"
         "source: shop\n"
         "tables:\n"
         "  - {table: shop.lines}  # 10 rows, 1 bytes\n"
@@ -99,26 +105,40 @@ def test_a_second_run_changes_no_file(source: Source) -> None:
     assert (again.files, again.merged.changes, again.merged.rows, again.merged.kept) == ((), (), (), ())
 
 
-def test_new_outgrown_and_dropped_tables_are_all_that_changes(source: Source) -> None:
+def changes(plan: OnboardingPlan) -> list[tuple[str, str, Any, Any]]:
+    return [(one.table, one.field, one.old, one.new) for one in plan.merged.changes]
+
+
+def test_new_tables_come_in_a_file_of_their_own_and_changes_are_shown_once(source: Source) -> None:
     source.apply(table("a"), table("b"), table("c"))
-    before = source.text(TABLES).splitlines()
+    before = source.own()
     plan = source.apply(table("a", size=2000 * MB), table("c"), table("d"))
-    after = source.text(TABLES).splitlines()
-    assert [line for line in after if line not in before] == [
-        "  - {table: shop.a, size: large}  # 10 rows, 1 bytes",
-        "  - {table: shop.b, enabled: false}  # 10 rows, 1 bytes",
-        "  - {table: shop.d}  # 10 rows, 1 bytes",
-    ]
+    assert changes(plan) == [("shop.a", "size", ABSENT, "large"), ("shop.b", "enabled", ABSENT, False)]
     assert plan.dropped == ("shop.b",)
-    assert "shop.b: [id]" in source.text(KEYS)
+    assert source.own().items() > before.items()
+    assert source.text("tables/shop-2.yaml").splitlines()[1:] == [
+        "source: shop", "tables:", "  - {table: shop.d}  # 10 rows, 1 bytes",
+    ]  # fmt: skip
+    assert source.text("keys/shop-2.yaml").splitlines()[1:] == ["keys:", "  shop.d: [id]  # primary key d_pkey"]
+    assert {spec.table: spec.keys for spec in load(source.folder, {}).tables} == dict.fromkeys(
+        ("shop.a", "shop.b", "shop.c", "shop.d"), ("id",)
+    )
+    again = source.plan(table("a", size=2000 * MB), table("c"), table("d"))
+    assert (again.files, changes(again)) == ((), [])
+    assert [(kept.table, kept.field, kept.proposed) for kept in again.merged.kept] == [
+        ("shop.a", "size", "large"),
+        ("shop.b", "enabled", False),
+    ]
+    source.edit(TABLES, "shop.a}", "shop.a, size: large}")
+    source.edit(TABLES, "shop.b}", "shop.b, enabled: false}")
+    assert source.plan(table("a", size=2000 * MB), table("c"), table("d")).merged.kept == ()
 
 
-def test_a_table_that_comes_back_runs_again(source: Source) -> None:
+def test_a_table_that_comes_back_is_said_to(source: Source) -> None:
     source.apply(table("a"), table("b"))
     source.apply(table("a"))
-    assert source.rows["shop.b"] == {"table": "shop.b", "enabled": False}
-    source.apply(table("a"), table("b"))
-    assert source.rows["shop.b"] == {"table": "shop.b"}
+    source.edit(TABLES, "shop.b}", "shop.b, enabled: false}")
+    assert changes(source.apply(table("a"), table("b"))) == [("shop.b", "enabled", False, ABSENT)]
 
 
 def test_an_emptied_landing_folder_stops_no_table(source: Source) -> None:
@@ -127,10 +147,13 @@ def test_an_emptied_landing_folder_stops_no_table(source: Source) -> None:
     assert (plan.files, codes(plan)) == ((), [("shop.b", "ONBOARD_FOLDER_EMPTY")])
 
 
-def test_changed_keys_are_written_with_evidence_and_reported(source: Source) -> None:
+def test_changed_keys_are_shown_with_evidence(source: Source) -> None:
     source.apply(table("a", "id"))
     plan = source.apply(table("a", "no"))
-    assert source.text(KEYS).splitlines()[-1] == "  shop.a: ['no']  # primary key a_pkey"
+    assert (changes(plan), plan.merged.changes[0].evidence) == (
+        [("shop.a", "keys", ("id",), ("no",))],
+        "primary key a_pkey",
+    )
     assert codes(plan) == [("shop.a", "ONBOARD_KEYS_CHANGED")]
 
 
@@ -143,11 +166,11 @@ def test_tables_of_other_schemas_are_not_reported_as_dropped(source: Source) -> 
     assert codes(make_plan(folder, read_settings(folder, {}), "shop", facts, {})) == []
 
 
-def test_a_key_that_turns_up_enables_the_table(source: Source) -> None:
+def test_a_key_that_turns_up_is_proposed_and_enables_the_table(source: Source) -> None:
     source.apply(table("a", None))
     plan = source.apply(table("a", "id"))
-    assert (source.rows["shop.a"], codes(plan)) == ({"table": "shop.a"}, [])
-    assert load(source.folder, {}).tables[0].keys == ("id",)
+    assert changes(plan) == [("shop.a", "enabled", False, ABSENT), ("shop.a", "keys", (), ("id",))]
+    assert codes(plan) == []
 
 
 def test_a_key_that_was_declared_is_not_given_up_for_a_measured_one_or_none(source: Source) -> None:
@@ -159,19 +182,14 @@ def test_a_key_that_was_declared_is_not_given_up_for_a_measured_one_or_none(sour
     assert (plan.files, codes(plan)) == ((), [("shop.b", "ONBOARD_KEY_GONE")])
 
 
-def test_a_measured_key_gives_way_to_a_declared_one(source: Source) -> None:
-    measured = KeyFact(columns=("no",), evidence="measured: unique in all 3 rows of the full load")
-    source.apply(TableFacts(table="shop.a", key=measured), origin="landing")
-    source.apply(table("a", "id"))
-    assert source.text(KEYS).splitlines()[-1] == "  shop.a: [id]  # primary key a_pkey"
-
-
 def test_fields_from_change_files_are_kept_without_new_ones(source: Source) -> None:
     source.apply(table("a", "id", 1, **{"options.op_column": "x", "sequence_by": ("scn",)}), origin="landing")
     unseen = TableFacts(table="shop.a", key=KeyFact(columns=("id",), evidence="primary key a_pkey"), size_bytes=1)
     assert source.plan(unseen).files == ()
-    source.apply(table("a"), origin="landing")
-    assert source.rows["shop.a"] == {"table": "shop.a"}
+    assert changes(source.apply(table("a"), origin="landing")) == [
+        ("shop.a", "options.op_column", "x", ABSENT),
+        ("shop.a", "sequence_by", ("scn",), ABSENT),
+    ]
 
 
 def test_a_key_set_by_a_user_is_kept(source: Source) -> None:
@@ -181,16 +199,7 @@ def test_a_key_set_by_a_user_is_kept(source: Source) -> None:
     plan = source.apply(table("a", None))
     assert (plan.merged.changes, plan.merged.kept, codes(plan)) == ((), (), [])
     assert source.plan(table("a", None)).files == ()
-
-
-def test_a_table_with_keys_of_a_user_is_enabled_until_dropped(source: Source) -> None:
-    source.apply(table("a", None), table("b"))
-    source.edit(KEYS, "shop.a: []", "shop.a: [x]")
-    states = []
-    for found in ([table("a", None)], [], [table("a", None)]):
-        source.apply(*found, table("b"))
-        states.append(source.rows["shop.a"].get("enabled", True))
-    assert states == [True, False, True]
+    assert changes(source.plan(table("a", "id"))) == [("shop.a", "keys", ("x",), ("id",))]
 
 
 def test_a_row_removed_by_a_user_stays_removed(source: Source) -> None:
@@ -201,38 +210,13 @@ def test_a_row_removed_by_a_user_stays_removed(source: Source) -> None:
     assert [(kept.table, kept.field) for kept in plan.merged.kept] == [("shop.b", "table")]
 
 
-def test_text_of_a_user_is_kept(source: Source) -> None:
-    source.apply(table("a"), table("b"), table("c", "id", 1, **{"options.date_partition": "YYYYMM"}))
-    text = (
-        "source: shop\ndefaults: {freshness: 30m}   # all of them\n\ntables:\n"
-        "  # the heart of it\n  - table: shop.a\n    owner: 'team-a'   # ask them first\n"
-        "  - {table: shop.c, options: {op_column: operation, date_partition: YYYYMM}}\n\n"
-        "  # rarely used\n  - { table: shop.b, schedule: '@weekly' } # really\n# end"
-    )
-    (source.folder / TABLES).write_text(text)
-    source.apply(table("a", size=200 * MB), table("b", size=200 * MB), table("c"), table("d"))
-    assert source.text(TABLES) == (
-        text.replace("ask them first\n", "ask them first\n    size: medium\n")
-        .replace("'@weekly' }", "'@weekly', size: medium }")
-        .replace(", date_partition: YYYYMM", "")
-        .replace("# really", "# really\n  - {table: shop.d}  # 10 rows, 1 bytes")
-    )
-
-
-def test_a_byte_order_mark_and_ends_of_lines_stay(source: Source) -> None:
-    source.apply(table("a"))
-    old = "\ufefftables:\r\n- {table: shop.a}\r\n"
-    (source.folder / TABLES).write_bytes(old.encode())
-    source.apply(table("a", size=200 * MB), table("b"))
-    new = old.replace("shop.a", "shop.a, size: medium") + "- {table: shop.b}  # 10 rows, 1 bytes\r\n"
-    assert (source.folder / TABLES).read_bytes().decode() == new
-
-
-def test_fields_that_defaults_set_are_decided_for_all(source: Source) -> None:
-    (source.folder / "tables").mkdir()
-    (source.folder / TABLES).write_text("defaults: {size: large, options: {op_column: x}}\ntables: []\n")
-    source.apply(table("a", "id", 200 * MB, **{"options.op_column": "y", "options.date_partition": "YYYYMM"}))
+def test_fields_that_defaults_set_are_decided_for_all(tmp_path: Path) -> None:
+    defaults = "defaults: {size: large, options: {op_column: x}}\n"
+    source = Source(tmp_path, {"gddl.yaml": SETTINGS + defaults})
+    facts = {"options.op_column": "y", "options.date_partition": "YYYYMM"}
+    source.apply(table("a", "id", 200 * MB, **facts))
     assert source.rows["shop.a"] == {"table": "shop.a", "options": {"date_partition": "YYYYMM"}}
+    assert source.plan(table("a", "id", 1, **facts)).merged.changes == ()
 
 
 def test_rows_of_other_files_are_left_to_them(tmp_path: Path) -> None:
@@ -242,17 +226,14 @@ def test_rows_of_other_files_are_left_to_them(tmp_path: Path) -> None:
     assert codes(plan) == [("shop.a", "ONBOARD_ROW_ELSEWHERE")]
 
 
-def test_keys_in_the_row_or_in_another_file_are_not_written_twice(tmp_path: Path) -> None:
+def test_keys_in_the_row_or_in_another_file_are_compared(tmp_path: Path) -> None:
     files = {
         TABLES: "tables:\n- {table: shop.a, keys: [x]}\n- {table: shop.b}\n- {table: shop.c, keys: [id]}\n",
         "keys/found.yaml": "keys: {shop.b: [y]}\n",
     }
     source = Source(tmp_path, files)
     plan = source.plan(table("a"), table("b"), table("c"))
-    assert [(kept.table, kept.value, kept.proposed) for kept in plan.merged.kept] == [
-        ("shop.a", ("x",), ("id",)),
-        ("shop.b", ("y",), ("id",)),
-    ]
+    assert changes(plan) == [("shop.a", "keys", ("x",), ("id",)), ("shop.b", "keys", ("y",), ("id",))]
     assert [change.name for change in plan.files] == [MEMORY]
 
 
@@ -272,7 +253,10 @@ def test_keys_that_a_file_has_before_the_row_are_taken_as_they_are(tmp_path: Pat
         "shop.c": (("y",), True),
         "shop.d": (("id",), True),
     }
-    assert source.plan(table("A", "no"), table("b", "no"), table("c", None), table("d")).files == ()
+    assert source.plan(table("A"), table("b"), table("c", None), table("d")).files == ()
+    assert changes(source.plan(table("A", "no"), table("b"), table("c", None), table("d"))) == [
+        ("shop.A", "keys", ("x",), ("no",))
+    ]
 
 
 @pytest.mark.parametrize(
@@ -326,29 +310,18 @@ def test_keys_that_no_table_can_have_leave_their_table_out(source: Source, colum
 @pytest.mark.parametrize(
     ("files", "code"),
     [
-        ({TABLES: "source: other\ntables: []\n"}, "ONBOARD_FILE_UNUSABLE"),
         ({TABLES: "tables: [\n"}, "ONBOARD_FILE_UNUSABLE"),
         ({TABLES: "- a\n"}, "ONBOARD_FILE_UNUSABLE"),
         ({TABLES: "tables: 7\n"}, "ONBOARD_FILE_UNUSABLE"),
         ({KEYS: "keys: {shop.b: 7}\n"}, "ONBOARD_FILE_UNUSABLE"),
-        ({TABLES: "tables: [{table: shop.b, keys: [id]}]\n"}, "ONBOARD_UNEDITABLE"),
-        ({TABLES: "tables:\n- {table: shop.b, keys: [id]}\t# libyaml takes this tab\n"}, "ONBOARD_UNEDITABLE"),
         ({MEMORY: "{}}"}, "ONBOARD_MEMORY_INVALID"),
         ({MEMORY: '{"tables": {"shop.a": {"keys": "id"}}}'}, "ONBOARD_MEMORY_INVALID"),
     ],
 )
-def test_files_that_cannot_be_edited_are_refused(tmp_path: Path, files: dict[str, str], code: str) -> None:
+def test_files_that_cannot_be_read_are_refused(tmp_path: Path, files: dict[str, str], code: str) -> None:
     with pytest.raises(MetadataError) as caught:
         Source(tmp_path, files).plan(table("a"))
     assert caught.value.code == code
-
-
-def test_a_shared_row_is_not_edited_behind_its_other_owner(tmp_path: Path) -> None:
-    source = Source(
-        tmp_path, {TABLES: "tables:\n- &a {table: shop.a, keys: [id], tags: &t {}}\n- {table: shop.b, keys: [id]}\n"}
-    )
-    source.apply(table("a", size=200 * MB), table("b"))
-    assert source.rows["shop.a"]["size"] == "medium"
 
 
 def test_the_memory_has_a_line_for_each_table_and_no_more_than_was_proposed(source: Source) -> None:
@@ -361,7 +334,7 @@ def test_the_memory_has_a_line_for_each_table_and_no_more_than_was_proposed(sour
     }
 
 
-# A person's edits of any field, between two looks at a source that changes as it likes.
+# Rows that a person has, between two looks at a source that changes as it likes.
 
 SIZES = st.sampled_from([1, 200 * MB, 2000 * MB])
 FACTS = st.lists(
@@ -369,16 +342,6 @@ FACTS = st.lists(
     unique_by=lambda one: one[0],
     max_size=3,
 )
-EDITS = {
-    "size": st.sampled_from(["small", "medium", "large"]),
-    "priority": st.sampled_from(["low", "critical"]),
-    "schedule": st.sampled_from(["@daily", None, "*/5 * * * *"]),
-    "enabled": st.booleans(),
-    "sequence_by": st.sampled_from([["scn"], ["a", "b"]]),
-    "options": st.sampled_from([{"op_column": "mine"}, {"date_partition": "YYYYMM"}]),
-    "owner": st.sampled_from(["team, a", "yes"]),
-    "mask": st.sampled_from([{"email": "hash"}]),
-}
 
 
 def facts_of(found: list[tuple[str, str | None, int, str | None]]) -> list[TableFacts]:
@@ -388,56 +351,18 @@ def facts_of(found: list[tuple[str, str | None, int, str | None]]) -> list[Table
     ]
 
 
-@given(first=FACTS, later=st.lists(FACTS, min_size=1, max_size=2), data=st.data())
-def test_a_user_s_edit_of_any_field_is_kept_and_a_second_run_changes_no_file(
-    tmp_path_factory: pytest.TempPathFactory, first: Any, later: Any, data: st.DataObject
+@given(first=FACTS, later=st.lists(FACTS, min_size=1, max_size=2))
+def test_no_file_of_rows_is_changed_and_a_second_run_has_nothing_new(
+    tmp_path_factory: pytest.TempPathFactory, first: Any, later: Any
 ) -> None:
     source = Source(tmp_path_factory.mktemp("m"), {"gddl.yaml": SETTINGS})
     source.apply(*facts_of(first))
-    edited = edit_rows(source, data) if first else {}
-    keyed = edit_keys(source, data) if first else {}
     for found in later:
+        before = source.own()
         source.apply(*facts_of(found))
+        assert source.own().items() >= before.items()
         assert source.plan(*facts_of(found)).files == ()
-        for name, fields in edited.items():
-            row = flat(source.rows[name])
-            assert {field: row.get(field) for field in fields} == fields
-        entries = files.read_yaml(source.text(KEYS))["keys"] if keyed else {}
-        assert {name: entries[name] for name in keyed} == keyed
         assert load(source.folder, {}).problems == ()
-
-
-def edit_keys(source: Source, data: st.DataObject) -> dict[str, list[str]]:
-    """Other keys for some tables; which."""
-    edited: dict[str, list[str]] = {}
-    for name, keys in files.read_yaml(source.text(KEYS))["keys"].items():
-        mine = data.draw(st.sampled_from([keys, [], ["mine"], ["no", "id"]]))
-        if mine != keys:
-            source.edit(KEYS, f"{name}: {flow(keys)}", f"{name}: {flow(mine)}")
-            edited[name] = mine
-    return edited
-
-
-def flat(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Entries of `options` are fields of their own."""
-    options = {f"options.{name}": value for name, value in row.get("options", {}).items()}
-    return {**{name: value for name, value in row.items() if name != "options"}, **options}
-
-
-def edit_rows(source: Source, data: st.DataObject) -> dict[str, dict[str, Any]]:
-    """Change fields of some rows; what then stands there, by table and path (null: nothing)."""
-    edited: dict[str, dict[str, Any]] = {}
-    lines = source.text(TABLES).splitlines()
-    for name, row in source.rows.items():
-        names = data.draw(st.lists(st.sampled_from(sorted(EDITS)), unique=True, max_size=3))
-        fields = {field: data.draw(EDITS[field]) for field in names}
-        fields = {field: value for field, value in fields.items() if row.get(field) != value}
-        place = next(i for i, line in enumerate(lines) if f"table: {name}" in line)
-        lines[place] = f"  - {flow({**row, **fields})}  # edited"
-        gone = dict.fromkeys(flat(row).keys() - flat({**row, **fields}).keys())
-        edited[name] = {**gone, **flat(fields)}
-    (source.folder / TABLES).write_text("\n".join(lines) + "\n")
-    return edited
 
 
 def test_masks_of_columns_that_look_personal_are_proposed_as_comments(tmp_path: Path) -> None:

@@ -7,16 +7,17 @@ from typing import Any
 
 import pyarrow as pa
 
+from airflow_gddl.contract.actions import Plan, Rebuild, Reload
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
-from spark_jobs.actions.reload import new_plan, shadow_of
+from spark_jobs.actions.reload_run import new_plan, shadow_of
 from spark_jobs.plan.planned_batch import BatchCommit, TableState
 from tests.harness.lake import Lake
 from tests.harness.landing import write
 
 SPEC = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",))
-REBUILD = JobOptions(action="plan", full_refresh=True, full_listing=True)
-RELOAD = JobOptions(action="plan", reload=True, full_listing=True)
+REBUILD = JobOptions(action=Plan(of=Rebuild()), full_listing=True)
+RELOAD = JobOptions(action=Plan(of=Reload()), full_listing=True)
 FIRST, SECOND = "20240101-000000001.parquet", "20240101-000000002.parquet"
 
 
@@ -56,7 +57,7 @@ def test_a_reload_reads_loaded_files_again(tmp_path: Path) -> None:
     lake.raising(SPEC)
     land(lake, SECOND)
     before = files_of(tmp_path)
-    assert batches(planned(lake, JobOptions(action="plan"))) == [(2, "incremental", False, False, [SECOND])]
+    assert batches(planned(lake, JobOptions(action=Plan()))) == [(2, "incremental", False, False, [SECOND])]
     found = planned(lake)
     assert (found.status, batches(found)) == ("succeeded", [(1, "refresh", False, False, [FIRST, SECOND])])
     assert files_of(tmp_path) == before
@@ -70,7 +71,7 @@ def test_an_interrupted_reload_has_what_is_left_of_it(tmp_path: Path) -> None:
     plan = new_plan(run, ledger)
     ledger.write_plan(plan)
     assert batches(planned(lake)) == [(1, "refresh", False, False, [FIRST])]
-    assert batches(planned(lake, JobOptions(action="plan"))) == [(1, "refresh", False, False, [FIRST])]
+    assert batches(planned(lake, JobOptions(action=Plan()))) == [(1, "refresh", False, False, [FIRST])]
     fresh = shadow_of(run, plan).ledger()
     for number in (1, 2):  # a first commit, and the one that seals the ledger
         empty = BatchCommit(

@@ -88,8 +88,6 @@ class Finder:
         young = [one.table for one in mine.values() if self._is_young(one) and one.table in meant]
         found = tuple(self._found([*chosen, *young[: MOST_READ - len(chosen)]]))
         return SourceView(
-            mode=self._spec.looks["new_tables"],
-            limits=self._spec.limits,
             there=frozenset(name.lower() for name in meant),
             named=named,
             found=found,

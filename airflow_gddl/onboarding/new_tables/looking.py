@@ -29,7 +29,7 @@ class Looked:
     """What is known of tables without a row.
 
     Attributes:
-        fresh: proposed or added by this look.
+        fresh: proposed by this look, or decided.
         faults: sources that could not be looked at.
     """
 
@@ -55,7 +55,7 @@ def look(request: LookRequest) -> Looked:
             views[source] = Finder(request, loaded, environ, source).view(before)
         except GddlError as error:
             faults.append(error)
-    known = _change(loaded, environ, request.now, lambda stored: after(stored, views, request.now))
+    known = _change(loaded, environ, lambda stored: after(stored, views))
     had = {(one.name, one.standing) for one in before.tables}
     fresh = tuple(one for one in known.tables if (one.name, one.standing) not in had)
     return Looked(known=known, fresh=fresh, faults=tuple(faults))
@@ -86,7 +86,7 @@ def decide(request: LookRequest, decisions: Decisions) -> Looked:
             stored = stored.with_table(one)
         return stored
 
-    known = _change(loaded, request.reaching(loaded), request.now, change)
+    known = _change(loaded, request.reaching(loaded), change)
     return Looked(known=known, fresh=tuple(decided))
 
 
@@ -97,7 +97,7 @@ def _loaded(request: LookRequest) -> tuple[LoadedMetadata, Known]:
     """
     loaded = load_folder(request.folder, request.environ, lake=request.lake)
     if loaded.beside.stored is None:
-        remedy = "write new_tables: propose, or add, below a source in gddl.yaml"
+        remedy = "write new_tables: propose below a source in gddl.yaml"
         raise MetadataError("NEW_TABLES_OFF", "no source asks for new tables", remedy=remedy)
     return loaded, Known.of(loaded.beside.stored.content)
 
@@ -112,17 +112,17 @@ def _require_whole(loaded: LoadedMetadata) -> None:
         raise MetadataError("NEW_TABLES_WAIT", what, remedy="fix the file; `gddl validate` names its problems")
 
 
-def _change(loaded: LoadedMetadata, environ: Mapping[str, str], now: float, change: Callable[[Known], Known]) -> Known:
+def _change(loaded: LoadedMetadata, environ: Mapping[str, str], change: Callable[[Known], Known]) -> Known:
     """Store what a change makes of what is stored; nothing is written where that is the same."""
     stored = loaded.beside.stored
     assert stored is not None  # noqa: S101 - `_loaded` has seen it
     before = Known.of(stored.content)
     made = change(before)
-    if made == before and made.lake_rows(now).notes == stored.content.notes:
+    if made == before and made.lake_rows().notes == stored.content.notes:
         return made
 
     def changed(data: bytes | None) -> LakeRows:
-        return change(Known.of(parsed(data, stored.path))).lake_rows(now)
+        return change(Known.of(parsed(data, stored.path))).lake_rows()
 
     written = update_object(open_store(environ), stored.path, changed, lambda rows: to_json(rows).encode())
     return Known.of(written)
@@ -144,9 +144,7 @@ def _accepted(request: LookRequest, loaded: LoadedMetadata, one: NewTable, decis
     if is_measured(one) and not decisions.keys and not decisions.append_only:
         one = _measured_again(request, loaded, one)
     evidence = one.evidence if keys == one.keys else "named by a person"
-    return replace(
-        one, standing="added", at=request.now, keys=keys, evidence=evidence, by_person=True, refused="", why=""
-    )
+    return replace(one, standing="added", at=request.now, keys=keys, evidence=evidence, refused="", why="")
 
 
 def _measured_again(request: LookRequest, loaded: LoadedMetadata, one: NewTable) -> NewTable:
@@ -168,7 +166,7 @@ def _measured_again(request: LookRequest, loaded: LoadedMetadata, one: NewTable)
 
 
 def _ignored(known: Known, name: str, now: float) -> NewTable:
-    return replace(_found(known, name), standing="ignored", at=now, by_person=True)
+    return replace(_found(known, name), standing="ignored", at=now)
 
 
 def _require_sound(request: LookRequest, tables: list[NewTable]) -> None:

@@ -1,7 +1,6 @@
 """What is known of tables without a row, and what becomes of them: from a look to the next. Pure.
 
-Two looks at once give what one gives: a table that is known is never taken again, and the number that is added in a day
-is counted from what is stored.
+Two looks at once give what one gives: a table that is known is never taken again.
 """
 
 from __future__ import annotations
@@ -19,15 +18,12 @@ from airflow_gddl.metadata.validation import quoted
 from airflow_gddl.onboarding.rules import MEASURED
 
 Standing = Literal["proposed", "added", "ignored"]
-PROPOSED_CODE, ADDED_CODE, LIMIT_CODE = "NEW_TABLE_PROPOSED", "NEW_TABLE_ADDED", "NEW_TABLE_LIMIT"
-NO_KEY_CODE, MEASURED_CODE = "NEW_TABLE_NO_KEY", "NEW_TABLE_KEY_MEASURED"
+PROPOSED_CODE, NO_KEY_CODE, MEASURED_CODE = "NEW_TABLE_PROPOSED", "NEW_TABLE_NO_KEY", "NEW_TABLE_KEY_MEASURED"
 LANDING_CODE, RENAMED_CODE = "NEW_TABLE_LANDING", "COLUMN_RENAMED"
 NAMES_CODE, LEFT_CODE = "NEW_TABLE_NAMES", "NEW_TABLES_LEFT"
 DAY = 86_400.0
 MOST_PROPOSED = 200
 """Proposals of a source that are kept; more folders are counted."""
-_SHOWN_FOR = 7 * DAY
-"""How long a table that was added is among the notes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +37,6 @@ class NewTable:
         fields: others of its row, by path (`options.op_column`).
         evidence: of the keys.
         refused, why: code and text of what stands against its row; empty: nothing.
-        by_person: a person decided.
     """
 
     source: str
@@ -53,7 +48,6 @@ class NewTable:
     evidence: str = ""
     refused: str = ""
     why: str = ""
-    by_person: bool = False
 
     @property
     def name(self) -> str:
@@ -86,8 +80,6 @@ class SourceView:
         renamed: by table that has a row, new to old names of columns that were renamed at the source.
     """
 
-    mode: str
-    limits: NewTableLimits
     there: frozenset[str] = frozenset()
     named: frozenset[str] = frozenset()
     found: tuple[NewTable, ...] = ()
@@ -110,6 +102,10 @@ class _Counts:
     renamed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
+_FORMER = frozenset({"NewTable.by_person"})
+"""Written by versions that added tables by themselves."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Known:
     """All that is stored, `LakeRows.state`.
@@ -123,12 +119,12 @@ class Known:
 
     @classmethod
     def of(cls, stored: LakeRows) -> Known:
-        return decode(cls, dict(stored.state))
+        return decode(cls, dict(stored.state), ignorable=_FORMER)
 
-    def lake_rows(self, now: float) -> LakeRows:
+    def lake_rows(self) -> LakeRows:
         """The object with these tables: their rows, and notes of what awaits a person."""
         rows = tuple(one.row for one in self.tables if one.standing == "added")
-        return LakeRows(rows=rows, notes=tuple(self._notes(now)), state=plain(self))
+        return LakeRows(rows=rows, notes=tuple(self._notes()), state=plain(self))
 
     def find(self, name: str) -> NewTable | None:
         """By `source:schema.name`, or by `schema.name` where one source has it; case does not count."""
@@ -142,13 +138,13 @@ class Known:
         return replace(self, tables=tuple(sorted((*others, table), key=lambda one: one.name)))
 
     def code(self, table: NewTable) -> str:
-        """Why a table has its standing."""
+        """Why a table is proposed; empty: a person decided."""
         if table.standing != "proposed":
-            return ADDED_CODE if table.standing == "added" else ""
+            return ""
         counts = self.sources.get(table.source, _Counts())
         return counts.codes.get(table.table, PROPOSED_CODE)
 
-    def _notes(self, now: float) -> Iterator[Note]:
+    def _notes(self) -> Iterator[Note]:
         for source, counts in sorted(self.sources.items()):
             if counts.left:
                 text = f"{counts.left:,} more tables without a row; later looks take them as proposals are decided"
@@ -164,9 +160,6 @@ class Known:
             code = self.code(table)
             if table.standing == "proposed":
                 yield Note(table=table.name, code=code, text=text_of(table, code), command=_command(table, code))
-            elif table.standing == "added" and now - table.at < _SHOWN_FOR and not table.by_person:
-                command = f"gddl new-tables ignore {table.name}"
-                yield Note(table=table.name, code=code, text=text_of(table, code), command=command)
 
 
 def _command(table: NewTable, code: str) -> str:
@@ -180,17 +173,16 @@ def text_of(table: NewTable, code: str) -> str:
     evidence = f" ({table.evidence})" if table.evidence else ""
     texts = {
         PROPOSED_CODE: f"has no row; proposed: {keys}{evidence}",
-        ADDED_CODE: f"was added with {keys}{evidence}",
-        LIMIT_CODE: f"waits, as many were added today as a_day allows; proposed: {keys}{evidence}",
-        NO_KEY_CODE: "has no row, and no key was found: a table is added without keys only where append_only names it",
+        NO_KEY_CODE: "has no row, and no key was found: name it, or accept it without keys (--append-only)",
         LANDING_CODE: f"has no row; {table.why}, so that its {keys} may be measured of a part: better wait",
-        MEASURED_CODE: f"has no row; its {keys} are only measured, and measured_keys is not set{evidence}",
     }
+    if table.standing == "added":
+        return f"was added with {keys}{evidence}"
     return texts.get(code) or f"has no row, and can't get the proposed one: {table.why}"
 
 
 def is_meant(table: str, limits: NewTableLimits) -> bool:
-    """Whether the limits let it be proposed or added."""
+    """Whether the limits let it be proposed."""
     return _matches(table, limits.names) and not _matches(table, limits.ignore)
 
 
@@ -198,40 +190,32 @@ def _matches(table: str, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(table.lower(), pattern.lower()) for pattern in patterns)
 
 
-def obstacle(table: NewTable, mode: str, limits: NewTableLimits) -> str:
-    """Code of why a table is only proposed; empty: it may be added."""
-    if table.keys is None and not _matches(table.table, limits.append_only):
-        return NO_KEY_CODE
-    if table.refused:
-        return table.refused
-    if mode != "add":
-        return PROPOSED_CODE
-    return MEASURED_CODE if table.keys and is_measured(table) and not limits.measured_keys else ""
+def obstacle(table: NewTable) -> str:
+    """Code of what stands against its row; empty: nothing."""
+    return NO_KEY_CODE if table.keys is None else table.refused
 
 
 def is_measured(table: NewTable) -> bool:
     return table.evidence.startswith(MEASURED)
 
 
-def after(before: Known, views: Mapping[str, SourceView], now: float) -> Known:
+def after(before: Known, views: Mapping[str, SourceView]) -> Known:
     """What is known after a look.
 
     Args:
         views: of the sources that ask for it, by short name; others keep what they have.
-        now: seconds since the epoch.
     """
     tables = [one for one in before.tables if one.source not in views]
     sources = {name: counts for name, counts in before.sources.items() if name not in views}
     for source, view in sorted(views.items()):
         mine, left = _of_source([one for one in before.tables if one.source == source], view)
-        kept, codes = _decided(mine, view, now)
-        tables += kept
+        tables += mine
         sources[source] = _Counts(
             cursor=view.cursor,
             left=view.left + left,
             unfit=view.unfit,
             example=view.example,
-            codes=codes,
+            codes=_codes(mine),
             renamed=view.renamed,
         )
     return Known(tables=tuple(sorted(tables, key=lambda one: one.name)), sources=sources)
@@ -254,18 +238,6 @@ def _of_source(before: Iterable[NewTable], view: SourceView) -> tuple[list[NewTa
     return [*mine, *fresh[:room]], len(fresh[room:])
 
 
-def _decided(tables: Sequence[NewTable], view: SourceView, now: float) -> tuple[list[NewTable], dict[str, str]]:
-    """The tables, those that may be among them added, and the code of each that is only proposed."""
-    added_today = sum(one.standing == "added" and not one.by_person and now - one.at < DAY for one in tables)
-    quota = view.limits.a_day - added_today
-    decided, codes = [], {}
-    for one in sorted(tables, key=lambda table: (table.at, table.table)):
-        code = "" if one.standing != "proposed" else obstacle(one, view.mode, view.limits)
-        if one.standing == "proposed" and not code and quota > 0:
-            quota -= 1
-            decided.append(replace(one, standing="added", at=now, keys=one.keys or ()))
-            continue
-        decided.append(one)
-        if one.standing == "proposed":
-            codes[one.table] = code or LIMIT_CODE
-    return decided, codes
+def _codes(tables: Iterable[NewTable]) -> dict[str, str]:
+    """The code of each table that awaits a person."""
+    return {one.table: obstacle(one) or PROPOSED_CODE for one in tables if one.standing == "proposed"}

@@ -30,8 +30,6 @@ OF_CLUSTERS = (
 """Fields of `DatabricksTier` that a serverless tier must not have."""
 _MOUNTS = ("/Volumes/", "/dbfs/")
 """Where Databricks mounts object storage as a file system: docs/decisions/platforms.md."""
-START_SECONDS, FAST_START_SECONDS = 300.0, 30.0
-"""Until machines are available (estimates); serverless ones of `PERFORMANCE_OPTIMIZED` start sooner."""
 _OURS = ("cloudFiles.format", "cloudFiles.allowOverwrites")
 
 
@@ -192,15 +190,8 @@ def check_root(path: FieldPath, root: str) -> Iterator[SpecProblem]:
         yield SpecProblem("RUNNER_NEEDS_S3", path, root, what, remedy)
 
 
-def start_seconds(settings: DatabricksSettings, tier: str) -> float:
-    machines = settings.tier(tier)
-    is_fast = machines.serverless and machines.performance == "PERFORMANCE_OPTIMIZED"
-    return FAST_START_SECONDS if is_fast else START_SECONDS
-
-
 RUNNER = RunnerDescriptor(
     platform="airflow_gddl.runners.databricks.platform:make",
-    start_seconds=start_seconds,
     settings=DatabricksSettings,
     check_settings=check_settings,
     check_tiers=check_tiers,

@@ -79,7 +79,6 @@ def check_settings(settings: EmrSettings) -> Iterator[SpecProblem]:
 
 RUNNER = RunnerDescriptor(
     platform="airflow_gddl.runners.emr_serverless.platform:make",
-    start_seconds=lambda _settings, _tier: 120.0,  # an estimate
     settings=EmrSettings,
     check_settings=check_settings,
     install="airflow-gddl[emr-serverless]",

@@ -108,7 +108,6 @@ def _check_numbers(settings: GlueSettings) -> Iterator[SpecProblem]:
 
 RUNNER = RunnerDescriptor(
     platform="airflow_gddl.runners.glue.platform:make",
-    start_seconds=lambda _settings, _tier: 60.0,  # an estimate
     settings=GlueSettings,
     check_settings=check_settings,
     install="airflow-gddl[glue]",

@@ -10,26 +10,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from airflow_gddl.contract.actions import Action, ErrorsDismiss, ErrorsReplay, Rebuild, Reload, Run, Verify
 from airflow_gddl.contract.layout import join, log_folder
 from airflow_gddl.contract.result import ErrorInfo, JobResult
-from airflow_gddl.contract.spec import Action, JobOptions, JobSpec, TableSpec
+from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
 from airflow_gddl.links import is_page
 from airflow_gddl.runners.interface import Listener, ProgressEvent, Runner, WaitPolicy
 from airflow_gddl.runtime.compiled.documents import PipelineDocument
 from airflow_gddl.runtime.landing.hints import HintBook, TableHint
-from airflow_gddl.runtime.landing.run_request import What, is_by_person
+from airflow_gddl.runtime.landing.run_request import RunRequestForm, is_by_person
 from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, Stage
 from airflow_gddl.runtime.state.recording import StateRecorder
 from airflow_gddl.topology.table_row import in_order
 
 _LOG = logging.getLogger(__name__)
-_ACTIONS: Mapping[What, Action] = {
-    "run": "run",
-    "verify": "verify",
-    "replay": "errors_replay",
-    "dismiss": "errors_dismiss",
-    "reload": "run",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,14 +239,7 @@ class Loading:
     def _job(self, runner: Runner, specs: Sequence[TableSpec]) -> None:
         form = self.request.work.form
         options = JobOptions(
-            action=_ACTIONS[form.action],
-            codes=form.codes,
-            reason=form.reason,
-            full_refresh=form.full_refresh and self.request.stage == "initial",
-            reload=form.action == "reload",
-            landed_since=form.start or "" if form.action == "reload" else "",
-            landed_until=form.end or "" if form.action == "reload" else "",
-            confirmed=form.confirmed,
+            action=action_of(form, rebuilds=self.request.stage == "initial"),
             full_listing=self.request.by_person,
             wait_seconds=self.request.wait_seconds,
             origin=(self.request.document.pipeline.dag_id, *self._airflow),
@@ -278,6 +265,24 @@ class Loading:
                 self._state.take(result, (*self._airflow, outcome.log), whole=form.action in ("run", "reload"))
         self.stopped = outcome.cancelled_by is not None
         self.waiting = outcome.waiting
+
+
+def action_of(form: RunRequestForm, *, rebuilds: bool) -> Action:
+    """What a job does for a request in Airflow.
+
+    Args:
+        rebuilds: whether this task makes tables again where the request has `full_refresh`; others load.
+    """
+    match form.action:
+        case "verify":
+            return Verify()
+        case "replay":
+            return ErrorsReplay(codes=form.codes)
+        case "dismiss":
+            return ErrorsDismiss(codes=form.codes, reason=form.reason)
+        case "reload":
+            return Reload(confirmed=form.confirmed, landed_since=form.start or "", landed_until=form.end or "")
+    return Rebuild() if form.full_refresh and rebuilds else Run()
 
 
 def waves(specs: Sequence[TableSpec]) -> Iterator[list[TableSpec]]:

@@ -20,6 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from airflow_gddl.contract.actions import Run
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.postgresql_log import key_columns, quoted_name
 from airflow_gddl.contract.result import JobResult, RunWarning
@@ -88,8 +89,7 @@ class PartitionDeletes:
     def _waits(self) -> str:
         """Why it is not sure yet that all changes from before the drop are loaded, and seen by a query; empty: it is.
         A later run finds the drop again then."""
-        options = self.run.job.options
-        if options.action != "run" or options.repairs:
+        if not isinstance(self.run.job.options.action, Run):
             return "the next run that loads changes does it"
         if self.run.is_loading:
             return "the table's load from the source has not ended"

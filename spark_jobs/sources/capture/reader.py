@@ -42,4 +42,4 @@ READER = LogReader()
 
 
 def _read(run: TableRun, totals: RunTotals) -> PartitionDeletes | None:
-    return capture_log(run, totals) if run.job.options.action in READING else None
+    return capture_log(run, totals) if isinstance(run.job.options.action, READING) else None

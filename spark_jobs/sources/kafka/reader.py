@@ -20,7 +20,7 @@ class TopicReader(SourceReader):
         return has_messages(run, totals)
 
     def load(self, run: TableRun, totals: RunTotals, then: Load) -> JobResult:
-        if run.job.options.action in READING:
+        if isinstance(run.job.options.action, READING):
             capture_topic(run, totals)
         return then(run, totals)
 

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_gddl.contract import codec
+from airflow_gddl.contract.actions import SweepRelease
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError, QuarantinableError, RetriableError
 from airflow_gddl.contract.file_names import OF_SNAPSHOT, PathFormat, digits_of, is_temporary, moment
@@ -146,7 +147,7 @@ def survey(run: TableRun, *, released: bool | None = None) -> SnapshotSurvey:
     """
     known = _known(run)
     landed, others = _landed(run)
-    released = run.job.options.action == "sweep_release" if released is None else released
+    released = isinstance(run.job.options.action, SweepRelease) if released is None else released
     held = {one.version: one for one in known.held if not released and _is_held(run, one, landed)}
     others_known = {*held, *(one.version for one in known.taken)}
     new = [one for version, one in sorted(landed.items()) if version not in others_known]
@@ -298,9 +299,9 @@ def has_new(run: TableRun) -> bool:
 def _takes_all(run: TableRun, ledger: Ledger) -> bool:
     """Whether all snapshots that are there are taken again."""
     options = run.job.options
-    if options.reload or options.resync:
+    if options.reloads:
         return True
-    return options.full_refresh and not (
+    return options.repairs and not (
         ledger.state.keys is not None and has_all_changes(run.spec, run.runtime.storage, run.layout, ledger)
     )
 
@@ -617,7 +618,7 @@ class _Capture:
     def _require_within_limit(self, compared: Comparison) -> None:
         limit, table = self.run.spec.sweep_limit, self.run.spec.table
         release = f"more than sweep_limit allows; if that is right: gddl sweep release --table {table}"
-        if self.run.job.options.action == "sweep_release":
+        if isinstance(self.run.job.options.action, SweepRelease):
             return
         if compared.deletes > limit * compared.keys_before:
             what = f"it lacks {compared.deletes} of {compared.keys_before} keys of the one before, {release}"

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from airflow_gddl.contract.actions import Reload
 from airflow_gddl.contract.errors import QuarantinableError
 from airflow_gddl.contract.names import delivered_name
 from airflow_gddl.stores import scratch
@@ -172,7 +173,7 @@ class Comparison:
             for item in self.files[side]
         ]
         # A reload makes the table of the files alone.
-        stored = None if self.run.job.options.reload else self._table
+        stored = None if isinstance(self.run.job.options.load, Reload) else self._table
         typed = with_key_types([one for _, one in exports], stored)
         for (side, _), one in zip(exports, typed, strict=True):
             self._exports.setdefault(side, []).append(one)

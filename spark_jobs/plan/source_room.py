@@ -1,4 +1,4 @@
-"""Which rows have a source that jobs read themselves, and which room of the job reads it."""
+"""Which rows have a source that jobs read themselves, and which room reads it."""
 
 from __future__ import annotations
 

@@ -1,0 +1,286 @@
+"""Actions of a job, and what each is asked for: frozen, standard library only.
+
+An action is named in a job's specification, and `spark_jobs.actions` has the module of its name that carries it out.
+`Run` is the default; a specification of one has no field for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from airflow_gddl.contract.codec import ALWAYS, TAG
+
+Key = Mapping[str, str]
+"""Key column to its value as text; an empty name means the only key column."""
+WindowLength = Literal["hour", "day"]
+
+
+def _named(name: str) -> Any:
+    """The field that says which action a document holds."""
+    return field(default=name, metadata={ALWAYS: True, TAG: True})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """Load what has landed since the last run."""
+
+    name: Literal["run"] = _named("run")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rebuild:
+    """Make replica and history again from the change table, then load what has landed."""
+
+    name: Literal["rebuild"] = _named("rebuild")
+    drop_columns: tuple[str, ...] = ()
+    """Columns that the tables lose for good."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reload:
+    """Load the tables again from the files that are there, and from nothing else."""
+
+    name: Literal["reload"] = _named("reload")
+    confirmed: bool = False
+    """Whether columns, rows or changes of the tables may go."""
+    landed_since: str = ""
+    """Read only files that were last modified from this moment on; ISO 8601. Empty: no bound."""
+    landed_until: str = ""
+    """Read only files that were last modified before this moment; ISO 8601. Empty: no bound."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resync:
+    """Load the tables again from the files that are there, and replace them only if they equal the source."""
+
+    name: Literal["resync"] = _named("resync")
+    source_connection: str = ""
+    """Connection of the source; empty: the row's `verify_connection`."""
+
+
+Load = Run | Rebuild | Reload | Resync
+"""What a plan can be made for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Say which batches an action would load, without loading them."""
+
+    name: Literal["plan"] = _named("plan")
+    of: Load = field(default_factory=Run)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadFromSource:
+    """Read a table from its source into landing files, as a first load."""
+
+    name: Literal["initial_load"] = _named("initial_load")
+    again: bool = False
+    """Whether a table that is loaded is loaded once more."""
+    source_connection: str = ""
+    """Connection of the source; empty: the row's `verify_connection`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResyncRows:
+    """Read some rows from the source again. One of `keys`, the range and `differences` chooses them."""
+
+    name: Literal["resync_rows"] = _named("resync_rows")
+    keys: tuple[Key, ...] = ()
+    from_key: Key = field(default_factory=dict)
+    """First key of a range, or values of its first columns; empty: from the first key on."""
+    to_key: Key = field(default_factory=dict)
+    """Last key of the range, as `from_key`; empty: to the last key."""
+    differences: bool = False
+    """Choose the keys that the last comparisons with the source found different."""
+    source_connection: str = ""
+    """Connection of the source; empty: the row's `verify_connection`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verify:
+    """Compare the replica with its changes, with the source, or with another table."""
+
+    name: Literal["verify"] = _named("verify")
+    source_connection: str = ""
+    """Connection of the source; empty: the row's `verify_connection`."""
+    against: str = ""
+    """Another Delta table to compare with: `schema.name` in the lake, or a path; empty: none."""
+    settle_seconds: float | None = None
+    """How long a change may take from the source to the replica; None: the row's freshness, or an hour."""
+    since_seconds: float | None = None
+    """Compare only rows that were changed in these last seconds, by windows of time; None: all rows."""
+    window: WindowLength = "hour"
+    """Length of these windows."""
+    window_column: str = ""
+    """The rows' column with the time of their last change; empty: by its name, as `updated_at`."""
+    limit: int = 100
+    """Keys that are named, at most."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explain:
+    """Show the history of one key."""
+
+    name: Literal["explain"] = _named("explain")
+    key: Key = field(default_factory=dict)
+    limit: int = 100
+    """Changes that are read, at most."""
+    before_erasure: bool = False
+    """Whether to refuse what an erasure of the key would refuse."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Erase:
+    """Remove one key from all tables, for good."""
+
+    name: Literal["erase"] = _named("erase")
+    key: Key = field(default_factory=dict)
+    asked_by: str = ""
+    """User who asks, for the record."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorsList:
+    """List rows in quarantine."""
+
+    name: Literal["errors_list"] = _named("errors_list")
+    codes: tuple[str, ...] = ()
+    """Only rows with these codes; empty: all."""
+    limit: int = 100
+    """Rows that are returned, at most."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorsReplay:
+    """Load rows in quarantine again."""
+
+    name: Literal["errors_replay"] = _named("errors_replay")
+    codes: tuple[str, ...] = ()
+    """Only rows with these codes; empty: all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorsDismiss:
+    """Give up rows in quarantine."""
+
+    name: Literal["errors_dismiss"] = _named("errors_dismiss")
+    codes: tuple[str, ...] = ()
+    """Only rows with these codes."""
+    source_files: tuple[str, ...] = ()
+    """Only rows of these files, as `ErrorsList` names them; empty: of all."""
+    asked_by: str = ""
+    """User who asks, for the record."""
+    reason: str = ""
+    """Why nothing better is expected, for the record."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepRelease:
+    """Remove the rows that a suspicious sweep holds back."""
+
+    name: Literal["sweep_release"] = _named("sweep_release")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TruncateRelease:
+    """Carry out the truncates that are held back."""
+
+    name: Literal["truncate_release"] = _named("truncate_release")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Maintain:
+    """Compact files and remove old ones."""
+
+    name: Literal["maintain"] = _named("maintain")
+    dry_run: bool = False
+    """Whether to report the pending work without doing it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Move:
+    """Give the table another name in the lake."""
+
+    name: Literal["move"] = _named("move")
+    to: str = ""
+    """The table's new target, `schema.name`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchemaApply:
+    """Give the tables the columns that somebody has decided on."""
+
+    name: Literal["schema_apply"] = _named("schema_apply")
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """Columns that the tables are to have, name to SQL type."""
+    dry_run: bool = False
+    """Whether to report the pending work without doing it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CatalogDiff:
+    """Compare what catalogs show with the tables."""
+
+    name: Literal["catalog_diff"] = _named("catalog_diff")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CatalogSync:
+    """Make catalogs show the tables."""
+
+    name: Literal["catalog_sync"] = _named("catalog_sync")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adopt:
+    """Take over a table that another job keeps. One of `files_until`, `by_column` and `at_version` tells its files."""
+
+    name: Literal["adopt"] = _named("adopt")
+    files_until: str = ""
+    """Files that were last modified by then are in the table; ISO 8601 with a zone."""
+    by_column: str = ""
+    """Files before the greatest value of this column, which orders changes, are in the table."""
+    at_version: int | None = None
+    """Files that were last modified by the commit of this version of the table are in it."""
+    prove_files: int = 0
+    """Prove first that the changes of this many of the newest files in the table are in it."""
+    source_connection: str = ""
+    """Prove first that the table equals the source of this connection; empty: no."""
+    dry_run: bool = False
+    """Whether to report the pending work without doing it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdoptRelease:
+    """Give a table that was taken over back."""
+
+    name: Literal["adopt_release"] = _named("adopt_release")
+    confirmed: bool = False
+    """Whether what only we keep may go."""
+    dry_run: bool = False
+    """Whether to report the pending work without doing it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Eject:
+    """Say what a job that goes on without airflow-gddl has to know."""
+
+    name: Literal["eject"] = _named("eject")
+
+
+Sourced = Adopt | LoadFromSource | Resync | ResyncRows | Verify
+"""Actions that may name a connection to the source."""
+Trying = Adopt | AdoptRelease | Maintain | SchemaApply
+"""Actions that may only report what they would do."""
+Keyed = Erase | Explain | ResyncRows
+"""Actions whose specification may hold keys of rows, which can be personal."""
+Action = (
+    Run | Rebuild | Reload | Resync | Plan | LoadFromSource | ResyncRows | Verify | Explain | Erase | ErrorsList
+    | ErrorsReplay | ErrorsDismiss | SweepRelease | TruncateRelease | Maintain | Move | SchemaApply | CatalogDiff
+    | CatalogSync | Adopt | AdoptRelease | Eject
+)  # fmt: skip
+ACTIONS: Mapping[str, type[Action]] = {kind.name: kind for kind in get_args(Action)}
+"""The actions by name."""

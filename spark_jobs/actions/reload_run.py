@@ -1,0 +1,686 @@
+"""Tables loaded again from the files that are there: a reload, a resync, and a rebuild whose ledger is lost (rule 10).
+
+All files are ingested again into a separate change table and ledger below the state folder, in the usual bounded
+batches, so that an interrupted run resumes where it stopped. Then, each step in one Delta commit: the change table
+takes what the files hold; replica, tombstones and history are overwritten with its fold; the quarantine is settled; the
+ledger commits. What only the change table knew is archived by a reload or resync, and kept where the ledger is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from functools import cached_property
+
+from airflow_gddl.contract.actions import Reload, Resync
+from airflow_gddl.contract.errors import FatalError, RetriableError
+from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.result import JobResult, MainCounts, RunWarning, error_info
+from spark_jobs.actions.reload_check import Replacement, check, require_connection, still_different
+from spark_jobs.batch import notices
+from spark_jobs.batch.append import append
+from spark_jobs.batch.commit import commit
+from spark_jobs.batch.merge import MergedBatch
+from spark_jobs.batch.own_tables import has_all_changes, require_no_other_table, versions_of
+from spark_jobs.batch.pending import Batch, PendingWork, batches_ahead, files_changed, moment
+from spark_jobs.batch.read import ReadBatch, read
+from spark_jobs.batch.runtime import iso
+from spark_jobs.batch.session import TableSession
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import RunTotals
+from spark_jobs.dialects.protocol import Dialect
+from spark_jobs.ledger.claim import Claim
+from spark_jobs.ledger.cut_changes import cut_before
+from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.pipeline import process_pending, require_sound_tables
+from spark_jobs.plan.applied_settings import settings_of
+from spark_jobs.plan.batching import next_batch
+from spark_jobs.plan.generations import Recorded, reconstruct
+from spark_jobs.plan.identity import require_same_identity, reselected_columns
+from spark_jobs.plan.landing_range import LandingRange
+from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, FileEntry, TableState, is_small
+from spark_jobs.plan.range_files import RangeFiles, SharedPlaces, require_ordered
+from spark_jobs.plan.range_files import seed as seed_of_range
+from spark_jobs.plan.range_files import state_after as state_of_range
+from spark_jobs.plan.sequence import greater
+from spark_jobs.plan.source_snapshots import KnownSnapshots, SnapshotRun, floors_of, text_of
+from spark_jobs.plan.sweeps import SweepRule, sweep_state
+from spark_jobs.plan.table_schema import TableSchema
+from spark_jobs.plan.waiting_files import Discovery
+from spark_jobs.rules.batch_schema import plan_batch
+from spark_jobs.rules.order import ARCHIVED
+from spark_jobs.rules.rewrite import Rewrite, plan_archive
+from spark_jobs.rules.step_results import Archived, Rebuilt
+from spark_jobs.tables.delta_log import version_of
+from spark_jobs.tables.engine import RebuildRequest, TableContext
+from spark_jobs.tables.places import DeclinedError
+
+
+def recorded_files(context: TableContext, state: TableState) -> Recorded | None:
+    """Generations by the change table; null where the ledger has them, or there is no change table."""
+    if state.batch or state.schemas or not context.engine.exists(context.layout.changes):
+        return None
+    return Recorded(context.engine.recorded_files(context))
+
+
+def seed(state: TableState, recorded: Recorded | None, dialect: Dialect, *, archives: bool = False) -> TableState:
+    """State that a shadow ledger inherits: schema ids, generations, snapshots of the source.
+
+    Args:
+        archives: the files alone are to say what there is; so they do of snapshots, and no row of another job counts.
+    """
+    if recorded is None:
+        known = None if state.snapshots is None else dialect.replaced_snapshots(state.snapshots)
+        known = KnownSnapshots() if archives and dialect.log_positions else known
+        return TableState(batch=1, generation=max(state.generation, 1), schemas=state.schemas, snapshots=known,
+                          adopted=state.adopted and not archives,
+                          generation_floor=floors_of(state.generation_floor or (None,), known))  # fmt: skip
+    generations = range(1, recorded.generation + 1)
+    return TableState(batch=1, generation=recorded.generation,
+                      snapshots=_recorded_snapshots(recorded) if dialect.log_positions else None,
+                      generation_floor=tuple(recorded.highest_before(g) for g in generations))  # fmt: skip
+
+
+def _recorded_snapshots(recorded: Recorded) -> KnownSnapshots | None:
+    """Snapshots of the source as the change table has them: its generations begin where they do in the log.
+
+    The newest change counts as the place of the last one, so that no other of the files opens a generation.
+    """
+    places = [(g, text_of(recorded.lowest_of(g))) for g in range(2, recorded.generation + 1)]
+    runs = [SnapshotRun(generation=g, position=place, whole=True) for g, place in places if place is not None]
+    newest = text_of(recorded.highest_before(recorded.generation + 1))
+    if newest is None:
+        return None
+    last = SnapshotRun(generation=recorded.generation, position=newest, opens=False, whole=True)
+    return KnownSnapshots(runs=(*runs, last))
+
+
+def by_ledger(
+    run: TableRun, live: Ledger, discovery: Discovery, totals: RunTotals, *, archives: bool = False
+) -> Discovery:
+    """The files with the generations that the live ledger gave them, or would give them now.
+
+    Where places in the source's log say the generations of changes, a reload gives all files the current one: their
+    snapshots open later ones. Changes that were ingested before a load that is older than they are belong to that load.
+
+    Raises:
+        FatalError: as `notices.require_known_generations`.
+    """
+    waiting = run.discover(live)
+    notices.require_known_generations(waiting.inference, run.spec.table)
+    totals.warn(notices.of_generations(waiting.inference))
+    if archives and run.dialect.log_positions:
+        return _with_generations(
+            discovery, dict.fromkeys((f.path for f in discovery.waiting), max(live.state.generation, 1))
+        )
+    known = {path: entry.generation for path, entry in live.all_entries().items()}
+    known |= {file.path: file.generation for file in waiting.waiting}
+    if waiting.overtaken is not None:
+        later = (file for file in discovery.waiting if file.kind == "change" and file.modified > waiting.reloaded_at)
+        known |= dict.fromkeys((file.path for file in later), live.state.generation + 1)
+    return _with_generations(discovery, known)
+
+
+def by_change_table(discovery: Discovery, recorded: Recorded, totals: RunTotals) -> Discovery:
+    """The files with generations that are inferred without a ledger, with a warning."""
+    files = discovery.waiting
+    message = (
+        "the ledger was lost: which full load files belong to was taken from the change table, and of files that it "
+        "does not know from their times; compare the table with its source"
+    )
+    paths = tuple(file.path for file in files[: notices.SAMPLE])
+    totals.warn([RunWarning(code="GENERATIONS_INFERRED", message=message, count=len(files), sample=paths)])
+    return _with_generations(discovery, reconstruct(files, recorded))
+
+
+def _with_generations(discovery: Discovery, generations: Mapping[str, int]) -> Discovery:
+    """The files with these generations, in the order of ingestion."""
+    files = [replace(f, generation=generations.get(f.path, f.generation)) for f in discovery.waiting]
+    return replace(discovery, waiting=tuple(sorted(files, key=lambda f: f.generation)))
+
+
+def sweep_after_reload(
+    plan: BatchPlan, before: TableState, after: TableState, files: Mapping[str, FileEntry], rule: SweepRule
+) -> tuple[TableState, Discovery]:
+    """The state with the first generation whose rows remain in the rebuilt replica, and why older ones remain.
+
+    Rows that the files lack are swept if the newest full load is complete: a user requested the refresh.
+    """
+    loads = [row for row in files.values() if row.kind == "load"]
+    discovery = Discovery(
+        older_loads=tuple(r.path for r in loads if r.state == "committed" and r.generation < after.generation),
+        unreadable_loads=tuple(r.path for r in loads if r.state == "unreadable"),
+    )
+    is_new = before.generation < after.generation
+    known = before.swept if before.batch else min((row.generation for row in loads), default=1)
+    state = replace(after, swept=known, loaded_at=plan.planned_at if is_new else before.loaded_at, held=None)
+    if sweep_state(state, discovery, rule, datetime.fromisoformat(plan.planned_at)) == "pending":
+        return state, discovery
+    return replace(state, swept=after.generation), discovery
+
+
+def highest_sequence(before: TableState, after: TableState) -> str | None:
+    """Sequences of one type only compare with each other; after a change of `sequence_by` the new ones count alone."""
+    if before.sequence_type != after.sequence_type:
+        return after.max_sequence
+    return greater(before.max_sequence, after.max_sequence)
+
+
+def new_plan(
+    run: TableRun, ledger: Ledger, interrupted: BatchPlan | None = None, context: TableContext | None = None
+) -> BatchPlan:
+    """Plan of a reload that starts now, as the table's next batch, in place of a started one.
+
+    Args:
+        context: to see which numbers of batches the tables have where the ledger does not know them; None: not asked.
+    """
+    state = ledger.state
+    known = max(state.batch, 0 if context is None else _unknown_batches(context, ledger))
+    return BatchPlan(
+        number=known + 1, mode="refresh", planned_at=iso(moment(run, ledger, interrupted)),
+        generation=max(state.generation, 1), files=(), interrupted=interrupted, shard=run.shard,
+    )  # fmt: skip
+
+
+def _unknown_batches(context: TableContext, ledger: Ledger) -> int:
+    """Greatest number of a batch in the change table that the ledger lacks; no later one may have it again."""
+    is_lost = ledger.state.batch == 0
+    if not is_lost and has_all_changes(context.spec, context.storage, context.layout, ledger):
+        return 0
+    if not context.engine.exists(context.layout.changes):
+        return 0
+    return max((file.batch for file in context.engine.recorded_files(context)), default=0)
+
+
+def shadow_of(run: TableRun, plan: BatchPlan) -> TableRun:
+    """The run of the shadow table: its tables and its ledger lie below the state folder of the live table."""
+    live = run.layout
+    root = join(live.state, "refresh", f"{plan.batch_id}-{version_of(plan)}")
+    layout = replace(
+        live, changes=join(root, "changes"), errors=join(root, "errors"), state=join(root, "ledger"),
+        replica=join(root, "replica"), history=join(root, "history"),
+    )  # fmt: skip
+    # A partition column may come with a later file; the new tables are checked once all files are read.
+    return replace(run, layout_override=layout, spec=replace(run.spec, partition_by=()))
+
+
+def range_files(table: str, landed: LandingRange, live: Ledger, fresh: Ledger) -> RangeFiles:
+    return RangeFiles(table=table, landed=landed, known=live.all_entries(), done=frozenset(fresh.all_entries()))
+
+
+def is_sealed(fresh: Ledger) -> bool:
+    """Whether the shadow table has all files: only the swap is left."""
+    last = fresh.last_commit()
+    return last is not None and last.number > 1 and not last.plan.files
+
+
+def nothing_to_reload(table: str, landing: str) -> FatalError:
+    what = f"{table}: no file below {landing} can be read"
+    return FatalError("NOTHING_TO_REFRESH", what, remedy="restore the files; the tables are unchanged")
+
+
+def rebuild_batches(run: TableRun) -> tuple[list[tuple[BatchPlan, bool]], Discovery]:
+    """As `reload_batches`, of a rebuild from the change table."""
+    ledger = run.ledger()
+    begun, discovery = ledger.plan(), run.discover(ledger)
+    resumed = begun is not None and begun.mode == "refresh"
+    plan = begun if begun is not None and resumed else replace(new_plan(run, ledger), source="changes")
+    state = replace(ledger.state, batch=plan.number)
+    return [(plan, resumed), *batches_ahead(run, None, state, discovery)], discovery
+
+
+def reload_batches(run: TableRun, totals: RunTotals) -> tuple[list[tuple[BatchPlan, bool]], Discovery]:
+    """Remaining batches of a reload, each with whether it is resumed, and what was found; writes nothing.
+
+    Of one that has only its swap left, the batch is the reload itself, without files. Where the ledger is
+    lost, generations are inferred from the times of the files; the run takes them from the change table.
+
+    Raises:
+        FatalError: `NOTHING_TO_REFRESH`; as `notices.require_known_generations`.
+    """
+    ledger = run.ledger()
+    begun, landed = ledger.plan(), LandingRange.of(run.job.options)
+    begun = begun if begun is not None and begun.mode == "refresh" and begun.landed == landed else None
+    shadow = shadow_of(run, begun or new_plan(run, ledger))
+    fresh = shadow.ledger()
+    discovery = shadow.discover(fresh)
+    if begun is not None and is_sealed(fresh):
+        return [(begun, True)], discovery
+    if landed is None:
+        discovery = by_ledger(run, ledger, discovery, totals)
+    else:
+        files = range_files(run.spec.table, landed, ledger, fresh)
+        discovery = replace(discovery, waiting=tuple(files.remaining(discovery.waiting)))
+    if not discovery.waiting and fresh.state.batch <= 1:
+        raise nothing_to_reload(run.spec.table, run.layout.landing)
+    state = fresh.state if fresh.state.batch else seed(ledger.state, None, run.dialect)
+    ahead = batches_ahead(shadow, fresh.plan(), state, discovery)
+    # The first commit of the shadow ledger has no files.
+    return [(replace(p, number=p.number - 1, mode="refresh", sweep=False), resumed) for p, resumed in ahead], discovery
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Reload:
+    """A reload in progress: the live table and the shadow table that is built beside it."""
+
+    run: TableRun
+    live: TableContext
+    ledger: Ledger
+    plan: BatchPlan
+    claim: Claim
+
+    @cached_property
+    def recorded(self) -> Recorded | None:
+        """Generations by the change table, where the ledger is lost."""
+        return recorded_files(self.live, self.ledger.state)
+
+    def range_files(self, fresh: Ledger) -> RangeFiles:
+        """Of a reload of a time; `fresh`: the ledger of the shadow table."""
+        return range_files(self.run.spec.table, self.plan.landed or LandingRange(), self.ledger, fresh)
+
+    @property
+    def shadow(self) -> TableRun:
+        return shadow_of(self.run, self.plan)
+
+    @property
+    def shadow_context(self) -> TableContext:
+        """The shadow table begins with the live table's columns, unless the files alone are to say them.
+
+        Policies compare with the live table all the same.
+        """
+        live, shadow = self.live, self.shadow
+        stored = live.stored_columns()
+        begins_with, replaces = (None, stored.data) if self.plan.archives else (stored, None)
+        return replace(
+            live, layout=shadow.layout, dialect=shadow.dialect_after_load, begins_with=begins_with, replaces=replaces
+        )
+
+
+def reload_table(run: TableRun, outcome: RunTotals) -> JobResult:
+    """Load one table again.
+
+    Raises:
+        GddlError: the cause of the failure; readers see the old table until the swap.
+    """
+    outcome.mode = "refresh"
+    with run.claim() as claim:
+        ledger, context = run.ledger(), run.context()
+        require_no_other_table(context, ledger)
+        context.erasures.keys(keep=True)  # checks that stop every batch come before the first write
+        plan = _planned(run, context, ledger, claim, outcome)
+        run.report("plan", plan.number)
+        checked = _carry_out(_Reload(run=run, live=context, ledger=ledger, plan=plan, claim=claim), outcome)
+    run.report("done", outcome.batches, outcome.rows_read)
+    if checked is None:
+        return run.result(outcome)
+    result = run.result(outcome, details={"resync" if plan.resync else "reload": asdict(checked)})
+    return (
+        replace(result, status="failed", error=error_info(still_different(run, checked)))
+        if checked.far_after
+        else result
+    )
+
+
+def _planned(run: TableRun, context: TableContext, ledger: Ledger, claim: Claim, outcome: RunTotals) -> BatchPlan:
+    """The plan of this reload, written; one that has begun to exchange tables goes on as it was asked for.
+
+    Raises:
+        FatalError: as `_with_check`; of a time as `require_whole_tables`.
+    """
+    plan, options = ledger.plan(), run.job.options
+    if plan is not None and plan.source == "changes":  # a rebuild, which this one replaces
+        ledger.drop_plan()
+        plan = None
+    requested, landed = options.reloads, LandingRange.of(options)
+    begun = plan if plan is not None and plan.mode == "refresh" else None
+    if begun is not None and (begun.swapping or not requested):
+        return begun
+    if begun is not None and begun.landed != landed:
+        _forget(_Reload(run=run, live=context, ledger=ledger, plan=begun, claim=claim))
+        begun, plan = None, ledger.plan()
+    if landed is not None and begun is None:
+        plan = _finished(run, ledger, claim, outcome)
+        require_whole_tables(run, context, ledger)
+    new = _with_check(begun or new_plan(run, ledger, plan, context), run)
+    claim.check()
+    ledger.write_plan(new)
+    return new
+
+
+def _finished(run: TableRun, ledger: Ledger, claim: Claim, outcome: RunTotals) -> BatchPlan | None:
+    """Finish a started batch, whose changes may be in the change table, and load nothing else."""
+    plan = ledger.plan()
+    if plan is None:
+        return None
+    found, paths = run.discover(ledger), {file.path for file in plan.files}
+    waiting = tuple(file for file in found.waiting if file.path in paths)
+    seen = PendingWork(state=ledger.state, discovery=replace(found, waiting=waiting, listed_in_full_at=None))
+    process_pending(run, claim, seen, outcome)
+    outcome.mode = "refresh"
+    ledger.look_again()
+    return ledger.plan()
+
+
+def require_whole_tables(run: TableRun, context: TableContext, ledger: Ledger) -> None:
+    """Of a reload of a time, which keeps what all other files gave.
+
+    Raises:
+        FatalError: as `require_same_identity` and `require_sound_tables`; `RANGE_NOT_KNOWN`, `RANGE_UNORDERED`.
+    """
+    spec, state = run.spec, ledger.state
+    require_same_identity(spec, state)
+    require_sound_tables(run, context, ledger)
+    if state.keys is None or not has_all_changes(spec, context.storage, context.layout, ledger):
+        what = f"{spec.table}: what its other files gave is not known: the change table is not whole"
+        raise FatalError("RANGE_NOT_KNOWN", what, remedy=f"`gddl rebuild --table {spec.table}`, then reload the time")
+    schema = plan_batch(run.dialect, (), context.stored_columns(), state).table_schema
+    require_ordered(schema, state, of_log=run.dialect.log_positions)
+
+
+def _with_check(plan: BatchPlan, run: TableRun) -> BatchPlan:
+    """The plan with what the job asks for, since a run that resumes it reads only the plan.
+
+    Raises:
+        FatalError: as `require_connection`.
+    """
+    options = run.job.options
+    load, landed = options.load, LandingRange.of(options)
+    is_resync = isinstance(load, Resync)
+    connection, confirmed = require_connection(run) if is_resync else "", isinstance(load, Reload) and load.confirmed
+    return replace(plan, resync=is_resync, source_connection=connection, confirmed=confirmed,
+                   archives=run.job.options.reloads and landed is None, landed=landed)  # fmt: skip
+
+
+def _carry_out(work: _Reload, outcome: RunTotals) -> Replacement | None:
+    """What a reload or resync has replaced; null for another one, and where only its swap was left."""
+    try:
+        request, fresh, checked = _built(work, outcome)
+    except FatalError:
+        # A user has to fix the cause: until then the table is loaded as before. Once tables may have been swapped,
+        # a reload can only be resumed.
+        if not work.plan.swapping:
+            _forget(work)
+        raise
+    if not work.plan.swapping:
+        work.claim.check()
+        work.ledger.write_plan(replace(work.plan, swapping=True))
+    work.run.report("swapping", work.plan.number)
+    done = work.live.engine.rebuild(request).swap(lambda step: work.run.report(step, work.plan.number))
+    work.claim.check()
+    state, discovery = _swept(work, fresh)
+    if state.swept < state.generation and work.plan.landed is None:
+        outcome.revisit = True
+        outcome.warn(notices.of_sweep("pending", state, discovery))
+    _commit(work, fresh, request, done.rows)
+    _settle(work, outcome, fresh.state, done)
+    _clean_up(work)
+    return checked
+
+
+def _built(work: _Reload, outcome: RunTotals) -> tuple[RebuildRequest, Ledger, Replacement | None]:
+    """Build and check the shadow table; the live table is unchanged."""
+    table_schema, fresh = _ingest_all(work, outcome)
+    if table_schema is None:
+        raise nothing_to_reload(work.run.spec.table, work.live.layout.landing)
+    work.run.report("staged", work.plan.number, outcome.rows_read)
+    files, before = fresh.all_entries(), work.ledger.state
+    if work.plan.landed is not None:
+        work.range_files(fresh).require_read(files)
+    resequenced = before.max_sequence is not None and before.log_began != fresh.state.log_began
+    request = RebuildRequest(
+        live=work.live, shadow=work.shadow.layout, plan=work.plan, table_schema=table_schema,
+        archives=_archives(work, table_schema), archives_read=work.plan.landed is not None,
+        generation_low_watermarks=_watermarks(work, fresh.state),
+        swept=_swept(work, fresh)[0].swept,
+        landed=tuple(files), read={path: row.generation for path, row in files.items() if row.state == "committed"},
+        resequenced=resequenced, reselected=bool(reselected_columns(work.run.spec, before)),
+    )  # fmt: skip
+    if work.plan.swapping:
+        return request, fresh, None
+    _require_all_changes(work, request, fresh.state)
+    checked = _checked(work, request, fresh) if work.plan.archives or work.plan.landed else None
+    return request, fresh, checked
+
+
+def _archives(work: _Reload, table_schema: TableSchema) -> Rewrite | None:
+    if not work.plan.archives:
+        return None
+    return plan_archive(work.live.dialect, work.live.stored_columns(), work.ledger.state, table_schema)
+
+
+def _watermarks(work: _Reload, state: TableState) -> tuple[str | None, ...]:
+    """Greatest sequence before each generation, in the order that the new tables have."""
+    if work.plan.landed is not None:
+        return work.ledger.state.generation_floor
+    if not work.plan.archives:
+        return state.generation_floor
+    held = Recorded(work.live.engine.recorded_files(work.shadow_context))
+    floors = [held.highest_before(generation) for generation in range(1, len(state.generation_floor) + 1)]
+    return floors_of(floors, state.snapshots)
+
+
+def _checked(work: _Reload, request: RebuildRequest, fresh: Ledger) -> Replacement:
+    """Check the shadow table before the swap.
+
+    A check that can't run drops the reload too: the table's next loads must not wait for its source.
+    """
+    try:
+        archived = work.live.engine.rebuild(request).archived()
+        if work.plan.landed is not None:
+            _require_decided(work, request.table_schema, fresh, archived)
+        checked = check(work.run, work.plan, request, fresh.all_entries(), archived)
+    except (DeclinedError, FatalError):
+        raise
+    except Exception:
+        _forget(work)
+        raise
+    work.run.report("checked", work.plan.number)
+    return checked
+
+
+def _require_decided(work: _Reload, schema: TableSchema, fresh: Ledger, archived: Archived) -> None:
+    """Of a reload of a time: what the files of other times would give beside what these hold now has to be known.
+
+    Raises:
+        FatalError: as `RangeFiles.require_sole_source`, `require_known_lists` and `require_uncut`.
+    """
+    engine, files = work.live.engine, work.range_files(fresh)
+    recorded = list(engine.recorded_files(work.live))
+    files.require_sole_source(archived.by_file, recorded)
+    if schema.shared_places:
+        places = SharedPlaces(
+            file_order=schema.file_order, changed={*archived.by_file, *archived.added}, fresh=fresh.all_entries(),
+            recorded=engine.recorded_files(work.shadow_context),
+        )  # fmt: skip
+        files.require_known_lists(places, recorded)
+    files.require_uncut(archived.by_file, cut_before(work.run.runtime.storage, work.run.layout.state))
+
+
+def _require_all_changes(work: _Reload, request: RebuildRequest, fresh: TableState) -> None:
+    if work.live.engine.rebuild(request).drops_changes():
+        before = work.ledger.state.sequence_by or ()
+        other = before and before != fresh.sequence_by
+        hint = f"write sequence_by: [{', '.join(before)}] in the row, which is their order, or " if other else ""
+        raise FatalError(
+            "CHANGES_INCOMPATIBLE",
+            "the change table holds changes of removed files, with another order or other types than the files now",
+            where=work.live.layout.changes,
+            remedy=f"{hint}restore those files, or move the change table away and refresh again; "
+            "the tables are unchanged",
+        )
+
+
+def _ingest_all(work: _Reload, outcome: RunTotals) -> tuple[TableSchema | None, Ledger]:
+    """Ingest every landed file into the shadow change table and seal its ledger; returns the resulting schema.
+
+    A sealed ledger accepts no further files: finished steps of the swap would lack them, and the commit would not.
+    """
+    run, context = work.shadow, work.shadow_context
+    ledger = run.ledger()
+    if ledger.state.batch == 0:
+        ledger.commit(_empty_commit(work, _seed(work, ledger)))
+    if not is_sealed(ledger):
+        discovery = _with_known_generations(work, ledger, run.discover(ledger, wait="idle"), outcome)
+        outcome.warn(notices.of_unsettled(discovery.unsettled))
+        _require_unchanged(work, ledger, discovery)
+        _require_settled(work, discovery.unsettled)
+        table = TableSession(
+            run=run, context=context, ledger=ledger, claim=work.claim, totals=outcome, discovery=discovery
+        )
+        while (plan := _next_plan(run, ledger, table.discovery)) is not None:
+            work.claim.check()
+            table.discovery = table.discovery.without(plan)
+            table.suit(few_rows=is_small(plan, ledger.state))
+            delivered = read(table, Batch(plan=plan, of_reload=True))
+            _require_loads(work, delivered)
+            if delivered.set_aside:
+                table.discovery = table.discovery.with_last(plan.files, delivered.set_aside)
+                if all(file.path in delivered.set_aside for file in table.discovery.waiting):
+                    break
+                continue
+            commit(table, MergedBatch(appended=append(table, delivered)))
+        _require_settled(work, [path for path, row in ledger.all_entries().items() if not row.fingerprint])
+        ledger.commit(_empty_commit(work, replace(ledger.state, batch=ledger.state.batch + 1)))
+    if ledger.state.keys is None:
+        return None, ledger
+    state = _moved_on(work, ledger.state)
+    return plan_batch(work.run.dialect, (), context.stored_columns(), state).table_schema, ledger
+
+
+def _moved_on(work: _Reload, fresh: TableState) -> TableState:
+    """The live state once the files are read again, without what the swap gives it."""
+    return fresh if work.plan.landed is None else state_of_range(work.ledger.state, fresh, work.plan.batch_id)
+
+
+def _seed(work: _Reload, fresh: Ledger) -> TableState:
+    """State that the ledger of the shadow table begins with."""
+    state = work.ledger.state
+    if work.plan.landed is None:
+        return seed(state, work.recorded, work.run.dialect, archives=work.plan.archives)
+    found = work.shadow.discover(fresh)
+    _require_settled(work, found.unsettled)
+    return seed_of_range(state, {file.path for file in work.range_files(fresh).remaining(found.waiting)})
+
+
+def _require_loads(work: _Reload, delivered: ReadBatch) -> None:
+    """Make no table of a part of its full load; of a reload a user is told what it would lack, and decides.
+
+    Raises:
+        FatalError: `LOAD_UNREADABLE`.
+    """
+    bad = tuple(u.file.path for u in delivered.bad_files if u.file.kind == "load")
+    if bad and not work.plan.archives:
+        _forget(work)
+        raise notices.unread_load(work.run.spec.table, bad)
+
+
+def _next_plan(run: TableRun, ledger: Ledger, discovery: Discovery) -> BatchPlan | None:
+    plan = ledger.plan()
+    if plan is None:
+        plan = next_batch(discovery.waiting, limits=run.limits, state=ledger.state, now=moment(run, ledger))
+        if plan is not None:
+            plan = replace(plan, sweep=False, releases=True)  # a user asked for all that the files say
+            ledger.write_plan(plan)
+    return plan
+
+
+def _require_unchanged(work: _Reload, ledger: Ledger, discovery: Discovery) -> None:
+    """Files that changed during an interrupted reload make the next run start it again."""
+    pending = ledger.plan()
+    if pending is not None and files_changed(pending, discovery):
+        _forget(work)
+        raise _files_changed(work, "files changed since its rebuild started")
+
+
+def _require_settled(work: _Reload, unsettled: Iterable[str]) -> None:
+    """Replace no table by one that lacks rows of files that are written again: they are in the table now."""
+    replaces = work.plan.archives or work.plan.landed is not None
+    known = work.ledger.all_entries() if replaces and not work.plan.swapping else {}
+    again = sorted(path for path in unsettled if path in known and known[path].state == "committed")
+    if again:
+        _forget(work)
+        raise _files_changed(work, f"{len(again)} of its files are written again, e.g. {again[0]}")
+
+
+def _files_changed(work: _Reload, what: str) -> RetriableError:
+    remedy = "run the refresh again; the tables are unchanged"
+    return RetriableError("FILES_CHANGED", f"{work.run.spec.table}: {what}", remedy=remedy)
+
+
+def _empty_commit(work: _Reload, state: TableState) -> BatchCommit:
+    plan = BatchPlan(
+        number=state.batch, mode="refresh", planned_at=work.plan.planned_at, generation=state.generation, files=()
+    )
+    return BatchCommit(number=state.batch, plan=plan, files=(), state=state)
+
+
+def _with_known_generations(work: _Reload, fresh: Ledger, discovery: Discovery, outcome: RunTotals) -> Discovery:
+    if work.plan.landed is not None:
+        return replace(discovery, waiting=tuple(work.range_files(fresh).remaining(discovery.waiting)))
+    if work.recorded is not None:
+        return by_change_table(discovery, work.recorded, outcome)
+    return by_ledger(work.run, work.ledger, discovery, outcome, archives=work.plan.archives)
+
+
+def _commit(work: _Reload, fresh: Ledger, request: RebuildRequest, rows_now: int) -> None:
+    """The live ledger takes over the rows and the state of the shadow ledger."""
+    work.run.report("commit", work.plan.number)
+    before, rows = work.ledger.state, fresh.all_entries()
+    if work.plan.landed is None:
+        entries = tuple(replace(entry, batch=work.plan.number) for entry in rows.values())
+    else:
+        files = work.range_files(fresh)
+        entries = tuple(files.entry(entry, work.plan.number) for entry in rows.values())
+    if work.plan.archives:
+        entries += _forgotten(work, rows)
+    highest = highest_sequence(before, fresh.state)
+    state = replace(
+        _swept(work, fresh)[0], batch=work.plan.number, rows=rows_now,
+        max_sequence=fresh.state.max_sequence if request.resequenced or request.archives else highest,
+        delta_versions=versions_of(work.live.engine, work.live.layout), baseline=None,
+        foreign=before.foreign if work.plan.landed else (),
+        generation_floor=request.generation_low_watermarks, tombstones_purged_at=before.tombstones_purged_at,
+        applied=settings_of(work.run.spec),
+    )  # fmt: skip
+    work.ledger.commit(BatchCommit(number=work.plan.number, plan=work.plan, files=entries, state=state))
+    work.run.report("committed", work.plan.number)
+
+
+def _forgotten(work: _Reload, present: Mapping[str, FileEntry]) -> tuple[FileEntry, ...]:
+    """Ledger rows of files that are gone, whose changes are archived: should one come back, it is loaded again."""
+    entries = (entry for path, entry in work.ledger.all_entries().items() if path not in present)
+    return tuple(replace(e, batch=work.plan.number, fingerprint="", etag="", generation=ARCHIVED) for e in entries)
+
+
+def _swept(work: _Reload, fresh: Ledger) -> tuple[TableState, Discovery]:
+    if work.plan.landed is not None:  # what is swept stays so, and what waits for its sweep
+        return _moved_on(work, fresh.state), Discovery()
+    rule = SweepRule.of(work.run.spec)
+    return sweep_after_reload(work.plan, work.ledger.state, fresh.state, fresh.all_entries(), rule)
+
+
+def _settle(work: _Reload, outcome: RunTotals, state: TableState, done: Rebuilt) -> None:
+    outcome.batches = max(outcome.batches, 1)
+    outcome.changes_written = done.changes_added
+    outcome.redelivered = outcome.rows_read - outcome.quarantined - done.changes_added
+    outcome.main = MainCounts(inserted=done.rows, rows=done.rows)
+    outcome.max_commit_ts = state.max_commit_ts
+    outcome.version = work.live.engine.version(work.live.layout.replica)
+
+
+def _forget(work: _Reload) -> None:
+    """Drop a reload that has swapped nothing; the table's next run is a normal one, which resumes a started batch."""
+    work.claim.check()
+    if work.plan.interrupted is None:
+        work.ledger.drop_plan()
+    else:
+        work.ledger.write_plan(work.plan.interrupted)
+    _clean_up(work)
+
+
+def _clean_up(work: _Reload) -> None:
+    """Remove the shadow table; leftovers are harmless, so a crash here needs no repair."""
+    root = join(work.live.layout.state, "refresh")
+    for file in list(work.live.storage.list(root)):
+        work.live.storage.delete(file.path)
