@@ -15,7 +15,7 @@ PINS ?=
 # Where the environment forbids it (images of containers do), each of the hundreds of processes that tests start would compile
 # this project again, and each process of pytest all tests.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: demo demo-check demo-embedded newcomer docs docs-serve test test-all test-wide test-quick test-airflow-oldest test-floors test-newest test-spark \
+.PHONY: demo demo-check demo-embedded newcomer docs docs-serve dev test test-all test-first test-wide test-quick test-airflow-oldest test-floors test-newest test-spark \
   test-spark-deep test-deep compiled package sbom lint lock clean
 .DELETE_ON_ERROR:
 
@@ -53,6 +53,24 @@ test-all:
 
 compiled: $(VENV)/.classes
 	$(BIN)/python -m pytest --collect-only tests >/dev/null || :
+
+# An environment for a first change of rules, metadata or docs, a quarter of the whole one: without Spark, Airflow and Debezium,
+# and without mypy, which needs the types of all of them.
+dev: $(VENV)/.first
+
+# What needs packages beyond it is named here; `make test-quick`, and CI, run it.
+BEYOND := --ignore tests/unit/test_jars.py --ignore tests/unit/test_session_cluster.py --ignore tests/docs/test_trust_page.py \
+  --deselect 'tests/unit/test_cluster_check.py::test_nothing_is_written_before_it_is_refused[many]' \
+  --deselect tests/unit/test_source_messages.py::test_a_driver_for_asyncio_is_refused_before_it_connects \
+  --deselect tests/docs/test_compatibility_page.py::test_import_paths_are_there --deselect tests/architecture/test_imports.py \
+  --deselect 'tests/architecture/test_pointers.py::test_pointers_in_docstrings_and_comments_resolve[airflow_gddl]' \
+  --deselect 'tests/architecture/test_removable.py::test_no_other_module_imports_a_room[source capture]' \
+  --deselect 'tests/architecture/test_removable.py::test_without_a_room_of_commands_the_others_work[tool page]'
+test-first: $(VENV)/.first
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest $(SPREAD) -m 'not deep and not wide' --engine delta_rs $(BEYOND) $(QUICK) tests/oracle tests/rules tests/docs
 
 # For the loop of a developer: no Spark, no Airflow processes.
 test-quick: $(VENV)/.dev
@@ -152,7 +170,7 @@ clean:
 # start hundreds of processes, so that their modules are compiled first; a few are made for other Pythons, and can't be.
 INSTALL = $(BIN)/python devtools/install.py
 COMPILE = $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib >/dev/null || true
-$(VENV)/.demo $(VENV)/.dev $(VENV)/.docs: $(VENV)/.%: pyproject.toml devtools/requirements/%.txt devtools/requirements/uv.txt | $(BIN)/python
+$(VENV)/.demo $(VENV)/.dev $(VENV)/.docs $(VENV)/.first: $(VENV)/.%: pyproject.toml devtools/requirements/%.txt devtools/requirements/uv.txt | $(BIN)/python
 	$(if $(PINS),$(INSTALL) --editable '.[$*]' $(PINS),$(INSTALL) --require-hashes --requirement devtools/requirements/$*.txt --constraint devtools/requirements/$*.txt)
 	$(if $(PINS),,$(INSTALL) --no-deps --no-build-isolation --editable .)
 	@$(if $(filter dev,$*),$(COMPILE))
@@ -173,7 +191,7 @@ $(VENV)/.classes: $(VENV)/.dev
 UPGRADE ?=
 lock: | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	as_dev=; for extra in dev demo docs; do \
+	as_dev=; for extra in dev demo docs first; do \
 	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate $(UPGRADE) $$as_dev \
 	    --extra $$extra --output-file devtools/requirements/$$extra.txt pyproject.toml devtools/requirements/build.in || exit 1; \
 	  as_dev='--constraint devtools/requirements/dev.txt'; done

@@ -55,6 +55,7 @@ def test_workflows_call_what_the_makefile_has() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     called = {name for path in WORKFLOWS for name in re.findall(r"\bmake ([a-z-]+)", commands(path))}
     assert {"lint", "test-quick", "test-spark", "test-airflow-oldest", "package", "docs", "test-deep"} <= called
+    assert {"dev", "test-first"} <= called, "the environment of a first change"
     assert {"test-floors", "test-newest"} <= called, "lanes of libraries beside the lock"
     assert called <= targets
 

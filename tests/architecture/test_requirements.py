@@ -21,7 +21,7 @@ from airflow_gddl.runners.glue.settings import GlueSettings
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PINNED = re.compile(r"^(\S+)==(\S+?)(?: ; .*)? \\$", re.MULTILINE)
-LOCKED = ("demo", "dev", "docs")
+LOCKED = ("demo", "dev", "docs", "first")
 
 
 def locked(extra: str) -> dict[str, set[str]]:

@@ -31,7 +31,7 @@ from tests.packages.user_environments import (
 )
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-OF_DEVELOPERS = {"bench", "dev", "docs", "test"}
+OF_DEVELOPERS = {"bench", "dev", "docs", "first", "test"}
 """Extras that are for work on this project; no page tells users to install them."""
 PROBE = Path(__file__).with_name("probe.py")
 LOST = re.compile(r"\[INTERNAL\]|Traceback|ModuleNotFoundError|ImportError|_BROKEN\]")
