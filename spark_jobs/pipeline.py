@@ -210,6 +210,6 @@ def end(table: TableSession) -> None:
     if not table.discovery.waiting:
         notices.require_whole_load(table.spec.table, table.ledger, table.discovery.unread_loads)
     tidy(table)
-    if table.totals.batches and table.engine.exists(table.layout.replica):
+    if table.totals.batches and table.engine.tables.exists(table.layout.replica):
         table.totals.main = replace(table.totals.main, rows=table.state.rows)
-        table.totals.version = table.engine.version(table.layout.replica)
+        table.totals.version = table.engine.tables.version(table.layout.replica)

@@ -453,7 +453,7 @@ class _Comparing:
         )  # fmt: skip
 
     def _lake(self, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
-        return self.context.engine.live_rows(self.context, columns)
+        return self.context.engine.contents(self.context).live_rows(columns)
 
     def _extent(self) -> tuple[int, Any, Any]:
         """Rows of the replica, and least and greatest value of the first key column where it is a whole number."""
@@ -553,7 +553,7 @@ class _ComparingWindows(_Comparing):
         grid = grid_of(self.options, looked_at)
         # The replica is read before the source, so that what differs is newer there.
         since = (self.column, grid.bounds(0)[0])
-        mine = self._sums(self.context.engine.live_rows(self.context, self.columns.lake, since), grid)
+        mine = self._sums(self.context.engine.contents(self.context).live_rows(self.columns.lake, since), grid)
         theirs = self._sums(self._changed_rows(grid), grid)
         wrong = frozenset(number for number in range(grid.count) if mine[number] != theirs[number])
         differing, window_of = self._in_wrong(grid, wrong)

@@ -108,7 +108,7 @@ def _ledger_of(run: TableRun) -> Ledger:
 def _is_marked(context: TableContext, begun: Adoption) -> bool:
     """Whether the table has `_gddl` by this adoption, which then can only be ended."""
     plan = plan_of(begun)
-    return context.engine.last_transaction(context.layout.replica, MERGE) >= version_of(plan)
+    return context.engine.tables.last_transaction(context.layout.replica, MERGE) >= version_of(plan)
 
 
 def _goes_on(run: TableRun, begun: Adoption) -> bool:
@@ -124,7 +124,7 @@ def _goes_on(run: TableRun, begun: Adoption) -> bool:
             remedy = "end it without a proof; then `gddl verify`, or --release"
             raise FatalError("ADOPT_REFUSED", what, where=run.layout.replica, remedy=remedy)
         return True
-    return same and context.engine.version(context.layout.replica) == begun.version
+    return same and context.engine.tables.version(context.layout.replica) == begun.version
 
 
 def _undo(run: TableRun, claim: Claim, begun: Adoption) -> None:
@@ -135,7 +135,9 @@ def _undo(run: TableRun, claim: Claim, begun: Adoption) -> None:
     """
     context = run.context()
     engine, layout = context.engine, context.layout
-    if engine.exists(layout.changes) and engine.last_transaction(layout.changes, APPEND) > version_of(plan_of(begun)):
+    if engine.tables.exists(layout.changes) and engine.tables.last_transaction(layout.changes, APPEND) > version_of(
+        plan_of(begun)
+    ):
         what = f"{run.spec.table}: its change table has more than an adoption has put there"
         raise FatalError("ADOPT_REFUSED", what, where=layout.changes, remedy="move the change table away")
     claim.check()
@@ -174,7 +176,7 @@ class _Takeover:
         version = work.mark(plan, schema, adoption.baseline, adoption.version)
         self.run.report("replica", 1, adoption.rows)
         self.claim.check()
-        changes = self.context.engine.version(self.context.layout.changes)
+        changes = self.context.engine.tables.version(self.context.layout.changes)
         versions = {"replica": version} | ({} if changes is None else {"changes": changes})
         state = replace(self._state(plan), delta_versions=versions)
         files = tuple(self._entry(file) for file in adoption.files)

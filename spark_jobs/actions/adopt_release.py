@@ -47,7 +47,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
         claim.check()
         _remove_ledger(run.runtime.storage, run.layout)
         run.report("plan")
-        if context.engine.exists(run.layout.replica):
+        if context.engine.tables.exists(run.layout.replica):
             claim.check()
             context.engine.baseline_work(context).unmark()
             run.report("replica")
@@ -64,13 +64,13 @@ def _found(run: TableRun, context: TableContext) -> dict[str, object]:
         notices.require_finished(run.spec.table, ledger, layout.state, then="adopt --release")
     logs = DeltaCommits(context.storage)  # a release that was interrupted leaves parts of tables, which can't be opened
     there = [name for name in _OURS if logs.exists(getattr(layout, name))]
-    if not there and not (engine.exists(layout.replica) and engine.is_ours(context, layout.replica)):
+    if not there and not (engine.tables.exists(layout.replica) and engine.contents(context).is_ours(layout.replica)):
         raise _refused(run, "nothing of it is ours", "there is nothing to give back")
     marked = engine.baseline_work(context).marked()
     if marked.soft:
         remedy = "set delete: hard and run the table, which removes rows that are marked deleted; then give it back"
         raise _refused(run, "its rows may be marked deleted, and would be ordinary rows then", remedy)
-    waiting = engine.in_quarantine(context)[0] if "errors" in there and ledger.state.batch else 0
+    waiting = engine.quarantine(context).counts()[0] if "errors" in there and ledger.state.batch else 0
     return {
         "files": marked.files, "bytes": marked.bytes, "of": marked.of, "tables": there, "in_quarantine": waiting,
         "batches": ledger.state.batch,

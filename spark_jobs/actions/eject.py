@@ -18,6 +18,7 @@ from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.rules.erasure import ErasedKeys
 from spark_jobs.rules.order import ARCHIVED
 from spark_jobs.rules.texts import BITS
+from spark_jobs.tables.engine import TableContext
 
 
 def act(run: TableRun, totals: RunTotals) -> JobResult:
@@ -32,7 +33,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     """
     ledger, context = run.ledger(), run.context()
     replica = context.layout.replica
-    columns = context.engine.columns(replica) if context.engine.exists(replica) else ()
+    columns = context.engine.tables.data_columns(replica) if context.engine.tables.exists(replica) else ()
     types = {column.name: str(column.type) for column in columns}
     register = ErasureRegister.of(run.runtime.storage, run.layout, run.spec)
     erased = register.keys()
@@ -46,9 +47,14 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
         "erased": {key_hash: _bound(erased, key_hash) for key_hash in sorted(erased.hashes)},
         "names": [erased.table, *erased.former] if erased else [],
         "salt": register.salt_path if erased else "",
-        "quarantined": context.engine.in_quarantine(context)[0] if context.engine.exists(context.layout.errors) else 0,
+        "quarantined": _quarantined(context),
     }
     return run.result(totals, status="succeeded", details=details)
+
+
+def _quarantined(context: TableContext) -> int:
+    exists = context.engine.tables.exists(context.layout.errors)
+    return context.engine.quarantine(context).counts()[0] if exists else 0
 
 
 def _reasons_against(

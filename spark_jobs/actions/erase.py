@@ -223,7 +223,7 @@ class _Erasing:
     def _tables(self) -> Iterator[tuple[str, int]]:
         """Each table with its number of removed rows, as soon as they are removed."""
         engine, layout = self.context.engine, self.context.layout
-        eraser, exists = engine.eraser(self.context), engine.exists
+        eraser, exists = engine.eraser(self.context), engine.tables.exists
         key = self.wanted.stored
         changes = eraser.remove_changes(layout.changes, self.table_schema, key)
         self.others.extend(changes.others)

@@ -17,8 +17,8 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     """
     context, asked = run.context(), run.job.options.asked(ErrorsList)
     details: dict[str, Any] = {"unresolved": 0, "codes": [], "rows": []}
-    if context.engine.exists(context.layout.errors):
-        unresolved = context.engine.unresolved(context, asked.limit, asked.codes)
+    if context.engine.tables.exists(context.layout.errors):
+        unresolved = context.engine.quarantine(context).unresolved(asked.limit, asked.codes)
         rows = [{"key": key_of_record(row["record"], run.spec.keys), **row} for row in unresolved.rows]
         details = {"unresolved": unresolved.count, "codes": unresolved.codes, "rows": rows}
     return run.result(totals, status="succeeded", quarantined=details["unresolved"], details=details)

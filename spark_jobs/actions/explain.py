@@ -106,9 +106,11 @@ def _rows(
     run: TableRun, context: TableContext, table_schema: TableSchema, wanted: WantedKey, path: str
 ) -> KeyRows | None:
     """Null where there is no table."""
-    if not context.engine.exists(path):
+    if not context.engine.tables.exists(path):
         return None
-    return context.engine.rows_of_key(context, path, table_schema, wanted.stored, run.job.options.asked(Explain).limit)
+    return context.engine.contents(context).rows_of_key(
+        path, table_schema, wanted.stored, run.job.options.asked(Explain).limit
+    )
 
 
 def _plain(change: dict[str, Any]) -> dict[str, Any]:
@@ -117,10 +119,10 @@ def _plain(change: dict[str, Any]) -> dict[str, Any]:
 
 def _quarantined(context: TableContext, wanted: WantedKey) -> dict[str, Any]:
     """Unresolved records of the key, how many rows were searched of how many, and the number of unread files."""
-    exists = context.engine.exists(context.layout.errors)
-    unresolved = context.engine.unresolved(context, _SEARCHED) if exists else Unresolved(0, [], [])
+    exists = context.engine.tables.exists(context.layout.errors)
+    unresolved = context.engine.quarantine(context).unresolved(_SEARCHED) if exists else Unresolved(0, [], [])
     records = [{name: row[name] for name in _SHOWN} for row in unresolved.rows if _is_of(row, wanted)]
-    unread = context.engine.in_quarantine(context)[1] if exists else 0
+    unread = context.engine.quarantine(context).counts()[1] if exists else 0
     return {
         "records": records,
         "searched": len(unresolved.rows),

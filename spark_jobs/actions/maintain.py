@@ -351,7 +351,7 @@ class _Maintenance:
     def _tables(self, context: TableContext, ledger: Ledger, now: datetime, kept: MaintenanceResult) -> None:
         engine, layout, spec = context.engine, context.layout, context.spec
         maintenance = engine.maintenance(context)
-        if spec.keys and engine.exists(layout.tombstones):
+        if spec.keys and engine.tables.exists(layout.tombstones):
             before = tombstones_since(spec, now)
             kept.tombstones_removed = maintenance.forget_tombstones(layout.tombstones, before, dry_run=self._dry)
             self.run.report("tombstones", rows=kept.tombstones_removed)
@@ -361,7 +361,7 @@ class _Maintenance:
         hours, has_erased = vacuum_hours(spec), bool(context.erasures.hashes())
         is_pointed = self._is_pointed_to(context)
         for name in TABLES:
-            if not engine.exists(path := getattr(layout, name)):
+            if not engine.tables.exists(path := getattr(layout, name)):
                 continue
             self._check()
             if not self._dry:
@@ -398,13 +398,13 @@ class _Maintenance:
     def _is_pointed_to(self, context: TableContext) -> bool:
         """Whether readers of an Iceberg catalog, if any, read the newest version, whose files stay a while."""
         run, path = self.run, context.layout.replica
-        if not is_iceberg(run.job.catalogs.get(run.spec.catalog or "")) or not context.engine.exists(path):
+        if not is_iceberg(run.job.catalogs.get(run.spec.catalog or "")) or not context.engine.tables.exists(path):
             return True
-        return is_pointed_to(run.runtime.storage, run.job.roots.lake, run.spec, context.engine.version(path))
+        return is_pointed_to(run.runtime.storage, run.job.roots.lake, run.spec, context.engine.tables.version(path))
 
     def _cut(self, context: TableContext, ledger: Ledger, now: datetime) -> int:
         retention = context.spec.changes_retention
-        if retention is None or not context.engine.exists(context.layout.changes):
+        if retention is None or not context.engine.tables.exists(context.layout.changes):
             return 0
         before = now - timedelta(seconds=seconds(retention))
         table_schema, swept = context.stored_schema(ledger.state), ledger.state.swept

@@ -115,7 +115,7 @@ def _rewrite(run: TableRun, context: TableContext, ledger: Ledger) -> Rewrite:
     dropped = begun.dropped if begun is not None else "" if pending is None else pending.batch_id
     drops = _drops(run) if begun is None else begun.drops
     how = plan_rewrite(context.dialect, context.stored_columns(), ledger.state, dropped, drops)
-    how = replace(how, foreign=context.engine.foreign_rows(context, context.layout.changes) > 0)
+    how = replace(how, foreign=context.engine.contents(context).foreign_rows(context.layout.changes) > 0)
     if run.shard and (how.is_needed or _is_rekeyed(run, ledger)):
         raise _needs_files(run, "the stored changes have another key, order, type, filter or mask")
     return how
@@ -135,7 +135,7 @@ def _require_values(run: TableRun, context: TableContext, ledger: Ledger, how: R
     is_begun = pending is not None and pending.mode == "refresh"
     if is_begun or not (how.is_needed or _is_rekeyed(run, ledger)):
         return
-    refused = context.engine.refused_values(context, how)
+    refused = context.engine.contents(context).refused_values(how)
     if refused:
         shown = ", ".join(f"{count} of {column} ({code})" for (code, column), count in refused.items())
         table = run.spec.table
@@ -242,7 +242,7 @@ class _Rebuild:
         outcome.batches += 1
         outcome.main = MainCounts(inserted=done.rows, rows=done.rows)
         outcome.max_commit_ts = state.max_commit_ts
-        outcome.version = self.context.engine.version(self.context.layout.replica)
+        outcome.version = self.context.engine.tables.version(self.context.layout.replica)
         columns = [c.name for c in how.schema.data]
         return {"rows": done.rows, "columns": columns, "rewritten": how.is_needed, "rekeyed": rekeyed,
                 "dropped": plan.drops}  # fmt: skip
@@ -250,7 +250,7 @@ class _Rebuild:
     def _rewritten(self, plan: BatchPlan, how: Rewrite) -> TableState:
         """The state once the change table is as it should be."""
         engine, path = self.context.engine, self.context.layout.changes
-        if how.is_needed and engine.last_transaction(path, REWRITE) < version_of(plan):
+        if how.is_needed and engine.tables.last_transaction(path, REWRITE) < version_of(plan):
             self.claim.check()
             engine.rewrite_changes(self.context, plan, how)
         self.run.report("append", plan.number)
@@ -258,7 +258,7 @@ class _Rebuild:
         state = replace(state, keys=self.run.spec.keys, sequence_by=schema.sequence or state.sequence_by)
         if not how.reordered:
             return state
-        recorded = Recorded(engine.recorded_files(self.context))
+        recorded = Recorded(engine.contents(self.context).recorded_files())
         highest = None
         for row in recorded.rows:
             highest = greater(highest, row.max_sequence)

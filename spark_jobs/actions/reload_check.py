@@ -80,7 +80,7 @@ def check(
     if unread and plan.resync:
         raise _refused(run, f"{len(unread)} files can't be read, e.g. {unread[0]}", "deliver them again")
     engine, layout = request.live.engine, request.live.layout
-    table_schema = _common(request) if engine.exists(layout.replica) else None
+    table_schema = _common(request) if engine.tables.exists(layout.replica) else None
     replacement = _compared(request, table_schema, len(files) - len(unread), archived)
     if plan.resync:
         return (
@@ -116,7 +116,7 @@ def _compared(request: RebuildRequest, table_schema: TableSchema | None, files: 
     dropped: tuple[str, ...] = ()
     if table_schema is not None:
         kept = {column.lower() for column in request.table_schema.columns}
-        dropped = tuple(c.name for c in engine.columns(layout.replica) if c.name.lower() not in kept)
+        dropped = tuple(c.name for c in engine.tables.data_columns(layout.replica) if c.name.lower() not in kept)
         columns = (*table_schema.keys, *(c.name for c in table_schema.data if c.name not in table_schema.keys))
     return Replacement(
         files=files, columns=dropped, archived=sum(archived.by_file.values()), replaced=archived.replaced,
@@ -126,7 +126,7 @@ def _compared(request: RebuildRequest, table_schema: TableSchema | None, files: 
 
 def _common(request: RebuildRequest) -> TableSchema | None:
     """The schema with the columns of both replicas; null where they don't share their keys."""
-    stored = {column.name for column in request.live.engine.columns(request.live.layout.replica)}
+    stored = {column.name for column in request.live.engine.tables.data_columns(request.live.layout.replica)}
     data = tuple(c for c in request.table_schema.data if c.name in stored)
     return replace(request.table_schema, data=data) if stored.issuperset(request.table_schema.keys) else None
 
@@ -136,7 +136,7 @@ def _against_source(
 ) -> Replacement:
     engine, spec = request.live.engine, run.spec
     with opened(url_of(connection, run.runtime.environ), *spec.name_in_source.split(".", 1)) as table:
-        before = distance(table, table_schema, lambda names: engine.live_rows(request.live, names))
+        before = distance(table, table_schema, lambda names: engine.contents(request.live).live_rows(names))
         after = distance(table, table_schema, lambda names: engine.rebuild(request).rows(names))
     if after > before:
         what = f"{after} keys of the new table differ from the source, of the live one {before}"

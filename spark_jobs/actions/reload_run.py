@@ -59,9 +59,9 @@ from spark_jobs.tables.places import DeclinedError
 
 def recorded_files(context: TableContext, state: TableState) -> Recorded | None:
     """Generations by the change table; null where the ledger has them, or there is no change table."""
-    if state.batch or state.schemas or not context.engine.exists(context.layout.changes):
+    if state.batch or state.schemas or not context.engine.tables.exists(context.layout.changes):
         return None
-    return Recorded(context.engine.recorded_files(context))
+    return Recorded(context.engine.contents(context).recorded_files())
 
 
 def seed(state: TableState, recorded: Recorded | None, dialect: Dialect, *, archives: bool = False) -> TableState:
@@ -188,9 +188,9 @@ def _unknown_batches(context: TableContext, ledger: Ledger) -> int:
     is_lost = ledger.state.batch == 0
     if not is_lost and has_all_changes(context.spec, context.storage, context.layout, ledger):
         return 0
-    if not context.engine.exists(context.layout.changes):
+    if not context.engine.tables.exists(context.layout.changes):
         return 0
-    return max((file.batch for file in context.engine.recorded_files(context)), default=0)
+    return max((file.batch for file in context.engine.contents(context).recorded_files()), default=0)
 
 
 def shadow_of(run: TableRun, plan: BatchPlan) -> TableRun:
@@ -455,7 +455,7 @@ def _watermarks(work: _Reload, state: TableState) -> tuple[str | None, ...]:
         return work.ledger.state.generation_floor
     if not work.plan.archives:
         return state.generation_floor
-    held = Recorded(work.live.engine.recorded_files(work.shadow_context))
+    held = Recorded(work.live.engine.contents(work.shadow_context).recorded_files())
     floors = [held.highest_before(generation) for generation in range(1, len(state.generation_floor) + 1)]
     return floors_of(floors, state.snapshots)
 
@@ -486,12 +486,12 @@ def _require_decided(work: _Reload, schema: TableSchema, fresh: Ledger, archived
         FatalError: as `RangeFiles.require_sole_source`, `require_known_lists` and `require_uncut`.
     """
     engine, files = work.live.engine, work.range_files(fresh)
-    recorded = list(engine.recorded_files(work.live))
+    recorded = list(engine.contents(work.live).recorded_files())
     files.require_sole_source(archived.by_file, recorded)
     if schema.shared_places:
         places = SharedPlaces(
             file_order=schema.file_order, changed={*archived.by_file, *archived.added}, fresh=fresh.all_entries(),
-            recorded=engine.recorded_files(work.shadow_context),
+            recorded=engine.contents(work.shadow_context).recorded_files(),
         )  # fmt: skip
         files.require_known_lists(places, recorded)
     files.require_uncut(archived.by_file, cut_before(work.run.runtime.storage, work.run.layout.state))
@@ -666,7 +666,7 @@ def _settle(work: _Reload, outcome: RunTotals, state: TableState, done: Rebuilt)
     outcome.redelivered = outcome.rows_read - outcome.quarantined - done.changes_added
     outcome.main = MainCounts(inserted=done.rows, rows=done.rows)
     outcome.max_commit_ts = state.max_commit_ts
-    outcome.version = work.live.engine.version(work.live.layout.replica)
+    outcome.version = work.live.engine.tables.version(work.live.layout.replica)
 
 
 def _forget(work: _Reload) -> None:

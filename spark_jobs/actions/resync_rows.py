@@ -289,9 +289,9 @@ class _Resync:
     def _lake_rows(self, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         shard, engine = self.run.shard, self.context.engine
         if not shard:
-            yield from engine.live_rows(self.context, columns)
+            yield from engine.contents(self.context).live_rows(columns)
             return
-        for source, *row in engine.live_rows(self.context, (SHARD_COLUMN, *columns)):
+        for source, *row in engine.contents(self.context).live_rows((SHARD_COLUMN, *columns)):
             if source == shard:
                 yield tuple(row)
 

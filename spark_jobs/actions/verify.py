@@ -103,7 +103,7 @@ def _judged(run: TableRun, totals: RunTotals) -> tuple[Verdict, SourceVerdict | 
     table_schema = context.stored_schema(ledger.state)
     require_replica(context, ledger.state)
     totals.warn(warnings_of(foreign_commits(run.spec, context.storage, context.layout, ledger)))
-    verdict = context.engine.verify(context, table_schema, ledger.state.swept, _asked(run).limit)
+    verdict = context.engine.contents(context).verify(table_schema, ledger.state.swept, _asked(run).limit)
     if run.shard or not table_schema.keys:
         totals.warn(_not_compared(run))
         return verdict, None

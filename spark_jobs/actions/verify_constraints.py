@@ -101,7 +101,7 @@ class _Checks:
         own_columns = self._within_source(columns)
         finding = ConstraintFinding(name=f"unique.{name}", columns=own_columns)
         try:
-            violations = self.context.engine.violations(self.context, own_columns, None, self._asked.limit)
+            violations = self.context.engine.contents(self.context).violations(own_columns, None, self._asked.limit)
         except FatalError as error:
             return _refused(finding, error)
         keys = tuple({"key": text, "rows": rows, "settled": True} for text, rows in violations.values)
@@ -113,7 +113,7 @@ class _Checks:
         )
         try:
             reference, own_columns = self._reference(key)
-            violations = self.context.engine.violations(self.context, own_columns, reference, MOST_VALUES)
+            violations = self.context.engine.contents(self.context).violations(own_columns, reference, MOST_VALUES)
         except FatalError as error:
             self.seen[finding.name] = self.before.get(finding.name, {})
             return _refused(finding, error)
@@ -131,12 +131,14 @@ class _Checks:
             FatalError: `CONSTRAINT_NOT_CHECKED`.
         """
         path = Layout.of(self.run.job.roots, replace(self.spec, table=key.to)).replica
-        if not self.context.engine.exists(path):
+        if not self.context.engine.tables.exists(path):
             raise not_checked(f"{key.to} is not loaded yet", f"run {key.to}, then verify again")
         if len(key.to_columns) != len(key.columns):
             raise not_checked(f"the row of {key.to} has an error, so its keys are not known", "correct that row")
         own_columns = self._within_source(key.columns)
-        if own_columns != key.columns and SHARD_COLUMN in {c.name for c in self.context.engine.columns(path)}:
+        if own_columns != key.columns and SHARD_COLUMN in {
+            c.name for c in self.context.engine.tables.data_columns(path)
+        }:
             return Reference(path=path, columns=(SHARD_COLUMN, *key.to_columns)), own_columns
         return Reference(path=path, columns=key.to_columns), key.columns
 

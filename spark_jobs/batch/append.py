@@ -83,7 +83,7 @@ def put_aside(table: TableSession, delivered: ReadBatch) -> AppendedBatch:
         table.ledger.write_plan(plan)
         table.discovery = replace(table.discovery, listed_in_full_at=None)
     if bad_files:
-        table.engine.quarantine_files(table.context, plan, bad_files, _known_files(table, plan))
+        table.engine.quarantine(table.context).append_files(plan, bad_files, _known_files(table, plan))
     return AppendedBatch(batch=replace(delivered.batch, plan=plan), bad_files=bad_files)
 
 

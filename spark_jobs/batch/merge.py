@@ -123,7 +123,7 @@ def _purge_tombstones(table: TableSession) -> str | None:
     now, path, last = table.run.runtime.clock(), table.layout.tombstones, table.state.tombstones_purged_at
     if last is not None and now - datetime.fromisoformat(last) < timedelta(days=1):
         return None
-    if last is not None and table.spec.keys and table.engine.exists(path):
+    if last is not None and table.spec.keys and table.engine.tables.exists(path):
         since = tombstones_since(table.spec, now)
         table.engine.maintenance(table.context).forget_tombstones(path, since, dry_run=False)
     return iso(now)
@@ -159,7 +159,7 @@ def sweep_alone(context: TableContext, plan: BatchPlan, state: TableState, *, sw
         sweeps: remove rows of older generations; else tables are only reconciled with the row.
     """
     changed = is_changed(context.spec, state.applied)
-    if not context.engine.exists(context.layout.replica) or not (sweeps or changed):
+    if not context.engine.tables.exists(context.layout.replica) or not (sweeps or changed):
         return Swept(done=sweeps)
     work = context.engine.table_work(context, plan, context.stored_schema(state))
     if changed:

@@ -34,7 +34,7 @@ _TABLES = ("changes", "replica", "history", "tombstones")
 
 def versions_of(engine: Engine, layout: Layout) -> dict[str, int]:
     """What `TableState.delta_versions` holds after a batch."""
-    versions = {name: engine.version(getattr(layout, name)) for name in _TABLES}
+    versions = {name: engine.tables.version(getattr(layout, name)) for name in _TABLES}
     return {name: version for name, version in versions.items() if version is not None}
 
 
@@ -45,10 +45,10 @@ def remember(context: TableContext, ledger: Ledger, plan: BatchPlan) -> None:
     """
     if context.spec.shard:
         return
-    logs = {name: context.engine.known_log(getattr(context.layout, name)) for name in _TABLES}
+    logs = {name: context.engine.tables.known_log(getattr(context.layout, name)) for name in _TABLES}
     stored = {name: log.to_json() for name, log in logs.items() if log is not None}
     known: dict[str, Any] = {name: log for name, log in stored.items() if log is not None}
-    if known and not context.engine.exists(context.layout.errors):
+    if known and not context.engine.tables.exists(context.layout.errors):
         known["errors"] = None
     ledger.write_delta_logs(plan, known)
 
@@ -61,12 +61,12 @@ def recall(context: TableContext, ledger: Ledger) -> None:
     logs = ledger.delta_logs()
     for name in (*_TABLES, "errors"):
         if name not in versions and (name != "errors" or (name in logs and logs[name] is None)):
-            context.engine.recall(getattr(context.layout, name), None)
+            context.engine.tables.recall(getattr(context.layout, name), None)
     for name, stored in logs.items():
         with suppress(KeyError, TypeError, AttributeError):  # a copy of another release
             log = ReplayedLog.of_json(stored)
             if log.version == versions.get(name):
-                context.engine.recall(getattr(context.layout, name), log)
+                context.engine.tables.recall(getattr(context.layout, name), log)
 
 
 def foreign_commits(
@@ -84,7 +84,7 @@ def foreign_commits(
     foreign, known = list(state.foreign), _newest_plan(ledger)
     for name, version in state.delta_versions.items():
         path = getattr(layout, name)
-        commits = log.since(path, version) if engine is None else engine.commits_since(path, version)
+        commits = log.since(path, version) if engine is None else engine.tables.commits_since(path, version)
         if commits is None:
             if not log.exists(path):
                 raise _missing_table(spec, name, path)
@@ -126,7 +126,7 @@ def _require_newest_of_shard(context: TableContext, ledger: Ledger) -> None:
     known, layout = _newest_plan(ledger), context.layout
     for name, step in (("changes", APPEND), ("replica", MERGE)):
         path = getattr(layout, name)
-        if context.engine.last_transaction(path, step) > known:
+        if context.engine.tables.last_transaction(path, step) > known:
             raise _behind(context.spec, name, path, layout.state)
 
 
@@ -143,7 +143,7 @@ def require_replica(context: TableContext, state: TableState) -> None:
     Raises:
         FatalError: `TABLES_MISSING`.
     """
-    if state.keys is not None and not context.engine.exists(context.layout.replica):
+    if state.keys is not None and not context.engine.tables.exists(context.layout.replica):
         raise _missing_table(context.spec, "replica", context.layout.replica)
 
 
@@ -155,9 +155,9 @@ def require_no_other_table(context: TableContext, ledger: Ledger) -> None:
     """
     engine, path = context.engine, context.layout.replica
     is_known = ledger.state.batch or ledger.plan() is not None
-    if (is_known and engine.exists(context.layout.changes)) or not engine.exists(path):
+    if (is_known and engine.tables.exists(context.layout.changes)) or not engine.tables.exists(path):
         return
-    if not engine.is_ours(context, path):
+    if not engine.contents(context).is_ours(path):
         table = context.spec.table
         if is_known:
             raise FatalError(
@@ -195,13 +195,13 @@ def require_own_tables(context: TableContext, ledger: Ledger) -> tuple[ForeignCo
 
 def _require_own_rows(context: TableContext, state: TableState, name: str) -> None:
     path = getattr(context.layout, name)
-    if not context.engine.is_ours(context, path):
+    if not context.engine.contents(context).is_ours(path):
         what = f"the {name} has no column _gddl: another writer has replaced its columns, or restored an old version"
         remedy = f"restore its newest version of ours, or {_rebuilt(context.spec)}"
         raise FatalError("FOREIGN_ROWS", what, where=path, remedy=remedy)
     since = _since_adoption(context, state, name)
     added = None if since is None else frozenset(file for commit in since if not commit.ours for file in commit.added)
-    count = context.engine.foreign_rows(context, path, added)
+    count = context.engine.contents(context).foreign_rows(path, added)
     if count or _moves_foreign_rows(since or ()):
         raise _foreign_rows(context, state, name, count)
 
@@ -229,7 +229,7 @@ def _since_adoption(context: TableContext, state: TableState, name: str) -> Sequ
     """
     if name != "replica" or state.baseline is None:
         return None
-    return context.engine.commits_since(context.layout.replica, state.delta_versions[name])
+    return context.engine.tables.commits_since(context.layout.replica, state.delta_versions[name])
 
 
 def _moves_foreign_rows(commits: Iterable[DeltaCommit]) -> bool:
@@ -252,7 +252,7 @@ def _require_baseline(context: TableContext, state: TableState) -> None:
     Raises:
         FatalError: `BASELINE_LOST`: rows without `_gddl` would be read as none of ours.
     """
-    if state.baseline is None or context.engine.baseline(context, context.layout.replica) == state.baseline:
+    if state.baseline is None or context.engine.baseline_work(context).baseline() == state.baseline:
         return
     raise FatalError(
         "BASELINE_LOST",

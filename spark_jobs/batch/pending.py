@@ -61,7 +61,7 @@ def _next_batch(table: TableSession, *, replayed: bool) -> Batch | None:
     if pending is not None and not files_changed(pending, table.discovery):
         return Batch(plan=pending, resumed=True)
     if pending is not None:
-        if table.engine.last_transaction(changes, APPEND) >= version_of(pending):
+        if table.engine.tables.last_transaction(changes, APPEND) >= version_of(pending):
             return Batch(plan=pending, resumed=True, appended=True)
         drop(table.context, pending, table.ledger)
     plan = _planned(table, pending, replayed=replayed)
@@ -116,8 +116,8 @@ def add_unread(table: TableSession) -> None:
     if not replays(table.run):
         return
     unread = table.run.discover_unread(table.ledger)
-    if unread.waiting and table.engine.exists(table.layout.errors):
-        dismissed, known = table.engine.dismissed_files(table.context), table.ledger.all_entries()
+    if unread.waiting and table.engine.tables.exists(table.layout.errors):
+        dismissed, known = table.engine.quarantine(table.context).dismissed_files(), table.ledger.all_entries()
         waiting = (f for f in unread.waiting if f.path not in dismissed or known[f.path].fingerprint != f.fingerprint)
         unread = replace(unread, waiting=tuple(waiting))
     table.note(notices.of_unread_loads(unread))
@@ -216,14 +216,14 @@ def files_changed(plan: BatchPlan, discovery: Discovery) -> bool:
 
 def drop(context: TableContext, plan: BatchPlan, ledger: Ledger) -> None:
     """Drop a batch that has written at most quarantined rows."""
-    if context.engine.exists(context.layout.errors):
-        context.engine.forget_errors(context, plan.batch_id)
+    if context.engine.tables.exists(context.layout.errors):
+        context.engine.quarantine(context).forget(plan.batch_id)
     ledger.drop_plan()
 
 
 def is_unwritten(context: TableContext, plan: BatchPlan) -> bool:
     """Whether none of a started batch's changes is in the change table."""
-    return context.engine.last_transaction(context.layout.changes, APPEND) < version_of(plan)
+    return context.engine.tables.last_transaction(context.layout.changes, APPEND) < version_of(plan)
 
 
 def withdraw(context: TableContext, plan: BatchPlan, ledger: Ledger) -> None:
@@ -333,9 +333,9 @@ def report_left(run: TableRun, ledger: Ledger, discovery: Discovery, totals: Run
 
 def has_tables(run: TableRun, context: TableContext, state: TableState) -> bool:
     """Whether there is a change table with changes of what this run loads: other shards' may be in the same one."""
-    if not context.engine.exists(context.layout.changes):
+    if not context.engine.tables.exists(context.layout.changes):
         return False
     if not run.shard or state.batch or not any(other.batch for other in run.others):
         return True
-    files = context.engine.recorded_files(context)
+    files = context.engine.contents(context).recorded_files()
     return any(file.path.startswith(f"{context.layout.landing}/") for file in files)

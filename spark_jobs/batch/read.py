@@ -115,7 +115,7 @@ def _require_order(table: TableSession, plan: BatchPlan, decoded: DecodedBatch) 
 def loads_that_hold(context: TableContext, plan: BatchPlan, bad_files: Sequence[Unreadable]) -> tuple[Unreadable, ...]:
     """Load files that can't be read, for which all of their batch waits, unless its changes are in the change table."""
     loads = tuple(u for u in bad_files if u.file.kind == "load")
-    if loads and context.engine.last_transaction(context.layout.changes, APPEND) >= version_of(plan):
+    if loads and context.engine.tables.last_transaction(context.layout.changes, APPEND) >= version_of(plan):
         return ()
     return loads
 

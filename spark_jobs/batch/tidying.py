@@ -43,7 +43,7 @@ def tidy(table: TableSession) -> None:
         for name in TABLES:
             if name in ICEBERG_KINDS and spec.iceberg:  # its readers may use files that Delta does not need
                 continue
-            if engine.exists(path := getattr(table.layout, name)):
+            if engine.tables.exists(path := getattr(table.layout, name)):
                 table.claim.check()
                 engine.maintenance(table.context).vacuum(path, hours, dry_run=False)
     except Exception as error:  # noqa: BLE001 - as said above

@@ -147,8 +147,8 @@ def _counted(run: TableRun, result: JobResult) -> JobResult:
         return result
     context = run.context()
     path, rows, files = context.layout.errors, 0, 0
-    if context.engine.exists(path):
-        rows, files = context.engine.in_quarantine(context)
+    if context.engine.tables.exists(path):
+        rows, files = context.engine.quarantine(context).counts()
     return replace(result, in_quarantine=rows, files_in_quarantine=files)
 
 

@@ -48,6 +48,10 @@ class BaselineWriter:
     layout: Layout
     tier: TierSpec
 
+    def baseline(self) -> Baseline | None:
+        stored = self.tables.existing(self.layout.replica).stored_baseline
+        return None if stored is None else stored.baseline
+
     def figures(self, keys: Sequence[str], baseline: Baseline, sequence_type: str) -> BaselineFigures:
         columns = tuple(dict.fromkeys((*keys, *baseline.sequence)))
         source = Source.of(self.tables.existing(self.layout.replica), as_they_are, columns)

@@ -42,8 +42,9 @@ from spark_jobs.tables.data_files import Target
 from spark_jobs.tables.delta_log import APPEND, MERGE, QUARANTINE, TOMBSTONES, main_counts, merge_metrics
 from spark_jobs.tables.delta_tables import DataFile, Tables, Written
 from spark_jobs.tables.engine import Decision, TableContext, TableWork
+from spark_jobs.tables.errors_table import ErrorsTable
 from spark_jobs.tables.file_parts import CHANGES, ERRORS, PartsReader, WrittenParts, file_path
-from spark_jobs.tables.file_rules import Output, output_of, resolve_earlier, written
+from spark_jobs.tables.file_rules import Output, output_of, written
 from spark_jobs.tables.places import stream_of, stream_rows
 from spark_jobs.tables.table_rows import Source, by_key, by_row, matches_of, without_places
 from spark_jobs.tables.whole_tables import TableWriter, update_history
@@ -98,7 +99,7 @@ class LargeBatch:
             added += context.tables.target(path).write(context.tables.storage, rows, context.transaction // 1000)
             count = self.decoded_batch.figures.quarantined + len(files)
             context.tables.add_files(path, (QUARANTINE, context.transaction), added, {"numOutputRows": count})
-        resolve_earlier(context.tables, context.layout.errors, context.plan, again)
+        ErrorsTable(context.tables, context.layout.errors).resolve_earlier(context.plan, again)
 
     def discard(self) -> None:
         self.parts.discard()

@@ -34,12 +34,13 @@ from spark_jobs.rules.stale_rows import suspects
 from spark_jobs.rules.step_results import Appended, Applied, Overlap
 from spark_jobs.rules.stored_columns import change_schema
 from spark_jobs.rules.sweep import appended
-from spark_jobs.tables import file_rules, table_definition, whole_tables
+from spark_jobs.tables import table_definition, whole_tables
 from spark_jobs.tables.batch_context import BatchContext
 from spark_jobs.tables.decoding import Decoding, landed, resumed_batch, resumed_schema
 from spark_jobs.tables.delta_log import APPEND, MERGE, QUARANTINE, TOMBSTONES, main_counts, merge_metrics
 from spark_jobs.tables.delta_tables import DataFile, Tables, TableSnapshot
 from spark_jobs.tables.engine import Decision, TableContext, TableWork
+from spark_jobs.tables.errors_table import ErrorsTable
 from spark_jobs.tables.places import DeclinedError
 from spark_jobs.tables.small_files import with_smallest
 from spark_jobs.tables.table_rows import FindRows, KeyMatches, find, search
@@ -280,7 +281,7 @@ class AppendedInMemory(_WholeBatchWork):
 
     def resolve_rows(self) -> None:
         batch_context, chosen = self.batch_context, good_again(self.decoded.good)
-        file_rules.resolve(batch_context.tables, batch_context.layout.errors, chosen, batch_context.plan.planned_at)
+        ErrorsTable(batch_context.tables, batch_context.layout.errors).resolve(chosen, batch_context.plan.planned_at)
 
     def stale_rows(self) -> tuple[RunWarning, ...]:
         rows = suspects(self.decoded.groups, self.table_schema)
@@ -341,8 +342,10 @@ class BatchInMemory(_WholeBatchWork):
             stamp = Stamp.of(batch_context.plan)
             rows = [quarantine.of_rows(group, stamp) for group in self.decoded.groups]
             rows.append(quarantine.of_files(files, stamp))
-            file_rules.append(batch_context.tables, path, pa.concat_tables(rows), QUARANTINE, batch_context.transaction)
-        file_rules.resolve_earlier(batch_context.tables, batch_context.layout.errors, batch_context.plan, again)
+            ErrorsTable(batch_context.tables, path).append(
+                pa.concat_tables(rows), QUARANTINE, batch_context.transaction
+            )
+        ErrorsTable(batch_context.tables, batch_context.layout.errors).resolve_earlier(batch_context.plan, again)
 
     def discard(self) -> None:
         """Decoded rows are in memory."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -47,6 +47,7 @@ from spark_jobs.tables.table_definition import (
     TableDefinition,
     indexed_columns,
     restricted,
+    tells_events,
 )
 
 __all__ = ["DataFile", "TableSnapshot", "Tables", "Write"]
@@ -243,6 +244,14 @@ class Tables:
             return None if snapshot is None else snapshot.log.version
         return self.log.version(path)
 
+    def data_columns(self, path: str) -> tuple[Column, ...]:
+        """Columns of a table without `_gddl`."""
+        return tuple(c for c in self.existing(path).schema.columns if c.name != GDDL)
+
+    def tells_events(self, path: str) -> bool:
+        """Whether `_gddl` of a table has the fields that only change tables have."""
+        return tells_events(self.existing(path).schema.columns)
+
     def metrics(self, path: str, app: str, version: int) -> dict[str, int]:
         """Operation metrics of a transaction's commit; empty where there is none."""
         return self.log.metrics(path, user_metadata(app_of(app, self._shard), version))
@@ -251,6 +260,12 @@ class Tables:
         """All rows, or those of some files."""
         snapshot = self.existing(path)
         return self.read_files(snapshot, [f for f in snapshot.files if keep is None or keep(f)])
+
+    def each_file(self, path: str, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """Rows of each file of a table: those of one are in memory at a time."""
+        snapshot = self.existing(path)
+        for file in snapshot.files:
+            yield self.read_files(snapshot, [file], columns)
 
     def read_files(
         self, snapshot: TableSnapshot, files: Sequence[DataFile], columns: Sequence[str] | None = None

@@ -198,7 +198,7 @@ class RebuildWork(Protocol):
         ...
 
     def rows(self, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
-        """As `Engine.live_rows`, of the replica that `swap` would make; nothing is written."""
+        """As `Contents.live_rows`, of the replica that `swap` would make; nothing is written."""
         ...
 
     def compared(self, columns: Sequence[str] | None) -> Replaced:
@@ -295,6 +295,10 @@ class BaselineWork(Protocol):
     Both writes are idempotent by the plan's time.
     """
 
+    def baseline(self) -> Baseline | None:
+        """What the rows without `_gddl` of the replica stand for, as its property says; None: it says nothing."""
+        ...
+
     def figures(self, keys: Sequence[str], baseline: Baseline, sequence_type: str) -> BaselineFigures:
         """What the rows are like; nothing is written.
 
@@ -333,16 +337,8 @@ class BaselineWork(Protocol):
         ...
 
 
-class Engine(Protocol):
-    """One table's Delta tables, by path, and the steps of its batches."""
-
-    def suited(self, *, few_rows: bool) -> Engine:
-        """The engine, configured for few rows or many."""
-        ...
-
-    def of_shard(self, shard: str) -> Engine:
-        """This engine with transaction ids of that source, one of several that the table is loaded from."""
-        ...
+class TableLogs(Protocol):
+    """What the logs of Delta tables say, by path."""
 
     def exists(self, path: str) -> bool: ...
 
@@ -360,36 +356,118 @@ class Engine(Protocol):
         """Commits after a version, oldest first; None where the log lacks that commit and all later ones."""
         ...
 
-    def foreign_rows(self, context: TableContext, path: str, added: Collection[str] | None = None) -> int:
-        """Number of rows without `_gddl`, which other writers added; `added`: only in these files; None: in all."""
-        ...
-
-    def is_ours(self, context: TableContext, path: str) -> bool:
-        """Whether there is a table that has `_gddl`."""
-        ...
-
-    def baseline(self, context: TableContext, path: str) -> Baseline | None:
-        """What the rows without `_gddl` of a table stand for, as its property says; None: it says nothing."""
-        ...
-
-    def baseline_work(self, context: TableContext) -> BaselineWork:
-        """See `BaselineWork`."""
-        ...
-
     def last_transaction(self, path: str, app: str) -> int:
         """Highest transaction version that `app` committed to the table; -1 when none."""
         ...
 
-    def recorded_files(self, context: TableContext) -> list[RecordedFile]:
-        """Files and generations of the change table."""
-        ...
-
-    def columns(self, path: str) -> tuple[Column, ...]:
-        """The table's columns without `_gddl`."""
+    def data_columns(self, path: str) -> tuple[Column, ...]:
+        """Columns of a table without `_gddl`."""
         ...
 
     def tells_events(self, path: str) -> bool:
         """Whether `_gddl` of a table has the fields that only change tables have."""
+        ...
+
+
+class Quarantine(Protocol):
+    """Rows and files that could not be applied, in a table's errors table."""
+
+    def append_files(self, plan: BatchPlan, files: Sequence[Unreadable], again: Sequence[str]) -> None:
+        """Write files that can't be read to the errors table, creating it; `again` as in `BatchWork.quarantine`."""
+        ...
+
+    def forget(self, batch_id: str) -> None:
+        """Remove the rows of a dropped batch from the errors table."""
+        ...
+
+    def counts(self) -> tuple[int, int]:
+        """Number of unresolved rows and files of the errors table, and how many of them are whole files."""
+        ...
+
+    def unresolved(self, limit: int, codes: Collection[str] = ()) -> Unresolved:
+        """Unresolved rows of the errors table, of these codes (empty: all)."""
+        ...
+
+    def dismiss(self, codes: Collection[str], files: Collection[str], now: str) -> int:
+        """Mark unresolved rows of these codes and files (empty: all) as resolved; returns how many."""
+        ...
+
+    def dismissed_files(self) -> frozenset[str]:
+        """Files that could not be read and are in quarantine no longer."""
+        ...
+
+
+class Contents(Protocol):
+    """What the stored rows of a table's replica and change table say."""
+
+    def foreign_rows(self, path: str, added: Collection[str] | None = None) -> int:
+        """Number of rows without `_gddl`, which other writers added; `added`: only in these files; None: in all."""
+        ...
+
+    def is_ours(self, path: str) -> bool:
+        """Whether there is a table that has `_gddl`."""
+        ...
+
+    def recorded_files(self) -> list[RecordedFile]:
+        """Files and generations of the change table."""
+        ...
+
+    def refused_values(self, how: Rewrite) -> dict[tuple[str, str], int]:
+        """Values of the change table that a rewrite would lose: (problem, column) to their number."""
+        ...
+
+    def live_rows(self, columns: Sequence[str], since: tuple[str, datetime] | None = None) -> Iterable[tuple[Any, ...]]:
+        """Rows of the replica, without those that are marked deleted; times in UTC, as values or ISO 8601 text.
+
+        Args:
+            since: only rows with a time in this column at or after a moment; None: all.
+        """
+        ...
+
+    def rows_of_key(self, path: str, table_schema: TableSchema, key: tuple[str, ...], limit: int) -> KeyRows:
+        """Rows of a change table, replica or tombstones that have a key; of changes also those that had it before.
+
+        Args:
+            key: as for `Eraser`.
+            limit: see `erasure.highest`.
+        """
+        ...
+
+    def verify(self, table_schema: TableSchema, swept: int, limit: int) -> Verdict:
+        """Compare the replica with the state computed from its change table, without generations before `swept`."""
+        ...
+
+    def compared_with(self, path: str, rule: OtherTableRule) -> OtherTableFindings:
+        """Compare the replica with another table by key."""
+        ...
+
+    def violations(self, columns: Sequence[str], reference: Reference | None, most: int) -> Violations:
+        """Rows of the replica that break a constraint on these columns.
+
+        Args:
+            reference: where their values have to be; None: no two rows may have the same values.
+            most: values that are named.
+
+        Raises:
+            FatalError: `CONSTRAINT_NOT_CHECKED`: a table lacks a column, or the types of two don't compare.
+        """
+        ...
+
+
+class Engine(Protocol):
+    """One table's Delta tables, by path, and the steps of its batches."""
+
+    @property
+    def tables(self) -> TableLogs:
+        """Their logs."""
+        ...
+
+    def suited(self, *, few_rows: bool) -> Engine:
+        """The engine, configured for few rows or many."""
+        ...
+
+    def of_shard(self, shard: str) -> Engine:
+        """This engine with transaction ids of that source, one of several that the table is loaded from."""
         ...
 
     def decode_files(
@@ -406,22 +484,16 @@ class Engine(Protocol):
         """A batch without rows, which only sweeps or reconciles tables with the metadata row."""
         ...
 
-    def quarantine_files(
-        self, context: TableContext, plan: BatchPlan, files: Sequence[Unreadable], again: Sequence[str]
-    ) -> None:
-        """Write files that can't be read to the errors table, creating it; `again` as in `BatchWork.quarantine`."""
-        ...
+    def quarantine(self, context: TableContext) -> Quarantine: ...
 
-    def forget_errors(self, context: TableContext, batch_id: str) -> None:
-        """Remove the rows of a dropped batch from the errors table."""
-        ...
+    def contents(self, context: TableContext) -> Contents: ...
 
     def maintenance(self, context: TableContext) -> Maintenance: ...
 
     def eraser(self, context: TableContext) -> Eraser: ...
 
-    def refused_values(self, context: TableContext, how: Rewrite) -> dict[tuple[str, str], int]:
-        """Values of the change table that a rewrite would lose: (problem, column) to their number."""
+    def baseline_work(self, context: TableContext) -> BaselineWork:
+        """See `BaselineWork`."""
         ...
 
     def rewrite_changes(self, context: TableContext, plan: BatchPlan, how: Rewrite) -> None:
@@ -430,65 +502,6 @@ class Engine(Protocol):
 
     def rebuild(self, request: RebuildRequest) -> RebuildWork:
         """Prepare the swap of a rebuild or a reload; writes nothing."""
-        ...
-
-    def verify(self, context: TableContext, table_schema: TableSchema, swept: int, limit: int) -> Verdict:
-        """Compare the replica with the state computed from its change table, without generations before `swept`."""
-        ...
-
-    def compared_with(self, context: TableContext, path: str, rule: OtherTableRule) -> OtherTableFindings:
-        """Compare the replica with another table by key."""
-        ...
-
-    def violations(
-        self, context: TableContext, columns: Sequence[str], reference: Reference | None, most: int
-    ) -> Violations:
-        """Rows of the replica that break a constraint on these columns.
-
-        Args:
-            reference: where their values have to be; None: no two rows may have the same values.
-            most: values that are named.
-
-        Raises:
-            FatalError: `CONSTRAINT_NOT_CHECKED`: a table lacks a column, or the types of two don't compare.
-        """
-        ...
-
-    def live_rows(
-        self, context: TableContext, columns: Sequence[str], since: tuple[str, datetime] | None = None
-    ) -> Iterable[tuple[Any, ...]]:
-        """Rows of the replica, without those that are marked deleted; times in UTC, as values or ISO 8601 text.
-
-        Args:
-            since: only rows with a time in this column at or after a moment; None: all.
-        """
-        ...
-
-    def rows_of_key(
-        self, context: TableContext, path: str, table_schema: TableSchema, key: tuple[str, ...], limit: int
-    ) -> KeyRows:
-        """Rows of a change table, replica or tombstones that have a key; of changes also those that had it before.
-
-        Args:
-            key: as for `Eraser`.
-            limit: see `erasure.highest`.
-        """
-        ...
-
-    def in_quarantine(self, context: TableContext) -> tuple[int, int]:
-        """Number of unresolved rows and files of the errors table, and how many of them are whole files."""
-        ...
-
-    def unresolved(self, context: TableContext, limit: int, codes: Collection[str] = ()) -> Unresolved:
-        """Unresolved rows of the errors table, of these codes (empty: all)."""
-        ...
-
-    def dismiss(self, context: TableContext, codes: Collection[str], files: Collection[str], now: str) -> int:
-        """Mark unresolved rows of these codes and files (empty: all) as resolved; returns how many."""
-        ...
-
-    def dismissed_files(self, context: TableContext) -> frozenset[str]:
-        """Files that could not be read and are in quarantine no longer."""
         ...
 
 
@@ -547,13 +560,13 @@ class TableContext:
 
     def stored_columns(self) -> Stored:
         """Current columns of the change table, split into data and before images."""
-        if not self.engine.exists(self.layout.changes):
+        if not self.engine.tables.exists(self.layout.changes):
             return self.begins_with or Stored(data=None, before=None, live=self.replaces)
-        all_columns = self.engine.columns(self.layout.changes)
+        all_columns = self.engine.tables.data_columns(self.layout.changes)
         columns = [c for c in all_columns if c.name != RESCUED]
         prefix = self.spec.before_image_prefix
         images = tuple(c for c in columns if is_before_image(c.name, prefix))
         data = tuple(c for c in columns if not is_before_image(c.name, prefix))
         return Stored(data=Schema(data), before=Schema(images), rescued=len(columns) < len(all_columns),
-            event_fields=self.engine.tells_events(self.layout.changes), live=self.replaces,
+            event_fields=self.engine.tables.tells_events(self.layout.changes), live=self.replaces,
         )  # fmt: skip

@@ -3,43 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from datetime import datetime
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_gddl.contract.sql_types import SqlType
 from airflow_gddl.stores import Storage
-from spark_jobs.plan.generations import RecordedFile
-from spark_jobs.plan.planned_batch import BatchPlan
-from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.rules import quarantine
+from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.arrays import DeltaSchema, by_name
-from spark_jobs.rules.erasure import ErasedMatches, KeyRows, as_deletes, emptied, highest, with_images, with_key
-from spark_jobs.rules.evaluate import UNDECIDED_CODE
-from spark_jobs.rules.newly_filtered import at_both_keys, newly_filtered, places
-from spark_jobs.rules.order import recorded_files
-from spark_jobs.rules.quarantine import Chosen, of_earlier_batches, resolved
-from spark_jobs.rules.rewrite import Rewrite, count_of, refused_values, rewritten
+from spark_jobs.rules.erasure import ErasedMatches, as_deletes, emptied, with_images, with_key
+from spark_jobs.rules.newly_filtered import at_both_keys, places
+from spark_jobs.rules.rewrite import Rewrite, rewritten
 from spark_jobs.rules.step_results import ChangesErased
-from spark_jobs.rules.sweep import unmarked
-from spark_jobs.rules.windows import changed_since
-from spark_jobs.tables import table_definition
 from spark_jobs.tables.data_files import FileWriter, Target
-from spark_jobs.tables.delta_log import QUARANTINE, Action, version_of
+from spark_jobs.tables.delta_log import Action
 from spark_jobs.tables.delta_tables import DataFile, Tables, TableSnapshot, Write, Written
-from spark_jobs.tables.places import stream_of, stream_rows
 from spark_jobs.tables.table_rows import (
     PLACES,
     KeyMatches,
     Source,
-    as_they_are,
     by_file,
-    by_key,
     by_row,
     without_places,
 )
@@ -204,60 +190,6 @@ class _Change:
         return json.dumps({**self.output.report(storage, instead, removed, removed), _NOTE: note}).encode()
 
 
-Rule = Callable[[pa.Table], Any]
-"""From rows of one file, in the table's columns, to what is known of them; sent to tasks."""
-
-
-@dataclass(frozen=True)
-class _OfFile:
-    rule: Rule
-
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
-        result = self.rule(without_places(rows[_ROWS]))
-        return stream_of(result) if isinstance(result, pa.Table) else json.dumps(result).encode()
-
-
-def _each_file(tables: Tables, path: str, rule: Rule, columns: Sequence[str] | None = None) -> list[bytes]:
-    source = Source.of(tables.existing(path), as_they_are, columns)
-    return by_file(tables, {_ROWS: source}, _OfFile(rule))
-
-
-def foreign_rows(tables: Tables, path: str, added: Collection[str] | None = None) -> int:
-    """See `Engine.foreign_rows`."""
-    source = Source.of(tables.existing(path), as_they_are, [GDDL])
-    files = (file for file in source.files if added is None or file.path in added)
-    source = replace(source, files=tuple(replace(file, baseline=None) for file in files))
-    return sum(json.loads(count) for count in by_file(tables, {_ROWS: source}, _OfFile(_without_gddl)))
-
-
-def _without_gddl(rows: pa.Table) -> int:
-    return int(rows.column(GDDL).null_count)
-
-
-def files_of_changes(tables: Tables, path: str) -> list[RecordedFile]:
-    """See `Engine.recorded_files`."""
-    reports = _each_file(tables, path, _Recorded(tables.existing(path).schema.types[GDDL]), [GDDL])
-    return [RecordedFile(**file) for report in reports for file in json.loads(report)]
-
-
-@dataclass(frozen=True)
-class _Recorded:
-    gddl: SqlType
-
-    def __call__(self, rows: pa.Table) -> list[dict[str, Any]]:
-        return [asdict(file) for file in recorded_files([rows], self.gddl)]
-
-
-def values_refused(tables: Tables, path: str, how: Rewrite) -> dict[tuple[str, str], int]:
-    """See `Engine.refused_values`."""
-    counts = count_of([stream_rows(one) for one in _each_file(tables, path, lambda rows: refused_values(rows, how))])
-    if not how.filters_states or counts:
-        return counts
-    reports = by_key(tables, {_ROWS: to_filter(tables.existing(path), how)}, keys_to_filter(how), _Undecided(how))
-    undecided = sum(map(json.loads, reports))
-    return {(UNDECIDED_CODE, "where"): undecided} if undecided else {}
-
-
 def to_filter(snapshot: TableSnapshot, how: Rewrite) -> Source:
     """Stored changes for `newly_filtered`."""
     return Source.of(snapshot, _Placed(how))
@@ -275,67 +207,6 @@ class _Placed:
 
     def __call__(self, rows: pa.Table) -> pa.Table:
         return at_both_keys(rewritten(without_places(rows), self.how), self.how.schema)
-
-
-@dataclass(frozen=True)
-class _Undecided:
-    """Updates for which a new filter can't be decided."""
-
-    how: Rewrite
-
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
-        return json.dumps(newly_filtered(rows[_ROWS], self.how.schema)[1]).encode()
-
-
-def rows_of_key(tables: Tables, path: str, table_schema: TableSchema, key: tuple[str, ...], limit: int) -> KeyRows:
-    """See `Engine.rows_of_key`."""
-    reports = _each_file(tables, path, lambda rows: with_key(rows, table_schema, key))
-    none = tables.existing(path).schema.arrow.empty_table()
-    return highest(pa.concat_tables([none, *map(stream_rows, reports)]), limit)
-
-
-def live_rows(
-    tables: Tables, path: str, columns: Sequence[str], since: tuple[str, datetime] | None = None
-) -> Iterator[tuple[Any, ...]]:
-    """See `Engine.live_rows`."""
-    for rows in _one_by_one(tables, path):
-        live = unmarked(rows) if since is None else changed_since(unmarked(rows), *since)
-        yield from zip(*(live.column(name).to_pylist() for name in columns), strict=True)
-
-
-def in_quarantine(tables: Tables, path: str) -> tuple[int, int]:
-    """See `Engine.in_quarantine`."""
-    waiting = [quarantine.unresolved(rows) for rows in _one_by_one(tables, path, ["resolved_at", "position"])]
-    return sum(part.num_rows for part in waiting), sum(part.column("position").null_count for part in waiting)
-
-
-def dismissed_files(tables: Tables, path: str) -> frozenset[str]:
-    """See `Engine.dismissed_files`."""
-    resolved, pending = set[str](), set[str]()
-    for rows in _one_by_one(tables, path, ["source_file", "position", "resolved_at"]):
-        whole = rows.filter(rows.column("position").is_null())
-        waiting = quarantine.unresolved(whole).column("source_file").to_pylist()
-        pending.update(waiting)
-        resolved.update(whole.column("source_file").to_pylist())
-    return frozenset(resolved - pending)
-
-
-def unresolved(tables: Tables, path: str, limit: int, codes: Collection[str]) -> quarantine.Unresolved:
-    """See `Engine.unresolved`."""
-    counted, first = [], tables.existing(path).schema.arrow.empty_table()
-    for rows in _one_by_one(tables, path):
-        open_rows = quarantine.unresolved(rows, codes)
-        counted.append(quarantine.by_file(open_rows))
-        first = quarantine.oldest(pa.concat_tables([first, open_rows]), limit)
-    counts = quarantine.by_code(counted)
-    return quarantine.Unresolved(sum(code["rows"] for code in counts), counts, quarantine.shown(first))
-
-
-def _one_by_one(tables: Tables, path: str, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-    """Rows of each file: one at a time is in memory."""
-    snapshot = tables.existing(path)
-    for file in snapshot.files:
-        yield tables.read_files(snapshot, [file], columns)
 
 
 _SAMPLE = 5
@@ -403,65 +274,3 @@ class _Changes:
         kept = without_places(instead.filter(pa.array(images | matches.turned)))
         removed = changes.filter(pa.array(matches.current | images))
         return removed, kept, [int(np.sum(matches.current)), int(np.sum(images)), matches.others]
-
-
-def append(tables: Tables, path: str, rows: pa.Table, app: str, version: int) -> None:
-    """Append rows, creating the table if missing."""
-    tables.create(table_definition.errors(path))
-    tables.commit(path, Write(app=app, version=version, added=[rows]))
-
-
-def resolve(tables: Tables, path: str, chosen: Chosen, now: str, transaction: tuple[str, int] = ("", 0)) -> int:
-    """Set `resolved_at` of the chosen unresolved rows; other files are unchanged. Returns their number."""
-    counts: list[int] = []
-
-    def change(rows: pa.Table) -> pa.Table | None:
-        changed = resolved(rows, chosen, now)
-        if changed is not None:
-            counts.append(rows.column("resolved_at").null_count - changed.column("resolved_at").null_count)
-        return changed
-
-    _change(tables, path, change, transaction)
-    return sum(counts)
-
-
-def resolve_earlier(tables: Tables, path: str, plan: BatchPlan, files: Sequence[str]) -> None:
-    """Resolve what the files left in the errors table when earlier batches read them."""
-    if files and tables.exists(path):
-        transaction = (f"{QUARANTINE}:resolve", version_of(plan))
-        resolve(tables, path, of_earlier_batches(files, plan.batch_id), plan.planned_at, transaction)
-
-
-def forget(tables: Tables, path: str, batch_id: str) -> None:
-    """Remove a batch's rows."""
-    remove_rows(tables, path, lambda rows: pc.equal(rows.column("batch_id"), batch_id))
-
-
-def forget_records(tables: Tables, path: str, batch_id: str) -> None:
-    """Clear the records of all batches except this one: they hold values that must no longer be stored."""
-
-    def cleared(rows: pa.Table) -> pa.Table | None:
-        older = pc.and_(rows.column("record").is_valid(), pc.not_equal(rows.column("batch_id"), batch_id))
-        if not pc.any(older).as_py():
-            return None
-        for name in ("record", "record_schema"):
-            values = pc.if_else(older, pa.scalar(None, pa.string()), rows.column(name))
-            rows = rows.set_column(rows.schema.get_field_index(name), name, values)
-        return rows
-
-    _change(tables, path, cleared, ("", 0))
-
-
-def _change(
-    tables: Tables, path: str, change: Callable[[pa.Table], pa.Table | None], transaction: tuple[str, int]
-) -> None:
-    """Replace the rows of each file, in one commit; where `change` gives none, the file is unchanged."""
-    snapshot = tables.existing(path)
-    added, removed = [], []
-    for file in snapshot.files:
-        rows = change(tables.read_files(snapshot, [file]))
-        if rows is not None:
-            added.append(rows)
-            removed.append(file)
-    if removed:
-        tables.commit(path, Write(app=transaction[0], version=transaction[1], added=added, removed=removed))

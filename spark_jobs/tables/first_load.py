@@ -50,7 +50,7 @@ class FirstLoadReader:
             return False
         paths = (layout.changes, layout.replica, layout.history, layout.errors)
         is_begun = self.context.resumed and self._parts.are_begun()
-        return is_begun or not any(map(engine.exists, paths))
+        return is_begun or not any(map(engine.tables.exists, paths))
 
     @property
     def _parts(self) -> PartsReader:

@@ -25,18 +25,14 @@ from airflow_gddl.stores import Storage
 from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.plan.identity import own_hours
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
-from spark_jobs.plan.table_schema import GDDL, Column, TableSchema
+from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.fold import applied_before
-from spark_jobs.rules.other_table import OtherTableFindings, OtherTableRule
-from spark_jobs.rules.rewrite import Rewrite
 from spark_jobs.rules.step_results import Compacted
-from spark_jobs.rules.verify import Reference, Verdict, Violations
 from spark_jobs.spark.session import configure
 from spark_jobs.spark.tasks import map_in_arrow
-from spark_jobs.tables import deletion_vectors, table_definition
+from spark_jobs.tables import deletion_vectors
 from spark_jobs.tables.batch_by_ranges import read_large
 from spark_jobs.tables.batch_context import BatchContext
-from spark_jobs.tables.delta_log import DeltaCommit
 from spark_jobs.tables.delta_tables import Tables
 from spark_jobs.tables.delta_tables import Tables as KnownTables
 from spark_jobs.tables.engine import AppendedWork, BatchWork, RebuildRequest, RebuildWork, TableContext
@@ -44,12 +40,10 @@ from spark_jobs.tables.file_rules import remove_rows
 from spark_jobs.tables.first_load import FirstLoadReader
 from spark_jobs.tables.one_task import OneTaskEngine, TablesEngine, cut_changes
 from spark_jobs.tables.places import DEAD_WORKER, DeclinedError, InProcess, KeyWork, Place, Work, stream_of, stream_rows
-from spark_jobs.tables.rebuild import Rebuild, rewrite_changes
-from spark_jobs.tables.replayed_log import ReplayedLog
+from spark_jobs.tables.rebuild import Rebuild
 from spark_jobs.tables.snapshots import is_settable
 from spark_jobs.tables.spark_merge import MaintainedTables, MergedTables, SparkTables, name
-from spark_jobs.tables.table_comparison import compared_with, verify
-from spark_jobs.tables.whole_tables import TableWriter, keep_readable, violations
+from spark_jobs.tables.whole_tables import TableWriter, keep_readable
 
 _REPORT = "report"
 _TASK = re.compile(r"\bTask ([0-9]{1,9}) in stage [0-9.]{1,20} failed")
@@ -341,30 +335,6 @@ class ManyTasksEngine(TablesEngine):
     def of_shard(self, shard: str) -> ManyTasksEngine:
         return ManyTasksEngine(replace(self.tables, shard=shard))
 
-    def exists(self, path: str) -> bool:
-        return self.tables.exists(path)
-
-    def version(self, path: str) -> int | None:
-        return self.tables.version(path)
-
-    def last_transaction(self, path: str, app: str) -> int:
-        return self.tables.last_transaction(path, app)
-
-    def recall(self, path: str, log: ReplayedLog | None) -> None:
-        """Delta on Spark reads logs itself."""
-
-    def known_log(self, path: str) -> ReplayedLog | None:  # noqa: ARG002 - as above
-        return None
-
-    def commits_since(self, path: str, version: int) -> list[DeltaCommit] | None:
-        return self.tables.log.since(path, version)
-
-    def columns(self, path: str) -> tuple[Column, ...]:
-        return tuple(c for c in self.tables.columns(path) if c.name != GDDL)
-
-    def tells_events(self, path: str) -> bool:
-        return table_definition.tells_events(self.tables.columns(path))
-
     def decode_files(
         self, context: TableContext, plan: BatchPlan, state: TableState
     ) -> tuple[BatchWork | None, tuple[Unreadable, ...]]:
@@ -388,6 +358,9 @@ class ManyTasksEngine(TablesEngine):
         """See `tables_of`."""
         return tables_of(context, self.tables, self._tasks, paths)
 
+    def whole_tables_of(self, context: TableContext, *paths: str) -> KnownTables:
+        return self.tables_of(context, *paths)
+
     def table_work(self, context: TableContext, plan: BatchPlan, table_schema: TableSchema) -> TableWriter:
         layout = context.layout
         batch_context = BatchContext(
@@ -405,28 +378,10 @@ class ManyTasksEngine(TablesEngine):
         """Rows that deletion vectors only mark leave the files in use, those of earlier deletes too."""
         self.tables.spark.sql(f"REORG TABLE delta.{quoted(path)} APPLY (PURGE)")
 
-    def rewrite_changes(self, context: TableContext, plan: BatchPlan, how: Rewrite) -> None:
-        rewrite_changes(self.tables_of(context, context.layout.changes), context, plan, how)
-
     def rebuild(self, request: RebuildRequest) -> RebuildWork:
         layouts = [request.live.layout, *([] if request.shadow is None else [request.shadow])]
         known = self.tables_of(request.live, *(path for layout in layouts for path in _all_of(layout)))
         return Rebuild(known, request)
-
-    def verify(self, context: TableContext, table_schema: TableSchema, swept: int, limit: int) -> Verdict:
-        known = self.tables_of(context, context.layout.replica, context.layout.changes)
-        return verify(known, context.layout, table_schema, swept=swept, limit=limit)
-
-    def compared_with(self, context: TableContext, path: str, rule: OtherTableRule) -> OtherTableFindings:
-        layout = context.layout
-        return compared_with(self.tables_of(context, layout.replica, layout.changes, path), layout, path, rule)
-
-    def violations(
-        self, context: TableContext, columns: Sequence[str], reference: Reference | None, most: int
-    ) -> Violations:
-        path = context.layout.replica
-        known = self.tables_of(context, path, *(() if reference is None else (reference.path,)))
-        return violations(known, path, columns, reference, most)
 
 
 def _all_of(layout: Layout) -> tuple[str, ...]:

@@ -65,6 +65,7 @@ from spark_jobs.tables.data_files import Target
 from spark_jobs.tables.delta_log import HISTORY, MERGE, REWRITE, TOMBSTONES, version_of
 from spark_jobs.tables.delta_tables import Tables, Write, Written
 from spark_jobs.tables.engine import RebuildRequest, RebuildWork, TableContext
+from spark_jobs.tables.errors_table import ErrorsTable
 from spark_jobs.tables.file_rules import Output, deleted, output_of, without_type_changes, written
 from spark_jobs.tables.places import stream_of, stream_rows
 from spark_jobs.tables.table_definition import TableDefinition
@@ -127,10 +128,10 @@ def compared(work: RebuildWork, request: RebuildRequest, columns: Sequence[str] 
     if columns is None:
         return Replaced(rows=sum(1 for _ in work.rows(first)))
     live = request.live
-    before = sum(1 for _ in live.engine.live_rows(live, columns[:1]))
+    before = sum(1 for _ in live.engine.contents(live).live_rows(columns[:1]))
     if not keys or before > _COMPARED:
         return Replaced(rows=sum(1 for _ in work.rows(first)), rows_before=before)
-    old, new = _hashed(live.engine.live_rows(live, columns), len(keys)), _hashed(work.rows(columns), len(keys))
+    old, new = _hashed(live.engine.contents(live).live_rows(columns), len(keys)), _hashed(work.rows(columns), len(keys))
     return Replaced(
         rows=len(new), rows_before=before, appear=len(new.keys() - old.keys()),
         vanish=len(old.keys() - new.keys()), change=sum(old[k] != new[k] for k in old.keys() & new.keys()),
@@ -737,13 +738,13 @@ class Rebuild:
                 replaced = pc.is_in(rows.column("source_file"), value_set=files)
                 return others if self.request.archives else pc.and_(replaced, others)
 
-            file_rules.resolve(self.tables, path, stale, plan.planned_at, ("refresh:resolve", version_of(plan)))
+            ErrorsTable(self.tables, path).resolve(stale, plan.planned_at, ("refresh:resolve", version_of(plan)))
         if self.request.reselected and self.tables.exists(path):
-            file_rules.forget_records(self.tables, path, plan.batch_id)
+            ErrorsTable(self.tables, path).forget_records(plan.batch_id)
         if fresh:
             rows = [{**r, "batch_id": plan.batch_id, "id": f"{plan.batch_id}/{r['id']}"} for r in fresh]
             stamped = pa.Table.from_pylist(rows, schema=quarantine.SCHEMA)
-            file_rules.append(self.tables, path, stamped, "refresh:quarantine", version_of(plan))
+            ErrorsTable(self.tables, path).append(stamped, "refresh:quarantine", version_of(plan))
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ from spark_jobs.rules.arrays import DeltaSchema, schema_of
 from spark_jobs.spark.session import FOR_FEW_ROWS, SQL_SETTINGS, configure
 from spark_jobs.tables import deletion_vectors, table_definition
 from spark_jobs.tables.data_files import Target, WithoutRows
-from spark_jobs.tables.delta_log import OURS, Action, DeltaCommits, app_of, is_on, user_metadata
+from spark_jobs.tables.delta_log import OURS, Action, DeltaCommit, DeltaCommits, app_of, is_on, user_metadata
 from spark_jobs.tables.delta_tables import Clock, Tables, Write, Written
 from spark_jobs.tables.file_parts import file_path
 from spark_jobs.tables.places import DeclinedError, Place, TaskBounds
@@ -108,6 +108,21 @@ class SparkTables:
 
     def version(self, path: str) -> int | None:
         return self.log.version(path)
+
+    def recall(self, path: str, log: ReplayedLog | None) -> None:
+        """Delta on Spark reads logs itself."""
+
+    def known_log(self, path: str) -> ReplayedLog | None:  # noqa: ARG002 - as above
+        return None
+
+    def commits_since(self, path: str, version: int) -> list[DeltaCommit] | None:
+        return self.log.since(path, version)
+
+    def data_columns(self, path: str) -> tuple[plan_columns.Column, ...]:
+        return tuple(c for c in self.columns(path) if c.name != GDDL)
+
+    def tells_events(self, path: str) -> bool:
+        return table_definition.tells_events(self.columns(path))
 
     def last_transaction(self, path: str, app: str) -> int:
         """Highest transaction version that `app` committed to the table; -1 when none."""

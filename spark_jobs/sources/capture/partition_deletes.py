@@ -130,7 +130,7 @@ class PartitionDeletes:
         place = self._place(state)
         with opened(self.url, *run.spec.name_in_source.split(".", 1)) as table:
             comparison = _Comparison.of(self.sa, run, table, schema, self.dropped)
-            rows = iter(context.engine.live_rows(context, schema.keys))
+            rows = iter(context.engine.contents(context).live_rows(schema.keys))
             missing = comparison.missing(rows)
             while found := list(islice(missing, _ROWS_OF_FILE)):
                 counts.update(number for number, _ in found)

@@ -348,7 +348,7 @@ def _loaded_files(run: TableRun, known: SnapshotsTaken) -> frozenset[str]:
             break
     plan = ledger.plan()
     appended = plan is not None and plan.source == "files" and (
-        run.context().engine.last_transaction(run.layout.changes, APPEND) >= version_of(plan)
+        run.context().engine.tables.last_transaction(run.layout.changes, APPEND) >= version_of(plan)
     )  # fmt: skip
     resumed = {file.path.rpartition("/")[2] for file in plan.files} if plan is not None and appended else set()
     return frozenset(names & (loaded | resumed))

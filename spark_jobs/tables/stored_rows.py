@@ -1,0 +1,147 @@
+"""What the stored rows of a table say: read, counted, searched and compared."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from airflow_gddl.contract.sql_types import SqlType
+from airflow_gddl.stores import Storage
+from spark_jobs.plan.generations import RecordedFile
+from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.rules.erasure import KeyRows, highest, with_key
+from spark_jobs.rules.evaluate import UNDECIDED_CODE
+from spark_jobs.rules.newly_filtered import newly_filtered
+from spark_jobs.rules.order import recorded_files
+from spark_jobs.rules.other_table import OtherTableFindings, OtherTableRule
+from spark_jobs.rules.rewrite import Rewrite, count_of, refused_values
+from spark_jobs.rules.sweep import unmarked
+from spark_jobs.rules.verify import Reference, Verdict, Violations
+from spark_jobs.rules.windows import changed_since
+from spark_jobs.tables.delta_tables import Tables
+from spark_jobs.tables.engine import TableContext
+from spark_jobs.tables.file_rules import keys_to_filter, to_filter
+from spark_jobs.tables.places import stream_of, stream_rows
+from spark_jobs.tables.replayed_log import replayed
+from spark_jobs.tables.table_comparison import compared_with, verify
+from spark_jobs.tables.table_rows import Source, as_they_are, by_file, by_key, without_places
+from spark_jobs.tables.whole_tables import violations
+
+_ROWS = "rows"
+Rule = Callable[[pa.Table], Any]
+"""From rows of one file, in the table's columns, to what is known of them; sent to tasks."""
+
+
+class Opened(Protocol):
+    """Opens the tables of some paths where the engine works on them."""
+
+    def __call__(self, context: TableContext, *paths: str) -> Tables: ...
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """See `Contents`.
+
+    Attributes:
+        opened: for rules that look at one file after the other.
+        opened_whole: for rules that compare rows of all files; raises `DeclinedError` of tables that are too large.
+    """
+
+    context: TableContext
+    opened: Opened
+    opened_whole: Opened
+
+    def foreign_rows(self, path: str, added: Collection[str] | None = None) -> int:
+        tables = self.opened(self.context, path)
+        source = Source.of(tables.existing(path), as_they_are, [GDDL])
+        files = (file for file in source.files if added is None or file.path in added)
+        source = replace(source, files=tuple(replace(file, baseline=None) for file in files))
+        return sum(json.loads(count) for count in by_file(tables, {_ROWS: source}, _OfFile(_without_gddl)))
+
+    def is_ours(self, path: str) -> bool:
+        log = replayed(self.context.storage, path)
+        return log is not None and any(column["name"] == GDDL for column in json.loads(log.schema)["fields"])
+
+    def recorded_files(self) -> list[RecordedFile]:
+        path = self.context.layout.changes
+        tables = self.opened(self.context, path)
+        reports = _each_file(tables, path, _Recorded(tables.existing(path).schema.types[GDDL]), [GDDL])
+        return [RecordedFile(**file) for report in reports for file in json.loads(report)]
+
+    def refused_values(self, how: Rewrite) -> dict[tuple[str, str], int]:
+        path = self.context.layout.changes
+        tables = self.opened(self.context, path)
+        reports = _each_file(tables, path, lambda rows: refused_values(rows, how))
+        counts = count_of([stream_rows(one) for one in reports])
+        if not how.filters_states or counts:
+            return counts
+        reports = by_key(tables, {_ROWS: to_filter(tables.existing(path), how)}, keys_to_filter(how), _Undecided(how))
+        undecided = sum(map(json.loads, reports))
+        return {(UNDECIDED_CODE, "where"): undecided} if undecided else {}
+
+    def live_rows(self, columns: Sequence[str], since: tuple[str, datetime] | None = None) -> Iterator[tuple[Any, ...]]:
+        path = self.context.layout.replica
+        for rows in self.opened(self.context, path).each_file(path):
+            live = unmarked(rows) if since is None else changed_since(unmarked(rows), *since)
+            yield from zip(*(live.column(name).to_pylist() for name in columns), strict=True)
+
+    def rows_of_key(self, path: str, table_schema: TableSchema, key: tuple[str, ...], limit: int) -> KeyRows:
+        tables = self.opened(self.context, path)
+        reports = _each_file(tables, path, lambda rows: with_key(rows, table_schema, key))
+        none = tables.existing(path).schema.arrow.empty_table()
+        return highest(pa.concat_tables([none, *map(stream_rows, reports)]), limit)
+
+    def verify(self, table_schema: TableSchema, swept: int, limit: int) -> Verdict:
+        layout = self.context.layout
+        tables = self.opened_whole(self.context, layout.replica, layout.changes)
+        return verify(tables, layout, table_schema, swept=swept, limit=limit)
+
+    def compared_with(self, path: str, rule: OtherTableRule) -> OtherTableFindings:
+        layout = self.context.layout
+        return compared_with(self.opened_whole(self.context, layout.replica, layout.changes, path), layout, path, rule)
+
+    def violations(self, columns: Sequence[str], reference: Reference | None, most: int) -> Violations:
+        path = self.context.layout.replica
+        others = () if reference is None else (reference.path,)
+        return violations(self.opened_whole(self.context, path, *others), path, columns, reference, most)
+
+
+@dataclass(frozen=True)
+class _OfFile:
+    rule: Rule
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
+        result = self.rule(without_places(rows[_ROWS]))
+        return stream_of(result) if isinstance(result, pa.Table) else json.dumps(result).encode()
+
+
+def _each_file(tables: Tables, path: str, rule: Rule, columns: Sequence[str] | None = None) -> list[bytes]:
+    source = Source.of(tables.existing(path), as_they_are, columns)
+    return by_file(tables, {_ROWS: source}, _OfFile(rule))
+
+
+def _without_gddl(rows: pa.Table) -> int:
+    return int(rows.column(GDDL).null_count)
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    gddl: SqlType
+
+    def __call__(self, rows: pa.Table) -> list[dict[str, Any]]:
+        return [asdict(file) for file in recorded_files([rows], self.gddl)]
+
+
+@dataclass(frozen=True)
+class _Undecided:
+    """Updates for which a new filter can't be decided."""
+
+    how: Rewrite
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
+        return json.dumps(newly_filtered(rows[_ROWS], self.how.schema)[1]).encode()
