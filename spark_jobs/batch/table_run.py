@@ -58,10 +58,13 @@ def make_engine(runtime: Runtime, table: str, work: int | None = None, *, in_one
 
 
 def _delta_rs(runtime: Runtime) -> Engine:
+    from spark_jobs.tables.deletion_vectors import are_known  # noqa: PLC0415 - see above
     from spark_jobs.tables.delta_tables import Tables  # noqa: PLC0415 - see above
     from spark_jobs.tables.one_task import OneTaskEngine  # noqa: PLC0415 - see above
+    from spark_jobs.tables.snapshots import VECTORS  # noqa: PLC0415 - see above
 
-    return OneTaskEngine(Tables(runtime.storage, runtime.clock))
+    features = frozenset({VECTORS}) if are_known() else frozenset[str]()
+    return OneTaskEngine(Tables(runtime.storage, runtime.clock, features=features))
 
 
 def _spark(runtime: Runtime, table: str, work: int | None) -> Engine:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import struct
 import zlib
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
@@ -21,7 +22,7 @@ from airflow_gddl.stores import Storage
 Descriptor = Mapping[str, Any]
 """`deletionVector` of an `add` or `remove` action."""
 _MAGIC = 1_681_511_377
-_HEAD, _SIZE = struct.Struct("<i"), struct.Struct(">i")
+_HEAD, _SIZE, _CHECKSUM = struct.Struct("<i"), struct.Struct(">i"), struct.Struct(">I")
 _VERSION = b"\x01"
 _ENCODED_UUID = 20
 """Characters; those before name a folder."""
@@ -45,7 +46,7 @@ def rows_of(storage: Storage, table: str, vector: Descriptor) -> np.ndarray:
     if vector["storageType"] == "i":
         data = base64.b85decode(vector["pathOrInlineDv"].encode().translate(bytes.maketrans(_Z85, _B85)))
     else:
-        data = _framed(storage.read(path_of(table, vector)), int(vector.get("offset") or 0))
+        data = _unframed(CONTENTS.read(storage, path_of(table, vector), _place_of(vector)))
     if _HEAD.unpack_from(data)[0] != _MAGIC:
         raise ValueError(f"a deletion vector of {table} has another form than Roaring's portable one")
     numbers = np.fromiter(BitMap64.deserialize(data[_HEAD.size :]), np.int64)
@@ -54,11 +55,54 @@ def rows_of(storage: Storage, table: str, vector: Descriptor) -> np.ndarray:
     return numbers
 
 
-def _framed(content: bytes, offset: int) -> bytes:
-    size = _SIZE.unpack_from(content, offset)[0]
-    start = offset + _SIZE.size
-    data = content[start : start + size]
-    if zlib.crc32(data) != struct.unpack_from(">I", content, start + size)[0]:
+class Contents:
+    """Files of vectors, whose content never changes, as this process has read them.
+
+    A commit's vectors are in one file. The first of a file is read by itself. Once another of the same file is asked
+    for, the file is read whole and kept, so that the bytes read grow with the vectors and not with their square.
+    """
+
+    def __init__(self, most: int) -> None:
+        """
+        Args:
+            most: bytes that are kept; a larger file is read by vector.
+        """
+        self._most = most
+        self._kept: OrderedDict[str, bytes | None] = OrderedDict()
+
+    def read(self, storage: Storage, path: str, place: slice) -> bytes:
+        content = self._kept.get(path)
+        if content is None and path in self._kept:
+            content = storage.read(path, self._most + 1)
+            self._keep(path, content if len(content) <= self._most else b"")
+        elif content is None:
+            self._keep(path, None)
+        if not content or place.stop > len(content):
+            with storage.open_input(path) as stream:
+                stream.seek(place.start)
+                return stream.read(place.stop - place.start)
+        return content[place]
+
+    def _keep(self, path: str, content: bytes | None) -> None:
+        self._kept[path] = content
+        while len(self._kept) > _MOST_FILES or sum(len(one or b"") for one in tuple(self._kept.values())) > self._most:
+            self._kept.popitem(last=False)
+
+
+_MOST_FILES = 1000
+CONTENTS = Contents(32 * 1024**2)
+
+
+def _place_of(vector: Descriptor) -> slice:
+    """Where a vector is in its file, with its size and checksum around it."""
+    start = int(vector.get("offset") or 0)
+    return slice(start, start + _SIZE.size + int(vector["sizeInBytes"]) + _CHECKSUM.size)
+
+
+def _unframed(content: bytes) -> bytes:
+    size = _SIZE.unpack_from(content)[0]
+    data = content[_SIZE.size : _SIZE.size + size]
+    if zlib.crc32(data) != _CHECKSUM.unpack_from(content, _SIZE.size + size)[0]:
         raise ValueError("the checksum of a deletion vector is wrong")
     return data
 
@@ -90,7 +134,7 @@ def written(storage: Storage, table: str, deleted: Sequence[np.ndarray]) -> list
             {"storageType": "u", "pathOrInlineDv": encoded, "offset": len(content), "sizeInBytes": len(data),
              "cardinality": len(rows)}
         )  # fmt: skip
-        content += _SIZE.pack(len(data)) + data + struct.pack(">I", zlib.crc32(data))
+        content += _SIZE.pack(len(data)) + data + _CHECKSUM.pack(zlib.crc32(data))
     storage.write(join(table, _name(number)), bytes(content))
     return descriptors
 

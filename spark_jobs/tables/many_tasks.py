@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from airflow_gddl.contract.errors import RetriableError
-from airflow_gddl.contract.layout import Layout, join
+from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import size_bytes
 from airflow_gddl.contract.sql_types import quoted
 from airflow_gddl.stores import Storage
@@ -43,6 +43,7 @@ from spark_jobs.tables.places import DEAD_WORKER, DeclinedError, InProcess, KeyW
 from spark_jobs.tables.rebuild import Rebuild
 from spark_jobs.tables.snapshots import is_settable
 from spark_jobs.tables.spark_merge import MaintainedTables, MergedTables, SparkTables, name
+from spark_jobs.tables.unneeded_files import named_files
 from spark_jobs.tables.whole_tables import TableWriter, keep_readable
 
 _REPORT = "report"
@@ -291,16 +292,9 @@ class SparkMaintenance:
             return False
         try:
             snapshot = self.known.snapshot(path)
-            files = () if snapshot is None else snapshot.files
+            return snapshot is None or not old <= named_files(snapshot)
         except DeclinedError:
             return True
-        vectors = (file.vector for file in files)
-        named = {
-            deletion_vectors.path_of(path, vector)
-            for vector in vectors
-            if vector is not None and vector["storageType"] != "i"
-        }
-        return not old <= named | {join(path, file.path) for file in files}
 
     def checkpoint(self, path: str) -> None:
         # Delta has no statement for it; it writes one with each commit whose version is a multiple of the interval.

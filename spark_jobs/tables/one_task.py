@@ -14,6 +14,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from airflow_gddl.contract.layout import join as join_path
 from airflow_gddl.stores import Storage
 from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.plan.identity import own_hours
@@ -38,6 +39,7 @@ from spark_jobs.tables.rebuild import Rebuild, rewrite_changes
 from spark_jobs.tables.small_files import bins, join
 from spark_jobs.tables.stored_rows import StoredRows
 from spark_jobs.tables.table_rows import Source, by_key
+from spark_jobs.tables.unneeded_files import unneeded
 from spark_jobs.tables.whole_tables import TableWriter, keep_readable
 
 _CHANGES = "changes"
@@ -66,7 +68,12 @@ class OneTaskMaintenance:
         snapshot = self.tables.existing(path)
         hours, delta = max(hours, own_hours(snapshot.properties, path)), snapshot.opened()
         files = delta.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
-        if files and not dry_run:
+        if snapshot.has_vectors:  # `deltalake` removes those in use
+            since = self.tables.moment / 1000 - hours * 3600
+            files = unneeded(self.context.storage, snapshot, files, since)
+            if not dry_run:
+                self.context.storage.delete(*(join_path(path, name) for name in files))
+        elif files and not dry_run:
             self.tables.forget(path)
             delta.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
         return len(files)
@@ -170,7 +177,10 @@ class OneTaskEngine(TablesEngine):
         return self.tables
 
     def purge(self, path: str) -> None:
-        """Files are written again without removed rows."""
+        """Files without vectors were written again without removed rows; those with one are written again now."""
+        snapshot = self.tables.existing(path)
+        for file in [file for file in snapshot.files if file.vector is not None]:
+            join(self.tables, path, [file])
 
     def suited(self, *, few_rows: bool) -> OneTaskEngine:  # noqa: ARG002 - nothing is set up either way
         return self
@@ -184,7 +194,7 @@ class OneTaskEngine(TablesEngine):
         if self.reads_whole:
             self._require_small(context, "the batch", sum(f.size for f in plan.files))
         self._require_small_tables(context, context.layout.replica, context.layout.history)
-        if sum(file.size for file in plan.files) > _IN_MEMORY and not context.tier.deletion_vectors:
+        if sum(file.size for file in plan.files) > _IN_MEMORY:
             place = InProcess(context.storage)
             first = FirstLoadReader(context=context, plan=plan, state=state, tables=self.tables, place=place)
             if first.suits() and (work := first.decode_files()) is not None:

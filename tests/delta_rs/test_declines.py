@@ -12,6 +12,7 @@ import pytest
 
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.totals import Declined, TableOutcome
+from spark_jobs.tables import deletion_vectors
 from tests.harness.asked import options_of
 from tests.harness.lake import TIER, Lake, spec_of
 from tests.scenarios.delta_log import commits
@@ -123,7 +124,10 @@ def test_unsupported_metadata_is_declined(fields: Any, reason: str, tmp_path: Pa
     assert not Path(lake.layout(spec).replica).exists()
 
 
-def test_deletion_vectors_are_declined(tmp_path: Path) -> None:
+def test_deletion_vectors_are_declined_by_a_job_without_their_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deletion_vectors, "are_known", lambda: False)
     lake = Lake(tmp_path, replace(TIER, deletion_vectors=True))
     lake.load(SPEC)
     done = lake.run(SPEC)

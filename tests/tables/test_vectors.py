@@ -18,13 +18,13 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from airflow_gddl.contract.actions import Maintain
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec
+from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.tables import deletion_vectors
 from spark_jobs.tables.delta_log import Action
 from spark_jobs.tables.delta_tables import Tables, Write
-from spark_jobs.tables.one_task import OneTaskEngine
 from spark_jobs.tables.snapshots import VECTORS
 from tests.harness import exact_bounds
 from tests.harness.examples import examples
@@ -46,9 +46,7 @@ VECTOR_TIER = replace(DEFAULT_TIERS["small"], deletion_vectors=True)
 
 
 def run_once(lake: Lake, spec: TableSpec) -> JobResult:
-    """A new engine for each run, as a job has."""
-    tables = Tables(Storage(), lambda: datetime.now(UTC), features=frozenset({VECTORS}))
-    return lake.raising(spec, engine=OneTaskEngine(tables))
+    return lake.raising(spec)
 
 
 @pytest.mark.parametrize("sort", SORTS)
@@ -71,6 +69,7 @@ def play(case: Case, lake: Lake) -> None:
     for number, run in enumerate(case.runs):
         lake.land(case.spec, run, case.types)
         result = run_once(lake, case.spec)
+        lake.result(case.spec, JobOptions(action=Maintain()))
         outcome = replay(case.spec, case.runs[: number + 1])
         assert differences(by_oracle(outcome, case.spec), by_engine(lake.layout(case.spec))) == []
         assert counts_of(result) == outcome.counts[number]
