@@ -186,15 +186,15 @@ class Tables:
             raise DeclinedError(str(error)) from error
 
     def recall(self, path: str, log: ReplayedLog | None) -> None:
-        """See `Engine.recall`."""
+        """See `TableLogs.recall`."""
         self._logs.recall(path, log)
 
     def known_log(self, path: str) -> ReplayedLog | None:
-        """See `Engine.known_log`."""
+        """See `TableLogs.known_log`."""
         return self._logs.known(path)
 
     def commits_since(self, path: str, version: int) -> list[DeltaCommit] | None:
-        """See `Engine.commits_since`."""
+        """See `TableLogs.commits_since`."""
         try:
             commits = self._logs.commits_since(path, version)
         except DamagedLogError as error:
@@ -213,7 +213,7 @@ class Tables:
         return path in self._there or self.snapshot(path) is not None  # which notes it
 
     def last_transaction(self, path: str, app: str) -> int:
-        """See `Engine.last_transaction`."""
+        """See `TableLogs.last_transaction`."""
         if (path, app) not in self._transactions:
             snapshot = self.snapshot(path)
             version = -1 if snapshot is None else snapshot.log.transactions.get(app_of(app, self._shard), -1)

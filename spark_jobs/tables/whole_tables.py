@@ -449,7 +449,7 @@ class _FoldAgain:
 def violations(
     tables: Tables, path: str, columns: Sequence[str], reference: Reference | None, most: int
 ) -> Violations:  # fmt: skip
-    """See `Engine.violations`."""
+    """See `Contents.violations`."""
     child = tables.existing(path)
     mine = _columns_of(child, columns)
     parent = None if reference is None else tables.existing(reference.path)
