@@ -187,6 +187,7 @@ def _work(record: Record) -> str:
 _TOOLS = {
     "many_tasks": "this project, `tasks: many`",
     "one_task": "this project, `tasks: one`",
+    "one_task_vectors": "this project, `tasks: one`, with deletion vectors",
     "deltalake": "`DeltaTable.merge` by hand",
     "merge_tuned": "one tuned MERGE a batch",
     "hudi_dms": "Hudi's data source, `AWSDmsAvroPayload`",

@@ -33,10 +33,11 @@ from spark_jobs.spark import jars
 
 _ROWS, _CHANGES_PER_FILE = 2_000_000, 50_000
 _LEAST_ROWS, _LEAST_CHANGES = 2_000, 200
-_OWN = ("many_tasks", "one_task")
+_OWN = ("many_tasks", "one_task", "one_task_vectors")
 PROGRAMS: Mapping[str, str] = {
     "many_tasks": "peers_delta.py",
     "one_task": "peers_delta.py",
+    "one_task_vectors": "peers_delta.py",
     "merge_plain": "peers_delta.py",
     "merge_tuned": "peers_delta.py",
     "deltalake": "peers_delta.py",
@@ -152,7 +153,7 @@ class Peers:
             cores=self.cores,
             memory=self.memory,
             class_path=self.jars.get(_ELSEWHERE.get(tool, ""), self.delta),
-            tasks="one" if tool == "one_task" else "many",
+            tasks="one" if tool.startswith("one_task") else "many",
             tool=tool,
             batches=work.batches,
         )

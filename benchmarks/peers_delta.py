@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import handwritten
@@ -36,6 +37,8 @@ class ThisProject:
 
     def __init__(self, order: PeerOrder) -> None:
         tier = this_engine.TIER if order.tasks == "many" else this_engine.WITHOUT_SPARK
+        if order.tool == "one_task_vectors":
+            tier = replace(tier, deletion_vectors=True)
         self._name = order.tool
         self._side = this_engine.Side(
             LazySpark(SessionSettings(cores=order.cores, memory=order.memory, single=True)), tier

@@ -84,7 +84,8 @@ class TierSpec:
     max_inflation: int = 250
     """How many times its size a compressed file's content may have; contents of up to 64 MiB may have more."""
     deletion_vectors: bool = False
-    """Create tables with deletion vectors: far fewer rows rewritten, but not every reader knows them."""
+    """Create tables with deletion vectors: a batch writes the changed rows and no whole files, but not every reader
+    knows them."""
     task_max_bytes: int = 128 * 1024**2
     """Limit of a table in one task: larger tables and files go to many tasks; batches have at most half of it."""
     task_memory: str = "2g"

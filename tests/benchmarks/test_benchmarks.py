@@ -40,7 +40,9 @@ SMALLEST = {
     "many_runs": "--runs 50",
     "modules": "",
     "onboard_500": "--scale 0.004",
-    "peers": "--scale 0.001 --work plain --tools many_tasks one_task merge_plain merge_tuned deltalake",
+    "peers": (
+        "--scale 0.001 --work plain --tools many_tasks one_task one_task_vectors merge_plain merge_tuned deltalake"
+    ),
     "scale_model": "--sizes 10 20 --check 15",
     "small_tables": "--tables 20 --idle 0 --no-spark",
     "spark_start": "--scale 0.2",

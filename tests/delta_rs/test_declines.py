@@ -53,7 +53,6 @@ def protocol(reader: list[str], writer: list[str]) -> dict[str, Any]:
 
 
 FEATURES = {
-    "deletionVectors": (["deletionVectors"], []),
     "typeWidening": (["typeWidening"], []),
     "columnMapping": (["columnMapping"], []),
     "checkConstraints": ([], ["checkConstraints"]),

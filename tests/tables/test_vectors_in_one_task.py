@@ -1,4 +1,4 @@
-"""Tables with deletion vectors that one task keeps: what a batch writes, what maintenance keeps, what an erasure leaves."""
+"""Tables with deletion vectors in one task: what a batch writes, and what maintenance and erasures leave."""
 
 from __future__ import annotations
 
