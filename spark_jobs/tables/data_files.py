@@ -6,7 +6,7 @@ import io
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import date, datetime
@@ -46,24 +46,48 @@ def statistics(rows: pa.Table, indexed: Sequence[ColumnPath]) -> str:
     Args:
         indexed: columns, and fields of structs; those that the rows lack are ignored.
     """
+    return _statistics_of(rows.num_rows, _figures(rows, indexed), indexed)
+
+
+@dataclass(frozen=True)
+class _Figures:
+    """Of a column or a field of a struct.
+
+    Attributes:
+        has_bounds: there are values, of a type whose bounds readers expect.
+        ends: least and greatest value; None: there are none, or they can't be written.
+    """
+
+    nulls: int
+    has_bounds: bool
+    ends: tuple[Any, Any] | None
+
+
+def _figures(rows: pa.Table, indexed: Iterable[ColumnPath]) -> dict[ColumnPath, _Figures]:
+    """Of those of the columns that the rows have."""
+    found = {}
+    for path in indexed:
+        values = _values(rows, path)
+        if values is not None:
+            has_bounds = values.null_count < len(values) and _has_bounds(values.type)
+            found[path] = _Figures(values.null_count, has_bounds, _bounds(values) if has_bounds else None)
+    return found
+
+
+def _statistics_of(count: int, figures: Mapping[ColumnPath, _Figures], indexed: Sequence[ColumnPath]) -> str:
+    """See `statistics`; without any bound where one of a column can't be written."""
     nulls: dict[str, Any] = {}
     lows: dict[str, Any] = {}
     highs: dict[str, Any] = {}
-    bounded = True
-    for path in indexed:
-        values = _values(rows, path)
-        if values is None:
-            continue
-        _put(nulls, path, values.null_count)
-        if values.null_count == len(values) or not _has_bounds(values.type):
-            continue
-        ends = _bounds(values)
-        bounded = bounded and ends is not None
-        if ends is not None:
-            _put(lows, path, ends[0])
-            _put(highs, path, ends[1])
-    bounds = {"minValues": lows, "maxValues": highs} if bounded else {}
-    return _json({"numRecords": rows.num_rows, **bounds, "nullCount": nulls})
+    stated = {path: figures[path] for path in indexed if path in figures}
+    for path, one in stated.items():
+        _put(nulls, path, one.nulls)
+        if one.ends is not None:
+            _put(lows, path, one.ends[0])
+            _put(highs, path, one.ends[1])
+    is_bounded = all(one.ends is not None for one in stated.values() if one.has_bounds)
+    bounds = {"minValues": lows, "maxValues": highs} if is_bounded else {}
+    return _json({"numRecords": count, **bounds, "nullCount": nulls})
 
 
 def file_statistics(rows: pa.Table) -> bool | list[str]:
@@ -398,6 +422,33 @@ class Target:
             return []
         return FileWriter(storage, self, now).data(by_name(rows, self.schema), data_change=True)
 
+    def can_copy(self, other: Target, rows: pa.Table) -> bool:
+        """Whether a data file of this table with these rows is one of another, too.
+
+        The other table may have columns that the rows lack; readers take them for null.
+        """
+        if self.partition_by or self.cluster_by or other.partition_by or other.cluster_by:
+            return False
+        mine = {field.name: field.type for field in self.schema}
+        more = [field.name for field in other.schema if field.name not in mine]
+        is_empty = (name not in rows.column_names or rows.column(name).null_count == rows.num_rows for name in more)
+        alike = all(mine.get(field.name, field.type) == field.type for field in other.schema)
+        return alike and mine.keys() <= set(other.schema.names) and self.packed == other.packed and all(is_empty)
+
+    def write_for_both(self, storage: Storage, rows: pa.Table, other: Target, now: int) -> tuple[Action, Action]:
+        """A data file of this table and its copy for another, see `can_copy`: values are encoded and counted once."""
+        rows = by_name(rows, self.schema)
+        path, size = FileWriter(storage, self, now).write(rows)
+        copy = _new_name()
+        storage.copy(join(self.path, path), join(other.path, copy))
+        figures = _figures(rows, dict.fromkeys((*self.indexed, *other.indexed)))
+
+        def added(at: str, target: Target) -> Action:
+            text = _statistics_of(rows.num_rows, figures, target.indexed)
+            return delta_log.add(at, size, (), now=now, data_change=True, statistics=text)
+
+        return added(path, self), added(copy, other)
+
 
 @dataclass(frozen=True)
 class Remaining:
@@ -438,6 +489,10 @@ class FileWriter:
             figures = statistics(part, indexed)
             made.append(delta_log.add(path, size, partition, now=self.now, data_change=data_change, statistics=figures))
         return made
+
+    def write(self, rows: pa.Table) -> tuple[str, int]:
+        """A data file outside of partitions: its path as written in the log, and its size in bytes."""
+        return self._write("", rows)
 
     def _ordered(self, rows: pa.Table) -> pa.Table:
         names = [name for name in self.target.cluster_by if name in rows.column_names]
@@ -498,7 +553,7 @@ class FileWriter:
 
     def _write(self, below: str, rows: pa.Table) -> tuple[str, int]:
         """The new file's path as written in the log, and its size in bytes."""
-        name = f"{below}part-00000-{uuid4()}-c000.snappy.parquet"
+        name = f"{below}{_new_name()}"
         target = join(self.target.path, name)
         if "://" in target:
             sink = io.BytesIO()
@@ -572,6 +627,10 @@ class Restated:
 
     def file_of(self, file: DataFile) -> str:
         return join(self.table, file.path)
+
+
+def _new_name() -> str:
+    return f"part-00000-{uuid4()}-c000.snappy.parquet"
 
 
 def _save(rows: pa.Table, target: Any, *, packed: bool) -> None:

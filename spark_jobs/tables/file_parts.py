@@ -231,6 +231,13 @@ class WritePart:
         rows = {CHANGES: told(good, self.decoder.table_schema), REPLICA: undeleted(good) if self._is_soft else good}
         if group.bad:
             rows[ERRORS] = quarantine.of_rows(group, self.decoder.stamp)
+        replica = self.targets.get(REPLICA)
+        if replica is not None and rows[CHANGES] is good and not self._is_soft and good.num_rows:
+            changes = self.targets[CHANGES]
+            if replica.can_copy(changes, good):
+                mine, copied = replica.write_for_both(storage, good, changes, self.now)
+                errors = self.targets[ERRORS].write(storage, rows[ERRORS], self.now) if ERRORS in rows else None
+                return {REPLICA: [mine], CHANGES: [copied], **({} if errors is None else {ERRORS: errors})}
         return {name: to.write(storage, rows[name], self.now) for name, to in self.targets.items() if name in rows}
 
     @property
