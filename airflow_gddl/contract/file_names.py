@@ -15,8 +15,8 @@ FileFormat = Literal["parquet", "csv", "json"]
 Names = tuple[FileKind, FileFormat, tuple[str, ...]]
 """Kind and format of a data file, and what sorts files of its kind in the order their writer made them."""
 
-LISTED_IN_PART = 10_000
-"""Files of a table above which sensor and job list only a part of its folder: ten pages of S3, about a second."""
+LISTED_IN_PART = 1_000
+"""Files of a table above which sensor and job list only a part of its folder: a page of S3, some 20 ms of a run."""
 LARGE_FOLDER = 500_000
 """Objects from which on a run warns of its listing: 500 requests of S3 and, with the ledger's rows, 0.9 GiB."""
 FULL_LISTING_EVERY = timedelta(days=1)

@@ -43,7 +43,7 @@ from spark_jobs.tables.engine import Decision, TableContext, TableWork
 from spark_jobs.tables.errors_table import ErrorsTable
 from spark_jobs.tables.places import DeclinedError
 from spark_jobs.tables.small_files import with_smallest
-from spark_jobs.tables.table_rows import FindRows, KeyMatches, find, search
+from spark_jobs.tables.table_rows import FindRows, KeyMatches, find, find_stored, search
 from spark_jobs.tables.whole_tables import TableWriter, changes_of_keys, update_history
 
 
@@ -316,7 +316,7 @@ class AppendedInMemory(_WholeBatchWork):
         snapshot = batch_context.tables.snapshot(batch_context.layout.tombstones)
         if snapshot is None:
             return None
-        rows = find(batch_context.tables, snapshot, keys, self.table_schema.keys).rows
+        rows = find_stored(batch_context.tables, snapshot, keys, self.table_schema.keys).rows
         return rows.filter(pc.invert(is_of_batch(rows, batch_context.plan.batch_id)))
 
     def _refold(self, keys: pa.Table) -> pa.Table:

@@ -204,6 +204,15 @@ def find(
     files = [f for f in snapshot.files if keys is None or _may_hold(f, keys, names)]
     if keys is None or not (snapshot.writes_vectors or tables.is_for_tasks(sum(f.size for f in files))):
         return _find_whole(tables, snapshot, files, keys, names)
+    return find_stored(tables, snapshot, keys, names, columns, ties=ties)
+
+
+def find_stored(
+    tables: Tables, snapshot: TableSnapshot, keys: pa.Table, names: tuple[str, ...],
+    columns: Sequence[str] | None = None, *, ties: bool = True,
+) -> KeyMatches:  # fmt: skip
+    """`find` for rows whose files stay: of each file the key columns are read, and `columns` of the rows found."""
+    files = [f for f in snapshot.files if _may_hold(f, keys, names)]
     wanted = snapshot.schema.names if columns is None else dict.fromkeys((*names, *columns))
     schema = pa.schema([snapshot.schema.arrow.field(name) for name in wanted])
     work = FindRows(table=snapshot.path, keys=keys.select(names), schema=schema, ties=ties)

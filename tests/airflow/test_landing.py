@@ -512,7 +512,7 @@ def test_a_dismissal_names_its_tables() -> None:
 
 
 def test_a_manual_run_passes_large_folders_to_the_job() -> None:
-    world = World((spec("s.a"), spec("s.b")), polls={"s.a": Poll(10_000, "x"), "s.b": Poll(10_001, "y")})
+    world = World((spec("s.a"), spec("s.b")), polls={"s.a": Poll(1_000, "x"), "s.b": Poll(1_001, "y")})
     world.taken("s.a", "s.b")
     assert not world.decide(run="scheduled__2024-01-01T00:00:00+00:00").is_some
     assert sorted(world.decide(run="manual__2024-01-01T00:00:00+00:00").increments) == ["s.b"]
