@@ -128,6 +128,22 @@ globals().update(build_upkeep_dags(beside=__file__))
 ''',
 }
 
+
+def dag_files(parts: int) -> dict[str, str]:
+    """`DAG_FILES`, with the tables' DAGs in so many files."""
+    if parts == 1:
+        return dict(DAG_FILES)
+    text = DAG_FILES["gddl.py"]
+    names = {f"gddl_{part}_of_{parts}.py": f"beside=__file__, part={part}, of={parts}" for part in range(1, parts + 1)}
+    split = {
+        name: text.replace("beside=__file__", arguments)
+        .replace("Every table", "A part of the tables")
+        .replace("an Airflow DAG", "Airflow DAGs")
+        for name, arguments in names.items()
+    }
+    return {**split, **{name: other for name, other in DAG_FILES.items() if name != "gddl.py"}}
+
+
 NAME = "airflow-gddl"
 _PACKAGES = ("airflow_gddl", "spark_jobs")
 _WHEEL = "Wheel-Version: 1.0\nGenerator: gddl bundle\nRoot-Is-Purelib: true\nTag: py3-none-any\n"

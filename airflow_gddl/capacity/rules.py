@@ -277,6 +277,24 @@ def _dags(day: Day, limits: PlatformLimits, figures: Mapping[str, Figure]) -> It
         )
 
 
+DAGS_OF_A_FILE = 2_500
+"""A parse takes some 4 ms of CPU a DAG, twice that on a busy machine, and Airflow ends one after 30 s."""
+
+
+def _dag_files(_day: Day, _limits: PlatformLimits, figures: Mapping[str, Figure]) -> Iterator[Advice]:
+    many = int(figures["dags"].planned)
+    if many > DAGS_OF_A_FILE:
+        files = math.ceil(many / DAGS_OF_A_FILE)
+        yield advice(
+            code="DAG_FILE_LARGE",
+            level="advice",
+            message=f"{many:,} DAGs: one DAG file with more than {DAGS_OF_A_FILE:,} may take longer to parse than "
+            "Airflow allows, and all its DAGs disappear then",
+            change=f"gddl init --airflow DAGS_FOLDER --dag-files {files}, and remove gddl.py; or build_dags(part=…, "
+            f"of={files}) in as many DAG files",
+        )
+
+
 def _packs(day: Day, _limits: PlatformLimits, _figures: Mapping[str, Figure]) -> Iterator[Advice]:
     packs = [pipeline for pipeline in day.metadata.pipelines if pipeline.kind == "pack"]
     full: Counter[str] = Counter()
@@ -378,7 +396,7 @@ def _workers(day: Day, limits: PlatformLimits, figures: Mapping[str, Figure]) ->
         )
 
 
-AIRFLOW_RULES = (_dags, _packs, _starts, _triggers, _workers)
+AIRFLOW_RULES = (_dags, _dag_files, _packs, _starts, _triggers, _workers)
 
 
 def _freshness(day: Day, _limits: PlatformLimits, _figures: Mapping[str, Figure]) -> Iterator[Advice]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -354,6 +355,8 @@ def build_dags(  # noqa: PLR0913 - what a DAG file may say
     paused: bool | None = None,
     select: Sequence[str] = (),
     exclude: Sequence[str] = (),
+    part: int = 1,
+    of: int = 1,
 ) -> dict[str, DAG]:
     """The DAGs of a metadata folder by DAG id; a worker gets only the one it runs.
 
@@ -366,12 +369,17 @@ def build_dags(  # noqa: PLR0913 - what a DAG file may say
         select: only DAGs with a table that one of these selectors matches, see `topology.table_row.selected`; empty:
             all.
         exclude: no DAG with a table that one of these matches.
+        part: which of `of` DAG files this is, from 1 on: Airflow ends a file whose parse takes too long, and parses
+            several at a time. Each DAG is in one of them, by its id alone.
 
     Raises:
         GddlError: Airflow's configuration of this package is wrong (`OPTION_INVALID`, `CACHE_UNUSABLE`);
             `SELECTOR_INVALID`.
         MetadataProblems: the metadata could never be read.
     """
+    if not 1 <= part <= of:
+        what = f"build_dags(part={part}, of={of}): no such part"
+        raise MetadataError("OPTION_INVALID", what, remedy=f"write a part from 1 to {max(of, 1)}")
     metadata = configuration.metadata_place(metadata_dir, beside)
     compiled = configuration.compiled_metadata(metadata, parsing=True)
     if compiled.generation is None:  # no table was ever known: without an error, nothing would be seen in Airflow
@@ -379,10 +387,16 @@ def build_dags(  # noqa: PLR0913 - what a DAG file may say
     running = get_parsing_context().dag_id
     custom = Customization(default_args=default_args or {}, on_dag=on_dag, timezone=timezone, paused=paused)
     with collector_paused():
-        dags, unbuilt = _built(_wanted(compiled, running, select, exclude), Shared.read(metadata, custom))
+        wanted = [one for one in _wanted(compiled, running, select, exclude) if _part_of(one.dag_id, of) == part]
+        dags, unbuilt = _built(wanted, Shared.read(metadata, custom))
     if running is None:
-        compiled.note_unbuilt(unbuilt)
+        compiled.note_unbuilt(unbuilt, frozenset(one.dag_id for one in wanted))
     return dags
+
+
+def _part_of(dag_id: str, parts: int) -> int:
+    """Number of the DAG file that has this DAG, from 1 on."""
+    return zlib.crc32(dag_id.encode()) % parts + 1
 
 
 def _built(pipelines: Iterable[Pipeline], shared: Shared) -> tuple[dict[str, DAG], tuple[str, ...]]:

@@ -138,6 +138,14 @@ def test_how_to_spread_depends_on_the_schedule(schedule: str, way_out: str) -> N
     assert way_out in advice(plan, "STARTS_CROWDED").change
 
 
+@pytest.mark.parametrize(("dags", "files"), [(2400, None), (3000, 2), (9990, 4)])
+def test_more_dags_than_one_file_can_hold_are_named(dags: int, files: int | None) -> None:
+    plan = planned(tables(dags, size="medium", schedule="@daily"))
+    assert ("DAG_FILE_LARGE" in codes(plan)) is (files is not None)
+    if files is not None:
+        assert f"--dag-files {files}" in advice(plan, "DAG_FILE_LARGE").change
+
+
 def test_a_class_that_is_too_small_is_answered_with_the_one_that_fits() -> None:
     rows = tables(300, size="medium", schedule="0 5 * * *")
     plan = planned(rows, mwaa_limits("mw1.medium"), runner="databricks", settings={"wheel": "/Volumes/a.whl"})
