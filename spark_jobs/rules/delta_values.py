@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -52,12 +53,13 @@ def split(rows: pa.Table, columns: Sequence[str]) -> Iterator[tuple[PartitionTex
         yield (), rows
         return
     codes = row_codes([rows.column(name) for name in columns], rows.num_rows)
-    rest = rows.drop_columns(list(columns))
-    for code in np.unique(codes):
-        at = np.flatnonzero(codes == code)
-        first = rows.slice(int(at[0]), 1)
+    order = np.argsort(codes, kind="stable")
+    starts = np.flatnonzero(np.diff(codes[order], prepend=-1)) if rows.num_rows else np.zeros(0, np.int64)
+    rest = rows.drop_columns(list(columns)).take(pa.array(order))
+    for start, end in pairwise((*starts.tolist(), rows.num_rows)):
+        first = rows.slice(int(order[start]), 1)
         partition = tuple((name, value_text(first.column(name)[0].as_py())) for name in columns)
-        yield partition, rest.take(pa.array(at))
+        yield partition, rest.slice(start, end - start)
 
 
 def with_values(rows: pa.Table, values: Mapping[str, Any], schema: pa.Schema) -> pa.Table:
