@@ -78,3 +78,10 @@ def test_what_an_interrupted_writer_left_is_no_table(tmp_path: Path) -> None:
         (log / name).write_text("{}")
         assert commits.exists(str(tmp_path)), name
         (log / name).unlink()
+
+
+def test_commits_since_a_version_come_after_it(tmp_path: Path) -> None:
+    write_log(tmp_path / "t", 3, 5, None)
+    found = [DeltaCommits(Storage()).since(str(tmp_path / "t"), version) for version in (2, 3, 5, 6)]
+    numbers = [None if commits is None else [commit.version for commit in commits] for commits in found]
+    assert numbers == [[3, 4, 5], [4, 5], [], None]
