@@ -1,4 +1,4 @@
-"""What runs say of rescued values, what commits say of data, and columns that follow from others."""
+"""What runs say of rescued values and of commits, what commits say of data, and columns that follow from others."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
 
-from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from airflow_gddl.metadata.expression_text import with_expressions
 from tests.conftest import LocalPort
@@ -64,3 +66,16 @@ def test_column_follows_from_one_that_is_null_in_all_rows(engine: LocalPort, tmp
     land(one, 2, Op=["U"], seq=[2], id=[1], v=["a"], w=["bb"])
     one.run()
     assert one.values("replica", "id", "label", "size") == [(1, "bb", 2)]
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_idle_run_looks_for_commits_of_others_where_all_files_are_asked_for(
+    engine: LocalPort, tmp_path: Path, full: bool
+) -> None:
+    """It costs a listing of each log."""
+    one = table(engine, tmp_path)
+    land(one, 1, Op=["I", "I"], seq=[1, 2], id=[1, 2], v=["a", "b"])
+    one.run()
+    DeltaTable(one.layout.replica).delete("id = 1")
+    found = {warning.code for warning in one.run(JobOptions(full_listing=full)).warnings}
+    assert ("FOREIGN_COMMIT" in found) is full
