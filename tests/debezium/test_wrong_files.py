@@ -215,5 +215,5 @@ def test_masked_and_excluded_texts_need_no_form(engine: LocalPort, tmp_path: Pat
 def test_texts_of_two_lengths_behind_a_time_are_refused(engine: LocalPort, tmp_path: Path) -> None:
     """Unlike the dialect's own positions there: another kind of source has others, and the time is compared first."""
     topic = Topic(engine, tmp_path, sequence_by=["_dbz_ts", "code"])
-    topic.land(text(event("c", {"id": 1, "code": "a9"}, 5), event("c", {"id": 2, "code": "a10"}, 6)))
+    topic.land(text(event("c", {"id": 1, "code": "log-9"}, 5), event("c", {"id": 2, "code": "log-10"}, 6)))
     assert topic.refused().code == "SEQUENCE_WIDTH"

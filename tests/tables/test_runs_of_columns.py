@@ -79,13 +79,3 @@ def test_idle_run_looks_for_commits_of_others_where_all_files_are_asked_for(
     DeltaTable(one.layout.replica).delete("id = 1")
     found = {warning.code for warning in one.run(JobOptions(full_listing=full)).warnings}
     assert ("FOREIGN_COMMIT" in found) is full
-
-
-def test_forced_change_after_a_truncate_stays_where_it_is(engine: LocalPort, tmp_path: Path) -> None:
-    """Only one that the truncate has passed is applied at the sequence of the truncate."""
-    one = table(engine, tmp_path, truncate="apply", history=True, force_update="forced")
-    for number, (op, seq) in enumerate([("I", 1), ("T", 5), ("U", 7)], start=1):
-        key = None if op == "T" else 1
-        land(one, number, Op=[op], seq=[seq], id=pa.array([key], pa.int64()), v=[f"v{seq}"], forced=[op == "U"])
-        one.run()
-    assert one.values("history", "v", "__start_at", "__end_at") == [("v1", 1, 5), ("v7", 7, None)]
