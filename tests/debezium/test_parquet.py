@@ -132,3 +132,18 @@ def test_row_is_described_by_the_field_of_its_name(tmp_path: Path) -> None:
 def test_parquet_without_a_part_of_the_envelope_is_no_event(tmp_path: Path, columns: dict[str, Any]) -> None:
     with pytest.raises(QuarantinableError, match="not change events of Debezium"):
         probe(tmp_path, written(pa.table(columns)))
+
+
+def test_type_of_a_column_is_propagated(tmp_path: Path) -> None:
+    """As in JSON; a text whose parameters say something else stays one."""
+    told = {f"__debezium.source.column.{part}": value for part, value in (
+        ("type", "NUMERIC"), ("length", "10"), ("scale", "2"))}  # fmt: skip
+    columns = [{"name": "id", "type": "long"},
+               {"name": "amount", "type": ["null", {"type": "string", "connect.parameters": told}]},
+               {"name": "v", "type": ["null", {"type": "string", "connect.parameters": {"allowed": "a"}}]}]  # fmt: skip
+    avro = {"type": "record", "name": "Envelope", "fields": [
+        {"name": "after", "type": ["null", {"type": "record", "name": "Value", "fields": columns}]}]}  # fmt: skip
+    row = pa.struct([("id", pa.int64()), ("amount", pa.string()), ("v", pa.string())])
+    found = probe(tmp_path, envelopes(row, {"id": 1, "amount": "12.50", "v": "a"}, avro=avro))
+    assert (dict(found.columns)["amount"], dict(found.columns)["v"]) == ("decimal(10,2)", "string")
+    assert [(one["amount"], one["v"]) for one in rows_of(found)] == [(Decimal("12.50"), "a")]

@@ -7,15 +7,18 @@ import runpy
 import subprocess
 import sys
 from collections import Counter
+from importlib.metadata import version
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from packaging.version import Version
 
 from airflow_gddl.metadata.loading import load
 from tests.delta_rs.commands import gddl
 from tests.harness.landing import write
+from tests.readers import reader_versions
 from tests.shadow import random_batches
 from tests.unit.pages import ROOT, page, section
 
@@ -83,6 +86,39 @@ def test_each_mutant_of_the_page_is_counted_once() -> None:
     text = section("trust.md", "How it was checked").partition("**Mutants.**")[2]
     drawing = r"first (\d+) of seed .*?: (\d+) were killed, (\d+) survived and (\d+) were not called"
     judged = re.search(drawing, text, re.DOTALL)
+    assert judged
+    drawn, killed, survived, not_called = map(int, judged.groups())
+    assert killed + survived + not_called == drawn
+    rows = re.findall(r"^- (\d+): (.*)$", text, re.MULTILINE)
+    assert sum(int(count) for count, _ in rows) == survived + not_called
+    for count, what in rows:
+        named = [int(one) for one in re.findall(r"\b\d+\b", what)]
+        assert len(named) == len(set(named)), what
+        assert len(named) in (0, int(count)), what
+        assert all(one < drawn for one in named)
+
+
+def test_readers_are_told_alike_and_those_installed_are_new_enough() -> None:
+    rows = table("Readers")
+    for line in (line for line in section("trust.md", "Readers").splitlines() if line.startswith("|")):
+        assert line in page("consumers.md")
+    oldest = {name: cells for name, *cells in rows}
+    for name in ("deltalake", "polars", "duckdb"):
+        told = re.search(rf"{name} `([\d.]+)`", " ".join(sum(oldest.values(), list(oldest))))
+        assert told, name
+        assert Version(version(name)) >= Version(told[1])
+    assert "not tested" in " ".join(oldest["Trino"])
+
+
+def test_filters_of_the_readers_are_as_many_as_the_page_says() -> None:
+    assert (
+        f"asked {len(reader_versions.filters())} filters on {['zero', 'eight'][len(reader_versions.KINDS) == 8]}"
+        in PAGE
+    )
+
+
+def test_figures_of_shadow_are_those_of_its_lane() -> None:
+    (block,) = re.findall(f"{re.escape(random_batches.BEGIN)}\n(.*?)\n{re.escape(random_batches.END)}", PAGE, re.DOTALL)
     figures = (
         r"([\d,]+) random batches compared, 0 differences; runs killed by SIGKILL [\d,]+ times at \d+ places, [\d,]+ "
         r"of them with Spark, and broken off [\d,]+ times at \d+ steps; [\d,]+ more batches had been committed "
