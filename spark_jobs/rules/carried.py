@@ -113,7 +113,7 @@ def _rescued(rows: pa.Table, schema: TableSchema, column: str) -> np.ndarray:
     if not schema.rescues or flat(rows.column(RESCUED)).null_count == rows.num_rows:
         return np.zeros(rows.num_rows, dtype=bool)
     texts = flat(rows.column(RESCUED)).to_pylist()
-    return np.array([text is not None and column.lower() in entries(text) for text in texts], dtype=bool)
+    return np.array([column.lower() in entries(text) for text in texts], dtype=bool)
 
 
 def completed(changes: pa.Table, schema: TableSchema, moved: np.ndarray) -> pa.Table:

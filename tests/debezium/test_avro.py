@@ -136,3 +136,19 @@ def test_tables_follow_avro_files(engine: LocalPort, tmp_path: Path) -> None:
     assert [(key, str(day), str(price)) for key, day, price in topic.replica("id", "day", "price")] == [
         (2, "2024-01-01", "1.25")
     ]
+
+
+def test_type_of_a_column_is_propagated_as_in_json(tmp_path: Path) -> None:
+    """`datatype.propagate.source.type`, of a schema without a name."""
+    told = {f"__debezium.source.column.{part}": value for part, value in (
+        ("type", "NUMERIC"), ("length", "10"), ("scale", "2"))}  # fmt: skip
+    of_avro = {"type": "string", "connect.parameters": told}
+    columns = [*AVRO[:1], {"name": "amount", "type": ["null", of_avro]}]
+    schema = json.loads(json.dumps(ENVELOPE))
+    schema["fields"][0]["type"][1]["fields"] = columns
+    row = {"id": 1, "amount": "12.50"}
+    found = probe(tmp_path, avro(schema, [event("c", row, 1)]))
+    connect = {"id": CONNECT["id"], "amount": {"type": "string", "optional": True, "parameters": told}}
+    in_json = probe(tmp_path, wrapped(connect, event("c", row, 1)))
+    assert (found.columns, rows_of(found)) == (in_json.columns, rows_of(in_json))
+    assert dict(found.columns)["amount"] == "decimal(10,2)"

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_gddl.contract.errors import QuarantinableError
+from spark_jobs.dialects.debezium.change_events import FLAT, unwrapped
 from tests.conftest import LocalPort
 from tests.debezium.probing import event, probe, rows_of, text, wrapped
 from tests.debezium.topic import Topic, parquet
@@ -284,3 +285,10 @@ def test_delete_by_another_key_with_its_whole_row_is_followed(engine: LocalPort,
     topic.land(text(keyed({"code": "w"}, event("d", {"id": 0, "code": "w", "v": "v"}, 9))))
     topic.run()
     assert (topic.replica("id"), topic.errors()) == ([(1,)], [])
+
+
+def test_event_whose_members_are_named_as_a_wrapper_s_is_no_wrapper() -> None:
+    """A transform may add such a member."""
+    one = {"op": "c", "after": {"id": 1}, "value": {"op": "d"}, "payload": {"op": "u"}}
+    assert unwrapped(one, FLAT).value == one
+    assert unwrapped({"key": 7, "value": {"schema": {}, "payload": one}}, FLAT).value == one

@@ -107,3 +107,43 @@ def test_tombstone_without_its_delete_by_a_key_of_any_type(
     found = probe(tmp_path, written(pa.table({"key": key, "value": values})))
     broken = [] if found.malformed is None else [text is not None for text in found.malformed.to_pylist()]
     assert (found.rows, broken) == ((2, []) if is_deleted else (2, [False, True]))
+
+
+def test_row_is_described_by_the_field_of_its_name(tmp_path: Path) -> None:
+    """Whatever stands before it in the envelope."""
+    of_source = {"type": "record", "name": "Source", "fields": [{"name": "lsn", "type": "long"}]}
+    wide = {"type": "record", "name": "Wide", "connect.name": "io.debezium.data.VariableScaleDecimal", "fields": [
+        {"name": "scale", "type": "int"}, {"name": "value", "type": "bytes"}]}  # fmt: skip
+    avro = {"type": "record", "name": "Envelope", "fields": [
+        {"name": "source", "type": ["null", of_source]},
+        {"name": "after", "type": ["null", {"type": "record", "name": "Value", "fields": [
+            {"name": "id", "type": "long"}, {"name": "a", "type": ["null", wide]}]}]},
+    ]}  # fmt: skip
+    row = pa.struct([("id", pa.int64()), ("a", _ANY_SCALE)])
+    data = envelopes(row, {"id": 1, "a": {"scale": 3, "value": b"\x01\xe2\x40"}}, avro=avro)
+    (found,) = rows_of(probe(tmp_path, data))
+    assert found["a"] == "123.456"
+
+
+@pytest.mark.parametrize("columns", [
+    {"op": ["c"], "source": [_SOURCE]}, {"after": [{"id": 1}], "source": [_SOURCE]},
+    {"after": [{"id": 1}], "op": ["c"]},
+])  # fmt: skip
+def test_parquet_without_a_part_of_the_envelope_is_no_event(tmp_path: Path, columns: dict[str, Any]) -> None:
+    with pytest.raises(QuarantinableError, match="not change events of Debezium"):
+        probe(tmp_path, written(pa.table(columns)))
+
+
+def test_type_of_a_column_is_propagated(tmp_path: Path) -> None:
+    """As in JSON; a text whose parameters say something else stays one."""
+    told = {f"__debezium.source.column.{part}": value for part, value in (
+        ("type", "NUMERIC"), ("length", "10"), ("scale", "2"))}  # fmt: skip
+    columns = [{"name": "id", "type": "long"},
+               {"name": "amount", "type": ["null", {"type": "string", "connect.parameters": told}]},
+               {"name": "v", "type": ["null", {"type": "string", "connect.parameters": {"allowed": "a"}}]}]  # fmt: skip
+    avro = {"type": "record", "name": "Envelope", "fields": [
+        {"name": "after", "type": ["null", {"type": "record", "name": "Value", "fields": columns}]}]}  # fmt: skip
+    row = pa.struct([("id", pa.int64()), ("amount", pa.string()), ("v", pa.string())])
+    found = probe(tmp_path, envelopes(row, {"id": 1, "amount": "12.50", "v": "a"}, avro=avro))
+    assert (dict(found.columns)["amount"], dict(found.columns)["v"]) == ("decimal(10,2)", "string")
+    assert [(one["amount"], one["v"]) for one in rows_of(found)] == [(Decimal("12.50"), "a")]

@@ -210,3 +210,10 @@ def test_masked_and_excluded_texts_need_no_form(engine: LocalPort, tmp_path: Pat
     topic.land(text(event("c", {"id": 1, "v": HALF, "w": HALF}), event("c", {"id": 2, "v": "b", "w": "b"}, 2)))
     assert topic.run().quarantined == 0
     assert [len(found) for _, found in topic.replica("id", "v")] == [64, 64]
+
+
+def test_texts_of_two_lengths_behind_a_time_are_refused(engine: LocalPort, tmp_path: Path) -> None:
+    """Unlike the dialect's own positions there: another kind of source has others, and the time is compared first."""
+    topic = Topic(engine, tmp_path, sequence_by=["_dbz_ts", "code"])
+    topic.land(text(event("c", {"id": 1, "code": "log-9"}, 5), event("c", {"id": 2, "code": "log-10"}, 6)))
+    assert topic.refused().code == "SEQUENCE_WIDTH"

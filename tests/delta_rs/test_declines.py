@@ -154,3 +154,12 @@ def test_supported_table_is_accepted(tmp_path: Path) -> None:
     assert isinstance(done, TableOutcome)
     assert (done.result.tasks, done.result.commit) == ("one", "direct")
     assert lake.replica(SPEC) == {0: "load 0", 1: "new"}
+
+
+def test_first_batch_over_the_size_limit_is_declined(tmp_path: Path) -> None:
+    """There is no table yet that would be too large."""
+    lake = Lake(tmp_path, replace(TIER, task_max_bytes=100))
+    lake.load(SPEC)
+    done = lake.run(SPEC)
+    assert isinstance(done, Declined)
+    assert done.reason.startswith("the batch has ")

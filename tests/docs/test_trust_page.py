@@ -82,6 +82,22 @@ def test_suites_exist_and_have_as_many_cases() -> None:
         assert found * 0.9 <= number(cases) <= found, f"{question} {found:,} cases"
 
 
+def test_each_mutant_of_the_page_is_counted_once() -> None:
+    text = section("trust.md", "How it was checked").partition("**Mutants.**")[2]
+    drawing = r"first (\d+) of seed .*?: (\d+) were killed, (\d+) survived and (\d+) were not called"
+    judged = re.search(drawing, text, re.DOTALL)
+    assert judged
+    drawn, killed, survived, not_called = map(int, judged.groups())
+    assert killed + survived + not_called == drawn
+    rows = re.findall(r"^- (\d+): (.*)$", text, re.MULTILINE)
+    assert sum(int(count) for count, _ in rows) == survived + not_called
+    for count, what in rows:
+        named = [int(one) for one in re.findall(r"\b\d+\b", what)]
+        assert len(named) == len(set(named)), what
+        assert len(named) in (0, int(count)), what
+        assert all(one < drawn for one in named)
+
+
 def test_readers_are_told_alike_and_those_installed_are_new_enough() -> None:
     rows = table("Readers")
     for line in (line for line in section("trust.md", "Readers").splitlines() if line.startswith("|")):

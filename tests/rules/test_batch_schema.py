@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_gddl.contract.codec import decode
+from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import parse_type
@@ -60,7 +61,9 @@ def test_sequences_that_are_positions_in_a_log(dialect: str, sequence: str, are_
     row = dialect_of(TableSpec(table="s.t", keys=("id",), dialect=dialect))
     state = TableState(batch=1, sequence_by=(sequence,), sequence_type="string", max_sequence='"1"')
     stored = Stored(data=Schema(tuple(Column(n, parse_type("string")) for n in ("id", sequence))), before=None)
-    assert plan_batch(row, (), stored, state).table_schema.log_positions is are_positions
+    found = plan_batch(row, (), stored, state).table_schema
+    assert found.log_positions is are_positions
+    assert found.one_change is (sequence == "_dbz_sequence")
 
 
 @pytest.mark.parametrize("named", [{"sequence_by": ["c"]}, {"force_update": "c"}, {"columns_to_update": "c"}])
@@ -89,3 +92,17 @@ def test_tables_with_rescued_values(policy: dict[str, str], stored: bool, rescue
     row = dialect_of(decode(TableSpec, {"table": "s.t", "keys": ["id"], "schema_evolution": policy}))
     found = plan_batch(row, (), replace(_STORED, rescued=stored), TableState(batch=1)).table_schema
     assert found.rescues is rescues
+
+
+@pytest.mark.parametrize("name", ["id", "v"])
+def test_column_that_the_row_names_is_compared_with_its_type_in_the_live_table(name: str) -> None:
+    """While it is replaced: what comes in another type is a change of the source, whether the row names it or not."""
+    policy = {"type_change": "fail"}
+    row = dialect_of(decode(TableSpec, {"table": "s.t", "keys": ["id"], "schema_evolution": policy}))
+    known = Schema((Column("id", parse_type("int")), Column("v", parse_type("int"))))
+    kinds = {"id": "int", "v": "int", "transact_seq": "string", name: "bigint"}
+    group = FileGroup(kind="change", columns=tuple(kinds.items()), label="f", dialect=row)
+    stored = Stored(data=known, before=None, live=known)
+    with pytest.raises(FatalError) as caught:
+        plan_batch(row, (group,), stored, TableState(batch=1, keys=("id",)))
+    assert caught.value.code == "SCHEMA_REFUSED"

@@ -7,12 +7,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pyarrow as pa
+import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.extensions import DmsOptions
+from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.dialects.probe import probe
+from spark_jobs.dialects.probe import CARRIED, probe
+from spark_jobs.dialects.protocol import dialect_of
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.rules.file_rows import FileRows, read_file
 from tests.harness.examples import at_random
@@ -160,3 +163,28 @@ def _text_of(value: bytes | None) -> str | None:
         return value.decode()
     except UnicodeDecodeError:
         return value.decode("latin-1")
+
+
+def test_a_line_that_is_no_row_keeps_its_line_breaks(tmp_path: Path) -> None:
+    found = read(tmp_path, b"a\rb,c,d\ne,f\n", DmsOptions(csv_columns=("a", "b"), csv_quotes=True))
+    assert found.malformed is not None
+    assert found.malformed.to_pylist() == ["a\rb,c,d", None]
+
+
+_LATE_WORD = b"Op,id,v,cols\nU,1,a,v\nU,2,NOT_SUPPLIED,v\nU,3,b,v\n"
+
+
+@pytest.mark.parametrize(("own", "name", "carried"), [
+    (None, "20240101-000000000.csv", CARRIED), (None, "LOAD00000001.csv", None),
+    ("cols", "20240101-000000000.csv", None),
+])  # fmt: skip
+def test_word_for_a_column_that_is_not_logged_may_come_late(
+    own: str | None, name: str, carried: str | None, tmp_path: Path
+) -> None:
+    """Where the row names a list of its own, and in a load, the word is a text like any other."""
+    (tmp_path / name).write_bytes(_LATE_WORD)
+    kind = "load" if name.startswith("LOAD") else "change"
+    file = PlannedFile(path=str(tmp_path / name), kind=kind, format="csv", size=len(_LATE_WORD), etag="", modified="",
+                       fingerprint="", generation=1)  # fmt: skip
+    spec = TableSpec(table="s.t", keys=("id",), columns_to_update=own, options={"csv_header": True})
+    assert dialect_of(spec).probe(Storage(), file).csv_carried == carried

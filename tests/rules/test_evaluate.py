@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -15,9 +17,10 @@ from hypothesis import strategies as st
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import Expectation
-from airflow_gddl.metadata.expression_text import parsed
-from spark_jobs.rules.evaluate import Columns, of_table, tree_of
+from airflow_gddl.metadata.expression_text import parsed, with_expressions
+from spark_jobs.rules.evaluate import Columns, of_table, outside_filter, tree_of
 from tests.harness.examples import at_random
+from tests.rules.changes import Change, in_file, table, table_schema
 
 _ROWS = pa.table(
     {
@@ -162,3 +165,24 @@ def test_a_specification_without_trees_is_refused() -> None:
     with pytest.raises(FatalError) as caught:
         tree_of(spec, "a > 0")
     assert caught.value.code == "SPEC_INVALID"
+
+
+@pytest.mark.parametrize(
+    ("text", "what"), [("day > 'soon'", "'soon' is no date"), ("moment > 'soon'", "'soon' is no time")]
+)
+def test_text_beside_a_date_or_a_time_is_told_which_it_is_not(text: str, what: str) -> None:
+    with pytest.raises(FatalError, match=what):
+        _columns().condition(parsed(text))
+
+
+def test_rest_of_whole_numbers_has_all_their_digits() -> None:
+    assert _columns().evaluate(parsed("mod(l, 10)")).to_pylist() == [3, -1, 7, None, -8, 0]
+
+
+def test_rows_with_an_error_are_not_taken_for_rows_outside_the_filter() -> None:
+    """They go into the quarantine, and are decided when they come back."""
+    schema = table_schema(where="v = 'in'")
+    schema = replace(schema, spec=with_expressions(schema.spec))
+    rows = table(in_file(Change(op="I", v="out"), Change(op="I", v="out"), Change(op="D", v="out")), schema)
+    outside, _ = outside_filter(rows, schema, np.array([True, False, True]))
+    assert outside.tolist() == [True, False, False]

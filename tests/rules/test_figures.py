@@ -9,8 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.rules.figures import distinct
-from tests.rules.changes import table_schema
+from spark_jobs.rules.decode import DecodedGroup
+from spark_jobs.rules.delivered_columns import RowProblem
+from spark_jobs.rules.figures import BadRow, distinct, measure
+from spark_jobs.rules.positions import ROW_MASK
+from tests.rules.changes import IN_ORDER, Change, table, table_schema
 
 Row = tuple[int, str, int | None]
 ROW = st.tuples(st.integers(0, 5), st.sampled_from(["a", "b"]), st.none() | st.integers(0, 2))
@@ -38,3 +41,12 @@ def test_identities_and_keys_are_counted(keys: tuple[str, ...], kind: pa.DataTyp
     expected_keys = {tuple(row[i] for i in at) for row in values}
     identities = {(*(row[i] for i in at), row[2]) for row in values}
     assert distinct(rows(given_rows, kind), schema) == (len(identities), len(expected_keys))
+
+
+def test_first_bad_row_is_named_by_its_place_in_the_file() -> None:
+    """Positions may have the number of a run above it."""
+    schema = table_schema(keys=())
+    rows = table([Change(op="I", position=at | 7 * (ROW_MASK + 1)) for at in (4, 2, 3)], schema)
+    problems = (RowProblem(None, "CAST_FAILED", "v", ""), RowProblem(None, "SEQUENCE_NULL", None, ""))
+    found = measure(DecodedGroup(kind="change", rows=rows, bad=(0, 2), problems=problems, records=()), schema)
+    assert found.first_bad == BadRow(IN_ORDER, 3, "SEQUENCE_NULL", "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -120,3 +120,11 @@ def test_counts_and_deletes_of_a_batch() -> None:
 def test_update_of_a_row_that_nothing_is_known_of_is_counted(before: list[Change], known: bool) -> None:
     _, found = acted(before, late("U", 9))
     assert found.unknown_keys.num_rows == (0 if known else 1)
+
+
+@pytest.mark.parametrize("delete", ["hard", "soft"])
+def test_change_of_a_swept_generation_makes_no_row(delete: str) -> None:
+    played = Played(replace(table_schema(delete=delete), swept=2))
+    found = played.batch(Change(op="I", generation=1), Change(op="I", id=2, generation=2, position=1))
+    actions = zip(found.rows.column("id").to_pylist(), found.rows.column(ACTION).to_pylist(), strict=True)
+    assert {key: action for key, action in actions if action} == {2: "insert"}

@@ -17,6 +17,7 @@ from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.table_schema import GDDL, RESCUED, Column, Schema
 from spark_jobs.rules.arrays import arrow_type
 from spark_jobs.rules.batch_schema import Stored
+from spark_jobs.rules.masks import hashed
 from spark_jobs.rules.rewrite import Rewrite, plan_rewrite, rewritten
 
 _DATA = {"id": "bigint", "v": "string", "n": "int", "at": "bigint"}
@@ -104,10 +105,27 @@ def test_rescued_values_of_a_column_that_is_excluded_go(rescued: str | None, kep
     """The file's name stays with what it says something of."""
     policy = {"new_column": "rescue"}
     how = planned(row(exclude_columns=["secret"], schema_evolution=policy), row(schema_evolution=policy), rescued=True)
+    assert rescued_after(rescued, how) == [kept]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [('"a"', "a"), ('"1.10"', "1.10"), ("1.10", "1.10"), ('{"x":1}', '{"x":1}')]
+)
+def test_rescued_values_of_a_column_that_is_masked_are_hashed(value: str, text: str) -> None:
+    """A text without its quotation marks, all else as it is written."""
+    policy = {"new_column": "rescue"}
+    how = planned(row(mask={"x": "hash"}, schema_evolution=policy), row(schema_evolution=policy), rescued=True)
+    assert rescued_after(f'{{"x":{value},"y":{value}}}', how) == [
+        f'{{"x":"{hashed(text.encode(), "hash")}","y":{value}}}'
+    ]
+
+
+def rescued_after(rescued: str | None, how: Rewrite) -> list[str | None]:
     gddl = arrow_type(parse_type(how.schema.gddl_type))
     stored = {
         "id": pa.array([1]), "v": pa.array(["a"]), "n": pa.array([1], pa.int32()), "at": pa.array([5]),
         RESCUED: pa.array([rescued], pa.string()),
         GDDL: pa.array([{"sequence": 5, "op": "I", "batch_id": "000000000001", "position": 0, "schema": 0}], gddl),
     }  # fmt: skip
-    assert rewritten(pa.table(stored), how).column(RESCUED).to_pylist() == [kept]
+    found: list[str | None] = rewritten(pa.table(stored), how).column(RESCUED).to_pylist()
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import date
 from decimal import Decimal
 
@@ -45,3 +46,15 @@ def test_statistics_are_compact_json_with_decimals_as_they_are(columns: list[str
 def test_days_outside_the_years_1_to_9999_are_marked(days: list[int | None], outside: list[bool] | None) -> None:
     found = outside_years(pa.array(days, pa.int32()).cast(pa.date32()))
     assert (None if found is None else np.asarray(found).tolist()) == outside
+
+
+def test_types_without_an_order_have_no_bounds() -> None:
+    """A list has none for readers, and the true and the false of a column are its bounds."""
+    kinds = {"list": pa.list_(pa.int64()), "map": pa.map_(pa.string(), pa.int64()), "bytes": pa.binary()}
+    values = {"list": [[1], None], "map": [[("a", 1)], None], "bytes": [b"a", None]}
+    rows = pa.table({name: pa.array(values[name], kind) for name, kind in kinds.items()})
+    rows = rows.append_column("flag", pa.array([True, False]))
+    assert json.loads(statistics(rows, [(name,) for name in rows.column_names])) == {
+        "numRecords": 2, "minValues": {"flag": False}, "maxValues": {"flag": True},
+        "nullCount": {"list": 1, "map": 1, "bytes": 1, "flag": 0},
+    }  # fmt: skip

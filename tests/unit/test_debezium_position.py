@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 
+from spark_jobs.batch.source_log import log_time
 from spark_jobs.dialects.debezium.technical import (
+    OP,
     SEQUENCE,
     commit_time,
     is_of_snapshot,
     is_read,
     position,
+    with_keys,
     with_order_of_delivery,
 )
+from spark_jobs.plan.planned_batch import TableState
+from spark_jobs.plan.source_snapshots import FirstChange, earliest, is_alone
+from spark_jobs.rules.figures import Figures, FileFigures
 
 
 def postgresql(lsn: Any, commit: int | None = None) -> dict[str, Any]:
@@ -129,3 +136,43 @@ def test_places_inside_a_transaction_order_rows_without_a_key_alone(source: dict
 def test_rows_without_places_are_as_they_were() -> None:
     rows = pa.table({"id": [1]})
     assert with_order_of_delivery(rows, [postgresql(5)], ["id"]) is rows
+
+
+@pytest.mark.parametrize(("rows", "added"), [(["D", "T"], False), (["T", "T"], True), ([], True)])
+def test_file_that_names_no_row_gets_the_columns_of_the_key(rows: list[str], added: bool) -> None:
+    table = pa.table({OP: pa.array(rows, pa.string()), "v": pa.nulls(len(rows), pa.string())})
+    assert ("id" in with_keys(table, ("id",)).column_names) is added
+
+
+def test_earliest_change_is_that_of_its_place_and_that_of_its_time() -> None:
+    late, early = "2024-01-02T00:00:00+00:00", "2024-01-01T00:00:00+00:00"
+    placed = [FirstChange(position=at) for at in ("b", "a")]
+    timed = [FirstChange(position="d", committed_at=early), FirstChange(position="c", committed_at=late)]
+    assert earliest(placed) == (FirstChange(position="a"),)
+    assert earliest([*placed, *timed]) == (FirstChange(position="a"), FirstChange(position="c", committed_at=early))
+    assert earliest([]) == ()
+
+
+def test_first_transaction_of_a_log_is_alone() -> None:
+    """PostgreSQL's connector states no commit before it."""
+    alone, follows = position(postgresql(9)), position(postgresql(10, 9))
+    assert alone is not None
+    assert follows is not None
+    assert (is_alone(alone), is_alone(follows), is_alone("1.2.0")) == (True, False, False)
+
+
+def test_time_of_the_end_of_the_log_is_of_changes_that_are_there() -> None:
+    """Changes of an older place, such as files that came late, say nothing of how far the log was read."""
+    times = ["2024-01-01T00:00:00+00:00", "2024-01-02T00:00:00+00:00", "2024-01-03T00:00:00+00:00"]
+
+    def figures(number: int, at: str) -> Figures:
+        place = json.dumps(position(mysql(f"bin.{number:06d}", 4, 0)))
+        one = FileFigures(rows=1, quarantined=0, min_sequence=place, max_sequence=place, min_commit_ts=at,
+                          max_commit_ts=at)  # fmt: skip
+        return cast("Figures", SimpleNamespace(files={"f": one}))
+
+    known = json.dumps(position(mysql("bin.000005", 4, 0)))
+    state = TableState(batch=1, max_sequence=known, log_time=times[1])
+    found = [log_time(figures(number, at), state) for number, at in ((4, times[2]), (5, times[2]), (6, times[0]))]
+    assert found == [times[1], times[2], times[1]]
+    assert log_time(figures(1, times[0]), TableState()) == times[0]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from airflow_gddl.stores import Storage
 from spark_jobs.tables.delta_log import DeltaCommits
+from spark_jobs.tables.replayed_log import copy_log
 
 
 def write_log(table: Path, first: int, last: int, checkpoint: str | None) -> None:
@@ -78,3 +79,16 @@ def test_what_an_interrupted_writer_left_is_no_table(tmp_path: Path) -> None:
         (log / name).write_text("{}")
         assert commits.exists(str(tmp_path)), name
         (log / name).unlink()
+
+
+def test_commits_since_a_version_come_after_it(tmp_path: Path) -> None:
+    write_log(tmp_path / "t", 3, 5, None)
+    found = [DeltaCommits(Storage()).since(str(tmp_path / "t"), version) for version in (2, 3, 5, 6)]
+    numbers = [None if commits is None else [commit.version for commit in commits] for commits in found]
+    assert numbers == [[3, 4, 5], [4, 5], [], None]
+
+
+def test_copy_of_a_log_ends_with_its_version(tmp_path: Path) -> None:
+    write_log(tmp_path / "t", 3, 5, None)
+    copy_log(Storage(), str(tmp_path / "t"), 4, tmp_path / "copy")
+    assert sorted(path.name for path in (tmp_path / "copy/_delta_log").iterdir()) == [f"{n:020d}.json" for n in (3, 4)]

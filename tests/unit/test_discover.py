@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from spark_jobs.plan.planned_batch import BatchPlan, FileEntry, LandedFile, TableState
+from spark_jobs.plan.source_snapshots import KnownSnapshots, SnapshotRun
 from spark_jobs.plan.waiting_files import Discovery, Overtaken, find, with_begun, with_overtaken
 from tests.harness.landed import LANDING, content, entry, landed
 
@@ -217,3 +219,14 @@ def test_load_after_all_files_were_removed_begins(
     marked = with_begun(listing, known(*rows), FIRST)
     assert [file.path.removeprefix(f"{LANDING}/") for file in marked if file.begins] == begins
     assert [file.path for file in marked] == [file.path for file in listing]
+
+
+@pytest.mark.parametrize(("state", "batch", "named"), [
+    ("unreadable", 2, True), ("unreadable", 3, True), ("unreadable", 1, False), ("committed", 2, False),
+])  # fmt: skip
+def test_change_files_that_could_not_be_read_since_the_newest_snapshot(state: Any, batch: int, named: bool) -> None:
+    file = landed("20240101-000000000.csv")
+    snapshots = KnownSnapshots(runs=(SnapshotRun(generation=1, position="p", batch=2),))
+    rows = replace(entry(file, batch=batch), state=state)
+    discovery = found([file], rows, state=replace(FIRST, batch=3, snapshots=snapshots))
+    assert discovery.unreadable_changes == ((file.path,) if named else ())

@@ -105,3 +105,9 @@ def test_without_load_files_the_first_batch_dates_the_generation() -> None:
 
 def test_empty_change_table_states_nothing() -> None:
     assert set(reconstruct([load(1, 0), change(1, 1)], Recorded([])).values()) == {1}
+
+
+def test_first_of_several_rewritten_load_files_dates_the_generation() -> None:
+    again, later = load(1, 50), load(2, 60)
+    known = Recorded([recorded(again, 1, 1), recorded(later, 1, 1)])
+    assert list(reconstruct([again, later, change(1, 49), change(2, 55)], known).values()) == [2, 2, 1, 2]

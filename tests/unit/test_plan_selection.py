@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from spark_jobs.plan.applied_settings import settings_of
-from spark_jobs.plan.identity import reselected_columns
+from spark_jobs.plan.identity import require_same_identity, reselected_columns
 from spark_jobs.plan.planned_batch import TableState
-from spark_jobs.plan.table_schema import select_columns, unknown_columns, unknown_described
+from spark_jobs.plan.table_schema import select_columns, unknown_columns, unknown_described, without_controls
+from tests.rules.changes import table_schema
 
 FILE = ("Id", "Name", "SSN", "BI_Id", "bi_name", "BI_SSN")
 
@@ -110,3 +111,43 @@ def test_columns_that_the_row_selects_otherwise(
     before, after = (TableSpec(table="s.t", keys=("id",), **given) for given in (was, now))
     state = TableState(batch=1, applied=settings_of(before), schemas=({"id": "int", "a": "string", "b": "string"},))
     assert reselected_columns(after, state) == reselected
+
+
+@pytest.mark.parametrize(("now", "code"), [
+    ({"mask": {"a": "null"}}, "MASK_CHANGED"), ({"exclude_columns": ("a",)}, "COLUMNS_CHANGED"), ({}, None),
+])  # fmt: skip
+def test_row_that_selects_otherwise_is_refused_by_what_it_does(now: dict[str, Any], code: str | None) -> None:
+    before, after = (TableSpec(table="s.t", keys=("id",), **given) for given in ({}, now))
+    state = TableState(batch=1, keys=("id",), applied=settings_of(before), schemas=({"id": "int", "a": "string"},))
+    if code is None:
+        require_same_identity(after, state)
+        return
+    with pytest.raises(FatalError) as caught:
+        require_same_identity(after, state)
+    assert caught.value.code == code
+
+
+_SOME = [("a.csv", ("id", "f")), ("b.csv", ("id",))]
+
+
+@pytest.mark.parametrize(("changes", "stored", "count"), [
+    (_SOME, ("id",), 1), (_SOME[1:], ("id", "F"), 1), (_SOME[:1], ("id",), 0), ([], ("id",), 0),
+    (_SOME[1:], ("id",), None),
+])  # fmt: skip
+def test_column_of_a_setting_may_be_absent_from_some_files(changes: Any, stored: Any, count: int | None) -> None:
+    """None: no file and no table has it."""
+    spec = TableSpec(table="s.t", keys=("id",), force_update="f")
+    if count is None:
+        with pytest.raises(FatalError) as caught:
+            without_controls(spec, {"force_update": "f"}, changes, stored)
+        assert caught.value.code == "CONTROL_COLUMN_MISSING"
+        return
+    found = without_controls(spec, {"force_update": "f"}, changes, stored)
+    assert [one.code for one in found] == ["COLUMN_NOT_FOUND"] * count
+
+
+@pytest.mark.parametrize(("given", "tells"), [
+    ({}, False), ({"source_type": "postgresql"}, True), ({"region": "eu"}, True), ({"ignore_null_updates": True}, True),
+])  # fmt: skip
+def test_events_are_told_of_tables_with_an_origin_or_with_parts(given: dict[str, Any], tells: bool) -> None:
+    assert table_schema(**given).tells_events is tells

@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 
 from airflow_gddl.contract.sql_types import ScalarName, SqlType, parse_type
-from spark_jobs.plan.types import common_type, convertible, integral_digits, lossless, widens
+from spark_jobs.plan.types import are_of_one_kind, common_type, convertible, integral_digits, lossless, widens
 
 SCALAR_NAMES = frozenset(get_args(ScalarName))
 # Decimals on both sides of each bound of the rules.
@@ -220,3 +220,13 @@ def test_complex_types_are_nothing_to_the_list() -> None:
     kinds: list[SqlType] = [parse_type(text) for text in ("array<int>", "struct<a:int>", "interval day")]
     assert not any(widens(kind, other) for kind in kinds for other in TYPES)
     assert not any(lossless(kind, other) for kind in kinds for other in TYPES)
+
+
+@pytest.mark.parametrize(("stored", "wanted", "alike"), [
+    ("int", "bigint", True), ("bigint", "int", True), ("int", "string", False), ("struct<a:int>", "int", False),
+    ("struct<a:int>", "struct<a:bigint>", True), ("struct<a:int>", "struct<a:string>", False),
+    ("struct<a:int>", "struct<b:int>", False), ("struct<a:int>", "struct<a:int,b:int>", False),
+    ("struct<a:struct<b:int>>", "struct<a:struct<b:string>>", False),
+])  # fmt: skip
+def test_structs_are_of_one_kind_where_each_field_is(stored: str, wanted: str, alike: bool) -> None:
+    assert are_of_one_kind(parse_type(stored), parse_type(wanted)) is alike

@@ -183,8 +183,9 @@ class _Connect:
 
 def _named(schema: Mapping[str, Any]) -> dict[str, Any]:
     name = schema.get("connect.name") or _LOGICAL.get(str(schema.get("logicalType")))
-    if name is None:
-        return {}
+    parameters = dict(schema.get("connect.parameters") or {})
+    if name is None:  # those of a column whose type the connector propagates
+        return {"parameters": parameters} if parameters else {}
     digits = {"scale": schema.get("scale"), "connect.decimal.precision": schema.get("precision")}
-    given = {key: value for key, value in digits.items() if value is not None}
-    return {"name": name, "parameters": {**(schema.get("connect.parameters") or {}), **given}}
+    parameters |= {key: value for key, value in digits.items() if value is not None}
+    return {"name": name, "parameters": parameters}

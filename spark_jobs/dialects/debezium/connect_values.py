@@ -103,10 +103,15 @@ def kind_of(schema: Mapping[str, Any]) -> Kind | None:
             return _map(kind_of(schema.get("keys") or {}), kind_of(schema.get("values") or {}))
         case "struct":
             return _struct({part["field"]: kind_of(part) for part in schema.get("fields") or ()})
-        case "string" if _PROPAGATED in (schema.get("parameters") or {}):
+        case "string" if is_propagated(schema.get("parameters") or {}):
             return _number_in_text(schema["parameters"])
         case scalar:
             return _SCALARS.get(str(scalar))
+
+
+def is_propagated(parameters: Mapping[str, Any]) -> bool:
+    """Whether the connector states the type of the source's column."""
+    return _PROPAGATED in parameters
 
 
 def named_kind(name: Any, parameters: Mapping[str, Any]) -> Kind | None:

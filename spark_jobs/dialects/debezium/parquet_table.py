@@ -21,9 +21,10 @@ from spark_jobs.dialects.debezium.connect_values import (
     Kind,
     Values,
     array_of,
+    is_propagated,
     json_of,
     kind_for,
-    named_kind,
+    kind_of,
     text_of,
     texts,
     time_of_day,
@@ -58,7 +59,7 @@ def read_parquet(
     delivered = pq.ParquetFile(io.BytesIO(data), coerce_int96_timestamp_unit="us").read(use_threads=False)
     table, malformed = _with_orphans(delivered, _envelopes(delivered, flat), flat)
     raw = [None if op is None else str(op) for op in table.column("op").to_pylist()]
-    fields = _names_of_types(table.schema.metadata or {}, flat)
+    fields = _connect_schemas(table.schema.metadata or {}, flat)
     sources = [source or {} for source in table.column("source").to_pylist()]
     may_lack = [may_lack_values(source, is_read=op == "r") for source, op in zip(sources, raw, strict=True)]
     data_columns: dict[str, Values] = {}
@@ -274,8 +275,8 @@ def _plain(values: pa.Array) -> pa.Array:
     return values.cast(pa.list_(pa.int32() if values.type.value_type.bit_width == 32 else pa.int64()))
 
 
-def _kind(name: str, fields: Mapping[str, str], options: DebeziumOptions) -> Kind | None:
-    return named_kind(fields[name], {}) if name in fields else kind_for(name, {}, options)
+def _kind(name: str, fields: Mapping[str, Mapping[str, Any]], options: DebeziumOptions) -> Kind | None:
+    return kind_of(fields[name]) if name in fields else kind_for(name, {}, options)
 
 
 def _meant(values: pa.Array, kind: Kind | None) -> Values:
@@ -310,10 +311,10 @@ def _short(values: pa.Array) -> Values:
         return Values(texts(values), kind)
 
 
-def _names_of_types(metadata: Mapping[bytes, bytes], flat: FlatForm) -> dict[str, str]:
-    """Column to Connect type name, from the Avro schema that the sinks' writer leaves in the file."""
+def _connect_schemas(metadata: Mapping[bytes, bytes], flat: FlatForm) -> dict[str, dict[str, Any]]:
+    """Column to its Connect schema where parquet's type says less, from the Avro schema that the sinks leave."""
     row = _row_record(metadata, flat)
-    return {} if row is None else _connect_names(row, _by_name(_schema(metadata)))
+    return {} if row is None else _of_columns(row, _by_name(_schema(metadata)))
 
 
 def _schema(metadata: Mapping[bytes, bytes]) -> Any:
@@ -355,14 +356,18 @@ def _described(metadata: Mapping[bytes, bytes], flat: FlatForm) -> dict[str, tup
     return found
 
 
-def _connect_names(row: Mapping[str, Any], records: Mapping[str, dict[str, Any]]) -> dict[str, str]:
-    named = {}
+def _of_columns(row: Mapping[str, Any], records: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Those with a name, and texts whose column has propagated its type."""
+    found: dict[str, dict[str, Any]] = {}
     for field in row.get("fields") or ():
         for kind in _branches(field.get("type")):
-            branch = kind if isinstance(kind, dict) else _resolved(kind, records)
-            if branch is not None and isinstance(branch.get("connect.name"), str):
-                named[field["name"]] = branch["connect.name"]
-    return named
+            branch = (kind if isinstance(kind, dict) else _resolved(kind, records)) or {}
+            name, parameters = branch.get("connect.name"), branch.get("connect.parameters") or {}
+            if isinstance(name, str):
+                found[field["name"]] = {"name": name}
+            elif branch.get("type") == "string" and is_propagated(parameters):
+                found[field["name"]] = {"type": "string", "parameters": parameters}
+    return found
 
 
 def _records(schema: Any) -> list[dict[str, Any]]:
