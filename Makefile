@@ -45,7 +45,7 @@ test: $(VENV)/.dev
 
 # What `make test` leaves out and each change must pass, too: tests/harness/lanes.py. CI runs both.
 test-wide: $(VENV)/.dev $(VENV)/.classes
-	$(BIN)/python -m pytest $(SPREAD) -m wide $(TESTS)
+	$(BIN)/python -m pytest $(SPREAD) -m 'wide and not deep' $(TESTS)
 
 test-all:
 	$(MAKE) --no-print-directory test

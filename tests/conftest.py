@@ -24,7 +24,7 @@ from spark_jobs.tables.delta_log import DeltaCommits
 from spark_jobs.tables.places import TaskBounds, usual_bounds
 from tests.harness import airflow_home, examples
 from tests.harness.engine_port import EngineName, EnginePort, on_engine
-from tests.harness.lanes import group_of, is_deep, is_wide
+from tests.harness.lanes import group_of, lane_of
 from tests.harness.places import bounds_of, with_commits
 
 _TIERS = ("SMALL", "MEDIUM")
@@ -61,10 +61,9 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tell which tests must share a process, and which lane they are in."""
     for item in items:
-        if is_deep(item):
-            item.add_marker(pytest.mark.deep)
-        if item.get_closest_marker("deep") is None and is_wide(item):
-            item.add_marker(pytest.mark.wide)
+        lane = lane_of(item)
+        if lane != "core":
+            item.add_marker(lane)
         if examples.is_property(item):
             item.add_marker(pytest.mark.random)
         group = group_of(item, config.rootpath / "tests")

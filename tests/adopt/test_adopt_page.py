@@ -19,6 +19,8 @@ from tests.delta_rs.commands import gddl
 from tests.harness.lake import Lake
 from tests.unit.pages import page
 
+pytestmark = pytest.mark.core
+
 ROW = "tables: [{table: shop.orders, keys: [id], sequence_by: [seq], generations: one}]\n"
 SPEC = TableSpec(table="shop.orders", keys=("id",), sequence_by=("seq",))
 CUT = "2026-01-31T12:00:00Z"

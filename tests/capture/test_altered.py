@@ -19,7 +19,7 @@ from tests.capture.captured import LOAD_AGAIN, SPEC, again, prepared, refused, r
 from tests.delta_rs.postgres import execute
 from tests.harness.lake import Lake
 
-pytestmark = pytest.mark.usefixtures("without_slot")
+pytestmark = [pytest.mark.deep, pytest.mark.usefixtures("without_slot")]
 
 WIDE = replace(SPEC, schema_evolution=SchemaEvolution(type_change="text"), truncate="apply")
 PLAIN = (

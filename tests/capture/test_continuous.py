@@ -60,6 +60,7 @@ def has_all(lake: Lake, source: sa.Engine) -> bool:
     return there and all(replica(lake, spec) == rows_of(source, spec.table) for spec in SPECS)
 
 
+@pytest.mark.deep
 @pytest.mark.timeout(1200)
 def test_rows_arrive_and_no_end_loses_any(source: sa.Engine, tmp_path: Path) -> None:
     lake = Lake(tmp_path)

@@ -21,6 +21,8 @@ from tests.capture.captured import LOAD_AGAIN, SPEC, again, end, prepared, repli
 from tests.delta_rs.postgres import execute
 from tests.harness.lake import Lake
 
+pytestmark = pytest.mark.deep
+
 LINES = replace(SPEC, table="s.lines", keys=(), truncate="apply")
 WITH_PRIMARY_KEY = replace(SPEC, table="s.numbered", keys=(), truncate="apply")
 UNLOADED = replace(LINES, initial_load=None)

@@ -24,7 +24,7 @@ from tests.databases.test_initial_load import NAME, environ
 from tests.delta_rs.postgres import execute, postgres
 from tests.harness.lake import Lake
 
-pytestmark = pytest.mark.usefixtures("without_slot")
+pytestmark = [pytest.mark.core, pytest.mark.usefixtures("without_slot")]
 
 TABLE = "CREATE TABLE s.t (id int PRIMARY KEY, v text)"
 PART = "CREATE TABLE s.p PARTITION OF s.t FOR VALUES FROM (0) TO (9)"

@@ -222,7 +222,6 @@ def test_random_alterations_and_kills_leave_no_silent_difference(source: sa.Engi
     assert set(found.stops), "nothing has stopped a table"
 
 
-@pytest.mark.wide
 @pytest.mark.timeout(900)
 def test_sample_of_random_alterations_and_kills(source: sa.Engine, tmp_path: Path) -> None:
     play(source, tmp_path, 4, every=4)

@@ -14,6 +14,8 @@ from tests.cluster.site import Site, packed_environment
 from tests.cluster.standalone import Cluster
 from tests.harness.waiting import wait_for
 
+pytestmark = pytest.mark.deep
+
 PACK = ("a", "b", "c", "held")
 LOADED = {0: "load 0", 1: "load 1", 2: "load 2"}
 FIRST = [("U", 0, "first"), ("D", 1, None), ("I", 7, "new")]

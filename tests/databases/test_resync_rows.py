@@ -187,7 +187,7 @@ def test_differences_that_verify_has_found_are_repaired(service: Service) -> Non
     assert done(lake, source, SPEC, JobOptions(action=Verify(settle_seconds=0))).details["source"]["different"] == 0
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.deep) for seed in (1, 2, 3))])
 def test_random_repairs_under_a_writer_end_in_the_source(seed: int, service: Service) -> None:
     """A service that loses some changes until a moment, and always lags; what it lost is repaired."""
     lake, source, chance = service.lake, service.engine, random.Random(seed)  # noqa: S311 - repeatable by its seed

@@ -19,6 +19,8 @@ from tests.debezium.sinking import Files, sunk
 from tests.debezium.source import Source
 from tests.harness.examples import drawn, examples
 
+pytestmark = pytest.mark.wide
+
 TABLE = TableSpec(table="shop.t", keys=("id",), dialect="debezium")
 
 

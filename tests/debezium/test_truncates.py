@@ -16,6 +16,8 @@ from tests.debezium.probing import text
 from tests.debezium.test_snapshots import event
 from tests.debezium.topic import Topic, warnings_of
 
+pytestmark = pytest.mark.wide
+
 APPLIED: dict[str, Any] = {"truncate": "apply"}
 
 

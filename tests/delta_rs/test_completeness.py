@@ -26,6 +26,8 @@ from tests.harness.asked import with_asked
 from tests.harness.lake import Lake
 from tests.harness.landing import write
 
+pytestmark = pytest.mark.wide
+
 SPEC = TableSpec(
     table="s.t", keys=("id",), sequence_by=("seq",), freshness="30m", options={"verify_connection": "GDDL_SOURCE_SHOP"}
 )
@@ -131,7 +133,7 @@ def states(result: JobResult) -> dict[str, str]:
     return {window["start"][:13]: window["state"] for window in windows if window["state"] not in ("ok", "open")}
 
 
-@pytest.mark.parametrize("files", [200, 1000])
+@pytest.mark.parametrize("files", [200, pytest.param(1000, marks=pytest.mark.deep)])
 def test_one_lost_file_of_many_is_named_by_its_hour(source: sa.Engine, tmp_path: Path, files: int) -> None:
     lake = Lake(tmp_path)
     environ = {"GDDL_SOURCE_SHOP": source.url.render_as_string(hide_password=False)}

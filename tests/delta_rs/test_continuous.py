@@ -31,6 +31,8 @@ from tests.harness.landing import write_bytes
 from tests.harness.waiting import wait_for
 from tests.spark.children import job_child
 
+pytestmark = pytest.mark.wide
+
 GOES_ON = JobOptions(continuous=Continuous())
 
 

@@ -14,6 +14,8 @@ import pytest
 from tests.harness.lake import Lake, spec_of
 from tests.harness.waiting import wait_for
 
+pytestmark = pytest.mark.wide
+
 GDDL = [sys.executable, "-m", "airflow_gddl.cli.main"]
 ROW = "  - {{table: s.{}, keys: [id], sequence_by: [seq], trigger: 1s, freshness: 1m}}\n"
 

@@ -40,6 +40,7 @@ def delivers_again(case: Case) -> bool:
     return any(row in other.rows for one, other in pairs for row in one.rows)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("count", [5, pytest.param(20, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("sort", SORTS)
 def test_replica_is_independent_of_cut_changes(sort: str, count: int, tmp_path: Path) -> None:

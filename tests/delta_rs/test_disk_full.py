@@ -56,6 +56,7 @@ def result_of(lake: Lake, run_id: str) -> JobResult:
     return outcome.result
 
 
+@pytest.mark.wide
 def test_every_write_that_finds_no_space_says_so_and_the_next_run_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,6 +25,8 @@ from tests.oracle.model import rank
 from tests.spark.playing import Stage, named
 from tests.spark.table_lines import by_engine, by_oracle, differences, of_other_keys
 
+pytestmark = pytest.mark.wide
+
 SORTS = {
     "moved": Traits(renames=True, bad_rows=True),
     "parts": Traits(renames=True, partial=True, composite=True),

@@ -22,6 +22,8 @@ from tests.harness.asked import options_of
 from tests.harness.lake import Lake, spec_of
 from tests.harness.sharded import Sharded, rows_of
 
+pytestmark = pytest.mark.wide
+
 REFRESH, VERIFY = JobOptions(action=Reload(confirmed=True)), JobOptions(action=Verify())
 
 

@@ -19,6 +19,8 @@ from spark_jobs.batch.runtime import Clock
 from spark_jobs.tables import delta_log, small_files
 from tests.harness.lake import Lake, spec_of
 
+pytestmark = pytest.mark.wide
+
 EVERY = 20
 SPEC = spec_of(settle="0s", history=True, delete="soft")
 LONG_AGO = datetime.now(UTC) - timedelta(days=90)

@@ -32,6 +32,8 @@ from tests.harness.asked import options_of
 from tests.harness.lake import Lake, spec_of
 from tests.spark.children import killed_child
 
+pytestmark = pytest.mark.wide
+
 MAINTAIN = JobOptions(action=Maintain())
 VERIFY = JobOptions(action=Verify())
 BATCHES = 6

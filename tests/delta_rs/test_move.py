@@ -25,6 +25,8 @@ from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.ledger.claim import Claim
 from tests.harness.lake import Lake
 
+pytestmark = pytest.mark.wide
+
 OLD, NEW = "crm_public.orders", "customers.orders"
 MOVE = JobOptions(action=Move(to=NEW))
 TABLES = ("replica", "changes", "history", "errors", "tombstones")

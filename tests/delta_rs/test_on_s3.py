@@ -23,6 +23,8 @@ from spark_jobs.job.table_job import attempt, totals_of
 from tests.harness.lake import Lake, spec_of
 from tests.harness.s3_server import Bucket, serving
 
+pytestmark = pytest.mark.wide
+
 SPEC = spec_of(history=True)
 MAINTAIN, VERIFY = JobOptions(action=Maintain()), JobOptions(action=Verify())
 ERASE = JobOptions(action=Erase(key={"id": "3"}))

@@ -146,6 +146,8 @@ def test_every_repair_of_the_page_is_played() -> None:
         assert command == wanted
 
 
+@pytest.mark.wide
+@pytest.mark.deep_on_many
 @pytest.mark.parametrize("situation", PLAYED)
 def test_repair(situation: str, engine: LocalPort, tmp_path: Path) -> None:
     PLAYED[situation][1](Lake(tmp_path, port=engine))

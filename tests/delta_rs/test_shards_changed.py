@@ -19,6 +19,8 @@ from tests.harness.asked import options_of
 from tests.harness.lake import Lake
 from tests.harness.sharded import Sharded, rows_of
 
+pytestmark = pytest.mark.wide
+
 TWO = ("eu", "us")
 SETTINGS = """landing: ../landing
 lake: ../lake

@@ -27,6 +27,8 @@ from spark_jobs.sources.snapshots import capture as snapshot_capture
 from tests.delta_rs.exports import FORMAT, Exports, codes, csv_of
 from tests.harness.lake import Lake
 
+pytestmark = pytest.mark.wide
+
 Row = dict[str, Any]
 """`v`, and `n` where the export has it."""
 Export = tuple[dict[Any, Row], bool]

@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult
@@ -23,6 +25,8 @@ from tests.delta_rs import broken_workers
 from tests.harness.asked import options_of
 from tests.harness.lake import TIER, Lake, spec_of
 from tests.harness.landing import write_bytes
+
+pytestmark = pytest.mark.wide
 
 GOOD = ("a", "b", "c", "d", "e")
 

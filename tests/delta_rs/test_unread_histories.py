@@ -89,6 +89,7 @@ class Source:
                 yield one[0]
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("seed", range(6))
 def test_files_that_are_read_later_end_in_the_source(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)  # noqa: S311 - repeatable by its seed

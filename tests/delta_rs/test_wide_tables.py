@@ -17,6 +17,8 @@ from airflow_gddl.contract.table_spec import SchemaEvolution
 from tests.harness.lake import Lake, spec_of
 from tests.harness.landing import write
 
+pytestmark = pytest.mark.wide
+
 FEW, MANY = 400, 2_400
 _GROWTH, _NOTICED = 3.0, 0.5
 """Times the columns: 1 where time is linear, 6 where it is quadratic; and the least CPU seconds of few columns."""

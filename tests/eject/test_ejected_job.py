@@ -117,6 +117,7 @@ def test_job_loads_a_table_from_nothing(
     assert loaded(spark, spec, ground.roots, sequences[scenario.name], tmp_path / "job") == 0
 
 
+@pytest.mark.deep
 def test_job_continues_tables_that_we_have_loaded(spark: SparkSession, tmp_path: Path) -> None:
     """Our files are not read again: rows of a full load that were deleted since don't come back."""
     ground = LocalGround(tmp_path)

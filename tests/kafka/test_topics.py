@@ -63,7 +63,7 @@ def ids(topic: Topic) -> list[int]:
     return [row["id"] for row in topic.rows()]
 
 
-@pytest.mark.parametrize(("seed", "partitions"), [(1, 1), (2, 3)])
+@pytest.mark.parametrize(("seed", "partitions"), [pytest.param(1, 1, marks=pytest.mark.core), (2, 3)])
 def test_replica_equals_the_source(seed: int, partitions: int, kafka: Broker, tmp_path: Path) -> None:
     chance = Random(seed)  # noqa: S311 - repeatable by its seed
     source, topic = lived(seed, 120), Topic(kafka, tmp_path, partitions).create()

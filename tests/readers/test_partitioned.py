@@ -7,6 +7,7 @@ from datetime import date
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable
 
 from airflow_gddl.contract.actions import Maintain, Rebuild, Verify
@@ -75,6 +76,7 @@ class Parted:
         ]
 
 
+@pytest.mark.deep_on_many
 def test_every_reader_reads_every_partition(engine: LocalPort, tmp_path: Path) -> None:
     """Rows move between partitions; some can't be in any; a rebuild and maintenance change nothing."""
     table, count = Parted(tmp_path, engine), len(TEXTS)

@@ -29,7 +29,7 @@ from tests.harness.landing import write
 from tests.harness.strategies import file_of
 from tests.oracle import DeliveredFile, Run, Value, replay
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.deep_on_many, pytest.mark.timeout(900)]
 TABLE = "s.t-1"
 ODD = 'a "b"`c\''
 LANDED = 'a_"b"`c\''

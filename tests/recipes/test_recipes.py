@@ -187,6 +187,7 @@ def test_the_tutorial_works(tmp_path: Path) -> None:
     play(TUTORIAL, tmp_path)
 
 
+@pytest.mark.deep
 @pytest.mark.timeout(900)
 def test_the_tutorial_s_model_is_built_by_dbt(tmp_path: Path) -> None:
     """With a dbt in an environment of its own, since its pins and Airflow's contradict each other."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 import obstore
+import pytest
 
 from airflow_gddl.contract.result import JobResult
 from tests.harness.engine_port import TASKS, EngineName
@@ -21,6 +22,7 @@ FIRST = "lake/s/a/_delta_log/00000000000000000001.json"
 OTHERS = b'{"commitInfo":{"timestamp":1700000000000,"operation":"WRITE","operationParameters":{}}}\n'
 
 
+@pytest.mark.core
 def test_conflicting_commit_overwrites_nothing(server: Server, way: Way) -> None:
     place = server.place(way.endpoint)
     delivery.deliver(place, ["a"])

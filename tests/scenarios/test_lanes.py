@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.wide
 def test_a_variant_of_the_scenarios_stays_in_one_process() -> None:
     """A test runner and a spreader that don't fit each other say nothing, and play everything once a process."""
     command = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadgroup", "-vv", "--engine", "delta_rs"]

@@ -70,7 +70,10 @@ def beside(monkeypatch: pytest.MonkeyPatch) -> Taken:
     return seen
 
 
-@pytest.mark.parametrize("sort", SORTS)
+@pytest.mark.parametrize(
+    "sort",  # in each change, that with everything that a history may have at once
+    [pytest.param(sort, marks=() if sort == "everything" else pytest.mark.deep) for sort in SORTS],
+)
 def test_engine_and_oracle_agree(sort: str, beside: Taken, tmp_path: Path) -> None:
     """Of every second table the batches are large."""
     traits, vectors = SORTS[sort]
@@ -85,6 +88,7 @@ def test_engine_and_oracle_agree(sort: str, beside: Taken, tmp_path: Path) -> No
     assert 0 < beside.large < beside.taken
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("policy", ["classic", "v2"])
 def test_spark_maintains_the_tables_between(policy: str, beside: Taken, tmp_path: Path) -> None:
     """OPTIMIZE, REORG PURGE, VACUUM, RESTORE and DELETE of Spark between batches; every reader, filtered and not.
@@ -209,7 +213,7 @@ def test_bounds_beside_a_vector_are_those_of_the_file(beside: Taken, tmp_path: P
     assert exact_bounds.wrong(lake.layout(spec).replica) == []
 
 
-@pytest.mark.parametrize("vectors", [False, True])
+@pytest.mark.parametrize("vectors", [pytest.param(False, marks=pytest.mark.deep), True])
 def test_feed_has_what_changed(vectors: bool, beside: Taken, tmp_path: Path) -> None:
     """Files with more than half of their rows gone are written again, whether or not the table has vectors."""
     port, lake = LocalPort("spark", IN_TASKS), Lake(tmp_path, replace(TIER, deletion_vectors=vectors))

@@ -85,6 +85,7 @@ def test_a_row_that_violates_one_fails_the_table(tmp_path: Path, kind: str) -> N
     assert world.rows == {0: "load 0", 1: "new", 2: "load 2", 8: "good", 9: None}
 
 
+@pytest.mark.deep
 def test_not_null_is_not_lost_when_the_table_is_replaced(tmp_path: Path) -> None:
     """The first change after a load gives the sequence its type, for which the table gets another schema."""
     files = Lake(tmp_path)

@@ -151,6 +151,7 @@ def test_csv_with_invalid_utf8(ports: tuple[LocalPort, LocalPort], tmp_path: Pat
     ]
 
 
+@pytest.mark.deep
 def test_replay_loads_valid_records_and_keeps_invalid_utf8(ports: tuple[LocalPort, LocalPort], tmp_path: Path) -> None:
     spec = TableSpec(table="s.replay", keys=("id",), sequence_by=("seq",), options={"types": {"n": "int"}})
     corrected = TableSpec(table="s.replay", keys=("id",), sequence_by=("seq",), options={"types": {"n": "string"}})

@@ -97,6 +97,7 @@ def _refresh(both: tuple[LocalPort, LocalPort], lakes: Sequence[Lake], specs: Se
         assert differences(*reported) == [], f"{spec.table} after the refresh"
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("first", [0, 1])
 def test_existing_table_changes_its_engine(first: int, both: tuple[LocalPort, LocalPort], tmp_path: Path) -> None:
     """With each run, broken off by the one and ended by the other: nothing is reread, nothing lost."""
@@ -164,6 +165,7 @@ NUMBERS = {
 NARROWER = ({"a": "int32", "b": "float", "c": "int32"}, {"a": "decimal(10,2)", "b": "int32", "c": "string"})
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("stored", NARROWER, ids=str)
 @pytest.mark.parametrize("policy", ["widen", "rescue"])
 def test_values_converted_to_a_narrower_type(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from airflow_gddl.contract.actions import Explain
 from airflow_gddl.contract.result import JobResult
@@ -38,6 +39,7 @@ def comparable(result: JobResult, root: Path) -> Any:
     return json.loads(text, object_hook=lambda found: {n: v for n, v in found.items() if n not in _OWN})
 
 
+@pytest.mark.deep
 def test_explain_is_equal_on_both_engines(tmp_path: Path) -> None:
     port, spec = LocalPort("spark"), spec_of(before_image_prefix="BI_", delete="soft", settle="0s")
     lakes = Lake(tmp_path / "spark", TIER), Lake(tmp_path / "rs")

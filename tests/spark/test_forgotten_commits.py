@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from deltalake import DeltaTable
 
 from airflow_gddl.contract.actions import Erase, Maintain, Verify
@@ -25,6 +26,7 @@ def done(port: LocalPort, lake: Lake, options: JobOptions | None = None) -> dict
     return {"written": result.changes_written, "details": result.details}
 
 
+@pytest.mark.deep_on_many
 def test_resume_after_log_cut(engine: LocalPort, tmp_path: Path) -> None:
     """Of a table with erased keys old commits go, those of a batch under way too."""
     lake, small = Lake(tmp_path), Lake(tmp_path)

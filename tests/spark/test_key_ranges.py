@@ -77,6 +77,7 @@ def test_files_of_a_rebuilt_replica_have_ranges_of_keys(ranges: list[int], tmp_p
     assert all(first[1] < second[0] for first, second in pairwise(ends))
 
 
+@pytest.mark.deep
 def test_feed_of_a_rebuild_has_what_it_changes(ranges: list[int], tmp_path: Path) -> None:
     spec = spec_of(table_properties=FEED)
     lake = filled(tmp_path, spec)

@@ -32,6 +32,7 @@ def fed(case: Case, fields: dict[str, tuple[str, ...]]) -> Case:
     return replace(case, spec=replace(case.spec, table_properties=FEED, **fields))
 
 
+@pytest.mark.deep_on_many
 @pytest.mark.parametrize("count", [5, pytest.param(15, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("sort", SORTS)
 def test_tables_and_change_feeds_match_the_oracle(sort: str, count: int, spark: LocalPort, tmp_path: Path) -> None:

@@ -74,6 +74,7 @@ def unnamed(lake: Lake, spec: TableSpec) -> set[Path]:
     return found
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("phase", "most"),
     [

@@ -41,6 +41,7 @@ def transaction(port: LocalPort, path: str) -> int:
     return SparkTables(port.spark.for_table(), DeltaCommits(port.runtime.storage)).last_transaction(path, "gddl:merge")
 
 
+@pytest.mark.deep
 def test_with_deletion_vectors(tmp_path: Path) -> None:
     port, spec = LocalPort("spark"), spec_of(changes_retention="30d")
     lake = Lake(tmp_path, TIER)

@@ -126,6 +126,7 @@ def play(found: Sequence[MaintainedCase], worlds: Sequence[World]) -> str:
     return "\n\n".join("\n".join([readable(cases[table]), *lines]) for table, lines in wrong.items())
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("count", [4, pytest.param(8, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("sort", SORTS)
 def test_maintenance_at_any_point_changes_no_rows(sort: str, count: int, tmp_path: Path) -> None:

@@ -42,6 +42,7 @@ def run(port: LocalPort, lake: Lake, spec: TableSpec, **options: Any) -> JobResu
     return lake.results(port, lake.job([spec], options_of(**options)))[spec.table]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("feature", [*FEATURES, "check", "hidden commits"])
 def test_changes_and_repairs(feature: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     spark, lake = LocalPort("spark"), Lake(tmp_path)
@@ -70,6 +71,7 @@ def test_changes_and_repairs(feature: str, monkeypatch: pytest.MonkeyPatch, tmp_
     assert not [path for path in Path(layout.state).rglob("staged/**/*") if path.is_file()]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("asked", ["delta_rs", "spark"])
 def test_shallow_clone(asked: EngineName, tmp_path: Path) -> None:
     """Its log names files and vectors of another table by URI."""
@@ -113,6 +115,7 @@ def test_logs_that_an_interrupted_writer_began(tmp_path: Path) -> None:
     assert rows(spark, layout.replica) == {1: "new"}
 
 
+@pytest.mark.deep
 def test_large_batch_that_repeats_changes(tmp_path: Path) -> None:
     """A copied table's changes are compared with those of a batch in tasks; what came before is not written again."""
     spark, lake = LocalPort("spark"), Lake(tmp_path)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable
 
 from airflow_gddl.contract.actions import ErrorsReplay, Explain, Rebuild, Verify
@@ -15,6 +16,8 @@ from tests.conftest import LocalPort
 from tests.harness.lake import Lake
 from tests.harness.sharded import Sharded, rows_of
 from tests.spark.test_maintenance import TIER, done
+
+pytestmark = pytest.mark.deep
 
 SHARDS = ("eu", "us")
 

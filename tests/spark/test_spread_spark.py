@@ -91,6 +91,7 @@ def lake(tmp_path: Path, request: pytest.FixtureRequest) -> Lake:
     return found
 
 
+@pytest.mark.deep
 def test_killed_task_is_retried_once(lake: Lake) -> None:
     lake.load(spec_of("long"), rows=300_000)
     done = run_killing(lake, ("a", "b", "long"), "long", times=1)

@@ -27,6 +27,7 @@ def _spec(step: str, way: str) -> TableSpec:
     return replace(spec_of(name.removeprefix("crash.")), truncate="apply", ignore_null_updates=True)
 
 
+@pytest.mark.deep_on_many
 def test_rerun_after_a_kill(spark: LocalPort, tmp_path_factory: pytest.TempPathFactory) -> None:
     lake = Lake(tmp_path_factory.mktemp("crash"))
     places = [(_spec(step, way), step) for way in WAYS for step in STEPS]
