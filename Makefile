@@ -126,7 +126,7 @@ RANDOM := --hypothesis-profile random $(if $(SEED),--hypothesis-seed $(SEED))
 # How long random batches are compared with Spark's MERGE: until there are 10,000, or so many seconds have passed.
 SHADOW_SECONDS := 14400
 test-deep: $(VENV)/.dev
-	$(BIN)/python -m pytest -m deep $(RANDOM) tests/adopt tests/capture tests/conformance tests/spark tests/catalogs tests/delta_rs tests/scenarios tests/debezium tests/fuzz tests/s3 tests/cluster tests/packages tests/compose tests/docs tests/e2e tests/eject tests/readers tests/readme tests/recipes tests/benchmarks tests/shadow
+	$(BIN)/python -m pytest -m deep $(RANDOM) $(TESTS)
 	GDDL_MERGED=014567 $(BIN)/python -m pytest tests/scenarios --engine spark
 	$(BIN)/python -m tests.shadow.random_batches --seconds $(SHADOW_SECONDS) --write docs/trust.md
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m 'random and not deep' $(RANDOM) tests

@@ -29,7 +29,6 @@ def each(variant: Variant) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("scenario", fit(SCENARIOS, variant), ids=str)
 
 
-@pytest.mark.deep
 def test_scenarios_without_a_counterpart_are_of_dms() -> None:
     assert len(SCENARIOS) >= 120
     left = set(ORIGINS) - {scenario.name for scenario in SCENARIOS}

@@ -183,7 +183,6 @@ def new_load(lake: Lake, row: TableSpec) -> None:
     lake.done(row)
 
 
-@pytest.mark.deep
 @pytest.mark.parametrize("way", [new_changes, new_load], ids=lambda way: str(way.__name__))
 def test_reused_key_is_loaded_after_erasure(way: Any, tmp_path: Path) -> None:
     """Whatever comes next: late rows of before, a rebuild, an erasure of somebody else."""
@@ -592,7 +591,6 @@ def test_table_without_keys_is_refused(tmp_path: Path) -> None:
     assert found.result.error.code == "ERASE_NOT_POSSIBLE"
 
 
-@pytest.mark.deep
 def test_log_drops_the_key_after_retention(tmp_path: Path) -> None:
     """Least and greatest keys of files stand in commits; 7 is the greatest key of some."""
     row = spec()

@@ -30,12 +30,10 @@ SAMPLE = _WITHOUT_SPARK[:8] + _WITHOUT_SPARK[-5:]
 """The last cases are those that no pair asks for, see `tests/pairs/array.py`."""
 
 
-@pytest.mark.deep
 def test_each_field_of_a_row_is_combined_or_has_a_reason() -> None:
     assert without_values() == []
 
 
-@pytest.mark.deep
 def test_the_array_covers_every_pair_that_is_possible() -> None:
     assert ARRAY.covered(ARRAY.cases) == len(ARRAY.possible)
     assert all(ARRAY.refused.values())
@@ -57,7 +55,6 @@ def test_tables_are_what_the_source_says(number: int, engine: LocalPort, tmp_pat
     judge(ARRAY.cases[number], tmp_path, engine)
 
 
-@pytest.mark.deep
 @pytest.mark.parametrize(("name", "at"), values_of([name for name in FACTORS if name not in FACTS]))
 def test_each_value_changes_what_is_expected(name: str, at: int) -> None:
     assert any(tells(case, name) for case in cases_with(ARRAY.cases, name, at)), FACTORS[name][at]
@@ -75,7 +72,6 @@ def test_each_other_value_changes_what_tables_say(name: str, at: int, engine: Lo
     ), FACTORS[name][at]
 
 
-@pytest.mark.deep
 def test_changes_of_a_key_share_a_sequence_and_files_have_them_the_other_way_round() -> None:
     """Where `step` tells their order; else the row of the file does."""
     source = lived({"sequence_by": FACTORS["sequence_by"].index(("seq", "step"))})

@@ -15,8 +15,6 @@ from spark_jobs.rules.arrays import arrow_type
 from spark_jobs.rules.truncates import truncated
 from tests.rules.changes import Change, table, table_schema
 
-pytestmark = pytest.mark.wide
-
 
 def truncate(sequence: int) -> Truncate:
     return Truncate(

@@ -22,8 +22,6 @@ from airflow_gddl.contract.errors import FatalError
 from spark_jobs.verification import grid_of
 from tests.harness.examples import at_random
 
-pytestmark = pytest.mark.wide
-
 LIMIT, BEAT, DELIVERY = 1800.0, 60.0, 240.0
 moments = st.floats(0, 10**6)
 maybe = st.none() | moments

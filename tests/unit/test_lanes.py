@@ -9,7 +9,6 @@ import pytest
 
 from tests.harness.lanes import Lane, lane_of
 
-pytestmark = pytest.mark.wide
 TESTS = Path(__file__).parents[1]
 
 
