@@ -85,7 +85,7 @@ SPARK = LazySpark(SessionSettings(cores=2, memory="6g", brief=True))
 
 
 class LocalPort:
-    """An engine in this process; `run` works on a table of engine `spark` as `way_of` says.
+    """An engine in this process; `run` works on a table of many tasks as `way_of` says.
 
     Attributes:
         bounds: of every table instead.
@@ -99,7 +99,7 @@ class LocalPort:
 
     def everywhere(self) -> LocalPort:
         """The port whose jobs work on each table as `way_of` says."""
-        if self.name != "spark" or self.bounds is not None:
+        if self.name != "many" or self.bounds is not None:
             return self
         port = copy(self)
         port.runtime, port.commits_by_table = replace(self.runtime, bounds_of=bounds_of), True
@@ -131,12 +131,12 @@ class LocalPort:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--engine", choices=[*ENGINES, "both"], default="both", help="engines to test")
+    parser.addoption("--tasks", choices=[*ENGINES, "both"], default="both", help="places to test: tasks of a tier")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "engine" in metafunc.fixturenames:
-        chosen = metafunc.config.getoption("--engine")
+        chosen = metafunc.config.getoption("--tasks")
         names = ENGINES if chosen == "both" else (chosen,)
         metafunc.parametrize("engine", names, indirect=True, scope="session")
 

@@ -87,7 +87,7 @@ def rows(port: LocalPort, lake: Lake, spec: TableSpec) -> dict[int, str]:
 def setting(kind: str, way: str, root: Path) -> tuple[LocalPort, Lake, TableSpec, Landed]:
     partition_by = ("v",) if kind == "partitioned" else ()
     spec = replace(spec_of(history=True, partition_by=partition_by), table=table_of(WAYS[way]))
-    return LocalPort("spark"), Lake(root), spec, Landed.of(f"{kind} {way}", files=5)
+    return LocalPort("many"), Lake(root), spec, Landed.of(f"{kind} {way}", files=5)
 
 
 @pytest.mark.parametrize(("kind", "way"), [*(("plain", way) for way in WAYS), *OTHERS_AT_NIGHT])
@@ -167,7 +167,7 @@ def differ(source: Landed, key: int, before: int, after: int) -> bool:
 
 @pytest.mark.parametrize("way", ["beside", pytest.param("merged", marks=pytest.mark.deep)])
 def test_released_table_goes_on_with_the_merge_job(way: str, tmp_path: Path) -> None:
-    port, lake = LocalPort("spark"), Lake(tmp_path)
+    port, lake = LocalPort("many"), Lake(tmp_path)
     spec = replace(spec_of(), table=table_of(WAYS[way]))
     source = Landed.of(way, files=4)
     source.land(lake, spec, range(3), BEFORE)
@@ -187,7 +187,7 @@ def test_released_table_goes_on_with_the_merge_job(way: str, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("kind", [*REFUSED, "not null", "check"])
 def test_features_that_are_not_taken_over(kind: str, tmp_path: Path) -> None:
-    port, lake, spec = LocalPort("spark"), Lake(tmp_path), spec_of()
+    port, lake, spec = LocalPort("many"), Lake(tmp_path), spec_of()
     source = Landed.of("1", files=2)
     source.land(lake, spec, range(2), BEFORE)
     job = HandWritten(port.spark.for_table(), lake, spec)

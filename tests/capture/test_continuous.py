@@ -20,9 +20,9 @@ from airflow_gddl.contract import codec
 from airflow_gddl.contract.spec import Continuous, JobOptions
 from tests.capture.captured import SPEC, Writer, end, prepared, replica, rows_of
 from tests.databases.test_initial_load import environ
-from tests.delta_rs.postgres import execute, postgres
 from tests.harness.lake import Lake
 from tests.harness.waiting import PATIENCE_SECONDS, wait_for
+from tests.one_task.postgres import execute, postgres
 
 OTHER = replace(SPEC, table="s.other")
 SPECS = (SPEC, OTHER)

@@ -32,8 +32,8 @@ from tests.capture.captured import (
     unflushed,
 )
 from tests.databases.test_initial_load import environ
-from tests.delta_rs.postgres import execute
 from tests.harness.lake import Lake
+from tests.one_task.postgres import execute
 
 
 @pytest.fixture

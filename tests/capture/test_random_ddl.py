@@ -28,8 +28,8 @@ from airflow_gddl.contract.table_spec import SchemaEvolution
 from tests.capture.captured import LOAD_AGAIN, SPEC, Writer, end, prepared, replica, result_of, rows_of
 from tests.capture.test_killed import address, pgbench, under_pgbench
 from tests.databases.test_initial_load import environ
-from tests.delta_rs.postgres import execute, postgres
 from tests.harness.lake import Lake
+from tests.one_task.postgres import execute, postgres
 
 KILLS, SEED = int(os.environ.get("GDDL_KILLS", "50")), int(os.environ.get("GDDL_SEED", "1"))
 _EVOLVES = SchemaEvolution(type_change="text", dropped_column="null")

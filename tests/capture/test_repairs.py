@@ -29,8 +29,8 @@ from tests.capture.captured import (
     rows_of,
 )
 from tests.capture.restorable import Restorable, restorable
-from tests.delta_rs.postgres import execute
 from tests.harness.lake import Lake
+from tests.one_task.postgres import execute
 
 DROP = "SELECT pg_drop_replication_slot('gddl')"
 OTHER = replace(SPEC, table="s.other")

@@ -25,7 +25,7 @@ KEPT = sorted([("R", 0), ("R", 1), ("R", 2), ("U", 0), ("D", 1), ("I", 7)])
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    if request.config.getoption("--engine") == "delta_rs":
+    if request.config.getoption("--tasks") == "one":
         pytest.skip("it takes Spark")
     with Cluster(tmp_path_factory.mktemp("cluster")) as running:
         yield running

@@ -34,10 +34,10 @@ from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.ledger.load_progress import read_progress
 from tests.databases.mariadb import SERVER, mariadb
-from tests.delta_rs.postgres import emptied, execute, postgres
 from tests.harness.lake import Lake
 from tests.harness.landing import write
 from tests.harness.repeated import Repeated
+from tests.one_task.postgres import emptied, execute, postgres
 
 NAME = "GDDL_SOURCE_SHOP"
 SPEC = TableSpec(

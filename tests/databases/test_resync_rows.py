@@ -20,12 +20,12 @@ from airflow_gddl.contract.actions import Erase, Rebuild, Reload, ResyncRows, Tr
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import InitialLoad, JobOptions, TableSpec
 from tests.databases.test_initial_load import LOGGED, NAME, done, rows_of, run
-from tests.delta_rs.postgres import emptied, execute, postgres
 from tests.harness.asked import options_of, with_asked
 from tests.harness.lake import Lake
 from tests.harness.landing import write
 from tests.harness.sharded import Sharded
 from tests.harness.sharded import rows_of as sharded_rows
+from tests.one_task.postgres import emptied, execute, postgres
 
 SPEC = TableSpec(
     table="s.t", keys=("id",), options={"verify_connection": NAME}, settle="0s", sweep_after="0s", sweep_limit=1.0,

@@ -48,7 +48,7 @@ def test_hostile_input_is_survived_and_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ENGINES)
 def test_more_hostile_input(name: str, tmp_path: Path) -> None:
     first = int(time.time()) // 86_400 * 1_000_000
-    assert len(play(tmp_path, first, "--seconds", str(SECONDS), "--engine", name)) > len(FORMS)
+    assert len(play(tmp_path, first, "--seconds", str(SECONDS), "--tasks", name)) > len(FORMS)
 
 
 def test_a_hostile_input_that_does_stall_is_noticed(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def group_of(item: pytest.Item, root: Path) -> str | None:
     return f"{_engine(item)} {folder} {name}"
 
 
-_CORE = ("architecture", "commands", "conformance", "debezium", "delta_rs", "docs", "mutation", "oracle", "pairs",
+_CORE = ("architecture", "commands", "conformance", "debezium", "docs", "mutation", "one_task", "oracle", "pairs",
          "platforms", "remote", "rules", "scenarios", "tables", "unit")  # fmt: skip
 """Folders that `make test` plays, but for tests of many tasks."""
 
@@ -53,7 +53,7 @@ _CORE = ("architecture", "commands", "conformance", "debezium", "delta_rs", "doc
 def lane_of(item: pytest.Item) -> Lane:
     """The lane that markers of the test, its case and its module name, else that of its folder and place."""
     marked = {mark.name for mark in item.iter_markers()}
-    many = _params(item).get("engine") == "spark"
+    many = _params(item).get("engine") == "many"
     if "deep" in marked or (many and "deep_on_many" in marked):
         return "deep"
     if "wide" in marked or "core" in marked:
@@ -67,7 +67,7 @@ def _function(item: pytest.Item) -> str:
 
 
 def _engine(item: pytest.Item) -> str:
-    return str(_params(item).get("engine", "spark"))
+    return str(_params(item).get("engine", "many"))
 
 
 def _params(item: pytest.Item) -> Mapping[str, object]:

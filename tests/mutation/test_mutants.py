@@ -26,7 +26,7 @@ def tree(tmp_path: Path) -> Path:
     (root / "tests").mkdir()
     (root / "spark_jobs/rules/m.py").write_text(MODULE)
     (root / "tests/test_m.py").write_text(TEST)
-    (root / "conftest.py").write_text("def pytest_addoption(parser):\n    parser.addoption('--engine')\n")
+    (root / "conftest.py").write_text("def pytest_addoption(parser):\n    parser.addoption('--tasks')\n")
     for command in (["init", "-q"], ["add", "."]):
         subprocess.run(["git", *command], cwd=root, check=True)
     return root

@@ -69,7 +69,7 @@ class Filtered(LakeTable):
 
     @property
     def is_spark(self) -> bool:
-        return self._port.name == "spark"
+        return self._port.name == "many"
 
     def _wrong_in(self, kind: str, readers: Mapping[str, Reader]) -> Iterator[str]:
         path = getattr(self.layout, kind)
@@ -125,7 +125,7 @@ def test_after_a_full_refresh(table: Filtered) -> None:
 def test_beside_deletion_vectors(tmp_path: Path) -> None:
     """Statistics of files without some of their rows are as wide as before, whatever the columns' types."""
     tier = replace(DEFAULT_TIERS["small"], deletion_vectors=True)
-    table = Filtered(Lake(tmp_path, tier, LocalPort("delta_rs")), SPEC)
+    table = Filtered(Lake(tmp_path, tier, LocalPort("one")), SPEC)
     land(table.landing, "LOAD00000001.parquet", [Row(i, i) for i in range(40)], DOTTED)
     table.run()
     rows = [Row(1, 101), Row(2, 2), Row(50, 50)]

@@ -82,7 +82,7 @@ def lake(tmp_path: Path, engine: LocalPort) -> Published:
 @pytest.fixture
 def quick(tmp_path: Path) -> Published:
     """On the engine that needs no Spark: what fails is the same code under both."""
-    made = Published(tmp_path, LocalPort("delta_rs"))
+    made = Published(tmp_path, LocalPort("one"))
     made.land("LOAD00000001.parquet", [Row(i, i) for i in range(8)])
     return made
 

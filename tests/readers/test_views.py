@@ -114,7 +114,7 @@ class Published:
         """The published rows by reader, each by the text that the command prints."""
         found = {reader: self._executed(reader) for reader in ("python", "polars")}
         found["duckdb"] = self._in_duckdb()
-        return found | ({"spark": self._in_spark()} if self.port.name == "spark" else {})
+        return found | ({"spark": self._in_spark()} if self.port.name == "many" else {})
 
     def _executed(self, reader: str) -> Rows:
         names: dict[str, Any] = {}

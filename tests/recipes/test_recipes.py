@@ -32,8 +32,8 @@ from deltalake import DeltaTable
 
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.onboarding.plan import endpoint_settings, table_mapping
-from tests.delta_rs.postgres import execute, postgres
 from tests.kafka.broker import Broker, broker
+from tests.one_task.postgres import execute, postgres
 from tests.readme.walk import ROOT, WITHOUT_SPARK, Block, Walk, blocks
 
 RECIPES = sorted((ROOT / "docs" / "recipes").glob("*.md"))

@@ -35,7 +35,7 @@ IN_EACH_CHANGE = (
     "dms_types",
 )
 """Beginnings of names of scenarios of files, their versions and tables; the others are of the deep lane."""
-_TOGETHER = {"spark": 16, "delta_rs": 1000}
+_TOGETHER = {"many": 16, "one": 1000}
 """Scenarios that share their jobs: many, for a job takes long to start, but few enough for the time of a test."""
 
 
@@ -72,13 +72,13 @@ def each(engine: EngineName) -> list[object]:
             engine,
             scenario,
             id=f"{engine}-{scenario}",
-            marks=() if engine == "delta_rs" and scenario.name.startswith(IN_EACH_CHANGE) else pytest.mark.deep,
+            marks=() if engine == "one" and scenario.name.startswith(IN_EACH_CHANGE) else pytest.mark.deep,
         )
         for scenario in SCENARIOS
     ]
 
 
-@pytest.mark.parametrize(("on", "scenario"), [*each("delta_rs"), *each("spark")])
+@pytest.mark.parametrize(("on", "scenario"), [*each("one"), *each("many")])
 def test_as_written(on: EngineName, scenario: Scenario, stage: Stage) -> None:
     for number, seen in enumerate(stage.seen(on, scenario)[:-1]):
         assert_run(scenario, number, seen)

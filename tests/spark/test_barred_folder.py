@@ -16,9 +16,9 @@ from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import Continuous, JobOptions, TableSpec, TierSpec
 from spark_jobs.continuous.schedule import ANYWAY_SECONDS
-from tests.delta_rs.test_continuous import Source, specs_of
 from tests.harness.lake import Lake
 from tests.harness.waiting import wait_for
+from tests.one_task.test_continuous import Source, specs_of
 from tests.spark.children import Child
 
 

@@ -27,7 +27,7 @@ from tests.spark.children import job_child
 pytestmark = pytest.mark.core
 
 SPECS = [spec_of("a", trigger="1s"), spec_of("b", trigger="1s"), spec_of("alone", size="medium", trigger="1s")]
-WITHOUT_SPARK = LocalPort("delta_rs")
+WITHOUT_SPARK = LocalPort("one")
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ from airflow_gddl.contract.actions import Rebuild
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from tests.conftest import LocalPort
-from tests.harness.engine_port import TASKS
 from tests.harness.examples import drawn, examples, rich
 from tests.harness.lake import Lake
 from tests.harness.landing import FileForm, write
@@ -40,9 +39,9 @@ STEPS = ("plan", "quarantine", "append", "decide", "tombstones", "replica", "his
 
 @pytest.fixture(scope="module")
 def both(request: pytest.FixtureRequest) -> tuple[LocalPort, LocalPort]:
-    if request.config.getoption("--engine") != "both":
+    if request.config.getoption("--tasks") != "both":
         pytest.skip("it takes both engines")
-    return LocalPort("spark"), LocalPort("delta_rs")
+    return LocalPort("many"), LocalPort("one")
 
 
 def histories(count: float) -> list[Case]:
@@ -79,7 +78,7 @@ def test_engines_agree_after_each_run(many: bool, both: tuple[LocalPort, LocalPo
                 if number < len(case.runs):
                     land(lake, case, number)
             done = lake.results(port, lake.job(specs, run_id=f"run-{number}"))
-            assert {r.tasks for r in done.values()} == {TASKS[port.name]}
+            assert {r.tasks for r in done.values()} == {port.name}
         for case in chosen:
             reported = [everything(lake.layout(case.spec)) for lake in lakes]
             assert differences(*reported) == [], f"{case.spec.table} after run {number}"

@@ -49,7 +49,7 @@ def test_resume_after_log_cut(engine: LocalPort, tmp_path: Path) -> None:
 
 def test_resume_after_many_commits(tmp_path: Path) -> None:
     """Counts are looked for in the newest commits only; joining the files of a large table makes as many."""
-    port, lake, small = LocalPort("delta_rs"), Lake(tmp_path), Lake(tmp_path)
+    port, lake, small = LocalPort("one"), Lake(tmp_path), Lake(tmp_path)
     small.load(SPEC, 20)
     done(port, lake)
     small.change(SPEC, 1, [("U", 0, "x"), ("I", 100, "new")])

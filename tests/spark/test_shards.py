@@ -23,7 +23,7 @@ SHARDS = ("eu", "us")
 
 
 def test_loads_changes_reloads_and_verification(tmp_path: Path) -> None:
-    port, landed = LocalPort("spark"), Sharded(tmp_path, SHARDS, {"sweep_after": "0s", "sweep_limit": 0.5})
+    port, landed = LocalPort("many"), Sharded(tmp_path, SHARDS, {"sweep_after": "0s", "sweep_limit": 0.5})
     tier = replace(TIER, deletion_vectors=False)  # which the other engine does not read
     lake, quick, spec = Lake(tmp_path, tier), Lake(tmp_path), landed.spec
 
@@ -58,7 +58,7 @@ def test_loads_changes_reloads_and_verification(tmp_path: Path) -> None:
 def test_each_source_has_its_own_history(tmp_path: Path) -> None:
     """A reload and a truncate of one source leave the versions of the other."""
     fields = {"sweep_after": "0s", "sweep_limit": 1.0, "history": True, "truncate": "apply"}
-    port, landed = LocalPort("spark"), Sharded(tmp_path, SHARDS, fields)
+    port, landed = LocalPort("many"), Sharded(tmp_path, SHARDS, fields)
     lake, spec = Lake(tmp_path, TIER), landed.spec
     for shard in SHARDS:
         landed.load(shard, {1: f"{shard} 1", 2: f"{shard} 2"})

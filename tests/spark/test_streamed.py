@@ -62,7 +62,7 @@ class Place:
 
     def run(self, source: FileStreamSource = SPARK_FILES) -> JobResult:
         self.listings.count = 0
-        port = LocalPort("spark")
+        port = LocalPort("many")
         runtime = replace(port.runtime, storage=self.listings, spark=Unread(), files=source, clock=self._now)
         job = port.tiered(self.lake.job([SPEC]))
         (outcome,) = run_job(job, runtime, lambda _: None)
@@ -86,7 +86,7 @@ class Place:
 @pytest.fixture
 def place(tmp_path: Path, request: pytest.FixtureRequest) -> Place:
     """Its first run is over: it listed."""
-    if request.config.getoption("--engine") == "delta_rs":
+    if request.config.getoption("--tasks") == "one":
         pytest.skip("it takes Spark")
     made = Place(Lake(tmp_path, TIER))
     made.lake.load(SPEC)

@@ -68,7 +68,7 @@ def test_small_tier_is_for_any_reader(engine: EnginePort, tmp_path: Path) -> Non
 
 def test_large_tier_deletes_by_vector(engine: EnginePort, tmp_path: Path) -> None:
     """The other engine leaves such a table to Spark, whatever comes after its first load."""
-    if cast("LocalPort", engine).name == "spark":
+    if cast("LocalPort", engine).name == "many":
         every_round(engine, tmp_path, "large")
         features_of(tmp_path, engine, "deletionVectors", "typeWidening")
         return

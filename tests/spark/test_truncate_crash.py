@@ -35,7 +35,7 @@ def test_rerun_after_a_kill(spark: LocalPort, tmp_path_factory: pytest.TempPathF
     first, last = TRUNCATED_LATE
     for spec in specs:
         lake.land(spec, first, TYPES)
-    loaded = lake.results(LocalPort("delta_rs"), lake.job(specs, run_id="before"))
+    loaded = lake.results(LocalPort("one"), lake.job(specs, run_id="before"))
     assert {result.status for result in loaded.values()} == {"succeeded"}, loaded
     for spec in specs:
         lake.land(spec, last, TYPES)

@@ -19,12 +19,12 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.verification import WINDOW_DIFFERENCES, read_differences
-from tests.delta_rs.commands import GDDL, gddl
-from tests.delta_rs.postgres import emptied, execute, postgres
-from tests.delta_rs.test_verify_source import verified
 from tests.harness.asked import with_asked
 from tests.harness.lake import Lake
 from tests.harness.landing import write
+from tests.one_task.commands import GDDL, gddl
+from tests.one_task.postgres import emptied, execute, postgres
+from tests.one_task.test_verify_source import verified
 
 pytestmark = pytest.mark.wide
 

@@ -158,7 +158,7 @@ def play(found: Sequence[Case], deaths: Sequence[tuple[int, str]], tmp_path: Pat
     Args:
         deaths: for each case the run after which the erasure dies, and the step after which it does.
     """
-    stage = Stage(LocalPort("delta_rs"), Lake(tmp_path), named(found))
+    stage = Stage(LocalPort("one"), Lake(tmp_path), named(found))
     keys = {case.spec.table: chosen_key(case) for case in stage.cases}
     for number in range(max(len(case.runs) for case in stage.cases)):
         active = stage.land(number)

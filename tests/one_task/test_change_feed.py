@@ -1,4 +1,4 @@
-"""What commits of the engine `delta_rs` write into Delta's change data feed."""
+"""What commits of the engine one task write into Delta's change data feed."""
 
 from __future__ import annotations
 

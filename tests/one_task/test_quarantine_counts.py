@@ -19,10 +19,10 @@ from airflow_gddl.runtime.state.table_runs import TableRecord, merged
 from airflow_gddl.runtime.state.table_status import Knowledge, judge
 from spark_jobs.batch.runtime import Clock
 from spark_jobs.batch.totals import TableOutcome
-from tests.delta_rs.commands import gddl
 from tests.harness.asked import options_of
 from tests.harness.lake import Lake, spec_of
 from tests.harness.landing import write
+from tests.one_task.commands import gddl
 from tests.unit.test_table_status import ROW
 
 SPEC = spec_of()

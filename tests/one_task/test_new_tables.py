@@ -21,7 +21,7 @@ from airflow_gddl.metadata.looks import LakeRows
 from airflow_gddl.simulate.simulator import simulate
 from airflow_gddl.simulate.spec import SimulateSpec, TableShape
 from airflow_gddl.stores import Storage
-from tests.delta_rs.commands import gddl
+from tests.one_task.commands import gddl
 from tests.unit.pages import page
 
 ROWS = pa.table({"id": pa.array(range(50), pa.int64()), "note": ["n"] * 50})

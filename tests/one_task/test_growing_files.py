@@ -21,10 +21,10 @@ from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
-from tests.delta_rs.test_table_snapshots import SPEC as SNAPSHOTS
-from tests.delta_rs.test_table_snapshots import Exports
 from tests.harness.lake import Lake, spec_of
 from tests.harness.landing import write
+from tests.one_task.test_table_snapshots import SPEC as SNAPSHOTS
+from tests.one_task.test_table_snapshots import Exports
 
 When = Literal["listed", "fingerprinted", "opened"]
 ROWS = pa.table(

@@ -21,10 +21,10 @@ from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import Runtime
 from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.spread_local import LocalSpread, NoSpark
-from tests.delta_rs import broken_workers
 from tests.harness.asked import options_of
 from tests.harness.lake import TIER, Lake, spec_of
 from tests.harness.landing import write_bytes
+from tests.one_task import broken_workers
 
 pytestmark = pytest.mark.wide
 

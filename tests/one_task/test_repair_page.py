@@ -159,7 +159,7 @@ REFERENCE = ("cli.md", "codes.md", "design.md", "index.md", "metadata.md", "sema
 PROMISES = re.compile(
     r"until a rebuild|A rebuild then|a column becomes text|repairs them|a reload brings|sweep release`"
 )
-SNAPSHOTS, TABLE_SNAPSHOTS = "debezium/test_snapshots.py", "delta_rs/test_table_snapshots.py"
+SNAPSHOTS, TABLE_SNAPSHOTS = "debezium/test_snapshots.py", "one_task/test_table_snapshots.py"
 RESYNC_ROWS, LATE_FILES = "databases/test_resync_rows.py", "scenarios/test_late_files.py"
 OF_PAGES = {
     "capture.md": {
@@ -178,24 +178,24 @@ OF_PAGES = {
     "initial-load.md": {"`gddl resync --key`": f"{RESYNC_ROWS}::test_missing_wrong_and_surplus_rows"},
     "on-call.md": {
         "rows and files are in quarantine": "commands/test_cli.py::test_errors_replay",
-        "tier), correct it, and `gddl errors replay": "delta_rs/test_unread_files.py::test_corrected_row_reads_them",
+        "tier), correct it, and `gddl errors replay": "one_task/test_unread_files.py::test_corrected_row_reads_them",
         "as after a truncate": "scenarios/r09_reload_held",
-        "The row can be lost": "delta_rs/test_quarantine_counts.py::test_a_dismissal_ends_the_attention",
+        "The row can be lost": "one_task/test_quarantine_counts.py::test_a_dismissal_ends_the_attention",
         "`SEQUENCE_TIE`": f"{SNAPSHOTS}::test_rebuild_by_another_sequence_decides_ties",
         "shows key, reason, record and file": "spark/test_replay_of_codes.py::test_rows_of_other_codes_are_kept",
-        "no landing file is needed": "delta_rs/test_repairs.py::test_rebuild_repairs_a_replica",
+        "no landing file is needed": "one_task/test_repairs.py::test_rebuild_repairs_a_replica",
         "`LEDGER_MISSING`": "spark/test_lost_ledger.py::test_refresh_without_ledger_derives_reload_from_change_table",
     },
     "operate.md": {"They are no changes yet": "spark/test_replay_of_codes.py::test_rows_of_other_codes_are_kept"},
     "repair.md": {
-        "differs from its own changes (`VERIFY_DIFFERENT`)": "delta_rs/test_repair_page.py::damaged",
-        "reads no landing file, and": "delta_rs/test_landing_retention.py::test_a_rebuild_afterwards_is_equal",
+        "differs from its own changes (`VERIFY_DIFFERENT`)": "one_task/test_repair_page.py::damaged",
+        "reads no landing file, and": "one_task/test_landing_retention.py::test_a_rebuild_afterwards_is_equal",
         "changes of some rows were lost": f"{RESYNC_ROWS}::test_differences_that_verify_has_found_are_repaired",
         "gddl resync --table shop.orders --key": f"{RESYNC_ROWS}::test_missing_wrong_and_surplus_rows",
         "--from id=1000": f"{RESYNC_ROWS}::test_rows_of_a_range_are_repaired_and_others_are_left",
         "--from tenant=12": f"{RESYNC_ROWS}::test_composite_keys_are_named_whole_and_ranges_by_their_first_columns",
         "shop.orders --differences": f"{RESYNC_ROWS}::test_differences_that_verify_has_found_are_repaired",
-        **{situation: f"delta_rs/test_repair_page.py::{play.__name__}" for situation, (_, play) in PLAYED.items()},
+        **{situation: f"one_task/test_repair_page.py::{play.__name__}" for situation, (_, play) in PLAYED.items()},
     },
     "security.md": {"To change the key": "spark/test_masks.py::test_another_key_needs_the_files"},
     "trust.md": {
@@ -203,8 +203,8 @@ OF_PAGES = {
         "gddl rebuild --table shop.orders": "docs/test_trust_page.py::test_a_harmed_replica_is_found_and_made_again",
     },
     "sources.md": {
-        "also into other partitions": "delta_rs/test_shards.py::test_a_rebuild_into_partitions",
-        "`SHARD_REMOVED`": "delta_rs/test_shards_changed.py::test_a_replay_says_what_is_left_of_a_removed_shard",
+        "also into other partitions": "one_task/test_shards.py::test_a_rebuild_into_partitions",
+        "`SHARD_REMOVED`": "one_task/test_shards_changed.py::test_a_replay_says_what_is_left_of_a_removed_shard",
     },
     "start.md": {
         "gddl errors replay --table nyc.airports": "readme/test_readme.py::test_the_commands_work",
@@ -213,7 +213,7 @@ OF_PAGES = {
         "gddl resync --table T --key": f"{RESYNC_ROWS}::test_missing_wrong_and_surplus_rows",
     },
     "tasks/add-a-table.md": {
-        "`KEYS_SHARED`": "delta_rs/test_new_keys.py::test_rows_of_a_full_load_that_share_a_key_are_counted",
+        "`KEYS_SHARED`": "one_task/test_new_keys.py::test_rows_of_a_full_load_that_share_a_key_are_counted",
     },
     "tasks/adopt.md": {
         "from files loses them": "adopt/test_own_columns.py::test_a_reload_from_files_loses_columns_of_the_other_job",
@@ -224,13 +224,13 @@ OF_PAGES = {
         "Without waiting for a file": "scenarios/r11_rebuild_into_text",
     },
     "tasks/rerun-or-backfill.md": {
-        "give up quarantined rows": "delta_rs/test_quarantine_counts.py::test_a_dismissal_ends_the_attention",
+        "give up quarantined rows": "one_task/test_quarantine_counts.py::test_a_dismissal_ends_the_attention",
         "quarantined rows and files after a fix": "spark/test_replay_of_codes.py::test_rows_of_other_codes_are_kept",
-        "again from the lake": "delta_rs/test_repair_page.py::damaged",
-        "files of a date range again": "delta_rs/test_repair_page.py::mended",
-        "from the files that are there, and nothing else": "delta_rs/test_repair_page.py::truncated",
+        "again from the lake": "one_task/test_repair_page.py::damaged",
+        "files of a date range again": "one_task/test_repair_page.py::mended",
+        "from the files that are there, and nothing else": "one_task/test_repair_page.py::truncated",
         "some rows, read from the source": f"{RESYNC_ROWS}::test_missing_wrong_and_surplus_rows",
-        "compared with the source": "delta_rs/test_repairs.py::test_resync_repairs_a_replica",
+        "compared with the source": "one_task/test_repairs.py::test_resync_repairs_a_replica",
         "`SWEEP_HELD`": "scenarios/r09_reload_held",
     },
     "tasks/what-a-code-means.md": {"row, file": "commands/test_cli.py::test_errors_replay"},
@@ -253,7 +253,7 @@ OF_SEMANTICS = {
     "a reload brings the older ones": "scenarios/r14_column_included_again",
     "`LEDGER_MISSING`)": "spark/test_lost_ledger.py::test_refresh_without_ledger_derives_reload_from_change_table",
     "A rebuild then reads the files": "spark/test_ledger_behind.py::test_ledger_behind_its_tables_is_refused",
-    "`KEYS_SHARED`": "delta_rs/test_quarantine_counts.py::test_shared_keys_need_attention_until_other_keys",
+    "`KEYS_SHARED`": "one_task/test_quarantine_counts.py::test_shared_keys_need_attention_until_other_keys",
     "`FOREIGN_COMMIT`": "scenarios/test_foreign.py::test_foreign_commit_is_reported_until_a_full_refresh",
     "Changed `keys` or `sequence_by`": "scenarios/r14_changed_keys",
     "under which stored values could not have come": "scenarios/r14_column_excluded_later",

@@ -26,10 +26,10 @@ from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
-from tests.delta_rs.postgres import emptied, execute, postgres
 from tests.harness.asked import with_asked
 from tests.harness.lake import Lake
 from tests.harness.landing import write
+from tests.one_task.postgres import emptied, execute, postgres
 
 SPEC = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",), options={"verify_connection": "GDDL_SOURCE_SHOP"})
 VERIFY = JobOptions(action=Verify())

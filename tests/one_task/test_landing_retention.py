@@ -23,9 +23,9 @@ from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
-from tests.delta_rs.test_maintenance import MAINTAIN, VERIFY, rows
 from tests.harness.lake import Lake, spec_of
 from tests.harness.landing import write
+from tests.one_task.test_maintenance import MAINTAIN, VERIFY, rows
 from tests.spark.children import killed_child
 
 DELETE = LandingRetention(after="30d")

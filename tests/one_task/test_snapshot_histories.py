@@ -24,8 +24,8 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract.table_spec import Expectation, SchemaEvolution, SchemaGate
 from spark_jobs.sources.snapshots import capture as snapshot_capture
-from tests.delta_rs.exports import FORMAT, Exports, codes, csv_of
 from tests.harness.lake import Lake
+from tests.one_task.exports import FORMAT, Exports, codes, csv_of
 
 pytestmark = pytest.mark.wide
 

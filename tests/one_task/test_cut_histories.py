@@ -46,7 +46,7 @@ def delivers_again(case: Case) -> bool:
 def test_replica_is_independent_of_cut_changes(sort: str, count: int, tmp_path: Path) -> None:
     cases_drawn = drawn(cases(dense(SORTS[sort])), 2 * examples(count))
     found = [cutting(case) for case in cases_drawn if not delivers_again(case)]
-    stage = Stage(LocalPort("delta_rs"), Lake(tmp_path), named(found))
+    stage = Stage(LocalPort("one"), Lake(tmp_path), named(found))
     cut = 0
     for number in range(max(len(case.runs) for case in stage.cases)):
         active = stage.land(number)

@@ -20,12 +20,12 @@ from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.stores import Storage, StoredObject
 from spark_jobs.batch.totals import TableOutcome
-from tests.delta_rs.commands import gddl, gddl_process
 from tests.harness.asked import options_of
 from tests.harness.lake import Lake
 from tests.harness.landing import write
 from tests.harness.sharded import Sharded as Landed
 from tests.harness.sharded import rows_of
+from tests.one_task.commands import gddl, gddl_process
 
 
 @dataclass

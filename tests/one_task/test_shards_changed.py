@@ -14,10 +14,10 @@ from deltalake import DeltaTable
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.batch.totals import TableOutcome
-from tests.delta_rs.commands import gddl
 from tests.harness.asked import options_of
 from tests.harness.lake import Lake
 from tests.harness.sharded import Sharded, rows_of
+from tests.one_task.commands import gddl
 
 pytestmark = pytest.mark.wide
 

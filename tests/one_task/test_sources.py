@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from tests.delta_rs.commands import gddl, gddl_process
 from tests.harness.landing import write
+from tests.one_task.commands import gddl, gddl_process
 
 SETTINGS = "landing: ../landing\nlake: ../lake\ntiers: {small: {tasks: processes}}\nsources:\n"
 SOURCE = "  {0}: {{landing: ../landing-{0}, target: '{{source}}_{{schema}}.{{table}}'}}\n"

@@ -1,6 +1,6 @@
 """A small lake for each release, as that release wrote it: tables of each kind, and batches that were broken off.
 
-`python -m tests.delta_rs.release_lakes` writes `tests/delta_rs/lakes/<version>.tar.xz` once, when a release is
+`python -m tests.one_task.release_lakes` writes `tests/one_task/lakes/<version>.tar.xz` once, when a release is
 prepared; the file of an earlier release never changes. Beside the lake it has the rows, and what was delivered, for
 the oracle.
 

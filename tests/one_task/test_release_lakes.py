@@ -10,8 +10,8 @@ import pytest
 from airflow_gddl import __version__
 from airflow_gddl.contract.actions import Rebuild, Verify
 from airflow_gddl.contract.spec import JobOptions
-from tests.delta_rs.release_lakes import FOLDER, SHARDS, UNFINISHED, BucketLake, Table, change, changes, restored
 from tests.harness.sharded import rows_of
+from tests.one_task.release_lakes import FOLDER, SHARDS, UNFINISHED, BucketLake, Table, change, changes, restored
 from tests.oracle import replay
 from tests.spark.table_lines import by_engine, by_oracle, differences
 

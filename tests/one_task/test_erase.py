@@ -29,10 +29,10 @@ from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.job.run_results import ResultStore
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
-from tests.delta_rs.test_growing_files import Growing
 from tests.harness.asked import with_asked
 from tests.harness.lake import Lake, spec_of
 from tests.harness.landing import write, written_before
+from tests.one_task.test_growing_files import Growing
 from tests.spark.children import killed_child
 
 NAME = "Ada Lovelace"

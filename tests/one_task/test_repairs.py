@@ -18,12 +18,12 @@ from airflow_gddl.contract.actions import Erase, Explain, Plan, Rebuild, Reload,
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
 from spark_jobs.batch.totals import TableOutcome
-from tests.delta_rs.postgres import execute, postgres
-from tests.delta_rs.test_verify_source import SPEC as WITH_SOURCE
-from tests.delta_rs.test_verify_source import three, verified
 from tests.harness.asked import with_asked
 from tests.harness.lake import Lake
 from tests.harness.landing import write
+from tests.one_task.postgres import execute, postgres
+from tests.one_task.test_verify_source import SPEC as WITH_SOURCE
+from tests.one_task.test_verify_source import three, verified
 from tests.spark.children import killed_child
 
 REBUILD = JobOptions(action=Rebuild())

@@ -14,8 +14,8 @@ import yaml
 
 from airflow_gddl.cli import context
 from airflow_gddl.cli.main import invoke
-from tests.delta_rs.commands import gddl
 from tests.harness.landing import write
+from tests.one_task.commands import gddl
 
 ROW: dict[str, Any] = {
     "table": "s.t", "keys": ["id"], "sequence_by": ["seq"], "freshness": "30m", "owner": "sales",

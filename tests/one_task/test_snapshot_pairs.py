@@ -18,8 +18,8 @@ from deltalake import DeltaTable
 from airflow_gddl.contract.table_spec import Expectation, SchemaEvolution, SchemaGate
 from airflow_gddl.stores import Storage
 from spark_jobs.sources.snapshots import capture as snapshot_capture
-from tests.delta_rs.exports import FORMAT, NOW, Exports, codes, csv_of
 from tests.harness.lake import Lake
+from tests.one_task.exports import FORMAT, NOW, Exports, codes, csv_of
 
 CSV = {**FORMAT, "csv_header": True}
 
