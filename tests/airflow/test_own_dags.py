@@ -143,7 +143,7 @@ def test_dags_are_selected(stage: Stage) -> None:
         build_dags(select=["colour:red"])
 
 
-def test_selectors() -> None:
+def test_selectors_choose_rows_by_each_field() -> None:
     rows = [TableRow(table="s.a", source="s", tier="small", owner="x", tags=("t", "u")), TableRow(table="s.b")]
     found = lambda *select: [row.table for row in selected(rows, select)]  # noqa: E731 - as it reads
     assert found() == ["s.a", "s.b"]

@@ -201,7 +201,7 @@ def test_a_time_without_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("since", "until"), [("yesterday", ""), ("2024-01-05", "2024-01-02"), ("2024-01-05", "2024-01-05T00:00:00Z")]
 )
-def test_no_time(since: str, until: str, tmp_path: Path) -> None:
+def test_a_range_that_is_no_time_or_empty_is_refused(since: str, until: str, tmp_path: Path) -> None:
     options = JobOptions(action=Reload(landed_since=since, landed_until=until))
     refused(filled(tmp_path), options, "RANGE_INVALID")
 

@@ -149,7 +149,7 @@ def test_every_repair_of_the_page_is_played() -> None:
 @pytest.mark.wide
 @pytest.mark.deep_on_many
 @pytest.mark.parametrize("situation", PLAYED)
-def test_repair(situation: str, engine: LocalPort, tmp_path: Path) -> None:
+def test_each_repair_of_the_page_leads_to_the_source_again(situation: str, engine: LocalPort, tmp_path: Path) -> None:
     PLAYED[situation][1](Lake(tmp_path, port=engine))
 
 
@@ -177,7 +177,7 @@ OF_PAGES = {
     },
     "initial-load.md": {"`gddl resync --key`": f"{RESYNC_ROWS}::test_missing_wrong_and_surplus_rows"},
     "on-call.md": {
-        "rows and files are in quarantine": "commands/test_cli.py::test_errors_replay",
+        "rows and files are in quarantine": "commands/test_cli.py::test_errors_replay_orders_the_chosen_codes",
         "tier), correct it, and `gddl errors replay": "one_task/test_unread_files.py::test_corrected_row_reads_them",
         "as after a truncate": "scenarios/r09_reload_held",
         "The row can be lost": "one_task/test_quarantine_counts.py::test_a_dismissal_ends_the_attention",
@@ -233,7 +233,7 @@ OF_PAGES = {
         "compared with the source": "one_task/test_repairs.py::test_resync_repairs_a_replica",
         "`SWEEP_HELD`": "scenarios/r09_reload_held",
     },
-    "tasks/what-a-code-means.md": {"row, file": "commands/test_cli.py::test_errors_replay"},
+    "tasks/what-a-code-means.md": {"row, file": "commands/test_cli.py::test_errors_replay_orders_the_chosen_codes"},
     "tutorial.md": {
         "gddl errors replay --table shop.orders": "recipes/test_recipes.py::test_the_tutorial_works",
     },

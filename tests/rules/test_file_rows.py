@@ -42,7 +42,7 @@ def test_values_are_written_exactly(kind: pa.DataType, value: Any, text: str) ->
 def test_a_process_without_pandas_writes_them_alike() -> None:
     program = (
         "import json; from spark_jobs.spark.tasks import leave_pandas_out; leave_pandas_out()\n"
-        "import sys; from tests.rules.test_described import CASES, described, values\n"
+        "import sys; from tests.rules.test_file_rows import CASES, described, values\n"
         "print(json.dumps([described(values(kind, value)).to_pylist() for _, kind, value, _ in CASES]))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -74,7 +74,7 @@ def differences(texts: list[str], kind: str) -> list[tuple[str, Any, Any]]:
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_unusual_texts(kind: str) -> None:
+def test_unusual_texts_convert_as_in_the_oracle(kind: str) -> None:
     assert differences(list(ODD), kind) == []
 
 
