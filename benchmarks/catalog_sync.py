@@ -67,7 +67,7 @@ class Jobs:
         return Timed([outcome.result for outcome in outcomes], seconds, len(self.requests) - before)
 
     def _job(self, side: str, number: int, options: JobOptions | None) -> JobSpec:
-        job = self.folders.job(side, f"{side}-{number:04d}", self.folders.tier("delta_rs", 1))
+        job = self.folders.job(side, f"{side}-{number:04d}", self.folders.tier("one", 1))
         catalog = "main" if side == "with" else None
         tables = tuple(replace(spec, catalog=catalog, settle="0s") for spec in job.tables)
         return replace(job, tables=tables, catalogs={"main": GLUE}, options=options or JobOptions())

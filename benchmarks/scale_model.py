@@ -36,7 +36,7 @@ from airflow_gddl.topology.pipelines import pipelines
 from spark_jobs.batch.runtime import LazySpark
 from spark_jobs.spark.session import SessionSettings
 
-_SIDE, _CORES, _SEED, _ROWS = "delta_rs", 2, 1, 10_000
+_SIDE, _CORES, _SEED, _ROWS = "one", 2, 1, 10_000
 _FEW, _MANY, _CHECKED_CHANGES, _CHECKED_SHARE = 100, 1_000, 500, 0.3
 _LARGE_ROWS, _LARGE_BATCHES = 2_000_000, (20_000, 200_000)
 _COMPARED, _GOAL = 25, 0.2

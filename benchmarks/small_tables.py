@@ -41,7 +41,7 @@ from spark_jobs.job.table_job import run_guarded
 _TABLES, _IDLE, _ROWS, _CHANGES, _ROUNDS, _CORES = 1_500, 10_000, 10_000, 100, 2, 2
 _PROGRESS = 250
 _SPARK_TABLES, _CHECKED, _PROFILED, _PROTOTYPED = 20, 25, 40, 200
-_SIDE = "delta_rs"
+_SIDE = "one"
 _SPARK_SIDES = ("one_by_one", "at_once", "by_hand")
 
 

@@ -29,9 +29,9 @@ from measuring import WrongResultError, print_figures, say
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import DEFAULT_TIERS, Continuous, JobOptions, JobSpec, Roots, TableSpec
-from tests.delta_rs.postgres import postgres
 from tests.kafka.broker import Broker, broker
 from tests.kafka.connect import Connect, relayed
+from tests.one_task.postgres import postgres
 
 _SECONDS, _EVERY, _ROWS, _PATIENCE = 300.0, 2.0, 10_000, 300.0
 

@@ -24,7 +24,7 @@ from spark_jobs.tables.delta_log import DeltaCommits
 from spark_jobs.tables.places import TaskBounds, usual_bounds
 from tests.harness import airflow_home, examples
 from tests.harness.engine_port import EngineName, EnginePort, on_engine
-from tests.harness.lanes import group_of, is_deep, is_wide
+from tests.harness.lanes import group_of, lane_of
 from tests.harness.places import bounds_of, with_commits
 
 _TIERS = ("SMALL", "MEDIUM")
@@ -61,10 +61,9 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tell which tests must share a process, and which lane they are in."""
     for item in items:
-        if is_deep(item):
-            item.add_marker(pytest.mark.deep)
-        if item.get_closest_marker("deep") is None and is_wide(item):
-            item.add_marker(pytest.mark.wide)
+        lane = lane_of(item)
+        if lane != "core":
+            item.add_marker(lane)
         if examples.is_property(item):
             item.add_marker(pytest.mark.random)
         group = group_of(item, config.rootpath / "tests")
@@ -86,7 +85,7 @@ SPARK = LazySpark(SessionSettings(cores=2, memory="6g", brief=True))
 
 
 class LocalPort:
-    """An engine in this process; `run` works on a table of engine `spark` as `way_of` says.
+    """An engine in this process; `run` works on a table of many tasks as `way_of` says.
 
     Attributes:
         bounds: of every table instead.
@@ -100,7 +99,7 @@ class LocalPort:
 
     def everywhere(self) -> LocalPort:
         """The port whose jobs work on each table as `way_of` says."""
-        if self.name != "spark" or self.bounds is not None:
+        if self.name != "many" or self.bounds is not None:
             return self
         port = copy(self)
         port.runtime, port.commits_by_table = replace(self.runtime, bounds_of=bounds_of), True
@@ -132,12 +131,12 @@ class LocalPort:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--engine", choices=[*ENGINES, "both"], default="both", help="engines to test")
+    parser.addoption("--tasks", choices=[*ENGINES, "both"], default="both", help="places to test: tasks of a tier")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "engine" in metafunc.fixturenames:
-        chosen = metafunc.config.getoption("--engine")
+        chosen = metafunc.config.getoption("--tasks")
         names = ENGINES if chosen == "both" else (chosen,)
         metafunc.parametrize("engine", names, indirect=True, scope="session")
 

@@ -65,7 +65,6 @@ if TYPE_CHECKING:
     from airflow_gddl.metadata.loading import LoadedMetadata
 
 _CONTENT = b"gddl check"
-_BROKER_SECONDS = 10.0
 _UNITY_PATH = "/api/2.1/unity-catalog/catalogs/"
 _METASTORE_PORT = 9083
 
@@ -422,8 +421,8 @@ def _topics(cli: CliContext, loaded: LoadedMetadata) -> Iterator[Checked]:
         yield _tried(f"topics of {servers or connection}", partial(probe_topics, specs, cli.environ))
 
 
-def probe_topics(specs: Sequence[TableSpec], environ: Mapping[str, str]) -> str:
-    """Ask the brokers for the tables' topics; return the finding.
+def probe_topics(specs: Sequence[TableSpec], environ: Mapping[str, str], seconds: float = 10.0) -> str:
+    """Ask the brokers for the tables' topics within `seconds`; return the finding.
 
     Raises:
         ProbeSkippedError: the client is not installed here.
@@ -446,7 +445,7 @@ def probe_topics(specs: Sequence[TableSpec], environ: Mapping[str, str]) -> str:
         what, remedy = "Kafka's client refuses the settings of kafka_connection", "correct their names"
         raise FatalError("SOURCE_REFUSED", what, where=where, remedy=remedy) from None
     try:
-        there = client.list_topics(timeout=_BROKER_SECONDS).topics
+        there = client.list_topics(timeout=seconds).topics
     except faults as error:
         what, remedy = (
             f"the brokers can't be asked: {error.args[0].str()}",

@@ -54,10 +54,10 @@ def make_engine(runtime: Runtime, table: str, work: int | None = None, *, in_one
     """The runtime's engine of all tables, if it has one; `work` as `SparkSource.for_table`."""
     if runtime.engine is not None:
         return runtime.engine
-    return _delta_rs(runtime) if in_one_task else _spark(runtime, table, work)
+    return _one_task(runtime) if in_one_task else _many_tasks(runtime, table, work)
 
 
-def _delta_rs(runtime: Runtime) -> Engine:
+def _one_task(runtime: Runtime) -> Engine:
     from spark_jobs.tables.deletion_vectors import are_known  # noqa: PLC0415 - see above
     from spark_jobs.tables.delta_tables import Tables  # noqa: PLC0415 - see above
     from spark_jobs.tables.one_task import OneTaskEngine  # noqa: PLC0415 - see above
@@ -67,7 +67,7 @@ def _delta_rs(runtime: Runtime) -> Engine:
     return OneTaskEngine(Tables(runtime.storage, runtime.clock, features=features))
 
 
-def _spark(runtime: Runtime, table: str, work: int | None) -> Engine:
+def _many_tasks(runtime: Runtime, table: str, work: int | None) -> Engine:
     from spark_jobs.tables.many_tasks import ManyTasksEngine  # noqa: PLC0415 - see above
     from spark_jobs.tables.spark_merge import SparkTables  # noqa: PLC0415 - see above
 

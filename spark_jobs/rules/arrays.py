@@ -328,7 +328,7 @@ def is_text(kind: pa.DataType) -> bool:
 
 _MOST = 2**62
 _SIGN = np.int64(2**63 - 1)
-_NULLS_BY_KEY = int(pa.__version__.partition(".")[0]) >= 25
+NULLS_BY_KEY = int(pa.__version__.partition(".")[0]) >= 25
 
 
 def comparable(values: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -402,13 +402,16 @@ def sorted_rows(columns: Sequence[pa.Array]) -> np.ndarray:
     return np.asarray(ascending(pa.table(list(columns), names=names), names)).astype(np.int64)
 
 
-def ascending(rows: pa.Table, names: Sequence[str]) -> pa.Array:
+def ascending(rows: pa.Table, names: Sequence[str], *, nulls_by_key: bool = NULLS_BY_KEY) -> pa.Array:
     """Row numbers in the order of the named columns, left to right, nulls first.
 
     Before pyarrow 25 the place of nulls is one option for all keys; since then it is a part of each key, and the option
     is deprecated.
+
+    Args:
+        nulls_by_key: whether pyarrow takes the place of nulls with each key.
     """
-    if _NULLS_BY_KEY:
+    if nulls_by_key:
         return pc.sort_indices(rows, sort_keys=[(name, "ascending", "at_start") for name in names])
     return pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in names], null_placement="at_start")
 

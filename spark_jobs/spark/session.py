@@ -30,8 +30,7 @@ from spark_jobs.spark import class_archive, jars, spark_home
 from spark_jobs.spark.cluster_check import check_versions, wait_for_executors
 from spark_jobs.spark.session_settings import STARTED_ELSEWHERE, WORKER_MEMORY, SessionSettings, is_on_a_cluster
 
-_SET_TRIES, _SET_PAUSE = 20, 0.1
-"""Tries of a setting, and seconds between them."""
+_SET_TRIES = 20
 
 
 def is_gone(session: SparkSession) -> bool:
@@ -280,11 +279,14 @@ def open_session(settings: SessionSettings) -> SparkSession:
     return session
 
 
-def configure(session: SparkSession, settings: Mapping[str, str]) -> None:
+def configure(session: SparkSession, settings: Mapping[str, str], pause: float = 0.1) -> None:
     """Set settings of a session.
 
     While another thread is the first to use Delta, Delta's settings are declared one after the other, and Spark refuses
     one that is declared and not yet registered; a moment later it takes it.
+
+    Args:
+        pause: seconds between two tries of a setting.
     """
     for key, value in settings.items():
         for remaining in reversed(range(_SET_TRIES)):
@@ -294,7 +296,7 @@ def configure(session: SparkSession, settings: Mapping[str, str]) -> None:
             except AnalysisException as error:
                 if remaining == 0 or "CANNOT_MODIFY_CONFIG" not in str(error):
                     raise
-                time.sleep(_SET_PAUSE)
+                time.sleep(pause)
 
 
 def scratch_of(session: SparkSession) -> Path | None:

@@ -84,6 +84,7 @@ def verified(lake: Lake, spec: TableSpec) -> JobResult:
     return found
 
 
+@pytest.mark.core
 def test_table_is_adopted_in_place_and_goes_on(lake: Lake) -> None:
     spec = spec_of()
     landed(lake, spec)

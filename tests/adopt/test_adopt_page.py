@@ -15,9 +15,11 @@ from deltalake import DeltaTable, write_deltalake
 
 from airflow_gddl.contract.spec import TableSpec
 from tests.adopt.taking_over import AFTER, BEFORE, SCHEMA, Landed, table_of, values
-from tests.delta_rs.commands import gddl
 from tests.harness.lake import Lake
+from tests.one_task.commands import gddl
 from tests.unit.pages import page
+
+pytestmark = pytest.mark.core
 
 ROW = "tables: [{table: shop.orders, keys: [id], sequence_by: [seq], generations: one}]\n"
 SPEC = TableSpec(table="shop.orders", keys=("id",), sequence_by=("seq",))

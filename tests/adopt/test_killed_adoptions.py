@@ -100,6 +100,7 @@ COMMANDS: Mapping[str, Command] = {
 }
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("name", COMMANDS)
 def test_command_that_dies_at_a_write_is_repeated(name: str, after: bool, tmp_path: Path) -> None:

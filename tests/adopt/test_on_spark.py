@@ -29,6 +29,8 @@ PROPERTIES: Mapping[str, Mapping[str, str]] = {
     "partitioned": {},
 }
 OTHERS = {"vectors": "in tasks", "change feed": "beside", "vectors and feed": "merged", "partitioned": "beside"}
+OTHERS_AT_NIGHT = [pytest.param(kind, way, marks=pytest.mark.deep) for kind, way in OTHERS.items()]
+"""One of each way of commit is played in each change."""
 REFUSED: Mapping[str, Mapping[str, str]] = {
     "column mapping": {
         "delta.columnMapping.mode": "name", "delta.minReaderVersion": "2", "delta.minWriterVersion": "5",
@@ -85,10 +87,10 @@ def rows(port: LocalPort, lake: Lake, spec: TableSpec) -> dict[int, str]:
 def setting(kind: str, way: str, root: Path) -> tuple[LocalPort, Lake, TableSpec, Landed]:
     partition_by = ("v",) if kind == "partitioned" else ()
     spec = replace(spec_of(history=True, partition_by=partition_by), table=table_of(WAYS[way]))
-    return LocalPort("spark"), Lake(root), spec, Landed.of(f"{kind} {way}", files=5)
+    return LocalPort("many"), Lake(root), spec, Landed.of(f"{kind} {way}", files=5)
 
 
-@pytest.mark.parametrize(("kind", "way"), [*(("plain", way) for way in WAYS), *OTHERS.items()])
+@pytest.mark.parametrize(("kind", "way"), [*(("plain", way) for way in WAYS), *OTHERS_AT_NIGHT])
 def test_table_of_a_merge_job_is_taken_over(kind: str, way: str, tmp_path: Path) -> None:
     port, lake, spec, source = setting(kind, way, tmp_path)
     source.land(lake, spec, range(6), BEFORE)
@@ -110,7 +112,7 @@ def test_table_of_a_merge_job_is_taken_over(kind: str, way: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("kind", "way"), [("plain", "merged"), ("vectors and feed", "in tasks"), ("clustered", "beside"), *OTHERS.items()]
+    ("kind", "way"), [("plain", "merged"), ("vectors and feed", "in tasks"), ("clustered", "beside"), *OTHERS_AT_NIGHT]
 )
 def test_a_copy_is_adopted_and_compared_with_the_table_of_the_merge_job(kind: str, way: str, tmp_path: Path) -> None:
     port, lake, spec, source = setting(kind, way, tmp_path)
@@ -163,9 +165,9 @@ def differ(source: Landed, key: int, before: int, after: int) -> bool:
     return source.states[before].get(key) != source.states[after].get(key)
 
 
-@pytest.mark.parametrize("way", ["beside", "merged"])
+@pytest.mark.parametrize("way", ["beside", pytest.param("merged", marks=pytest.mark.deep)])
 def test_released_table_goes_on_with_the_merge_job(way: str, tmp_path: Path) -> None:
-    port, lake = LocalPort("spark"), Lake(tmp_path)
+    port, lake = LocalPort("many"), Lake(tmp_path)
     spec = replace(spec_of(), table=table_of(WAYS[way]))
     source = Landed.of(way, files=4)
     source.land(lake, spec, range(3), BEFORE)
@@ -185,7 +187,7 @@ def test_released_table_goes_on_with_the_merge_job(way: str, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("kind", [*REFUSED, "not null", "check"])
 def test_features_that_are_not_taken_over(kind: str, tmp_path: Path) -> None:
-    port, lake, spec = LocalPort("spark"), Lake(tmp_path), spec_of()
+    port, lake, spec = LocalPort("many"), Lake(tmp_path), spec_of()
     source = Landed.of("1", files=2)
     source.land(lake, spec, range(2), BEFORE)
     job = HandWritten(port.spark.for_table(), lake, spec)

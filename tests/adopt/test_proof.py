@@ -28,9 +28,9 @@ from tests.adopt.taking_over import (
     table_of,
     values,
 )
-from tests.delta_rs.postgres import emptied, execute, postgres
 from tests.harness.lake import Lake, spec_of
 from tests.harness.landing import write
+from tests.one_task.postgres import emptied, execute, postgres
 
 WITHOUT_SEQUENCE = pa.schema([field for field in SCHEMA if field.name != "seq"])
 

@@ -30,6 +30,8 @@ from tests.adopt.taking_over import (
 )
 from tests.harness.lake import Lake, spec_of
 
+pytestmark = pytest.mark.deep
+
 
 def verified(lake: Lake, spec: TableSpec) -> None:
     assert lake.done(spec, JobOptions(action=Verify())).details["verdict"] == "equal"

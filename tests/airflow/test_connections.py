@@ -69,7 +69,9 @@ def supplied() -> str:
 
 
 @pytest.mark.parametrize("extra", [{}, {"token": "s3cr3t-token"}, {"host": f"https://{WORKSPACE}/?o=1"}])
-def test_a_token(monkeypatch: pytest.MonkeyPatch, services: TokenServices, extra: dict[str, Any]) -> None:
+def test_calls_of_databricks_carry_the_token_of_the_connection(
+    monkeypatch: pytest.MonkeyPatch, services: TokenServices, extra: dict[str, Any]
+) -> None:
     monkeypatch.setenv("DATABRICKS_CLIENT_ID", "another way to log in, which the connection overrides")
     login = {"login": "ignored", "password": ""} if "token" in extra else {}
     add(monkeypatch, "dbx", {**DATABRICKS, **login, "extra": extra})
@@ -291,7 +293,9 @@ def logins(tmp_path: Path) -> dict[str, tuple[dict[str, Any], str]]:
 
 
 @pytest.mark.parametrize("form", ["role", "external id", "web identity", "profile", "keys in the extra"])
-def test_aws_logins(monkeypatch: pytest.MonkeyPatch, services: TokenServices, tmp_path: Path, form: str) -> None:
+def test_each_form_of_an_aws_connection_logs_in(
+    monkeypatch: pytest.MonkeyPatch, services: TokenServices, tmp_path: Path, form: str
+) -> None:
     """The same for calls of a platform and as variables of stores and jobs."""
     fields, key = logins(tmp_path)[form]
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))

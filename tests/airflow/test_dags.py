@@ -18,6 +18,8 @@ from airflow_gddl.dags.maintenance import build_upkeep_dags
 from tests.airflow.bag import ROOT, kept, parse, serialised
 from tests.airflow.stage import Stage
 
+pytestmark = pytest.mark.core
+
 GOOD = 1000
 PACK = "gddl_pack.shop.small.1"
 UPKEEP = ("gddl_maintenance", "gddl_rerun", "gddl_verify")
@@ -119,6 +121,7 @@ def test_a03_a_pipeline_that_can_t_be_built_does_not_affect_others(stage: Stage)
     assert "airflow" in error
 
 
+@pytest.mark.wide
 def test_a04_stale_metadata_is_visible_and_the_last_good_copy_serves(stage: Stage) -> None:
     stage.rows("{table: shop.a, keys: [id]}")
     assert parse().import_errors == {}
@@ -169,6 +172,7 @@ def dumped(seed: str) -> dict[str, str]:
     return dags
 
 
+@pytest.mark.wide
 def test_a04_serialised_dags_are_equal_byte_by_byte(stage: Stage) -> None:
     rows = [
         f"{{table: shop.t{n}, keys: [id], size: {('small', 'medium')[n % 2]}, tags: {{x: 'y', k{n}: v, pii: no}}, "
@@ -190,6 +194,7 @@ def test_a04_serialised_dags_are_equal_byte_by_byte(stage: Stage) -> None:
         assert second[dag_id] == stored
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("view", ["table", "group"])
 def test_a04_groups_and_dags_of_tables_are_equal_byte_by_byte(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, view: str

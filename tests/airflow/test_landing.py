@@ -16,7 +16,6 @@ from airflow_gddl.contract.layout import LandingFolder
 from airflow_gddl.contract.spec import DEFAULT_TIERS, InitialLoad, Roots, TableSpec
 from airflow_gddl.runtime.compiled.documents import Dependency, PipelineDocument
 from airflow_gddl.runtime.landing import hints
-from airflow_gddl.runtime.landing import polling as looking
 from airflow_gddl.runtime.landing.hints import WRITE_EVERY, HintBook, Hints, StageEnd, TableHint
 from airflow_gddl.runtime.landing.load_task import waves
 from airflow_gddl.runtime.landing.polling import Poll, PollWindow, Scope, poll, poll_folders
@@ -74,23 +73,21 @@ def test_one_listing_serves_a_schema_s_tables() -> None:
     assert polls["s.none"].digest == ""
 
 
-def test_folders_of_others_cost_no_more_than_a_page_for_each_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(looking, "_PAGE", 10)
+def test_folders_of_others_cost_no_more_than_a_page_for_each_table() -> None:
     names = [*files("s.a", 3), *files("s.m", 500), *files("s.y", 2), *files("s.z", 4)]
     result_store = Shelf(names)
-    polls = poll(result_store, "/l", ["s.a", "s.y", "s.z"])
+    polls = poll(result_store, "/l", ["s.a", "s.y", "s.z"], Scope(page=10))
     assert {name: found.files for name, found in polls.items()} == {"s.a": 3, "s.y": 2, "s.z": 4}
     assert result_store.returned < 50
     assert result_store.listed == ["/l/s", "/l/s/y", "/l/s/z"]
 
 
 @pytest.mark.parametrize("page", [1, 2, 3, 7, 1000])
-def test_both_ways_of_listing_see_the_same(page: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(looking, "_PAGE", page)
+def test_both_ways_of_listing_see_the_same(page: int) -> None:
     tables = ["s.a", "s.a b", "s.a-b", "s.a0", "s.A", "s.b", "s.b$", "s.zz"]
     names = list(itertools.chain.from_iterable(files(table, n) for n, table in enumerate(tables)))
     spanning, single = Shelf([*names, *files("s.mm", 20)]), Shelf(names, spans_folders=False)
-    assert poll(spanning, "/l", tables) == poll(single, "/l", reversed(tables))
+    assert poll(spanning, "/l", tables, Scope(page=page)) == poll(single, "/l", reversed(tables))
 
 
 def test_unfinished_and_hidden_files_don_t_count() -> None:

@@ -170,7 +170,7 @@ def test_a_dag_that_cannot_be_built_is_named_though_other_files_build_theirs(sta
     assert [line.partition(":")[0] for line in compiled.unbuilt()] == parts[2]
 
 
-def test_selectors() -> None:
+def test_selectors_choose_rows_by_each_field() -> None:
     rows = [TableRow(table="s.a", source="s", tier="small", owner="x", tags=("t", "u")), TableRow(table="s.b")]
     found = lambda *select: [row.table for row in selected(rows, select)]  # noqa: E731 - as it reads
     assert found() == ["s.a", "s.b"]

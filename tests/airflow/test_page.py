@@ -98,7 +98,7 @@ def test_no_script_makes_markup_or_loads_from_elsewhere() -> None:
         assert "https://" not in text, path.name
 
 
-def test_the_list(site: Site, users: dict[str, dict[str, str]]) -> None:
+def test_the_list_has_each_table_with_its_state(site: Site, users: dict[str, dict[str, str]]) -> None:
     answer = site.client.get("/api/v1/tables", headers=users["viewer"])
     assert answer.headers["cache-control"] == "no-store"
     body = answer.json()
@@ -179,7 +179,7 @@ def test_invalid_queries_are_refused(site: Site, users: dict[str, dict[str, str]
     assert site.client.get(f"/api/v1/tables?{query}", headers=users["viewer"]).status_code == 422
 
 
-def test_a_table(site: Site, users: dict[str, dict[str, str]]) -> None:
+def test_a_table_has_its_runs_and_who_may_trigger(site: Site, users: dict[str, dict[str, str]]) -> None:
     body = site.client.get("/api/v1/table?name=shop.bad", headers=users["admin"]).json()
     assert body["may_trigger"] is True
     assert [run["message"] for run in body["runs"]] == ["<b>broken</b>"], "no job kept this run"

@@ -256,7 +256,7 @@ def test_a09_metrics_go_where_airflow_sends_them() -> None:
     capabilities.gauge("gddl.lag_seconds", 1.5, {"table": "shop.a"})
 
 
-def test_links(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_of_a_task_lead_to_its_log_and_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__API__BASE_URL", "http://ui/")
     operator: Any = SimpleNamespace(job_log="/lake/_gddl/logs/gddl.s.a/r-1.log", loaded=("shop.a$b",))
     page = "http://ui/gddl/#/log?dag_id=gddl.s.a&job=r-1"

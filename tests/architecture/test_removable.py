@@ -229,6 +229,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("without", OF_COMMANDS, ids=str, indirect=True)
 def test_without_a_room_of_commands_the_others_work(without: tuple[Room, Path], tmp_path: Path) -> None:
     room, tree = without
@@ -260,6 +261,7 @@ def test_a_source_that_asks_for_an_absent_look_gets_one_error(without: tuple[Roo
     assert room.module in problem["message"]
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("without", OF_JOBS, ids=str, indirect=True)
 def test_without_a_room_all_else_works(without: tuple[Room, Path], tmp_path: Path) -> None:
     """New metadata, a load, changes, a comparison and a rebuild; and what needs the room says so."""

@@ -16,9 +16,9 @@ from airflow_gddl.contract.actions import LoadFromSource, Verify
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import InitialLoad, JobOptions, TableSpec
 from tests.databases.test_initial_load import NAME, run
-from tests.delta_rs.postgres import emptied, execute
 from tests.harness.lake import Lake
 from tests.harness.repeated import Repeated
+from tests.one_task.postgres import emptied, execute
 
 CAPTURE = {"connector": "postgresql", "properties": {"slot.name": "gddl", "publication.name": "gddl"}}
 SPEC = TableSpec(

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.capture.captured import end
-from tests.delta_rs.postgres import postgres
+from tests.one_task.postgres import postgres
 
 
 @pytest.fixture(scope="module")

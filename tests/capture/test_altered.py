@@ -16,10 +16,10 @@ from airflow_gddl.contract.table_spec import SchemaEvolution
 from spark_jobs.actions import initial_load
 from spark_jobs.sources.capture.postgresql import PostgreSQL
 from tests.capture.captured import LOAD_AGAIN, SPEC, again, prepared, refused, replica, result_of, rows_of
-from tests.delta_rs.postgres import execute
 from tests.harness.lake import Lake
+from tests.one_task.postgres import execute
 
-pytestmark = pytest.mark.usefixtures("without_slot")
+pytestmark = [pytest.mark.deep, pytest.mark.usefixtures("without_slot")]
 
 WIDE = replace(SPEC, schema_evolution=SchemaEvolution(type_change="text"), truncate="apply")
 PLAIN = (

@@ -20,9 +20,9 @@ from airflow_gddl.contract import codec
 from airflow_gddl.contract.spec import Continuous, JobOptions
 from tests.capture.captured import SPEC, Writer, end, prepared, replica, rows_of
 from tests.databases.test_initial_load import environ
-from tests.delta_rs.postgres import execute, postgres
 from tests.harness.lake import Lake
 from tests.harness.waiting import PATIENCE_SECONDS, wait_for
+from tests.one_task.postgres import execute, postgres
 
 OTHER = replace(SPEC, table="s.other")
 SPECS = (SPEC, OTHER)
@@ -60,6 +60,7 @@ def has_all(lake: Lake, source: sa.Engine) -> bool:
     return there and all(replica(lake, spec) == rows_of(source, spec.table) for spec in SPECS)
 
 
+@pytest.mark.deep
 @pytest.mark.timeout(1200)
 def test_rows_arrive_and_no_end_loses_any(source: sa.Engine, tmp_path: Path) -> None:
     lake = Lake(tmp_path)

@@ -16,8 +16,8 @@ from deltalake import DeltaTable
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.sources.capture import log
 from tests.capture.captured import SPEC, again, prepared, replica, rows_of
-from tests.delta_rs.postgres import execute
 from tests.harness.lake import Lake
+from tests.one_task.postgres import execute
 
 PARTITIONED, GENERATED, FULL, LARGE, KEYLESS, NO_KEY = (
     replace(SPEC, table=f"s.{name}") for name in ("parts", "made", "whole", "large", "lines", "unkeyed")

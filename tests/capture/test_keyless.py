@@ -18,8 +18,10 @@ from airflow_gddl.metadata.expression_text import with_expressions
 from spark_jobs.actions import source_rows
 from spark_jobs.plan.loaded_transactions import LoadedTransactions
 from tests.capture.captured import LOAD_AGAIN, SPEC, again, end, prepared, replica, result_of, rows_of
-from tests.delta_rs.postgres import execute
 from tests.harness.lake import Lake
+from tests.one_task.postgres import execute
+
+pytestmark = pytest.mark.deep
 
 LINES = replace(SPEC, table="s.lines", keys=(), truncate="apply")
 WITH_PRIMARY_KEY = replace(SPEC, table="s.numbered", keys=(), truncate="apply")

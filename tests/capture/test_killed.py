@@ -23,8 +23,8 @@ from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage, read_if_there
 from tests.capture.captured import SPEC, Writer, again, end, prepared, replica, rows_of
 from tests.databases.test_initial_load import environ
-from tests.delta_rs.postgres import execute, postgres
 from tests.harness.lake import Lake
+from tests.one_task.postgres import execute, postgres
 
 LINES = replace(SPEC, table="s.lines", keys=())
 BANK = tuple(

@@ -32,8 +32,8 @@ from tests.capture.captured import (
     unflushed,
 )
 from tests.databases.test_initial_load import environ
-from tests.delta_rs.postgres import execute
 from tests.harness.lake import Lake
+from tests.one_task.postgres import execute
 
 
 @pytest.fixture
@@ -44,6 +44,7 @@ def source(server: sa.Engine) -> Iterator[sa.Engine]:
     end(server)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("seed", range(2))
 def test_replica_equals_the_source_under_writers(seed: int, source: sa.Engine, tmp_path: Path) -> None:
     lake = Lake(tmp_path)
@@ -75,6 +76,7 @@ def test_changes_that_are_flushed_after_the_mark_are_read_by_the_next_run(
     assert replica(lake) == rows_of(source)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_capture_is_resumed_after_each_write(when: str, source: sa.Engine, tmp_path: Path) -> None:
     lake, chance = Lake(tmp_path), random.Random(when)  # noqa: S311 - repeatable by its seed
@@ -99,6 +101,7 @@ def _killed(lake: Lake, engine: sa.Engine, number: int, when: str) -> bool:
     return status != 0
 
 
+@pytest.mark.deep
 def test_columns_that_come_and_types_arrive(source: sa.Engine, tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     again(lake, source, 0)
@@ -141,6 +144,7 @@ def test_truncate_deletes_what_was_before(source: sa.Engine, tmp_path: Path) -> 
     assert replica(lake, spec) == rows_of(source) == [{"id": 1, "v": "after"}]
 
 
+@pytest.mark.deep
 def test_each_table_of_the_publication_gets_its_files(source: sa.Engine, tmp_path: Path) -> None:
     execute(source, "CREATE TABLE s.other (a text, b int, PRIMARY KEY (a, b))")
     lake, other = Lake(tmp_path), replace(SPEC, table="s.other", keys=("a", "b"))
@@ -200,6 +204,7 @@ def test_transaction_that_stays_open_is_named(
     assert replica(lake) == rows_of(source)
 
 
+@pytest.mark.deep
 def test_both_drivers_of_a_connection(source: sa.Engine, tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     for number, driver in enumerate(("postgresql+psycopg", "postgresql+psycopg2", "postgresql+psycopg")):
@@ -209,6 +214,7 @@ def test_both_drivers_of_a_connection(source: sa.Engine, tmp_path: Path) -> None
         assert replica(lake) == rows_of(source), driver
 
 
+@pytest.mark.deep
 def test_user_with_the_least_rights(source: sa.Engine, tmp_path: Path) -> None:
     execute(source, "DROP ROLE IF EXISTS follower", "CREATE ROLE follower LOGIN REPLICATION")
     execute(source, "GRANT USAGE ON SCHEMA s TO follower", "GRANT SELECT ON s.t TO follower")

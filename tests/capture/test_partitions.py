@@ -44,8 +44,8 @@ from tests.capture.captured import (
     rows_of,
 )
 from tests.databases.test_initial_load import environ
-from tests.delta_rs.postgres import execute
 from tests.harness.lake import Lake
+from tests.one_task.postgres import execute
 
 pytestmark = pytest.mark.usefixtures("without_slot")
 

@@ -21,10 +21,10 @@ from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.onboarding.database import Database
 from tests.capture.captured import CAPTURE, SPEC, again, prepared, refused, replica, rows_of
 from tests.databases.test_initial_load import NAME, environ
-from tests.delta_rs.postgres import execute, postgres
 from tests.harness.lake import Lake
+from tests.one_task.postgres import execute, postgres
 
-pytestmark = pytest.mark.usefixtures("without_slot")
+pytestmark = [pytest.mark.core, pytest.mark.usefixtures("without_slot")]
 
 TABLE = "CREATE TABLE s.t (id int PRIMARY KEY, v text)"
 PART = "CREATE TABLE s.p PARTITION OF s.t FOR VALUES FROM (0) TO (9)"

@@ -28,8 +28,8 @@ from airflow_gddl.contract.table_spec import SchemaEvolution
 from tests.capture.captured import LOAD_AGAIN, SPEC, Writer, end, prepared, replica, result_of, rows_of
 from tests.capture.test_killed import address, pgbench, under_pgbench
 from tests.databases.test_initial_load import environ
-from tests.delta_rs.postgres import execute, postgres
 from tests.harness.lake import Lake
+from tests.one_task.postgres import execute, postgres
 
 KILLS, SEED = int(os.environ.get("GDDL_KILLS", "50")), int(os.environ.get("GDDL_SEED", "1"))
 _EVOLVES = SchemaEvolution(type_change="text", dropped_column="null")
@@ -222,7 +222,6 @@ def test_random_alterations_and_kills_leave_no_silent_difference(source: sa.Engi
     assert set(found.stops), "nothing has stopped a table"
 
 
-@pytest.mark.wide
 @pytest.mark.timeout(900)
 def test_sample_of_random_alterations_and_kills(source: sa.Engine, tmp_path: Path) -> None:
     play(source, tmp_path, 4, every=4)

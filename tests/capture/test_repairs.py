@@ -29,8 +29,8 @@ from tests.capture.captured import (
     rows_of,
 )
 from tests.capture.restorable import Restorable, restorable
-from tests.delta_rs.postgres import execute
 from tests.harness.lake import Lake
+from tests.one_task.postgres import execute
 
 DROP = "SELECT pg_drop_replication_slot('gddl')"
 OTHER = replace(SPEC, table="s.other")
@@ -119,6 +119,7 @@ def published_in_part_for_a_while(source: Restorable) -> None:
 DEEP = pytest.mark.deep
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("lose", "code"),
     [
@@ -171,6 +172,7 @@ def _require_load_of_each_table(lake: Lake, engine: sa.Engine) -> None:
     assert again(lake, engine, "verify", options=VERIFY).details["source"]["different"] == 0
 
 
+@pytest.mark.deep
 def test_crash_of_the_server_is_no_loss(source: Restorable, tmp_path: Path) -> None:
     """Its slots go back to their last checkpoint then."""
     lake, engine = Lake(tmp_path), source.engine
@@ -216,6 +218,7 @@ def test_what_is_committed_while_a_table_is_loaded_again_is_kept(
     assert replica(lake) == rows_of(engine)
 
 
+@pytest.mark.deep
 def test_load_that_was_broken_off_begins_anew_where_the_log_was_lost(
     source: Restorable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -238,6 +241,7 @@ def test_load_that_was_broken_off_begins_anew_where_the_log_was_lost(
     assert replica(lake) == rows_of(engine)
 
 
+@pytest.mark.deep
 def test_table_that_was_made_again_is_named(source: Restorable, tmp_path: Path) -> None:
     """Its drop is in no log, so that rows of the former one would stay."""
     lake, engine = Lake(tmp_path), source.engine
@@ -252,6 +256,7 @@ def test_table_that_was_made_again_is_named(source: Restorable, tmp_path: Path) 
     assert replica(lake) == rows_of(engine) == [{"id": 1, "v": "new"}]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("statements", "code"),
     [
@@ -271,6 +276,7 @@ def test_publication_without_the_table_is_named_while_it_lasts(
     assert {"id": 1000, "v": "before"} not in replica(lake)
 
 
+@pytest.mark.deep
 def test_slot_of_another_program_is_left_alone(source: Restorable, tmp_path: Path) -> None:
     execute(source.engine, "SELECT pg_create_logical_replication_slot('gddl', 'pgoutput')")
     execute(source.engine, "INSERT INTO s.t VALUES (777, 'x')")

@@ -29,8 +29,8 @@ from tests.capture.captured import (
     result_of,
     rows_of,
 )
-from tests.delta_rs.postgres import execute
 from tests.harness.lake import Lake
+from tests.one_task.postgres import execute
 
 pytestmark = pytest.mark.usefixtures("without_slot")
 

@@ -17,8 +17,8 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract.postgresql_log import published_table, table_findings
 from tests.capture.captured import PUBLISHED, SPEC, again, end, prepared, refused, replica, rows_of
-from tests.delta_rs.postgres import execute, postgres
 from tests.harness.lake import Lake
+from tests.one_task.postgres import execute, postgres
 
 AGREED = (
     ("bool", "true"), ("int2", "-32768"), ("int4", "7"), ("int8", "9223372036854775807"), ("oid", "4294967295"),

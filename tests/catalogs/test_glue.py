@@ -15,6 +15,8 @@ from airflow_gddl.contract.spec import JobOptions
 from spark_jobs.catalogs.glue_catalog import GlueCatalog
 from tests.catalogs.world import GLUE, CatalogWorld, codes, row
 
+pytestmark = pytest.mark.core
+
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:

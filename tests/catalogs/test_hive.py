@@ -118,6 +118,7 @@ def _warned(results: Mapping[str, dict[str, Any]]) -> set[str]:
     return {one["code"] for found in results.values() for one in found["warnings"]}
 
 
+@pytest.mark.deep
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("tables", [6, pytest.param(1000, marks=pytest.mark.deep)])
 def test_tables_are_queried_by_name_and_follow_their_columns(world: HiveWorld, tables: int) -> None:

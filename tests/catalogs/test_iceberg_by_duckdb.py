@@ -27,6 +27,8 @@ from tests.catalogs.world import CatalogWorld, codes, row
 from tests.harness.landing import write
 from tests.s3.gateway import BIN
 
+pytestmark = pytest.mark.deep
+
 _VERSION = "1.5.5"
 _PACKAGES = ("duckdb", "duckdb-extension-iceberg", "duckdb-extension-avro", "duckdb-extension-httpfs")
 _FOLDER = BIN.parent / f"duckdb-{_VERSION}"

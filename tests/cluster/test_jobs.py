@@ -14,6 +14,8 @@ from tests.cluster.site import Site, packed_environment
 from tests.cluster.standalone import Cluster
 from tests.harness.waiting import wait_for
 
+pytestmark = pytest.mark.deep
+
 PACK = ("a", "b", "c", "held")
 LOADED = {0: "load 0", 1: "load 1", 2: "load 2"}
 FIRST = [("U", 0, "first"), ("D", 1, None), ("I", 7, "new")]
@@ -23,7 +25,7 @@ KEPT = sorted([("R", 0), ("R", 1), ("R", 2), ("U", 0), ("D", 1), ("I", 7)])
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    if request.config.getoption("--engine") == "delta_rs":
+    if request.config.getoption("--tasks") == "one":
         pytest.skip("it takes Spark")
     with Cluster(tmp_path_factory.mktemp("cluster")) as running:
         yield running

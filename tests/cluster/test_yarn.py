@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.deep, pytest.mark.timeout(1200)]
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[YarnCluster]:
-    if request.config.getoption("--engine") == "delta_rs":
+    if request.config.getoption("--tasks") == "one":
         pytest.skip("it takes Spark")
     folder = tmp_path_factory.mktemp("yarn")
     with YarnCluster(folder, class_path(folder)) as running:

@@ -432,7 +432,7 @@ def test_catalog_diff_gives_no_reason_of_its_own_where_a_catalog_was_not_reached
 NOTHING_READ = {"sales.orders": {"rows_read": 0}}
 
 
-def test_errors_replay(shop: Shop) -> None:
+def test_errors_replay_orders_the_chosen_codes(shop: Shop) -> None:
     answer = shop.gddl("errors", "replay", "--table", "sales.orders", "--json", results=BOTH)
     assert (answer.status, [record["table"] for record in answer.records]) == (0, ["sales.orders"])
     assert shop.order["options"]["action"]["name"] == "errors_replay"
@@ -508,7 +508,7 @@ def record_run(shop: Shop, table: str, **fields: Any) -> None:
     shop.write(f"lake/_gddl/runs/{schema}/{name}/20240102T110000-aa.json", json.dumps(result))
 
 
-def test_status(shop: Shop) -> None:
+def test_status_shows_the_last_run_of_each_table(shop: Shop) -> None:
     late = {"commit_ts": "2024-01-02T11:00:00Z", "lag_seconds": 1.0}
     record_run(shop, "sales.orders", freshness=late, main={"rows": 5}, quarantined=2)
     record_run(shop, "sales.lines", status="failed", error={"code": "X", "message": "broken"})
@@ -597,7 +597,7 @@ def test_status_is_shown_again_until_it_is_stopped(shop: Shop) -> None:
     assert sorted(shown) == ["sales.lines", "sales.lines", "sales.orders", "sales.orders"]
 
 
-def test_validate(shop: Shop) -> None:
+def test_validate_names_each_bad_row(shop: Shop) -> None:
     shop.write("metadata/tables/sales.yaml", GOOD.replace("30m", "2h"))  # hourly runs keep it
     good = shop.gddl("validate")
     assert (good.status, good.out) == (0, "3 tables, no problems\n")

@@ -170,7 +170,7 @@ def test_a_table_where_there_is_room(shop: Shop) -> None:
         ({"replica": []}, "The replica has no row of this key."),
     ],
 )
-def test_further_messages(fields: dict[str, Any], line: str, shop: Shop) -> None:
+def test_explain_says_what_is_unusual_of_a_key(fields: dict[str, Any], line: str, shop: Shop) -> None:
     assert line in reported(shop, FOUND | fields).out
 
 

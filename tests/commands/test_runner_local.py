@@ -299,7 +299,7 @@ def test_newer_java_is_good(tmp_path: Path, lake: Path, says: str) -> None:
     ("environ", "shown"),
     [({"PATH": "/nowhere"}, "no `java` on PATH"), ({"JAVA_HOME": "/nowhere/jdk"}, "JAVA_HOME is '/nowhere/jdk'")],
 )
-def test_no_java(lake: Path, environ: dict[str, str], shown: str) -> None:
+def test_a_job_on_spark_without_java_is_refused(lake: Path, environ: dict[str, str], shown: str) -> None:
     with pytest.raises(FatalError) as caught:
         LocalRunner(command=("unused",), environ=environ).run(spec_of(lake, "a.b"), Heard())
     assert caught.value.code == "JAVA_MISSING"

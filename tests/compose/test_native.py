@@ -69,6 +69,7 @@ def replica(native: Native, name: str) -> pa.Table:
     return read_replica(f"{lake}/nyc/{name}", Storage(environ=native.environ(scheduler)).options_of(lake))
 
 
+@pytest.mark.deep
 @pytest.mark.timeout(1800)
 def test_the_sample_lands_and_is_replicated(native: Native) -> None:
     chosen = [part for name in TABLES for part in ("--table", name)]

@@ -18,7 +18,7 @@ from spark_jobs.sources.capture.frames import own_topics
 from tests.conformance.history import COLORS, PRECISION, SCALE, Change, History, Interval, Kind, Step
 from tests.conformance.writers.debezium import added_fields
 from tests.conformance.writers.debezium_postgres import DATABASE, Postgres
-from tests.delta_rs.postgres import execute
+from tests.one_task.postgres import execute
 
 SQL: Mapping[Kind, str] = {
     "int4": "integer", "int8": "bigint", "decimal": f"numeric({PRECISION},{SCALE})", "float8": "double precision",

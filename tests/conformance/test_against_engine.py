@@ -23,7 +23,7 @@ from tests.conformance.names import NAMES, Names, with_names
 from tests.conformance.real_postgres import Played, without_ids
 from tests.conformance.writers.debezium import Task
 from tests.conformance.writers.debezium_postgres import DATABASE, Postgres
-from tests.delta_rs.postgres import postgres
+from tests.one_task.postgres import postgres
 
 SEED = int(os.environ.get("CONFORMANCE_SEED") or SystemRandom().randint(1, 10**6))
 WRITER = KINDS["debezium_postgres"]

@@ -134,7 +134,7 @@ _A, _B = {"id": 1, "v": "a"}, {"id": "2", "v": None}
         ([_A, _B], {}, "KNOWN", 0, "LOUD"),
     ],
 )
-def test_judge(
+def test_an_outcome_is_judged_right_loud_or_silent(
     rows: list[dict[str, object]] | None, said: dict[str, int], refused: str, put_aside: int, mark: str
 ) -> None:
     doubt = Uncertain(frozenset({(1,)}), frozenset({"KNOWN"}), "an example")

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from spark_jobs import source_tables
 from tests.databases.mariadb import SERVER, mariadb
-from tests.delta_rs.postgres import postgres
+from tests.one_task.postgres import postgres
 
 ZONES = ("-11:00", "+13:00")
 

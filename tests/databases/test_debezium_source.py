@@ -21,8 +21,8 @@ from airflow_gddl.contract.actions import Rebuild, ResyncRows, Verify
 from airflow_gddl.contract.spec import InitialLoad, JobOptions, TableSpec
 from tests.databases.debezium_service import DebeziumService, begin, end
 from tests.databases.test_initial_load import AGAIN, LOAD, NAME, done
-from tests.delta_rs.postgres import emptied, execute, postgres
 from tests.harness.lake import Lake
+from tests.one_task.postgres import emptied, execute, postgres
 
 SPEC = TableSpec(
     table="s.t", keys=("id",), dialect="debezium", options={"verify_connection": NAME}, settle="0s", sweep_after="0s",

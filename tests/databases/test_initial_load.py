@@ -34,10 +34,10 @@ from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.ledger.load_progress import read_progress
 from tests.databases.mariadb import SERVER, mariadb
-from tests.delta_rs.postgres import emptied, execute, postgres
 from tests.harness.lake import Lake
 from tests.harness.landing import write
 from tests.harness.repeated import Repeated
+from tests.one_task.postgres import emptied, execute, postgres
 
 NAME = "GDDL_SOURCE_SHOP"
 SPEC = TableSpec(
@@ -151,11 +151,14 @@ class Writers(Repeated):
         self.capture.write()
 
 
+SEEDS = pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.deep) for seed in (1, 2))])
+
+
 def filled(engine: sa.Engine, rows: int = 1000) -> None:
     execute(engine, *LOGGED.split(";\n\n"), f"INSERT INTO s.t SELECT i, 'v' || i FROM generate_series(1, {rows}) i")
 
 
-@pytest.mark.parametrize("seed", range(3))
+@SEEDS
 def test_load_under_writers_equals_the_source(seed: int, source: sa.Engine, tmp_path: Path) -> None:
     filled(source)
     lake = Lake(tmp_path)
@@ -167,7 +170,7 @@ def test_load_under_writers_equals_the_source(seed: int, source: sa.Engine, tmp_
     assert loaded.details["files"] == len(files(lake)) - 1 >= 10
 
 
-@pytest.mark.parametrize("seed", range(3))
+@SEEDS
 def test_second_load_under_writers_equals_the_source(seed: int, source: sa.Engine, tmp_path: Path) -> None:
     """Rows that changed without the CDC service, too: those that the source lacks go."""
     filled(source)
@@ -190,7 +193,7 @@ def test_second_load_under_writers_equals_the_source(seed: int, source: sa.Engin
     assert lake.replica(SPEC) == rows_of(source)
 
 
-@pytest.mark.parametrize(("when", "again"), [("before", False), ("after", True)])
+@pytest.mark.parametrize(("when", "again"), [("before", False), pytest.param("after", True, marks=pytest.mark.deep)])
 def test_load_is_resumed_after_each_write(when: str, *, again: bool, source: sa.Engine, tmp_path: Path) -> None:
     filled(source, 350)
     lake, chance = Lake(tmp_path), random.Random(when)  # noqa: S311 - repeatable by its seed
@@ -240,6 +243,7 @@ _KEYS: dict[str, tuple[str, str]] = {
 """Type of a key column, and its value in row `i`."""
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("first", _KEYS)
 @pytest.mark.parametrize("second", [None, "int", "text"])
 def test_ranges_of_any_key_hold_each_row_once(

@@ -24,8 +24,8 @@ from airflow_gddl.contract.actions import LoadFromSource, Verify
 from airflow_gddl.contract.spec import InitialLoad, JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from tests.databases.test_initial_load import LOAD, NAME, done, run
-from tests.delta_rs.postgres import emptied, execute, postgres
 from tests.harness.lake import Lake
+from tests.one_task.postgres import emptied, execute, postgres
 
 pytestmark = pytest.mark.filterwarnings("ignore:Did not recognize type:sqlalchemy.exc.SAWarning")
 SPEC = TableSpec(

@@ -19,8 +19,8 @@ from airflow_gddl.contract.actions import ResyncRows, Verify
 from airflow_gddl.contract.spec import InitialLoad, JobOptions, TableSpec
 from tests.databases.mariadb import SERVER, mariadb
 from tests.databases.test_initial_load import AGAIN, NAME, done
-from tests.delta_rs.postgres import execute
 from tests.harness.lake import Lake
+from tests.one_task.postgres import execute
 
 pytestmark = pytest.mark.skipif(SERVER is None, reason="MariaDB is not installed: apt-get install mariadb-server")
 SPEC = TableSpec(

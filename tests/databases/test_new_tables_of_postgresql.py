@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from airflow_gddl.metadata import looks
-from tests.delta_rs.commands import gddl
-from tests.delta_rs.postgres import emptied, execute, postgres
+from tests.one_task.commands import gddl
+from tests.one_task.postgres import emptied, execute, postgres
 
 
 def written(folder: Path, row: dict[str, Any], **source: Any) -> Path:

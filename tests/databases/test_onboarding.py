@@ -20,7 +20,7 @@ from airflow_gddl.metadata.loading import load
 from airflow_gddl.onboarding.database import Database, Statistics, with_rows
 from airflow_gddl.onboarding.rules import SourceFacts, TableFacts
 from tests.databases.mariadb import SERVER, mariadb
-from tests.delta_rs.postgres import postgres
+from tests.one_task.postgres import postgres
 
 PASSWORD = "hidden-in-the-variable"  # noqa: S105 - of no account; it must not be shown
 POSTGRES = [

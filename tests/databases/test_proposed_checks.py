@@ -16,7 +16,7 @@ import yaml
 from airflow_gddl.metadata.expression_text import parsed
 from airflow_gddl.onboarding.database import Database
 from spark_jobs.rules.evaluate import of_table
-from tests.delta_rs.postgres import postgres
+from tests.one_task.postgres import postgres
 
 COLUMNS = {
     "i": ("int", [None, -3, 0, 3], pa.int32()),

@@ -20,12 +20,12 @@ from airflow_gddl.contract.actions import Erase, Rebuild, Reload, ResyncRows, Tr
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import InitialLoad, JobOptions, TableSpec
 from tests.databases.test_initial_load import LOGGED, NAME, done, rows_of, run
-from tests.delta_rs.postgres import emptied, execute, postgres
 from tests.harness.asked import options_of, with_asked
 from tests.harness.lake import Lake
 from tests.harness.landing import write
 from tests.harness.sharded import Sharded
 from tests.harness.sharded import rows_of as sharded_rows
+from tests.one_task.postgres import emptied, execute, postgres
 
 SPEC = TableSpec(
     table="s.t", keys=("id",), options={"verify_connection": NAME}, settle="0s", sweep_after="0s", sweep_limit=1.0,
@@ -187,7 +187,7 @@ def test_differences_that_verify_has_found_are_repaired(service: Service) -> Non
     assert done(lake, source, SPEC, JobOptions(action=Verify(settle_seconds=0))).details["source"]["different"] == 0
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.deep) for seed in (1, 2, 3))])
 def test_random_repairs_under_a_writer_end_in_the_source(seed: int, service: Service) -> None:
     """A service that loses some changes until a moment, and always lags; what it lost is repaired."""
     lake, source, chance = service.lake, service.engine, random.Random(seed)  # noqa: S311 - repeatable by its seed

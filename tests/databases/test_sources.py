@@ -14,9 +14,9 @@ import sqlalchemy as sa
 from airflow_gddl.cli.context import real
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.metadata.loading import load
-from tests.delta_rs.postgres import postgres
-from tests.delta_rs.test_sources import replica
 from tests.harness.landing import write
+from tests.one_task.postgres import postgres
+from tests.one_task.test_sources import replica
 
 SETTINGS = """landing: ../landing
 lake: ../lake

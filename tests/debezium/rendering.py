@@ -34,7 +34,7 @@ WITHOUT = {
     "r02_redelivery_is_no_tie": "equal rows of one file that are two changes: a place in the source's log is one",
     "r07_": "before images: Debezium sends a delete and an insert instead (test_events.py)",
     "event_": "names of columns that order changes, which the rendering takes away",
-    "r05_empty_file": "a Parquet file of no bytes: no bytes of JSON are no rows (tests/delta_rs/test_empty_files.py)",
+    "r05_empty_file": "a Parquet file of no bytes: no bytes of JSON are no rows (tests/one_task/test_empty_files.py)",
     "r05_load_readable_only_later": "a full load in files of its own",
     "r05_truncated_reload": "a full load written again under its old names",
     "r09_": "the same",

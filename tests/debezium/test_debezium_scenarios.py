@@ -17,7 +17,7 @@ from tests.scenarios.stage import Stage
 
 ORIGINS = {scenario.name: scenario for scenario in load_all()}
 SCENARIOS = rendered(ORIGINS.values())
-pytestmark = pytest.mark.timeout(1500)
+pytestmark = [pytest.mark.deep_on_many, pytest.mark.timeout(1500)]
 
 
 @pytest.fixture(scope="session")
@@ -49,6 +49,7 @@ def test_again_without_new_files(scenario: Scenario, debezium: Stage) -> None:
     assert (idle.result.rows_read, idle.result.changes_written, idle.result.quarantined) == (0, 0, 0)
 
 
+@pytest.mark.wide
 @each("shuffled")
 def test_in_another_order(scenario: Scenario, debezium: Stage) -> None:
     *_, last, _ = debezium.seen("shuffled", scenario)
@@ -56,6 +57,7 @@ def test_in_another_order(scenario: Scenario, debezium: Stage) -> None:
     assert_tables(scenario.expect, _without_technical(last))
 
 
+@pytest.mark.wide
 @each("one_go")
 def test_in_one_go(scenario: Scenario, debezium: Stage) -> None:
     last, _ = debezium.seen("one_go", scenario)

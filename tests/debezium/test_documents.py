@@ -95,7 +95,7 @@ def test_whole_document_empties_fields_that_its_file_lacks(engine: LocalPort, tm
     ({"$timestamp": {"t": 1, "i": 2}}, '{"$timestamp":{"t":1,"i":2}}'),
     ({"a": {"b": {"$oid": "ab"}}}, '{"a":{"b":"ab"}}'), ([1, "x"], '[1,"x"]'), ([], "[]"), ({}, "{}"),
 ])  # fmt: skip
-def test_values(tmp_path: Path, value: Any, column: Any) -> None:
+def test_values_of_documents_become_columns(tmp_path: Path, value: Any, column: Any) -> None:
     (found,) = rows_of(probe(tmp_path, as_lines(event("c", 1, 1, {"v": value}))))
     assert found["v"] == column
 

@@ -15,9 +15,12 @@ from tests.conftest import LocalPort
 from tests.debezium.probing import event, text, wrapped
 from tests.debezium.topic import Topic, enveloped, parquet, warnings_of
 
+pytestmark = pytest.mark.wide
+
 _PLACEHOLDER = "__debezium_unavailable_value"
 
 
+@pytest.mark.deep_on_many
 def test_unsent_values_are_kept(engine: LocalPort, tmp_path: Path) -> None:
     topic = Topic(engine, tmp_path)
     topic.land(text(event("r", {"id": 1, "v": "a", "big": "one"}), event("r", {"id": 2, "v": "a", "big": "two"})))
@@ -44,6 +47,7 @@ def test_unsent_values_of_a_column_with_our_prefix_are_kept(engine: LocalPort, t
     assert topic.replica("id", "v", "_dbz_ops") == [(1, "b", "one")]
 
 
+@pytest.mark.deep_on_many
 @pytest.mark.parametrize("step", ["plan", "quarantine", "append", "tombstones", "replica", "commit"])
 def test_interrupted_run_is_resumed(engine: LocalPort, tmp_path: Path, step: str) -> None:
     topic = Topic(engine, tmp_path)
@@ -62,6 +66,7 @@ def test_interrupted_run_is_resumed(engine: LocalPort, tmp_path: Path, step: str
     assert len(topic.change_rows()) == 6
 
 
+@pytest.mark.deep_on_many
 def test_key_update_moves_the_row(engine: LocalPort, tmp_path: Path) -> None:
     topic = Topic(engine, tmp_path)
     topic.land(text(event("r", {"id": 1, "v": "a"})))
@@ -70,6 +75,7 @@ def test_key_update_moves_the_row(engine: LocalPort, tmp_path: Path) -> None:
     assert topic.replica("id", "v") == [(2, "a")]
 
 
+@pytest.mark.deep_on_many
 def test_redelivered_events_change_nothing(engine: LocalPort, tmp_path: Path) -> None:
     topic = Topic(engine, tmp_path)
     events = text(event("c", {"id": 1, "v": "a"}, 1), event("u", {"id": 1, "v": "b"}, 2))
@@ -92,6 +98,7 @@ def test_redelivery_is_recognized_after_new_columns(engine: LocalPort, tmp_path:
     assert topic.replica("id", "v", "w") == [(1, "c", 1)]
 
 
+@pytest.mark.deep_on_many
 def test_source_without_positions_is_ordered_by_time_and_offset(engine: LocalPort, tmp_path: Path) -> None:
     topic = Topic(engine, tmp_path)
     source = {"connector": "vitess", "ts_ms": 1000}
@@ -102,6 +109,7 @@ def test_source_without_positions_is_ordered_by_time_and_offset(engine: LocalPor
     assert warnings_of(result) == ["ORDER_NOT_TOTAL"], "the names of the files tell which came first"
 
 
+@pytest.mark.deep_on_many
 def test_file_of_only_tombstones_and_truncates(engine: LocalPort, tmp_path: Path) -> None:
     topic = Topic(engine, tmp_path, truncate="report")
     topic.land(text(event("c", {"id": 1, "v": "a"})))
@@ -112,6 +120,7 @@ def test_file_of_only_tombstones_and_truncates(engine: LocalPort, tmp_path: Path
     assert topic.replica("id", "v") == [(1, "a")]
 
 
+@pytest.mark.deep_on_many
 def test_table_starts_with_its_first_row(engine: LocalPort, tmp_path: Path) -> None:
     """Of tombstones alone nobody knows the type of its key."""
     topic = Topic(engine, tmp_path)
@@ -123,7 +132,7 @@ def test_table_starts_with_its_first_row(engine: LocalPort, tmp_path: Path) -> N
     assert (topic.replica("id", "v"), topic.run().batches) == ([(1, "a")], 0)
 
 
-@pytest.mark.parametrize("form", ["json", "parquet"])
+@pytest.mark.parametrize("form", [pytest.param("json", marks=pytest.mark.deep_on_many), "parquet"])
 def test_named_schema_types(engine: LocalPort, tmp_path: Path, form: str) -> None:
     topic = Topic(engine, tmp_path)
     topic.land(_named_json() if form == "json" else _namedparquet(), form)
@@ -140,7 +149,7 @@ _FIELDS: dict[str, dict[str, Any]] = {
 _ROW = {"id": 1, "at": 1704067200123456, "day": 19723}
 
 
-@pytest.mark.parametrize("form", ["json", "parquet"])
+@pytest.mark.parametrize("form", [pytest.param("json", marks=pytest.mark.deep_on_many), "parquet"])
 def test_before_images_are_kept_and_move_rows(engine: LocalPort, tmp_path: Path, form: str) -> None:
     """The table's key is not the topic's: Debezium tells of its update as of any other column's."""
     topic = Topic(engine, tmp_path, keys=["mail"], before_image_prefix="BI_")
@@ -155,6 +164,7 @@ def test_before_images_are_kept_and_move_rows(engine: LocalPort, tmp_path: Path,
     ]  # fmt: skip
 
 
+@pytest.mark.deep_on_many
 def test_tombstones_in_parquet_are_skipped(engine: LocalPort, tmp_path: Path) -> None:
     """Aiven's sink puts the record beside its key and offset."""
     topic = Topic(engine, tmp_path)
@@ -210,7 +220,7 @@ _STATED: list[tuple[dict[str, Any], Any, Any, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("policy", ["widen", "rescue"])
+@pytest.mark.parametrize("policy", ["widen", pytest.param("rescue", marks=pytest.mark.deep_on_many)])
 def test_first_misfit_does_not_decide_the_type(engine: LocalPort, tmp_path: Path, policy: str) -> None:
     """Misfits of all types are in the first file; what its other rows and later files hold is of the stated types."""
     topic = Topic(engine, tmp_path, schema_evolution={"type_change": policy})
@@ -235,8 +245,15 @@ def test_first_misfit_does_not_decide_the_type(engine: LocalPort, tmp_path: Path
         assert [(row["code"], row["column"]) for row in topic.errors()] == [("CAST_FAILED", name) for name in names]
 
 
-@pytest.mark.parametrize("policy", ["truncate", "round", "quarantine"])
-@pytest.mark.parametrize("form", ["json", "parquet"])
+@pytest.mark.parametrize(
+    ("form", "policy"),
+    [  # on many, one of each form in each change
+        *(pytest.param("json", policy, marks=pytest.mark.deep_on_many) for policy in ("truncate", "round")),
+        *(pytest.param("parquet", policy, marks=pytest.mark.deep_on_many) for policy in ("truncate", "quarantine")),
+        ("json", "quarantine"),
+        ("parquet", "round"),
+    ],
+)
 def test_zoned_times_finer_than_a_microsecond(engine: LocalPort, tmp_path: Path, policy: str, form: str) -> None:
     named = {"at": "io.debezium.time.ZonedTimestamp"}
     topic = Topic(engine, tmp_path, sub_microseconds=policy, options={"semantic_types": named})
@@ -252,7 +269,7 @@ def test_zoned_times_finer_than_a_microsecond(engine: LocalPort, tmp_path: Path,
     assert found == [*first, (2, "2024-01-01 00:00:00+00:00"), (3, "2024-01-01 00:00:00+00:00")]
 
 
-@pytest.mark.parametrize("form", ["json", "parquet"])
+@pytest.mark.parametrize("form", [pytest.param("json", marks=pytest.mark.deep_on_many), "parquet"])
 def test_delete_without_a_row_has_the_key_of_its_record(engine: LocalPort, tmp_path: Path, form: str) -> None:
     """A source that logs no row before deletes (`REPLICA IDENTITY NOTHING`)."""
     topic = Topic(engine, tmp_path)

@@ -30,7 +30,7 @@ def carried(*names: str) -> str:
     return json.dumps(names)
 
 
-def test_operations(tmp_path: Path) -> None:
+def test_each_event_is_a_row_with_its_operation(tmp_path: Path) -> None:
     rows = rows_of(probe(tmp_path, text(event("r", {"id": 1}, 1), event("c", {"id": 2}, 2), event("u", {"id": 2}, 3),
                                        event("d", {"id": 2}, 4), None, event("t", None, 5))))  # fmt: skip
     assert [(row["_dbz_op"], row["id"], row[_LSN]) for row in rows] == [
@@ -52,7 +52,7 @@ def test_key_update_is_a_delete_and_an_insert_at_one_position(tmp_path: Path) ->
     lambda e: {"payload": e, "schema": {"type": "struct"}},
     json.dumps,
 ])  # fmt: skip
-def test_wrappers(tmp_path: Path, around: Any) -> None:
+def test_wrapped_events_are_read_as_bare_ones(tmp_path: Path, around: Any) -> None:
     events = [event("c", {"id": 1, "v": "a"}), event("u", {"id": 1, "v": "b"}, 2)]
     bare = rows_of(probe(tmp_path, text(*events)))
     assert [(row["id"], row["v"]) for row in bare] == [(1, "a"), (1, "b")]
@@ -60,7 +60,7 @@ def test_wrappers(tmp_path: Path, around: Any) -> None:
 
 
 @pytest.mark.parametrize("form", ["array", "concatenated", "gzip", "crlf", "marked"])
-def test_forms(tmp_path: Path, form: str) -> None:
+def test_each_form_of_a_file_has_the_same_rows(tmp_path: Path, form: str) -> None:
     events = [event("c", {"id": 1}), event("u", {"id": 1}, 2)]
     lines = text(*events)
     content: dict[str, bytes] = {

@@ -108,7 +108,7 @@ def test_columns_of_the_table_may_be_named_as_wrappers_are(tmp_path: Path) -> No
     ("u", "false", "U"), ("d", "true", "D"), ("u", "true", "D"), (None, "true", "D"), (None, "false", "U"),
     (None, True, "D"), ("d", "false", "D"), ("x", "false", "X"),
 ])  # fmt: skip
-def test_operation(tmp_path: Path, op: str | None, deleted: object, expected: str) -> None:
+def test_operation_follows_op_and_deleted(tmp_path: Path, op: str | None, deleted: object, expected: str) -> None:
     changed = row(__op=op, __deleted=deleted)
     for content in (text(changed), parquet(pa.Table.from_pylist([changed]))):
         assert [found["_dbz_op"] for found in rows_of(probe(tmp_path, content))] == [expected]
@@ -183,7 +183,7 @@ def test_rows_without_any_field_are_named(tmp_path: Path) -> None:
     assert "add.fields" in caught.value.what
 
 
-def test_prefix(tmp_path: Path) -> None:
+def test_prefix_of_added_fields_is_configured(tmp_path: Path) -> None:
     changed = {name.replace("__", "dbz_") if name != "__deleted" else name: value for name, value in row().items()}
     (found,) = rows_of(probe(tmp_path, text(changed), flat_prefix="dbz_"))
     assert found == {"_dbz_op": "I", "id": 1, "v": "a", "_dbz_sequence": f"{7:020d}.1.{7:020d}"}

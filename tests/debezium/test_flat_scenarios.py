@@ -16,7 +16,7 @@ from tests.scenarios.playing import Seen, fit
 from tests.scenarios.stage import Stage
 
 SCENARIOS = rendered(load_all())
-pytestmark = pytest.mark.timeout(1500)
+pytestmark = [pytest.mark.deep_on_many, pytest.mark.wide, pytest.mark.timeout(1500)]
 
 
 @pytest.fixture(scope="session")

@@ -32,6 +32,7 @@ def filled(engine: LocalPort, tmp_path: Path, **row: Any) -> Topic:
     return topic
 
 
+@pytest.mark.deep_on_many
 def test_new_mysql_log_is_refused_until_configured(engine: LocalPort, tmp_path: Path) -> None:
     topic = filled(engine, tmp_path)
     topic.land(text(mysql("u", {"id": 1, "v": "b"}, 1, 4, 101), mysql("c", {"id": 3, "v": "b"}, 1, 9, 102)))
@@ -65,12 +66,14 @@ def test_log_reset_inside_a_file_is_refused(engine: LocalPort, tmp_path: Path) -
     assert configured.replica("id", "v") == [(1, "b"), (2, "old")]
 
 
+@pytest.mark.deep_on_many
 def test_log_reset_inside_the_first_file_is_refused(engine: LocalPort, tmp_path: Path) -> None:
     topic = Topic(engine, tmp_path)
     topic.land(mixed())
     assert topic.refused().code == "SOURCE_LOG_RESTARTED"
 
 
+@pytest.mark.deep_on_many
 def test_log_reset_between_files_of_a_batch_is_refused(engine: LocalPort, tmp_path: Path) -> None:
     topic = Topic(engine, tmp_path)
     topic.land(text(mysql("c", {"id": 1, "v": "a"}, 901, 4, 0)))
@@ -78,6 +81,7 @@ def test_log_reset_between_files_of_a_batch_is_refused(engine: LocalPort, tmp_pa
     assert topic.refused().code == "SOURCE_LOG_RESTARTED"
 
 
+@pytest.mark.deep_on_many
 def test_changes_captured_again_are_no_new_log(engine: LocalPort, tmp_path: Path) -> None:
     """A connector that starts again sends older changes again, those of a long statement after newer ones too."""
     topic = filled(engine, tmp_path)
@@ -90,6 +94,7 @@ def test_changes_captured_again_are_no_new_log(engine: LocalPort, tmp_path: Path
     assert topic.replica("id", "v") == [(1, "b"), (2, "c")]
 
 
+@pytest.mark.deep_on_many
 def test_full_refresh_reorders_changes_after_a_log_reset(engine: LocalPort, tmp_path: Path) -> None:
     """They were ingested while they could be those of a long transaction."""
     topic = Topic(engine, tmp_path)
@@ -108,6 +113,7 @@ def test_full_refresh_reorders_changes_after_a_log_reset(engine: LocalPort, tmp_
     assert configured.run(action="verify").details["verdict"] == "equal"
 
 
+@pytest.mark.deep_on_many
 @pytest.mark.parametrize("files", [1, 4])
 def test_log_reset_followed_by_a_steady_stream_is_refused(engine: LocalPort, tmp_path: Path, files: int) -> None:
     """Each change is within a minute of the one before, and the last is more than that behind the former log."""
@@ -124,6 +130,7 @@ def test_log_reset_followed_by_a_steady_stream_is_refused(engine: LocalPort, tmp
     assert topic.refused().code == "SOURCE_LOG_RESTARTED"
 
 
+@pytest.mark.deep_on_many
 def test_restored_postgresql_is_detected(engine: LocalPort, tmp_path: Path) -> None:
     topic = Topic(engine, tmp_path)
     topic.land(text(postgresql("c", {"id": 1, "v": "a"}, 9000, 0)))
@@ -135,6 +142,7 @@ def test_restored_postgresql_is_detected(engine: LocalPort, tmp_path: Path) -> N
     assert topic.refused().code == "SOURCE_LOG_RESTARTED"
 
 
+@pytest.mark.deep_on_many
 @pytest.mark.parametrize("seconds", [-100, 0])
 def test_late_file_is_no_new_log(engine: LocalPort, tmp_path: Path, seconds: int) -> None:
     topic = filled(engine, tmp_path)

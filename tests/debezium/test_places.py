@@ -108,7 +108,7 @@ def test_in_a_transaction_of_sql_server_the_order_of_delivery_decides(
     engine: LocalPort, tmp_path: Path, seed: int
 ) -> None:
     """Also over files and batches, and where the connector sends a part again."""
-    if engine.name != "delta_rs" and seed > 1:
+    if engine.name != "one" and seed > 1:
         pytest.skip("the rule is the same, and a run of Spark takes seconds")
     events, rows = transactions(seed)
     rng = random.Random(seed)  # noqa: S311 - as above

@@ -19,6 +19,8 @@ from tests.debezium.sinking import Files, sunk
 from tests.debezium.source import Source
 from tests.harness.examples import drawn, examples
 
+pytestmark = pytest.mark.wide
+
 TABLE = TableSpec(table="shop.t", keys=("id",), dialect="debezium")
 
 
@@ -85,7 +87,7 @@ def test_replica_equals_the_source_table(engine: LocalPort, tmp_path: Path) -> N
 
 
 def _play(engine: LocalPort, tmp_path: Path, strategy: st.SearchStrategy[Case], unwanted: set[str]) -> None:
-    if engine.name != "delta_rs":
+    if engine.name != "one":
         pytest.skip("the dialect hands every engine the same rows; minutes on this one")
     roots = Roots(landing=str(tmp_path / "landing"), lake=str(tmp_path / "lake"))
     found = [replace(case, spec=replace(case.spec, table=f"shop.t{number:03d}"))

@@ -63,6 +63,7 @@ def test_new_snapshot_removes_rows_that_it_lacks(engine: LocalPort, tmp_path: Pa
     assert topic.replica("id", "v") == [(1, "s2"), (2, "u2"), (3, "s2"), (4, "s2"), (5, "s2"), (9, "s2")]
 
 
+@pytest.mark.deep_on_many
 def test_late_change_from_before_a_snapshot_brings_no_row_back(engine: LocalPort, tmp_path: Path) -> None:
     topic = filled(engine, tmp_path)
     topic.land(text(*snapshot(200, range(1, 7))))
@@ -74,6 +75,7 @@ def test_late_change_from_before_a_snapshot_brings_no_row_back(engine: LocalPort
     assert topic.run(action="verify").details["verdict"] == "equal"
 
 
+@pytest.mark.deep_on_many
 def test_delivered_again_opens_nothing(engine: LocalPort, tmp_path: Path) -> None:
     topic = filled(engine, tmp_path)
     parts = text(*snapshot(200, range(1, 7))), text(event("c", {"id": 8, "v": "c"}, 210))
@@ -84,6 +86,7 @@ def test_delivered_again_opens_nothing(engine: LocalPort, tmp_path: Path) -> Non
     assert {row["_gddl"]["generation"] for row in topic.change_rows()} == {1, 2}
 
 
+@pytest.mark.deep_on_many
 def test_interrupted_snapshot_removes_nothing(engine: LocalPort, tmp_path: Path) -> None:
     topic = filled(engine, tmp_path)
     topic.land(text(*snapshot(200, [1, 2, 3, 4], ends=False)))
@@ -97,6 +100,7 @@ def test_interrupted_snapshot_removes_nothing(engine: LocalPort, tmp_path: Path)
     assert topic.run(action="verify").details["verdict"] == "equal"
 
 
+@pytest.mark.deep_on_many
 def test_snapshot_in_several_batches(engine: LocalPort, tmp_path: Path) -> None:
     topic = filled(engine, tmp_path)
     whole = snapshot(200, range(1, 7))
@@ -109,6 +113,7 @@ def test_snapshot_in_several_batches(engine: LocalPort, tmp_path: Path) -> None:
     assert ids(topic) == [1, 2, 3, 4, 5, 6]
 
 
+@pytest.mark.deep_on_many
 def test_change_after_a_snapshot_shows_that_it_is_whole(engine: LocalPort, tmp_path: Path) -> None:
     """Versions before 1.9 mark the last row of all tables alone, and a table of one row may have no last one at all."""
     topic = filled(engine, tmp_path)
@@ -119,6 +124,7 @@ def test_change_after_a_snapshot_shows_that_it_is_whole(engine: LocalPort, tmp_p
     assert ids(topic) == [1, 2, 3, 4, 5, 6]
 
 
+@pytest.mark.deep_on_many
 def test_incremental_snapshot_removes_nothing(engine: LocalPort, tmp_path: Path) -> None:
     topic = filled(engine, tmp_path)
     topic.land(
@@ -194,6 +200,7 @@ def test_transaction_that_was_open_while_a_later_snapshot_was_taken_wins(
     assert topic.run(action="verify").details["verdict"] == "equal"
 
 
+@pytest.mark.deep_on_many
 def test_first_snapshot_that_began_again(engine: LocalPort, tmp_path: Path) -> None:
     """What the first attempt read was partly deleted before the second."""
     topic = Topic(engine, tmp_path)
@@ -203,6 +210,7 @@ def test_first_snapshot_that_began_again(engine: LocalPort, tmp_path: Path) -> N
     assert ids(topic) == [1, 2, 3, 5, 6]
 
 
+@pytest.mark.deep_on_many
 def test_sweep_limit_holds(engine: LocalPort, tmp_path: Path) -> None:
     topic = filled(engine, tmp_path, sweep_limit=0.1)
     topic.land(text(*snapshot(200, range(1, 6))))
@@ -212,6 +220,7 @@ def test_sweep_limit_holds(engine: LocalPort, tmp_path: Path) -> None:
     assert ids(topic) == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.deep_on_many
 def test_release_of_an_interrupted_snapshot(engine: LocalPort, tmp_path: Path) -> None:
     topic = filled(engine, tmp_path)
     topic.land(text(*snapshot(200, [1, 2], ends=False)))
@@ -220,6 +229,7 @@ def test_release_of_an_interrupted_snapshot(engine: LocalPort, tmp_path: Path) -
     assert ids(topic) == [1, 2]
 
 
+@pytest.mark.deep_on_many
 def test_unreadable_file_keeps_rows(engine: LocalPort, tmp_path: Path) -> None:
     topic = filled(engine, tmp_path)
     whole = snapshot(200, range(1, 7))
@@ -233,6 +243,7 @@ def test_unreadable_file_keeps_rows(engine: LocalPort, tmp_path: Path) -> None:
     assert ids(topic) == [1, 2, 3, 4, 5, 6]
 
 
+@pytest.mark.deep_on_many
 def test_tables_of_the_source_that_share_one_table(engine: LocalPort, tmp_path: Path) -> None:
     """Partitions of a table in one topic: the snapshot of one of them is not that of all."""
     topic = Topic(engine, tmp_path, options={"source_tables": "several"})
@@ -250,6 +261,7 @@ def test_tables_of_the_source_that_share_one_table(engine: LocalPort, tmp_path: 
     assert ids(topic) == [1, 2, 4, 5, 6]
 
 
+@pytest.mark.deep_on_many
 def test_snapshot_of_one_of_several_connectors_removes_nothing(engine: LocalPort, tmp_path: Path) -> None:
     topic = filled(engine, tmp_path)
     topic.land(text(*snapshot(200, [11, 12, 13], name="other")))
@@ -257,6 +269,7 @@ def test_snapshot_of_one_of_several_connectors_removes_nothing(engine: LocalPort
     assert ids(topic) == [1, 2, 3, 4, 5, 6, 7, 11, 12, 13]
 
 
+@pytest.mark.deep_on_many
 def test_snapshot_behind_later_changes_removes_nothing(engine: LocalPort, tmp_path: Path) -> None:
     topic = filled(engine, tmp_path)
     topic.land(text(event("u", {"id": 7, "v": "new"}, 250)))
@@ -266,6 +279,7 @@ def test_snapshot_behind_later_changes_removes_nothing(engine: LocalPort, tmp_pa
     assert topic.replica("id", "v")[-1] == (7, "new")
 
 
+@pytest.mark.deep_on_many
 def test_snapshots_that_are_merged(engine: LocalPort, tmp_path: Path) -> None:
     topic = filled(engine, tmp_path, options={"snapshots": "merge"})
     topic.land(text(*snapshot(200, [1, 2])))
@@ -273,6 +287,7 @@ def test_snapshots_that_are_merged(engine: LocalPort, tmp_path: Path) -> None:
     assert ids(topic) == [1, 2, 3, 4, 5, 6, 7]
 
 
+@pytest.mark.deep_on_many
 def test_first_transaction_after_a_snapshot_stays(engine: LocalPort, tmp_path: Path) -> None:
     """It was open while the snapshot was taken, so its changes are before it in the log."""
     topic = filled(engine, tmp_path)
@@ -283,6 +298,7 @@ def test_first_transaction_after_a_snapshot_stays(engine: LocalPort, tmp_path: P
     assert topic.run(action="verify").details["verdict"] == "equal"
 
 
+@pytest.mark.deep_on_many
 @pytest.mark.parametrize("step", ["append", "replica", "committed"])
 def test_run_that_died_in_the_middle(engine: LocalPort, tmp_path: Path, step: str) -> None:
     topic = filled(engine, tmp_path)
@@ -294,6 +310,7 @@ def test_run_that_died_in_the_middle(engine: LocalPort, tmp_path: Path, step: st
     assert topic.run(action="verify").details["verdict"] == "equal"
 
 
+@pytest.mark.deep_on_many
 def test_soft_deletes_and_reset_logs(engine: LocalPort, tmp_path: Path) -> None:
     """A snapshot after a reset is lower in the log than what it follows, and later by the row's word."""
     topic = filled(engine, tmp_path, delete="soft", options={"log_began": ["2023-11-14T22:13:30Z"]})
@@ -310,6 +327,7 @@ def test_soft_deletes_and_reset_logs(engine: LocalPort, tmp_path: Path) -> None:
     assert topic.run(action="verify").details["verdict"] == "equal"
 
 
+@pytest.mark.deep_on_many
 def test_repairs_keep_the_generations(engine: LocalPort, tmp_path: Path) -> None:
     """Rebuilt, rebuilt without a ledger, and loaded again from the files: the rows of the last snapshot."""
     topic = filled(engine, tmp_path)
@@ -332,6 +350,7 @@ def test_repairs_keep_the_generations(engine: LocalPort, tmp_path: Path) -> None
     assert topic.replica("id", "v") == [(n, "s3") for n in range(1, 6)]
 
 
+@pytest.mark.deep_on_many
 def test_reset_that_is_named_after_a_snapshot(engine: LocalPort, tmp_path: Path) -> None:
     topic = filled(engine, tmp_path)
     topic.land(text(*snapshot(200, range(1, 7), v="s2")))
@@ -344,6 +363,7 @@ def test_reset_that_is_named_after_a_snapshot(engine: LocalPort, tmp_path: Path)
     assert named.run(action="verify").details["verdict"] == "equal"
 
 
+@pytest.mark.deep_on_many
 def test_reload_follows_what_only_a_person_knows(engine: LocalPort, tmp_path: Path) -> None:
     """A truncate, and a snapshot that could only be merged: old files moved out, and a reload from those left."""
     topic = filled(engine, tmp_path, truncate="report")
@@ -361,6 +381,7 @@ def test_reload_follows_what_only_a_person_knows(engine: LocalPort, tmp_path: Pa
     assert ids(topic) == [11, 12], "the connector's next snapshot is a reload again"
 
 
+@pytest.mark.deep_on_many
 def test_rebuild_by_another_sequence_decides_ties(engine: LocalPort, tmp_path: Path) -> None:
     topic = Topic(engine, tmp_path)
     for number, (name, n) in enumerate([("b", 2), ("a", 1)]):
@@ -374,6 +395,7 @@ def test_rebuild_by_another_sequence_decides_ties(engine: LocalPort, tmp_path: P
     assert ordered.run(action="verify").details["verdict"] == "equal"
 
 
+@pytest.mark.deep_on_many
 def test_reload_from_a_source_that_was_moved(engine: LocalPort, tmp_path: Path) -> None:
     """Its log begins at lower places than the snapshots that the table knows."""
     topic = filled(engine, tmp_path)
@@ -391,6 +413,7 @@ def test_reload_from_a_source_that_was_moved(engine: LocalPort, tmp_path: Path) 
     assert topic.replica("id", "v") == [(1, "again"), (2, "again")]
 
 
+@pytest.mark.deep_on_many
 def test_rows_of_other_partitions_may_follow(engine: LocalPort, tmp_path: Path) -> None:
     for sweep_after, warned, left in (("1h", ["SWEEP_PENDING"], [1, 2, 3, 4, 5, 6]), ("0s", [], [1, 2, 3, 4, 5])):
         topic = Topic(engine, tmp_path / sweep_after, sweep_after=sweep_after)

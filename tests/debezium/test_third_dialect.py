@@ -130,7 +130,7 @@ def test_another_object_than_a_descriptor_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("installed")
 def test_files_of_the_dialect_are_loaded(engine: LocalPort, tmp_path: Path) -> None:
-    if engine.name == "spark":  # whose workers run already: elsewhere the package is installed for them
+    if engine.name == "many":  # whose workers run already: elsewhere the package is installed for them
         package = shutil.make_archive(str(tmp_path / "our_pipes"), "zip", tmp_path / "site", "our_pipes")
         engine.spark.for_table().sparkContext.addPyFile(package)
     roots = Roots(landing=str(tmp_path / "landing"), lake=str(tmp_path / "lake"))

@@ -16,6 +16,8 @@ from tests.debezium.probing import text
 from tests.debezium.test_snapshots import event
 from tests.debezium.topic import Topic, warnings_of
 
+pytestmark = pytest.mark.wide
+
 APPLIED: dict[str, Any] = {"truncate": "apply"}
 
 
@@ -35,7 +37,7 @@ def is_equal(topic: Topic) -> bool:
     return bool(topic.run(action="verify").details["verdict"] == "equal")
 
 
-def test_applied(engine: LocalPort, tmp_path: Path) -> None:
+def test_an_applied_truncate_deletes_older_rows(engine: LocalPort, tmp_path: Path) -> None:
     topic = Topic(engine, tmp_path, history=True, delete="hard", **APPLIED)
     topic.land(text(row("c", 1, 100), row("c", 2, 110), row("c", 3, 120)))
     topic.run()
@@ -155,7 +157,7 @@ def test_first_load_is_held(engine: LocalPort, tmp_path: Path) -> None:
     assert replica(topic) == {2: "c150"}
 
 
-def test_reported(engine: LocalPort, tmp_path: Path) -> None:
+def test_a_reported_truncate_keeps_rows(engine: LocalPort, tmp_path: Path) -> None:
     topic = Topic(engine, tmp_path, truncate="report")
     topic.land(text(row("c", 1, 100), truncate(140), row("c", 2, 150)))
     done = topic.run()
@@ -232,7 +234,7 @@ def test_filter_and_expectations_do_not_concern_it(engine: LocalPort, tmp_path: 
     assert replica(topic) == {3: "c150"}
 
 
-def test_explained(engine: LocalPort, tmp_path: Path) -> None:
+def test_explain_shows_the_delete_by_a_truncate(engine: LocalPort, tmp_path: Path) -> None:
     topic = Topic(engine, tmp_path, **APPLIED)
     topic.land(text(row("c", 1, 100), row("u", 1, 110)))
     topic.run()

@@ -67,7 +67,9 @@ def time(name: str, kind: str = "int64") -> dict[str, Any]:
          {"x": 1.5, "wkb": "AQ=="}, "struct<`x`:double,`wkb`:binary>", {"x": 1.5, "wkb": b"\x01"}),
     ],
 )  # fmt: skip
-def test_by_schema(tmp_path: Path, schema: dict[str, Any], value: Any, sql: str, expected: Any) -> None:
+def test_values_have_the_type_of_their_schema(
+    tmp_path: Path, schema: dict[str, Any], value: Any, sql: str, expected: Any
+) -> None:
     events = [event("c", {"id": 1, "v": value}), event("c", {"id": 2, "v": None}, 2)]
     found = probe(tmp_path, wrapped({"id": {"type": "int32"}, "v": schema}, *events))
     assert dict(found.columns)["v"] == sql

@@ -14,6 +14,7 @@ from tests.debezium.probing import event, text
 from tests.debezium.topic import Topic, enveloped, warnings_of
 
 
+@pytest.mark.deep_on_many
 @pytest.mark.parametrize("source", [
     {"connector": "mysql", "file": "bin.000001", "pos": 4, "row": 0, "ts_ms": 2},
     {"connector": "sqlserver", "commit_lsn": "00000027:00000758:0005", "change_lsn": "00000027:00000758:0003",
@@ -49,6 +50,7 @@ def test_cells_of_cassandra_are_no_rows(engine: LocalPort, tmp_path: Path, endin
     assert "cassandra" in topic.errors()[0]["reason"]
 
 
+@pytest.mark.deep_on_many
 def test_change_of_source_type_orders_by_time_first(engine: LocalPort, tmp_path: Path) -> None:
     topic = Topic(engine, tmp_path, sequence_by=["_dbz_ts", "_dbz_sequence"])
     topic.land(text(event("c", {"id": 1, "v": "a"})))
@@ -58,6 +60,7 @@ def test_change_of_source_type_orders_by_time_first(engine: LocalPort, tmp_path:
     assert topic.replica("v") == [("b",)]
 
 
+@pytest.mark.deep_on_many
 def test_unrelated_files_beside_valid_ones(engine: LocalPort, tmp_path: Path) -> None:
     """Topics that a sink has put into the table's folder; the next version of the file is looked at again."""
     topic = Topic(engine, tmp_path)
@@ -77,6 +80,7 @@ def test_unrelated_files_beside_valid_ones(engine: LocalPort, tmp_path: Path) ->
     assert [error["resolved_at"] is None for error in topic.errors()].count(False) == 1
 
 
+@pytest.mark.deep_on_many
 def test_file_of_another_table_stops_only_its_table(engine: LocalPort, tmp_path: Path) -> None:
     topic = Topic(engine, tmp_path)
     topic.land(text(event("c", {"id": 1, "v": "a"})))
@@ -89,6 +93,7 @@ def test_file_of_another_table_stops_only_its_table(engine: LocalPort, tmp_path:
     assert topic.replica("id", "v") == [(1, "b")]
 
 
+@pytest.mark.deep_on_many
 def test_deletes_without_a_key_are_quarantined(engine: LocalPort, tmp_path: Path) -> None:
     topic = Topic(engine, tmp_path)
     topic.land(text(event("c", {"id": 1, "v": "a"})))
@@ -119,6 +124,7 @@ def test_invalid_records_are_quarantined_unchanged(engine: LocalPort, tmp_path: 
     assert topic.replica("id", "v") == [(1, "a")]
 
 
+@pytest.mark.deep_on_many
 def test_unmaskable_texts_are_dropped(engine: LocalPort, tmp_path: Path) -> None:
     topic = Topic(engine, tmp_path, mask={"pin": "hash"})
     topic.land(text(event("c", {"id": 1, "pin": "1234"}), {"pin": "secret"}))
@@ -145,6 +151,7 @@ def test_values_left_out_are_in_no_record(engine: LocalPort, tmp_path: Path) -> 
     assert topic.replica("id", "v") == [(1, "a")]
 
 
+@pytest.mark.deep_on_many
 def test_lines_that_select_columns_keep_no_text(engine: LocalPort, tmp_path: Path) -> None:
     topic = Topic(engine, tmp_path, columns=["v"])
     other = event("x", {"pin": "secret"}, 2)
@@ -198,6 +205,7 @@ def test_bytes_that_are_no_text_stop_only_their_row(engine: LocalPort, tmp_path:
     assert topic.replica("id", "v") == [(1, "a")]
 
 
+@pytest.mark.deep_on_many
 def test_array_of_events_with_half_a_surrogate_pair(engine: LocalPort, tmp_path: Path) -> None:
     topic = Topic(engine, tmp_path)
     topic.land(json.dumps([event("c", {"id": 1, "v": "a"}), event("c", {"id": 2, HALF: "b"}, 2)]))
@@ -205,6 +213,7 @@ def test_array_of_events_with_half_a_surrogate_pair(engine: LocalPort, tmp_path:
     assert [(row["position"], row["code"]) for row in topic.errors()] == [(1, "ROW_MALFORMED")]
 
 
+@pytest.mark.deep_on_many
 def test_masked_and_excluded_texts_need_no_form(engine: LocalPort, tmp_path: Path) -> None:
     topic = Topic(engine, tmp_path, mask={"v": "hash"}, exclude_columns=["w"])
     topic.land(text(event("c", {"id": 1, "v": HALF, "w": HALF}), event("c", {"id": 2, "v": "b", "w": "b"}, 2)))

@@ -25,7 +25,7 @@ from devtools.website.github import for_site
 from tests.unit.pages import DOCS, ROOT, rows
 
 # It is built once, whatever process its tests come to.
-pytestmark = pytest.mark.xdist_group("site")
+pytestmark = [pytest.mark.wide, pytest.mark.xdist_group("site")]
 LOADING = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src"}
 
 

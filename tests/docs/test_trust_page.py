@@ -16,8 +16,8 @@ from deltalake import DeltaTable
 from packaging.version import Version
 
 from airflow_gddl.metadata.loading import load
-from tests.delta_rs.commands import gddl
 from tests.harness.landing import write
+from tests.one_task.commands import gddl
 from tests.readers import reader_versions
 from tests.shadow import random_batches
 from tests.unit.pages import ROOT, page, section

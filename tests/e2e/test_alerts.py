@@ -10,6 +10,7 @@ from tests.e2e.webhook import Webhook
 LATE, BROKEN = "gddl.tell.late", "gddl.tell.broken"
 
 
+@pytest.mark.deep
 @pytest.mark.skipif(IS_3_0, reason="Airflow has deadlines since 3.1")
 def test_a_run_longer_than_the_freshness_sends_an_alert_while_it_runs(site: Site, webhook: Webhook) -> None:
     site.land("tell.late")

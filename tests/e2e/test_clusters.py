@@ -17,10 +17,10 @@ from airflow_gddl.contract.errors import FatalError
 from devtools.standalone import supervisor
 from devtools.standalone.part import PARTS, PartSpec
 from devtools.standalone.supervisor import Standalone
-from tests.delta_rs.postgres import postgres
 from tests.e2e import database
 from tests.e2e.conftest import populate
 from tests.e2e.site import Site, order
+from tests.one_task.postgres import postgres
 
 pytestmark = [pytest.mark.deep, pytest.mark.timeout(1800)]
 LANES = ("queue.low", "queue.normal", "queue.high", "queue.critical")

@@ -68,7 +68,7 @@ def dark(page: Page, on: bool) -> None:
     page.emulate_media(color_scheme="dark" if on else "light")
 
 
-def test_the_matrix(site: Site, page: Page, pictures: Path) -> None:
+def test_the_matrix_shows_the_runs_of_each_table(site: Site, page: Page, pictures: Path) -> None:
     said: list[str] = []
     page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
     page.goto("/gddl/#/?source=looked")
@@ -93,7 +93,7 @@ def test_the_matrix(site: Site, page: Page, pictures: Path) -> None:
     assert said == [], "the content security policy or a script complained"
 
 
-def test_a_table(site: Site, page: Page, pictures: Path) -> None:
+def test_a_table_is_opened_by_keyboard_and_shown_safely(site: Site, page: Page, pictures: Path) -> None:
     said: list[str] = []
     page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
     page.goto("/gddl/#/?source=looked&search=t02")

@@ -27,7 +27,7 @@ STOPS = ("truncated", "moved", "misfits", "reloaded")
 """Happenings that the ejected job stops at, or does not know by its README."""
 _SERVICE = ("transact_seq",)
 """What orders changes of rows without `sequence_by`."""
-SPARSE, PORT = 5, "delta_rs"
+SPARSE, PORT = 5, "one"
 
 
 def refused_by(row: TableSpec) -> tuple[str, ...]:

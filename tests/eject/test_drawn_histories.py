@@ -17,6 +17,7 @@ SAMPLE, ALL = 3, int(os.environ.get("EJECTED_HISTORIES", "200"))
 SEEDS = [*range(SAMPLE), *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(SAMPLE, ALL))]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("seed", SEEDS)
 def test_ejected_job_loads_what_ours_loads(seed: int, tmp_path: Path) -> None:
     drawn = Drawn.of(seed)

@@ -24,6 +24,8 @@ from airflow_gddl.contract.table_spec import (
 from airflow_gddl.eject import Known, files_of, lost_by, reasons_against
 from tests.commands.test_cli import Shop, shop
 
+pytestmark = pytest.mark.core
+
 __all__ = ["shop"]
 SPEC = TableSpec(table="shop.orders", keys=("id",), sequence_by=("seq",))
 ROOTS = Roots(landing="s3://raw/dms", lake="s3://lake/tables")

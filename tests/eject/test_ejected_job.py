@@ -87,7 +87,7 @@ def ejected(port: LocalPort, spec: TableSpec, roots: Roots) -> JobResult:
 
 def known_of(spec: TableSpec, roots: Roots) -> Known:
     """What ours knows, once it has loaded the table."""
-    found = ejected(LocalPort("delta_rs"), spec, roots)
+    found = ejected(LocalPort("one"), spec, roots)
     assert found.error is None, found.error
     return Known(**(found.details or {}))
 
@@ -96,7 +96,7 @@ def known_of(spec: TableSpec, roots: Roots) -> Known:
 def sequences(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Known]:
     """What orders changes in the tables that we make of the scenarios."""
     ground = LocalGround(tmp_path_factory.mktemp("ours"))
-    play(LocalPort("delta_rs"), SCENARIOS, ground)
+    play(LocalPort("one"), SCENARIOS, ground)
     found = {one.name: known_of(replace(one.spec(), size="small"), ground.roots) for one in SCENARIOS}
     return {name: Known(sequence=one.sequence) for name, one in found.items()}
 
@@ -117,11 +117,12 @@ def test_job_loads_a_table_from_nothing(
     assert loaded(spark, spec, ground.roots, sequences[scenario.name], tmp_path / "job") == 0
 
 
+@pytest.mark.deep
 def test_job_continues_tables_that_we_have_loaded(spark: SparkSession, tmp_path: Path) -> None:
     """Our files are not read again: rows of a full load that were deleted since don't come back."""
     ground = LocalGround(tmp_path)
     several = [scenario for scenario in SCENARIOS if len(scenario.runs) > 1]
-    play(LocalPort("delta_rs"), [replace(scenario, runs=scenario.runs[:-1]) for scenario in several], ground)
+    play(LocalPort("one"), [replace(scenario, runs=scenario.runs[:-1]) for scenario in several], ground)
     for scenario in several:
         spec = scenario.spec()
         layout, known = Layout.of(ground.roots, spec), known_of(spec, ground.roots)
@@ -190,7 +191,7 @@ LEFT_OUT: dict[str, dict[str, Any]] = {
 
 
 def reason(lake: Lake, spec: TableSpec) -> str:
-    found = ejected(LocalPort("delta_rs"), spec, lake.roots)
+    found = ejected(LocalPort("one"), spec, lake.roots)
     assert found.error is not None
     assert found.error.code == "EJECT_UNSUPPORTED"
     return found.error.message

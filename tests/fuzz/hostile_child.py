@@ -1,6 +1,6 @@
 """A process that takes one hostile input after the other, each within limits of time and memory, which end it.
 
-    python -m tests.fuzz.hostile_child FOLDER --first SEED [--count N | --seconds S] [--engine NAME]
+    python -m tests.fuzz.hostile_child FOLDER --first SEED [--count N | --seconds S] [--tasks one|many]
 
 It prints each input before it takes it, and `done` at its end; the last line of a process that was ended names the
 input. An input is a file beside sound ones, with a second table, or a row of metadata.
@@ -56,7 +56,7 @@ def without_spark(lake: Lake, spec: TableSpec) -> JobResult | None:
 
 def by_spark(lake: Lake, spec: TableSpec) -> JobResult | None:
     """In the session of this process, which its first input starts."""
-    (result,) = LocalPort("spark").run(lake.job([spec]))
+    (result,) = LocalPort("many").run(lake.job([spec]))
     return result
 
 
@@ -139,9 +139,9 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--count", type=int)
     parser.add_argument("--seconds", type=float)
-    parser.add_argument("--engine", choices=ENGINES, default="delta_rs")
+    parser.add_argument("--tasks", choices=ENGINES, default="one")
     asked = parser.parse_args()
-    run = by_spark if asked.engine == "spark" else without_spark
+    run = by_spark if asked.tasks == "many" else without_spark
     os.environ |= {
         "GDDL_MASK_KEY": CANARY * 2,
         "GDDL_CANARY": CANARY,

@@ -52,7 +52,15 @@ def test_many_more_examples(form: str, tmp_path: Path) -> None:
     read_all(form, tmp_path, 100 * FILES)
 
 
-@pytest.mark.parametrize("form", ["parquet", "parquet gzip", "csv", "csv gzip"])
+@pytest.mark.parametrize(
+    "form",  # on many tasks, one of each format in each change, one of them compressed
+    [
+        "parquet",
+        pytest.param("parquet gzip", marks=pytest.mark.deep_on_many),
+        pytest.param("csv", marks=pytest.mark.deep_on_many),
+        "csv gzip",
+    ],
+)
 def test_run_ingests_files_beside_a_damaged_one(engine: EnginePort, form: str, tmp_path: Path) -> None:
     """A batch of damaged files and a sound one: the sound one's rows are there, and every other file has its reason."""
     _, ending, content = FORMS[form]

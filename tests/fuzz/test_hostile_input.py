@@ -48,7 +48,7 @@ def test_hostile_input_is_survived_and_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ENGINES)
 def test_more_hostile_input(name: str, tmp_path: Path) -> None:
     first = int(time.time()) // 86_400 * 1_000_000
-    assert len(play(tmp_path, first, "--seconds", str(SECONDS), "--engine", name)) > len(FORMS)
+    assert len(play(tmp_path, first, "--seconds", str(SECONDS), "--tasks", name)) > len(FORMS)
 
 
 def test_a_hostile_input_that_does_stall_is_noticed(tmp_path: Path) -> None:
@@ -58,6 +58,7 @@ def test_a_hostile_input_that_does_stall_is_noticed(tmp_path: Path) -> None:
     assert done.returncode < 0
 
 
+@pytest.mark.deep_on_many
 def test_hostile_files_harm_only_their_table(engine: EnginePort, tmp_path: Path) -> None:
     """A job of tables with a hostile file each, and one that is sound."""
     roots = Roots(landing=str(tmp_path / "landing"), lake=str(tmp_path / "lake"))

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal, Protocol
 
-from airflow_gddl.contract.result import JobResult, TableTasks
+from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec, TierSpec
 
-EngineName = Literal["spark", "delta_rs"]
-TASKS: Mapping[EngineName, TableTasks] = {"spark": "many", "delta_rs": "one"}
+EngineName = Literal["many", "one"]
+"""`tasks` of a tier: many of Spark, or one in the process of the job, by delta-rs."""
 
 
 def on_engine(name: EngineName, tier: TierSpec) -> TierSpec:
     """The tier for tables of this engine."""
-    return tier if tier.in_one_task == (TASKS[name] == "one") else replace(tier, tasks=TASKS[name])
+    return tier if tier.in_one_task == (name == "one") else replace(tier, tasks=name)
 
 
 class EnginePort(Protocol):

@@ -39,7 +39,7 @@ def spec_of(name: str = "t", **fields: Any) -> TableSpec:
 class Lake:
     """Attributes:
     tier: of tables of size `small`, which has the way of commit, too.
-    port: engine that runs the jobs, at the place that it says; null: `delta_rs`, one task in this process.
+    port: engine that runs the jobs, at the place that it says; null: one task, one task in this process.
     """
 
     root: Path

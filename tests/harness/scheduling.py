@@ -19,7 +19,7 @@ _OWN_SPARK = frozenset(
     {"test_hive", "test_jobs", "test_session", "test_spark_dies", "test_working_folder", "test_yarn"}
 )
 """Modules that start a Spark of their own, so that any process may have them."""
-_LONGEST = ("spark plain", "spark spark test_batches_beside")
+_LONGEST = ("many plain", "many spark test_batches_beside")
 """Groups of minutes with few tests, begun first: such groups come last, and one process would be alone with them."""
 _WAITING_MODULES = ("test_commits_on_s3", "test_continuous_command", "test_faults")
 
@@ -44,12 +44,12 @@ class WaitingApart(LoadGroupScheduling):
 def is_on_spark(group: str) -> bool:
     """
     Args:
-        group: see `waits`. Tests of `delta_rs` and others without an engine are named by `spark`, too.
+        group: see `waits`. Tests of one task and others without an engine are named by `many`, too.
     """
     words = group.split()
     if words[-1] in _OWN_SPARK:
         return False
-    return words[0] == "spark" and (words[1] in _SPARK_FOLDERS or words[1:] in (["plain"], ["shuffled"], ["one_go"]))
+    return words[0] == "many" and (words[1] in _SPARK_FOLDERS or words[1:] in (["plain"], ["shuffled"], ["one_go"]))
 
 
 def waits(group: str) -> bool:

@@ -30,12 +30,12 @@ from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.job.spread_local import LocalSpread, NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
-from tests.delta_rs.postgres import execute, postgres
 from tests.harness.background_job import BackgroundJob
 from tests.harness.lake import Lake
 from tests.harness.waiting import wait_for
 from tests.kafka.broker import Broker, broker
 from tests.kafka.connect import Connect, relayed
+from tests.one_task.postgres import execute, postgres
 
 NAME = "GDDL_SOURCE_CRM"
 TABLES = ("shop.items", "shop.lines")

@@ -19,7 +19,6 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
-from airflow_gddl.cli import check
 from airflow_gddl.cli.check import probe_topics
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.actions import Reload
@@ -63,7 +62,7 @@ def ids(topic: Topic) -> list[int]:
     return [row["id"] for row in topic.rows()]
 
 
-@pytest.mark.parametrize(("seed", "partitions"), [(1, 1), (2, 3)])
+@pytest.mark.parametrize(("seed", "partitions"), [pytest.param(1, 1, marks=pytest.mark.core), (2, 3)])
 def test_replica_equals_the_source(seed: int, partitions: int, kafka: Broker, tmp_path: Path) -> None:
     chance = Random(seed)  # noqa: S311 - repeatable by its seed
     source, topic = lived(seed, 120), Topic(kafka, tmp_path, partitions).create()
@@ -381,12 +380,11 @@ def test_deletes_have_the_key_of_their_message(kafka: Broker, tmp_path: Path) ->
     assert ids(topic) == [2]
 
 
-def test_check_asks_the_brokers_for_the_topics(kafka: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_asks_the_brokers_for_the_topics(kafka: Broker, tmp_path: Path) -> None:
     there, missing = Topic(kafka, tmp_path).create(), Topic(kafka, tmp_path)
     assert probe_topics([there.spec, missing.spec], {}) == f"1 topic found; none yet: {missing.name}"
-    monkeypatch.setattr(check, "_BROKER_SECONDS", 1.0)
     with pytest.raises(RetriableError, match="SOURCE_UNREACHABLE"):
-        probe_topics([Topic(kafka, tmp_path, options={"bootstrap_servers": "127.0.0.1:1"}).spec], {})
+        probe_topics([Topic(kafka, tmp_path, options={"bootstrap_servers": "127.0.0.1:1"}).spec], {}, seconds=1.0)
     missing.options = {"kafka_connection": "GDDL_SOURCE_KAFKA"}
     with pytest.raises(FatalError, match="SOURCE_REFUSED") as refused:
         probe_topics([missing.spec], {"GDDL_SOURCE_KAFKA": json.dumps({"sasl.pasword": "hush"})})

@@ -19,7 +19,7 @@ from tests.mutation.mutants import Mutant
 
 LANES = (
     "tests/unit", "tests/rules", "tests/tables", "tests/pairs", "tests/scenarios/test_scenarios.py", "tests/debezium",
-    "tests/conformance", "tests/delta_rs",
+    "tests/conformance", "tests/one_task",
 )  # fmt: skip
 Verdict = Literal["killed", "survived", "not called", "undecided"]
 
@@ -128,7 +128,7 @@ class Judge:
         return {test: called for test, called in found.items() if test not in failing}
 
     def _play(self, tests: Sequence[str], *options: str, limit: int | None) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--engine", "delta_rs", *options, *tests]
+        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--tasks", "one", *options, *tests]
         env = {**os.environ, "PYTHONPATH": str(self.copy), "GDDL_TOUCHED": str(self.touched.absolute())}
         bound = (lambda: resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))) if limit else None
         return subprocess.run(

@@ -26,7 +26,7 @@ def tree(tmp_path: Path) -> Path:
     (root / "tests").mkdir()
     (root / "spark_jobs/rules/m.py").write_text(MODULE)
     (root / "tests/test_m.py").write_text(TEST)
-    (root / "conftest.py").write_text("def pytest_addoption(parser):\n    parser.addoption('--engine')\n")
+    (root / "conftest.py").write_text("def pytest_addoption(parser):\n    parser.addoption('--tasks')\n")
     for command in (["init", "-q"], ["add", "."]):
         subprocess.run(["git", *command], cwd=root, check=True)
     return root
@@ -50,7 +50,7 @@ def test_a_seed_draws_the_same_mutants_and_each_is_another_module(tree: Path) ->
     assert all(ast.parse(mutant.source) and mutant.source != ast.unparse(ast.parse(MODULE)) for mutant in found)
 
 
-def test_verdicts(tree: Path, tmp_path: Path) -> None:
+def test_mutants_are_killed_survive_or_are_not_called(tree: Path, tmp_path: Path) -> None:
     judged = judge(tree, tmp_path)
     verdicts = {
         mutant.text.partition("  ->  ")[2]: judged.judged(mutant, n)[0] for n, mutant in enumerate(drawn(tree, 1, 100))

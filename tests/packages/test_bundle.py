@@ -213,7 +213,7 @@ def test_an_environment_is_a_link_to_the_nodes_python_and_libraries(tmp_path: Pa
         ),
     ],
 )
-def test_the_command(
+def test_the_command_says_what_it_wrote_or_why_not(
     more: list[str], environ: dict[str, str], status: int, said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     cli = replace(context.real(), environ=environ)

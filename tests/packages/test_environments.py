@@ -22,6 +22,8 @@ from airflow_gddl.runners.databricks.settings import DatabricksSettings
 from airflow_gddl.runners.emr_serverless.platform import PYTHON
 from tests.harness.lake import Lake, spec_of
 
+pytestmark = pytest.mark.deep
+
 DAGS = 1000
 PLATFORMS = (SPARK, EMR_SERVERLESS)
 PIP = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")

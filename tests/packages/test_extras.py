@@ -38,6 +38,19 @@ LOST = re.compile(r"\[INTERNAL\]|Traceback|ModuleNotFoundError|ImportError|_BROK
 REMEDY = re.compile(r"pip\s+install\s+'airflow-gddl\[([^\]]+)\]'")
 
 
+AT_NIGHT = (
+    "[demo]",
+    "[airflow]",
+    "[emr-serverless]",
+    "[glue,iceberg]",
+    "[databricks]",
+    "[glue]",
+    "[openlineage]",
+    "[cli] databricks-sdk",
+)
+"""`demo` is what the front door of CI installs; the others need a platform's client."""
+
+
 @functools.cache
 def named() -> dict[Combination, list[str]]:
     """Combinations of extras and the pages that name each."""
@@ -85,7 +98,11 @@ def distributions(extra: str) -> set[str]:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("combination", named(), ids=str)
+@pytest.mark.parametrize(
+    "combination",
+    [pytest.param(one, marks=pytest.mark.deep if str(one) in AT_NIGHT else ()) for one in named()],
+    ids=str,
+)
 def test_it_has_what_it_is_for(
     combination: Combination, environment: Environment, project: Path, tmp_path: Path
 ) -> None:

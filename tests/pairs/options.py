@@ -57,7 +57,7 @@ VALUES: Mapping[str, tuple[Any, ...]] = {
 
 _AIRFLOW = "Airflow's side reads it, no job that is given a table"
 _RESOLVED = "resolved, never written in a row"
-_NAMES = "a name, or of several tables: tests/delta_rs/test_move.py, tests/unit/test_sources.py"
+_NAMES = "a name, or of several tables: tests/one_task/test_move.py, tests/unit/test_sources.py"
 _TIME = "time passes for it: tests/spark/test_maintenance_histories.py"
 
 ALONE: Mapping[str, str] = {
@@ -77,10 +77,10 @@ ALONE: Mapping[str, str] = {
     "mode": "snapshots have a generator of their own",
     "foreign_key": "`gddl verify` compares two tables by it, no batch does",
     "initial_load": "reads a database: tests/databases",
-    "landing_retention": "maintenance removes files by it: tests/delta_rs/test_landing_retention.py",
+    "landing_retention": "maintenance removes files by it: tests/one_task/test_landing_retention.py",
     "commit": "a batch on Spark merges by it, which costs ten others: tests/spark/test_merged_tables.py",
     "settle": "files of these histories appear whole",
-    "generations": "first load of a folder with load files newer than changes: tests/delta_rs/test_first_order.py",
+    "generations": "first load of a folder with load files newer than changes: tests/one_task/test_first_order.py",
 }
 """Fields that are not combined, and why."""
 

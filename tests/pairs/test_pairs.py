@@ -49,6 +49,7 @@ def test_the_array_covers_every_pair_that_is_possible() -> None:
 _CASES = [pytest.param(at, marks=[] if at in SAMPLE else [pytest.mark.deep]) for at in range(len(ARRAY.cases))]
 
 
+@pytest.mark.deep_on_many
 @pytest.mark.parametrize("number", _CASES)
 def test_tables_are_what_the_source_says(number: int, engine: LocalPort, tmp_path: Path) -> None:
     judge(ARRAY.cases[number], tmp_path, engine)

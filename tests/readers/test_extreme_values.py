@@ -72,6 +72,7 @@ def wrong(layout: Layout) -> list[str]:
     return found
 
 
+@pytest.mark.deep_on_many
 @pytest.mark.timeout(900)
 def test_every_value_is_found(engine: LocalPort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asked, "PER_COLUMN", 10)

@@ -69,7 +69,7 @@ class Filtered(LakeTable):
 
     @property
     def is_spark(self) -> bool:
-        return self._port.name == "spark"
+        return self._port.name == "many"
 
     def _wrong_in(self, kind: str, readers: Mapping[str, Reader]) -> Iterator[str]:
         path = getattr(self.layout, kind)
@@ -93,6 +93,7 @@ def table(engine: LocalPort, tmp_path_factory: pytest.TempPathFactory) -> Filter
     return table
 
 
+@pytest.mark.deep_on_many
 def test_after_changes_and_evolution(table: Filtered) -> None:
     """Old files know nothing of a new column, and hold another type of a grown one."""
     rows = [Row(1, 101), Row(2, 2), Row(50, 50), Row(None, 51)]
@@ -106,6 +107,7 @@ def test_after_changes_and_evolution(table: Filtered) -> None:
     assert table.wrong() == []
 
 
+@pytest.mark.deep_on_many
 def test_after_maintenance(table: Filtered) -> None:
     for n in range(3, 9):
         land(table.landing, f"20240101-{n:09d}.parquet", [Row(60 + n, 60 + n)], Op=["I"], seq=[10 + n])
@@ -114,6 +116,7 @@ def test_after_maintenance(table: Filtered) -> None:
     assert table.is_spark or table.wrong() == [], "the last test looks at what became of all"
 
 
+@pytest.mark.deep_on_many
 def test_after_a_full_refresh(table: Filtered) -> None:
     table.run(JobOptions(action=Rebuild()))
     assert table.wrong_with_spark() == []
@@ -122,7 +125,7 @@ def test_after_a_full_refresh(table: Filtered) -> None:
 def test_beside_deletion_vectors(tmp_path: Path) -> None:
     """Statistics of files without some of their rows are as wide as before, whatever the columns' types."""
     tier = replace(DEFAULT_TIERS["small"], deletion_vectors=True)
-    table = Filtered(Lake(tmp_path, tier, LocalPort("delta_rs")), SPEC)
+    table = Filtered(Lake(tmp_path, tier, LocalPort("one")), SPEC)
     land(table.landing, "LOAD00000001.parquet", [Row(i, i) for i in range(40)], DOTTED)
     table.run()
     rows = [Row(1, 101), Row(2, 2), Row(50, 50)]

@@ -82,7 +82,7 @@ def lake(tmp_path: Path, engine: LocalPort) -> Published:
 @pytest.fixture
 def quick(tmp_path: Path) -> Published:
     """On the engine that needs no Spark: what fails is the same code under both."""
-    made = Published(tmp_path, LocalPort("delta_rs"))
+    made = Published(tmp_path, LocalPort("one"))
     made.land("LOAD00000001.parquet", [Row(i, i) for i in range(8)])
     return made
 
@@ -94,6 +94,7 @@ def changed(
     lake.land(f"20240101-{number:09d}.parquet", rows, added, Op=ops, seq=seq)
 
 
+@pytest.mark.deep_on_many
 def test_pyiceberg_and_delta_read_the_same_rows(lake: Published) -> None:
     assert lake.run().warnings == ()
     assert lake.read() == lake.delta()
@@ -115,6 +116,8 @@ def test_pyiceberg_and_delta_read_the_same_rows(lake: Published) -> None:
     assert lake.versions.delta_version() == DeltaTable(lake.replica).version()
 
 
+@pytest.mark.deep_on_many
+@pytest.mark.core
 def test_shards_are_read_as_one_table(tmp_path: Path, engine: LocalPort) -> None:
     held = Sharded(tmp_path, ("crm_eu", "crm_us"), {"iceberg": True})
     lake = Published(tmp_path, engine, held.spec)
@@ -135,6 +138,7 @@ def test_shards_are_read_as_one_table(tmp_path: Path, engine: LocalPort) -> None
     is_read(MAINTAIN)
 
 
+@pytest.mark.deep_on_many
 def test_soft_deletes_are_read_with_their_mark(lake: Published) -> None:
     lake.spec = replace(WIDE, delete="soft")
     changed(lake, 1, [Row(2, 2)], ["D"])
@@ -144,6 +148,7 @@ def test_soft_deletes_are_read_with_their_mark(lake: Published) -> None:
     assert len(lake.read()) == 8
 
 
+@pytest.mark.deep_on_many
 def test_erased_key_is_absent_and_vacuum_keeps_current_files(lake: Published) -> None:
     lake.run()
     lake.run(JobOptions(action=Erase(key={"id": "3"})))
@@ -163,6 +168,7 @@ def in_ten_days() -> datetime:
     return datetime.now(UTC) + timedelta(days=10)
 
 
+@pytest.mark.deep_on_many
 def test_iceberg_is_enabled_and_disabled_for_a_loaded_table(lake: Published) -> None:
     lake.spec = replace(WIDE, iceberg=False)
     lake.run()
@@ -363,6 +369,7 @@ def test_damaged_metadata_is_reported(quick: Published) -> None:
     assert len(quick.delta()) == 8
 
 
+@pytest.mark.deep_on_many
 def test_tier_with_deletion_vectors_writes_none_for_iceberg(lake: Published) -> None:
     lake.spec = replace(WIDE, size="large")
     assert lake.run().warnings == ()

@@ -29,7 +29,7 @@ from tests.harness.landing import write
 from tests.harness.strategies import file_of
 from tests.oracle import DeliveredFile, Run, Value, replay
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.deep_on_many, pytest.mark.timeout(900)]
 TABLE = "s.t-1"
 ODD = 'a "b"`c\''
 LANDED = 'a_"b"`c\''
@@ -114,7 +114,7 @@ class Published:
         """The published rows by reader, each by the text that the command prints."""
         found = {reader: self._executed(reader) for reader in ("python", "polars")}
         found["duckdb"] = self._in_duckdb()
-        return found | ({"spark": self._in_spark()} if self.port.name == "spark" else {})
+        return found | ({"spark": self._in_spark()} if self.port.name == "many" else {})
 
     def _executed(self, reader: str) -> Rows:
         names: dict[str, Any] = {}

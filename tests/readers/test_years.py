@@ -48,6 +48,7 @@ def test_rows_beyond_the_years_1_to_9999(engine: EnginePort, tmp_path: Path) -> 
 TIME = pa.timestamp("us")
 
 
+@pytest.mark.deep_on_many
 @pytest.mark.parametrize(
     ("kind", "wrap"),
     [

@@ -32,8 +32,8 @@ from deltalake import DeltaTable
 
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.onboarding.plan import endpoint_settings, table_mapping
-from tests.delta_rs.postgres import execute, postgres
 from tests.kafka.broker import Broker, broker
+from tests.one_task.postgres import execute, postgres
 from tests.readme.walk import ROOT, WITHOUT_SPARK, Block, Walk, blocks
 
 RECIPES = sorted((ROOT / "docs" / "recipes").glob("*.md"))
@@ -187,6 +187,7 @@ def test_the_tutorial_works(tmp_path: Path) -> None:
     play(TUTORIAL, tmp_path)
 
 
+@pytest.mark.deep
 @pytest.mark.timeout(900)
 def test_the_tutorial_s_model_is_built_by_dbt(tmp_path: Path) -> None:
     """With a dbt in an environment of its own, since its pins and Airflow's contradict each other."""

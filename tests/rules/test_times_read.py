@@ -31,7 +31,7 @@ def test_int96_of_any_year(times: list[int | None]) -> None:
 
 
 @given(st.lists(st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1)), min_size=1))
-def test_nanoseconds(times: list[int | None]) -> None:
+def test_nanoseconds_are_whole_microseconds_and_a_rest(times: list[int | None]) -> None:
     values = pa.array(times, pa.int64()).cast(pa.timestamp("ns"))
     assert past_micros(values).to_pylist() == [None if t is None else t % 1000 for t in times]
     assert whole_micros(values).cast(pa.int64()).to_pylist() == [None if t is None else t // 1000 for t in times]

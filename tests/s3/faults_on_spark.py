@@ -33,7 +33,7 @@ def main(what: str) -> None:
         way = stack.enter_context(between(gateway.endpoint))
         server = Server(gateway, root / "buckets")
         os.environ |= {**gateway.environ, "AWS_ENDPOINT_URL": way.endpoint}  # before the JVM starts
-        port = LocalPort("spark", TaskBounds(files=-1, load=-1, key_range=200))  # however few bytes: in tasks
+        port = LocalPort("many", TaskBounds(files=-1, load=-1, key_range=200))  # however few bytes: in tasks
         stack.callback(SPARK.stop)
         if what == "puts":
             codes = play_puts(server, way, reach, random.Random(28), runs=25, port=port)  # noqa: S311 - repeatable

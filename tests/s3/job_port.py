@@ -41,7 +41,7 @@ class JobPort:
 
     def outcome(self, job: JobSpec) -> JobOutcome:
         # A Java process for each of the short jobs would take most of their time.
-        tasks: TierTasks = "many" if self.name == "spark" else "processes"
+        tasks: TierTasks = "many" if self.name == "many" else "processes"
         tiers = {size: replace(tier, tasks=tasks, cores=2, memory="1g") for size, tier in job.tiers.items()}
         runner = LocalRunner(command=(sys.executable, "-m", "spark_jobs.main"), environ={**os.environ, **self.environ})
         return runner.run(replace(job, tiers=tiers), Quiet())

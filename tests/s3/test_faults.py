@@ -248,7 +248,7 @@ def test_common_error_is_reported_before_any_write(server: Server, way: Way, cod
     way.faults = [replace(EXPIRED)] if code == "S3_CREDENTIALS_EXPIRED" else []
     started = time.monotonic()
     with pytest.raises(family) as reported:
-        JobPort("delta_rs", place.environ).outcome(delivery.job(place, ["a", "b"]))
+        JobPort("one", place.environ).outcome(delivery.job(place, ["a", "b"]))
     assert reported.value.code == code
     assert server.gateway.secret not in str(reported.value)
     assert time.monotonic() - started < 30
@@ -297,7 +297,7 @@ def test_log_is_kept_if_its_upload_fails(server: Server, way: Way) -> None:
     place = server.place(way.endpoint)
     delivery.deliver_load(place, "a")
     way.faults = [Fault("answer", path="_gddl/logs", status=403, code="AccessDenied")]
-    outcome = JobPort("delta_rs", place.environ).outcome(delivery.job(place, ["a"]))
+    outcome = JobPort("one", place.environ).outcome(delivery.job(place, ["a"]))
     assert [result.status for result in outcome.results] == ["succeeded"]
     assert outcome.log is not None
     assert Path(outcome.log).is_file()

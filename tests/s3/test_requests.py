@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from airflow_gddl.capacity.rules import REQUESTS_OF_A_BATCH
 from tests.s3 import delivery
 from tests.s3.conftest import Server
@@ -19,6 +21,7 @@ def kind_of(request: str) -> str:
     return "lists" if method == "GET" and "list-type=2" in path else KINDS[method]
 
 
+@pytest.mark.core
 def test_a_small_batch_sends_as_many_as_the_plan_assumes(server: Server, way: Way) -> None:
     place = server.place(way.endpoint)
     delivery.deliver(place, ["a"])

@@ -17,7 +17,25 @@ SCENARIOS = load_all()
 pytestmark = pytest.mark.timeout(1500)
 
 
-_TOGETHER = {"spark": 16, "delta_rs": 1000}
+IN_EACH_CHANGE = (
+    "r03_tombstone",
+    "r04_",
+    "r05_",
+    "r09_changes_again",
+    "r09_files_removed",
+    "r09_folder_vanished_after_loading",
+    "r09_reload_of_two_files",
+    "r10_file_emptied",
+    "r10_full_refresh",
+    "r10_rebuild_masks",
+    "r10_rebuild_refused",
+    "history_versions",
+    "quarantine_rows",
+    "dms_csv_gzip",
+    "dms_types",
+)
+"""Beginnings of names of scenarios of files, their versions and tables; the others are of the deep lane."""
+_TOGETHER = {"many": 16, "one": 1000}
 """Scenarios that share their jobs: many, for a job takes long to start, but few enough for the time of a test."""
 
 
@@ -49,11 +67,18 @@ def stage(server: Server, tmp_path_factory: pytest.TempPathFactory, request: pyt
 def each(engine: EngineName) -> list[object]:
     # Each request through Spark's own way to S3 costs, and a table takes some hundred; what is Spark's own there is in
     # the other modules of this folder.
-    marks = pytest.mark.deep if engine == "spark" else ()
-    return [pytest.param(engine, s, id=f"{engine}-{s}", marks=marks) for s in SCENARIOS]
+    return [
+        pytest.param(
+            engine,
+            scenario,
+            id=f"{engine}-{scenario}",
+            marks=() if engine == "one" and scenario.name.startswith(IN_EACH_CHANGE) else pytest.mark.deep,
+        )
+        for scenario in SCENARIOS
+    ]
 
 
-@pytest.mark.parametrize(("on", "scenario"), [*each("delta_rs"), *each("spark")])
+@pytest.mark.parametrize(("on", "scenario"), [*each("one"), *each("many")])
 def test_as_written(on: EngineName, scenario: Scenario, stage: Stage) -> None:
     for number, seen in enumerate(stage.seen(on, scenario)[:-1]):
         assert_run(scenario, number, seen)

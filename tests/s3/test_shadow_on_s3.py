@@ -19,7 +19,7 @@ def test_batch_is_compared_and_both_sides_are_removed(place: Place) -> None:
     job = replace(job, tables=tuple(replace(spec, shadow=True, history=True) for spec in job.tables))
     assert delivery.run_here(place, ["a"])["a"].status == "succeeded"
     delivery.put(place, "a", "20240101-000000001", {"Op": ["U", "D"], "seq": [1, 2], "id": [1, 2], "v": ["new", None]})
-    (result,) = JobPort("spark", place.environ).run(job)
+    (result,) = JobPort("many", place.environ).run(job)
     assert result.status == "succeeded", result.error
     assert (result.features["shadow.compared"], result.features["shadow.differences"]) == (1, 0), result.features
     assert delivery.objects(place, "lake/_gddl/shadow") == []

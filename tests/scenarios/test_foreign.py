@@ -18,6 +18,8 @@ from airflow_gddl.contract.spec import JobOptions, TableSpec
 from tests.conftest import LocalPort
 from tests.harness.lake import Lake, LakeTable
 
+pytestmark = pytest.mark.deep_on_many
+
 SPEC = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",), history=True)
 PERSON = JobOptions(full_listing=True)
 REFRESH = JobOptions(action=Rebuild())

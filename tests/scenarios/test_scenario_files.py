@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from airflow_gddl.contract.errors import FatalError
-from tests.harness.lanes import ON_SPARK
 from tests.oracle import Outcome, ReplicaRow, Run, Value, replay
 from tests.oracle.model import Change
+from tests.scenarios.chosen import ON_MANY, ON_MANY_IN_THE_CORE
 from tests.scenarios.comparing import assert_errors, assert_rows
 from tests.scenarios.loading import ScenarioError, load_all, parse
 from tests.scenarios.model import Expected, Row, Scenario
@@ -38,8 +38,8 @@ def test_every_rule_has_a_scenario(rule: str) -> None:
 
 
 def test_every_rule_runs_on_spark() -> None:
-    assert {s.name for s in SCENARIOS} > set(ON_SPARK)
-    played = {rule for s in SCENARIOS if s.name in ON_SPARK for rule in s.rule}
+    assert {s.name for s in SCENARIOS} > {*ON_MANY, *ON_MANY_IN_THE_CORE}
+    played = {rule for s in SCENARIOS if s.name in (*ON_MANY, *ON_MANY_IN_THE_CORE) for rule in s.rule}
     assert played == {rule for s in SCENARIOS for rule in s.rule}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.conftest import LocalPort
+from tests.scenarios.chosen import marks
 from tests.scenarios.judging import assert_run, assert_tables
 from tests.scenarios.loading import load_all
 from tests.scenarios.model import Scenario
@@ -21,11 +22,13 @@ def stage(engine: LocalPort, request: pytest.FixtureRequest) -> Stage:
     return Stage(engine, request, SCENARIOS)
 
 
-def each(variant: Variant) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("scenario", fit(SCENARIOS, variant), ids=str)
+def each(variant: Variant, *, as_written: bool = False) -> pytest.MarkDecorator:
+    played = fit(SCENARIOS, variant)
+    cases = [pytest.param(one, marks=marks(one, as_written=as_written), id=one.name) for one in played]
+    return pytest.mark.parametrize("scenario", cases)
 
 
-@each("plain")
+@each("plain", as_written=True)
 def test_as_written(scenario: Scenario, stage: Stage) -> None:
     for number, seen in enumerate(stage.seen("plain", scenario)[:-1]):
         assert_run(scenario, number, seen)
@@ -44,6 +47,8 @@ def test_again_without_new_files(scenario: Scenario, stage: Stage) -> None:
     assert (result.rows_read, result.changes_written, result.redelivered, result.quarantined) == (0, 0, 0, 0)
 
 
+@pytest.mark.wide
+@pytest.mark.deep_on_many
 @each("shuffled")
 def test_in_another_order(scenario: Scenario, stage: Stage) -> None:
     *_, last, _ = stage.seen("shuffled", scenario)
@@ -51,6 +56,8 @@ def test_in_another_order(scenario: Scenario, stage: Stage) -> None:
     assert_tables(scenario.expect, last)
 
 
+@pytest.mark.wide
+@pytest.mark.deep_on_many
 @each("one_go")
 def test_in_one_go(scenario: Scenario, stage: Stage) -> None:
     last, _ = stage.seen("one_go", scenario)

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from airflow_gddl.contract.spec import TableSpec
-from tests.delta_rs.commands import gddl
 from tests.harness.lake import Lake
+from tests.one_task.commands import gddl
 
 
 def metadata_of(lake: Lake, *specs: TableSpec) -> None:

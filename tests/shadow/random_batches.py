@@ -298,7 +298,7 @@ class _Lake:
 
     def _port(self, run: int) -> LocalPort:
         """First loads are not compared, so that they need no Spark."""
-        port = LocalPort("delta_rs")
+        port = LocalPort("one")
         port.runtime = self.stage.port.runtime
         return self.stage.port if run else port
 
@@ -359,7 +359,7 @@ def read_by_kernel(patch: pytest.MonkeyPatch) -> None:
 
 def run(seed: int, seconds: float, most: int = MOST) -> Found:
     """Play lakes in this process until time is up, enough was compared, or something differs."""
-    port = LocalPort("spark")
+    port = LocalPort("many")
     port.runtime = replace(port.runtime, bounds_of=bounds_of)
     lane = Lane(seed, time.time() + seconds, most)
     with tempfile.TemporaryDirectory(prefix="gddl-shadow-") as folder:
@@ -401,7 +401,7 @@ def play_saved(root: Path) -> None:
     lasting = lane.until - time.time() > _LASTING
     spark = LazySpark(SessionSettings(cores=1, memory="4g", brief=True, lasting=lasting, extra=_SETTINGS))
     read_by_kernel(pytest.MonkeyPatch())
-    port = LocalPort("spark")
+    port = LocalPort("many")
     port.spark = spark
     port.runtime = replace(port.runtime, spark=spark, storage=MortalStorage(death), bounds_of=bounds_of)
 

@@ -61,7 +61,7 @@ def story(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 def played(lake: Lake) -> Story:
     """All faults side by side, each in a table of its name, from the load to after the decisions."""
-    port = LocalPort("spark")
+    port = LocalPort("many")
     names = (SOUND, *FAULTS)
     made = Story(lake, {name: spec_of(name, history=True, shadow=True, mask={"m": "hash"}) for name in names})
 
@@ -176,5 +176,5 @@ def test_both_sides_can_be_read(story: Story) -> None:
     (found,) = story.differences["value_changed"]
     values = {}
     for side, folder in found.sides.items():
-        values[side] = {row["v"] for row in LocalPort("spark").read_by_spark(folder) if row["id"] == 0}
+        values[side] = {row["v"] for row in LocalPort("many").read_by_spark(folder) if row["id"] == 0}
     assert values == {"ours": {"other"}, "spark": {"wanted"}}

@@ -21,8 +21,8 @@ from spark_jobs.batch.totals import Declined
 from spark_jobs.features.shadow.feature import FEATURE, is_chosen, share_of
 from spark_jobs.features.shadow.kept import KeptDifferences
 from spark_jobs.plan.planned_batch import BatchPlan
-from tests.delta_rs.commands import gddl
 from tests.harness.lake import TIER, Lake, spec_of
+from tests.one_task.commands import gddl
 from tests.shadow.deciding import metadata_of, release, shown
 
 ONE = replace(TIER, tasks="one")

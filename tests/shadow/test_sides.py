@@ -93,7 +93,7 @@ def test_paths_of_a_copied_log_are_absolute(tmp_path: Path) -> None:
 @pytest.mark.deep
 @pytest.mark.timeout(1800)
 def test_log_with_a_checkpoint_is_cloned_by_spark_and_compared(tmp_path: Path) -> None:
-    port, lake, spec = LocalPort("spark"), Lake(tmp_path), spec_of()
+    port, lake, spec = LocalPort("many"), Lake(tmp_path), spec_of()
     lake.load(spec)
     lake.done(spec)
     for number in range(1, COMMITS_PER_CHECKPOINT + 2):
@@ -117,7 +117,7 @@ def test_log_with_a_checkpoint_is_cloned_by_spark_and_compared(tmp_path: Path) -
 @pytest.mark.timeout(1800)
 def test_history_of_a_batch_of_truncates_alone_is_compared(tmp_path: Path) -> None:
     """A truncate ends versions of keys of which the batch has no change."""
-    port, lake = LocalPort("spark"), Lake(tmp_path)
+    port, lake = LocalPort("many"), Lake(tmp_path)
     spec = spec_of(history=True, truncate="apply", shadow=True)
     lake.load(spec)
     lake.done(replace(spec, shadow=False))
@@ -135,7 +135,7 @@ def test_history_of_a_batch_of_truncates_alone_is_compared(tmp_path: Path) -> No
 @pytest.mark.timeout(1800)
 def test_feed_of_a_batch_without_effect_is_compared_after_the_columns_grew(tmp_path: Path) -> None:
     """Spark makes no commit for such a batch, and refuses to read a feed from before its columns."""
-    port, lake = LocalPort("spark"), Lake(tmp_path)
+    port, lake = LocalPort("many"), Lake(tmp_path)
     spec = spec_of(table_properties=FEED, shadow=True)
     lake.load(spec)
     lake.done(replace(spec, shadow=False))

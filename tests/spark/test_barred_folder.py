@@ -10,13 +10,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import Continuous, JobOptions, TableSpec, TierSpec
 from spark_jobs.continuous.schedule import ANYWAY_SECONDS
-from tests.delta_rs.test_continuous import Source, specs_of
 from tests.harness.lake import Lake
 from tests.harness.waiting import wait_for
+from tests.one_task.test_continuous import Source, specs_of
 from tests.spark.children import Child
 
 
@@ -41,6 +43,7 @@ def heard_after(source: Source, spec: TableSpec) -> float:
     return (began - landed).total_seconds()
 
 
+@pytest.mark.deep
 def test_stream_excludes_folder_until_it_can_be_listed(tmp_path: Path) -> None:
     """One is barred before the job begins, another one while it runs."""
     lake = Lake(tmp_path, TierSpec(tasks="many", cores=2))

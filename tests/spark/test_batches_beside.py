@@ -70,12 +70,15 @@ def beside(monkeypatch: pytest.MonkeyPatch) -> Taken:
     return seen
 
 
-@pytest.mark.parametrize("sort", SORTS)
+@pytest.mark.parametrize(
+    "sort",  # in each change, that with everything that a history may have at once
+    [pytest.param(sort, marks=() if sort == "everything" else pytest.mark.deep) for sort in SORTS],
+)
 def test_engine_and_oracle_agree(sort: str, beside: Taken, tmp_path: Path) -> None:
     """Of every second table the batches are large."""
     traits, vectors = SORTS[sort]
     found = named(drawn(cases(dense(traits)), examples(3)))
-    large, port = {case.spec.table for case in found[::2]}, LocalPort("spark", IN_TASKS)
+    large, port = {case.spec.table for case in found[::2]}, LocalPort("many", IN_TASKS)
     bounds_of = lambda table: replace(IN_TASKS, batch=-1) if table in large else IN_TASKS  # noqa: E731 - once
     port.runtime = replace(port.runtime, bounds_of=bounds_of)
     stage = Stage(port, Lake(tmp_path, replace(DEFAULT_TIERS["small"], deletion_vectors=vectors)), found)
@@ -85,13 +88,14 @@ def test_engine_and_oracle_agree(sort: str, beside: Taken, tmp_path: Path) -> No
     assert 0 < beside.large < beside.taken
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("policy", ["classic", "v2"])
 def test_spark_maintains_the_tables_between(policy: str, beside: Taken, tmp_path: Path) -> None:
     """OPTIMIZE, REORG PURGE, VACUUM, RESTORE and DELETE of Spark between batches; every reader, filtered and not.
 
     Spark writes checkpoints between, too: of version 2 with sidecars, where the table says so.
     """
-    port, lake, spec = LocalPort("spark", IN_TASKS), Lake(tmp_path, TIER), spec_of()
+    port, lake, spec = LocalPort("many", IN_TASKS), Lake(tmp_path, TIER), spec_of()
     lake.load(spec, 500)
     done(lake, spec, JobOptions(), port)
     truth = {i: f"load {i}" for i in range(500)}
@@ -157,7 +161,7 @@ def assert_read_alike(
 
 def test_tables_change_between(beside: Taken, tmp_path: Path) -> None:
     """New columns, wider types and changed settings of the row are brought by commits of ours."""
-    port, lake, spec = LocalPort("spark", IN_TASKS), Lake(tmp_path, replace(TIER, deletion_vectors=True)), spec_of()
+    port, lake, spec = LocalPort("many", IN_TASKS), Lake(tmp_path, replace(TIER, deletion_vectors=True)), spec_of()
     lake.load(spec, 5)
     done(lake, spec, JobOptions(), port)
     loaded = {path: set(files_at(path, 1)) for path in (lake.layout(spec).changes, lake.layout(spec).replica)}
@@ -184,7 +188,7 @@ def test_tables_change_between(beside: Taken, tmp_path: Path) -> None:
 
 def test_a_batch_of_repeated_values_is_large_by_its_rows_in_memory(beside: Taken, tmp_path: Path) -> None:
     """Its files are small; in the driver its rows would take many times as much."""
-    port, lake, spec = LocalPort("spark", IN_TASKS), Lake(tmp_path, replace(TIER, memory="20m")), spec_of()
+    port, lake, spec = LocalPort("many", IN_TASKS), Lake(tmp_path, replace(TIER, memory="20m")), spec_of()
     lake.load(spec, 5)
     done(lake, spec, JobOptions(), port)
     truth = {}
@@ -202,17 +206,17 @@ def test_a_batch_of_repeated_values_is_large_by_its_rows_in_memory(beside: Taken
 
 
 def test_bounds_beside_a_vector_are_those_of_the_file(beside: Taken, tmp_path: Path) -> None:
-    port, lake, spec = LocalPort("spark", IN_TASKS), Lake(tmp_path, TIER), spec_of()
+    port, lake, spec = LocalPort("many", IN_TASKS), Lake(tmp_path, TIER), spec_of()
     for _ in exact_bounds.landings(Path(lake.layout(spec).landing)):
         done(lake, spec, JobOptions(), port)
     assert beside.left == 0
     assert exact_bounds.wrong(lake.layout(spec).replica) == []
 
 
-@pytest.mark.parametrize("vectors", [False, True])
+@pytest.mark.parametrize("vectors", [pytest.param(False, marks=pytest.mark.deep), True])
 def test_feed_has_what_changed(vectors: bool, beside: Taken, tmp_path: Path) -> None:
     """Files with more than half of their rows gone are written again, whether or not the table has vectors."""
-    port, lake = LocalPort("spark", IN_TASKS), Lake(tmp_path, replace(TIER, deletion_vectors=vectors))
+    port, lake = LocalPort("many", IN_TASKS), Lake(tmp_path, replace(TIER, deletion_vectors=vectors))
     spec = spec_of(table_properties=FEED)
     lake.load(spec, 20)
     done(lake, spec, JobOptions(), port)

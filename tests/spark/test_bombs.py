@@ -210,7 +210,7 @@ def test_files_of_a_task_that_died_are_named(sign: str) -> None:
 
 
 def test_the_death_of_workers_is_told_and_survived(tmp_path: Path) -> None:
-    port, lake, spec = LocalPort("spark"), Lake(tmp_path), spec_of(settle="0s")
+    port, lake, spec = LocalPort("many"), Lake(tmp_path), spec_of(settle="0s")
     landing = Path(lake.layout(spec).landing)
     landing.mkdir(parents=True)
     count = 400_000
@@ -257,7 +257,7 @@ def test_a_task_that_lacks_memory_names_its_file(way: Way, monkeypatch: pytest.M
     landing = Path(lake.layout(spec).landing)
     landing.mkdir(parents=True)
     pq.write_table(ROW, landing / "20240101-000000002.parquet")
-    result = lake.results(LocalPort("spark").everywhere(), on_spark(lake.job([spec])))[spec.table]
+    result = lake.results(LocalPort("many").everywhere(), on_spark(lake.job([spec])))[spec.table]
     assert result.error is not None
     assert (result.error.code, "20240101-000000002.parquet" in str(result.error)) == ("OUT_OF_MEMORY", True)
 

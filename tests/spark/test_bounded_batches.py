@@ -7,6 +7,8 @@ from collections import defaultdict
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
+
 from airflow_gddl.contract.spec import JobOptions, TableSpec, TierSpec
 from tests.conftest import LocalPort
 from tests.harness.lake import Lake
@@ -15,6 +17,8 @@ from tests.oracle import DeliveredFile, Run, replay
 from tests.spark.children import killed_child
 from tests.spark.crash_tables import COLUMNS, TYPES, change
 from tests.spark.table_lines import by_engine, by_oracle, differences
+
+pytestmark = pytest.mark.deep_on_many
 
 FILES, AT_ONCE, KEYS = 300, 50, 40
 KILLED_IN = 3

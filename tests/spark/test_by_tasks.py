@@ -24,8 +24,10 @@ from tests.harness.background_job import BackgroundJob
 from tests.harness.lake import Lake, spec_of
 from tests.spark.children import job_child
 
+pytestmark = pytest.mark.core
+
 SPECS = [spec_of("a", trigger="1s"), spec_of("b", trigger="1s"), spec_of("alone", size="medium", trigger="1s")]
-WITHOUT_SPARK = LocalPort("delta_rs")
+WITHOUT_SPARK = LocalPort("one")
 
 
 @pytest.fixture

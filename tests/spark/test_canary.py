@@ -207,7 +207,7 @@ def test_every_field_of_a_row_has_variants() -> None:
     assert {field.name for field in fields(TableSpec)} - changed - closed == RESOLVED
 
 
-@pytest.mark.parametrize("engine_name", ["delta_rs", pytest.param("spark", marks=pytest.mark.deep)])
+@pytest.mark.parametrize("engine_name", ["one", pytest.param("many", marks=pytest.mark.deep)])
 def test_no_field_of_a_row_shows_a_variable(engine_name: EngineName, tmp_path: Path) -> None:
     """Each variant is loaded, changed, maintained and rebuilt, or refused; whatever becomes of it, no file of
     lake or landing, no log and no result has the value of a variable."""
@@ -223,7 +223,7 @@ def test_no_field_of_a_row_shows_a_variable(engine_name: EngineName, tmp_path: P
     environ = {**os.environ, "GDDL_CANARY": CANARY, "GDDL_MASK_KEY": "k" * 32, "SPARK_SUBMIT_OPTS": given}
     for number, options in enumerate((JobOptions(), *LATER[:2])):
         job = port.tiered(lake.job(specs, options, run_id=f"run-{number}"))
-        if engine_name == "spark":  # by Spark's own statements
+        if engine_name == "many":  # by Spark's own statements
             job = replace(job, tiers={name: replace(tier, commit="merge") for name, tier in job.tiers.items()})
         with job_child(job, "--progress", "--verbose", "--results", env=environ) as child:
             ended = child.end(timeout=1200)
@@ -236,7 +236,7 @@ def test_no_field_of_a_row_shows_a_variable(engine_name: EngineName, tmp_path: P
     assert places == []
 
 
-@pytest.mark.parametrize("engine_name", ["delta_rs", pytest.param("spark", marks=pytest.mark.deep)])
+@pytest.mark.parametrize("engine_name", ["one", pytest.param("many", marks=pytest.mark.deep)])
 def test_no_value_of_the_environment_is_kept(engine_name: EngineName, tmp_path: Path) -> None:
     """A job as it is started, with files that it takes, refuses and can't read: no file of the lake and no line of its
     output has a value of its environment."""

@@ -10,6 +10,7 @@ import time
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -116,7 +117,7 @@ def test_nothing_is_started_where_no_archive_can_be(
     archive = archive_in(cache, "/delta.jar", {})
     refused.append(write_later("/delta.jar", {}, s3a=False))
     archive.unlink()
-    monkeypatch.setattr(class_archive, "_FREE", float("inf"))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1024**2))
     refused.append(write_later("/delta.jar", {}, s3a=False))
     monkeypatch.setenv("GDDL_JARS", "/proc/no-such-cache")
     refused.append(write_later("/delta.jar", {}, s3a=False))

@@ -14,9 +14,9 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract.result import JobResult
 from tests.conftest import LocalPort
-from tests.delta_rs.test_declines import add_commit, meta
 from tests.harness.asked import options_of
 from tests.harness.lake import Lake, spec_of
+from tests.one_task.test_declines import add_commit, meta
 
 SPEC = spec_of(settle="0s")
 
@@ -72,7 +72,7 @@ class World:
 def test_a_row_that_violates_one_fails_the_table(tmp_path: Path, kind: str) -> None:
     files = Lake(tmp_path)
     files.change(SPEC, 1, [("I", 0, "load 0"), ("I", 1, "new"), ("I", 2, "load 2")])
-    world = World(LocalPort("spark"), files)
+    world = World(LocalPort("many"), files)
     world.constrain(kind)
     world.change(2, ("I", 8, "good"), ("I", 9, None))
     for _ in range(2):
@@ -85,11 +85,12 @@ def test_a_row_that_violates_one_fails_the_table(tmp_path: Path, kind: str) -> N
     assert world.rows == {0: "load 0", 1: "new", 2: "load 2", 8: "good", 9: None}
 
 
+@pytest.mark.deep
 def test_not_null_is_not_lost_when_the_table_is_replaced(tmp_path: Path) -> None:
     """The first change after a load gives the sequence its type, for which the table gets another schema."""
     files = Lake(tmp_path)
     files.load(SPEC)
-    world = World(LocalPort("spark"), files)
+    world = World(LocalPort("many"), files)
     world.constrain("not null")
     world.change(1, ("U", 1, "new"))
     failed = world.run()

@@ -44,7 +44,7 @@ def test_files_landing_during_the_job_match_the_oracle(stage: Stage) -> None:
     """The first run is an ordinary job's, the second one lands beside the job that goes on, and is news to it."""
     (case,) = stage.cases
     stage.land(0)
-    stage.lake.results(LocalPort("delta_rs"), stage.lake.job([case.spec]))
+    stage.lake.results(LocalPort("one"), stage.lake.job([case.spec]))
     with kept(stage) as job:
         job.until(lambda: job.results_of(case.spec.table, "skipped") >= 1)
         stage.land(1)
@@ -58,7 +58,7 @@ def test_files_landing_during_the_job_match_the_oracle(stage: Stage) -> None:
 
 @pytest.fixture
 def files(spark: LocalPort, tmp_path: Path) -> Iterator[SparkFiles]:
-    if spark.name != "spark":
+    if spark.name != "many":
         pytest.skip("tables of the other engine are listed")
     found = SparkFiles(Lake(tmp_path).roots.landing, spark.spark, lambda: None)
     yield found

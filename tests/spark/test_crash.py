@@ -23,7 +23,7 @@ pytestmark = pytest.mark.timeout(1500)
 STEPS = ("plan", "quarantine", "append", "decide", "tombstones", "replica", "history", "commit", "committed")
 WAYS = {"merged": Way(merged=True), "small": Way(), "large": Way(in_tasks=True, large=True)}
 STEPS_OF = {"merged": STEPS[1:-1], "small": ("plan", "replica", "committed"), "large": STEPS}
-"""Small batches have the code of `delta_rs`, which `tests/tables` breaks off at each step; MERGE has no own plan."""
+"""Small batches have the code of one task, which `tests/tables` breaks off at each step; MERGE has no own plan."""
 PLACES = [(step, way) for way in WAYS for step in STEPS_OF[way]]
 UNDISTURBED = spec_of("undisturbed")
 
@@ -56,7 +56,7 @@ def played(spark: LocalPort, tmp_path_factory: pytest.TempPathFactory) -> Played
     for spec in specs:
         lake.land(spec, BEFORE, TYPES)
     first = lake.results(spark, lake.job([UNDISTURBED], run_id="before"))
-    first |= lake.results(LocalPort("delta_rs"), lake.job(killed, run_id="before"))
+    first |= lake.results(LocalPort("one"), lake.job(killed, run_id="before"))
     assert {result.status for result in first.values()} == {"succeeded"}, first
     for spec in specs:
         lake.land(spec, BROKEN, TYPES)

@@ -35,12 +35,12 @@ SPEC = TableSpec(
 
 @pytest.fixture(scope="module")
 def ports(request: pytest.FixtureRequest) -> tuple[LocalPort, LocalPort]:
-    if request.config.getoption("--engine") != "both":
+    if request.config.getoption("--tasks") != "both":
         pytest.skip("it takes both engines")
-    return LocalPort("spark"), LocalPort("delta_rs")
+    return LocalPort("many"), LocalPort("one")
 
 
-IN_TASKS = LocalPort("spark", TaskBounds(load=-1))
+IN_TASKS = LocalPort("many", TaskBounds(load=-1))
 """However few bytes there are, they go to tasks."""
 
 
@@ -96,9 +96,9 @@ def run(port: LocalPort, lake: Lake, spec: TableSpec, options: JobOptions | None
 
 def three(ports: tuple[LocalPort, LocalPort], root: Path, play: Play) -> list[tuple[JobResult, Lake]]:
     """What is played without Spark, in Spark's driver and in its tasks."""
-    spark, delta_rs = ports
+    spark, one = ports
     found = []
-    for name, port in (("delta_rs", delta_rs), ("driver", spark), ("tasks", IN_TASKS)):
+    for name, port in (("one", one), ("driver", spark), ("tasks", IN_TASKS)):
         lake = Lake(root / name)
         found.append((play(port, lake), lake))
     return found
@@ -151,6 +151,7 @@ def test_csv_with_invalid_utf8(ports: tuple[LocalPort, LocalPort], tmp_path: Pat
     ]
 
 
+@pytest.mark.deep
 def test_replay_loads_valid_records_and_keeps_invalid_utf8(ports: tuple[LocalPort, LocalPort], tmp_path: Path) -> None:
     spec = TableSpec(table="s.replay", keys=("id",), sequence_by=("seq",), options={"types": {"n": "int"}})
     corrected = TableSpec(table="s.replay", keys=("id",), sequence_by=("seq",), options={"types": {"n": "string"}})

@@ -14,7 +14,6 @@ from airflow_gddl.contract.actions import Rebuild
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from tests.conftest import LocalPort
-from tests.harness.engine_port import TASKS
 from tests.harness.examples import drawn, examples, rich
 from tests.harness.lake import Lake
 from tests.harness.landing import FileForm, write
@@ -40,9 +39,9 @@ STEPS = ("plan", "quarantine", "append", "decide", "tombstones", "replica", "his
 
 @pytest.fixture(scope="module")
 def both(request: pytest.FixtureRequest) -> tuple[LocalPort, LocalPort]:
-    if request.config.getoption("--engine") != "both":
+    if request.config.getoption("--tasks") != "both":
         pytest.skip("it takes both engines")
-    return LocalPort("spark"), LocalPort("delta_rs")
+    return LocalPort("many"), LocalPort("one")
 
 
 def histories(count: float) -> list[Case]:
@@ -79,7 +78,7 @@ def test_engines_agree_after_each_run(many: bool, both: tuple[LocalPort, LocalPo
                 if number < len(case.runs):
                     land(lake, case, number)
             done = lake.results(port, lake.job(specs, run_id=f"run-{number}"))
-            assert {r.tasks for r in done.values()} == {TASKS[port.name]}
+            assert {r.tasks for r in done.values()} == {port.name}
         for case in chosen:
             reported = [everything(lake.layout(case.spec)) for lake in lakes]
             assert differences(*reported) == [], f"{case.spec.table} after run {number}"
@@ -97,6 +96,7 @@ def _refresh(both: tuple[LocalPort, LocalPort], lakes: Sequence[Lake], specs: Se
         assert differences(*reported) == [], f"{spec.table} after the refresh"
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("first", [0, 1])
 def test_existing_table_changes_its_engine(first: int, both: tuple[LocalPort, LocalPort], tmp_path: Path) -> None:
     """With each run, broken off by the one and ended by the other: nothing is reread, nothing lost."""
@@ -164,6 +164,7 @@ NUMBERS = {
 NARROWER = ({"a": "int32", "b": "float", "c": "int32"}, {"a": "decimal(10,2)", "b": "int32", "c": "string"})
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("stored", NARROWER, ids=str)
 @pytest.mark.parametrize("policy", ["widen", "rescue"])
 def test_values_converted_to_a_narrower_type(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from airflow_gddl.contract.actions import Erase, Explain, Maintain, Move, Reload, Verify
 from airflow_gddl.contract.spec import JobOptions
@@ -19,8 +20,9 @@ from tests.spark.test_maintenance import TIER, done
 NAME = "Ada Lovelace"
 
 
+@pytest.mark.deep
 def test_with_deletion_vectors(tmp_path: Path) -> None:
-    port, spec = LocalPort("spark"), spec_of(history=True, before_image_prefix="BI_")
+    port, spec = LocalPort("many"), spec_of(history=True, before_image_prefix="BI_")
     lake = Lake(tmp_path, TIER)
     columns = {"id": pa.array(range(1000), pa.int32()), "v": [NAME if i == 7 else f"v{i}" for i in range(1000)]}
     write(Path(lake.layout(spec).landing), "LOAD00000001.parquet", pa.table(columns))
@@ -50,7 +52,7 @@ def test_with_deletion_vectors(tmp_path: Path) -> None:
 
 
 def test_erasure_covers_moved_rows_and_logs_no_key(tmp_path: Path) -> None:
-    port, spec = LocalPort("spark"), spec_of(before_image_prefix="BI_")
+    port, spec = LocalPort("many"), spec_of(before_image_prefix="BI_")
     lake = Lake(tmp_path, TIER)
     lake.load(spec, 20)
     moves = {"Op": ["U", "U"], "seq": [1, 2], "id": pa.array([7777, 30], pa.int32()), "v": [NAME, "moved"],
@@ -76,9 +78,10 @@ def test_erasure_covers_moved_rows_and_logs_no_key(tmp_path: Path) -> None:
     assert {row["id"] for row in port.read(layout.replica)} == ids
 
 
+@pytest.mark.deep
 def test_key_stays_erased_after_a_move(tmp_path: Path) -> None:
-    """As on the other engine (`tests/delta_rs/test_erase_moved.py`)."""
-    port, spec = LocalPort("spark"), spec_of()
+    """As on the other engine (`tests/one_task/test_erase_moved.py`)."""
+    port, spec = LocalPort("many"), spec_of()
     lake = Lake(tmp_path, TIER)
     lake.load(spec, 5)
     done(lake, spec, JobOptions(), port)
@@ -91,9 +94,10 @@ def test_key_stays_erased_after_a_move(tmp_path: Path) -> None:
     assert done(lake, spec, JobOptions(action=Explain(key={"id": "1"})), port).details["erased_at"]
 
 
+@pytest.mark.deep
 def test_reused_key_is_loaded_after_erasure(tmp_path: Path) -> None:
     """As on the other engine: by changes and by a load, with late rows and a rebuild after."""
-    port, spec = LocalPort("spark"), spec_of(before_image_prefix="BI_")
+    port, spec = LocalPort("many"), spec_of(before_image_prefix="BI_")
     lake = Lake(tmp_path, TIER)
     lake.load(spec, 9)
     lake.change(spec, 1, [("U", 7, NAME)])
@@ -121,9 +125,10 @@ def test_reused_key_is_loaded_after_erasure(tmp_path: Path) -> None:
     assert done(lake, spec, JobOptions(action=Verify()), port).details["verdict"] == "equal"
 
 
+@pytest.mark.deep
 def test_log_drops_the_key_after_retention(tmp_path: Path) -> None:
     """Maintenance, once it is time, leaves no commit that names the key, and the table as it is."""
-    port, spec = LocalPort("spark"), spec_of()
+    port, spec = LocalPort("many"), spec_of()
     lake = Lake(tmp_path, TIER)
     layout = lake.layout(spec)
     columns = {"id": pa.array([1, 2, 7777], pa.int32()), "v": ["a", "b", NAME]}

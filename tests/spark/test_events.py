@@ -20,11 +20,11 @@ TYPES = {"Op": "string", "seq": "int64", "id": "int64", "a": "string", "b": "int
 LARGE = TaskBounds(batch=-1)
 """Every batch is a large one."""
 PLACES: dict[str, tuple[EngineName, TaskBounds | None, CommitMethod]] = {
-    "memory": ("spark", None, "direct"),
-    "tasks": ("spark", LARGE, "direct"),
-    "merge": ("spark", None, "merge"),
-    "merge in tasks": ("spark", LARGE, "merge"),
-    "processes": ("delta_rs", LARGE, "direct"),
+    "memory": ("many", None, "direct"),
+    "tasks": ("many", LARGE, "direct"),
+    "merge": ("many", None, "merge"),
+    "merge in tasks": ("many", LARGE, "merge"),
+    "processes": ("one", LARGE, "direct"),
 }
 
 

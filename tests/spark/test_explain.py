@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from airflow_gddl.contract.actions import Explain
 from airflow_gddl.contract.result import JobResult
@@ -38,8 +39,9 @@ def comparable(result: JobResult, root: Path) -> Any:
     return json.loads(text, object_hook=lambda found: {n: v for n, v in found.items() if n not in _OWN})
 
 
+@pytest.mark.deep
 def test_explain_is_equal_on_both_engines(tmp_path: Path) -> None:
-    port, spec = LocalPort("spark"), spec_of(before_image_prefix="BI_", delete="soft", settle="0s")
+    port, spec = LocalPort("many"), spec_of(before_image_prefix="BI_", delete="soft", settle="0s")
     lakes = Lake(tmp_path / "spark", TIER), Lake(tmp_path / "rs")
     for lake in lakes:
         lake.load(spec)
@@ -71,7 +73,7 @@ def test_explain_is_equal_on_both_engines(tmp_path: Path) -> None:
 
 
 def test_the_newest_of_several_tombstones_is_shown(tmp_path: Path) -> None:
-    port, spec, asked = LocalPort("spark"), spec_of(settle="0s"), JobOptions(action=Explain(key={"": "1"}))
+    port, spec, asked = LocalPort("many"), spec_of(settle="0s"), JobOptions(action=Explain(key={"": "1"}))
     lakes = Lake(tmp_path / "spark", TIER), Lake(tmp_path / "rs")
     for number, op in enumerate("IDID", start=1):
         for lake in lakes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from deltalake import DeltaTable
 
 from airflow_gddl.contract.actions import Erase, Maintain, Verify
@@ -25,6 +26,7 @@ def done(port: LocalPort, lake: Lake, options: JobOptions | None = None) -> dict
     return {"written": result.changes_written, "details": result.details}
 
 
+@pytest.mark.deep_on_many
 def test_resume_after_log_cut(engine: LocalPort, tmp_path: Path) -> None:
     """Of a table with erased keys old commits go, those of a batch under way too."""
     lake, small = Lake(tmp_path), Lake(tmp_path)
@@ -47,7 +49,7 @@ def test_resume_after_log_cut(engine: LocalPort, tmp_path: Path) -> None:
 
 def test_resume_after_many_commits(tmp_path: Path) -> None:
     """Counts are looked for in the newest commits only; joining the files of a large table makes as many."""
-    port, lake, small = LocalPort("delta_rs"), Lake(tmp_path), Lake(tmp_path)
+    port, lake, small = LocalPort("one"), Lake(tmp_path), Lake(tmp_path)
     small.load(SPEC, 20)
     done(port, lake)
     small.change(SPEC, 1, [("U", 0, "x"), ("I", 100, "new")])

@@ -29,6 +29,7 @@ SORTS = {
 }
 
 
+@pytest.mark.deep_on_many
 @pytest.mark.parametrize("times", [1, pytest.param(4, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("sort", SORTS)
 def test_engine_and_oracle_agree(sort: str, times: int, spark: LocalPort, tmp_path: Path) -> None:

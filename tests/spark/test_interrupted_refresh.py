@@ -18,6 +18,8 @@ from tests.spark.children import Ended, killed_at
 from tests.spark.crash_tables import RUNS, TYPES, spec_of
 from tests.spark.table_lines import TableLines, by_engine, by_oracle, differences, everything
 
+pytestmark = pytest.mark.deep_on_many
+
 STEPS = ("append", "replica", "commit")
 UNDISTURBED = spec_of("refreshed")
 REFRESH = JobOptions(action=Rebuild())

@@ -28,7 +28,7 @@ REBUILD, VERIFY = JobOptions(action=Rebuild()), JobOptions(action=Verify())
 RELOAD = JobOptions(action=Reload(confirmed=True))
 BOUNDS = TaskBounds(files=-1, key_range=3_000)
 """Every file is large and a range has few rows."""
-PORT = LocalPort("spark", BOUNDS)
+PORT = LocalPort("many", BOUNDS)
 
 
 @pytest.fixture
@@ -77,17 +77,18 @@ def test_files_of_a_rebuilt_replica_have_ranges_of_keys(ranges: list[int], tmp_p
     assert all(first[1] < second[0] for first, second in pairwise(ends))
 
 
+@pytest.mark.deep
 def test_feed_of_a_rebuild_has_what_it_changes(ranges: list[int], tmp_path: Path) -> None:
     spec = spec_of(table_properties=FEED)
     lake = filled(tmp_path, spec)
     path = lake.layout(spec).replica
     first = DeltaTable(path).version()
     job(lake, spec, REBUILD)  # changes nothing
-    assert LocalPort("spark").spark.for_table().sql(f"DELETE FROM delta.`{path}` WHERE id BETWEEN 10 AND 60")
+    assert LocalPort("many").spark.for_table().sql(f"DELETE FROM delta.`{path}` WHERE id BETWEEN 10 AND 60")
     job(lake, spec, REBUILD)
     assert ranges
     assert lake.replica(spec) == LEFT
-    readers = readers_of(LocalPort("spark").spark.for_table())
+    readers = readers_of(LocalPort("many").spark.for_table())
     assert differing_versions(path, readers=readers, since=first) == []
     feeds = readers[1](path, range(first + 1, DeltaTable(path).version() + 1))
     assert sorted(len(rows) for rows in feeds.values() if rows) == [51, 51]
@@ -106,7 +107,7 @@ def test_tables_without_keys_and_with_partitions(vectors: bool, ranges: list[int
         job(lake, spec, REBUILD)
         job(lake, spec, VERIFY)
         found = pa.table(DeltaTable(lake.layout(spec).replica).scan()).to_pylist() if not vectors else None
-        rows = found or LocalPort("spark").read_by_spark(lake.layout(spec).replica)
+        rows = found or LocalPort("many").read_by_spark(lake.layout(spec).replica)
         left = {(i, f"load {i}") for i in range(6)} | {(7, "load 1"), (8, "load 1")}
         assert sorted((row["id"], row["v"]) for row in rows) == sorted(left)
     assert ranges
@@ -154,7 +155,7 @@ def test_a_range_has_rows_of_few_keys(ranges: list[int], tmp_path: Path) -> None
     job(lake, spec)
     lake.change(spec, 1, [("U", 7, f"v{n}") for n in range(300)])
     job(lake, spec)
-    job(lake, spec, REBUILD, LocalPort("spark", replace(BOUNDS, key_range=100)))
+    job(lake, spec, REBUILD, LocalPort("many", replace(BOUNDS, key_range=100)))
     assert lake.replica(spec) == {i: f"load {i}" for i in range(20)} | {7: "v299"}
     assert ranges
     job(lake, spec, VERIFY)

@@ -32,6 +32,7 @@ def fed(case: Case, fields: dict[str, tuple[str, ...]]) -> Case:
     return replace(case, spec=replace(case.spec, table_properties=FEED, **fields))
 
 
+@pytest.mark.deep_on_many
 @pytest.mark.parametrize("count", [5, pytest.param(15, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("sort", SORTS)
 def test_tables_and_change_feeds_match_the_oracle(sort: str, count: int, spark: LocalPort, tmp_path: Path) -> None:
@@ -39,10 +40,10 @@ def test_tables_and_change_feeds_match_the_oracle(sort: str, count: int, spark: 
 
     `deltalake`, which reads the feeds here, can't read one of Spark's with a null partition.
     """
-    if spark.name == "spark" and (sort not in ON_SPARK or count == 5):
+    if spark.name == "many" and (sort not in ON_SPARK or count == 5):
         pytest.skip("minutes on this engine")
     traits, fields = SORTS[sort]
-    drawn_cases = rich(cases(dense(traits)), examples(count if spark.name == "delta_rs" else 2))
+    drawn_cases = rich(cases(dense(traits)), examples(count if spark.name == "one" else 2))
     stage = Stage(spark, Lake(tmp_path), named([fed(case, fields) for case in drawn_cases]))
     play(stage)
     for options in (JobOptions(action=Rebuild()), JobOptions(action=Maintain())):
@@ -53,8 +54,8 @@ def test_tables_and_change_feeds_match_the_oracle(sort: str, count: int, spark: 
     for case in stage.cases:
         path = stage.lake.layout(case.spec).replica
         versions += DeltaTable(path).version()
-        if spark.name == "delta_rs" or not case.spec.partition_by:
-            stage.blame(case, "in the change data feed", differing_versions(path, net=spark.name == "spark"))
+        if spark.name == "one" or not case.spec.partition_by:
+            stage.blame(case, "in the change data feed", differing_versions(path, net=spark.name == "many"))
         assert DeltaTable(path).metadata().partition_columns == [c.lower() for c in case.spec.partition_by]
     assert not stage.wrong, "\n" + stage.report()
     assert versions > 2 * len(stage.cases), "hardly anything happened"

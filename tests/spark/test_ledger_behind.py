@@ -173,6 +173,7 @@ def test_table_from_an_older_copy_is_reported(engine: LocalPort, tmp_path: Path,
     assert ids(lake, KEYED) == [1, 2, 3]
 
 
+@pytest.mark.deep_on_many
 def test_one_source_behind_stops_no_other(engine: LocalPort, tmp_path: Path) -> None:
     lake, two = Lake(tmp_path), Sharded(tmp_path, ("eu", "us"))
     for shard in two.shards:

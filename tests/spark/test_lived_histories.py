@@ -22,6 +22,8 @@ from tests.oracle import DeliveredFile, Run, replay
 from tests.spark.playing import Stage, named, verify
 from tests.spark.table_lines import by_engine, by_oracle, differences
 
+pytestmark = pytest.mark.deep_on_many
+
 SORTS = {
     "everything": replace(EVERYTHING, removals=True),
     "reloads": Traits(variants=False, ties=False, most_reloads=3, removals=True),

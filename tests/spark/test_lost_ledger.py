@@ -19,6 +19,8 @@ from tests.harness.lake import Lake, read
 from tests.harness.landing import to_table, write
 from tests.oracle import Value
 
+pytestmark = pytest.mark.deep_on_many
+
 SPEC = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",), history=True, sweep_limit=1.0)
 REFRESH = JobOptions(action=Rebuild())
 LOAD, SECOND_LOAD = "LOAD00000001.parquet", "LOAD00000002.parquet"

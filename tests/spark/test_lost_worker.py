@@ -31,7 +31,7 @@ PHASES = ("load", "changes", "rebuild")
 TABLES = ("changes", "replica", "history", "tombstones", "errors")
 
 
-IN_TASKS = LocalPort("spark", TaskBounds(files=-1, load=-1, key_range=2_000))
+IN_TASKS = LocalPort("many", TaskBounds(files=-1, load=-1, key_range=2_000))
 """However few bytes there are, they go to tasks."""
 
 
@@ -74,6 +74,7 @@ def unnamed(lake: Lake, spec: TableSpec) -> set[Path]:
     return found
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("phase", "most"),
     [

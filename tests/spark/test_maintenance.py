@@ -41,8 +41,9 @@ def transaction(port: LocalPort, path: str) -> int:
     return SparkTables(port.spark.for_table(), DeltaCommits(port.runtime.storage)).last_transaction(path, "gddl:merge")
 
 
+@pytest.mark.deep
 def test_with_deletion_vectors(tmp_path: Path) -> None:
-    port, spec = LocalPort("spark"), spec_of(changes_retention="30d")
+    port, spec = LocalPort("many"), spec_of(changes_retention="30d")
     lake = Lake(tmp_path, TIER)
     lake.load(spec, 1000)
     done(lake, spec, JobOptions(), port, 40)
@@ -64,9 +65,9 @@ def test_with_deletion_vectors(tmp_path: Path) -> None:
 
 
 def test_a_small_table_tidies_up_between_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By Spark's own VACUUM, whose clock nobody sets; what it removes: `tests/delta_rs/test_growth.py`."""
+    """By Spark's own VACUUM, whose clock nobody sets; what it removes: `tests/one_task/test_growth.py`."""
     monkeypatch.setattr(tidying, "BATCHES_PER_TIDYING", 3)
-    port, spec = LocalPort("spark"), spec_of(settle="0s")
+    port, spec = LocalPort("many"), spec_of(settle="0s")
     lake = Lake(tmp_path, replace(TIER, deletion_vectors=False))
     lake.load(spec)
     done(lake, spec, JobOptions(), port)

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import LocalPort
-from tests.delta_rs.test_erase_histories import chosen_key
 from tests.harness.examples import examples, rich
 from tests.harness.lake import Lake, read
 from tests.harness.strategies import Case
+from tests.one_task.test_erase_histories import chosen_key
 from tests.oracle import Value
 from tests.spark.maintenance_world import OPTIONS, SORTS, MaintainedCase, MaintenanceAction, World, histories
 from tests.spark.table_lines import by_engine, differences, everything, of_other_keys, readable
@@ -126,11 +126,12 @@ def play(found: Sequence[MaintainedCase], worlds: Sequence[World]) -> str:
     return "\n\n".join("\n".join([readable(cases[table]), *lines]) for table, lines in wrong.items())
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("count", [4, pytest.param(8, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("sort", SORTS)
 def test_maintenance_at_any_point_changes_no_rows(sort: str, count: int, tmp_path: Path) -> None:
     """Without Spark."""
-    port = LocalPort("delta_rs")
+    port = LocalPort("one")
     worlds = [World([port], Lake(tmp_path / name)) for name in ("kept", "plain")]
     report = play(drawn_histories({sort: examples(count)}), worlds)
     assert not report, "\n" + report
@@ -150,9 +151,9 @@ def test_engines_agree_after_maintenance(
     turns: bool, counts: Mapping[str, int], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """With `turns` the one lake is kept by both, job after job."""
-    if request.config.getoption("--engine") != "both":
+    if request.config.getoption("--tasks") != "both":
         pytest.skip("it takes both engines")
-    spark, small = LocalPort("spark"), LocalPort("delta_rs")
+    spark, small = LocalPort("many"), LocalPort("one")
     ports = ([spark, small] if turns else [spark], [small], [small])
     worlds = [World(own, Lake(tmp_path / name)) for own, name in zip(ports, ("one", "other", "plain"), strict=True)]
     report = play(drawn_histories(counts), worlds)

@@ -87,6 +87,7 @@ def test_columns_that_the_row_renames_are_held_back(
         assert [path for path in files if PERSONAL.encode() in path.read_bytes()] == []
 
 
+@pytest.mark.deep_on_many
 @pytest.mark.parametrize("setting", ["mask", "exclude_columns"])
 def test_a_refresh_holds_back_what_is_stored_under_another_name(
     engine: LocalPort, setting: str, tmp_path: Path

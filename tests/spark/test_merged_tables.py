@@ -42,9 +42,10 @@ def run(port: LocalPort, lake: Lake, spec: TableSpec, **options: Any) -> JobResu
     return lake.results(port, lake.job([spec], options_of(**options)))[spec.table]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("feature", [*FEATURES, "check", "hidden commits"])
 def test_changes_and_repairs(feature: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    spark, lake = LocalPort("spark"), Lake(tmp_path)
+    spark, lake = LocalPort("many"), Lake(tmp_path)
     if feature == "hidden commits":
         monkeypatch.setattr("spark_jobs.tables.many_tasks.hides_commits", lambda: True)
     lake.load(SPEC, 4)
@@ -70,10 +71,11 @@ def test_changes_and_repairs(feature: str, monkeypatch: pytest.MonkeyPatch, tmp_
     assert not [path for path in Path(layout.state).rglob("staged/**/*") if path.is_file()]
 
 
-@pytest.mark.parametrize("asked", ["delta_rs", "spark"])
+@pytest.mark.deep
+@pytest.mark.parametrize("asked", ["one", "many"])
 def test_shallow_clone(asked: EngineName, tmp_path: Path) -> None:
     """Its log names files and vectors of another table by URI."""
-    spark, lake = LocalPort("spark"), Lake(tmp_path, replace(TIER, deletion_vectors=True))
+    spark, lake = LocalPort("many"), Lake(tmp_path, replace(TIER, deletion_vectors=True))
     small, layout = Lake(tmp_path), lake.layout(SPEC)
     small.load(SPEC, 9)
     small.change(SPEC, 1, [("D", 7, None)])
@@ -97,7 +99,7 @@ def test_shallow_clone(asked: EngineName, tmp_path: Path) -> None:
 
 def test_logs_that_an_interrupted_writer_began(tmp_path: Path) -> None:
     """Spark leaves temporary files of the first commit where the disk was full; the next run creates the table."""
-    spark, lake = LocalPort("spark"), Lake(tmp_path)
+    spark, lake = LocalPort("many"), Lake(tmp_path)
     layout, file = lake.layout(SPEC), f".{0:020d}.json.82b3ece5-bbd4-4f8e-8851-3943f808d87b.tmp"
     for path in (layout.replica, layout.changes, layout.history, layout.tombstones, layout.errors):
         log = Path(path, "_delta_log")
@@ -113,14 +115,15 @@ def test_logs_that_an_interrupted_writer_began(tmp_path: Path) -> None:
     assert rows(spark, layout.replica) == {1: "new"}
 
 
+@pytest.mark.deep
 def test_large_batch_that_repeats_changes(tmp_path: Path) -> None:
     """A copied table's changes are compared with those of a batch in tasks; what came before is not written again."""
-    spark, lake = LocalPort("spark"), Lake(tmp_path)
+    spark, lake = LocalPort("many"), Lake(tmp_path)
     lake.load(SPEC, 3)
     assert run(spark, lake, SPEC).error is None
     layout = lake.layout(SPEC)
     equip(spark, layout, "column mapping")
-    spark = LocalPort("spark", LARGE)
+    spark = LocalPort("many", LARGE)
     lake.change(SPEC, 1, [("U", 2, "changed"), ("D", 0, None)])
     assert run(spark, lake, SPEC).error is None
     changes = Path(layout.landing)
@@ -135,10 +138,10 @@ def test_large_batch_that_repeats_changes(tmp_path: Path) -> None:
 
 def test_large_batch_of_a_table_without_keys(tmp_path: Path) -> None:
     """Rows that came before are known by all their columns; no key is shared, so that none is tied."""
-    spark, lake, spec = LocalPort("spark"), Lake(tmp_path), replace(SPEC, keys=(), history=False)
+    spark, lake, spec = LocalPort("many"), Lake(tmp_path), replace(SPEC, keys=(), history=False)
     lake.load(spec, 2)
     assert run(spark, lake, spec).error is None
-    spark = LocalPort("spark", LARGE)
+    spark = LocalPort("many", LARGE)
     for rows_of_file in ([("I", 5, "new")], [("I", 5, "new"), ("I", 6, "newer")]):
         lake.change(spec, 1, rows_of_file)
         result = run(spark, lake, spec)
@@ -158,7 +161,7 @@ def equip(port: LocalPort, layout: Layout, feature: str) -> None:
 
 def test_another_writer_between_read_and_merge(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A commit that the batch has not read is no part of what it decides: it stops, and the next run merges."""
-    spark, lake = LocalPort("spark"), Lake(tmp_path)
+    spark, lake = LocalPort("many"), Lake(tmp_path)
     monkeypatch.setattr("spark_jobs.tables.many_tasks.hides_commits", lambda: True)
     lake.load(SPEC, 3)
     assert run(spark, lake, SPEC).error is None
@@ -199,7 +202,7 @@ def test_any_tasks_with_commits_by_merge(tasks: TierTasks, tmp_path: Path) -> No
     A row's own `commit` goes before that of its tier, and the tables are equal.
     """
     spark, lake, spread = (
-        LocalPort("spark"),
+        LocalPort("many"),
         Lake(tmp_path, replace(TIER, tasks=tasks, commit="merge")),
         RecordingSpread(),
     )

@@ -70,7 +70,7 @@ def held(lake: Lake) -> Iterator[tuple[Future[JobResult], ThreadPoolExecutor]]:
     with ThreadPoolExecutor(2) as pool:
         try:
             job = lake.job([SPEC], run_id="winner")
-            winner = pool.submit(lambda: lake.results(LocalPort("spark"), job, gate)[SPEC.table])
+            winner = pool.submit(lambda: lake.results(LocalPort("many"), job, gate)[SPEC.table])
             while not gate.reached.wait(0.1):
                 assert not winner.done(), winner.result()
             yield winner, pool
@@ -83,7 +83,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     """While one job has the table, another starts, and a third, which may wait."""
     lake = Lake(tmp_path_factory.mktemp("rivals"))
     lake.land(SPEC, RUNS[0], TYPES)
-    port, storage = LocalPort("spark"), Watched()
+    port, storage = LocalPort("many"), Watched()
     port.runtime = replace(port.runtime, storage=storage)
     with held(lake) as (winner, pool):
         with job_child(on_spark(lake.job([SPEC], run_id="loser"))) as child:

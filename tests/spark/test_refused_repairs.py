@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from airflow_gddl.contract.actions import Rebuild, Reload, Verify
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
@@ -12,6 +14,8 @@ from tests.conftest import LocalPort
 from tests.harness.lake import Lake, read
 from tests.harness.landing import to_table, write
 from tests.spark.breaking import Break, Breaker
+
+pytestmark = pytest.mark.deep_on_many
 
 SPEC = TableSpec(table="s.t", keys=("id",))
 REFRESH = JobOptions(action=Rebuild())

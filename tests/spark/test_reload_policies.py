@@ -53,7 +53,9 @@ def under(new_column: Any, type_change: Any = "fail") -> TableSpec:
     return replace(SPEC, schema_evolution=SchemaEvolution(new_column=new_column, type_change=type_change))
 
 
-@pytest.mark.parametrize("policy", ["fail", "ignore", "rescue"])
+@pytest.mark.parametrize(
+    "policy", ["fail", *(pytest.param(policy, marks=pytest.mark.deep_on_many) for policy in ("ignore", "rescue"))]
+)
 def test_what_the_live_table_has_is_no_news(policy: str, engine: LocalPort, tmp_path: Path) -> None:
     world = World(engine, tmp_path)
     done = world.run(under(policy), action="reload", confirmed=True)

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from airflow_gddl.contract.actions import ErrorsReplay
 from airflow_gddl.contract.layout import Layout
@@ -15,6 +16,8 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec
 from tests.harness.asked import options_of
 from tests.harness.engine_port import EnginePort
+
+pytestmark = pytest.mark.deep_on_many
 
 SPEC = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",), options={"types": {"price": "decimal(4,2)"}})
 WIDER = replace(SPEC, options={"types": {"price": "decimal(9,2)"}})

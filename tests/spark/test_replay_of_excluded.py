@@ -54,6 +54,7 @@ def test_record_is_replayed_without_the_column(engine: LocalPort, tmp_path: Path
     assert table.values("replica", "id", "ssn") == [(1, None), (2, None)]
 
 
+@pytest.mark.deep_on_many
 @pytest.mark.parametrize("dropped", ["keep", "null", "fail"])
 def test_column_that_is_excluded_no_more_is_null(engine: LocalPort, tmp_path: Path, dropped: Any) -> None:
     table = table_in(engine, tmp_path)

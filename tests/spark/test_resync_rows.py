@@ -12,15 +12,15 @@ from spark_jobs.job.job_tables import run_job
 from tests.conftest import LocalPort
 from tests.databases.test_initial_load import environ, rows_of
 from tests.databases.test_resync_rows import LOGGED, SPEC, Service, unseen
-from tests.delta_rs.postgres import emptied, execute, postgres
 from tests.harness.lake import Lake
+from tests.one_task.postgres import emptied, execute, postgres
 
 TIER = replace(DEFAULT_TIERS["small"], tasks="many")
 QUIET = JobOptions(action=Verify(settle_seconds=0))
 
 
 def test_keys_and_ranges_beside_changes_on_their_way(tmp_path: Path) -> None:
-    lake, port = Lake(tmp_path, TIER), LocalPort("spark")
+    lake, port = Lake(tmp_path, TIER), LocalPort("many")
     with postgres() as server:
         source = emptied(server)
         execute(source, *LOGGED.split(";\n\n"), "INSERT INTO s.t SELECT i, 'v' || i FROM generate_series(1, 50) i")

@@ -7,11 +7,15 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import TableSpec
 from tests.conftest import LocalPort
 from tests.harness.lake import Lake, read
 from tests.harness.landing import to_table, write
+
+pytestmark = pytest.mark.deep_on_many
 
 SPEC = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",))
 NAME = "20240101-000000001.parquet"

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable
 
 from airflow_gddl.contract.actions import ErrorsReplay, Explain, Rebuild, Verify
@@ -16,11 +17,13 @@ from tests.harness.lake import Lake
 from tests.harness.sharded import Sharded, rows_of
 from tests.spark.test_maintenance import TIER, done
 
+pytestmark = pytest.mark.deep
+
 SHARDS = ("eu", "us")
 
 
 def test_loads_changes_reloads_and_verification(tmp_path: Path) -> None:
-    port, landed = LocalPort("spark"), Sharded(tmp_path, SHARDS, {"sweep_after": "0s", "sweep_limit": 0.5})
+    port, landed = LocalPort("many"), Sharded(tmp_path, SHARDS, {"sweep_after": "0s", "sweep_limit": 0.5})
     tier = replace(TIER, deletion_vectors=False)  # which the other engine does not read
     lake, quick, spec = Lake(tmp_path, tier), Lake(tmp_path), landed.spec
 
@@ -55,7 +58,7 @@ def test_loads_changes_reloads_and_verification(tmp_path: Path) -> None:
 def test_each_source_has_its_own_history(tmp_path: Path) -> None:
     """A reload and a truncate of one source leave the versions of the other."""
     fields = {"sweep_after": "0s", "sweep_limit": 1.0, "history": True, "truncate": "apply"}
-    port, landed = LocalPort("spark"), Sharded(tmp_path, SHARDS, fields)
+    port, landed = LocalPort("many"), Sharded(tmp_path, SHARDS, fields)
     lake, spec = Lake(tmp_path, TIER), landed.spec
     for shard in SHARDS:
         landed.load(shard, {1: f"{shard} 1", 2: f"{shard} 2"})

@@ -17,9 +17,9 @@ from airflow_gddl.contract.result import TableTasks
 from airflow_gddl.contract.spec import Continuous, JobOptions, TierSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.ledger.ledger import Ledger
-from tests.delta_rs.test_continuous import Source, specs_of
 from tests.harness.lake import Lake
 from tests.harness.waiting import wait_for
+from tests.one_task.test_continuous import Source, specs_of
 from tests.spark.children import Child, job_child
 
 

@@ -35,7 +35,7 @@ def run(lake: Lake, names: tuple[str, ...]) -> dict[str, JobResult]:
 
 def test_tables_are_spread_over_tasks(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """And those that one task declines are left to many."""
-    if request.config.getoption("--engine") == "delta_rs":
+    if request.config.getoption("--tasks") == "one":
         pytest.skip("it takes Spark")
     lake = Lake(tmp_path, replace(TIER, task_max_bytes=20_000))
     for name in NAMES:
@@ -83,7 +83,7 @@ def run_killing(lake: Lake, names: tuple[str, ...], name: str, times: int) -> di
 
 @pytest.fixture
 def lake(tmp_path: Path, request: pytest.FixtureRequest) -> Lake:
-    if request.config.getoption("--engine") == "delta_rs":
+    if request.config.getoption("--tasks") == "one":
         pytest.skip("it takes Spark")
     found = Lake(tmp_path, TIER)
     for name in ("a", "b"):
@@ -91,6 +91,7 @@ def lake(tmp_path: Path, request: pytest.FixtureRequest) -> Lake:
     return found
 
 
+@pytest.mark.deep
 def test_killed_task_is_retried_once(lake: Lake) -> None:
     lake.load(spec_of("long"), rows=300_000)
     done = run_killing(lake, ("a", "b", "long"), "long", times=1)

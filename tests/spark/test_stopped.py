@@ -26,7 +26,7 @@ from tests.spark.crash_tables import BEFORE, BROKEN, RUNS, TYPES, spec_of
 from tests.spark.table_lines import by_engine, by_oracle, differences
 
 STEPS = ("discover", "plan", "read", "quarantine", "append", "decide", "tombstones", "replica", "history", "commit")
-WITHOUT_SPARK = LocalPort("delta_rs")
+WITHOUT_SPARK = LocalPort("one")
 
 
 def landed(root: Path, specs: Sequence[TableSpec]) -> Lake:

@@ -62,7 +62,7 @@ class Place:
 
     def run(self, source: FileStreamSource = SPARK_FILES) -> JobResult:
         self.listings.count = 0
-        port = LocalPort("spark")
+        port = LocalPort("many")
         runtime = replace(port.runtime, storage=self.listings, spark=Unread(), files=source, clock=self._now)
         job = port.tiered(self.lake.job([SPEC]))
         (outcome,) = run_job(job, runtime, lambda _: None)
@@ -86,7 +86,7 @@ class Place:
 @pytest.fixture
 def place(tmp_path: Path, request: pytest.FixtureRequest) -> Place:
     """Its first run is over: it listed."""
-    if request.config.getoption("--engine") == "delta_rs":
+    if request.config.getoption("--tasks") == "one":
         pytest.skip("it takes Spark")
     made = Place(Lake(tmp_path, TIER))
     made.lake.load(SPEC)
@@ -113,6 +113,7 @@ def test_stream_reports_new_files_without_listing(place: Place) -> None:
     assert (place.rows, place.listings.count) == ({0: "third", 2: "load 2", 5: "five"}, 0)
 
 
+@pytest.mark.deep
 def test_lost_checkpoint_is_harmless(place: Place) -> None:
     place.change(1, ("U", 0, "first"))
     place.run()
@@ -123,6 +124,7 @@ def test_lost_checkpoint_is_harmless(place: Place) -> None:
     assert (place.rows, place.listings.count) == ({**LOADED, 0: "second"}, 0)
 
 
+@pytest.mark.deep
 def test_failed_files_are_reported_again(place: Place) -> None:
     place.change(1, ("U", 0, "first"))
     with Claim.acquire(Storage(), place.lake.layout(SPEC).state, "somebody else", utc_now):
@@ -133,6 +135,7 @@ def test_failed_files_are_reported_again(place: Place) -> None:
     assert place.rows == {**LOADED, 0: "first"}
 
 
+@pytest.mark.deep
 def test_full_listing_is_daily(place: Place) -> None:
     place.change(1, ("U", 0, "first"))
     place.later = timedelta(days=1, minutes=1)
@@ -143,6 +146,7 @@ def test_full_listing_is_daily(place: Place) -> None:
     assert place.listings.count == 0
 
 
+@pytest.mark.deep
 def test_reload_opens_a_generation(place: Place) -> None:
     """Spark's own source tells of no name twice, as Auto Loader does of overwritten files: it is begun anew."""
     place.change(1, ("U", 0, "first"))

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from deltalake import DeltaTable
 
 from airflow_gddl.contract.errors import FatalError
@@ -59,6 +60,7 @@ def play(engine: EnginePort, root: Path, size: str, rounds: int = len(ROUNDS)) -
     return results
 
 
+@pytest.mark.deep_on_many
 def test_small_tier_is_for_any_reader(engine: EnginePort, tmp_path: Path) -> None:
     every_round(engine, tmp_path, "small")
     any_reader_takes_it(cast("LocalPort", engine), tmp_path)
@@ -66,7 +68,7 @@ def test_small_tier_is_for_any_reader(engine: EnginePort, tmp_path: Path) -> Non
 
 def test_large_tier_deletes_by_vector(engine: EnginePort, tmp_path: Path) -> None:
     """The other engine leaves such a table to Spark, whatever comes after its first load."""
-    if cast("LocalPort", engine).name == "spark":
+    if cast("LocalPort", engine).name == "many":
         every_round(engine, tmp_path, "large")
         features_of(tmp_path, engine, "deletionVectors", "typeWidening")
         return
@@ -108,6 +110,7 @@ class Untouched(NoSpark):
         raise AssertionError("Spark was started for nothing")
 
 
+@pytest.mark.deep_on_many
 def test_idle_run_starts_no_spark(engine: EnginePort, tmp_path: Path) -> None:
     play(engine, tmp_path, "small")
     (idle,) = run_job(job(tmp_path, "small"), Runtime(storage=Storage(), spark=Untouched()), lambda _: None)

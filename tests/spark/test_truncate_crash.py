@@ -27,6 +27,7 @@ def _spec(step: str, way: str) -> TableSpec:
     return replace(spec_of(name.removeprefix("crash.")), truncate="apply", ignore_null_updates=True)
 
 
+@pytest.mark.deep_on_many
 def test_rerun_after_a_kill(spark: LocalPort, tmp_path_factory: pytest.TempPathFactory) -> None:
     lake = Lake(tmp_path_factory.mktemp("crash"))
     places = [(_spec(step, way), step) for way in WAYS for step in STEPS]
@@ -34,7 +35,7 @@ def test_rerun_after_a_kill(spark: LocalPort, tmp_path_factory: pytest.TempPathF
     first, last = TRUNCATED_LATE
     for spec in specs:
         lake.land(spec, first, TYPES)
-    loaded = lake.results(LocalPort("delta_rs"), lake.job(specs, run_id="before"))
+    loaded = lake.results(LocalPort("one"), lake.job(specs, run_id="before"))
     assert {result.status for result in loaded.values()} == {"succeeded"}, loaded
     for spec in specs:
         lake.land(spec, last, TYPES)

@@ -22,6 +22,8 @@ from tests.harness.strategies import file_of
 from tests.oracle import Run, Value
 from tests.spark.children import Ended, killed_at
 
+pytestmark = pytest.mark.deep_on_many
+
 COLUMNS = ("Op", "seq", "id", "n")
 NUMBERS, TEXTS = ({"Op": "string", "seq": "int64", "id": "int64", "n": kind} for kind in ("int64", "string"))
 REBUILD = JobOptions(action=Rebuild())

@@ -14,17 +14,17 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions
 from spark_jobs.job.job_tables import run_job
 from tests.conftest import LocalPort
-from tests.delta_rs.postgres import execute, postgres
-from tests.delta_rs.test_verify_source import COLUMNS, SPEC, three
 from tests.harness.lake import Lake
 from tests.harness.landing import write
+from tests.one_task.postgres import execute, postgres
+from tests.one_task.test_verify_source import COLUMNS, SPEC, three
 
 TIER = replace(DEFAULT_TIERS["small"], tasks="many")
 QUIET = JobOptions(action=Verify(settle_seconds=0))
 
 
 def test_all_types_compare_and_resync(tmp_path: Path) -> None:
-    lake, port = Lake(tmp_path, TIER), LocalPort("spark")
+    lake, port = Lake(tmp_path, TIER), LocalPort("many")
     with postgres() as engine:
         fill(engine)
         environ = {"GDDL_SOURCE_SHOP": engine.url.render_as_string(hide_password=False)}
@@ -53,7 +53,7 @@ def test_all_types_compare_and_resync(tmp_path: Path) -> None:
 
 def test_resync_is_decided_by_the_source(tmp_path: Path) -> None:
     """Refused where it would be worse, failed while it differs, and without rows that the source has no more."""
-    lake, port, resync = Lake(tmp_path, TIER), LocalPort("spark"), JobOptions(action=Resync())
+    lake, port, resync = Lake(tmp_path, TIER), LocalPort("many"), JobOptions(action=Resync())
     with postgres() as engine:
         execute(engine, "CREATE SCHEMA s")
         three(tmp_path, engine)

@@ -24,7 +24,7 @@ class Steps(Heard):
     def on_progress(self, event: ProgressEvent) -> None: ...
 
 
-@pytest.mark.parametrize("tasks", ["one", "many"])
+@pytest.mark.parametrize("tasks", ["one", pytest.param("many", marks=pytest.mark.deep)])
 def test_modules_in_the_working_directory_are_not_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tasks: TableTasks
 ) -> None:
@@ -41,6 +41,7 @@ def test_modules_in_the_working_directory_are_not_imported(
     assert lake.replica(spec_of("a")) == {0: "first", 2: "load 2"}
 
 
+@pytest.mark.deep
 def test_spark_tasks_do_not_import_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark starts Python itself, in the same folder."""
     monkeypatch.chdir(tmp_path)

@@ -24,6 +24,8 @@ from tests.harness.examples import examples
 from tests.harness.lake import Lake
 from tests.harness.sharded import Sharded, rows_of
 
+pytestmark = pytest.mark.wide
+
 SHARDS = ("a", "b", "server")
 FIELDS = {"sweep_after": "0s", "sweep_limit": 1.0}
 

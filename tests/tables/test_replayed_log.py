@@ -156,7 +156,7 @@ def test_a_damaged_log_is_declined(harm: Any, tmp_path: Path) -> None:
         replayed(Storage(), path)
 
 
-def test_no_table(tmp_path: Path) -> None:
+def test_a_folder_without_a_table_has_no_log(tmp_path: Path) -> None:
     assert replayed(Storage(), str(tmp_path / "none")) is None
 
 

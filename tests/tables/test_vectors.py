@@ -36,6 +36,8 @@ from tests.oracle import replay
 from tests.spark.change_feeds import FEED
 from tests.spark.table_lines import by_engine, by_oracle, counts_of, differences
 
+pytestmark = pytest.mark.wide
+
 SORTS = {
     "everything": dense(EVERYTHING),
     "plain": dense(Traits(variants=False)),

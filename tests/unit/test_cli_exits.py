@@ -33,7 +33,7 @@ FAILED = JobResult(table="a.c", status="failed")
         ((GOOD,), 0, 2, False, 0),
     ],
 )
-def test_of_outcome(
+def test_exit_status_of_a_job(
     results: tuple[JobResult, ...], job: int, cancelled: int | None, bad_rows: bool, status: int
 ) -> None:
     outcome = JobOutcome(results=results, exit_status=job, cancelled_by=cancelled)
@@ -49,5 +49,5 @@ def test_of_outcome(
         (QuarantinableError("X", "x"), 1),
     ],
 )
-def test_of_error(error: GddlError, status: int) -> None:
+def test_exit_status_of_an_error(error: GddlError, status: int) -> None:
     assert of_error(error) == status

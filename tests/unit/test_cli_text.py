@@ -57,12 +57,12 @@ def test_what_is_shown_is_printable_and_encodable(text: str) -> None:
         (-90, "-1m 30s"),
     ],
 )
-def test_durations(seconds: float | None, shown: str) -> None:
+def test_durations_have_at_most_two_units(seconds: float | None, shown: str) -> None:
     assert duration(seconds) == shown
 
 
 @pytest.mark.parametrize(("number", "shown"), [(None, ""), (0, "0"), (1234567, "1,234,567")])
-def test_counts(number: int | None, shown: str) -> None:
+def test_counts_have_thousands_separators(number: int | None, shown: str) -> None:
     assert count(number) == shown
 
 

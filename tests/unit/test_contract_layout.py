@@ -37,5 +37,5 @@ def test_no_two_paths_of_two_tables_are_the_same() -> None:
     ("root", "parts", "expected"),
     [("/a", ("b",), "/a/b"), ("/a/", ("b", "c"), "/a/b/c"), ("s3://x", ("y",), "s3://x/y"), ("/", ("a",), "/a")],
 )
-def test_join(root: str, parts: tuple[str, ...], expected: str) -> None:
+def test_join_has_one_slash_between_parts(root: str, parts: tuple[str, ...], expected: str) -> None:
     assert join(root, *parts) == expected

@@ -52,7 +52,7 @@ def test_plain_http_elsewhere_must_be_allowed() -> None:
 
 
 @pytest.mark.parametrize(("written", "retries"), [("1", 0), ("4", 3), ("0", 0), ("", 8), ("many", 8)])
-def test_attempts(written: str, retries: int) -> None:
+def test_attempts_are_retries_plus_one_and_eight_by_default(written: str, retries: int) -> None:
     assert S3Settings.of({"AWS_MAX_ATTEMPTS": written}).retries == retries
     assert S3Settings.of({"AWS_MAX_ATTEMPTS": written}).storage_options()["max_retries"] == str(retries)
 

@@ -22,7 +22,7 @@ from spark_jobs.dialects.debezium.dialect import classify, is_beside
         ("anything at all.parquet", "parquet", ("", "")),
     ],
 )
-def test_data_files(name: str, file_format: str, order: tuple[str, str]) -> None:
+def test_data_files_are_ordered_by_offset_and_partition(name: str, file_format: str, order: tuple[str, str]) -> None:
     found = classify(name)
     assert found is not None
     offset, partition = order

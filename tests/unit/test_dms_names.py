@@ -40,7 +40,7 @@ def windows(options: DmsOptions, cursor: str, since: datetime, until: datetime) 
         ("01202431/20240131-235959123.parquet", "change", "parquet"),
     ],
 )
-def test_data_files(name: str, kind: str, file_format: str) -> None:
+def test_data_files_are_loads_or_changes(name: str, kind: str, file_format: str) -> None:
     found = classify(name)
     assert found is not None
     assert found[:2] == (kind, file_format)

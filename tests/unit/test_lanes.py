@@ -1,22 +1,43 @@
-"""What `tests.harness.lanes` names is there."""
+"""Lanes of tests: what their markers, folders and places say."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
-from tests.harness import lanes
+import pytest
+
+from tests.harness.lanes import Lane, lane_of
 
 TESTS = Path(__file__).parents[1]
 
 
-def test_lanes_name_modules_and_tests_that_exist() -> None:
-    modules = {path.stem for path in TESTS.rglob("test_*.py")}
-    assert set(lanes._WIDE) <= modules
-    for named in (*lanes._ROOMS, *lanes._ROOMS_NOT):
-        path, _, test = named.partition("::")
-        assert (TESTS / path).exists(), named
-        assert f"def {test.partition('[')[0]}" in (TESTS / path).read_text() if test else True, named
-
-
-def test_scenarios_on_spark_are_among_those_of_each_change() -> None:
-    assert set(lanes._ON_SPARK_AT_LEAST) <= set(lanes.ON_SPARK)
+@pytest.mark.parametrize(
+    ("folder", "place", "marks", "lane"),
+    [
+        ("rules", None, (), "core"),
+        ("rules", "one", (), "core"),
+        ("rules", "many", (), "wide"),
+        ("airflow", None, (), "wide"),
+        ("airflow", "one", (), "wide"),
+        ("rules", None, ("wide",), "wide"),
+        ("airflow", None, ("core",), "core"),
+        ("rules", "many", ("core",), "core"),
+        ("airflow", None, ("core", "wide"), "wide"),
+        ("rules", None, ("deep",), "deep"),
+        ("airflow", None, ("deep", "core"), "deep"),
+        ("rules", "many", ("deep_on_many", "wide"), "deep"),
+        ("rules", "one", ("deep_on_many",), "core"),
+        ("rules", "one", ("deep_on_many", "wide"), "wide"),
+        ("spark", None, ("deep_on_many",), "wide"),
+    ],
+)
+def test_lane_of_a_test(
+    folder: str, place: str | None, marks: tuple[str, ...], lane: Lane, request: pytest.FixtureRequest
+) -> None:
+    module = pytest.Module.from_parent(request.session, path=TESTS / folder / "test_some.py")
+    item = pytest.Function.from_parent(module, name="test_some", callobj=test_lane_of_a_test)
+    item.callspec = SimpleNamespace(params={"engine": place} if place else {})  # type: ignore[assignment]  # its class is pytest's own
+    for mark in marks:
+        item.add_marker(mark)
+    assert lane_of(item) == lane

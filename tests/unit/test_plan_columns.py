@@ -32,7 +32,7 @@ from tests.harness.typed_columns import schema_of
         ("_v", "_v"),
     ],
 )
-def test_landed_name(name: str, landed: str) -> None:
+def test_landed_name_replaces_what_delta_refuses(name: str, landed: str) -> None:
     assert landed_name(name) == landed
 
 

@@ -37,7 +37,7 @@ def row(**given: object) -> TableSpec:
         ({"exclude_columns": ("ssn",), "before_image_prefix": None}, ("Id", "Name", "BI_Id", "bi_name", "BI_SSN")),
     ],
 )
-def test_selection(given: dict[str, object], kept: tuple[str, ...]) -> None:
+def test_listed_columns_are_kept_with_their_before_images(given: dict[str, object], kept: tuple[str, ...]) -> None:
     found = select_columns(FILE, row(**given))
     assert found.kept == kept
 

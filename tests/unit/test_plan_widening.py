@@ -129,7 +129,7 @@ def test_narrowest_lossless_target(source: str, narrowest: str) -> None:
         ("string", "void"),
     ],
 )
-def test_not_lossless(source: str, target: str) -> None:
+def test_narrower_types_are_not_lossless(source: str, target: str) -> None:
     assert not lossless(parse_type(source), parse_type(target))
 
 
@@ -139,7 +139,7 @@ def test_every_widening_is_lossless() -> None:
 
 
 @pytest.mark.parametrize("relation", [widens, lossless])
-def test_transitive(relation: Callable[[SqlType, SqlType], bool]) -> None:
+def test_relations_of_types_are_transitive(relation: Callable[[SqlType, SqlType], bool]) -> None:
     pairs = {(a, b) for a, b in product(TYPES, repeat=2) if relation(a, b)}
     broken = [
         (str(a), str(b), str(c)) for a, b in pairs for c in TYPES if (b, c) in pairs and (a, c) not in pairs and a != c
@@ -189,7 +189,7 @@ def test_the_common_type_holds_both_and_is_found_whenever_the_list_has_one() -> 
         ("boolean", "tinyint", None),
     ],
 )
-def test_common_type(table: str, incoming: str, expected: str | None) -> None:
+def test_common_type_holds_both(table: str, incoming: str, expected: str | None) -> None:
     found = common_type(parse_type(table), parse_type(incoming))
     assert (None if found is None else str(found)) == expected
 
@@ -211,7 +211,7 @@ def test_what_may_be_tried_value_by_value(source: str, targets: set[str]) -> Non
     assert {name for name in SCALAR_NAMES if convertible(kind, parse_type(name))} == targets
 
 
-def test_integral_digits() -> None:
+def test_integral_digits_of_numeric_types() -> None:
     found = {name: integral_digits(parse_type(name)) for name in ("tinyint", "bigint", "decimal(12,2)", "double")}
     assert found == {"tinyint": 3, "bigint": 19, "decimal(12,2)": 10, "double": None}
 

@@ -26,7 +26,7 @@ IDLE = {"compacted": {}, "files_removed": 0, "dry_run": False}
         ({"action": "maintain", "status": "failed"}, True),
     ],
 )  # fmt: skip
-def test_recorded_results(fields: dict[str, Any], kept: bool) -> None:
+def test_only_results_of_work_are_recorded(fields: dict[str, Any], kept: bool) -> None:
     assert is_recorded(JobResult(**{"table": "s.t", "status": "succeeded", **fields})) is kept
 
 

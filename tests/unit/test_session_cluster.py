@@ -82,10 +82,9 @@ class _Conf:
         self.values[name] = value
 
 
-def test_a_setting_that_delta_is_still_declaring_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_jobs.spark.session._SET_PAUSE", 0)
+def test_a_setting_that_delta_is_still_declaring_is_set() -> None:
     late, never = _Conf(3), _Conf(1000)
-    configure(cast("SparkSession", SimpleNamespace(conf=late)), {"a": "1", "b": "2"})
+    configure(cast("SparkSession", SimpleNamespace(conf=late)), {"a": "1", "b": "2"}, pause=0)
     assert late.values == {"a": "1", "b": "2"}
     with pytest.raises(AnalysisException):
-        configure(cast("SparkSession", SimpleNamespace(conf=never)), {"a": "1"})
+        configure(cast("SparkSession", SimpleNamespace(conf=never)), {"a": "1"}, pause=0)

@@ -57,7 +57,7 @@ GOOD = replace(result("succeeded", 1000, 995), quarantined=0, changes_written=30
         ),
     ],
 )
-def test_what_holds(done: JobResult, now: float, codes: list[str]) -> None:
+def test_problems_of_a_table_follow_its_last_run_and_limits(done: JobResult, now: float, codes: list[str]) -> None:
     one = standing(done, now)
     assert [problem.code for problem in problems(one, LIMITS)] == codes
     assert problems(standing(done, now, enabled=False), LIMITS) == []

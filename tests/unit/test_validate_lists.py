@@ -67,7 +67,7 @@ def test_a_list_may_hold_a_name_with_a_comma(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("delimiter", ['","', '";"', '"\\t"', "'|'", r"'\x01'", r"'\x1F'"])
-def test_delimiters(delimiter: str, tmp_path: Path) -> None:
+def test_delimiters_of_one_character_are_valid(delimiter: str, tmp_path: Path) -> None:
     rows = row_file(f"{{table: s.a, keys: id, options: {{csv_delimiter: {delimiter}}}}}")
     assert lines(loaded(tmp_path, {"tables/a.yaml": rows})) == []
 

@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from airflow_gddl.contract.durations import seconds
@@ -23,7 +23,6 @@ from airflow_gddl.contract.file_names import (
 from airflow_gddl.contract.layout import LandingFolder, join
 from airflow_gddl.stores import Storage, StoredObject
 
-_PAGE = 1000
 _BYTES = 8
 """Of a digest."""
 
@@ -140,16 +139,18 @@ class Scope:
     Attributes:
         window: range of modification times; listed in full.
         watermarks: by table; tables without one are listed in full.
+        page: names of one listing of a schema's folder, for each table; those it does not reach are listed alone.
     """
 
     window: PollWindow | None = None
     watermarks: Mapping[str, Watermark] = field(default_factory=dict)
+    page: int = 1000
 
 
-def poll(store: Storage, landing: str, tables: Iterable[str]) -> dict[str, Poll]:
-    """`poll_folders` of tables with one landing root and default names, in full."""
+def poll(store: Storage, landing: str, tables: Iterable[str], scope: Scope | None = None) -> dict[str, Poll]:
+    """`poll_folders` of tables with one landing root and default names; in full where no scope is given."""
     folders = {table: LandingFolder(landing, table) for table in tables}
-    return {table: files.poll() for table, files in poll_folders(store, folders, Scope()).items()}
+    return {table: files.poll() for table, files in poll_folders(store, folders, scope or Scope()).items()}
 
 
 def poll_folders(store: Storage, folders: Mapping[str, LandingFolder], scope: Scope) -> dict[str, ListedFiles]:
@@ -169,7 +170,7 @@ def poll_folders(store: Storage, folders: Mapping[str, LandingFolder], scope: Sc
     listed: dict[str, ListedFiles] = {}
     for (root, schema), tables in sorted(by_schema.items()):
         marks = {name: mark for name, of in tables.items() if (mark := scope.watermarks.get(of[0])) is not None}
-        listed_files = _schema(store, root, schema, list(tables), Scope(scope.window, marks))
+        listed_files = _schema(store, root, schema, list(tables), replace(scope, watermarks=marks))
         listed |= {table: files for name, files in listed_files.items() for table in tables[name]}
     faults = [files.refused for files in listed.values() if files.refused is not None]
     if listed and len(faults) == len(listed):
@@ -225,7 +226,7 @@ def _schema(store: Storage, landing: str, schema: str, names: list[str], scope: 
     whole = {name: files for name, files in listed.items() if files.known is None}
     if store.listing_spans_folders(folder) and len(whole) > 1:
         try:
-            unreached = _span(store, folder, whole)
+            unreached = _span(store, folder, whole, scope.page)
             rest = [name for name in listed if name in unreached or name not in whole]
         except FatalError as error:
             if error.code != "STORAGE_DENIED":  # list permission may be granted folder by folder
@@ -253,10 +254,10 @@ def _is_missing(store: Storage, folder: str, files: ListedFiles) -> bool:
     return (everything and store.listing_spans_folders(folder)) or not store.exists(folder)
 
 
-def _span(store: Storage, folder: str, listed: dict[str, ListedFiles]) -> list[str]:
+def _span(store: Storage, folder: str, listed: dict[str, ListedFiles], page: int) -> list[str]:
     """List the folder for at most one page for each table; return the tables not reached."""
     ends = sorted(f"{name}/" for name in listed)
-    budget = _PAGE * len(listed)
+    budget = page * len(listed)
     for seen, item in enumerate(store.list(folder, ends[0])):
         name, _, rest = item.name.partition("/")
         if f"{name}/" > ends[-1]:

@@ -89,7 +89,7 @@ def held(codes: Iterable[str]) -> str:
 
 def play(delivery: Delivery, folder: Path, place: str = "processes") -> Outcome:
     """Run after each arrival."""
-    port = LocalPort("delta_rs" if place == "processes" else "spark")
+    port = LocalPort("one" if place == "processes" else "many")
     (folder / "landing").mkdir(parents=True, exist_ok=True)
     lake = Lake(folder, port=port.everywhere())
     plain = f"s.{delivery.table}"

@@ -1,1 +1,0 @@
-"""The engine delta_rs by itself: no Spark."""
