@@ -10,10 +10,8 @@ _WHOLE_TABLE = "decides over a stored table, which a run makes"
 _EXPORTS = "compares snapshots of a whole table, which land as files"
 ELSEWHERE = {
     "baseline_rows": ("tests/adopt/test_own_columns.py", "rows that a table had before it was adopted"),
-    "carried": ("tests/scenarios/r12_columns_to_update", _DECODING),
     "decode": ("tests/scenarios/quarantine_rows", _DECODING),
     "delivered_columns": ("tests/scenarios/r11_type_misfit_rescued", _DECODING),
-    "delta_values": ("tests/tables/test_replayed_log.py", "values of partitions, as a log has them"),
     "events": ("tests/one_task/test_events.py", _DECODING),
     "exports": ("tests/one_task/test_table_snapshots.py", _EXPORTS),
     "file_groups": ("tests/rules/test_batch_schema.py", "made for the columns of a batch"),
@@ -26,7 +24,6 @@ ELSEWHERE = {
     "stale_rows": ("tests/one_task/test_quarantine_counts.py", _WHOLE_TABLE),
     "step_results": ("tests/unit/test_overlap.py", "values without a rule but this one"),
     "stored_columns": ("tests/one_task/test_applied_schema.py", _WHOLE_TABLE),
-    "sweep": ("tests/scenarios/r09_reload", _WHOLE_TABLE),
 }
 """Where a module without a test module of its name is tested, and why there."""
 
