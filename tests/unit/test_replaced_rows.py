@@ -19,7 +19,8 @@ from spark_jobs.tables.rebuild import Replaced, compared
 ])  # fmt: skip
 def test_rows_are_compared_by_their_keys(keys: tuple[str, ...], columns: Any, found: Replaced) -> None:
     before, after = [(1, "a"), (2, "b")], [(1, "new"), (3, "c"), (4, "d")]
-    live = SimpleNamespace(engine=SimpleNamespace(live_rows=lambda _live, _columns: iter(before)))
+    contents = SimpleNamespace(live_rows=lambda _columns: iter(before))
+    live = SimpleNamespace(engine=SimpleNamespace(contents=lambda _live: contents))
     schema = SimpleNamespace(columns=("id", "v"), keys=keys)
     work, request = SimpleNamespace(rows=lambda _columns: iter(after)), SimpleNamespace(table_schema=schema, live=live)
     assert compared(cast("Any", work), cast("Any", request), columns) == found
