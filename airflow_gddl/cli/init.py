@@ -222,7 +222,10 @@ def init(  # noqa: PLR0913 - typer reads each option of the command from one par
     ] = None,
     *,
     dag_files: Annotated[
-        int, typer.Option("--dag-files", min=1, max=99, help="With --airflow: DAG files that the tables' DAGs are in.")
+        int,
+        typer.Option(
+            "--dag-files", metavar="N", min=1, max=99, help="With --airflow: DAG files that the tables' DAGs are in."
+        ),
     ] = 1,
     runner: Annotated[
         str | None,
