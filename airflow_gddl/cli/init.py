@@ -246,6 +246,8 @@ def init(  # noqa: PLR0913 - typer reads each option of the command from one par
     """
     cli = context.of(ctx)
     settings = _settings_of(runner, node_type, instance_pool)
+    if dag_files > 1 and airflow is None:
+        raise MetadataError("OPTION_INVALID", "--dag-files without --airflow", remedy="add --airflow DAGS_FOLDER")
     if airflow is not None:
         _into_airflow(cli, airflow, jobs or airflow.absolute().parent / "gddl-jobs", settings, dag_files)
         return

@@ -28,6 +28,7 @@ from airflow_gddl.operators.jobs import (
     GddlTableOperator,
 )
 from airflow_gddl.plugins.timetables import cron_timetable
+from airflow_gddl.runtime.compiled.cache import DagFile
 from airflow_gddl.runtime.compiled.keeper import collector_paused
 from airflow_gddl.runtime.compiled.metadata import CompiledMetadata
 from airflow_gddl.sensors.tables import GddlTablesSensor, poll_times
@@ -390,7 +391,8 @@ def build_dags(  # noqa: PLR0913 - what a DAG file may say
         wanted = [one for one in _wanted(compiled, running, select, exclude) if _part_of(one.dag_id, of) == part]
         dags, unbuilt = _built(wanted, Shared.read(metadata, custom))
     if running is None:
-        compiled.note_unbuilt(unbuilt, frozenset(one.dag_id for one in wanted))
+        chosen = repr((sorted(select), sorted(exclude)))
+        compiled.note_unbuilt(DagFile(chosen=chosen, part=part, of=of), unbuilt)
     return dags
 
 

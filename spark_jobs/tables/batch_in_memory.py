@@ -306,8 +306,11 @@ class AppendedInMemory(_WholeBatchWork):
             self.batch_context.join_small_files(snapshot.path)
             snapshot = tables.existing(snapshot.path)
         columns = needed_of_replica(snapshot, schema, partial=partial)
-        # Rows of a load have no sequence; only another one of a load can tie with them.
-        ties = columns is None or pc.struct_field(net.column(GDDL), "sequence").null_count > 0
+        # Rows of a load have no sequence; only another one of a load can tie with them. Places of changes that went
+        # through the quarantine (below zero) are compared with those of all stored rows.
+        lacks_sequence = pc.struct_field(net.column(GDDL), "sequence").null_count > 0
+        was_replayed = pc.any(pc.less(pc.struct_field(net.column(GDDL), "position"), 0)).as_py()
+        ties = columns is None or lacks_sequence or bool(was_replayed)
         return find(tables, snapshot, net.select(schema.keys), schema.keys, columns, ties=ties)
 
     def _stored_tombstones(self, keys: pa.Table) -> pa.Table | None:

@@ -6,6 +6,7 @@ import io
 import json
 import math
 import re
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -440,7 +441,7 @@ class Target:
         rows = by_name(rows, self.schema)
         path, size = FileWriter(storage, self, now).write(rows)
         copy = _new_name()
-        storage.copy(join(self.path, path), join(other.path, copy))
+        _copy(storage, join(self.path, path), join(other.path, copy))
         figures = _figures(rows, dict.fromkeys((*self.indexed, *other.indexed)))
 
         def added(at: str, target: Target) -> Action:
@@ -627,6 +628,15 @@ class Restated:
 
     def file_of(self, file: DataFile) -> str:
         return join(self.table, file.path)
+
+
+def _copy(storage: Storage, path: str, target: str) -> None:
+    """On local disks under the name that it will have: what a killed process leaves is removed like any other file."""
+    if "://" in target:
+        storage.copy(path, target)
+        return
+    Path(target).parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(path, target)
 
 
 def _new_name() -> str:

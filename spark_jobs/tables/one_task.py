@@ -69,8 +69,7 @@ class OneTaskMaintenance:
         hours, delta = max(hours, own_hours(snapshot.properties, path)), snapshot.opened()
         files = delta.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
         if snapshot.has_vectors:  # `deltalake` removes those in use
-            since = self.tables.moment / 1000 - hours * 3600
-            files = unneeded(self.context.storage, snapshot, files, since)
+            files = unneeded(self.context.storage, snapshot, files, self.tables.moment / 1000, hours)
             if not dry_run:
                 self.context.storage.delete(*(join_path(path, name) for name in files))
         elif files and not dry_run:

@@ -3,64 +3,91 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import unquote
+
+import pyarrow.parquet as pq
 
 from airflow_gddl.contract.layout import join
 from airflow_gddl.stores import Storage
-from spark_jobs.tables.deletion_vectors import Descriptor, path_of
-from spark_jobs.tables.replayed_log import COMMIT
+from airflow_gddl.stores.storage import read_if_there
+from spark_jobs.plan.identity import own_hours
+from spark_jobs.tables.deletion_vectors import path_of
+from spark_jobs.tables.replayed_log import COMMIT, POINTER, pointed_version
 from spark_jobs.tables.snapshots import TableSnapshot
+
+_USUAL_HOURS = 7 * 24
+"""For which Delta keeps removed files, and their removals in checkpoints, where a table says nothing."""
+_REMOVALS = ["remove.path", "remove.deletionTimestamp", "remove.deletionVector"]
+Removal = Mapping[str, Any]
+"""A `remove` action."""
 
 
 def named_files(snapshot: TableSnapshot) -> frozenset[str]:
     """Paths of a version's data files and of the files of their deletion vectors."""
-    vectors = (file.vector for file in snapshot.files if file.vector is not None)
-    data_files = (join(snapshot.path, file.path) for file in snapshot.files)
-    return frozenset((*data_files, *_paths(snapshot.path, vectors)))
+    actions = ({"path": file.stored_path, "deletionVector": file.vector} for file in snapshot.files)
+    return frozenset(_files_of(snapshot.path, actions))
 
 
-def unneeded(storage: Storage, snapshot: TableSnapshot, found: Sequence[str], since: float) -> list[str]:
+def unneeded(storage: Storage, snapshot: TableSnapshot, found: Sequence[str], now: float, hours: int) -> list[str]:
     """Those of the files that can be removed.
 
-    `deltalake` knows which data files readers may ask for. It takes files of deletion vectors for files of no version.
+    `deltalake` takes files of deletion vectors for files of no version, and a data file for one that was removed when
+    it got its first vector. A version that the log has no more can't be asked for, so that the removals that are left
+    in it name all files that are needed.
 
     Args:
         found: names of files below the table's folder that `deltalake` would remove.
-        since: seconds since 1970. What a later version has removed, and what was written later, is needed.
+        now: seconds since 1970.
+        hours: for how long files stay after a version without them was made.
     """
-    needed = named_files(snapshot) | frozenset(_removed_vectors(storage, snapshot, since))
+    since = now - hours * 3600
+    named = named_files(snapshot)
     written = {item.path: item.modified for item in storage.list(snapshot.path)}
-    reaches_back = _reaches_back(storage, snapshot.path, since)
-    return [
-        name
-        for name in found
-        if (path := join(snapshot.path, name)) not in needed
-        and written.get(path, since) < since
-        and (reaches_back or not name.endswith(".bin"))
-    ]
+    old = {name: path for name in found if written.get(path := join(snapshot.path, name), since) < since}
+    candidates = {name: path for name, path in old.items() if path not in named}
+    if not candidates:
+        return []
+    kept = hours <= (own_hours(snapshot.properties, snapshot.path) or _USUAL_HOURS)
+    removals = _removals(storage, snapshot.path, since, from_checkpoint=kept)
+    needed = set(_files_of(snapshot.path, (one for one in removals if one.get("deletionTimestamp", 0) >= since * 1000)))
+    return [name for name, path in candidates.items() if path not in needed]
 
 
-def _paths(table: str, vectors: Iterable[Descriptor]) -> Iterator[str]:
-    return (path_of(table, vector) for vector in vectors if vector["storageType"] != "i")
+def _files_of(table: str, actions: Iterable[Removal]) -> Iterator[str]:
+    for action in actions:
+        yield join(table, unquote(action["path"]))
+        vector = action.get("deletionVector")
+        if vector is not None and vector["storageType"] != "i":
+            yield path_of(table, vector)
 
 
-def _removed_vectors(storage: Storage, snapshot: TableSnapshot, since: float) -> Iterator[str]:
-    """Files of the vectors that commits since then have removed or replaced."""
-    for item in storage.list(join(snapshot.path, "_delta_log")):
-        if item.modified < since or not COMMIT.fullmatch(item.path.rsplit("/", 1)[-1]):
+def _removals(storage: Storage, table: str, since: float, *, from_checkpoint: bool) -> Iterator[Removal]:
+    """Removals of the commits since then.
+
+    Args:
+        from_checkpoint: the last checkpoint has all of the commits before it.
+    """
+    log = join(table, "_delta_log")
+    checkpoint = pointed_version(read_if_there(storage, join(log, POINTER))) if from_checkpoint else None
+    stored = None if checkpoint is None else _of_checkpoint(storage, join(log, f"{checkpoint:020d}.checkpoint.parquet"))
+    yield from stored or ()
+    for item in storage.list(log):
+        match = COMMIT.fullmatch(item.path.rsplit("/", 1)[-1])
+        if match is None or item.modified < since or (stored is not None and int(match[1]) <= (checkpoint or 0)):
             continue
         actions: Iterator[dict[str, Any]] = map(json.loads, storage.read(item.path).splitlines())
-        removed = (action["remove"].get("deletionVector") for action in actions if "remove" in action)
-        yield from _paths(snapshot.path, (vector for vector in removed if vector))
+        yield from (action["remove"] for action in actions if "remove" in action)
 
 
-def _reaches_back(storage: Storage, table: str, since: float) -> bool:
-    """Whether the log still has all commits since then, so that it names every vector that they have removed."""
-    commits = [
-        (int(match[1]), item.modified)
-        for item in storage.list(join(table, "_delta_log"))
-        if (match := COMMIT.fullmatch(item.path.rsplit("/", 1)[-1]))
-    ]
-    first = min(commits, default=(1, since))
-    return first[0] == 0 or first[1] < since
+def _of_checkpoint(storage: Storage, path: str) -> list[Removal] | None:
+    """None: it is of another kind."""
+    try:
+        with storage.open_input(path) as stream:
+            rows = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us").read(columns=_REMOVALS)
+    except FileNotFoundError:
+        return None
+    if "remove" not in rows.column_names:
+        return None
+    return [one for one in rows.column("remove").to_pylist() if one is not None and one.get("path")]

@@ -95,6 +95,12 @@ def test_init_writes_as_many_dag_files_as_are_asked_for(tmp_path: Path, gddl: Ru
         compile(text, "dag", "exec")
 
 
+def test_dag_files_are_of_a_dags_folder(tmp_path: Path, gddl: Run) -> None:
+    status, _, err = gddl("init", str(tmp_path / "project"), "--dag-files", "3")
+    assert (status, "OPTION_INVALID" in err) == (2, True)
+    assert not (tmp_path / "project").exists()
+
+
 def test_a_setting_that_is_there_is_kept_and_the_variable_is_shown(tmp_path: Path, gddl: Run, jobs: Path) -> None:
     (tmp_path / "airflow.cfg").write_text(f"[gddl]\njob_command = {json.dumps(OTHER)}\n")
     _, out, _ = gddl("init", "--airflow", str(tmp_path / "dags"))

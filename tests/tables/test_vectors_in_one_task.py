@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
-from airflow_gddl.contract.actions import Erase, Maintain, Verify
+from airflow_gddl.contract.actions import Erase, ErrorsReplay, Maintain, Verify
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, TableSpec
+from airflow_gddl.contract.table_spec import Expectation
 from airflow_gddl.stores import Storage
 from spark_jobs.tables import deletion_vectors
 from tests.harness.lake import Lake, spec_of
+from tests.harness.strategies import with_expressions
 
 ROWS = 2000
 TIER = replace(DEFAULT_TIERS["small"], tasks="processes", deletion_vectors=True)
@@ -101,6 +104,77 @@ def test_maintenance_removes_vectors_that_no_reader_may_ask_for(tmp_path: Path) 
     named = {str(add["deletionVector"]) for add in pa.table(DeltaTable(replica).get_add_actions()).to_pylist()
              if add.get("deletionVector")}  # fmt: skip
     assert len(vectors(replica)) <= max(1, len(named))
+    assert lake.result(spec, JobOptions(action=Verify())).details["verdict"] == "equal"
+
+
+@dataclass
+class Past:
+    """Runs of days ago: the log and the files say so."""
+
+    lake: Lake
+    spec: TableSpec
+    known: set[Path] = field(default_factory=set)
+
+    def load(self, days: int) -> None:
+        moment = datetime.now(UTC) - timedelta(days=days)
+        assert self.lake.result(self.spec, clock=lambda: moment).error is None
+        for file in Path(self.lake.roots.lake).rglob("*"):
+            if file not in self.known:
+                self.known.add(file)
+                os.utime(file, (moment.timestamp(), moment.timestamp()))
+
+    def change(self, number: int, days: int) -> None:
+        self.lake.change(self.spec, number, [("U", number, f"changed {number}"), ("D", ROWS - number, None)])
+        self.load(days)
+
+
+def test_maintenance_keeps_a_file_whose_first_vector_is_old(tmp_path: Path) -> None:
+    """The file got its first vector a month ago, a further one three days ago, and is given up today."""
+    past = Past(lake := Lake(tmp_path, TIER), spec := spec_of(settle="0s"))
+    lake.load(spec, ROWS)
+    past.load(40)
+    past.change(1, days=30)
+    past.change(2, days=3)
+    replica = lake.layout(spec).replica
+    version = DeltaTable(replica).version()
+    lake.change(spec, 3, [("U", i, "new") for i in range(1200)])
+    assert lake.result(spec).main.updated == 1200
+    lake.result(spec, JobOptions(action=Maintain()))
+    assert rows(replica, version) == expected(2)
+
+
+@pytest.mark.parametrize("shortened", [False, True])
+def test_vectors_that_were_replaced_long_ago_are_removed(shortened: bool, tmp_path: Path) -> None:
+    """Also where the log is kept for a shorter time than files: a version that it has no more can't be asked for."""
+    past = Past(lake := Lake(tmp_path, TIER), spec := spec_of(settle="0s"))
+    lake.load(spec, ROWS)
+    past.load(40)
+    for number in (1, 2, 3):
+        past.change(number, days=30 - number)
+    replica = lake.layout(spec).replica
+    if shortened:
+        DeltaTable(replica).create_checkpoint()
+        version = DeltaTable(replica).version()
+        for number in range(version):
+            Path(replica, "_delta_log", f"{number:020d}.json").unlink(missing_ok=True)
+    assert len(vectors(replica)) == 3
+    lake.result(spec, JobOptions(action=Maintain()))
+    assert len(vectors(replica)) == 1
+    assert rows(replica) == expected(3)
+
+
+@pytest.mark.parametrize("vectors", [True, False])
+def test_a_change_that_was_in_quarantine_is_applied(vectors: bool, tmp_path: Path) -> None:
+    spec = spec_of(settle="0s")
+    strict = with_expressions(replace(spec, expect={"good": Expectation(rule="v <> 'bad'", on="quarantine")}))
+    lake = Lake(tmp_path, replace(TIER, deletion_vectors=vectors))
+    lake.load(strict, ROWS)
+    assert lake.result(strict).error is None
+    lake.change(strict, 1, [("U", 2, "bad")])
+    assert lake.result(strict).quarantined == 1
+    done = lake.result(spec, JobOptions(action=ErrorsReplay()))
+    assert (done.error, done.main.updated) == (None, 1)
+    assert rows(lake.layout(spec).replica)[2] == "bad"
     assert lake.result(spec, JobOptions(action=Verify())).details["verdict"] == "equal"
 
 

@@ -121,7 +121,7 @@ def pipeline_of(entry: Mapping[str, Any]) -> Pipeline:
     )
 
 
-_STATE, _LOCK, INDEX, PROBLEMS, _UNBUILT = "state.json", "lock", "index.json", "problems.json", "unbuilt.json"
+_STATE, _LOCK, INDEX, PROBLEMS, _UNBUILT = "state.json", "lock", "index.json", "problems.json", "unbuilt"
 TABLES, PLACEMENT, _PARSED, _UPKEEP = "tables.json", "placement.json", "parsed", "upkeep.json"
 KNOWN_ROWS = "known_rows.json"
 _KEPT = 3
@@ -272,17 +272,45 @@ def read_problems(generation: Path) -> tuple[str, ...]:
 
 
 def read_unbuilt(generation: Path) -> tuple[str, ...]:
-    """Pipelines noted by `write_unbuilt`; empty when there are none."""
+    """Pipelines noted by `write_unbuilt`, of all DAG files; empty when there are none."""
+    lines = {line for path in generation.glob(f"{_UNBUILT}-*.json") for line in _unbuilt_of(path)}
+    return tuple(sorted(lines))
+
+
+def _unbuilt_of(path: Path) -> tuple[str, ...]:
     try:
-        return tuple(json.loads((generation / _UNBUILT).read_bytes())["unbuilt"])
+        return tuple(json.loads(path.read_bytes())["unbuilt"])
     except FileNotFoundError:
         return ()
 
 
-def write_unbuilt(generation: Path, lines: tuple[str, ...]) -> None:
-    """Store pipelines whose DAG can't be built; nothing is written when that is already stored."""
-    if lines != read_unbuilt(generation):
-        _replace(generation / _UNBUILT, {"unbuilt": lines})
+@dataclass(frozen=True)
+class DagFile:
+    """What a DAG file of a metadata folder builds.
+
+    Attributes:
+        chosen: text of its selection; equal in files that divide the same DAGs among them.
+        part: which of `of` parts it has.
+    """
+
+    chosen: str = ""
+    part: int = 1
+    of: int = 1
+
+
+def write_unbuilt(generation: Path, dag_file: DagFile, lines: tuple[str, ...]) -> None:
+    """Store pipelines whose DAG this file can't build; nothing is written when that is already stored.
+
+    Each DAG file has a document of its own, since several are parsed at a time. Those of another division into parts
+    are removed.
+    """
+    known = f"{_UNBUILT}-{crc32(dag_file.chosen.encode()):08x}"
+    mine = generation / f"{known}-{dag_file.part}-of-{dag_file.of}.json"
+    for path in generation.glob(f"{known}-*.json"):
+        if not path.stem.endswith(f"-of-{dag_file.of}"):
+            path.unlink(missing_ok=True)
+    if lines != _unbuilt_of(mine):
+        _replace(mine, {"unbuilt": lines})
 
 
 def document(generation: Path, dag_id: str) -> Any:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import stat
 import tempfile
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -118,15 +118,10 @@ class CompiledMetadata:
         """One line for each pipeline whose DAG can't be built."""
         return self._read(cache.read_unbuilt, ())
 
-    def note_unbuilt(self, lines: tuple[str, ...], dag_ids: Collection[str]) -> None:
-        """Store them for display; called when a DAG file has built its DAGs.
-
-        Args:
-            dag_ids: of that file. What other files have noted of theirs stays.
-        """
+    def note_unbuilt(self, dag_file: cache.DagFile, lines: tuple[str, ...]) -> None:
+        """Store them for display; called when a DAG file has built its DAGs."""
         if self.generation is not None:
-            others = [line for line in self.unbuilt() if line.partition(":")[0] not in dag_ids]
-            cache.write_unbuilt(self.generation, (*others, *lines))
+            cache.write_unbuilt(self.generation, dag_file, lines)
             cache.note_parsed(self.generation)
 
     def note_upkeep(self, dag_ids: Iterable[str]) -> None:
