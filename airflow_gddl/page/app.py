@@ -109,6 +109,16 @@ def _teams(dag_ids: set[str]) -> dict[str, str | None]:
     return teams
 
 
+def paused_dags() -> frozenset[str]:
+    """Ids of all DAGs that are paused."""
+    from airflow.models.dag import DagModel  # noqa: PLC0415 - as above
+    from airflow.utils.session import create_session  # noqa: PLC0415 - as above
+    from sqlalchemy import select  # noqa: PLC0415 - as above
+
+    with create_session() as session:
+        return frozenset(session.scalars(select(DagModel.dag_id).where(DagModel.is_paused)))
+
+
 SHOWN_BYTES = 1024 * 1024
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,249}$"
 """Pattern of DAG ids and job ids, without path separators."""
@@ -249,15 +259,16 @@ def _add_answers(app: FastAPI, source: PageSource) -> None:
     # Plain functions, not coroutines: FastAPI runs them in threads, since the lake may be slow.
     @app.get("/api/v1/tables")
     def tables(user: GetUserDep, list_query: Annotated[ListQuery, Query()]) -> dict[str, Any]:
-        """A page of the tables that the user may see: `rows`, numbers by state, source, tier and owner, and
-        `troubles` of the metadata.
+        """A page of the tables that the user may see: `rows`, numbers by state, source, tier and owner,
+        `troubles` of the metadata, and which of their DAGs are `paused`.
         """
         board = source.board()
         everything = may_read(user, None)
         seen = _seen(board, user)
-        return answers.table_list(
+        found = answers.table_list(
             board, seen, list_query.query(), list_query.page, list_query.size, all_problems=everything
         )
+        return {**found, "paused": sorted(paused_dags() & {one.row.dag_id for one in seen})}
 
     @app.get("/api/v1/overview")
     def overview(user: GetUserDep, overview_query: Annotated[OverviewQuery, Query()]) -> dict[str, Any]:
@@ -280,6 +291,7 @@ def _add_answers(app: FastAPI, source: PageSource) -> None:
         return {
             **about,
             "may_trigger": runs and may_trigger(user, str(dag_id)),
+            "paused": dag_id in paused_dags(),
             "keys": None if spec is None else list(spec.keys),
         }
 

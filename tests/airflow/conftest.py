@@ -80,3 +80,21 @@ def users(monkeypatch: pytest.MonkeyPatch, database: None) -> Iterator[dict[str,
     made = {name: user(username=name, role=name.upper()) for name in ("admin", "viewer")}
     yield {name: {"Authorization": f"Bearer {manager.generate_jwt(one)}"} for name, one in made.items()}
     api.purge_cached_app()
+
+
+@pytest.fixture
+def paused(database: None) -> Iterator[None]:
+    """Airflow knows the pack, which is paused, and another DAG, which is paused too."""
+    from airflow.models.dag import DagModel  # noqa: PLC0415 - not before the settings
+    from airflow.models.dagbundle import DagBundleModel  # noqa: PLC0415 - as above
+    from airflow.utils.session import create_session  # noqa: PLC0415 - as above
+    from sqlalchemy import delete  # noqa: PLC0415 - as above
+
+    ids = ["gddl_pack.shop.small.1", "of.another.team"]
+    with create_session() as session:
+        session.merge(DagBundleModel(name="of-the-test"))
+        session.flush()
+        session.add_all([DagModel(dag_id=one, bundle_name="of-the-test", is_paused=True) for one in ids])
+    yield
+    with create_session() as session:
+        session.execute(delete(DagModel).where(DagModel.dag_id.in_(ids)))

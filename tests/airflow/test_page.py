@@ -121,6 +121,19 @@ def test_the_list_has_each_table_with_its_state(site: Site, users: dict[str, dic
     assert body["facets"]["tier"] == ["medium", "small"]
 
 
+@pytest.mark.usefixtures("paused")
+def test_a_paused_dag_is_named(site: Site, users: dict[str, dict[str, str]]) -> None:
+    """A new source's DAG starts paused: its tables are `new`, and nothing else said why."""
+    assert site.client.get("/api/v1/tables", headers=users["viewer"]).json()["paused"] == [PACK]
+    of_table = {name: site.client.get(f"/api/v1/table?name={name}", headers=users["viewer"]).json()["paused"]
+                for name in ("shop.good", "shop.own", "shop.off")}  # fmt: skip
+    assert of_table == {"shop.good": True, "shop.own": False, "shop.off": False}
+
+
+def test_no_dag_is_paused_that_airflow_does_not_know(site: Site, users: dict[str, dict[str, str]]) -> None:
+    assert site.client.get("/api/v1/tables", headers=users["viewer"]).json()["paused"] == []
+
+
 @pytest.mark.parametrize(
     ("query", "expected"),
     [

@@ -441,6 +441,19 @@ def test_a_broken_row_is_counted_found_and_explained(pages: Any) -> None:
     browser.picture(page, "table_broken_900")
 
 
+@pytest.mark.usefixtures("paused")
+def test_a_paused_dag_is_said_where_its_tables_are(pages: Any) -> None:
+    page = pages(**size(360))
+    page.goto("/gddl/")
+    page.get_by_text("1 DAG is paused: no schedule loads its tables").click()
+    expect(page.get_by_role("link", name="gddl_pack.shop.small.1")).to_be_visible()
+    assert page.evaluate(browser.CLIPPED) == []
+    browser.picture(page, "paused_360")
+    page.get_by_role("link", name="shop.orders").first.click()
+    expect(page.get_by_text("is paused: no schedule loads the table")).to_be_visible()
+    assert page.evaluate(browser.CLIPPED) == []
+
+
 def test_numbers_are_right_aligned_and_zero_differs_from_unknown(pages: Any) -> None:
     page = pages(**size(1400))
     page.goto("/gddl/")

@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { el, replace } from "./dom.js";
 import { ago, count, counted, duration, moment, outcome, runText, STATE_SIGNS, stateText, UNKNOWN } from "./format.js";
-import { tableHash } from "./links.js";
+import { airflowLink, dagPath, tableHash } from "./links.js";
 import { Overview } from "./overview.js";
 
 const FACETS = ["source", "tier", "priority", "owner"];
@@ -65,10 +65,14 @@ export class Matrix {
   }
 
   /** Invalid rows, which no DAG loads, and what awaits a person. */
-  banner({ broken, metadata_problems: others, notes }) {
+  banner({ broken, metadata_problems: others, notes, paused }) {
     const shown = [];
     const lines = (id, title, texts, kind) => el("details", { id, class: kind, open: document.getElementById(id)?.open ?? false },
       el("summary", {}, title), el("ul", {}, texts.map((line) => el("li", {}, line))));
+    if (paused.length) {
+      const title = `${counted(paused.length, "DAG")} ${paused.length === 1 ? "is" : "are"} paused: no schedule loads ${paused.length === 1 ? "its" : "their"} tables`;
+      shown.push(lines("paused", title, paused.map((dag) => airflowLink(dagPath(dag), dag)), "trouble"));
+    }
     if (broken) {
       const text = `${counted(broken, "table")} ${broken === 1 ? "has" : "have"} an invalid row and ${broken === 1 ? "is" : "are"} not loaded until the metadata is fixed. `;
       shown.push(el("p", { class: "trouble bad" }, text, el("button", { type: "button", id: "show-broken", onclick: () => this.set("state", "broken_row") }, broken === 1 ? "Show it" : "Show them")));

@@ -36,9 +36,9 @@ export class TablePage {
     if (!this.current()) return;
     this.showTroubles(answer.troubles, answer.now);
     if (!this.place.contains(this.parts.facts)) this.begin(answer);
-    const { table, now, runs: found } = answer;
+    const { table, now, paused, runs: found } = answer;
     refresh(this.parts.problems, table.problems, () => problems(table));
-    refresh(this.parts.facts, [table, now], () => facts(answer));
+    refresh(this.parts.facts, [table, now, paused], () => facts(answer));
     await this.actions.show(answer);
     refresh(this.parts.plots, [found, table.freshness], () => plots(answer));
     refresh(this.parts.runs, found, () => runs(answer));
@@ -77,7 +77,7 @@ function problems(table) {
     el("ul", {}, table.problems.map((text) => el("li", {}, text))))];
 }
 
-function facts({ table, totals, now }) {
+function facts({ table, totals, now, paused }) {
   const fact = (name, ...value) => [el("dt", {}, name), el("dd", {}, value)];
   const allowed = table.freshness === null ? "any" : duration(table.freshness);
   return el("dl", { class: "facts" },
@@ -96,7 +96,7 @@ function facts({ table, totals, now }) {
     table.held_by.length ? fact("Waits for", table.held_by.join(", ")) : null,
     fact("Rows", table.rows === null ? "not known" : count(table.rows)),
     totals && totals.files ? fact("Completeness", `${count(totals.rows_read)} rows read = ${count(totals.appended)} appended + ${count(totals.redelivered)} delivered again + ${count(totals.quarantined)} quarantined, from ${counted(totals.files, "file")} in the runs below`) : null,
-    fact("Pipeline", pipeline(table)),
+    fact("Pipeline", pipeline(table, paused)),
     table.source ? fact("Row", `source ${table.source}, tier ${table.tier}, priority ${table.priority}, owner ${table.owner ?? "none"}`) : null,
     fact("Last runs", cells(table.runs)));
 }
@@ -107,9 +107,9 @@ function complete(table) {
   return table.complete_until === null ? until : `${until}; no evidence of the source since`;
 }
 
-function pipeline(table) {
+function pipeline(table, paused) {
   if (table.problems.length) return table.dag_id === null ? "none" : `none; ${table.dag_id} before the row became invalid`;
-  return table.dag_id === null ? "none: the table is disabled" : airflowLink(dagPath(table.dag_id), table.dag_id);
+  return table.dag_id === null ? "none: the table is disabled" : [airflowLink(dagPath(table.dag_id), table.dag_id), paused ? " is paused: no schedule loads the table" : ""];
 }
 
 function plots({ table, runs: found }) {
