@@ -233,15 +233,19 @@ def _of_relation(
         yield Finding(what, f"{statements}; give each a row of its own")
 
 
+def _left_out(names: Sequence[str]) -> str:
+    """What a row says of columns that the log never has: a load may be older than the row's exclusion."""
+    listed = ", ".join(names)
+    return f"exclude_columns: [{listed}] and absent_columns: [{listed}]"
+
+
 def table_findings(spec: TableSpec, published: PublishedTable, publication: str) -> Iterator[Finding]:
     """What the source lacks for this row."""
     yield from published.findings
     kept = [name for name in published.columns if is_kept(name, spec)]
     if missing := [name for name in kept if name in published.missing]:
         what = f"columns of {spec.name_in_source} are not published: {', '.join(missing)}"
-        statement = (
-            f"exclude_columns: [{', '.join(missing)}] in the row, or ALTER PUBLICATION {publication} SET TABLE …"
-        )
+        statement = f"{_left_out(missing)} in the row, or ALTER PUBLICATION {publication} SET TABLE …"
         yield Finding(what, statement)
     if unlike := [name for name in kept if not published.columns[name].is_agreed]:
         shown = ", ".join(f"{name} ({published.columns[name].name})" for name in unlike)
