@@ -24,8 +24,8 @@ from airflow_gddl.runtime.compiled.metadata import CompiledMetadata
 from airflow_gddl.runtime.state.lake_state import LakeState, StateReader, table_statuses
 from airflow_gddl.runtime.state.recording import rebuild
 from airflow_gddl.runtime.state.status_list import TableQuery, chosen, counts
-from airflow_gddl.runtime.state.table_runs import text_of
-from airflow_gddl.runtime.state.table_status import TableStatus
+from airflow_gddl.runtime.state.table_runs import LOST_CODE, text_of
+from airflow_gddl.runtime.state.table_status import TableStatus, text_of_code
 from airflow_gddl.topology.table_row import TableRow, select, table_rows
 
 
@@ -333,7 +333,7 @@ def show(screen: Screen, tables: Sequence[TableStatus], now: float, states: Sequ
         return
     lines = [line_of(one, now) for one in tables]
     screen.table(_COLUMNS, [_cells(line) for line in lines])
-    for line in lines:
+    for one, line in zip(tables, lines, strict=True):
         if line.problems:
             last = line.last_state.replace("_", " ")
             screen.say(f"{line.table}: its row is invalid, so no DAG loads it; its last state: {last}", "red")
@@ -341,6 +341,8 @@ def show(screen: Screen, tables: Sequence[TableStatus], now: float, states: Sequ
             screen.say(f"{line.table}: {line.error}", "red")
         elif line.attention:
             screen.say(f"{line.table}: needs attention: {', '.join(line.attention)}", "yellow")
+            if LOST_CODE in line.attention:
+                screen.say(f"  {text_of_code(one, LOST_CODE)}", "yellow")
             if any(code.startswith("QUARANTINE_") for code in line.attention):
                 screen.say(f"  what to do: gddl errors list --table {line.table}", "yellow")
         for text in figure_lines(line.features):

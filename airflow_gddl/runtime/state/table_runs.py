@@ -168,6 +168,7 @@ class TableRecord:
         verified, missing_from: see `completeness.complete_until`.
         detected, settled: code of a problem that outlives the newest run, to the start of the newest run or
             verification that found it, and of the newest that found it settled; see `holds`.
+        lost: what the newest run that missed the landing folder says of it; empty: none did.
     """
 
     newest: RunFact | None = None
@@ -192,6 +193,7 @@ class TableRecord:
     detected: Mapping[str, float] = field(default_factory=dict)
     settled: Mapping[str, float] = field(default_factory=dict)
     features: Mapping[str, float] = field(default_factory=dict)
+    lost: str = ""
 
     @property
     def runs(self) -> tuple[RunFact, ...]:
@@ -279,7 +281,12 @@ def _judged(record: TableRecord, result: JobResult, fact: RunFact) -> TableRecor
     verdicts = _verdicts(result) if result.action == "verify" else _of_run(result, fact)
     holding = {code: fact.started for code, holds in verdicts.items() if holds}
     settled = {code: fact.started for code, holds in verdicts.items() if not holds}
-    return replace(record, detected=newest_of(record.detected, holding), settled=newest_of(record.settled, settled))
+    lost = record.lost
+    if holding.get(LOST_CODE, -math.inf) >= record.detected.get(LOST_CODE, -math.inf) and LOST_CODE in holding:
+        lost = brief(next(one.message for one in result.warnings if one.code == LOST_CODE), _LONGEST_TEXT)
+    return replace(
+        record, detected=newest_of(record.detected, holding), settled=newest_of(record.settled, settled), lost=lost
+    )
 
 
 def _of_run(result: JobResult, fact: RunFact) -> dict[str, bool]:
@@ -390,4 +397,5 @@ def merged(one: TableRecord, other: TableRecord) -> TableRecord:
         missing_from=min(filter(None, (one.missing_from, other.missing_from)), default=None),
         detected=newest_of(_found(one), _found(other)),
         settled=newest_of(one.settled, other.settled),
+        lost=max(one, other, key=lambda record: _since(record.detected.get(LOST_CODE))).lost,
     ).with_runs({run.key: run for run in (*one.runs, *other.runs)}.values())
