@@ -246,6 +246,7 @@ def plan_batch(dialect: Dialect, groups: Sequence[FileGroup], stored: Stored, st
         schemas=known.schemas, snapshots=state.snapshots,
         found=found, missing=missing if groups else {},
         warnings=(*_of_columns(spec, groups, plan),
+                  *_gone(dialect, groups, plan, ids, len(state.schemas), sequence),
                   *(() if total else _order_not_total(groups, sequence[0]))),
         new_technical=new_technical,
     )  # fmt: skip
@@ -307,6 +308,42 @@ def _of_columns(spec: TableSpec, groups: Sequence[FileGroup], plan: SchemaPlan) 
     given = unknown_columns([group.selectable for group in groups], spec)
     described = unknown_described((column.name for column in plan.target.columns), spec.column_descriptions)
     return (*given, *described, *_texts_converted(plan))
+
+
+def _gone(
+    dialect: Dialect,
+    groups: Sequence[FileGroup],
+    plan: SchemaPlan,
+    ids: Sequence[int],
+    known: int,
+    sequence: Sequence[str],
+) -> tuple[RunWarning, ...]:
+    """A warning where the newest change files lack columns of the table, said once: while their schema is a new one.
+
+    Documents lack fields as they like.
+
+    Args:
+        ids: schema of each group.
+        known: number of schemas before the batch.
+        sequence: columns that order changes.
+    """
+    spec = dialect.spec
+    telling = [at for at, one in enumerate(groups) if one.kind == "change" and not (one.only_deletes or one.is_blank)]
+    if not telling or ids[telling[-1]] < known or (spec.dialect == "debezium" and _DOCUMENT_KEY in spec.keys):
+        return ()
+    delivered = lowered(landed_name(name) for name in groups[telling[-1]].names)
+    others = lowered((*spec.keys, *sequence, *spec.derive, *dialect.total_order, *dialect.commit_times))
+    own = [name for name in plan.target.names if name.lower() not in others and not dialect.is_technical(name)]
+    gone = [name for name in own if name.lower() not in delivered]
+    if not gone or len(gone) == len(own):  # a file of deletes may have the key alone
+        return ()
+    kept = "become null" if spec.schema_evolution.dropped_column == "null" else "stay as they are"
+    message = f"change files no longer have columns of the table, whose values {kept}: {', '.join(gone)}"
+    return (RunWarning(code="COLUMN_DROPPED", message=message, count=len(gone), sample=tuple(gone)[:5]),)
+
+
+_DOCUMENT_KEY = "_id"
+"""Key of MongoDB's documents."""
 
 
 def _texts_converted(plan: SchemaPlan) -> tuple[RunWarning, ...]:

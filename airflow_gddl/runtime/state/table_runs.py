@@ -255,7 +255,7 @@ class TableRecord:
         if result.action == "verify":
             return self._verified(result)
         if result.action not in LOADS:
-            return self.with_runs(self.runs)
+            return _with_rows(self, result, fact).with_runs(self.runs)
         if result.is_idle:
             is_complete = whole and LOST_CODE not in fact.warnings
             return replace(self, complete=latest(self.complete, fact.started)) if is_complete else self
@@ -274,6 +274,12 @@ class TableRecord:
         since, missing_from = (None, None) if bounds is None else map(seconds_of, bounds)
         outcome = Verified(until=self.verified, missing_from=self.missing_from).after(since, until, missing_from)
         return replace(self, verified=outcome.until, missing_from=outcome.missing_from)
+
+
+def _with_rows(record: TableRecord, result: JobResult, fact: RunFact) -> TableRecord:
+    """Copy with the rows that an action left in the replica, as an erasure does."""
+    counts = result.status == "succeeded" and result.main.rows is not None and fact.started >= (record.rows_at or 0)
+    return replace(record, rows=result.main.rows, rows_at=fact.started) if counts else record
 
 
 def _judged(record: TableRecord, result: JobResult, fact: RunFact) -> TableRecord:
