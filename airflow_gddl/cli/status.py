@@ -13,7 +13,7 @@ import typer
 
 from airflow_gddl.cli import context, job, options
 from airflow_gddl.cli import metadata as metadata_folder
-from airflow_gddl.cli.context import FAILED, OK, RETRY, CliContext
+from airflow_gddl.cli.context import BAD_METADATA, FAILED, OK, RETRY, CliContext
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, duration
 from airflow_gddl.contract.errors import GddlError, Note
 from airflow_gddl.contract.result import figure_lines
@@ -148,7 +148,8 @@ def status(  # noqa: PLR0913, PLR0917 - typer reads each option of the command f
 ) -> None:
     """Show the state of every table, without Spark.
 
-    Exit status 1 while a row is invalid, 75 while the state of a table can't be read.
+    Exit status, of the tables that are shown: 1 where the last run of one failed, else 2 while a row is invalid, else
+    75 while the state of one can't be read.
     """
     cli = context.of(ctx)
     query = TableQuery(states=tuple(name for name, wanted in (("late", late), ("failed", failed)) if wanted))
@@ -196,15 +197,18 @@ class _View:
     as_json: bool
 
     def show(self) -> int:
-        """The exit status: of problems of these tables in the metadata, else of a state that can't be read."""
+        """The exit status, see `status`."""
         now = self.cli.now().timestamp()
         tables, all_sound = self.states(now)
         if self.as_json:
             self.cli.screen.records(vars(line_of(one, now)) for one in tables)
         else:
             show(self.cli.screen, tables, now, self.query.states)
-        unknown = any(one.state == "unknown" for one in tables)
-        return FAILED if not all_sound else RETRY if unknown else OK
+        if any(one.failed for one in tables):
+            return FAILED
+        if not all_sound:
+            return BAD_METADATA
+        return RETRY if any(one.state == "unknown" for one in tables) else OK
 
     def states(self, now: float) -> tuple[list[TableStatus], bool]:
         """The selected tables, and whether the metadata has no problem of them; problems and troubles are shown."""
