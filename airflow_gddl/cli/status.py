@@ -21,10 +21,11 @@ from airflow_gddl.contract.spec import Roots
 from airflow_gddl.runtime.compiled.cache import CompiledSettings
 from airflow_gddl.runtime.compiled.documents import Directory
 from airflow_gddl.runtime.compiled.metadata import CompiledMetadata
+from airflow_gddl.runtime.state.endings import LOST_CODE
 from airflow_gddl.runtime.state.lake_state import LakeState, StateReader, table_statuses
 from airflow_gddl.runtime.state.recording import rebuild
 from airflow_gddl.runtime.state.status_list import TableQuery, chosen, counts
-from airflow_gddl.runtime.state.table_runs import LOST_CODE, text_of
+from airflow_gddl.runtime.state.table_runs import text_of
 from airflow_gddl.runtime.state.table_status import TableStatus, text_of_code
 from airflow_gddl.topology.table_row import TableRow, select, table_rows
 

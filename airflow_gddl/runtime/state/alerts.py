@@ -9,12 +9,11 @@ from typing import Literal
 from airflow_gddl.contract.completeness import STOPPED_CODE
 from airflow_gddl.contract.errors import Note, brief
 from airflow_gddl.contract.result import STALE_CODE
-from airflow_gddl.runtime.state.table_runs import SOURCE_CODE, VERIFY_CODE, RunFact
+from airflow_gddl.runtime.state.endings import MAINTENANCE_CODE, RATE_CODE, SOURCE_CODE, VERIFY_CODE
+from airflow_gddl.runtime.state.table_runs import RunFact
 from airflow_gddl.runtime.state.table_status import (
-    MAINTENANCE_CODE,
     NEEDS_ATTENTION,
     OF_RUN,
-    RATE_CODE,
     TableStatus,
     has_many_quarantined,
     text_of_code,

@@ -25,7 +25,16 @@ from airflow_gddl.contract.result import (
     STALE_CODE,
     JobResult,
 )
-from airflow_gddl.runtime.state.table_runs import LOST_CODE, SOURCE_CODE, VERIFY_CODE, TableRecord, latest
+from airflow_gddl.runtime.state.endings import (
+    EXCEPTIONS_CODE,
+    LOST_CODE,
+    MAINTENANCE_CODE,
+    RATE_CODE,
+    SOURCE_CODE,
+    UNREAD_CODE,
+    VERIFY_CODE,
+)
+from airflow_gddl.runtime.state.table_runs import TableRecord, latest
 from airflow_gddl.topology.table_row import TableRow
 
 State = Literal[
@@ -33,7 +42,7 @@ State = Literal[
 ]
 STATES: tuple[State, ...] = get_args(State)
 """Most urgent first; displayed with blanks for `_`."""
-EXCEPTIONS_CODE, EXCEPTIONS_SECONDS = "SOURCE_EXCEPTIONS", 86_400.0
+EXCEPTIONS_SECONDS = 86_400.0
 """Changes that AWS DMS could not apply need attention for a day: no later run shows that somebody saw to them."""
 NEEDS_ATTENTION = (
     *("BATCH_LATE", "COLUMN_DROPPED", "FILE_UNREADABLE", "FOREIGN_COMMIT", "GENERATIONS_INFERRED", "ICEBERG_BEHIND"),
@@ -45,10 +54,6 @@ NEEDS_ATTENTION = (
 """Warnings of a successful run that need a user's attention."""
 MOST_QUARANTINED = 0.01
 """Default of `alert_quarantine_rate`."""
-_UNREAD, RATE_CODE = "FILE_UNREADABLE", "QUARANTINE_RATE"
-_HELD = (STALE_CODE, SHARED_CODE, INCOMPLETE_CODE, VERIFY_CODE, SOURCE_CODE)
-"""Problems that hold until a later run or verification finds them settled; see `TableRecord.holds`."""
-MAINTENANCE_CODE = "MAINTENANCE_DUE"
 MAINTENANCE_RUNS, MAINTENANCE_SECONDS = 100, 14 * 86_400.0
 """A large table needs maintenance after so many runs with changes and so much time since the last one."""
 
@@ -266,16 +271,15 @@ def attention_of(result: JobResult, now: float, quarantine_rate: float) -> tuple
 
 def _attention(known: Knowledge, now: float, *, stopped: bool) -> tuple[str, ...]:
     record, poll = known.record, known.poll
-    codes = set(record.warned.intersection(NEEDS_ATTENTION))
-    codes.difference_update(_HELD)
-    if record.counted is not None:
-        codes.discard(_UNREAD)
-    if now - (record.started or 0.0) > EXCEPTIONS_SECONDS:
+    codes = {code for code in NEEDS_ATTENTION if code != UNREAD_CODE and record.holds(code)}
+    if record.counted is None and UNREAD_CODE in record.warned:
+        codes.add(UNREAD_CODE)
+    if now - record.detected.get(EXCEPTIONS_CODE, record.started or 0.0) > EXCEPTIONS_SECONDS:
         codes.discard(EXCEPTIONS_CODE)
     holds = {
         LOST_CODE: _is_lost(record, poll),
-        **{code: record.holds(code) for code in _HELD},
-        _UNREAD: record.counted_files > 0,
+        **{code: record.holds(code) for code in (VERIFY_CODE, SOURCE_CODE)},
+        UNREAD_CODE: record.counted_files > 0,
         RATE_CODE: has_many_quarantined(record, known.quarantine_rate),
         MAINTENANCE_CODE: needs_maintenance(record, now),
         STOPPED_CODE: stopped,
