@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,11 +63,23 @@ NOT_PUBLISHED_CODE = "NOT_PUBLISHED"
 
 @dataclass(frozen=True)
 class Finding:
-    """What is missing; `statement`: mends it; `code`: of the error of a table's run."""
+    """What is missing.
+
+    Attributes:
+        statement: mends it.
+        code: of the error of a table's run.
+        of_tables: names in the source, `schema.name`, of the only tables that it concerns; empty: it concerns all of
+            the log.
+    """
 
     what: str
     statement: str
     code: str = NOT_PUBLISHED_CODE
+    of_tables: frozenset[str] = frozenset()
+
+    def concerns(self, tables: Collection[str]) -> bool:
+        """Whether it concerns one of these tables."""
+        return not self.of_tables or not self.of_tables.isdisjoint(tables)
 
 
 @dataclass(frozen=True)
@@ -126,7 +138,8 @@ def source_findings(sa: Any, connection: Any, slot: str, publication: str) -> It
         lacks = "its primary key is deferrable, which identifies no row" if deferrable else "has no key"
         of = f" (published as {table})" if table != f"{schema}.{name}" else ""
         what = f"updates and deletes of {schema}.{name}{of} fail in the application: it is published and {lacks}"
-        yield Finding(what, f"ALTER TABLE {_quoted(schema)}.{_quoted(name)} REPLICA IDENTITY FULL")
+        statement = f"ALTER TABLE {_quoted(schema)}.{_quoted(name)} REPLICA IDENTITY FULL"
+        yield Finding(what, statement, of_tables=frozenset({table, f"{schema}.{name}"}))
 
 
 def _of_server(server: Mapping[str, Any], slot: str) -> Iterator[Finding]:
