@@ -75,13 +75,17 @@ class SourceTable:
 
     def _read(self, sa: Any, name: str) -> Any:
         """Dates and times of PostgreSQL as text: Python has neither infinity nor all years. Keys as they are. Labels of
-        enums as text, for the driver would refuse others than the reflected ones."""
+        enums as text, for the driver would refuse others than the reflected ones; JSON as text, see `_is_document`."""
         column, kind = self.table.c[name], self.types[name].kind
         if self._is_in_bytes(name):
             return sa.literal_column(in_bytes(name)).label(name)
         is_far = self.connection.dialect.name == "postgresql" and kind in ("date", "naive", "aware")
-        is_cast = (is_far or kind == "label") and not column.primary_key
+        is_cast = (is_far or kind == "label" or self._is_document(name)) and not column.primary_key
         return sa.cast(column, sa.String).label(name) if is_cast else column
+
+    def _is_document(self, name: str) -> bool:
+        """JSON, whose text has all digits of its numbers; drivers make fractions of them."""
+        return self.types[name].kind in ("JSON", "JSONB")
 
     def _is_in_bytes(self, name: str) -> bool:
         return self.is_unencoded and self.types[name].kind in ("text", "label")
@@ -96,7 +100,7 @@ class SourceTable:
     def rows_since(self, columns: Sequence[str], time: str, since: datetime) -> Iterator[tuple[Any, ...]]:
         """Rows whose column `time` is at or after a moment (naive: UTC, as in columns without a zone), in any order."""
         sa = _sqlalchemy()
-        read = (self._read(sa, c) if self._is_in_bytes(c) else self.table.c[c] for c in columns)
+        read = (self._read(sa, c) if self._is_in_bytes(c) or self._is_document(c) else self.table.c[c] for c in columns)
         wanted = sa.select(*read).select_from(self.table).where(self.table.c[time] >= since)
         yield from self._decoded(columns, self.connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(wanted))
 

@@ -117,8 +117,8 @@ def comparison(source: SourceType, lake: SqlType) -> Text | None:
     if source.kind == "whole" and name in _WHOLE:
         return _whole
     if source.kind in ("whole", "decimal") and isinstance(lake, DecimalType):
-        scale = 0 if source.kind == "whole" else source.scale
-        return _decimal if scale is not None and scale <= lake.scale else None
+        scale = 0 if source.kind == "whole" else source.scale or 0  # values without one compare as they are
+        return _decimal if scale <= lake.scale else None
     if source.kind == "decimal" and source.scale == 0 and name in _WHOLE:
         return _whole
     return _SAME.get((source.kind, name))
@@ -132,6 +132,30 @@ def _decimal(value: Any) -> str:
     text = format(Decimal(value), "f")  # all digits, where `normalize` would round to 28 of them
     text = text.rstrip("0").rstrip(".") if "." in text else text
     return "0" if text == "-0" else text
+
+
+def _number(value: Any) -> str:
+    try:
+        return _decimal(Decimal(value))
+    except ArithmeticError:  # a text of the lake that is no number equals none
+        return f"not a number: {value}"
+
+
+def _json(value: str) -> str:
+    """One text for equal documents: keys in order, numbers by their value, each key once, as `jsonb` keeps them."""
+    try:
+        parsed = json.loads(value, parse_float=Decimal, parse_int=Decimal, parse_constant=str)
+    except ValueError:
+        return f"not JSON: {value}"
+    return json.dumps(_with_plain_numbers(parsed), sort_keys=True, ensure_ascii=False)
+
+
+def _with_plain_numbers(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _with_plain_numbers(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_with_plain_numbers(one) for one in value]
+    return {"": [_decimal(value)]} if isinstance(value, Decimal) else value
 
 
 def _double(value: Any) -> str:
@@ -164,6 +188,10 @@ _SAME: dict[tuple[str, str], Text] = {
     ("naive", "timestamp_ntz"): _moment,
     ("aware", "timestamp"): _moment,
     ("binary", "binary"): lambda value: bytes(value).hex(),
+    ("decimal", "string"): _number,
+    ("UUID", "string"): lambda value: str(value).lower(),
+    ("JSON", "string"): _json,
+    ("JSONB", "string"): _json,
 }
 
 
@@ -185,6 +213,10 @@ def _require_all_rows(spec: TableSpec) -> None:
         what = f"the table holds the rows where {spec.where}, and the source has others, too"
         remedy = "leave verify_connection out for this table; `gddl verify` compares it with its changes"
         raise FatalError("SOURCE_FILTERED", what, where=spec.table, remedy=remedy)
+
+
+ABSENT = "not in the source"
+"""Why a column of the lake alone, as of the CDC service, is not compared."""
 
 
 @dataclass(frozen=True)
@@ -215,7 +247,7 @@ class Columns:
             if mask_method(delivered_name(column.name), spec) is not None:
                 left_out[column.name] = "masked"
             elif source_column is None:
-                left_out[column.name] = "not in the source"
+                left_out[column.name] = ABSENT
             elif (how := comparison(source_column[1], column.type)) is None:
                 left_out[column.name] = f"{source_column[1].kind} in the source, {column.type} in the lake"
             else:
@@ -233,6 +265,12 @@ class Columns:
         return cls(
             tuple(order), tuple(p[0] for p in pairs), tuple(p[1] for p in pairs), len(table_schema.keys), left_out
         )
+
+    @property
+    def shared(self) -> tuple[int, int]:
+        """How many columns were compared, of those that both sides should have."""
+        beyond = sum(why == ABSENT for why in self.left_out.values())
+        return len(self.lake), len(self.lake) + len(self.left_out) - beyond
 
     def key(self, row: Sequence[Any]) -> tuple[str, ...]:
         return tuple(how(value) for value, how in zip(row[: self.keys], self.how, strict=False))
@@ -270,6 +308,7 @@ class SourceVerdict:
     rows, source_rows: of the replica (soft-deleted rows left out) and of the source.
     ranges, ranges_different: of the first key column.
     compared: columns; `not_compared`: column to why not.
+    columns: how many were compared, of how many that both sides should have.
     different, unsettled: keys.
     keys: some of them as JSON, with their state: `missing` in the replica, `extra`, `different`, and whether it is
         settled.
@@ -282,6 +321,7 @@ class SourceVerdict:
     ranges_different: int
     compared: tuple[str, ...]
     not_compared: Mapping[str, str]
+    columns: tuple[int, int]
     different: int
     unsettled: int
     keys: tuple[dict[str, Any], ...]
@@ -351,6 +391,7 @@ class WindowVerdict:
         missing_from: start of the first window that is wrong.
         keys: some that differ, as in `SourceVerdict`, with the start of their `window`.
         looked_at: the source's time; without a source, ours.
+        compared, not_compared, columns: as in `SourceVerdict`; empty and (0, 0) without a source.
     """
 
     column: str
@@ -360,6 +401,9 @@ class WindowVerdict:
     missing_from: str | None = None
     keys: tuple[dict[str, Any], ...] = ()
     looked_at: str = ""
+    compared: tuple[str, ...] = ()
+    not_compared: Mapping[str, str] = field(default_factory=dict)
+    columns: tuple[int, int] = (0, 0)
 
 
 def verify_windows(
@@ -430,6 +474,7 @@ class _Comparing:
         return SourceVerdict(
             rows=found.rows, source_rows=found.source_rows, ranges=found.ranges,
             ranges_different=found.ranges_different, compared=self.columns.lake, not_compared=self.columns.left_out,
+            columns=self.columns.shared,
             different=len(settled), unsettled=len(found.keys) - len(settled), keys=self._named(found.keys, settled),
             looked_at=iso(found.looked_at),
         )  # fmt: skip
@@ -587,6 +632,9 @@ class _ComparingWindows(_Comparing):
             missing_from=missing_from(windows),
             keys=self._named(differing, settled),
             looked_at=iso(looked_at),
+            compared=self.columns.lake,
+            not_compared=self.columns.left_out,
+            columns=self.columns.shared,
         )
 
     @property

@@ -107,7 +107,9 @@ def _show_changes(screen: Screen, table: str, history: Mapping[str, Any]) -> Non
         why = "it is applied regardless of its sequence (force_update)"
     screen.say(f"Change {number} ({last['op']}) {verb}: {why}.")
     if any(change["state"] == "late" for change in changes):
-        screen.say("Late changes arrived in a later batch than a higher one, and were not applied.")
+        screen.say(
+            "Late changes arrived in a later batch than a higher one, and were applied in no column that it carries."
+        )
 
 
 def _row(number: int, table: str, change: Mapping[str, Any]) -> list[Cell | str]:

@@ -13,7 +13,7 @@ import typer
 
 from airflow_gddl.cli import context, job, options
 from airflow_gddl.cli import metadata as metadata_folder
-from airflow_gddl.cli.context import FAILED, OK, RETRY, CliContext
+from airflow_gddl.cli.context import BAD_METADATA, FAILED, OK, RETRY, CliContext
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, duration
 from airflow_gddl.contract.errors import GddlError, Note
 from airflow_gddl.contract.result import figure_lines
@@ -21,11 +21,12 @@ from airflow_gddl.contract.spec import Roots
 from airflow_gddl.runtime.compiled.cache import CompiledSettings
 from airflow_gddl.runtime.compiled.documents import Directory
 from airflow_gddl.runtime.compiled.metadata import CompiledMetadata
+from airflow_gddl.runtime.state.endings import LOST_CODE
 from airflow_gddl.runtime.state.lake_state import LakeState, StateReader, table_statuses
 from airflow_gddl.runtime.state.recording import rebuild
 from airflow_gddl.runtime.state.status_list import TableQuery, chosen, counts
 from airflow_gddl.runtime.state.table_runs import text_of
-from airflow_gddl.runtime.state.table_status import TableStatus
+from airflow_gddl.runtime.state.table_status import TableStatus, text_of_code
 from airflow_gddl.topology.table_row import TableRow, select, table_rows
 
 
@@ -148,7 +149,8 @@ def status(  # noqa: PLR0913, PLR0917 - typer reads each option of the command f
 ) -> None:
     """Show the state of every table, without Spark.
 
-    Exit status 1 while a row is invalid, 75 while the state of a table can't be read.
+    Exit status, of the tables that are shown: 1 where the last run of one failed, else 2 while a row is invalid, else
+    75 while the state of one can't be read.
     """
     cli = context.of(ctx)
     query = TableQuery(states=tuple(name for name, wanted in (("late", late), ("failed", failed)) if wanted))
@@ -196,15 +198,18 @@ class _View:
     as_json: bool
 
     def show(self) -> int:
-        """The exit status: of problems of these tables in the metadata, else of a state that can't be read."""
+        """The exit status, see `status`."""
         now = self.cli.now().timestamp()
         tables, all_sound = self.states(now)
         if self.as_json:
             self.cli.screen.records(vars(line_of(one, now)) for one in tables)
         else:
             show(self.cli.screen, tables, now, self.query.states)
-        unknown = any(one.state == "unknown" for one in tables)
-        return FAILED if not all_sound else RETRY if unknown else OK
+        if any(one.failed for one in tables):
+            return FAILED
+        if not all_sound:
+            return BAD_METADATA
+        return RETRY if any(one.state == "unknown" for one in tables) else OK
 
     def states(self, now: float) -> tuple[list[TableStatus], bool]:
         """The selected tables, and whether the metadata has no problem of them; problems and troubles are shown."""
@@ -333,7 +338,7 @@ def show(screen: Screen, tables: Sequence[TableStatus], now: float, states: Sequ
         return
     lines = [line_of(one, now) for one in tables]
     screen.table(_COLUMNS, [_cells(line) for line in lines])
-    for line in lines:
+    for one, line in zip(tables, lines, strict=True):
         if line.problems:
             last = line.last_state.replace("_", " ")
             screen.say(f"{line.table}: its row is invalid, so no DAG loads it; its last state: {last}", "red")
@@ -341,6 +346,8 @@ def show(screen: Screen, tables: Sequence[TableStatus], now: float, states: Sequ
             screen.say(f"{line.table}: {line.error}", "red")
         elif line.attention:
             screen.say(f"{line.table}: needs attention: {', '.join(line.attention)}", "yellow")
+            if LOST_CODE in line.attention:
+                screen.say(f"  {text_of_code(one, LOST_CODE)}", "yellow")
             if any(code.startswith("QUARANTINE_") for code in line.attention):
                 screen.say(f"  what to do: gddl errors list --table {line.table}", "yellow")
         for text in figure_lines(line.features):

@@ -156,6 +156,7 @@ QUARANTINE_REMEDIES = {
     "COLUMNS_UNKNOWN": "correct columns_to_update or rename, then replay; or correct the source, then dismiss",
     "EXPECTATION_FAILED": "change the expectation, then replay; or correct the source, then dismiss",
     "FILE_EMPTY": "deliver the file again: it is read when it changes; if it can't be, dismiss it",
+    "FILE_KEY_MISSING": "correct keys or rename, then replay; or deliver the file again; if it can't be, dismiss it",
     "FILE_TOO_LARGE": "raise max_inflated_bytes and max_inflation of the tier, then replay; or deliver smaller files",
     "FILE_UNREADABLE": "correct the row, then replay; or deliver the file again: it is read when it changes",
     "FILTER_UNDECIDED": "have the source send whole rows, then dismiss these",

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,11 +63,23 @@ NOT_PUBLISHED_CODE = "NOT_PUBLISHED"
 
 @dataclass(frozen=True)
 class Finding:
-    """What is missing; `statement`: mends it; `code`: of the error of a table's run."""
+    """What is missing.
+
+    Attributes:
+        statement: mends it.
+        code: of the error of a table's run.
+        of_tables: names in the source, `schema.name`, of the only tables that it concerns; empty: it concerns all of
+            the log.
+    """
 
     what: str
     statement: str
     code: str = NOT_PUBLISHED_CODE
+    of_tables: frozenset[str] = frozenset()
+
+    def concerns(self, tables: Collection[str]) -> bool:
+        """Whether it concerns one of these tables."""
+        return not self.of_tables or not self.of_tables.isdisjoint(tables)
 
 
 @dataclass(frozen=True)
@@ -126,7 +138,8 @@ def source_findings(sa: Any, connection: Any, slot: str, publication: str) -> It
         lacks = "its primary key is deferrable, which identifies no row" if deferrable else "has no key"
         of = f" (published as {table})" if table != f"{schema}.{name}" else ""
         what = f"updates and deletes of {schema}.{name}{of} fail in the application: it is published and {lacks}"
-        yield Finding(what, f"ALTER TABLE {_quoted(schema)}.{_quoted(name)} REPLICA IDENTITY FULL")
+        statement = f"ALTER TABLE {_quoted(schema)}.{_quoted(name)} REPLICA IDENTITY FULL"
+        yield Finding(what, statement, of_tables=frozenset({table, f"{schema}.{name}"}))
 
 
 def _of_server(server: Mapping[str, Any], slot: str) -> Iterator[Finding]:
@@ -233,15 +246,19 @@ def _of_relation(
         yield Finding(what, f"{statements}; give each a row of its own")
 
 
+def _left_out(names: Sequence[str]) -> str:
+    """What a row says of columns that the log never has: a load may be older than the row's exclusion."""
+    listed = ", ".join(names)
+    return f"exclude_columns: [{listed}] and absent_columns: [{listed}]"
+
+
 def table_findings(spec: TableSpec, published: PublishedTable, publication: str) -> Iterator[Finding]:
     """What the source lacks for this row."""
     yield from published.findings
     kept = [name for name in published.columns if is_kept(name, spec)]
     if missing := [name for name in kept if name in published.missing]:
         what = f"columns of {spec.name_in_source} are not published: {', '.join(missing)}"
-        statement = (
-            f"exclude_columns: [{', '.join(missing)}] in the row, or ALTER PUBLICATION {publication} SET TABLE …"
-        )
+        statement = f"{_left_out(missing)} in the row, or ALTER PUBLICATION {publication} SET TABLE …"
         yield Finding(what, statement)
     if unlike := [name for name in kept if not published.columns[name].is_agreed]:
         shown = ", ".join(f"{name} ({published.columns[name].name})" for name in unlike)

@@ -179,7 +179,8 @@ _NAME_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_$#@ -]{0,127}")
 # Part of the DAG ids of packs, so limited to Airflow's characters.
 SOURCE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 _COLUMN_LISTS = (
-    "keys", "sequence_by", "track_history_except", "columns", "exclude_columns", "cluster_by", "partition_by",
+    "keys", "sequence_by", "track_history_except", "columns", "exclude_columns", "absent_columns", "cluster_by",
+    "partition_by",
 )  # fmt: skip
 DURATIONS = ("freshness", "trigger", "tombstone_retention", "changes_retention", "vacuum_retention")
 WAITS = ("settle", "sweep_after")

@@ -301,6 +301,8 @@ class TableSpec:
     mask: Mapping[str, MaskMethod] = field(default_factory=dict)
     """Column to `hmac` (keyed hash of the text), `hash` (SHA-256, which can be guessed) or `null`, before the first
     write."""
+    absent_columns: tuple[str, ...] = ()
+    """Names in `mask` and `exclude_columns` that the source need not have, e.g. of a column that comes later."""
     mask_key_id: str = ""
     """Tells which key masked columns have under `hmac`. Resolved by jobs, never written."""
     schema_evolution: SchemaEvolution = field(default_factory=SchemaEvolution)

@@ -13,6 +13,7 @@ from airflow_gddl.contract.connections import require_lent
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError, SpecProblem
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec
+from airflow_gddl.contract.table_spec import lowered
 from airflow_gddl.metadata.folder import FILE
 from airflow_gddl.metadata.loading import LoadedMetadata
 from airflow_gddl.metadata.problems import Problem
@@ -86,6 +87,11 @@ def _without_effect(loaded: LoadedMetadata) -> Iterator[Problem]:
     if specs := [spec for spec in loaded.tables if spec.track_history_except and not spec.history]:
         message, remedy = "has no effect without history", "write history: true, or drop the field"
         yield _of_rows(loaded, specs, SpecProblem("FIELD_UNUSED", ("track_history_except",), None, message, remedy))
+    for spec in loaded.tables:
+        if unused := lowered(spec.absent_columns) - lowered((*spec.mask, *spec.exclude_columns)):
+            message = f"{', '.join(sorted(unused))}: neither mask nor exclude_columns names it"
+            problem = SpecProblem("FIELD_UNUSED", ("absent_columns",), None, message, "name it as one of the two does")
+            yield _of_rows(loaded, [spec], problem)
 
 
 def _steps(loaded: LoadedMetadata) -> Iterator[Problem]:

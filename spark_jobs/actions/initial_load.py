@@ -32,7 +32,9 @@ from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.load_progress import FOLDER, LoadedRange, LoadProgress, read_progress, write_progress
+from spark_jobs.plan.applied_settings import columns_of_schemas
 from spark_jobs.plan.loaded_transactions import LoadedTransactions
+from spark_jobs.plan.table_schema import found_columns, missing_protected, protected_missing
 from spark_jobs.sources import number_of_log, reader_of
 
 _AFTER_DIGITS = ":"
@@ -59,6 +61,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
         log = reader_of(run.spec).open_log(run)  # before a row is read: what is committed meanwhile is in it
         resumed = resumed and progress is not None and progress.log == log
         source = SourceRows.of(run, settings)
+        _require_protected(run, source)
         totals.warn(source.warnings())
         done = _Load(run, source, settings, claim, progress if resumed else None, progress, log).carry_out()
     rows = [one.rows or 0 for one in done.ranges]
@@ -97,6 +100,19 @@ def _require_wanted(run: TableRun, former: LoadProgress | None) -> None:
     if run.ledger().state.keys is not None and not again:
         what = f"{spec.table} is loaded already; rows that the source lacks would be removed"
         raise FatalError("INITIAL_LOAD_REFUSED", what, where=spec.table, remedy="confirm it by --again")
+
+
+def _require_protected(run: TableRun, source: SourceRows) -> None:
+    """
+    Raises:
+        FatalError: `PROTECTED_COLUMN_MISSING`, for the files would have the column that a misspelt name means.
+    """
+    spec, state = run.spec, run.ledger().state
+    names = [*(column.name for column in source.columns), *source.left_out]
+    renamed = [spec.rename[name] for name in names if name in spec.rename]
+    found = found_columns([[*names, *renamed]], spec, found=state.found)
+    if missing := missing_protected(spec, found, columns_of_schemas(state.schemas)):
+        raise protected_missing(spec.table, missing, names)
 
 
 @dataclass
@@ -140,7 +156,7 @@ class _Load:
         before = max(former.before, len(former.ranges)) if former else 0
         self._progress = LoadProgress(
             began=iso(self.run.runtime.clock()), keys=self.source.keys, before=before, position=self.source.position,
-            log=self.log,
+            log=self.log, left_out=found_columns([self.source.left_out], self.run.spec),
         )  # fmt: skip
         self._save_progress()
         is_new = reader_of(self.run.spec).follow(self.run, self.log) or self.run.ledger().state.keys is None

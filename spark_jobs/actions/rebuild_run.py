@@ -26,13 +26,14 @@ from spark_jobs.dialects.protocol import declared_texts
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.pipeline import process_pending
-from spark_jobs.plan.applied_settings import settings_of
+from spark_jobs.plan.applied_settings import columns_of_schemas, settings_of
 from spark_jobs.plan.generations import Recorded
 from spark_jobs.plan.identity import reselected_columns
 from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, TableState
 from spark_jobs.plan.sequence import greater, log_began_of
 from spark_jobs.plan.sharding import LOAD_AGAIN
 from spark_jobs.plan.source_snapshots import floors_of
+from spark_jobs.plan.table_schema import missing_protected, protected_missing
 from spark_jobs.rules.rewrite import Rewrite, plan_rewrite
 from spark_jobs.tables.delta_log import REWRITE, version_of
 from spark_jobs.tables.engine import RebuildRequest, TableContext
@@ -114,11 +115,25 @@ def _rewrite(run: TableRun, context: TableContext, ledger: Ledger) -> Rewrite:
     begun = pending if pending is not None and pending.mode == "refresh" else None
     dropped = begun.dropped if begun is not None else "" if pending is None else pending.batch_id
     drops = _drops(run) if begun is None else begun.drops
+    if begun is None:
+        _require_protected(run, context, ledger.state)
     how = plan_rewrite(context.dialect, context.stored_columns(), ledger.state, dropped, drops)
     how = replace(how, foreign=context.engine.contents(context).foreign_rows(context.layout.changes) > 0)
     if run.shard and (how.is_needed or _is_rekeyed(run, ledger)):
         raise _needs_files(run, "the stored changes have another key, order, type, filter or mask")
     return how
+
+
+def _require_protected(run: TableRun, context: TableContext, state: TableState) -> None:
+    """
+    Raises:
+        FatalError: `PROTECTED_COLUMN_MISSING`: the rebuild would leave the column that a misspelt name means.
+    """
+    load = run.source_load
+    found = (*state.found, *(() if load is None else load.left_out))
+    if missing := missing_protected(run.spec, found, columns_of_schemas(state.schemas)):
+        stored = context.stored_columns().data
+        raise protected_missing(run.spec.table, missing, () if stored is None else stored.names)
 
 
 def _is_rekeyed(run: TableRun, ledger: Ledger) -> bool:

@@ -73,7 +73,8 @@ def seed(state: TableState, recorded: Recorded | None, dialect: Dialect, *, arch
     if recorded is None:
         known = None if state.snapshots is None else dialect.replaced_snapshots(state.snapshots)
         known = KnownSnapshots() if archives and dialect.log_positions else known
-        return TableState(batch=1, generation=max(state.generation, 1), schemas=state.schemas, snapshots=known,
+        return TableState(batch=1, generation=max(state.generation, 1), schemas=state.schemas,
+                          found=state.found, snapshots=known,
                           adopted=state.adopted and not archives,
                           generation_floor=floors_of(state.generation_floor or (None,), known))  # fmt: skip
     generations = range(1, recorded.generation + 1)

@@ -145,6 +145,7 @@ class SourceRows:
         in_utc: MySQL's columns of type TIMESTAMP are read as instants.
         at_once: all rows are read in one snapshot, for the transactions in it tell which changes are in the load.
         seen: transactions that every read sees; None: the database, or the dialect, names none.
+        left_out: names of the table's columns that the row does not let in.
     """
 
     url: Any
@@ -157,6 +158,7 @@ class SourceRows:
     in_utc: bool = False
     at_once: bool = False
     seen: LoadedTransactions | None = None
+    left_out: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, run: TableRun, settings: InitialLoad) -> SourceRows:
@@ -200,7 +202,9 @@ class SourceRows:
             position = log_position(source_table.connection)
             rows = estimated_rows(source_table.connection, schema, table)
         keys = keys if ranged and not at_once else ()
-        return cls(url, spec.name_in_source, settings, columns, keys, position, rows, in_utc, at_once, seen)
+        read = {column.name for column in columns}
+        left_out = tuple(name for name in row_of if name not in read)
+        return cls(url, spec.name_in_source, settings, columns, keys, position, rows, in_utc, at_once, seen, left_out)
 
     @property
     def schema(self) -> pa.Schema:

@@ -26,7 +26,7 @@ from spark_jobs.rules.verify import BUCKETS, Verdict, together
 from spark_jobs.rules.windows import Window, with_files
 from spark_jobs.source_tables import opened, url_of
 from spark_jobs.tables.engine import TableContext
-from spark_jobs.verification import SourceVerdict, WindowVerdict, grid_of, verify_source, verify_windows
+from spark_jobs.verification import ABSENT, SourceVerdict, WindowVerdict, grid_of, verify_source, verify_windows
 
 
 def act(run: TableRun, totals: RunTotals) -> JobResult:
@@ -53,6 +53,8 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     verdict, source = together([one for one, _ in verdicts], _asked(run).limit), verdicts[0][1]
     if source is not None and source.unsettled:
         totals.warn([_unsettled(source)])
+    if source is not None:
+        totals.warn(_columns_left_out(source))
     equal = verdict.equal and (source is None or not source.different)
     findings = check_constraints(run)
     totals.warn(unsettled(findings))
@@ -153,6 +155,7 @@ def _by_windows(run: TableRun, totals: RunTotals) -> JobResult:
     spans = [(e.min_commit_ts, e.max_commit_ts) for e in entries if e.min_commit_ts and e.max_commit_ts]
     grid = grid_of(_asked(run), datetime.fromisoformat(window_verdict.looked_at))
     window_verdict = replace(window_verdict, windows=tuple(with_files(window_verdict.windows, grid, spans)))
+    totals.warn(_columns_left_out(window_verdict))
     wrong = [window for window in window_verdict.windows if window.is_wrong]
     totals.complete_until = window_verdict.proven_until
     verdict = "different" if wrong else "equal" if window_verdict.column else "not compared"
@@ -208,6 +211,17 @@ _WINDOWS_NAMED = 3
 
 def _asked(run: TableRun) -> Verify:
     return run.job.options.asked(Verify)
+
+
+def _columns_left_out(verdict: SourceVerdict | WindowVerdict) -> tuple[RunWarning, ...]:
+    """A warning where columns that both sides should have were not compared."""
+    done, every = verdict.columns
+    if done == every:
+        return ()
+    why = {name: reason for name, reason in verdict.not_compared.items() if reason != ABSENT}
+    named = ", ".join(f"{name} ({reason})" for name, reason in why.items())
+    message = f"compared with the source in {done} of {every} columns; nothing is known of {named}"
+    return (RunWarning(code="COLUMNS_NOT_COMPARED", message=message, count=len(why), sample=tuple(why)[:5]),)
 
 
 def _unsettled(source: SourceVerdict) -> RunWarning:

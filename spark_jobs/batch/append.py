@@ -125,6 +125,8 @@ def with_decision(plan: BatchPlan, schema: BatchSchema, state: TableState) -> Ba
     """
     if schema.schemas != state.schemas:
         plan = replace(plan, schemas=schema.schemas)
+    if schema.found != state.found:
+        plan = replace(plan, found=schema.found)
     ordered = schema.table_schema
     if ordered.sequence and (ordered.sequence, ordered.sequence_type) != (state.sequence_by, state.sequence_type):
         plan = replace(plan, sequence_by=ordered.sequence, sequence_type=ordered.sequence_type)

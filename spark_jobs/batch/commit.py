@@ -149,6 +149,7 @@ def _state_of(table: TableSession, done: AppendedBatch, *, swept: bool) -> Table
         misplaced=tuple(dict.fromkeys((*state.misplaced, *files_before_log_began(spec, table.ledger))))[:_MISPLACED],
         log_time=log_time(decoded_batch.figures, state) if table_schema.log_positions else None,
         schemas=decoded_batch.schema.schemas,
+        found=decoded_batch.schema.found,
         max_sequence=highest,
         max_commit_ts=newest,
         applied=settings_of(spec),

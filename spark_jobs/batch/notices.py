@@ -256,9 +256,9 @@ def of_late_batch(late: int) -> tuple[RunWarning, ...]:
         late: see `Applied.late`.
     """
     message = (
-        "all changes of a batch come before changes that were ingested earlier, and these were not applied: what is "
-        "stored of their keys is newer. This is right for files that were delivered late; it is wrong where the "
-        "source's log started again"
+        "all changes of a batch come before changes that were ingested earlier, and these were not applied but in "
+        "columns that no newer change of their key carries: what else is stored is newer. This is right for files that "
+        "were delivered late; it is wrong where the source's log started again"
     )
     return (RunWarning(code="BATCH_LATE", message=message, count=late),) if late else ()
 

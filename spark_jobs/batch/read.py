@@ -12,8 +12,10 @@ from spark_jobs.batch.pending import Batch, withdraw
 from spark_jobs.batch.refusals import require_sound
 from spark_jobs.batch.session import TableSession
 from spark_jobs.dialects.protocol import KEYS_UNKNOWN, Unreadable
+from spark_jobs.plan.applied_settings import columns_of_schemas
 from spark_jobs.plan.planned_batch import BatchPlan, HeldTruncate, TableState
 from spark_jobs.plan.sharding import require_same_order
+from spark_jobs.plan.table_schema import missing_protected, protected_missing
 from spark_jobs.rules.figures import DecodedBatch, Figures
 from spark_jobs.rules.truncates import unknown_truncates
 from spark_jobs.tables.delta_log import APPEND, version_of
@@ -67,6 +69,7 @@ def read(table: TableSession, batch: Batch) -> ReadBatch:
         withdraw(table.context, plan, table.ledger)
         return ReadBatch(batch=batch, held=held)
     _note(table, plan, decoded)
+    _require_protected(table, decoded)
     require_sound(table.run.dialect, decoded, state)
     table.claim.check()
     _require_order(table, plan, decoded)
@@ -97,6 +100,19 @@ def _note(table: TableSession, plan: BatchPlan, decoded: DecodedBatch) -> None:
         table.note(notices.of_expectations(spec, figures.tallies))
         totals.tally(spec, figures.tallies)
     totals.filtered += decoded.filtered
+
+
+def _require_protected(table: TableSession, decoded: DecodedBatch) -> None:
+    """
+    Raises:
+        FatalError: `PROTECTED_COLUMN_MISSING`, unless our own load from the source has left the columns out.
+    """
+    missing = decoded.schema.missing
+    if missing and (load := table.run.source_load) is not None:
+        found = (*decoded.schema.found, *load.left_out)
+        missing = missing_protected(table.spec, found, columns_of_schemas(decoded.schema.schemas))
+    if missing:
+        raise protected_missing(table.spec.table, missing, [column.name for column in decoded.schema.table_schema.data])
 
 
 def _require_order(table: TableSession, plan: BatchPlan, decoded: DecodedBatch) -> None:

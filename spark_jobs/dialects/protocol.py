@@ -22,9 +22,10 @@ from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import DIALECTS, DmsOptions, is_among, with_defaults_of_mode
 from airflow_gddl.contract.file_names import Names, is_temporary, timed_order
+from airflow_gddl.contract.names import landed_name, renamed
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec, TierSpec
 from airflow_gddl.contract.sql_types import MAX_PRECISION, parse_type, quoted
-from airflow_gddl.contract.table_spec import lowered
+from airflow_gddl.contract.table_spec import SHARD_COLUMN, lowered
 from spark_jobs.plan.column_defaults import ColumnDefault
 from spark_jobs.plan.file_times import BY_NAME, FileTimes
 from spark_jobs.plan.loaded_transactions import LoadedTransactions
@@ -239,6 +240,34 @@ def that_wait(files: Iterable[Probed]) -> tuple[Unreadable, ...]:
     """Those of files that can't start a table which have to be taken once there is one."""
     why = "it has truncates alone, and there is no table yet"
     return tuple(Unreadable(one.file, KEYS_UNKNOWN, why) for one in files if one.only_truncates)
+
+
+def without_keys(files: Sequence[Probed], spec: TableSpec, *, is_new: bool) -> tuple[Unreadable, ...]:
+    """Change files that lack a key column, while others can be loaded: they can't be rows of the table.
+
+    Load files are not among them: without one of them the load is not whole.
+
+    Args:
+        is_new: there is no table yet, so that its keys are wrong where no file has them.
+    """
+    lacking = {file.file.path: names for file in files if (names := _missing_keys(file, spec))}
+    if is_new and len(lacking) == len(files):
+        return ()
+    return tuple(
+        Unreadable(
+            file.file, "FILE_KEY_MISSING", f"the file has no key column {', '.join(map(repr, lacking[file.file.path]))}"
+        )
+        for file in files
+        if file.file.kind == "change" and file.file.path in lacking
+    )
+
+
+def _missing_keys(file: Probed, spec: TableSpec) -> list[str]:
+    """Keys without a column in a file that has rows with keys."""
+    if file.is_blank or file.only_truncates or not file.columns:
+        return []
+    has = {landed_name(renamed(name, spec)).lower() for name, _ in file.columns}
+    return [key for key in spec.keys if key != SHARD_COLUMN and landed_name(key).lower() not in has]
 
 
 @dataclass(frozen=True)

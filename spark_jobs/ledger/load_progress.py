@@ -47,6 +47,7 @@ class LoadProgress:
         log: the log that jobs read, and the table in it; empty: they read none.
         seen: of a table that is read by one query, or that begins to follow a log; None: its rows are known by their
             keys, or not yet read.
+        left_out: columns of the source that the row keeps out of the files, cleaned and in lower case.
     """
 
     began: str
@@ -58,6 +59,7 @@ class LoadProgress:
     position: str = ""
     log: str = ""
     seen: LoadedTransactions | None = None
+    left_out: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:

@@ -28,6 +28,11 @@ def is_mark(name: str) -> bool:
     return "=" in name
 
 
+def columns_of_schemas(schemas: Sequence[Mapping[str, str]]) -> tuple[tuple[str, ...], ...]:
+    """Columns of each of the ledger's schemas."""
+    return tuple(tuple(name for name in schema if not is_mark(name)) for schema in schemas)
+
+
 @dataclass(frozen=True, kw_only=True)
 class KnownSchemas:
     """The ledger's schemas, with the settings under which their changes came.

@@ -159,6 +159,7 @@ class BatchPlan:
         generation: current generation once this batch is committed.
         sweep: after the merge, rows of older generations vanish.
         schemas: the ledger's schemas as the batch leaves them, where it adds to them; null otherwise.
+        found: see `TableState.found`; as `schemas`.
         sequence_by, sequence_type: as the batch leaves them in the ledger, where it changes them; null otherwise.
         resync: a refresh that is checked before it swaps, by any run that finds it.
         swapping: the check of a refresh is over, and tables may have been exchanged: it can only continue.
@@ -189,6 +190,7 @@ class BatchPlan:
     files: tuple[PlannedFile, ...]
     sweep: bool = False
     schemas: tuple[dict[str, str], ...] | None = None
+    found: tuple[str, ...] | None = None
     source: BatchSource = "files"
     codes: tuple[str, ...] = ()
     resync: bool = False
@@ -274,6 +276,8 @@ class TableState:
         log_time: newest commit time of changes at the end of the source's log; null where sequences are no positions in
             one, or an earlier release wrote the ledger.
         schemas: every column set that files brought, `FileEntry.schema` is an index; a name to its SQL type.
+        found: columns that files have had and no schema has, since they are left out, rescued or ignored; cleaned, in
+            lower case.
         max_sequence: JSON form of the greatest sequence ingested; null before any change.
         generation_floor: greatest sequence ingested before each generation (index 0 = generation 1; None: none).
         max_commit_ts: newest commit time applied; ISO 8601 UTC; null when none.
@@ -315,6 +319,7 @@ class TableState:
     misplaced: tuple[str, ...] = ()
     log_time: str | None = None
     schemas: tuple[dict[str, str], ...] = field(default_factory=tuple)
+    found: tuple[str, ...] = ()
     max_sequence: str | None = None
     generation_floor: tuple[str | None, ...] = ()
     max_commit_ts: str | None = None

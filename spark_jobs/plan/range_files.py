@@ -296,7 +296,8 @@ def state_after(before: TableState, fresh: TableState, batch_id: str) -> TableSt
     known = {_identity(one): one for one in before.truncates}
     truncates = tuple(known.get(_identity(one)) or replace(one, batch_id=batch_id) for one in fresh.truncates)
     return replace(
-        before, schemas=fresh.schemas, sequence_type=fresh.sequence_type, sequence_forms=fresh.sequence_forms,
+        before, schemas=fresh.schemas, found=fresh.found, sequence_type=fresh.sequence_type,
+        sequence_forms=fresh.sequence_forms,
         max_sequence=greater(before.max_sequence, fresh.max_sequence), max_commit_ts=max(times, default=None),
         log_time=max(logs, default=None), truncates=truncates,
     )  # fmt: skip

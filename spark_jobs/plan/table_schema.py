@@ -5,6 +5,7 @@ The rule of names is in `contract.names`.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -206,17 +207,75 @@ def withholds(spec: TableSpec) -> bool:
 
 
 def unknown_columns(groups: Iterable[Iterable[str]], spec: TableSpec) -> tuple[RunWarning, ...]:
-    """Names in `columns`, `exclude_columns` and `mask` that no file of the batch has, not even as a before image.
+    """Names in `columns` that no file of the batch has, not even as a before image: a warning (`COLUMN_NOT_FOUND`)."""
+    unknown = _beyond(spec.columns or (), _aliases(groups, spec))
+    return _not_found("columns", unknown, "no file of this batch has")
 
-    A warning each (`COLUMN_NOT_FOUND`), for a misspelt exclusion or mask lets through what it was meant to hold back.
+
+def _aliases(groups: Iterable[Iterable[str]], spec: TableSpec) -> set[str]:
+    return {alias for names in groups for name in names for alias in aliases(name, spec)}
+
+
+def protected_columns(spec: TableSpec) -> dict[str, tuple[str, ...]]:
+    """Fields of the row that keep values out of the lake, to the columns that they name."""
+    return {"exclude_columns": spec.exclude_columns, "mask": tuple(spec.mask)}
+
+
+def found_columns(
+    groups: Iterable[Iterable[str]], spec: TableSpec, schemas: Iterable[Iterable[str]] = (), found: Iterable[str] = ()
+) -> tuple[str, ...]:
+    """Columns of files that no schema has: left out, rescued or ignored. Cleaned, in lower case, in order.
+
+    Args:
+        groups: columns of files.
+        schemas: see `missing_protected`.
+        found: those of earlier files.
     """
-    known = {alias for names in groups for name in names for alias in aliases(name, spec)}
-    fields = {"columns": spec.columns or (), "exclude_columns": spec.exclude_columns, "mask": tuple(spec.mask)}
-    return tuple(
-        warning
-        for setting, listed in fields.items()
-        for warning in _not_found(setting, _beyond(listed, known), "no file of this batch has")
+    stored = lowered(name for names in schemas for name in names)
+    each = [aliases(name, spec) for names in groups for name in names]
+    return tuple(sorted({*found, *(alias for known in each if stored.isdisjoint(known) for alias in known)}))
+
+
+def missing_protected(
+    spec: TableSpec, found: Iterable[str], schemas: Iterable[Iterable[str]] = ()
+) -> dict[str, tuple[str, ...]]:
+    """By field, names in `mask` and `exclude_columns` that nothing has or had, but those of `absent_columns`.
+
+    Args:
+        found: see `found_columns`.
+        schemas: columns that reached the tables, by their names there.
+    """
+    stored = (form for names in schemas for name in names for form in (name, delivered_name(name)))
+    elsewhere = (*spec.keys, *spec.sequence_by, *spec.derive)  # refused by other codes where nothing has them
+    known = {*found, *(clean_name(name).lower() for name in (*stored, *elsewhere, *spec.absent_columns))}
+    missing = {field: tuple(_beyond(listed, known)) for field, listed in protected_columns(spec).items()}
+    return {field: names for field, names in missing.items() if names}
+
+
+def protected_missing(table: str, missing: Mapping[str, Sequence[str]], known: Collection[str]) -> FatalError:
+    """`PROTECTED_COLUMN_MISSING`: what a misspelt exclusion or mask means would be stored as it comes.
+
+    Args:
+        missing: see `missing_protected`; not empty.
+        known: columns of the source, for a hint.
+    """
+    named = [f"{field} names {', '.join(map(_with_near(known), names))}" for field, names in missing.items()]
+    what = f"{table}: {'; '.join(named)}, which no file has, and none had before; nothing was written"
+    remedy = (
+        "correct the name; where the source need not have the column, such as one that comes later, name it in "
+        "absent_columns of the row, too"
     )
+    return FatalError("PROTECTED_COLUMN_MISSING", what, where=table, remedy=remedy)
+
+
+def _with_near(known: Collection[str]) -> Callable[[str], str]:
+    spelled = {name.lower(): name for name in known}
+
+    def shown(name: str) -> str:
+        near = difflib.get_close_matches(name.lower(), spelled, n=1)
+        return f"{name!r} (near: {spelled[near[0]]!r})" if near else repr(name)
+
+    return shown
 
 
 _LACKING = {

@@ -19,7 +19,7 @@ from airflow_gddl.contract.sql_types import (
     parts,
     without_void,
 )
-from airflow_gddl.contract.table_spec import SchemaEvolution
+from airflow_gddl.contract.table_spec import SchemaEvolution, lowered
 from spark_jobs.dialects.protocol import (
     Dialect,
     SortOrder,
@@ -29,7 +29,13 @@ from spark_jobs.dialects.protocol import (
     resolve_sequence,
     sequence_type,
 )
-from spark_jobs.plan.applied_settings import ChangeSettings, KnownSchemas, change_settings, columns_of
+from spark_jobs.plan.applied_settings import (
+    ChangeSettings,
+    KnownSchemas,
+    change_settings,
+    columns_of,
+    columns_of_schemas,
+)
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.schema_evolution import LATER, STRING, SchemaPlan, SchemaRules, plan_schema
 from spark_jobs.plan.source_snapshots import KnownSnapshots, openings_of
@@ -38,7 +44,10 @@ from spark_jobs.plan.table_schema import (
     LandedGroup,
     Schema,
     TableSchema,
+    found_columns,
     land,
+    missing_protected,
+    protected_columns,
     unknown_columns,
     unknown_described,
 )
@@ -60,6 +69,8 @@ class BatchSchema:
         schemas: the ledger's schemas, those of this batch appended where new.
         snapshots: as the batch leaves them in the ledger; None: the table knows none. `truncates` of `table_schema` are
             so, too.
+        found: see `TableState.found`, as the batch leaves it.
+        missing: see `missing_protected`; empty for a batch without files.
     """
 
     table_schema: TableSchema
@@ -70,6 +81,8 @@ class BatchSchema:
     warnings: tuple[RunWarning, ...] = field(default_factory=tuple)
     new_technical: tuple[Column, ...] = ()
     snapshots: KnownSnapshots | None = None
+    found: tuple[str, ...] = ()
+    missing: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,6 +234,9 @@ def plan_batch(dialect: Dialect, groups: Sequence[FileGroup], stored: Stored, st
         adopted=state.adopted,
     )  # fmt: skip
     applied = applied_columns(dialect, sequence)
+    stored_names = columns_of_schemas(known.schemas)
+    found = found_columns((group.selectable for group in groups), spec, stored_names, state.found)
+    missing = missing_protected(spec, (*found, *_services(dialect)), stored_names)
     planned = tuple(
         replace(group, plan=of_data, before=of_images, schema_id=schema_id, withheld=_withheld(group, applied))
         for group, of_data, of_images, schema_id in zip(groups, plan.groups, images.groups, ids, strict=True)
@@ -228,7 +244,9 @@ def plan_batch(dialect: Dialect, groups: Sequence[FileGroup], stored: Stored, st
     return BatchSchema(
         table_schema=table_schema, groups=planned, plan=plan, before=images,
         schemas=known.schemas, snapshots=state.snapshots,
-        warnings=(*_of_columns(spec, groups, plan, first=state.keys is None),
+        found=found, missing=missing if groups else {},
+        warnings=(*_of_columns(spec, groups, plan),
+                  *_gone(dialect, groups, plan, ids, len(state.schemas), sequence),
                   *(() if total else _order_not_total(groups, sequence[0]))),
         new_technical=new_technical,
     )  # fmt: skip
@@ -285,23 +303,47 @@ def _withheld(group: FileGroup, applied: frozenset[str]) -> frozenset[str]:
     return frozenset(name for name in left_out if name.lower() not in applied)
 
 
-def _of_columns(
-    spec: TableSpec, groups: Sequence[FileGroup], plan: SchemaPlan, *, first: bool
-) -> tuple[RunWarning, ...]:
-    """Warnings about columns that the row names and that are not there, and about texts that are converted.
-
-    Raises:
-        FatalError: `PROTECTED_COLUMN_MISSING`: a first load would store in clear what a misspelt mask means. Columns
-            that are excluded may be left out at the source, too.
-    """
-    names = [group.selectable for group in groups]
-    given = unknown_columns(names, spec)
-    if first and (protected := unknown_columns(names, replace(spec, columns=None, exclude_columns=()))):
-        what = f"{spec.table}: {'; '.join(warning.message for warning in protected)}"
-        remedy = "correct the name; a column that comes later is named once the table is loaded, before it comes"
-        raise FatalError("PROTECTED_COLUMN_MISSING", what, remedy=remedy)
+def _of_columns(spec: TableSpec, groups: Sequence[FileGroup], plan: SchemaPlan) -> tuple[RunWarning, ...]:
+    """Warnings about columns that the row names and that are not there, and about texts that are converted."""
+    given = unknown_columns([group.selectable for group in groups], spec)
     described = unknown_described((column.name for column in plan.target.columns), spec.column_descriptions)
     return (*given, *described, *_texts_converted(plan))
+
+
+def _gone(
+    dialect: Dialect,
+    groups: Sequence[FileGroup],
+    plan: SchemaPlan,
+    ids: Sequence[int],
+    known: int,
+    sequence: Sequence[str],
+) -> tuple[RunWarning, ...]:
+    """A warning where the newest change files lack columns of the table, said once: while their schema is a new one.
+
+    Documents lack fields as they like.
+
+    Args:
+        ids: schema of each group.
+        known: number of schemas before the batch.
+        sequence: columns that order changes.
+    """
+    spec = dialect.spec
+    telling = [at for at, one in enumerate(groups) if one.kind == "change" and not (one.only_deletes or one.is_blank)]
+    if not telling or ids[telling[-1]] < known or (spec.dialect == "debezium" and _DOCUMENT_KEY in spec.keys):
+        return ()
+    delivered = lowered(landed_name(name) for name in groups[telling[-1]].names)
+    others = lowered((*spec.keys, *sequence, *spec.derive, *dialect.total_order, *dialect.commit_times))
+    own = [name for name in plan.target.names if name.lower() not in others and not dialect.is_technical(name)]
+    gone = [name for name in own if name.lower() not in delivered]
+    if not gone or len(gone) == len(own):  # a file of deletes may have the key alone
+        return ()
+    kept = "become null" if spec.schema_evolution.dropped_column == "null" else "stay as they are"
+    message = f"change files no longer have columns of the table, whose values {kept}: {', '.join(gone)}"
+    return (RunWarning(code="COLUMN_DROPPED", message=message, count=len(gone), sample=tuple(gone)[:5]),)
+
+
+_DOCUMENT_KEY = "_id"
+"""Key of MongoDB's documents."""
 
 
 def _texts_converted(plan: SchemaPlan) -> tuple[RunWarning, ...]:
@@ -325,6 +367,13 @@ def _order_not_total(groups: Sequence[FileGroup], column: str) -> tuple[RunWarni
 def _technical(dialect: Dialect, sequence: tuple[str, ...]) -> tuple[str, ...]:
     """Columns that the CDC service adds; that a full load lacks them is no change of the source's schema."""
     return (*_of_service(dialect, sequence), *columns_of([change_settings(dialect.spec)]))
+
+
+def _services(dialect: Dialect) -> tuple[str, ...]:
+    """Columns that the row keeps out and that the service adds, in lower case: a full load need not have them."""
+    ours = lowered((*dialect.total_order, *dialect.commit_times))
+    listed = (name for names in protected_columns(dialect.spec).values() for name in names)
+    return tuple(name.lower() for name in listed if name.lower() in ours or dialect.is_technical(name))
 
 
 def _of_service(dialect: Dialect, sequence: tuple[str, ...], names: Sequence[str] = ()) -> tuple[str, ...]:

@@ -292,6 +292,7 @@ def resumed_schema(context: TableContext, plan: BatchPlan, state: TableState) ->
     known = replace(
         state,
         schemas=plan.schemas or state.schemas,
+        found=state.found if plan.found is None else plan.found,
         sequence_by=plan.sequence_by or state.sequence_by,
         sequence_type=plan.sequence_type or state.sequence_type,
         snapshots=plan.snapshots or state.snapshots,

@@ -18,7 +18,7 @@ from airflow_gddl.contract.errors import FatalError, GddlError, QuarantinableErr
 from airflow_gddl.contract.layout import join
 from airflow_gddl.stores import Storage
 from spark_jobs.dialects.probe import probe_all, reading
-from spark_jobs.dialects.protocol import Dialect, Probed, Unreadable, begin_a_table, groups, that_wait
+from spark_jobs.dialects.protocol import Dialect, Probed, Unreadable, begin_a_table, groups, that_wait, without_keys
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.sequence import sort_key
 from spark_jobs.plan.table_schema import TableSchema
@@ -313,6 +313,9 @@ class PartsReader:
         """The parts of readable files, written, and unreadable files; None when no file is readable."""
         context = self.context
         files, unreadable = probe_all(context.storage, self.plan.files, context.dialect, _lean)
+        keyless = without_keys(files, context.spec, is_new=self.state.keys is None)
+        lacking = {one.file.path for one in keyless}
+        files, unreadable = tuple(one for one in files if one.file.path not in lacking), (*unreadable, *keyless)
         while files and not (self.state.keys is None and not begin_a_table(files)):
             written_parts, damaged = self._written(files)
             unreadable = (*unreadable, *damaged)

@@ -53,8 +53,6 @@ PUBLISHED = (
      "published as its partitions'", "publish_via_partition_root = true"),
     ("FOR ALL TABLES", "CREATE TABLE s.t (id int, v text)", "updates and deletes of s.t fail in the application",
      "ALTER TABLE s.t REPLICA IDENTITY FULL"),
-    ("FOR ALL TABLES", "CREATE TABLE s.t (id int PRIMARY KEY, v text); CREATE TABLE s.\"Keyless\" (v text)",
-     "updates and deletes of s.Keyless fail", 'ALTER TABLE s."Keyless" REPLICA IDENTITY FULL'),
     ("FOR ALL TABLES", "CREATE TABLE s.t (id int PRIMARY KEY, v text); ALTER TABLE s.t REPLICA IDENTITY NOTHING",
      "fail in the application", "REPLICA IDENTITY FULL"),
     ("FOR ALL TABLES", "CREATE TABLE s.t (pk int PRIMARY KEY, id int)", "do not name the key id",
@@ -156,6 +154,26 @@ def test_user_who_would_see_a_part_of_the_rows_is_refused(server: sa.Engine, tmp
     again(lake, part, 1)
     assert replica(lake) == rows_of(server)
     execute(server, "DROP OWNED BY part", "DROP ROLE part")
+
+
+def test_a_published_table_that_is_not_loaded_stops_no_other(server: sa.Engine, tmp_path: Path, check: Check) -> None:
+    """A disabled one without a key, and one that has no row."""
+    prepared(server, TABLE, "INSERT INTO s.t VALUES (1, 'a')", 'CREATE TABLE s."Log" (v text)')
+    lake = Lake(tmp_path / "lake")
+    for number, change in enumerate(("INSERT INTO s.\"Log\" VALUES ('x')", "UPDATE s.t SET v = 'b'")):
+        (warning,) = again(lake, server, number).warnings
+        assert (warning.code, warning.count, warning.sample) == ("PUBLISHED_WITHOUT_KEY", 1, ("s.Log",))
+        assert 'ALTER TABLE s."Log" REPLICA IDENTITY FULL' in warning.message
+        execute(server, change)
+    again(lake, server, "last")
+    assert replica(lake) == rows_of(server) == [{"id": 1, "v": "b"}]
+    own = replace(SPEC, table="s.Log", keys=())
+    code, message = refused(Lake(tmp_path / "own"), server, "own", own)
+    assert (code, "s.Log fail in the application" in message) == ("SOURCE_LOG_REFUSED", True)
+    warned, fine = check("s.t")
+    assert (warned["status"], fine["status"]) == ("warning", "ok")
+    (failed,) = (line for line in check("s.t", "s.Log") if "s.Log fail" in line["message"])
+    assert failed["status"] == "failed"
 
 
 def test_database_without_logical_replication_is_named(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from airflow_gddl.contract.completeness import STOPPED_CODE, WINDOW_CODE, WINDOW
 from airflow_gddl.contract.result import STALE_CODE, ErrorInfo, JobResult, MainCounts, RunWarning
 from airflow_gddl.runners.interface import JobOutcome
 from airflow_gddl.runtime.state import table_status
-from airflow_gddl.runtime.state.table_runs import LOST_CODE, SOURCE_CODE, VERIFY_CODE
-from airflow_gddl.runtime.state.table_status import MAINTENANCE_CODE, NEEDS_ATTENTION, RATE_CODE
+from airflow_gddl.runtime.state.endings import LOST_CODE, MAINTENANCE_CODE, RATE_CODE, SOURCE_CODE, VERIFY_CODE
+from airflow_gddl.runtime.state.table_status import NEEDS_ATTENTION
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 DONE: dict[str, Any] = {"table": "s.t", "status": "succeeded", "run_id": "r", "started_at": "2026-01-01T11:59:00+00:00"}

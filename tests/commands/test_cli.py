@@ -513,7 +513,7 @@ def test_status_shows_the_last_run_of_each_table(shop: Shop) -> None:
     record_run(shop, "sales.orders", freshness=late, main={"rows": 5}, quarantined=2)
     record_run(shop, "sales.lines", status="failed", error={"code": "X", "message": "broken"})
     answer = shop.gddl("status")
-    assert answer.status == 0
+    assert answer.status == 1
     rows = {
         line.split()[0]: line
         for line in answer.out.splitlines()
@@ -529,6 +529,27 @@ def test_status_shows_the_last_run_of_each_table(shop: Shop) -> None:
     assert [record["table"] for record in shop.gddl("status", "--json", "--late").records] == ["sales.orders"]
     assert [record["table"] for record in shop.gddl("status", "--json", "--failed").records] == ["sales.lines"]
     assert [r["table"] for r in shop.gddl("status", "--json", "--table", "sales.old").records] == ["sales.old"]
+
+
+def test_the_exit_status_of_status_is_that_of_the_tables_it_shows(shop: Shop) -> None:
+    """Each status of the table in docs/cli.md."""
+    late = {"commit_ts": "2024-01-02T11:00:00Z", "lag_seconds": 1.0}
+    record_run(shop, "sales.orders", freshness=late)
+    record_run(shop, "sales.lines", warnings=[{"code": "SWEEP_HELD", "message": "held"}])
+    assert [one["state"] for one in shop.gddl("status", "--json").records] == ["late", "attention"]
+    found = [shop.gddl("status").status]
+    record_run(shop, "sales.lines", status="failed", error={"code": "X", "message": "broken"})
+    found += [shop.gddl("status").status, shop.gddl("status", "--failed").status]
+    assert shop.gddl("status", "--table", "sales.orders").status == 0, "the one that failed is not shown"
+    shop.write("metadata/tables/bad.yaml", BAD)
+    assert shop.gddl("status").status == 1, "a failed table is told first"
+    found += [shop.gddl("status", "--late").status, shop.gddl("status", "--table", "sales.bad").status]
+    shop.write("lake/_gddl/state/by-hand.runs.json", "{")
+    found.append(shop.gddl("status", "--table", "sales.orders").status)
+    assert found == [0, 1, 1, 2, 2, 75]
+    page = Path(__file__).parents[2].joinpath("docs", "cli.md").read_text()
+    rows = page.partition("`gddl status` runs nothing")[2].partition("A first signal")[0].splitlines()
+    assert [line.split("|")[1].strip() for line in rows if line.startswith("| ")][1:] == ["0", "1", "2", "75"]
 
 
 def test_the_state_is_rebuilt_from_run_records(shop: Shop) -> None:
@@ -560,7 +581,7 @@ def test_status_shows_the_metadata_as_it_is_though_it_is_kept_compiled(shop: Sho
     assert sorted(record["table"] for record in shop.gddl("status", "--json").records) == more
     shop.write("metadata/tables/bad.yaml", BAD)
     broken = shop.gddl("status", "--json")
-    assert broken.status == 1
+    assert broken.status == 2
     assert sorted(record["table"] for record in broken.records) == sorted([*more, "sales.bad"])
     assert "sales.bad" in broken.err
 
@@ -569,7 +590,7 @@ def test_a_table_whose_row_broke_stays_with_its_last_state(shop: Shop) -> None:
     record_run(shop, "sales.bad", main={"rows": 500}, quarantined=2)
     shop.write("metadata/tables/bad.yaml", BAD)
     shown = shop.gddl("status")
-    assert shown.status == 1
+    assert shown.status == 2
     row = next(line for line in shown.out.splitlines() if line.startswith("sales.bad "))
     assert "broken row" in row
     assert "sales.bad: its row is invalid, so no DAG loads it; its last state: fresh" in shown.out
@@ -580,7 +601,7 @@ def test_a_table_whose_row_broke_stays_with_its_last_state(shop: Shop) -> None:
     assert shop.gddl("status", "--table", "sales.orders").status == 0, "the row is none of these"
     shop.write("metadata/tables/bad.yaml", "tables:\n  - {table: ../../etc.passwd, keys: [id]}\n")
     odd = shop.gddl("status", "--json")
-    assert (odd.status, "etc" in odd.out) == (1, False), "no table can have this name"
+    assert (odd.status, "etc" in odd.out) == (2, False), "no table can have this name"
 
 
 def test_status_is_shown_again_until_it_is_stopped(shop: Shop) -> None:

@@ -79,7 +79,8 @@ sales.orders {"id": "42"}: the row exists
   batch        3
 
 Change 3 (U) wins: its sequence is higher than that of change 2.
-Late changes arrived in a later batch than a higher one, and were not applied.
+Late changes arrived in a later batch than a higher one, and were applied in no
+column that it carries.
 The replica holds, of batch 3, applied 2024-01-02T12:00:00Z:
   id     42
   v      \\x1b[31mc

@@ -153,7 +153,7 @@ OF_README = (
 NOTHING = (
     "source_type", "region", "shard_landings", "shard_origins", "size", "priority", "published", "mask_key_id",
     "expressions", "partition_by", "table_properties", "commit", "shadow", "tags", "description",
-    "column_descriptions", "owner", "airflow", "enabled",
+    "column_descriptions", "owner", "airflow", "enabled", "absent_columns",
 )  # fmt: skip
 """What concerns our runs, our tables, or is in the replica already."""
 REFUSED: dict[str, Any] = {

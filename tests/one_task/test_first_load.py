@@ -185,7 +185,7 @@ def test_a_replay_applies_no_change_before_the_first_load(tmp_path: Path) -> Non
 def test_a_first_load_does_not_store_what_a_misspelt_mask_protects(tmp_path: Path) -> None:
     lake, spec = (
         Lake(tmp_path),
-        spec_of(mask={"V": "hash", "vv": "hash"}, exclude_columns=("left out at the source",)),
+        spec_of(mask={"V": "hash", "vv": "hash"}, exclude_columns=("left out",), absent_columns=("left out",)),
     )
     lake.load(spec)
     outcome = lake.run(spec)
@@ -198,7 +198,7 @@ def test_a_first_load_does_not_store_what_a_misspelt_mask_protects(tmp_path: Pat
     assert lake.done(right).main.rows == 3
     lake.change(right, 1, [("I", 7, "x")])
     later = replace(right, mask={"v": "hash", "later": "hash"}, exclude_columns=())
-    assert [warning.code for warning in lake.done(later).warnings] == ["COLUMN_NOT_FOUND"]
+    assert code(lake.run(later)) == "PROTECTED_COLUMN_MISSING"
 
 
 def test_a_landing_root_that_is_gone_empties_no_table(tmp_path: Path) -> None:

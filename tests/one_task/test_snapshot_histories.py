@@ -169,7 +169,7 @@ class History:
 
     def land(self, day: int, export: Export) -> None:
         rows, has = export
-        has = has or bool(self.drawn["mask"] and not self._is_made)  # what a first load lacks can't be masked
+        has = has or bool((self.drawn["mask"] or self.drawn["exclude"]) and not self._is_made)  # a first load needs it
         self.landed[day] = (rows, has)
         other = self.drawn["case"] and self.chosen.random() < 0.5
         names = {"id": "ID" if other else "id", "v": "V" if other else "v", "n": self._name_of_n(other=other)}

@@ -14,7 +14,6 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.runtime.state.table_runs import TableRecord
 from airflow_gddl.runtime.state.table_status import Knowledge, judge
-from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.ledger.ledger import BatchCommit, Ledger
 from tests.conftest import LocalPort
 from tests.harness.lake import Lake, LakeTable, spec_of
@@ -190,15 +189,13 @@ def test_replay_goes_on_where_it_broke_off(lake: Lake, monkeypatch: pytest.Monke
     assert codes(lake) == {}
 
 
-def test_replay_that_fails_stops_no_later_run(lake: Lake) -> None:
+def test_a_replayed_file_without_the_key_stays_in_quarantine(lake: Lake) -> None:
     path = Path(lake.layout(WRONG).landing) / "20240101-000000001.csv"
     path.write_text("Op,seq,other\nU,100,0\n")
     lake.done(WRONG)
-    failed = lake.run(RIGHT, REPLAY)
-    assert isinstance(failed, TableOutcome)
-    assert failed.result.error is not None
-    assert failed.result.error.code == "KEY_COLUMN_MISSING"
+    lake.done(RIGHT, REPLAY)
+    assert codes(lake) == {"FILE_KEY_MISSING": 1}
     lake.change(WRONG, 2, [("U", 1, "later")])
     assert lake.done(RIGHT).rows_read == 1
     assert lake.replica(RIGHT) == {0: "load 0", 1: "later", 2: "load 2"}
-    assert codes(lake) == {"FILE_UNREADABLE": 1}
+    assert codes(lake) == {"FILE_KEY_MISSING": 1}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,15 @@ from airflow_gddl.contract.table_spec import SchemaEvolution
 from spark_jobs.plan.applied_settings import settings_of
 from spark_jobs.plan.identity import require_same_identity, reselected_columns
 from spark_jobs.plan.planned_batch import TableState
-from spark_jobs.plan.table_schema import select_columns, unknown_columns, unknown_described, without_controls
+from spark_jobs.plan.table_schema import (
+    found_columns,
+    missing_protected,
+    protected_missing,
+    select_columns,
+    unknown_columns,
+    unknown_described,
+    without_controls,
+)
 from tests.rules.changes import table_schema
 
 FILE = ("Id", "Name", "SSN", "BI_Id", "bi_name", "BI_SSN")
@@ -66,19 +75,26 @@ def test_a_key_cannot_be_emptied() -> None:
     assert "'id'" in caught.value.what
 
 
-def test_unknown_column_names_cause_a_warning() -> None:
+def test_unknown_column_names_are_told() -> None:
+    """Those of `columns` cause a warning; those that keep values out are missing, unless they came before."""
     given = row(columns=("name", "nme"), exclude_columns=("snn", "ssn", "zip"), mask={"nam": "hash", "extra": "null"})
-    warnings = unknown_columns([FILE, ("id", "extra")], given)
-    assert [(w.code, w.count, w.sample) for w in warnings] == [
-        ("COLUMN_NOT_FOUND", 1, ("nme",)),
-        ("COLUMN_NOT_FOUND", 2, ("snn", "zip")),
-        ("COLUMN_NOT_FOUND", 1, ("nam",)),
-    ]
-    assert "exclude_columns names columns that no file of this batch has: 'snn', 'zip'" in warnings[1].message
+    groups = [FILE, ("id", "extra")]
+    (warning,) = unknown_columns(groups, given)
+    assert (warning.code, warning.count, warning.sample) == ("COLUMN_NOT_FOUND", 1, ("nme",))
+    assert "columns names columns that no file of this batch has: 'nme'" in warning.message
+    found = found_columns(groups, given, [("Id", "Name")], ["zip"])
+    assert found == ("bi_ssn", "extra", "ssn", "zip"), "id and name are in a schema"
+    found = (*found, "name")
+    assert missing_protected(given, found) == {"exclude_columns": ("snn",), "mask": ("nam",)}
+    assert missing_protected(given, found, [("NAM", "snn")]) == {}
+    assert missing_protected(replace(given, absent_columns=("Snn",)), found) == {"mask": ("nam",)}
+    error = protected_missing("s.t", {"mask": ("nam",)}, ["Name", "id"])
+    assert (error.code, "'nam' (near: 'Name')" in error.what) == ("PROTECTED_COLUMN_MISSING", True)
 
 
 def test_a_column_that_comes_only_as_a_before_image_is_known() -> None:
-    assert unknown_columns([("id", "BI_ssn")], row(exclude_columns=("SSN",))) == ()
+    given = row(exclude_columns=("SSN",))
+    assert missing_protected(given, found_columns([("id", "BI_ssn")], given)) == {}
     assert unknown_columns([FILE], row()) == ()
 
 

@@ -150,7 +150,12 @@ def test_everything_that_needs_attention_is_reported() -> None:
     found = row_with(TableRecord().after(warned, NOW))
     assert [(one.code, one.of_run) for one in problems(found, LIMITS)] == [("SWEEP_HELD", True)]
     lost = replace(found, attention=("FOLDER_MISSING", "SWEEP_HELD"))
-    assert {one.code: one.text for one in problems(lost, LIMITS)}["FOLDER_MISSING"] == "its landing folder is missing"
+    assert {one.code: one.text for one in problems(lost, LIMITS)}["FOLDER_MISSING"].startswith(
+        "its landing folder is missing"
+    )
+    warned = replace(GOOD, warnings=(RunWarning(code="FOLDER_MISSING", message="no folder; folders there: shop/as"),))
+    named = replace(row_with(TableRecord().after(warned, NOW)), attention=("FOLDER_MISSING",))
+    assert [one.text for one in problems(named, LIMITS)] == ["no folder; folders there: shop/as"]
 
 
 def test_an_invalid_row_is_reported_once_and_ends_no_other_alert() -> None:

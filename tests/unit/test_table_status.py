@@ -162,7 +162,7 @@ def test_judged_as_the_truth_is(events: list[Event]) -> None:
         is_due = world.ever or (world.polled is not None and world.now - world.polled > GRACE)
         if missing and world.now - missing[0] > ALLOWED and is_due:
             assert state.late, "a change that landed too long ago is not there, and nobody says so"
-        expected = None if world.knows is None else world.now - world.knows
+        expected = None if world.knows is None or not world.ever else world.now - world.knows
         assert state.behind == pytest.approx(expected)
         if world.polled is not None:
             assert state.late == (is_due and (expected is None or expected > ALLOWED))
@@ -270,7 +270,9 @@ def test_a_folder_that_vanished_is_no_proof_that_nothing_is_new() -> None:
     back = poll(lost, 1050)
     assert judge(ROW, Knowledge(record=record, poll=back.tables["shop.a"]), 1051).state == "fresh"
     new = judge(ROW, Knowledge(poll=lost.tables["shop.a"], seen=1010), 1031)
-    assert (new.state, new.attention, new.as_of) == ("new", (), 1030), "its source has not delivered yet"
+    assert (new.state, new.attention, new.as_of) == ("attention", ("FOLDER_MISSING",), None), "its name may be misspelt"
+    empty = judge(ROW, Knowledge(poll=back.tables["shop.a"], seen=1045), 1051)
+    assert (empty.state, empty.attention, empty.as_of) == ("new", (), None), "nothing was ever loaded"
 
 
 def test_a_stale_row_needs_attention_until_the_quarantine_is_settled() -> None:
@@ -323,7 +325,7 @@ def test_a_run_that_misses_the_folder_counts_as_a_poll_does() -> None:
         missed = TablePoll(polled=1022, missing=True)
         assert judge(calm, Knowledge(record=back, poll=missed), 1027).state == "fresh", "the run was later"
     new = judge(ROW, Knowledge(record=lost), 1031)
-    assert (new.state, new.attention, new.as_of) == ("new", (), 1020), "its source has not delivered yet"
+    assert (new.state, new.attention, new.as_of) == ("attention", ("FOLDER_MISSING",), None), "never loaded"
 
 
 def test_what_is_most_urgent_is_shown() -> None:
@@ -428,7 +430,7 @@ def test_a_quiet_table_is_late_only_if_its_source_stood_still(
 def test_lists_of_an_older_version_are_read() -> None:
     record = TableRecord().after(replace(result("succeeded", 10, 5), late_ignored=3), 11)
     older = json.loads(encode_runs(RunsDocument(tables={"shop.a": record})))
-    older["tables"] = {name: values[:-12] for name, values in older["tables"].items()}
+    older["tables"] = {name: values[:-13] for name, values in older["tables"].items()}
     found = decode_runs(json.dumps(older).encode()).tables["shop.a"]
     assert (found.late_ignored, found.quarantined, found.loose) == (0, 1, 1)
     newer = json.loads(encode_runs(RunsDocument(tables={"shop.a": record})))

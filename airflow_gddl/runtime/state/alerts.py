@@ -9,15 +9,14 @@ from typing import Literal
 from airflow_gddl.contract.completeness import STOPPED_CODE
 from airflow_gddl.contract.errors import Note, brief
 from airflow_gddl.contract.result import STALE_CODE
-from airflow_gddl.runtime.state.table_runs import SOURCE_CODE, VERIFY_CODE, RunFact
+from airflow_gddl.runtime.state.endings import MAINTENANCE_CODE, RATE_CODE, SOURCE_CODE, VERIFY_CODE
+from airflow_gddl.runtime.state.table_runs import RunFact
 from airflow_gddl.runtime.state.table_status import (
-    MAINTENANCE_CODE,
     NEEDS_ATTENTION,
     OF_RUN,
-    RATE_CODE,
-    TEXTS,
     TableStatus,
     has_many_quarantined,
+    text_of_code,
 )
 
 Notified = Mapping[str, tuple[str, ...]]
@@ -127,7 +126,7 @@ def problems(one: TableStatus, limits: AlertLimits) -> list[TableProblem]:
         if one.record.failed:
             table_problems += _failure(one, newest, limits)
     known = {problem.code for problem in table_problems}
-    table_problems += [_attention(code) for code in one.attention if code not in known]
+    table_problems += [_attention(one, code) for code in one.attention if code not in known]
     return table_problems
 
 
@@ -174,8 +173,8 @@ def _failed_runs(one: TableStatus) -> int:
     return len(runs)
 
 
-def _attention(code: str) -> TableProblem:
-    return TableProblem(code, TEXTS.get(code, OF_RUN), of_run=code in NEEDS_ATTENTION)
+def _attention(one: TableStatus, code: str) -> TableProblem:
+    return TableProblem(code, text_of_code(one, code), of_run=code in NEEDS_ATTENTION)
 
 
 def alerts(tables: Iterable[TableStatus], notified: Notified, limits: AlertLimits) -> list[Alert]:

@@ -17,6 +17,7 @@ from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.errors import brief
 from airflow_gddl.contract.layout import LOADS
 from airflow_gddl.contract.result import INCOMPLETE_CODE, SHARED_CODE, STALE_CODE, JobResult, summed_figures
+from airflow_gddl.runtime.state.endings import ENDINGS, LOST_CODE, SOURCE_CODE, VERIFY_CODE
 
 
 def seconds_of(text: str | None) -> float | None:
@@ -38,11 +39,9 @@ def latest(*moments: float | None) -> float | None:
 
 
 KEPT_RUNS = 14
-LOST_CODE = "FOLDER_MISSING"
-VERIFY_CODE, SOURCE_CODE = "VERIFY_DIFFERENT", "SOURCE_DIFFERENT"
 _LONGEST_TEXT = 500
-_WARNED = (STALE_CODE, SHARED_CODE, INCOMPLETE_CODE)
-"""Warnings that outlive the run that raised them."""
+_WARNED = tuple(ENDINGS)
+"""Warnings that hold until an action ends them."""
 
 
 class RunFact(NamedTuple):
@@ -167,7 +166,9 @@ class TableRecord:
         changed_since, changing_runs: start of the first run with changes after it, and the number of such runs.
         verified, missing_from: see `completeness.complete_until`.
         detected, settled: code of a problem that outlives the newest run, to the start of the newest run or
-            verification that found it, and of the newest that found it settled; see `holds`.
+            verification that found it, and of the newest that found it settled; `settled` has the newest successful
+            run of each action, too; see `holds`.
+        lost: what the newest run that missed the landing folder says of it; empty: none did.
     """
 
     newest: RunFact | None = None
@@ -192,6 +193,7 @@ class TableRecord:
     detected: Mapping[str, float] = field(default_factory=dict)
     settled: Mapping[str, float] = field(default_factory=dict)
     features: Mapping[str, float] = field(default_factory=dict)
+    lost: str = ""
 
     @property
     def runs(self) -> tuple[RunFact, ...]:
@@ -209,9 +211,12 @@ class TableRecord:
         return frozenset() if self.newest is None else frozenset(self.newest.warnings)
 
     def holds(self, code: str) -> bool:
-        """Whether a problem of `detected` was not settled since."""
-        problems = _found(self)
-        return code in problems and problems[code] > self.settled.get(code, -math.inf)
+        """Whether a problem of `detected` was not settled since, nor ended by an action that would have named it."""
+        found = _found(self).get(code, -math.inf)
+        how = ENDINGS[code]
+        actions = () if how.by_count or how.judged else how.actions
+        named_again = all(found >= self.settled.get(action, -math.inf) for action in actions)
+        return found > self.settled.get(code, -math.inf) and named_again
 
     @property
     def failed(self) -> bool:
@@ -253,7 +258,7 @@ class TableRecord:
         if result.action == "verify":
             return self._verified(result)
         if result.action not in LOADS:
-            return self.with_runs(self.runs)
+            return _with_rows(self, result, fact).with_runs(self.runs)
         if result.is_idle:
             is_complete = whole and LOST_CODE not in fact.warnings
             return replace(self, complete=latest(self.complete, fact.started)) if is_complete else self
@@ -274,33 +279,47 @@ class TableRecord:
         return replace(self, verified=outcome.until, missing_from=outcome.missing_from)
 
 
+def _with_rows(record: TableRecord, result: JobResult, fact: RunFact) -> TableRecord:
+    """Copy with the rows that an action left in the replica, as an erasure does."""
+    counts = result.status == "succeeded" and result.main.rows is not None and fact.started >= (record.rows_at or 0)
+    return replace(record, rows=result.main.rows, rows_at=fact.started) if counts else record
+
+
 def _judged(record: TableRecord, result: JobResult, fact: RunFact) -> TableRecord:
     """Copy with the problems that a run or a verification found, or found settled."""
     verdicts = _verdicts(result) if result.action == "verify" else _of_run(result, fact)
     holding = {code: fact.started for code, holds in verdicts.items() if holds}
     settled = {code: fact.started for code, holds in verdicts.items() if not holds}
-    return replace(record, detected=newest_of(record.detected, holding), settled=newest_of(record.settled, settled))
+    if result.action in LOADS and result.status != "failed" and not result.is_idle:
+        settled[result.action] = fact.started
+    lost = record.lost
+    if holding.get(LOST_CODE, -math.inf) >= record.detected.get(LOST_CODE, -math.inf) and LOST_CODE in holding:
+        lost = brief(next(one.message for one in result.warnings if one.code == LOST_CODE), _LONGEST_TEXT)
+    return replace(
+        record, detected=newest_of(record.detected, holding), settled=newest_of(record.settled, settled), lost=lost
+    )
 
 
 def _of_run(result: JobResult, fact: RunFact) -> dict[str, bool]:
-    """Code to whether it holds after a run, as far as that run knows.
+    """Code to whether it holds after an action, as far as that action knows; see `ENDINGS`.
 
-    A quarantined row stays stale until nothing is left in quarantine, or a run through which all that is left went
-    names none. A full load stays incomplete until a run does not say so.
+    A quarantined row stays stale until nothing is left in quarantine, or all that is left was refused by this action.
+    A full load stays incomplete until a run does not say so, an idle one too.
     """
-    made = {code: True for code in (*_WARNED, LOST_CODE) if code in fact.warnings}
+    made = {code: True for code in _WARNED if code in fact.warnings}
     if result.status == "failed":
         return made
     if result.action == "run" and result.mode != "refresh":
         made.setdefault(LOST_CODE, False)
+    if result.action in ENDINGS[INCOMPLETE_CODE].actions:
         made.setdefault(INCOMPLETE_CODE, False)
     if _judges_keys(result):
         made.setdefault(SHARED_CODE, False)
-    if result.in_quarantine is not None:
+    if result.in_quarantine is not None and result.action in ENDINGS[STALE_CODE].actions:
         rows = result.in_quarantine - result.files_in_quarantine
-        went_through = result.action in LOADS and (
-            result.mode == "refresh" or result.in_quarantine == result.quarantined
-        )
+        # What makes tables anew looks for no stale rows, though it may put all that is left into quarantine again.
+        named = result.action in LOADS and result.mode != "refresh"
+        went_through = named and result.in_quarantine == result.quarantined
         if rows <= 0 or went_through:
             made.setdefault(STALE_CODE, False)
     return made
@@ -390,4 +409,5 @@ def merged(one: TableRecord, other: TableRecord) -> TableRecord:
         missing_from=min(filter(None, (one.missing_from, other.missing_from)), default=None),
         detected=newest_of(_found(one), _found(other)),
         settled=newest_of(one.settled, other.settled),
+        lost=max(one, other, key=lambda record: _since(record.detected.get(LOST_CODE))).lost,
     ).with_runs({run.key: run for run in (*one.runs, *other.runs)}.values())

@@ -25,7 +25,16 @@ from airflow_gddl.contract.result import (
     STALE_CODE,
     JobResult,
 )
-from airflow_gddl.runtime.state.table_runs import LOST_CODE, SOURCE_CODE, VERIFY_CODE, TableRecord, latest
+from airflow_gddl.runtime.state.endings import (
+    EXCEPTIONS_CODE,
+    LOST_CODE,
+    MAINTENANCE_CODE,
+    RATE_CODE,
+    SOURCE_CODE,
+    UNREAD_CODE,
+    VERIFY_CODE,
+)
+from airflow_gddl.runtime.state.table_runs import TableRecord, latest
 from airflow_gddl.topology.table_row import TableRow
 
 State = Literal[
@@ -33,10 +42,10 @@ State = Literal[
 ]
 STATES: tuple[State, ...] = get_args(State)
 """Most urgent first; displayed with blanks for `_`."""
-EXCEPTIONS_CODE, EXCEPTIONS_SECONDS = "SOURCE_EXCEPTIONS", 86_400.0
+EXCEPTIONS_SECONDS = 86_400.0
 """Changes that AWS DMS could not apply need attention for a day: no later run shows that somebody saw to them."""
 NEEDS_ATTENTION = (
-    *("BATCH_LATE", "FILE_UNREADABLE", "FOREIGN_COMMIT", "GENERATIONS_INFERRED", "ICEBERG_BEHIND"),
+    *("BATCH_LATE", "COLUMN_DROPPED", "FILE_UNREADABLE", "FOREIGN_COMMIT", "GENERATIONS_INFERRED", "ICEBERG_BEHIND"),
     *(SHARED_CODE, "LOAD_AFTER_CHANGES", INCOMPLETE_CODE, "LOG_BEGAN_LATE"),
     *(STALE_CODE, "SNAPSHOT_HELD", "SNAPSHOT_INCOMPLETE", "SNAPSHOT_MERGED", EXCEPTIONS_CODE, "SWEEP_HELD"),
     *("SHADOW_HELD", "TRUNCATE_HELD", "TRUNCATE_IGNORED"),
@@ -45,15 +54,11 @@ NEEDS_ATTENTION = (
 """Warnings of a successful run that need a user's attention."""
 MOST_QUARANTINED = 0.01
 """Default of `alert_quarantine_rate`."""
-_UNREAD, RATE_CODE = "FILE_UNREADABLE", "QUARANTINE_RATE"
-_HELD = (STALE_CODE, SHARED_CODE, INCOMPLETE_CODE, VERIFY_CODE, SOURCE_CODE)
-"""Problems that hold until a later run or verification finds them settled; see `TableRecord.holds`."""
-MAINTENANCE_CODE = "MAINTENANCE_DUE"
 MAINTENANCE_RUNS, MAINTENANCE_SECONDS = 100, 14 * 86_400.0
 """A large table needs maintenance after so many runs with changes and so much time since the last one."""
 
 TEXTS = {
-    LOST_CODE: "its landing folder is missing",
+    LOST_CODE: "its landing folder is missing; `gddl run --table` of it names folders like it",
     STALE_CODE: "rows are older than changes of them in quarantine; `gddl errors list` shows these",
     SHARED_CODE: "rows shared a key, and the last one of each remains; correct keys and rebuild, or dismiss the code",
     INCOMPLETE_CODE: "files of its full load were dismissed, and their rows are missing",
@@ -126,7 +131,7 @@ class TableStatus:
             stands still for longer than that, by its heartbeat.
         running: start of the job that loads it now.
         lag: now minus the newest source commit applied. A source without changes lets it grow.
-        as_of: the last moment as of which the replica is complete.
+        as_of: the last moment as of which the replica is complete; None: it was never loaded.
         behind: now minus `as_of`; compared with `freshness`.
         complete_until: commit time of the source until which everything is known to have come.
         waiting: landed files that are not loaded.
@@ -178,7 +183,7 @@ def judge(row: TableRow, known: Knowledge, now: float) -> TableStatus:
     """The state of a table at `now`."""
     record, poll = known.record, known.poll
     waiting = _waits(record, poll)
-    as_of = latest(_complete(record), record.commit, _clear(record, poll))
+    as_of = None if record.succeeded is None else latest(record.complete, record.commit, _clear(poll))
     behind = None if as_of is None else now - as_of
     overdue = row.enabled and row.freshness is not None and (behind is None or behind > row.freshness)
     stopped = row.enabled and record.succeeded is not None and is_stopped(known.heartbeat, row.freshness, record.commit)
@@ -209,34 +214,26 @@ def judge(row: TableRow, known: Knowledge, now: float) -> TableStatus:
 
 def heartbeat_of(record: TableRecord, poll: TablePoll | None) -> HeartbeatFacts:
     """What the runs and the poll of a heartbeat table say."""
-    return HeartbeatFacts(
-        commit=record.commit, loaded=record.succeeded, as_of=latest(_complete(record), _clear(record, poll))
-    )
+    return HeartbeatFacts(commit=record.commit, loaded=record.succeeded, as_of=latest(record.complete, _clear(poll)))
 
 
-def _complete(record: TableRecord) -> float | None:
-    """The last run that applied all that had landed; as in `_clear`, for a missing folder."""
-    return latest(record.complete, record.detected.get(LOST_CODE) if record.succeeded is None else None)
+def text_of_code(one: TableStatus, code: str) -> str:
+    """What a code of attention means for a table; of a missing folder also folders with names like it."""
+    named = one.record.lost if code == LOST_CODE and one.record.holds(LOST_CODE) else ""
+    return named or TEXTS.get(code, OF_RUN)
 
 
 def _is_lost(record: TableRecord, poll: TablePoll | None) -> bool:
-    """Whether the newest of runs and polls missed the landing folder of a table that was loaded."""
-    if record.succeeded is None:
-        return False
+    """Whether the newest of runs and polls missed the landing folder, whether or not the table was ever loaded."""
     looked = latest(record.detected.get(LOST_CODE), record.settled.get(LOST_CODE))
     if poll is None or (looked is not None and looked > poll.polled):
         return record.holds(LOST_CODE)
     return poll.missing
 
 
-def _clear(record: TableRecord, poll: TablePoll | None) -> float | None:
-    """The last poll that found nothing to load.
-
-    A missing folder has nothing for a table that was never loaded; it says nothing of the source of one that was.
-    """
-    if poll is None:
-        return None
-    return poll.polled if poll.missing and poll.since is None and record.succeeded is None else poll.clear
+def _clear(poll: TablePoll | None) -> float | None:
+    """The last poll that found nothing to load in a folder that was there."""
+    return None if poll is None else poll.clear
 
 
 def _is_in_grace(row: TableRow, record: TableRecord, known: Knowledge, now: float) -> bool:
@@ -249,7 +246,7 @@ def _is_in_grace(row: TableRow, record: TableRecord, known: Knowledge, now: floa
         return False
     known_since = known.seen
     if known_since is None:
-        known_since = latest(_complete(record), record.started, None if known.poll is None else known.poll.polled)
+        known_since = latest(record.complete, record.started, None if known.poll is None else known.poll.polled)
     return known_since is None or now - known_since <= (row.grace or 0)
 
 
@@ -274,16 +271,15 @@ def attention_of(result: JobResult, now: float, quarantine_rate: float) -> tuple
 
 def _attention(known: Knowledge, now: float, *, stopped: bool) -> tuple[str, ...]:
     record, poll = known.record, known.poll
-    codes = set(record.warned.intersection(NEEDS_ATTENTION))
-    codes.difference_update(_HELD)
-    if record.counted is not None:
-        codes.discard(_UNREAD)
-    if now - (record.started or 0.0) > EXCEPTIONS_SECONDS:
+    codes = {code for code in NEEDS_ATTENTION if code != UNREAD_CODE and record.holds(code)}
+    if record.counted is None and UNREAD_CODE in record.warned:
+        codes.add(UNREAD_CODE)
+    if now - record.detected.get(EXCEPTIONS_CODE, record.started or 0.0) > EXCEPTIONS_SECONDS:
         codes.discard(EXCEPTIONS_CODE)
     holds = {
         LOST_CODE: _is_lost(record, poll),
-        **{code: record.holds(code) for code in _HELD},
-        _UNREAD: record.counted_files > 0,
+        **{code: record.holds(code) for code in (VERIFY_CODE, SOURCE_CODE)},
+        UNREAD_CODE: record.counted_files > 0,
         RATE_CODE: has_many_quarantined(record, known.quarantine_rate),
         MAINTENANCE_CODE: needs_maintenance(record, now),
         STOPPED_CODE: stopped,

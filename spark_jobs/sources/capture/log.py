@@ -88,7 +88,7 @@ def capture_log(run: TableRun, totals: RunTotals) -> PartitionDeletes | None:
     """
     source = _Source.of(run)
     with connected(source.url) as connection:
-        source.log.require_ready(connection)
+        totals.warn(source.log.require_ready(connection, run.spec))
         now = source.followed(connection)  # before the log is read: what has changed it is read then
         known = source.positions.read()
         if known is None or _is_to_read(run, source.at(known, now), known):
@@ -121,7 +121,7 @@ def open_log(run: TableRun) -> str:
         return ""
     source = _Source.of(run)
     with source.claim(), connected(source.url) as connection:
-        source.log.require_ready(connection)
+        source.log.require_ready(connection, run.spec)
         now = source.followed(connection)
         known = source.known(connection, opens=True)
         if run.spec.name_in_source in known.stopped:  # what the load will have read needs no log

@@ -20,6 +20,7 @@ from airflow_gddl.contract.postgresql_log import (
     source_findings,
     table_findings,
 )
+from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.plan.loaded_transactions import place_of
 from spark_jobs.source_tables import state_of
@@ -108,15 +109,26 @@ class PostgreSQL:
         given = {name: str(value) for name, value in known.items() if value is not None}
         return {**_PROPERTIES, **(_UNENCODED if is_unencoded else {}), **self.stated, **given}, socket
 
-    def require_ready(self, connection: Any) -> None:
-        """
+    def require_ready(self, connection: Any, spec: TableSpec) -> tuple[RunWarning, ...]:
+        """See that the log can be read for the row's table.
+
+        Returns:
+            Warnings (`PUBLISHED_WITHOUT_KEY`) about other tables of the publication.
+
         Raises:
             FatalError: `SOURCE_LOG_REFUSED`.
         """
         findings = list(source_findings(self.sa, connection, self.slot, self.stated[PUBLICATION]))
-        if findings:
-            what, remedy = shown(findings)
+        own = [one for one in findings if one.concerns([spec.name_in_source])]
+        if own:
+            what, remedy = shown(own)
             raise FatalError("SOURCE_LOG_REFUSED", what, where=f"slot {self.slot}", remedy=remedy)
+        if not findings:
+            return ()
+        what, remedy = shown(findings)
+        sample = tuple(sorted({name for one in findings for name in one.of_tables}))[:5]
+        message = f"{what}; this table is loaded. Remedy: {remedy}"
+        return (RunWarning(code="PUBLISHED_WITHOUT_KEY", message=message, count=len(findings), sample=sample),)
 
     def require_published(self, connection: Any, spec: TableSpec) -> PublishedTable:
         """
