@@ -265,7 +265,7 @@ def protected_missing(table: str, missing: Mapping[str, Sequence[str]], known: C
         "correct the name; where the source need not have the column, such as one that comes later, name it in "
         "absent_columns of the row, too"
     )
-    return FatalError("PROTECTED_COLUMN_MISSING", what, where=table, remedy=remedy)
+    return FatalError("PROTECTED_COLUMN_MISSING", what, remedy=remedy)
 
 
 def _with_near(known: Collection[str]) -> Callable[[str], str]:

@@ -408,6 +408,22 @@ def test_excluded_columns_are_not_read(source: sa.Engine, tmp_path: Path) -> Non
     assert [pq.read_schema(_landing(lake) / name).names for name in files(lake)] == [["id", "v"]] * 2
 
 
+def test_a_misspelt_exclusion_is_refused_before_a_row_is_read(source: sa.Engine, tmp_path: Path) -> None:
+    """And a right one, whose column no file has, is none later."""
+    execute(source, "CREATE TABLE s.t (id int PRIMARY KEY, v text, e_mail text)")
+    execute(source, "INSERT INTO s.t VALUES (1, 'a', 'x@y')")
+    lake = Lake(tmp_path)
+    for fields in ({"exclude_columns": ("e_mial",)}, {"mask": {"e_mial": "hash"}}):
+        error = run(lake, source, replace(SPEC, **fields)).error  # type: ignore[arg-type]  # fields of a row, by name
+        assert error is not None
+        assert (error.code, "(near: 'e_mail')" in error.message) == ("PROTECTED_COLUMN_MISSING", True)
+        assert not _landing(lake).exists()
+    spec = replace(SPEC, exclude_columns=("e_mail",))
+    done(lake, source, spec)
+    assert lake.done(spec).warnings == ()
+    assert lake.replica(spec) == {1: "a"}
+
+
 def test_larger_ranges_leave_no_older_file(source: sa.Engine, tmp_path: Path) -> None:
     filled(source)
     lake = Lake(tmp_path)

@@ -30,7 +30,6 @@ VALUES: Mapping[str, tuple[Any, ...]] = {
     "force_update": (None, "forced"),
     "columns": (None, ("v", "n", "m", "p", "w", "z")),
     "exclude_columns": ((), ("x",)),
-    "absent_columns": ((), ("x",)),
     "published": (("*",), ("v", "n")),
     "mask": ({}, {"m": "hash"}, {"m": "null"}),
     "schema_evolution.new_column": ("add", "rescue", "ignore"),  # `fail` ends the history at a new column
@@ -69,6 +68,7 @@ ALONE: Mapping[str, str] = {
     ),
     **dict.fromkeys(("table", "source", "target", "size", "catalog"), _NAMES),
     **dict.fromkeys(("tombstone_retention", "vacuum_retention"), _TIME),
+    "absent_columns": "names what nothing has, and changes no table: tests/tables/test_protected_columns.py",
     "sub_microseconds": "concerns times alone: tests/rules/test_times_read.py",
     "schema": "refuses a table that lacks a column: tests/unit/test_plan_enforcement.py",
     "unique": "`gddl verify` counts by it, no batch does",

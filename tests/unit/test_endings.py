@@ -53,9 +53,9 @@ def outcome(action: str, start: float, *, left: int | None, **fields: Any) -> Jo
     """
     details: dict[str, Any] = {**FILES.get(action, {}), **(VERIFIED if action == "verify" else {})}
     details |= {"codes": [SHARED_CODE]} if action == "errors_dismiss" else {}
-    mode = "refresh" if action in FILES else "incremental"
     return JobResult(
-        table="shop.a", action=action, status="succeeded", mode=mode, run_id=f"{action}{start}",  # type: ignore[arg-type]
+        table="shop.a", action=action, status="succeeded", mode="refresh" if action in FILES else "incremental",
+        run_id=f"{action}{start}",
         started_at=f"1970-04-{11 + int(start):02d}T00:00:00+00:00", details=details, main=MainCounts(rows=10**6),
         in_quarantine=left if action in COUNTS else None, **fields,
     )  # fmt: skip

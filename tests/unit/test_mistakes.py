@@ -147,6 +147,7 @@ MISTAKES: dict[str, dict[str, str]] = {
     "unused keys": {"gddl.yaml": ROOTS, "tables/shop.yaml": ROWS % ", priority: High"},
     "tombstone": row("tombstone_retention: 1"),
     "track": row("track_history_except: [a]"),
+    "absent": row("mask: {ssn: hmac}, absent_columns: [snn]"),
     "lake relative": {"gddl.yaml": "landing: s3:/bucket/x\nlake: ../lake\n", "tables/shop.yaml": ROWS % ""},
     "lake home": {"gddl.yaml": "landing: ~/landing\nlake: ../lake\n", "tables/shop.yaml": ROWS % ""},
     "lake scheme": {"gddl.yaml": "landing: s3a://bucket/x\nlake: ../lake\n", "tables/shop.yaml": ROWS % ""},
