@@ -113,10 +113,9 @@ def paused_dags() -> frozenset[str]:
     """Ids of all DAGs that are paused."""
     from airflow.models.dag import DagModel  # noqa: PLC0415 - as above
     from airflow.utils.session import create_session  # noqa: PLC0415 - as above
-    from sqlalchemy import select  # noqa: PLC0415 - as above
 
     with create_session() as session:
-        return frozenset(session.scalars(select(DagModel.dag_id).where(DagModel.is_paused)))
+        return frozenset(dag_id for (dag_id,) in session.query(DagModel.dag_id).filter(DagModel.is_paused))
 
 
 SHOWN_BYTES = 1024 * 1024
