@@ -97,7 +97,13 @@ class Model:
             base = images if moved else self.rows.get(old, {})
             if moved:
                 self._put(change, old, None)
-            self._put(change, change.row["id"], {**base, **own, "id": change.row["id"], "part": change.row["part"]})
+            named = {"id", "part"} if self._tells_part(change) else {"id"}
+            self._put(change, change.row["id"], {**base, **own, **{name: change.row[name] for name in named}})
+
+    def _tells_part(self, change: Change) -> bool:
+        """A list of columns names it where it is a key or differs; what a list does not name is not known."""
+        is_named = "part" in self.spec.keys or change.before.get("part") != change.row.get("part")
+        return self.spec.columns_to_update is None or is_named
 
     def _outside(self, row: Row) -> bool:
         return self.spec.where is not None and row.get("n") in (None, 3)
