@@ -254,7 +254,7 @@ class History:
         return dict(found)
 
     def run(self) -> None:
-        assert set(codes(self.exports.run())) <= {"TEXT_CONVERTED", "COLUMN_NOT_FOUND"}
+        assert set(codes(self.exports.run())) <= {"TEXT_CONVERTED", "COLUMN_NOT_FOUND", "COLUMN_DROPPED"}
 
     def repair(self) -> None:
         layout, repair = self.exports.lake.layout(self.exports.spec), self.drawn["repair"]
