@@ -84,17 +84,21 @@ def users(monkeypatch: pytest.MonkeyPatch, database: None) -> Iterator[dict[str,
 
 @pytest.fixture
 def paused(database: None) -> Iterator[None]:
-    """Airflow knows the pack, which is paused, and another DAG, which is paused too."""
+    """Airflow knows the pack, which is paused, and another DAG, which is paused too; other DAGs run."""
     from airflow.models.dag import DagModel  # noqa: PLC0415 - not before the settings
     from airflow.models.dagbundle import DagBundleModel  # noqa: PLC0415 - as above
     from airflow.utils.session import create_session  # noqa: PLC0415 - as above
-    from sqlalchemy import delete  # noqa: PLC0415 - as above
 
     ids = ["gddl_pack.shop.small.1", "of.another.team"]
     with create_session() as session:
         session.merge(DagBundleModel(name="of-the-test"))
         session.flush()
-        session.add_all([DagModel(dag_id=one, bundle_name="of-the-test", is_paused=True) for one in ids])
+        before = {one.dag_id: one.is_paused for one in session.query(DagModel)}
+        for one in session.query(DagModel):
+            one.is_paused = False
+        for dag_id in ids:
+            session.merge(DagModel(dag_id=dag_id, bundle_name="of-the-test", is_paused=True))
     yield
     with create_session() as session:
-        session.execute(delete(DagModel).where(DagModel.dag_id.in_(ids)))
+        for one in session.query(DagModel):
+            one.is_paused = before.get(one.dag_id, False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -85,4 +86,6 @@ def fill(engine: sa.Engine) -> None:
         table = sa.Table("t", sa.MetaData(), schema="s", autoload_with=connection)
         for i in range(3):
             row = {name: values[i] for name, (_, _, values) in COLUMNS.items()}
-            connection.execute(table.insert(), {**row, "doc": sa.null() if row["doc"] is None else {"a": 1}})
+            connection.execute(
+                table.insert(), {**row, "doc": sa.null() if row["doc"] is None else json.loads(row["doc"])}
+            )
