@@ -34,7 +34,8 @@ from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.load_progress import FOLDER, LoadedRange, LoadProgress, read_progress, write_progress
 from spark_jobs.plan.applied_settings import columns_of_schemas
 from spark_jobs.plan.loaded_transactions import LoadedTransactions
-from spark_jobs.plan.table_schema import found_columns, missing_protected, protected_missing
+from spark_jobs.plan.table_schema import found_columns, protected_missing
+from spark_jobs.rules.batch_schema import missing_of
 from spark_jobs.sources import number_of_log, reader_of
 
 _AFTER_DIGITS = ":"
@@ -111,7 +112,7 @@ def _require_protected(run: TableRun, source: SourceRows) -> None:
     names = [*(column.name for column in source.columns), *source.left_out]
     renamed = [spec.rename[name] for name in names if name in spec.rename]
     found = found_columns([[*names, *renamed]], spec, found=state.found)
-    if missing := missing_protected(spec, found, columns_of_schemas(state.schemas)):
+    if missing := missing_of(run.dialect, found, columns_of_schemas(state.schemas)):
         raise protected_missing(spec.table, missing, names)
 
 

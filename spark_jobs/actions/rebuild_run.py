@@ -33,7 +33,8 @@ from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, TableState
 from spark_jobs.plan.sequence import greater, log_began_of
 from spark_jobs.plan.sharding import LOAD_AGAIN
 from spark_jobs.plan.source_snapshots import floors_of
-from spark_jobs.plan.table_schema import missing_protected, protected_missing
+from spark_jobs.plan.table_schema import protected_missing
+from spark_jobs.rules.batch_schema import missing_of
 from spark_jobs.rules.rewrite import Rewrite, plan_rewrite
 from spark_jobs.tables.delta_log import REWRITE, version_of
 from spark_jobs.tables.engine import RebuildRequest, TableContext
@@ -131,7 +132,7 @@ def _require_protected(run: TableRun, context: TableContext, state: TableState) 
     """
     load = run.source_load
     found = (*state.found, *(() if load is None else load.left_out))
-    if missing := missing_protected(run.spec, found, columns_of_schemas(state.schemas)):
+    if missing := missing_of(run.dialect, found, columns_of_schemas(state.schemas)):
         stored = context.stored_columns().data
         raise protected_missing(run.spec.table, missing, () if stored is None else stored.names)
 

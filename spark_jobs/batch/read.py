@@ -12,10 +12,9 @@ from spark_jobs.batch.pending import Batch, withdraw
 from spark_jobs.batch.refusals import require_sound
 from spark_jobs.batch.session import TableSession
 from spark_jobs.dialects.protocol import KEYS_UNKNOWN, Unreadable
-from spark_jobs.plan.applied_settings import columns_of_schemas
 from spark_jobs.plan.planned_batch import BatchPlan, HeldTruncate, TableState
 from spark_jobs.plan.sharding import require_same_order
-from spark_jobs.plan.table_schema import missing_protected, protected_missing
+from spark_jobs.plan.table_schema import beyond, protected_missing
 from spark_jobs.rules.figures import DecodedBatch, Figures
 from spark_jobs.rules.truncates import unknown_truncates
 from spark_jobs.tables.delta_log import APPEND, version_of
@@ -109,8 +108,7 @@ def _require_protected(table: TableSession, decoded: DecodedBatch) -> None:
     """
     missing = decoded.schema.missing
     if missing and (load := table.run.source_load) is not None:
-        found = (*decoded.schema.found, *load.left_out)
-        missing = missing_protected(table.spec, found, columns_of_schemas(decoded.schema.schemas))
+        missing = beyond(missing, load.left_out)
     if missing:
         raise protected_missing(table.spec.table, missing, [column.name for column in decoded.schema.table_schema.data])
 

@@ -248,7 +248,12 @@ def missing_protected(
     stored = (form for names in schemas for name in names for form in (name, delivered_name(name)))
     elsewhere = (*spec.keys, *spec.sequence_by, *spec.derive)  # refused by other codes where nothing has them
     known = {*found, *(clean_name(name).lower() for name in (*stored, *elsewhere, *spec.absent_columns))}
-    missing = {field: tuple(_beyond(listed, known)) for field, listed in protected_columns(spec).items()}
+    return beyond(protected_columns(spec), known)
+
+
+def beyond(listed: Mapping[str, Sequence[str]], known: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """By field, the names that are not among known ones, see `found_columns`; fields without any are left out."""
+    missing = {field: tuple(_beyond(names, known)) for field, names in listed.items()}
     return {field: names for field, names in missing.items() if names}
 
 

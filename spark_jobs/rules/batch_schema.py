@@ -234,9 +234,7 @@ def plan_batch(dialect: Dialect, groups: Sequence[FileGroup], stored: Stored, st
         adopted=state.adopted,
     )  # fmt: skip
     applied = applied_columns(dialect, sequence)
-    stored_names = columns_of_schemas(known.schemas)
-    found = found_columns((group.selectable for group in groups), spec, stored_names, state.found)
-    missing = missing_protected(spec, (*found, *_services(dialect)), stored_names)
+    found, missing = _protected(dialect, groups, columns_of_schemas(known.schemas), state.found)
     planned = tuple(
         replace(group, plan=of_data, before=of_images, schema_id=schema_id, withheld=_withheld(group, applied))
         for group, of_data, of_images, schema_id in zip(groups, plan.groups, images.groups, ids, strict=True)
@@ -244,7 +242,7 @@ def plan_batch(dialect: Dialect, groups: Sequence[FileGroup], stored: Stored, st
     return BatchSchema(
         table_schema=table_schema, groups=planned, plan=plan, before=images,
         schemas=known.schemas, snapshots=state.snapshots,
-        found=found, missing=missing if groups else {},
+        found=found, missing=missing,
         warnings=(*_of_columns(spec, groups, plan),
                   *_gone(dialect, groups, plan, ids, len(state.schemas), sequence),
                   *(() if total else _order_not_total(groups, sequence[0]))),
@@ -332,8 +330,8 @@ def _gone(
     if not telling or ids[telling[-1]] < known or (spec.dialect == "debezium" and _DOCUMENT_KEY in spec.keys):
         return ()
     delivered = lowered(landed_name(name) for name in groups[telling[-1]].names)
-    others = lowered((*spec.keys, *sequence, *spec.derive, *dialect.total_order, *dialect.commit_times))
-    own = [name for name in plan.target.names if name.lower() not in others and not dialect.is_technical(name)]
+    others = lowered((*spec.keys, *spec.derive, *_of_service(dialect, tuple(sequence), plan.target.names)))
+    own = [name for name in plan.target.names if name.lower() not in others]
     gone = [name for name in own if name.lower() not in delivered]
     if not gone or len(gone) == len(own):  # a file of deletes may have the key alone
         return ()
@@ -369,11 +367,26 @@ def _technical(dialect: Dialect, sequence: tuple[str, ...]) -> tuple[str, ...]:
     return (*_of_service(dialect, sequence), *columns_of([change_settings(dialect.spec)]))
 
 
-def _services(dialect: Dialect) -> tuple[str, ...]:
-    """Columns that the row keeps out and that the service adds, in lower case: a full load need not have them."""
-    ours = lowered((*dialect.total_order, *dialect.commit_times))
-    listed = (name for names in protected_columns(dialect.spec).values() for name in names)
-    return tuple(name.lower() for name in listed if name.lower() in ours or dialect.is_technical(name))
+def _protected(
+    dialect: Dialect, groups: Sequence[FileGroup], stored: Sequence[Sequence[str]], known: Sequence[str]
+) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
+    """`BatchSchema.found` and `missing`.
+
+    Args:
+        stored: columns of the ledger's schemas.
+        known: `TableState.found`.
+    """
+    found = found_columns((group.selectable for group in groups), dialect.spec, stored, known)
+    return found, missing_of(dialect, found, stored) if groups else {}
+
+
+def missing_of(
+    dialect: Dialect, found: Iterable[str], stored: Iterable[Iterable[str]] = ()
+) -> dict[str, tuple[str, ...]]:
+    """See `missing_protected`. What the service adds is never missing: a full load need not have it."""
+    listed = [name for names in protected_columns(dialect.spec).values() for name in names]
+    services = lowered(_of_service(dialect, (), listed))
+    return missing_protected(dialect.spec, (*found, *services), stored)
 
 
 def _of_service(dialect: Dialect, sequence: tuple[str, ...], names: Sequence[str] = ()) -> tuple[str, ...]:

@@ -424,6 +424,15 @@ def test_a_misspelt_exclusion_is_refused_before_a_row_is_read(source: sa.Engine,
     assert lake.replica(spec) == {1: "a"}
 
 
+def test_a_load_needs_no_column_of_the_service(source: sa.Engine, tmp_path: Path) -> None:
+    execute(source, "CREATE TABLE s.t (id int PRIMARY KEY, v text)")
+    execute(source, "INSERT INTO s.t VALUES (1, 'a')")
+    lake, spec = Lake(tmp_path), replace(SPEC, exclude_columns=("AR_H_CHANGE_SEQ",))
+    done(lake, source, spec)
+    assert lake.done(spec).warnings == ()
+    assert lake.replica(spec) == {1: "a"}
+
+
 def test_larger_ranges_leave_no_older_file(source: sa.Engine, tmp_path: Path) -> None:
     filled(source)
     lake = Lake(tmp_path)

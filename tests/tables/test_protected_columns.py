@@ -15,6 +15,7 @@ from airflow_gddl.contract.result import ErrorInfo
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.contract.table_spec import TableSpec
 from airflow_gddl.metadata.expression_text import with_expressions
+from airflow_gddl.stores import Storage
 from spark_jobs.ledger.load_progress import LoadProgress, write_progress
 from tests.harness.lake import Lake, spec_of
 from tests.harness.landing import write
@@ -78,6 +79,21 @@ def test_columns_of_the_service_need_not_be_in_a_full_load(tmp_path: Path) -> No
     lake, spec = Lake(tmp_path), replace(ROW, exclude_columns=("AR_H_CHANGE_SEQ",))
     landed(lake, 0)
     assert lake.done(spec).warnings == ()
+
+
+def test_a_rebuild_before_the_first_change_asks_for_no_column_of_the_service(tmp_path: Path) -> None:
+    lake, spec = Lake(tmp_path), replace(ROW, exclude_columns=("AR_H_CHANGE_SEQ",))
+    landed(lake, 0)
+    lake.done(ROW)
+    assert lake.done(spec, REBUILD).status == "succeeded"
+
+
+def test_columns_that_our_load_left_out_are_missing_beside_none_of_the_service(tmp_path: Path) -> None:
+    lake, spec = Lake(tmp_path), replace(ROW, exclude_columns=("email", "AR_H_CHANGE_SEQ"))
+    landed(lake, 0, email=False)
+    progress = LoadProgress(began="2024-01-01T00:00:00+00:00", left_out=("email",))
+    write_progress(Storage(), lake.layout(ROW).state, replace(progress, ended=progress.began))
+    assert lake.done(spec).status == "succeeded"
 
 
 def test_a_column_that_came_and_went_is_neither_refused_nor_named(tmp_path: Path) -> None:
