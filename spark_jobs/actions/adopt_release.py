@@ -70,7 +70,7 @@ def _found(run: TableRun, context: TableContext) -> dict[str, object]:
     if marked.soft:
         remedy = "set delete: hard and run the table, which removes rows that are marked deleted; then give it back"
         raise _refused(run, "its rows may be marked deleted, and would be ordinary rows then", remedy)
-    waiting = engine.quarantine(context).counts()[0] if "errors" in there and ledger.state.batch else 0
+    waiting = engine.quarantine(context).counts()[0] if ledger.state.batch else 0
     return {
         "files": marked.files, "bytes": marked.bytes, "of": marked.of, "tables": there, "in_quarantine": waiting,
         "batches": ledger.state.batch,

@@ -18,7 +18,6 @@ from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.rules.erasure import ErasedKeys
 from spark_jobs.rules.order import ARCHIVED
 from spark_jobs.rules.texts import BITS
-from spark_jobs.tables.engine import TableContext
 
 
 def act(run: TableRun, totals: RunTotals) -> JobResult:
@@ -47,14 +46,9 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
         "erased": {key_hash: _bound(erased, key_hash) for key_hash in sorted(erased.hashes)},
         "names": [erased.table, *erased.former] if erased else [],
         "salt": register.salt_path if erased else "",
-        "quarantined": _quarantined(context),
+        "quarantined": context.engine.quarantine(context).counts()[0],
     }
     return run.result(totals, status="succeeded", details=details)
-
-
-def _quarantined(context: TableContext) -> int:
-    exists = context.engine.tables.exists(context.layout.errors)
-    return context.engine.quarantine(context).counts()[0] if exists else 0
 
 
 def _reasons_against(

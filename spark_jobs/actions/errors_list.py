@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from airflow_gddl.contract.actions import ErrorsList
 from airflow_gddl.contract.result import JobResult
 from spark_jobs.batch.table_run import TableRun
@@ -16,9 +14,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     the key of each before its other values.
     """
     context, asked = run.context(), run.job.options.asked(ErrorsList)
-    details: dict[str, Any] = {"unresolved": 0, "codes": [], "rows": []}
-    if context.engine.tables.exists(context.layout.errors):
-        unresolved = context.engine.quarantine(context).unresolved(asked.limit, asked.codes)
-        rows = [{"key": key_of_record(row["record"], run.spec.keys), **row} for row in unresolved.rows]
-        details = {"unresolved": unresolved.count, "codes": unresolved.codes, "rows": rows}
-    return run.result(totals, status="succeeded", quarantined=details["unresolved"], details=details)
+    unresolved = context.engine.quarantine(context).unresolved(asked.limit, asked.codes)
+    rows = [{"key": key_of_record(row["record"], run.spec.keys), **row} for row in unresolved.rows]
+    details = {"unresolved": unresolved.count, "codes": unresolved.codes, "rows": rows}
+    return run.result(totals, status="succeeded", quarantined=unresolved.count, details=details)

@@ -23,7 +23,6 @@ from spark_jobs.plan.planned_batch import has_few_rows
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.erasure import KeyRows, WantedKey
 from spark_jobs.rules.order import that_count
-from spark_jobs.rules.quarantine import Unresolved
 from spark_jobs.rules.verify import (
     key_history,
     key_json,
@@ -119,10 +118,10 @@ def _plain(change: dict[str, Any]) -> dict[str, Any]:
 
 def _quarantined(context: TableContext, wanted: WantedKey) -> dict[str, Any]:
     """Unresolved records of the key, how many rows were searched of how many, and the number of unread files."""
-    exists = context.engine.tables.exists(context.layout.errors)
-    unresolved = context.engine.quarantine(context).unresolved(_SEARCHED) if exists else Unresolved(0, [], [])
+    quarantine = context.engine.quarantine(context)
+    unresolved = quarantine.unresolved(_SEARCHED)
     records = [{name: row[name] for name in _SHOWN} for row in unresolved.rows if _is_of(row, wanted)]
-    unread = context.engine.quarantine(context).counts()[1] if exists else 0
+    unread = quarantine.counts()[1]
     return {
         "records": records,
         "searched": len(unresolved.rows),

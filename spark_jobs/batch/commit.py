@@ -81,7 +81,7 @@ def commit_of(table: TableSession, merged: MergedBatch) -> BatchCommit:
 
 def has_unresolved(context: TableContext) -> bool:
     """Whether anything is in quarantine."""
-    return context.engine.tables.exists(context.layout.errors) and context.engine.quarantine(context).counts()[0] > 0
+    return context.engine.quarantine(context).counts()[0] > 0
 
 
 def _unlocked(table: TableSession, plan: BatchPlan) -> tuple[int, int]:

@@ -116,7 +116,7 @@ def add_unread(table: TableSession) -> None:
     if not replays(table.run):
         return
     unread = table.run.discover_unread(table.ledger)
-    if unread.waiting and table.engine.tables.exists(table.layout.errors):
+    if unread.waiting:
         dismissed, known = table.engine.quarantine(table.context).dismissed_files(), table.ledger.all_entries()
         waiting = (f for f in unread.waiting if f.path not in dismissed or known[f.path].fingerprint != f.fingerprint)
         unread = replace(unread, waiting=tuple(waiting))
@@ -216,8 +216,7 @@ def files_changed(plan: BatchPlan, discovery: Discovery) -> bool:
 
 def drop(context: TableContext, plan: BatchPlan, ledger: Ledger) -> None:
     """Drop a batch that has written at most quarantined rows."""
-    if context.engine.tables.exists(context.layout.errors):
-        context.engine.quarantine(context).forget(plan.batch_id)
+    context.engine.quarantine(context).forget(plan.batch_id)
     ledger.drop_plan()
 
 

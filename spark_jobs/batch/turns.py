@@ -202,8 +202,6 @@ def left_in_quarantine(run: TableRun) -> tuple[RunWarning, ...]:
     if not replays(run) or not run.former_shards:
         return ()
     context, names = run.context(), {one.shard for one in run.former_shards}
-    if not context.engine.tables.exists(context.layout.errors):
-        return ()
     unresolved = context.engine.quarantine(context).unresolved(_COUNTED)
     counts = Counter(shard for row in unresolved.rows if (shard := str(row["batch_id"]).rpartition("/")[0]) in names)
     oldest = "" if unresolved.count == len(unresolved.rows) else f" (among the {_COUNTED} oldest)"

@@ -146,9 +146,7 @@ def _counted(run: TableRun, result: JobResult) -> JobResult:
     if options.action.name not in (*LOADS, *CLEARING) or options.dry_run or result.status == "skipped":
         return result
     context = run.context()
-    path, rows, files = context.layout.errors, 0, 0
-    if context.engine.tables.exists(path):
-        rows, files = context.engine.quarantine(context).counts()
+    rows, files = context.engine.quarantine(context).counts()
     return replace(result, in_quarantine=rows, files_in_quarantine=files)
 
 

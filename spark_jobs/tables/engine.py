@@ -370,7 +370,7 @@ class TableLogs(Protocol):
 
 
 class Quarantine(Protocol):
-    """Rows and files that could not be applied, in a table's errors table."""
+    """Rows and files that could not be applied, in a table's errors table; none where there is no such table."""
 
     def append_files(self, plan: BatchPlan, files: Sequence[Unreadable], again: Sequence[str]) -> None:
         """Write files that can't be read to the errors table, creating it; `again` as in `BatchWork.quarantine`."""

@@ -24,7 +24,7 @@ class ErrorsTable:
     """See `Quarantine`; the files of the table are read one at a time.
 
     Attributes:
-        path: of the table, which need not exist.
+        path: of the table. Where there is none, nothing is in quarantine.
     """
 
     tables: Tables
@@ -44,6 +44,8 @@ class ErrorsTable:
         return sum(part.num_rows for part in waiting), sum(part.column("position").null_count for part in waiting)
 
     def unresolved(self, limit: int, codes: Collection[str] = ()) -> quarantine.Unresolved:
+        if not self.tables.exists(self.path):
+            return quarantine.Unresolved(0, [], [])
         counted, first = [], self.tables.existing(self.path).schema.arrow.empty_table()
         for rows in self._one_by_one():
             open_rows = quarantine.unresolved(rows, codes)
@@ -78,12 +80,13 @@ class ErrorsTable:
 
     def resolve_earlier(self, plan: BatchPlan, files: Sequence[str]) -> None:
         """Resolve what the files left in the table when earlier batches read them."""
-        if files and self.tables.exists(self.path):
+        if files:
             transaction = (f"{QUARANTINE}:resolve", version_of(plan))
             self.resolve(of_earlier_batches(files, plan.batch_id), plan.planned_at, transaction)
 
     def forget(self, batch_id: str) -> None:
-        remove_rows(self.tables, self.path, lambda rows: pc.equal(rows.column("batch_id"), batch_id))
+        if self.tables.exists(self.path):
+            remove_rows(self.tables, self.path, lambda rows: pc.equal(rows.column("batch_id"), batch_id))
 
     def forget_records(self, batch_id: str) -> None:
         """Clear the records of all batches except this one: they hold values that must no longer be stored."""
@@ -100,10 +103,12 @@ class ErrorsTable:
         self._change(cleared, ("", 0))
 
     def _one_by_one(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        return self.tables.each_file(self.path, columns)
+        return self.tables.each_file(self.path, columns) if self.tables.exists(self.path) else iter(())
 
     def _change(self, change: Callable[[pa.Table], pa.Table | None], transaction: tuple[str, int]) -> None:
         """Replace the rows of each file, in one commit; where `change` gives None, the file is unchanged."""
+        if not self.tables.exists(self.path):
+            return
         snapshot = self.tables.existing(self.path)
         added, removed = [], []
         for file in snapshot.files:
