@@ -265,19 +265,14 @@ def _damaged(error: Exception) -> DamagedLogError:
 
 def _replayed(storage: Storage, table: str, version: int | None) -> ReplayedLog | None:
     folder = join(table, "_delta_log")
-    after = _after(read_if_there(storage, join(folder, POINTER)), version)
-    names = _names(storage, folder, after)
-    start, parts = _checkpoint(names, version)
-    if start < 0 and after:  # the last checkpoint that the log names is gone, or not whole
-        names = _names(storage, folder, "")
-        start, parts = _checkpoint(names, version)
+    names, start, parts = _started(storage, folder, version)
     numbers = [int(match[1]) for name in names if (match := COMMIT.fullmatch(name))]
     wanted = sorted(n for n in numbers if n > start and (version is None or n <= version))
     if start < 0 and not wanted:
         return None
     log = _Replay(ReplayedLog(version=-1))
     for name in parts:
-        log.take(_checkpointed(storage, folder, name))
+        log.take(_checkpointed(storage, folder, name, _KINDS))
     commit, expected = b"", start
     for number in wanted:
         expected += 1
@@ -289,6 +284,25 @@ def _replayed(storage: Storage, table: str, version: int | None) -> ReplayedLog 
     if not ended.metadata or not ended.protocol:
         raise ValueError("it has no metadata or no protocol")
     return replace(ended, digest=digest_of(commit)) if wanted else ended
+
+
+def _started(storage: Storage, folder: str, version: int | None) -> tuple[list[str], int, list[str]]:
+    """Names in a log from its newest whole checkpoint on, the version of that (-1: there is none), and its files."""
+    after = _after(read_if_there(storage, join(folder, POINTER)), version)
+    names = _names(storage, folder, after)
+    start, parts = _checkpoint(names, version)
+    if start < 0 and after:  # the last checkpoint that the log names is gone, or not whole
+        names = _names(storage, folder, "")
+        start, parts = _checkpoint(names, version)
+    return names, start, parts
+
+
+def checkpointed_removals(storage: Storage, table: str) -> tuple[int, list[dict[str, Any]]]:
+    """Version of the newest whole checkpoint (-1: there is none), and its `remove` actions."""
+    folder = join(table, "_delta_log")
+    _, start, parts = _started(storage, folder, None)
+    actions = (action for name in parts for action in _checkpointed(storage, folder, name, ("remove", _SIDECAR)))
+    return start, [action["remove"] for action in actions if "remove" in action]
 
 
 def copy_log(storage: Storage, table: str, version: int, into: Path) -> None:
@@ -337,31 +351,34 @@ def _checkpoint(names: Sequence[str], version: int | None) -> tuple[int, list[st
     return newest[0], whole[newest] if newest[1] else whole[newest][:1]  # several of the second version are equal
 
 
-def _checkpointed(storage: Storage, folder: str, name: str) -> Iterator[dict[str, Any]]:
+def _checkpointed(storage: Storage, folder: str, name: str, kinds: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Actions of a file of a checkpoint and of its sidecars; of parquet those of these kinds alone."""
     data = storage.read(join(folder, name))
-    actions = map(json.loads, data.splitlines()) if name.endswith(".json") else _rows(data)
+    actions = map(json.loads, data.splitlines()) if name.endswith(".json") else _rows(data, kinds)
     for action in actions:
-        if sidecar := action.get("sidecar"):
-            yield from _rows(storage.read(join(folder, "_sidecars", sidecar["path"])))
+        if sidecar := action.get(_SIDECAR):
+            yield from _rows(storage.read(join(folder, "_sidecars", sidecar["path"])), kinds)
         else:
             yield action
 
 
-_KINDS = ("add", "txn", "protocol", "metaData", "sidecar")
+_SIDECAR = "sidecar"
+_KINDS = ("add", "txn", "protocol", "metaData", _SIDECAR)
+"""Of actions that a replay needs."""
 
 
-def _rows(data: bytes) -> Iterator[dict[str, Any]]:
+def _rows(data: bytes, kinds: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Actions of a checkpoint file as commits spell them."""
     file = pq.ParquetFile(io.BytesIO(data), coerce_int96_timestamp_unit="us")
-    for row in file.read(list(_leaves(file.schema_arrow)), use_threads=False).to_pylist():
+    for row in file.read(list(_leaves(file.schema_arrow, kinds)), use_threads=False).to_pylist():
         for kind, action in row.items():
             if action is not None:
                 yield {kind: _plain(action)}
 
 
-def _leaves(schema: pa.Schema) -> Iterator[str]:
-    """Fields of the actions that a replay needs; parsed copies of them may be large."""
-    for kind in _KINDS:
+def _leaves(schema: pa.Schema, kinds: Sequence[str]) -> Iterator[str]:
+    """Fields of the actions; parsed copies of them may be large."""
+    for kind in kinds:
         if kind in schema.names:
             yield from (f"{kind}.{part.name}" for part in schema.field(kind).type if not part.name.endswith("_parsed"))
 

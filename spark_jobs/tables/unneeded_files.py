@@ -7,19 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
-import pyarrow.parquet as pq
-
 from airflow_gddl.contract.layout import join
 from airflow_gddl.stores import Storage
-from airflow_gddl.stores.storage import read_if_there
 from spark_jobs.plan.identity import own_hours
 from spark_jobs.tables.deletion_vectors import path_of
-from spark_jobs.tables.replayed_log import COMMIT, POINTER, pointed_version
+from spark_jobs.tables.replayed_log import COMMIT, checkpointed_removals
 from spark_jobs.tables.snapshots import TableSnapshot
 
 _USUAL_HOURS = 7 * 24
 """For which Delta keeps removed files, and their removals in checkpoints, where a table says nothing."""
-_REMOVALS = ["remove.path", "remove.deletionTimestamp", "remove.deletionVector"]
 Removal = Mapping[str, Any]
 """A `remove` action."""
 
@@ -69,25 +65,11 @@ def _removals(storage: Storage, table: str, since: float, *, from_checkpoint: bo
     Args:
         from_checkpoint: the last checkpoint has all of the commits before it.
     """
-    log = join(table, "_delta_log")
-    checkpoint = pointed_version(read_if_there(storage, join(log, POINTER))) if from_checkpoint else None
-    stored = None if checkpoint is None else _of_checkpoint(storage, join(log, f"{checkpoint:020d}.checkpoint.parquet"))
-    yield from stored or ()
-    for item in storage.list(log):
+    start, removals = checkpointed_removals(storage, table) if from_checkpoint else (-1, [])
+    yield from removals
+    for item in storage.list(join(table, "_delta_log")):
         match = COMMIT.fullmatch(item.path.rsplit("/", 1)[-1])
-        if match is None or item.modified < since or (stored is not None and int(match[1]) <= (checkpoint or 0)):
+        if match is None or item.modified < since or int(match[1]) <= start:
             continue
         actions: Iterator[dict[str, Any]] = map(json.loads, storage.read(item.path).splitlines())
         yield from (action["remove"] for action in actions if "remove" in action)
-
-
-def _of_checkpoint(storage: Storage, path: str) -> list[Removal] | None:
-    """None: it is of another kind."""
-    try:
-        with storage.open_input(path) as stream:
-            rows = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us").read(columns=_REMOVALS)
-    except FileNotFoundError:
-        return None
-    if "remove" not in rows.column_names:
-        return None
-    return [one for one in rows.column("remove").to_pylist() if one is not None and one.get("path")]
