@@ -242,24 +242,29 @@ def that_wait(files: Iterable[Probed]) -> tuple[Unreadable, ...]:
     return tuple(Unreadable(one.file, KEYS_UNKNOWN, why) for one in files if one.only_truncates)
 
 
-def without_keys(files: Sequence[Probed], spec: TableSpec, *, is_new: bool) -> tuple[Unreadable, ...]:
-    """Change files that lack a key column, while others can be loaded: they can't be rows of the table.
+def with_keys(
+    files: Sequence[Probed], spec: TableSpec, *, is_new: bool
+) -> tuple[tuple[Probed, ...], tuple[Unreadable, ...]]:
+    """The files without change files that lack a key column, and these: their rows can't be rows of the table.
 
-    Load files are not among them: without one of them the load is not whole.
+    A load file that lacks one is kept: without it the load is not whole.
 
     Args:
         is_new: there is no table yet, so that its keys are wrong where no file has them.
     """
     lacking = {file.file.path: names for file in files if (names := _missing_keys(file, spec))}
     if is_new and len(lacking) == len(files):
-        return ()
-    return tuple(
-        Unreadable(
-            file.file, "FILE_KEY_MISSING", f"the file has no key column {', '.join(map(repr, lacking[file.file.path]))}"
-        )
-        for file in files
-        if file.file.kind == "change" and file.file.path in lacking
-    )
+        return tuple(files), ()
+    kept: list[Probed] = []
+    refused: list[Unreadable] = []
+    for file in files:
+        path = file.file.path
+        if file.file.kind == "change" and path in lacking:
+            reason = f"the file has no key column {', '.join(map(repr, lacking[path]))}"
+            refused.append(Unreadable(file.file, "FILE_KEY_MISSING", reason))
+        else:
+            kept.append(file)
+    return tuple(kept), tuple(refused)
 
 
 def _missing_keys(file: Probed, spec: TableSpec) -> list[str]:

@@ -15,7 +15,7 @@ from airflow_gddl.contract.errors import GddlError, QuarantinableError
 from airflow_gddl.contract.result import MainCounts, RunWarning
 from airflow_gddl.contract.sql_types import SqlType, StructType, parse_type
 from spark_jobs.dialects.probe import probe_all, reading
-from spark_jobs.dialects.protocol import Probed, Unreadable, begin_a_table, groups, that_wait, without_keys
+from spark_jobs.dialects.protocol import Probed, Unreadable, begin_a_table, groups, that_wait, with_keys
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules import quarantine
@@ -87,9 +87,8 @@ class WholeBatchReader:
 
     def _decode_files(self) -> tuple[WholeBatch | None, tuple[Unreadable, ...]]:
         probed, unreadable = probe_all(self.context.storage, self.plan.files, self.context.dialect)
-        keyless = without_keys(probed, self.context.spec, is_new=self.state.keys is None)
-        lacking = {one.file.path for one in keyless}
-        probed, unreadable = tuple(one for one in probed if one.file.path not in lacking), (*unreadable, *keyless)
+        probed, keyless = with_keys(probed, self.context.spec, is_new=self.state.keys is None)
+        unreadable = (*unreadable, *keyless)
         read = self._read(probed)
         bad = tuple(r for r in read.values() if isinstance(r, Unreadable))
         readable = {path: r for path, r in read.items() if isinstance(r, FileRows)}

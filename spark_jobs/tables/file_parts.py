@@ -18,7 +18,7 @@ from airflow_gddl.contract.errors import FatalError, GddlError, QuarantinableErr
 from airflow_gddl.contract.layout import join
 from airflow_gddl.stores import Storage
 from spark_jobs.dialects.probe import probe_all, reading
-from spark_jobs.dialects.protocol import Dialect, Probed, Unreadable, begin_a_table, groups, that_wait, without_keys
+from spark_jobs.dialects.protocol import Dialect, Probed, Unreadable, begin_a_table, groups, that_wait, with_keys
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.sequence import sort_key
 from spark_jobs.plan.table_schema import TableSchema
@@ -231,14 +231,13 @@ class WritePart:
         rows = {CHANGES: told(good, self.decoder.table_schema), REPLICA: undeleted(good) if self._is_soft else good}
         if group.bad:
             rows[ERRORS] = quarantine.of_rows(group, self.decoder.stamp)
-        replica = self.targets.get(REPLICA)
-        if replica is not None and rows[CHANGES] is good and not self._is_soft and good.num_rows:
-            changes = self.targets[CHANGES]
-            if replica.can_copy(changes, good):
-                mine, copied = replica.write_for_both(storage, good, changes, self.now)
-                errors = self.targets[ERRORS].write(storage, rows[ERRORS], self.now) if ERRORS in rows else None
-                return {REPLICA: [mine], CHANGES: [copied], **({} if errors is None else {ERRORS: errors})}
-        return {name: to.write(storage, rows[name], self.now) for name, to in self.targets.items() if name in rows}
+        changes, replica = self.targets[CHANGES], self.targets.get(REPLICA)
+        made: dict[str, list[Action]] = {}
+        if good.num_rows and replica is not None and replica.can_copy(changes, good):
+            mine, copied = replica.write_for_both(storage, good, changes, self.now)
+            made = {REPLICA: [mine], CHANGES: [copied]}
+        left = {name: to for name, to in self.targets.items() if name in rows and name not in made}
+        return {**made, **{name: to.write(storage, rows[name], self.now) for name, to in left.items()}}
 
     @property
     def _is_soft(self) -> bool:
@@ -313,9 +312,8 @@ class PartsReader:
         """The parts of readable files, written, and unreadable files; None when no file is readable."""
         context = self.context
         files, unreadable = probe_all(context.storage, self.plan.files, context.dialect, _lean)
-        keyless = without_keys(files, context.spec, is_new=self.state.keys is None)
-        lacking = {one.file.path for one in keyless}
-        files, unreadable = tuple(one for one in files if one.file.path not in lacking), (*unreadable, *keyless)
+        files, keyless = with_keys(files, context.spec, is_new=self.state.keys is None)
+        unreadable = (*unreadable, *keyless)
         while files and not (self.state.keys is None and not begin_a_table(files)):
             written_parts, damaged = self._written(files)
             unreadable = (*unreadable, *damaged)
