@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import struct
+import threading
 import zlib
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -69,6 +70,7 @@ class Contents:
         """
         self._most = most
         self._kept: OrderedDict[str, bytes | None] = OrderedDict()
+        self._lock = threading.Lock()  # files of a table are searched by threads
 
     def read(self, storage: Storage, path: str, place: slice) -> bytes:
         content = self._kept.get(path)
@@ -84,9 +86,10 @@ class Contents:
         return content[place]
 
     def _keep(self, path: str, content: bytes | None) -> None:
-        self._kept[path] = content
-        while len(self._kept) > _MOST_FILES or sum(len(one or b"") for one in tuple(self._kept.values())) > self._most:
-            self._kept.popitem(last=False)
+        with self._lock:
+            self._kept[path] = content
+            while len(self._kept) > _MOST_FILES or sum(len(one or b"") for one in self._kept.values()) > self._most:
+                self._kept.popitem(last=False)
 
 
 _MOST_FILES = 1000
