@@ -19,6 +19,7 @@ from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import Expectation
 from airflow_gddl.stores import Storage
 from spark_jobs.tables import deletion_vectors
+from tests.conftest import LocalPort
 from tests.harness.lake import Lake, spec_of
 from tests.harness.strategies import with_expressions
 
@@ -164,10 +165,11 @@ def test_vectors_that_were_replaced_long_ago_are_removed(shortened: bool, tmp_pa
 
 
 @pytest.mark.parametrize("vectors", [True, False])
-def test_a_change_that_was_in_quarantine_is_applied(vectors: bool, tmp_path: Path) -> None:
+def test_a_change_that_was_in_quarantine_is_applied(vectors: bool, engine: LocalPort, tmp_path: Path) -> None:
+    """In both places: tasks of Spark leave such a batch to the driver."""
     spec = spec_of(settle="0s")
     strict = with_expressions(replace(spec, expect={"good": Expectation(rule="v <> 'bad'", on="quarantine")}))
-    lake = Lake(tmp_path, replace(TIER, deletion_vectors=vectors))
+    lake = Lake(tmp_path, replace(TIER, deletion_vectors=vectors), engine)
     lake.load(strict, ROWS)
     assert lake.result(strict).error is None
     lake.change(strict, 1, [("U", 2, "bad")])
