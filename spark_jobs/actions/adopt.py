@@ -205,7 +205,13 @@ class _Takeover:
 def _nothing_applied(settings: AppliedSettings) -> AppliedSettings:
     """Settings of the row without those that the tables don't obey yet."""
     return replace(
-        settings, history=False, table_properties={}, cluster_by=(), description=None, column_descriptions={}
+        settings,
+        history=False,
+        history_times=False,
+        table_properties={},
+        cluster_by=(),
+        description=None,
+        column_descriptions={},
     )
 
 

@@ -248,7 +248,7 @@ class _Rebuild:
         state = self._rewritten(plan, how)
         request = RebuildRequest(
             live=self.context, shadow=None, plan=plan, table_schema=how.schema,
-            generation_low_watermarks=state.generation_floor, swept=state.swept,
+            floors=state.floors, swept=state.swept,
             reselected=bool(reselected_columns(run.spec, ledger.state)),
         )  # fmt: skip
         done = self.context.engine.rebuild(request).swap(lambda step: run.report(step, plan.number))

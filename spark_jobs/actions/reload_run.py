@@ -39,7 +39,15 @@ from spark_jobs.plan.batching import next_batch
 from spark_jobs.plan.generations import Recorded, reconstruct
 from spark_jobs.plan.identity import require_same_identity, reselected_columns
 from spark_jobs.plan.landing_range import LandingRange
-from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, FileEntry, TableState, is_small
+from spark_jobs.plan.planned_batch import (
+    BatchCommit,
+    BatchPlan,
+    FileEntry,
+    GenerationFloor,
+    TableState,
+    floors_with_times,
+    is_small,
+)
 from spark_jobs.plan.range_files import RangeFiles, SharedPlaces, require_ordered
 from spark_jobs.plan.range_files import seed as seed_of_range
 from spark_jobs.plan.range_files import state_after as state_of_range
@@ -76,11 +84,13 @@ def seed(state: TableState, recorded: Recorded | None, dialect: Dialect, *, arch
         return TableState(batch=1, generation=max(state.generation, 1), schemas=state.schemas,
                           found=state.found, snapshots=known,
                           adopted=state.adopted and not archives,
-                          generation_floor=floors_of(state.generation_floor or (None,), known))  # fmt: skip
-    generations = range(1, recorded.generation + 1)
+                          generation_floor=floors_of(state.generation_floor or (None,), known),
+                          generation_times=state.generation_times)  # fmt: skip
+    floors = recorded.floors(recorded.generation)
     return TableState(batch=1, generation=recorded.generation,
                       snapshots=_recorded_snapshots(recorded) if dialect.log_positions else None,
-                      generation_floor=tuple(recorded.highest_before(g) for g in generations))  # fmt: skip
+                      generation_floor=tuple(floor.sequence for floor in floors),
+                      generation_times=tuple(floor.commit_ts for floor in floors))  # fmt: skip
 
 
 def _recorded_snapshots(recorded: Recorded) -> KnownSnapshots | None:
@@ -432,7 +442,7 @@ def _built(work: _Reload, outcome: RunTotals) -> tuple[RebuildRequest, Ledger, R
     request = RebuildRequest(
         live=work.live, shadow=work.shadow.layout, plan=work.plan, table_schema=table_schema,
         archives=_archives(work, table_schema), archives_read=work.plan.landed is not None,
-        generation_low_watermarks=_watermarks(work, fresh.state),
+        floors=_floors(work, fresh.state),
         swept=_swept(work, fresh)[0].swept,
         landed=tuple(files), read={path: row.generation for path, row in files.items() if row.state == "committed"},
         resequenced=resequenced, reselected=bool(reselected_columns(work.run.spec, before)),
@@ -450,15 +460,15 @@ def _archives(work: _Reload, table_schema: TableSchema) -> Rewrite | None:
     return plan_archive(work.live.dialect, work.live.stored_columns(), work.ledger.state, table_schema)
 
 
-def _watermarks(work: _Reload, state: TableState) -> tuple[str | None, ...]:
-    """Greatest sequence before each generation, in the order that the new tables have."""
+def _floors(work: _Reload, state: TableState) -> tuple[GenerationFloor, ...]:
+    """What was ingested before each generation, in the order that the new tables have."""
     if work.plan.landed is not None:
-        return work.ledger.state.generation_floor
+        return work.ledger.state.floors
     if not work.plan.archives:
-        return state.generation_floor
+        return state.floors
     held = Recorded(work.live.engine.contents(work.shadow_context).recorded_files())
-    floors = [held.highest_before(generation) for generation in range(1, len(state.generation_floor) + 1)]
-    return floors_of(floors, state.snapshots)
+    floors = held.floors(len(state.generation_floor))
+    return floors_with_times(floors_of([f.sequence for f in floors], state.snapshots), [f.commit_ts for f in floors])
 
 
 def _checked(work: _Reload, request: RebuildRequest, fresh: Ledger) -> Replacement:
@@ -641,7 +651,9 @@ def _commit(work: _Reload, fresh: Ledger, request: RebuildRequest, rows_now: int
         max_sequence=fresh.state.max_sequence if request.resequenced or request.archives else highest,
         delta_versions=versions_of(work.live.engine, work.live.layout), baseline=None,
         foreign=before.foreign if work.plan.landed else (),
-        generation_floor=request.generation_low_watermarks, tombstones_purged_at=before.tombstones_purged_at,
+        generation_floor=tuple(floor.sequence for floor in request.floors),
+        generation_times=tuple(floor.commit_ts for floor in request.floors),
+        tombstones_purged_at=before.tombstones_purged_at,
         applied=settings_of(work.run.spec),
     )  # fmt: skip
     work.ledger.commit(BatchCommit(number=work.plan.number, plan=work.plan, files=entries, state=state))

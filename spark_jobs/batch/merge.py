@@ -18,7 +18,7 @@ from spark_jobs.batch.session import TableSession
 from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.applied_settings import history_begins, is_changed
-from spark_jobs.plan.batching import generation_low_watermarks_of
+from spark_jobs.plan.batching import generation_floors_of
 from spark_jobs.plan.planned_batch import BatchPlan, HeldSweep, TableState
 from spark_jobs.plan.sequence import is_after
 from spark_jobs.plan.sweeps import SweepRule, held_sweep
@@ -114,7 +114,7 @@ def _update_history(table: TableSession, work: AppendedWork, plan: BatchPlan, de
     of_all_keys = swept.done or plan.truncates is not None or history_begins(table.spec, state.applied)
     versions = work.tables if of_all_keys else decision
     vanished = plan.generation if swept.done else state.swept
-    versions.history(generation_low_watermarks_of(plan, state), swept=vanished)
+    versions.history(generation_floors_of(plan, state), swept=vanished)
     table.run.report("history", plan.number)
 
 
@@ -168,5 +168,5 @@ def sweep_alone(context: TableContext, plan: BatchPlan, state: TableState, *, sw
     derived = swept.done or history_begins(context.spec, state.applied)
     if derived and context.spec.history and context.spec.keys:
         vanished = plan.generation if swept.done else state.swept
-        work.history(generation_low_watermarks_of(plan, state), swept=vanished)
+        work.history(generation_floors_of(plan, state), swept=vanished)
     return swept

@@ -97,6 +97,7 @@ class AppliedSettings:
         untracked: columns that the row keeps from opening versions of the history, in lower case.
         where: see `filter_of`.
         derive: see `derived_of`.
+        history_times: all versions have their times, which those of earlier releases lack.
     """
 
     mode: TableMode = "changes"
@@ -116,15 +117,22 @@ class AppliedSettings:
     where: str | None = None
     derive: Mapping[str, str] = field(default_factory=dict)
     rename: Mapping[str, str] = field(default_factory=dict)
+    history_times: bool = False
 
 
-_OWN = ("untracked", "where", "derive")
+_OWN = ("untracked", "where", "derive", "history_times")
 """Fields that are not those of the row as they are."""
 
 
 def settings_of(spec: TableSpec) -> AppliedSettings:
     named = {f.name: getattr(spec, f.name) for f in fields(AppliedSettings) if f.name not in _OWN}
-    return AppliedSettings(untracked=untracked_of(spec), where=filter_of(spec), derive=derived_of(spec), **named)
+    return AppliedSettings(
+        untracked=untracked_of(spec),
+        where=filter_of(spec),
+        derive=derived_of(spec),
+        history_times=spec.history,
+        **named,
+    )
 
 
 def is_changed(spec: TableSpec, applied: AppliedSettings | None) -> bool:
@@ -147,7 +155,9 @@ def change_settings(spec: TableSpec) -> ChangeSettings:
 
 
 def history_begins(spec: TableSpec, applied: AppliedSettings | None) -> bool:
-    """Whether the history has to be derived for all keys: it was off, tracked other columns, or nothing is known."""
+    """Whether the history has to be derived for all keys: it was off, tracked other columns, has versions without
+    times, or nothing is known.
+    """
     if not spec.history:
         return False
-    return applied is None or not applied.history or applied.untracked != untracked_of(spec)
+    return applied is None or not applied.history_times or applied.untracked != untracked_of(spec)

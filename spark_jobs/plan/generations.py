@@ -10,6 +10,7 @@ from typing import Literal
 
 from airflow_gddl.contract.spec import Generations
 from spark_jobs.plan.planned_batch import (
+    GenerationFloor,
     LandedFile,
     PlannedFile,
 )
@@ -91,6 +92,7 @@ class RecordedFile:
         batch, first_batch: greatest and least number of a batch with rows of it.
         rows: how many there are.
         min_sequence, max_sequence: JSON form; null for full-load rows.
+        max_commit_ts: newest commit time, ISO 8601 UTC; null for full-load rows, and where no change has one.
     """
 
     path: str
@@ -101,6 +103,7 @@ class RecordedFile:
     rows: int = 0
     max_sequence: str | None = None
     min_sequence: str | None = None
+    max_commit_ts: str | None = None
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,15 @@ class Recorded:
         for row in self.rows:
             highest = greater(highest, row.max_sequence) if row.generation < generation else highest
         return highest
+
+    def floors(self, generations: int) -> tuple[GenerationFloor, ...]:
+        """What was ingested before each of so many generations."""
+        numbers = range(1, generations + 1)
+        return tuple(GenerationFloor(self.highest_before(g), self._newest_before(g)) for g in numbers)
+
+    def _newest_before(self, generation: int) -> str | None:
+        times = (row.max_commit_ts for row in self.rows if row.generation < generation)
+        return max((time for time in times if time is not None), default=None)
 
     def lowest_of(self, generation: int) -> str | None:
         """The least sequence of a generation; None: none."""

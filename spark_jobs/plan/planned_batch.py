@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Literal
 
 from airflow_gddl.contract.file_names import FileFormat, FileKind
@@ -259,6 +261,19 @@ class HeldSweep:
     since: str
 
 
+@dataclass(frozen=True)
+class GenerationFloor:
+    """What was ingested before a generation.
+
+    Attributes:
+        sequence: the greatest, as JSON text; None: none.
+        commit_ts: the newest commit time, ISO 8601 UTC; None: none is known.
+    """
+
+    sequence: str | None = None
+    commit_ts: str | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class TableState:
     """What the ledger knows of a table beyond its files; the newest commit's copy is the truth.
@@ -280,6 +295,8 @@ class TableState:
             lower case.
         max_sequence: JSON form of the greatest sequence ingested; null before any change.
         generation_floor: greatest sequence ingested before each generation (index 0 = generation 1; None: none).
+        generation_times: newest commit time ingested before each generation; those that a release without this field
+            opened may be missing at the end.
         max_commit_ts: newest commit time applied; ISO 8601 UTC; null when none.
         cursor: name below the landing folder of the newest change file seen; null before any.
         oldest: time, as digits, of the oldest change file taken (`file_times.FileTimes`); None: none has a time.
@@ -322,6 +339,7 @@ class TableState:
     found: tuple[str, ...] = ()
     max_sequence: str | None = None
     generation_floor: tuple[str | None, ...] = ()
+    generation_times: tuple[str | None, ...] = ()
     max_commit_ts: str | None = None
     cursor: str | None = None
     oldest: str | None = None
@@ -344,6 +362,11 @@ class TableState:
     adopted: bool = False
 
     @property
+    def floors(self) -> tuple[GenerationFloor, ...]:
+        """Of each generation, in order."""
+        return floors_with_times(self.generation_floor, self.generation_times)
+
+    @property
     def next_mode(self) -> Literal["initial", "incremental"]:
         """`BatchPlan.mode` of a next batch that is no refresh and holds no rest of the first load."""
         return "initial" if self.batch == 0 else "incremental"
@@ -357,6 +380,14 @@ class BatchCommit:
     plan: BatchPlan
     files: tuple[FileEntry, ...]
     state: TableState
+
+
+def floors_with_times(sequences: Sequence[str | None], times: Sequence[str | None]) -> tuple[GenerationFloor, ...]:
+    """
+    Args:
+        times: may be fewer than `sequences`.
+    """
+    return tuple(GenerationFloor(*pair) for pair in zip_longest(sequences, times[: len(sequences)]))
 
 
 _SMALL_BYTES = 4 * 1024**2

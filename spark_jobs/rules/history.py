@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_gddl.contract.sql_types import DecimalType, SqlType, StructType, parse_type
+from spark_jobs.plan.planned_batch import GenerationFloor
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import arrow_type, by_name, changes, codes, flat, ranks, sortable, table_codes
 from spark_jobs.rules.fold import computed_after, held_after, picked, with_rescued
@@ -25,23 +27,26 @@ from spark_jobs.rules.texts import read_json
 START, END = "__start_at", "__end_at"
 START_GENERATION, END_GENERATION = "__start_generation", "__end_generation"
 BOUNDS = (START, END, START_GENERATION, END_GENERATION)
+VALID_FROM, VALID_TO = "__valid_from", "__valid_to"
+TIMES = (VALID_FROM, VALID_TO)
 IDENTITY = (START, START_GENERATION)
 """What tells a key's versions apart."""
 _LOWEST = {"string": "", "boolean": False, "float": "-inf", "double": "-inf", "date": "1970-01-01",
            "timestamp": "1970-01-01T00:00:00+00:00", "timestamp_ntz": "1970-01-01T00:00:00"}  # fmt: skip
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 
 
-def versions(happened: pa.Table, schema: TableSchema, watermarks: Sequence[str | None], swept: int) -> pa.Table:
-    """All versions of all keys: the replica's columns, `_gddl`, and `BOUNDS`.
+def versions(happened: pa.Table, schema: TableSchema, floors: Sequence[GenerationFloor], swept: int) -> pa.Table:
+    """All versions of all keys: the replica's columns, `_gddl`, `BOUNDS`, and `TIMES`.
 
     Args:
         happened: see `order.events`; every event of each key concerned.
-        watermarks: highest sequence ingested before each generation, JSON text.
+        floors: what was ingested before each generation.
         swept: rows of generations before this one have vanished.
     """
     events = ordered(happened, schema)
-    timeline = _timeline(with_rescued(events, schema) if schema.partial else events, schema, watermarks, swept)
+    timeline = _timeline(with_rescued(events, schema) if schema.partial else events, schema, floors, swept)
     return _runs(timeline, schema)
 
 
@@ -86,6 +91,7 @@ class _Timeline:
         key: number of the key; `dead`: there is no row.
         generation: in which the key has this state.
         sequence: row in `sequences`; `rank` compares them.
+        time: when the key came to have this state: row in `times`, which are sorted; -1: not known.
     """
 
     ordered: OrderedEvents
@@ -96,19 +102,32 @@ class _Timeline:
     sequence: np.ndarray
     sequences: pa.Array
     rank: np.ndarray
+    time: np.ndarray
+    times: np.ndarray
 
     def where(self, chosen: np.ndarray) -> _Timeline:
-        parts = {
-            name: getattr(self, name)[chosen] for name in ("event", "key", "dead", "generation", "sequence", "rank")
-        }
-        return replace(self, **parts)
+        names = ("event", "key", "dead", "generation", "sequence", "rank", "time")
+        return replace(self, **{name: getattr(self, name)[chosen] for name in names})
+
+    def without_steps_back(self) -> _Timeline:
+        """No state begins before an earlier one of its key, so that versions never overlap in time."""
+        base = self.key * (len(self.times) + 1)
+        latest = np.maximum.accumulate(base + self.time + 1) - base - 1
+        return replace(self, time=np.where(self.time < 0, -1, latest))
+
+    def moments(self, at: np.ndarray) -> pa.Array:
+        """Times of states; null: not known, and for the number -1."""
+        known = (at >= 0) & (self.time[at] >= 0) if len(at) else np.zeros(0, dtype=bool)
+        micros = pa.array(self.times, pa.int64()).take(pa.array(self.time[at], pa.int64(), mask=~known))
+        return micros.cast(pa.timestamp("us", "UTC"))
 
 
-def _timeline(events: OrderedEvents, schema: TableSchema, watermarks: Sequence[str | None], swept: int) -> _Timeline:
+def _timeline(events: OrderedEvents, schema: TableSchema, floors: Sequence[GenerationFloor], swept: int) -> _Timeline:
     """States in order, one for each key, generation and effective sequence: the last at it."""
     count = len(events.at)
     kind = parse_type(schema.sequence_type)
-    values = [None if w is None else read_json(json.loads(w, parse_float=Decimal), kind) for w in watermarks]
+    texts = [floor.sequence for floor in floors]
+    values = [None if text is None else read_json(json.loads(text, parse_float=Decimal), kind) for text in texts]
     gddl = gddl_fields(events.rows)
     lows = pa.array([None, *values], arrow_type(kind))
     event_sequences = gddl["sequence"].cast(lows.type)
@@ -117,10 +136,10 @@ def _timeline(events: OrderedEvents, schema: TableSchema, watermarks: Sequence[s
     sequences = pa.concat_arrays([event_sequences, lows[:2], later])
     low_at = events.rows.num_rows + np.arange(len(lows))  # of generation n at n
     generation = np.asarray(gddl["generation"])[events.at].astype(np.int64)
-    low = low_at[np.minimum(generation, len(watermarks))]
+    low = low_at[np.minimum(generation, len(floors))]
     sequence = np.where(rank[events.at] > rank[low], events.at, low)
     key = np.cumsum(events.begins)
-    ended_key, ended_generation = _endings(key, generation, len(watermarks), swept)
+    ended_key, ended_generation = _endings(key, generation, len(floors), swept)
     nothing = np.full(len(ended_key), -1)
     event = np.concatenate([np.arange(count), nothing])
     sequence = np.concatenate([sequence, low_at[ended_generation]])
@@ -128,11 +147,48 @@ def _timeline(events: OrderedEvents, schema: TableSchema, watermarks: Sequence[s
     dead = np.concatenate([events.op == "D", np.ones(len(ended_key), dtype=bool)])
     generation = np.concatenate([generation, ended_generation])
     order = np.lexsort((event, generation, key))
+    time, times = _times(events, event, generation, sequence >= events.rows.num_rows, floors)
     whole = _Timeline(ordered=events, event=event, key=key, dead=dead, generation=generation, sequence=sequence,
-                      sequences=sequences, rank=rank[sequence]).where(order)  # fmt: skip
+                      sequences=sequences, rank=rank[sequence], time=time, times=times).where(order)  # fmt: skip
     last = np.ones(len(order), dtype=bool)
     last[:-1] = (changes(whole.key) | changes(whole.generation) | changes(whole.rank))[1:]
-    return whole.where(last)
+    return whole.where(last).without_steps_back()
+
+
+_UNKNOWN = np.iinfo(np.int64).min
+
+
+def _times(
+    events: OrderedEvents,
+    event: np.ndarray,
+    generation: np.ndarray,
+    at_floor: np.ndarray,
+    floors: Sequence[GenerationFloor],
+) -> tuple[np.ndarray, np.ndarray]:
+    """When states begin, as rows of the sorted microseconds beside them; -1: not known.
+
+    That is the commit time of the change. What a later generation has at its floor is not before the newest commit time
+    of the generations before it, and at that time where no change says one.
+
+    Args:
+        event, generation: of each state, see `_Timeline`.
+        at_floor: the sequence of the state is the floor of its generation.
+    """
+    if not len(event):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    committed = gddl_fields(events.rows)["commit_ts"].cast(pa.int64()).fill_null(_UNKNOWN)
+    own = np.where(event >= 0, np.asarray(committed)[events.at[event]], _UNKNOWN)
+    before = [_UNKNOWN, _UNKNOWN, *(_micros(floor.commit_ts) for floor in floors[1:])]  # of generation n at n
+    lowest = np.array(before)[np.minimum(generation, len(floors))]
+    found = np.where(at_floor, np.maximum(own, lowest), own)
+    times = np.unique(found)
+    times = times[times > _UNKNOWN]
+    place = np.searchsorted(times, found)
+    return np.where(found == _UNKNOWN, -1, place), times
+
+
+def _micros(text: str | None) -> int:
+    return _UNKNOWN if text is None else (datetime.fromisoformat(text) - _EPOCH) // timedelta(microseconds=1)
 
 
 def _endings(key: np.ndarray, generation: np.ndarray, generations: int, swept: int) -> tuple[np.ndarray, np.ndarray]:
@@ -175,6 +231,8 @@ def _runs(line: _Timeline, schema: TableSchema) -> pa.Table:
     columns[END] = line.sequences.take(pa.array(line.sequence[following], pa.int64(), mask=~has_next))
     columns[START_GENERATION] = pa.array(line.generation[starts], pa.int32())
     columns[END_GENERATION] = pa.array(line.generation[following], pa.int32(), mask=~has_next)
+    columns[VALID_FROM] = line.moments(starts)
+    columns[VALID_TO] = line.moments(np.where(has_next, following, -1))
     return pa.table(columns)
 
 
@@ -191,7 +249,7 @@ def _held(line: _Timeline, schema: TableSchema) -> dict[str, np.ndarray]:
 
 def differences(derived: pa.Table, stored: pa.Table, schema: TableSchema) -> tuple[pa.Table, np.ndarray]:
     """Versions that the history lacks, and row numbers of stored ones that are no versions any more."""
-    names = [*schema.columns, GDDL, *BOUNDS]
+    names = [*schema.columns, GDDL, *BOUNDS, *TIMES]
     stored = pa.table({n: flat(stored.column(n)).cast(derived.schema.field(n).type) for n in names})
     mine, theirs = table_codes((derived, stored), names)
     missing = ~np.isin(mine, theirs)

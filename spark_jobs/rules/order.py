@@ -38,7 +38,7 @@ from spark_jobs.rules.arrays import (
 from spark_jobs.rules.arrays import changes as differs
 from spark_jobs.rules.carried import before_image, by_settings, came_by, completed
 from spark_jobs.rules.positions import readings
-from spark_jobs.rules.texts import MILLIS, json_writer, object_json, read_json
+from spark_jobs.rules.texts import MILLIS, json_writer, object_json, read_json, utc_text
 
 MOVED = f"{GDDL}__moved"
 """Column of events: the update changed its key."""
@@ -589,12 +589,13 @@ def _of_part(rows: pa.Table, gddl: SqlType) -> Iterable[RecordedFile]:
     file = row_codes([fields["source_file"], fields["generation"]], len(fields["generation"]))
     names = ("applied_at", "batch_id", "sequence")
     latest, newest, highest = (_greatest(file, sortable(fields[name])) for name in names)
+    last = _greatest(file, sortable(fields["commit_ts"]))
     oldest, lowest = (_least(file, sortable(fields[name])) for name in ("batch_id", "sequence"))
     columns = [fields["source_file"].take(latest), fields["generation"].take(latest), fields["applied_at"].take(latest),
                fields["batch_id"].take(newest), fields["batch_id"].take(oldest),
                pa.array(np.unique(file, return_counts=True)[1]), fields["sequence"].take(highest),
-               fields["sequence"].take(lowest)]  # fmt: skip
-    for path, generation, applied_at, batch_id, first, count, greatest, least in zip(
+               fields["sequence"].take(lowest), fields["commit_ts"].take(last)]  # fmt: skip
+    for path, generation, applied_at, batch_id, first, count, greatest, least, time in zip(
         *(c.to_pylist() for c in columns), strict=True
     ):
         yield RecordedFile(
@@ -606,6 +607,7 @@ def _of_part(rows: pa.Table, gddl: SqlType) -> Iterable[RecordedFile]:
             rows=count,
             max_sequence=None if greatest is None else write(greatest),
             min_sequence=None if least is None else write(least),
+            max_commit_ts=None if greatest is None or time is None else utc_text(time),
         )
 
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from airflow_gddl.contract.result import MainCounts, RunWarning
 from airflow_gddl.stores import Storage
 from spark_jobs.dialects.protocol import Unreadable
-from spark_jobs.plan.planned_batch import BatchPlan, TableState
+from spark_jobs.plan.planned_batch import BatchPlan, GenerationFloor, TableState
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules import quarantine, sweep
 from spark_jobs.rules.arrays import by_name
@@ -262,7 +262,7 @@ class LargeAppendOnly:
         self.parts.forget()
         return Applied(main=main_counts(context.metrics(path, MERGE)), late=late)
 
-    def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
+    def history(self, floors: tuple[GenerationFloor, ...], *, swept: int) -> None:
         """Without keys there is no history."""
 
 
@@ -272,8 +272,8 @@ class _Tables(TableWriter):
 
     parts: WrittenParts
 
-    def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
-        super().history(generation_low_watermarks, swept=swept)
+    def history(self, floors: tuple[GenerationFloor, ...], *, swept: int) -> None:
+        super().history(floors, swept=swept)
         self.parts.forget()
 
 
@@ -493,6 +493,6 @@ class LargeDecision:
         main = main_counts(context.metrics(path, MERGE)) if self.written is None else self.totals.counts
         return Applied(main=main, warnings=self.totals.warnings, late=self.totals.late)
 
-    def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
-        update_history(self.batch_context, None, generation_low_watermarks, swept)
+    def history(self, floors: tuple[GenerationFloor, ...], *, swept: int) -> None:
+        update_history(self.batch_context, None, floors, swept)
         self.parts.forget()

@@ -16,7 +16,7 @@ from airflow_gddl.contract.result import MainCounts, RunWarning
 from airflow_gddl.contract.sql_types import SqlType, StructType, parse_type
 from spark_jobs.dialects.probe import probe_all, reading
 from spark_jobs.dialects.protocol import Probed, Unreadable, begin_a_table, groups, that_wait, with_keys
-from spark_jobs.plan.planned_batch import BatchPlan, TableState
+from spark_jobs.plan.planned_batch import BatchPlan, GenerationFloor, TableState
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.arrays import by_name
@@ -219,8 +219,8 @@ class DecisionInMemory:
         batch_context.put(snapshot, MERGE, merge_metrics(counts), self.matches, self.outcome.rows)
         return counts
 
-    def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
-        update_history(self.batch_context, self.keys, generation_low_watermarks, swept)
+    def history(self, floors: tuple[GenerationFloor, ...], *, swept: int) -> None:
+        update_history(self.batch_context, self.keys, floors, swept)
 
 
 @dataclass(frozen=True)
@@ -246,7 +246,7 @@ class AppendOnlyInMemory:
         late = self.changes.num_rows - rows.num_rows
         return Applied(main=main_counts(batch_context.metrics(path, MERGE)), late=late)
 
-    def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
+    def history(self, floors: tuple[GenerationFloor, ...], *, swept: int) -> None:
         """Without keys there is no history."""
 
 

@@ -21,7 +21,7 @@ from spark_jobs.dialects.protocol import Dialect, Unreadable
 from spark_jobs.ledger.erasures import ErasureRegister
 from spark_jobs.plan.baseline import Baseline
 from spark_jobs.plan.generations import RecordedFile
-from spark_jobs.plan.planned_batch import BatchPlan, TableState
+from spark_jobs.plan.planned_batch import BatchPlan, GenerationFloor, TableState
 from spark_jobs.plan.table_schema import RESCUED, Column, Schema, TableSchema
 from spark_jobs.rules.baseline_rows import BaselineFigures
 from spark_jobs.rules.batch_schema import Stored, plan_batch
@@ -77,7 +77,7 @@ class TableWork(Protocol):
         """
         ...
 
-    def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
+    def history(self, floors: tuple[GenerationFloor, ...], *, swept: int) -> None:
         """Update the history of all keys.
 
         Args:
@@ -155,7 +155,7 @@ class Decision(Protocol):
         """Apply net changes to the replica."""
         ...
 
-    def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
+    def history(self, floors: tuple[GenerationFloor, ...], *, swept: int) -> None:
         """Update the history of the batch's keys; see `TableWork.history`."""
         ...
 
@@ -168,7 +168,7 @@ class RebuildRequest:
         shadow: where files were read into; None: no file was read, the live change table says all.
         archives: how changes that the shadow table lacks are archived (`order.ARCHIVED`); None: they still count.
         archives_read: changes that the files of `read` lack are archived, and all others count; else they are removed.
-        generation_low_watermarks: greatest sequence ingested before each generation.
+        floors: what was ingested before each generation.
         swept: first generation whose rows are in the replica.
         landed: paths of all existing files.
         read: generations of the readable ones, whether or not any of their rows was kept.
@@ -180,7 +180,7 @@ class RebuildRequest:
     shadow: Layout | None
     plan: BatchPlan
     table_schema: TableSchema
-    generation_low_watermarks: tuple[str | None, ...]
+    floors: tuple[GenerationFloor, ...]
     swept: int
     landed: tuple[str, ...] = ()
     read: Mapping[str, int] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from airflow_gddl.contract.result import MainCounts, RunWarning
 from spark_jobs.dialects.protocol import Unreadable
-from spark_jobs.plan.planned_batch import BatchPlan, TableState
+from spark_jobs.plan.planned_batch import BatchPlan, GenerationFloor, TableState
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.decode import Stamp
@@ -159,8 +159,8 @@ class FirstLoad:
             self.parts.forget()
         return Applied(main=MainCounts(inserted=self._good))
 
-    def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
-        self.tables.history(generation_low_watermarks, swept=swept)
+    def history(self, floors: tuple[GenerationFloor, ...], *, swept: int) -> None:
+        self.tables.history(floors, swept=swept)
 
     def _commit(self, path: str, app: str, files: Sequence[Action], rows: int) -> None:
         self.new_tables.add_files(path, (app, version_of(self.plan)), files, {"numOutputRows": rows})
@@ -177,6 +177,6 @@ class _NewTables(TableWriter):
             self.load.new_tables.create(definition)
         super().ensure_tables()
 
-    def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
-        super().history(generation_low_watermarks, swept=swept)
+    def history(self, floors: tuple[GenerationFloor, ...], *, swept: int) -> None:
+        super().history(floors, swept=swept)
         self.load.parts.forget()

@@ -20,7 +20,7 @@ from airflow_gddl.contract.sql_types import StructType
 from airflow_gddl.contract.table_spec import SHARD_COLUMN
 from airflow_gddl.stores import Storage
 from spark_jobs.plan.baseline import BASELINE
-from spark_jobs.plan.planned_batch import BatchPlan
+from spark_jobs.plan.planned_batch import BatchPlan, GenerationFloor
 from spark_jobs.plan.table_schema import GDDL, Column, TableSchema
 from spark_jobs.plan.types import NOTHING, merge
 from spark_jobs.rules import quarantine
@@ -393,12 +393,12 @@ class _Derive:
 
     Attributes:
         outputs: by the step that commits them.
-        watermarks: greatest sequence ingested before each generation.
+        floors: what was ingested before each generation.
     """
 
     changes: _Changes
     outputs: Mapping[str, Output]
-    watermarks: tuple[str | None, ...]
+    floors: tuple[GenerationFloor, ...]
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
         schema, swept = self.changes.schema, self.changes.swept
@@ -406,7 +406,7 @@ class _Derive:
         rules: dict[str, Callable[[], pa.Table]] = {
             TOMBSTONES: lambda: tombstones_of(newest_state(happened, schema, swept), schema),
             MERGE: lambda: self._replica(happened),
-            HISTORY: lambda: versions(happened, schema, self.watermarks, swept),
+            HISTORY: lambda: versions(happened, schema, self.floors, swept),
         }
         reports = {}
         for step, output in self.outputs.items():
@@ -680,7 +680,7 @@ class Rebuild:
             return {}
         replacing = {step: _Replacing.of(tables, definition, self._now) for step, definition in remaining.items()}
         outputs = {step: one.output(self.table_schema.keys) for step, one in replacing.items()}
-        rule = _Derive(self._rules, outputs, self.request.generation_low_watermarks)
+        rule = _Derive(self._rules, outputs, self.request.floors)
         sources = {STORED: Source.of(tables.existing(self.request.live.layout.changes), self._rules.by_moves)}
         for step, output in outputs.items():
             if output.keys is not None or self.table_schema.spec.shard is not None:

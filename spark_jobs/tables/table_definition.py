@@ -14,7 +14,7 @@ from airflow_gddl.contract.sql_types import DecimalType, ScalarType, SqlType, St
 from spark_jobs.plan.table_schema import EVENT_FIELDS, GDDL, Column, TableSchema
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.fold import FORCED
-from spark_jobs.rules.history import END, END_GENERATION, START, START_GENERATION
+from spark_jobs.rules.history import END, END_GENERATION, START, START_GENERATION, TIMES
 from spark_jobs.rules.stored_columns import data_columns, event_columns, gddl_column
 
 COLUMNS = "delta.dataSkippingStatsColumns"
@@ -160,6 +160,7 @@ def tombstone_columns(table_schema: TableSchema) -> tuple[Column, ...]:
 def history_columns(table_schema: TableSchema) -> tuple[Column, ...]:
     kind, number = parse_type(table_schema.sequence_type), ScalarType("int")
     bounds = {START: kind, END: kind, START_GENERATION: number, END_GENERATION: number}
+    bounds |= dict.fromkeys(TIMES, ScalarType("timestamp"))
     return (*data_columns(table_schema), gddl_column(table_schema), *(Column(n, k) for n, k in bounds.items()))
 
 

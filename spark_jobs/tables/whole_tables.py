@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from airflow_gddl.contract.result import CommitMethod, MainCounts, RunWarning
 from airflow_gddl.contract.sql_types import SqlType, StructField, StructType, is_complex, parse_type
 from airflow_gddl.stores import Storage
+from spark_jobs.plan.planned_batch import GenerationFloor
 from spark_jobs.plan.table_schema import GDDL, Column, TableSchema
 from spark_jobs.plan.types import are_of_one_kind, grown, widens
 from spark_jobs.rules import shards, sweep, truncates
@@ -220,7 +221,7 @@ def stale_rows(batch_context: BatchContext, suspects: pa.Table | None) -> tuple[
 
 
 def update_history(
-    batch_context: BatchContext, touched: pa.Table | None, generation_low_watermarks: Sequence[str | None], swept: int
+    batch_context: BatchContext, touched: pa.Table | None, floors: Sequence[GenerationFloor], swept: int
 ) -> None:
     """Make the history of `touched` keys (None: of all) equal to the versions derived from their changes.
 
@@ -231,12 +232,12 @@ def update_history(
     if batch_context.has_made(path, HISTORY):
         return
     if touched is None:
-        _update_all(batch_context, tuple(generation_low_watermarks), swept)
+        _update_all(batch_context, tuple(floors), swept)
         return
     snapshot = batch_context.tables.existing(path)
     happened = events(changes_of_keys(batch_context, touched), table_schema)
     happened = happened.take(pa.array(with_keys(happened, touched, table_schema)))
-    derived = versions(happened, table_schema, generation_low_watermarks, swept)
+    derived = versions(happened, table_schema, floors, swept)
     matches = find(batch_context.tables, snapshot, touched, table_schema.keys)
     mine = with_keys(matches.rows, touched, table_schema)
     missing, extra = differences(derived, matches.rows.take(pa.array(mine)), table_schema)
@@ -252,7 +253,7 @@ class _Versions:
     """The versions of all keys, of a table with several sources of those of the batch's; sent to tasks."""
 
     schema: TableSchema
-    generation_low_watermarks: tuple[str | None, ...]
+    floors: tuple[GenerationFloor, ...]
     swept: int
     output: Output
 
@@ -265,16 +266,16 @@ class _Versions:
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
         happened, stored = as_events(rows[_CHANGES], self.schema), rows[_STORED]
-        derived = versions(happened, self.schema, self.generation_low_watermarks, self.swept)
+        derived = versions(happened, self.schema, self.floors, self.swept)
         missing, extra = differences(derived, stored, self.schema)
         removed = stored.take(pa.array(extra))
         return json.dumps(self.output.report(storage, missing, removed, removed)).encode()
 
 
-def _update_all(batch_context: BatchContext, generation_low_watermarks: tuple[str | None, ...], swept: int) -> None:
+def _update_all(batch_context: BatchContext, floors: tuple[GenerationFloor, ...], swept: int) -> None:
     tables, layout, schema = batch_context.tables, batch_context.layout, batch_context.table_schema
     output = output_of(tables, layout.history, schema.keys, batch_context.transaction)
-    rule = _Versions(schema, generation_low_watermarks, swept, output)
+    rule = _Versions(schema, floors, swept, output)
     sources = {
         _CHANGES: Source.of(tables.existing(layout.changes), rule.prepare),
         _STORED: Source.of(tables.existing(layout.history), rule.stored),
@@ -372,8 +373,8 @@ class TableWriter:
             context.put_written(path, step, reports, replica, {metric: sum(r["count"] for r in reports)})
         return main_counts(context.metrics(path, step))
 
-    def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
-        update_history(self.batch_context, None, generation_low_watermarks, swept)
+    def history(self, floors: tuple[GenerationFloor, ...], *, swept: int) -> None:
+        update_history(self.batch_context, None, floors, swept)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 from hypothesis import strategies as st
 
@@ -19,6 +20,7 @@ from tests.oracle import DeliveredFile, Run, Value
 TYPES: Mapping[str, str] = {
     "Op": "string",
     "transact_seq": "string",
+    "AR_H_COMMIT_TIMESTAMP": "timestamp[us]",
     "step": "int32",
     "id": "string",
     "part": "int32",
@@ -41,6 +43,7 @@ DECLARED = {"n": "string", "BI_n": "string"}
 KEYS = ("a", "A", "a ", "\u00e9", "e\u0301")
 """Equal to a sloppy comparison, and different here: case, trailing space, Unicode form."""
 TEXTS = (None, "", "x", "X", "x ", "NULL", "\u00fc\U0001f600")
+HOURS = (None, *(datetime(2024, 1, 1, hour, tzinfo=UTC).replace(tzinfo=None) for hour in range(5)))
 FIRST = 10**19
 """Sequences start beyond 64 bits, where text and number part ways."""
 
@@ -67,6 +70,7 @@ class Traits:
         removals: files vanish some time after they were ingested, as lifecycle rules remove them.
         conditions: rows have a filter, unless changes may carry a part of them, and an expectation.
         truncates: some changes are truncates, which are applied.
+        clock: changes and rows of loads may say a commit time, whatever their order is: clocks go back.
     """
 
     numbered: bool = False
@@ -90,6 +94,7 @@ class Traits:
     removals: bool = False
     conditions: bool = False
     truncates: bool = False
+    clock: bool = False
     min_changes: int = 1
     max_changes: int = 14
     max_files: int = 5
@@ -104,7 +109,7 @@ ORDER_FREE = Traits(
 """Histories whose outcome does not depend on the order of arrival."""
 ORDER_FREE_TIES = Traits(reloads=False, corrections=False, copies=False, renames=True, tie_breaks=("delete_wins",))
 """The same with ties. Without copies: of a re-delivery the first file counts, and file names break ties."""
-EVERYTHING = Traits(partial=True, forced=True, renames=True, images=True, declared=True, bad_rows=True)
+EVERYTHING = Traits(clock=True, partial=True, forced=True, renames=True, images=True, declared=True, bad_rows=True)
 
 
 def dense(traits: Traits) -> Traits:
@@ -197,6 +202,8 @@ def _items(draw: st.DrawFn, traits: Traits) -> _Item:
     row: dict[str, Value] = {"Op": op, "transact_seq": None if load else draw(_sequences(traits))}
     if traits.steps:
         row["step"] = None if load else draw(st.integers(0, 2))
+    if traits.clock:
+        row["AR_H_COMMIT_TIMESTAMP"] = draw(st.sampled_from(HOURS))
     row |= {"id": draw(st.sampled_from(KEYS[:4] if traits.composite else KEYS))}
     if traits.composite:
         row["part"] = draw(st.integers(1, 2))
@@ -294,6 +301,7 @@ def file_of(
 
 def _columns(traits: Traits, *, wide: bool) -> tuple[str, ...]:
     columns = ["Op", "transact_seq", *(["step"] if traits.steps else [])]
+    columns += ["AR_H_COMMIT_TIMESTAMP"] if traits.clock else []
     columns += ["id", *(["part"] if traits.composite else []), "v", "n", *(["w"] if wide else [])]
     columns += ["carried"] if traits.partial else []
     columns += ["forced"] if traits.forced else []

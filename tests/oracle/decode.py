@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from datetime import datetime
 
 from tests.oracle.casting import cast_text, masked, naive_utc, normal_text
 from tests.oracle.conditions import truth
@@ -99,7 +100,19 @@ def _change(table_schema: Shape, arrival: Arrival, number: int, delivered: Mappi
         run=arrival.run,
         source_file=arrival.file.name,
         position=(arrival.ordinal << 40) + number,
+        commit=_commit(table_schema, delivered),
     )
+
+
+def _commit(table_schema: Shape, delivered: Mapping[str, Value]) -> datetime | None:
+    """The first of the columns for it that the file has; a time without a zone is meant in UTC."""
+    came = {column.lower(): value for column, value in delivered.items()}
+    value = next((came[name.lower()] for name in table_schema.commit_times if name.lower() in came), None)
+    try:
+        value = cast_text(value, "timestamp") if isinstance(value, str) else value
+    except ValueError:
+        return None
+    return naive_utc(value) if isinstance(value, datetime) else None
 
 
 def _truncate(table_schema: Shape, arrival: Arrival, number: int, delivered: Mapping[str, Value]) -> Change:
@@ -109,6 +122,7 @@ def _truncate(table_schema: Shape, arrival: Arrival, number: int, delivered: Map
         op="T", key=(), sequence=_sequence(table_schema, _cast(table_schema, "D", arrival.file, own)), row={},
         carried=frozenset(), forced=False, old_key=None, generation=arrival.generation, run=arrival.run,
         source_file=arrival.file.name, position=(arrival.ordinal << 40) + number,
+        commit=_commit(table_schema, delivered),
     )  # fmt: skip
 
 

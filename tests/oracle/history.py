@@ -12,8 +12,8 @@ from tests.oracle.ledger import Ledger
 from tests.oracle.model import Key, Sequence, Value, Version, rank
 from tests.oracle.table_schema import SERVICE_COLUMNS, Shape
 
-Moment = tuple[Sequence, int, State]
-"""From this sequence on, of this generation, the key has this state."""
+Moment = tuple[Sequence, int, State, datetime | None]
+"""From this sequence on, of this generation, the key has this state; and when it came to, if that is known."""
 _LOWEST: Mapping[type, Value] = {str: "", int: -(2**63), datetime: datetime(1970, 1, 1, tzinfo=UTC)}
 
 
@@ -46,16 +46,33 @@ def _below_all(table_schema: Shape, ledger: Ledger) -> Sequence:
 
 
 def _moments(table_schema: Shape, ledger: Ledger, events: Listing[Event]) -> list[Moment]:
-    """The key's states over all generations: a generation starts empty at its floor, and nothing in it is earlier."""
+    """The key's states over all generations: a generation starts empty at its floor, and nothing in it is earlier.
+
+    What is at the floor of a later generation came with it: not before the newest commit of those before.
+    """
     moments: list[Moment] = []
     for generation in range(1, ledger.generation + 1):
         floor = ledger.generation_low_watermarks[generation - 1]
         own = [e for e in events if e.change.generation == generation]
+        opened = ledger.generation_times[generation - 1] if generation > 1 else None
         if own or generation <= ledger.swept:
-            moments.append((floor, generation, None))
+            moments.append((floor, generation, None, opened))
         for event, state in zip(own, states(table_schema, own), strict=True):
-            moments.append((max(event.sequence, floor, key=rank), generation, state))
-    return _collapsed(moments)
+            time, at_floor = event.change.commit, rank(event.sequence) <= rank(floor)
+            known = [one for one in (time, opened if at_floor else None) if one is not None]
+            moments.append((max(event.sequence, floor, key=rank), generation, state, max(known, default=None)))
+    return _never_back(_collapsed(moments))
+
+
+def _never_back(moments: Listing[Moment]) -> list[Moment]:
+    """A clock that goes back makes no version begin before the one before it."""
+    found: list[Moment] = []
+    latest: datetime | None = None
+    for at, generation, state, time in moments:
+        if time is not None:
+            latest = time if latest is None else max(latest, time)
+        found.append((at, generation, state, None if time is None else latest))
+    return found
 
 
 def _collapsed(moments: Listing[Moment]) -> list[Moment]:
@@ -66,23 +83,25 @@ def _collapsed(moments: Listing[Moment]) -> list[Moment]:
 
 def _versions(table_schema: Shape, moments: Listing[Moment]) -> list[Version]:
     versions: list[Version] = []
-    start: tuple[Sequence, int] = (None, 0)
+    start: Moment = (None, 0, None, None)
     current: State = None
-    for at, generation, state in moments:
+    for moment in moments:
+        state = moment[2]
         if current is not None and not _same(table_schema, current, state):
-            versions.append(_version(current, start, (at, generation)))
+            versions.append(_version(current, start, moment))
         if not _same(table_schema, current, state):
-            start = (at, generation)
+            start = moment
         current = state
     if current is not None:
-        versions.append(_version(current, start, (None, None)))
+        versions.append(_version(current, start, None))
     return versions
 
 
-def _version(
-    columns: Mapping[str, Value], start: tuple[Sequence, int], end: tuple[Sequence, int] | tuple[None, None]
-) -> Version:
-    return Version(columns=columns, start=start[0], start_generation=start[1], end=end[0], end_generation=end[1])
+def _version(columns: Mapping[str, Value], start: Moment, end: Moment | None) -> Version:
+    return Version(
+        columns=columns, start=start[0], start_generation=start[1], valid_from=start[3], end=end and end[0],
+        end_generation=end and end[1], valid_to=end and end[3],
+    )  # fmt: skip
 
 
 def _same(table_schema: Shape, one: State, other: State) -> bool:

@@ -76,6 +76,8 @@ def _is_emptied(ledger: Ledger, run: Run) -> bool:
 def _open(ledger: Ledger) -> None:
     ledger.generation += 1
     ledger.generation_low_watermarks.append(max((c.sequence for c in ledger.changes), key=rank, default=None))
+    times = (c.commit for c in ledger.changes if c.op != "R" and c.commit is not None)
+    ledger.generation_times.append(max(times, default=None))
 
 
 def _along(ledger: Ledger, run: Run) -> list[DeliveredFile]:

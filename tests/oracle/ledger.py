@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from tests.oracle.model import Arrival, Change, Counts, DeliveredFile, Quarantined, Sequence
 
@@ -19,6 +20,7 @@ class Ledger:
         again: LOAD files written again as they were; a newer full load takes them along.
         removed: names that are no longer in the landing folder.
         generation_low_watermarks: greatest sequence ingested before each generation, from generation 1.
+        generation_times: newest commit time ingested before each generation, from generation 1.
         swept: generations below this one have vanished.
         faults: rows ever quarantined.
         held: generation whose sweep waits for a person; null: none does.
@@ -35,6 +37,7 @@ class Ledger:
     held: int | None = None
     held_with: tuple[tuple[str, str], ...] = ()
     generation_low_watermarks: list[Sequence] = field(default_factory=list)
+    generation_times: list[datetime | None] = field(default_factory=list)
     read: dict[str, tuple[DeliveredFile, int]] = field(default_factory=dict)
     seen: dict[str, DeliveredFile] = field(default_factory=dict)
     again: set[str] = field(default_factory=set)

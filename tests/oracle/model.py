@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Literal
 
 from airflow_gddl.contract.spec import TieBreak
@@ -78,6 +79,7 @@ class Change:
         run: stands for the batch: batches of a run are cut in the order of its files.
         read: of a change that was quarantined and came again, the run and position in which its file was read.
         marked: its place in its file has rows that were quarantined, where several changes may share one.
+        commit: commit time in UTC, without a zone; null: the file says none that can be read.
     """
 
     op: Op
@@ -95,6 +97,7 @@ class Change:
     tie_break: TieBreak = "delete_wins"
     read: tuple[int, int] | None = None
     marked: bool = False
+    commit: datetime | None = None
 
     @property
     def arrival(self) -> tuple[int, int]:
@@ -139,13 +142,19 @@ class ReplicaRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Version:
-    """A row of the history; of a current one both ends are null."""
+    """A row of the history; of a current one all ends are null.
+
+    Attributes:
+        valid_from, valid_to: in UTC, without a zone; null: not known.
+    """
 
     columns: Mapping[str, Value]
     start: Sequence
     end: Sequence
     start_generation: int
     end_generation: int | None
+    valid_from: datetime | None = None
+    valid_to: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -70,6 +70,11 @@ class Shape:
         """Commit times order changes, of which several may have one."""
         return bool(self.times.intersection(self.sequence)) and not self.spec.sequence_by
 
+    @property
+    def commit_times(self) -> tuple[str, ...]:
+        """Columns that may say when a change was committed, the first that a file has counts."""
+        return _times(self.options)
+
     def under(self, settings: Mapping[str, Any]) -> Shape:
         """With other fields of the row, for the changes of a run."""
         return replace(self, spec=replace(self.spec, **settings))

@@ -121,6 +121,8 @@ def test_key_has_one_row_and_one_current_version(case: Case) -> None:
         assert Counter(tuple(v.columns[k] for k in keys) for v in current) == live
         assert all((v.end is None) == (v.end_generation is None) for v in outcome.history)
         assert all(_begins(v) < _ends(v) for v in outcome.history if v.end is not None)
+        timed = [v for v in outcome.history if v.valid_from is not None and v.valid_to is not None]
+        assert all(v.valid_from <= v.valid_to for v in timed)
 
 
 def _begins(version: Version) -> tuple[object, ...]:

@@ -10,10 +10,11 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from airflow_gddl.contract.spec import TableSpec
-from tests.pairs.source import COLUMNS, Change, Row, Source, fits
+from tests.pairs.source import BEGAN, COLUMNS, Change, Row, Source, fits
 
 Lines = Counter[str]
 
@@ -44,7 +45,7 @@ class Model:
     def after_all(self, change: Change) -> Change:
         """A forced change, which has the place of its key's last one."""
         states = self.states.get(change.row["id"], [])
-        return replace(change, seq=max(change.seq, *(known.seq for known, _ in states), 0))
+        return replace(change, seq=max(change.seq, *(known.seq for known, _ in states), 0), commit=change.seq)
 
     @property
     def spec(self) -> TableSpec:
@@ -132,19 +133,30 @@ class Model:
         return Counter(line for key in self.states for line in self._versions(self.states[key]))
 
     def _versions(self, states: Sequence[tuple[Change, Row | None]]) -> Iterator[str]:
-        held: list[tuple[Any, Row | None]] = [
-            (self.source.number_of(change), None if row is None else self.shown(row)) for change, row in states
+        held: list[tuple[Any, Row | None, Change]] = [
+            (self.source.number_of(change), None if row is None else self.shown(row), change) for change, row in states
         ]
         held = [state for at, state in enumerate(held) if at + 1 == len(held) or held[at + 1][0] != state[0]]
-        runs: list[list[tuple[Any, Row | None]]] = []
-        for state in held:
-            if runs and _tracked(self.spec, runs[-1][-1][1]) == _tracked(self.spec, state[1]):
+        times = self._times([change for _, _, change in held])
+        runs: list[list[tuple[Any, Row | None, datetime | None]]] = []
+        for (number, shown, _), time in zip(held, times, strict=True):
+            state = (number, shown, time)
+            if runs and _tracked(self.spec, runs[-1][-1][1]) == _tracked(self.spec, shown):
                 runs[-1].append(state)
             else:
                 runs.append([state])
         for run, following in zip(runs, [*runs[1:], None], strict=True):
             if (row := run[-1][1]) is not None:
-                yield _line({**row, "start": run[0][0], "end": None if following is None else following[0][0]})
+                ends = (None, None) if following is None else (following[0][0], following[0][2])
+                yield _line({**row, "start": run[0][0], "end": ends[0], "from": run[0][2], "to": ends[1]})
+
+    def _times(self, changes: Sequence[Change]) -> Iterator[datetime | None]:
+        """Commit times of a key's changes; one that goes back counts as the latest before it."""
+        latest = BEGAN - timedelta(days=1)
+        for change in changes:
+            committed = self.source.committed(change)
+            latest = latest if committed is None else max(latest, committed)
+            yield committed and latest
 
     def shown(self, row: Row) -> Row:
         """A row as readers see it, without technical columns."""

@@ -196,5 +196,6 @@ def stored_rows(game: Game) -> Lines:
 
 def stored_versions(game: Game) -> Lines:
     rows = game.port.read(game.lake.layout(game.row).history)
-    columns = [*columns_of(Model(game.source)), "start", "end"]
-    return Lines(line_of({**row, "start": row["__start_at"], "end": row["__end_at"]}, columns) for row in rows)
+    bounds = {"start": "__start_at", "end": "__end_at", "from": "__valid_from", "to": "__valid_to"}
+    columns = [*columns_of(Model(game.source)), *bounds]
+    return Lines(line_of({**row, **{name: row[stored] for name, stored in bounds.items()}}, columns) for row in rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,6 +17,7 @@ Row = dict[str, Any]
 COLUMNS = ("id", "part", "v", "n", "m", "x", "p", "q", "z")
 TYPES: Mapping[str, str] = {
     **dict.fromkeys(("Op", "transact_seq", "id", "v", "m", "x", "p", "w", "z", "cols"), "string"),
+    "AR_H_COMMIT_TIMESTAMP": "timestamp[us]",
     "seq": "int64", "step": "int32", "part": "int32", "n": "int32", "forced": "bool", "q": "int32",
 }  # fmt: skip
 RETYPED: Mapping[str, str] = {"": "int32", "wider": "int64", "text": "string"}
@@ -23,6 +25,7 @@ RETYPED: Mapping[str, str] = {"": "int32", "wider": "int64", "text": "string"}
 NOT_SENT = "__debezium_unavailable_value"
 FILES, CHANGES = 5, 25
 SIZE = CHANGES // FILES
+BEGAN = datetime(2024, 1, 1, tzinfo=UTC)
 TIED = "t"
 """A key that two files of the full load have, with other values."""
 
@@ -35,6 +38,7 @@ class Change:
     row: after it; of a delete before it.
     before: of an update and a delete, the row before it.
     carried: columns that an update carries.
+    commit: its number in the log where `seq` is the one that it was given instead; null: `seq`.
     """
 
     seq: int
@@ -43,6 +47,7 @@ class Change:
     before: Row = field(default_factory=dict)
     carried: frozenset[str] = frozenset()
     forced: bool = False
+    commit: int | None = None
 
 
 @dataclass
@@ -169,6 +174,13 @@ class Source:
         named = {"seq": change.seq // 2, "step": change.seq % 2}
         return {name: named[name] for name in self.row.sequence_by}
 
+    def committed(self, change: Change) -> datetime | None:
+        """Its commit time; a full load of AWS DMS says none. The source's clock goes back now and then."""
+        if change.op == "R" and self.row.dialect == "dms":
+            return None
+        number = change.seq if change.commit is None else change.commit
+        return BEGAN + timedelta(minutes=number - 5 * (number % 7 == 6))
+
     def number_of(self, change: Change) -> Any:
         """The sequence as the tables have it; of a full load null, but Debezium's rows have a place."""
         if not self.row.sequence_by and self.row.dialect == "debezium":
@@ -237,7 +249,7 @@ def _of_dms(source: Source, change: Change, *, load: bool) -> Row:
     if change.op == "U" and row.columns_to_update is not None:
         sent = {"id", "part", *change.carried}
         data = {name: value if name in sent else None for name, value in data.items()}
-    found: Row = {} if load else {"Op": change.op, **source.order(change)}
+    found: Row = {} if load else {"Op": change.op, **source.order(change), **_time_of(source, change)}
     found |= {_delivered(source, name): value for name, value in data.items()}
     if load:
         return found
@@ -255,8 +267,16 @@ def _of_dms(source: Source, change: Change, *, load: bool) -> Row:
     return found
 
 
+def _time_of(source: Source, change: Change) -> Row:
+    committed = source.committed(change)
+    return {"AR_H_COMMIT_TIMESTAMP": committed and committed.replace(tzinfo=None)}
+
+
 def _events(source: Source, change: Change) -> Iterator[Row]:
-    place = {"connector": "postgresql", "lsn": change.seq + 1, "ts_ms": 1_700_000_000_000 + change.seq, "table": "t"}
+    committed = source.committed(change)
+    assert committed is not None
+    moment = int(committed.timestamp() * 1000)
+    place = {"connector": "postgresql", "lsn": change.seq + 1, "ts_ms": moment, "table": "t"}
     order = source.order(change) if source.row.sequence_by else {}
 
     def named(row: Row | None) -> Row | None:

@@ -32,6 +32,7 @@ from deltalake import DeltaTable
 
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.onboarding.plan import endpoint_settings, table_mapping
+from tests.conftest import LocalPort
 from tests.kafka.broker import Broker, broker
 from tests.one_task.postgres import execute, postgres
 from tests.readme.walk import ROOT, WITHOUT_SPARK, Block, Walk, blocks
@@ -180,6 +181,19 @@ def test_the_recipe_works(page: Path, tmp_path: Path) -> None:
     assert page.stem == "index" or ({"file", "run"} <= kinds and kinds & {"rows", "answer"})
     assert page.stem == "index" or kinds & {"landed", "messages", "sql"}
     play(page, tmp_path)
+
+
+@pytest.mark.timeout(900)
+def test_the_query_of_a_moment_has_the_same_answer_in_spark(tmp_path: Path) -> None:
+    page = ROOT / "docs" / "recipes" / "queries.md"
+    play(page, tmp_path)
+    marked = blocks(page.read_text())
+    (at,) = (number for number, block in enumerate(marked) if (block.what, block.name) == ("query", "moment"))
+    spark = LocalPort("many").spark.for_table()
+    history = spark.read.format("delta").load(str(tmp_path / "lake" / "shop" / "orders__history"))
+    history.createOrReplaceTempView("history")
+    found = [",".join(map(str, row)) for row in spark.sql(marked[at].text).collect()]
+    assert sorted(found) == sorted(marked[at + 1].text.splitlines()[1:])
 
 
 @pytest.mark.timeout(900)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -42,10 +43,17 @@ class Change:
     position: int = 0
     batch: str = "000000000001"
     generation: int = 1
+    hour: int | None = None
+
+    @property
+    def committed(self) -> datetime | None:
+        """The hour of the first of January."""
+        return None if self.hour is None else datetime(2024, 1, 1, self.hour, tzinfo=UTC)
 
     def row(self) -> Mapping[str, Any]:
         gddl = {
-            "sequence": self.seq, "op": self.op, "commit_ts": None, "source_file": self.file, "position": self.position,
+            "sequence": self.seq, "op": self.op, "commit_ts": self.committed, "source_file": self.file,
+            "position": self.position,
             "batch_id": self.batch, "generation": self.generation, "applied_at": None, "schema": 0,
         }  # fmt: skip
         return {"id": self.id, "v": self.v, GDDL: gddl}

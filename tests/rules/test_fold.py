@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import parse_type
 from airflow_gddl.contract.table_spec import SchemaEvolution
+from spark_jobs.plan.planned_batch import GenerationFloor
 from spark_jobs.plan.table_schema import GDDL, RESCUED, Column, TableSchema
 from spark_jobs.rules.arrays import arrow_type
 from spark_jobs.rules.errors_table import entries, text_of
@@ -129,7 +130,9 @@ def test_any_batches_give_the_fold(ignoring: bool, listing: bool, changes: list[
 @given(st.booleans(), st.booleans(), st.lists(_changes(), min_size=1, max_size=8))
 def test_each_version_has_what_is_rescued_of_it(ignoring: bool, listing: bool, changes: list[_Change]) -> None:
     schema = _schema(ignoring, listing)
-    found = versions(events(_table(schema, list(enumerate(changes, start=1))), schema), schema, (None,), 1).to_pylist()
+    found = versions(
+        events(_table(schema, list(enumerate(changes, start=1))), schema), schema, (GenerationFloor(),), 1
+    ).to_pylist()
     for seq in range(1, len(changes) + 1):
         at = [row for row in found if row["__start_at"] <= seq and (row["__end_at"] is None or seq < row["__end_at"])]
         assert _state(at[0] if at else None) == _wanted(schema, changes[:seq])

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.spec import DeleteMode
+from spark_jobs.plan.planned_batch import GenerationFloor
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.fold import events_that_matter, lacking, net_changes, rebuilt_rows
 from spark_jobs.rules.history import actions, versions
@@ -21,10 +22,12 @@ from tests.rules.changes import IN_ORDER, LATER, Change, table, table_schema
 
 Rule = Callable[[list[Change]], pa.Table]
 MODES: tuple[DeleteMode, ...] = ("hard", "soft")
+FLOORS = (GenerationFloor(), GenerationFloor("2", "2024-01-01T02:00:00.000000+00:00"))
 CHANGES = st.builds(
     Change, op=st.sampled_from("RIUUD"), id=st.integers(1, 4), v=st.sampled_from([None, "a", "b"]),
     seq=st.integers(1, 4), file=st.sampled_from([IN_ORDER, LATER, "/l/part-a.json", "/l/part-b.json"]),
     batch=st.sampled_from(["000000000001", "000000000002"]), generation=st.integers(1, 2),
+    hour=st.sampled_from([None, 1, 2, 3]),
 )  # fmt: skip
 
 
@@ -54,7 +57,7 @@ def _rules(schema: TableSchema, stored: list[Change]) -> dict[str, Rule]:
     """Each over the changes of some keys, beside what is stored of all."""
     replica = rebuilt_rows(events(table(stored, schema), schema), schema, 1)
     tombstones = tombstones_of(_net(stored, schema), schema)
-    old = versions(events(table(stored, schema), schema), schema, [None, "2"], 1)
+    old = versions(events(table(stored, schema), schema), schema, FLOORS, 1)
 
     def outcome(changes: list[Change]) -> pa.Table:
         mine = StoredState(replica=replica, tombstones=tombstones)
@@ -63,7 +66,7 @@ def _rules(schema: TableSchema, stored: list[Change]) -> dict[str, Rule]:
     def difference(changes: list[Change]) -> pa.Table:
         keys = {change.id for change in changes}
         mine = old.filter(pa.array([key in keys for key in old.column("id").to_pylist()], pa.bool_()))
-        return actions(versions(_events(changes, schema), schema, [None, "2"], 1), mine, schema)
+        return actions(versions(_events(changes, schema), schema, FLOORS, 1), mine, schema)
 
     return {
         "net changes": lambda changes: _net(changes, schema),

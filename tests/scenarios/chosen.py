@@ -11,6 +11,7 @@ import pytest
 from tests.scenarios.model import Scenario
 
 ON_MANY_IN_THE_CORE = (
+    "history_times",
     "history_versions",
     "quarantine_rows",
     "r02_net_change_per_key",

@@ -13,7 +13,7 @@ from tests.oracle.casting import naive_utc
 from tests.scenarios.model import Expected, ExpectedError, Row
 
 META = "_gddl"
-GENERATIONS = ("__start_generation", "__end_generation")
+WHERE_NAMED = ("__start_generation", "__end_generation", "__valid_from", "__valid_to")
 """Columns of the history that are compared where an expected row names them."""
 
 
@@ -60,7 +60,7 @@ def meta_fields(rows: Sequence[Row]) -> tuple[str, ...]:
 
 def assert_rows(what: str, wanted: Sequence[Row], actual: Sequence[Row], expected: Expected) -> None:
     meta = meta_fields(wanted)
-    unchecked = {*expected.unchecked, *(name for name in GENERATIONS if not any(name in row for row in wanted))}
+    unchecked = {*expected.unchecked, *(name for name in WHERE_NAMED if not any(name in row for row in wanted))}
     want = lines(wanted, meta, unchecked)
     have = lines(actual, meta, unchecked)
     missing = [f"  missing {line}" for line in _less(want, have)]

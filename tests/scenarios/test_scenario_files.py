@@ -132,7 +132,8 @@ def change_rows(outcome: Outcome, by: tuple[str, ...]) -> list[Row]:
 def history_rows(outcome: Outcome, by: tuple[str, ...]) -> list[Row]:
     return [
         {**v.columns, "__start_at": sequence(v.start, by), "__end_at": sequence(v.end, by),
-         "__start_generation": v.start_generation, "__end_generation": v.end_generation}
+         "__start_generation": v.start_generation, "__end_generation": v.end_generation,
+         "__valid_from": v.valid_from, "__valid_to": v.valid_to}
         for v in outcome.history
     ]  # fmt: skip
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from airflow_gddl.contract.layout import Layout
@@ -92,7 +93,8 @@ def by_oracle(outcome: Outcome, spec: TableSpec) -> TableLines:
     ]  # fmt: skip
     history = [
         {**v.columns, "__start_at": _stored(v.start, spec), "__end_at": _stored(v.end, spec),
-         "__start_generation": v.start_generation, "__end_generation": v.end_generation}
+         "__start_generation": v.start_generation, "__end_generation": v.end_generation,
+         "__valid_from": _utc(v.valid_from), "__valid_to": _utc(v.valid_to)}
         for v in outcome.history
     ]  # fmt: skip
     errors = [{"source_file": q.file, "position": q.position, "code": q.code, "column": q.column}
@@ -103,6 +105,10 @@ def by_oracle(outcome: Outcome, spec: TableSpec) -> TableLines:
         "history": _lines(history),
         "errors": _lines(errors),
     }
+
+
+def _utc(moment: datetime | None) -> datetime | None:
+    return moment and moment.replace(tzinfo=UTC)
 
 
 def _stored(sequence: tuple[Any, ...] | None, spec: TableSpec) -> Any:

@@ -25,6 +25,7 @@ SORTS = {
     "composite": (dense(Traits(composite=True, numbered=True, renames=True)), 4),
     "partial": (dense(Traits(partial=True, ties=False, steps=True)), 3),
     "rescued": (dense(Traits(partial=True, rescues=True)), 3),
+    "clocks": (dense(Traits(clock=True, most_reloads=2)), 3),
     "keyless": (dense(Traits(keyless=True, bad_rows=True)), 3),
 }
 

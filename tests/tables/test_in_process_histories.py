@@ -21,6 +21,8 @@ SORTS = {
     "everything": dense(EVERYTHING),
     "loads": dense(Traits(loads_only=True, most_reloads=3)),
     "reloads": dense(Traits(most_reloads=3, steps=True)),
+    "clocks": dense(Traits(clock=True, most_reloads=3, renames=True)),
+    "clocks and truncates": dense(Traits(clock=True, most_reloads=2, truncates=True)),
     "conditions": dense(Traits(conditions=True, renames=True, images=True, most_reloads=2)),
     "conditions of parts": dense(Traits(conditions=True, partial=True, variants=False)),
     "truncates": dense(Traits(truncates=True, most_reloads=2)),

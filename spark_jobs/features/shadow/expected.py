@@ -20,7 +20,7 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.sql_types import quoted
 from spark_jobs.features.shadow.sides import table_at
 from spark_jobs.plan.applied_settings import history_begins
-from spark_jobs.plan.batching import generation_low_watermarks_of
+from spark_jobs.plan.batching import generation_floors_of
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import by_name, table_codes
@@ -78,8 +78,8 @@ class Expected:
         touched = None if every else self._decided(self.layout.replica, merged=True)[0].select(self.schema.keys)
         changes = self._changes_of(touched)
         happened = _of_keys(events(changes, self.schema), touched, self.schema)
-        watermarks = generation_low_watermarks_of(self.plan, self.state)
-        derived = versions(happened, self.schema, watermarks, self.state.swept)
+        floors = generation_floors_of(self.plan, self.state)
+        derived = versions(happened, self.schema, floors, self.state.swept)
         wanted = actions(derived, self._stored_versions(clone, touched), self.schema)
         kinds = {"put": "update", "delete": "delete"}
         renamed = pa.array([kinds[one] for one in wanted.column(ACTION).to_pylist()], pa.string())
