@@ -386,9 +386,11 @@ class GddlWatchOperator(BaseOperator):
         """
         from airflow_gddl import configuration  # noqa: PLC0415 - imported when needed
         from airflow_gddl.contract.errors import GddlError  # noqa: PLC0415 - imported when needed
+        from airflow_gddl.operators.backfills import skip_in_backfill  # noqa: PLC0415 - imported when needed
         from airflow_gddl.reporting.alerting import watch  # noqa: PLC0415 - imported when needed
         from airflow_gddl.version_compat import AirflowException  # noqa: PLC0415 - imported when needed
 
+        skip_in_backfill(context)
         serving = configuration.compiled_metadata(self.metadata)
         directory = serving.directory()
         if directory is None:

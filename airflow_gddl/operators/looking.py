@@ -16,6 +16,7 @@ from airflow_gddl.metadata import looks
 from airflow_gddl.metadata.folder import open_folder
 from airflow_gddl.metadata.loading import LoadedMetadata, LookRequest
 from airflow_gddl.metadata.looks import LOOKS, Decisions
+from airflow_gddl.operators.backfills import skip_in_backfill
 from airflow_gddl.operators.maintenance_execution import connections
 from airflow_gddl.reporting.results import Logger, airflow_errors
 from airflow_gddl.runtime.landing.run_request import refuse_unknown
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 def execute(operator: GddlLookOperator, context: Context) -> dict[str, list[str]]:
     """See `GddlLookOperator.execute`."""
+    skip_in_backfill(context)
     room = importlib.import_module(LOOKS[operator.look].package)
     request = _request(operator.metadata, operator.log)
     with airflow_errors():

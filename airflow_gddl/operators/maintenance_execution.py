@@ -19,6 +19,7 @@ from airflow_gddl.contract.errors import RetriableError, brief
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
+from airflow_gddl.operators.backfills import skip_in_backfill
 from airflow_gddl.operators.job_runs import TryState, begun_of, defer, failure, job_id, runner_of
 from airflow_gddl.reporting.results import Logger, Reporter, airflow_errors, summary
 from airflow_gddl.runners.descriptor import SubmissionContext
@@ -97,6 +98,7 @@ def execute(operator: GddlUpkeepOperator, context: Context, resumed: Mapping[str
     Raises:
         TaskDeferred: a run elsewhere has not ended; the triggerer watches it.
     """
+    skip_in_backfill(context)
     begun = begun_of(context, resumed)
     with airflow_errors():
         requested = _asked(operator, context["params"])

@@ -32,10 +32,12 @@ def shop(stage: Stage) -> Stage:
     return stage
 
 
-def execute(dag_id: str, task_id: str, tables: tuple[str, ...] = (), cleared: int = 0) -> dict[str, Any]:
+def execute(
+    dag_id: str, task_id: str, tables: tuple[str, ...] = (), cleared: int = 0, run_id: str = "r"
+) -> dict[str, Any]:
     task = build_upkeep_dags()[dag_id].get_task(task_id)
     assert isinstance(task, GddlUpkeepOperator)
-    context: Any = {"params": {"tables": list(tables)}, "run_id": "r", "ti": SimpleNamespace(try_number=1)}
+    context: Any = {"params": {"tables": list(tables)}, "run_id": run_id, "ti": SimpleNamespace(try_number=1)}
     context["dag_run"] = SimpleNamespace(clear_number=cleared)
     return task.execute(context)
 
@@ -88,6 +90,14 @@ def test_named_tables_alone(shop: Stage) -> None:
     assert (shop.loaded, shop.jobs[0]["options"]["action"]["name"]) == ([["shop.b"]], "verify")
     with pytest.raises(AirflowSkipException):
         execute("gddl_verify", "verify_large", ("shop.b",))
+
+
+@pytest.mark.parametrize("action", ["maintain", "verify"])
+def test_a_backfill_starts_no_job_and_says_why(action: str, shop: Stage) -> None:
+    dag_id = "gddl_maintenance" if action == "maintain" else "gddl_verify"
+    with pytest.raises(AirflowSkipException, match=r"a backfill does nothing here.*Trigger the DAG"):
+        execute(dag_id, f"{action}_small", run_id="backfill__2026-01-01T00:00:00+00:00")
+    assert shop.jobs == []
 
 
 def test_a_verification_by_windows_of_time(shop: Stage) -> None:

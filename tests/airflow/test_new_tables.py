@@ -42,10 +42,12 @@ def land(stage: Stage, *tables: str) -> None:
             os.utime(path, (1_700_000_000, 1_700_000_000))
 
 
-def looked(**params: Any) -> dict[str, list[str]]:
+def looked(run_id: str = "r", **params: Any) -> dict[str, list[str]]:
     """What the DAG's task returns."""
     task = build_upkeep_dags()[DAG_ID].get_task("look")
-    found: dict[str, list[str]] = task.execute({"params": {"accept": [], "ignore": [], "keys": [], **params}})
+    found: dict[str, list[str]] = task.execute(
+        {"params": {"accept": [], "ignore": [], "keys": [], **params}, "run_id": run_id}
+    )
     return found
 
 

@@ -18,11 +18,17 @@ from airflow_gddl.runtime.landing.polling import PollWindow
 from airflow_gddl.topology.table_row import TableRow, selected
 
 What = Literal["run", "verify", "replay", "dismiss", "reload"]
-_BY_AIRFLOW = ("scheduled__", "backfill__", "asset_triggered__", "asset_materialization__")
+_BACKFILL = "backfill__"
+"""Prefix of the run ids of Airflow's backfills, which Airflow 3.2 and newer refuses at once for these DAGs."""
+_BY_AIRFLOW = ("scheduled__", _BACKFILL, "asset_triggered__", "asset_materialization__")
 FIELDS = ("tables", "full_refresh", "all", "action", "confirmed", "codes", "reason", "from", "to")
 """Of the trigger form, and of `conf`."""
 _ADDED_BY_AIRFLOW = ("openlineage",)
 """Keys that Airflow's own operators add to `conf`: `TriggerDagRunOperator` names its task there as the run's parent."""
+
+
+def is_of_backfill(run_id: str) -> bool:
+    return run_id.startswith(_BACKFILL)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,7 +36,7 @@ from airflow_gddl.runtime.landing.polling import (
     poll_folders,
     watermark_of,
 )
-from airflow_gddl.runtime.landing.run_request import RunRequestForm, is_by_person
+from airflow_gddl.runtime.landing.run_request import RunRequestForm, is_by_person, is_of_backfill
 from airflow_gddl.runtime.state import polls
 from airflow_gddl.runtime.state.documents import PollDocument, read_runs
 from airflow_gddl.runtime.state.table_runs import seconds_of
@@ -290,8 +290,6 @@ def _initial(ready: Mapping[str, TableSpec], form: RunRequestForm, seen: Pipelin
 
 
 _LOG = logging.getLogger(__name__)
-_BACKFILL = "backfill__"
-"""Prefix of the run ids of Airflow's backfills, which Airflow 3.2 and newer refuses at once for these DAGs."""
 _BACKFILL_LOADS_NOTHING = (
     "a backfill loads nothing, because the ledger decides what is loaded, never a run's date. To read the files of a "
     "time again: trigger the DAG with action reload, from and to, or gddl reload --from-files --since … --until …"
@@ -332,7 +330,7 @@ def observe(
         RetriableError, FatalError: as `Storage`.
         MetadataError: `REQUEST_INVALID`, `TABLE_AMBIGUOUS`.
     """
-    if question.run.startswith(_BACKFILL):
+    if is_of_backfill(question.run):
         return PipelineWork(looked_at=question.now, refused=_BACKFILL_LOADS_NOTHING)
     lake = open_store(environ)
     others = sorted({other.dag_id for other in document.dependencies})
