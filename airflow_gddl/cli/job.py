@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -17,6 +17,7 @@ from airflow_gddl.cli import context, metadata
 from airflow_gddl.cli.context import CliContext, of_outcome
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, counted, duration, number_columns, safe
 from airflow_gddl.contract.actions import Load, Maintain, Verify
+from airflow_gddl.contract.alike import Group, Message, grouped, the_same_in
 from airflow_gddl.contract.completeness import WINDOWS
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.layout import CLEARING, LOADS
@@ -263,24 +264,37 @@ def quarantine_rate(cli: CliContext) -> float:
 
 def show_troubles(cli: CliContext, outcome: JobOutcome) -> None:
     """Show warnings and errors on standard error, and other codes for which tables need attention now; what many tables
-    share is shown once."""
+    share is shown once (`alike.grouped`)."""
     screen = cli.screen
-    warnings: dict[tuple[str, str], list[str]] = {}
-    errors: dict[tuple[str, str], list[str]] = {}
+    warnings: list[Message] = []
+    errors: list[Message] = []
     for result in outcome.results:
-        for code, text in (*_warnings_of(result), *_attention_of(cli, result)):
-            warnings.setdefault((code, text), []).append(result.table)
+        said = (*_warnings_of(result), *_attention_of(cli, result))
+        warnings += [Message(result.table, code, text) for code, text in said]
         for one in result.expectations:
             if one.failed and result.action != "verify":  # whose error names constraints with their rows
                 screen.warn(f"{result.table}: expectation {one.name} (on: {one.on}): {_share(one)} fail", "yellow")
         if result.error is not None:
-            errors.setdefault((result.error.code, result.error.message), []).append(result.table)
-    for (code, message), tables in warnings.items():
-        screen.warn(f"{_names(tables)}: {coded(code, message)}", "yellow")
-    for (code, message), tables in errors.items():
-        screen.warn(f"{_names(tables)}: {coded(code, message)}", "red")
+            errors.append(Message(result.table, result.error.code, result.error.message))
+    show_messages(screen.warn, warnings, "yellow")
+    show_messages(screen.warn, errors, "red")
     if errors and outcome.log is not None:
         screen.warn(f"log of the job: {outcome.log}")
+
+
+def show_messages(say: Callable[[str, str], None], messages: Iterable[Message], style: str) -> None:
+    """A line for each message, or for those that many tables share (`alike.grouped`)."""
+    for group in grouped(messages):
+        say(_line(group), style)
+
+
+def _line(group: Group) -> str:
+    text = coded(group.code, group.text) if group.code else group.text
+    line = f"{_names(group.tables)}: {text}"
+    if not group.others:
+        return line
+    end = "\n  " if "\n" in line else " " if line.endswith(".") else ". "
+    return f"{line}{end}{the_same_in(group.others, 'tables')}"
 
 
 def _warnings_of(result: JobResult) -> Iterator[tuple[str, str]]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from airflow_gddl.contract.alike import MANY, the_same_in
 from airflow_gddl.contract.connections import LENT
 from airflow_gddl.contract.errors import FieldPath, SpecProblem, field_name
 
@@ -303,11 +304,6 @@ class Problem:
         return " ".join(f"{text} Remedy: {self.remedy}{end}".split())
 
 
-MANY = 5
-"""Equal problems that are shown one by one, at most."""
-_NAMED = 3
-
-
 def grouped(problems: Iterable[Problem]) -> list[tuple[Problem, str]]:
     """Problems to show, and what to add to each: of more than `MANY` rows with the same problem, the first alone, with
     the number of the others and some of their names.
@@ -322,8 +318,7 @@ def grouped(problems: Iterable[Problem]) -> list[tuple[Problem, str]]:
         if len(tables) < MANY or len(tables) < len(group) - 1:  # few, or several in a row
             made += [(problem, "") for problem in group]
             continue
-        names = ", ".join(tables[:_NAMED])
-        made.append((group[0], f"The same in {len(tables)} more rows: {names} and {len(tables) - _NAMED} others."))
+        made.append((group[0], the_same_in(tables, "rows")))
     return made
 
 

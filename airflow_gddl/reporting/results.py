@@ -248,17 +248,20 @@ def explained(failed: Sequence[JobResult], total: int, *, final: bool = False) -
     Args:
         final: no retry follows.
     """
-    by_reason: dict[str, list[str]] = {}
-    for result in failed:
-        by_reason.setdefault(reason(result), []).append(result.table)
-    reasons = list(by_reason.items())
+    from airflow_gddl.contract.alike import Message, grouped  # noqa: PLC0415 - only a load that failed comes here
+
+    reasons = grouped(Message(result.table, "", reason(result)) for result in failed)
     then = "no retry would help these; fix their causes, then clear the task" if final else "a retry loads only these"
     others = "the others succeeded, and " if len(failed) < total else ""
     lines = [f"{len(failed)} of {total} tables failed; {others}{then}:"]
-    lines += [f"- {', '.join(tables)}: {why}" for why, tables in reasons[:SHOWN]]
-    if unshown := [table for _, tables in reasons[SHOWN:] for table in tables]:
+    lines += [f"- {', '.join(one.tables)}: {one.text}{_alike(one.others)}" for one in reasons[:SHOWN]]
+    if unshown := [table for one in reasons[SHOWN:] for table in (*one.tables, *one.others)]:
         lines.append(f"- also {', '.join(unshown)}")
     return "\n".join(lines)
+
+
+def _alike(others: Sequence[str]) -> str:
+    return f"\n  The same in {len(others)} more tables: {', '.join(others)}" if others else ""
 
 
 def summary(results: Sequence[JobResult]) -> dict[str, Any]:

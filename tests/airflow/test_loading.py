@@ -240,7 +240,7 @@ def test_a_failure_names_every_table_with_code_and_remedy(tmp_path: Path) -> Non
 
 def test_the_first_failure_reasons_are_reported_in_full() -> None:
     failed = [
-        JobResult(table=f"s.t{n}", status="failed", error=ErrorInfo(code="A_CODE", message=f"no. {n}. Remedy: none"))
+        JobResult(table=f"s.t{n}", status="failed", error=ErrorInfo(code="A_CODE", message=f"no c{n}. Remedy: none"))
         for n in range(30)
     ]
     text = explained(failed, 50)
