@@ -65,7 +65,8 @@ service into Delta Lake.
    row by hand in `metadata/tables/shop.yaml`.
 4. Run `gddl validate`, then `gddl run`, then `gddl status`.
 5. Put this folder into version control, without `landing` and `lake`. For Airflow, put `dags/` and `metadata/` side by
-   side into its DAGs folder or bundle.
+   side into its DAGs folder or bundle. Airflow pauses new DAGs: unpause each, or set `[gddl] paused_upon_creation` to
+   False.
 
 | path | contents |
 |---|---|
@@ -309,7 +310,18 @@ def _into_airflow(cli: CliContext, dags: Path, jobs: Path, settings: Mapping[str
         f"edit {place}/gddl.yaml    # where files land, where tables are kept",
         f"gddl check --metadata {place}    # runs the command of jobs, too",
         f"edit {place}/tables/shop.yaml, or gddl onboard SOURCE --write --metadata {place}",
+        *_unpausing(cli),
     )
+
+
+def _unpausing(cli: CliContext) -> list[str]:
+    from airflow_gddl.cli import paused  # noqa: PLC0415 - `gddl validate` is in this module, too
+
+    if not paused.new_ones_start_paused(cli.environ):
+        return []
+    cli.screen.say("\nAirflow pauses new DAGs, and a paused DAG loads nothing: unpause each new one, or set")
+    cli.screen.say("[gddl] paused_upon_creation = False in Airflow's configuration.")
+    return [f"{paused.unpause_all()}    # once Airflow shows the DAGs of your rows"]
 
 
 def _write(screen: Screen, folder: Path, files: Mapping[str, str]) -> None:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated
 
 import typer
 
-from airflow_gddl.cli import context, job, options
+from airflow_gddl.cli import airflow_home, context, job, options
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import BAD_METADATA, FAILED, OK, RETRY, CliContext
+from airflow_gddl.cli.paused import UNPAUSE, known_dags
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, duration
+from airflow_gddl.contract.alike import Message
 from airflow_gddl.contract.errors import GddlError, Note
 from airflow_gddl.contract.result import figure_lines
 from airflow_gddl.contract.spec import Roots
@@ -101,6 +104,8 @@ class StatusLine:
         last_run, last_success, last_poll, last_maintenance: start of the newest run, of the newest successful run with
             changes, of the newest poll, and of the newest maintenance.
         age_seconds: now minus the start of the newest run.
+        dag_id: DAG that loads it; None: none does.
+        paused: whether that is paused in the Airflow of this machine; None: not known.
     """
 
     table: str
@@ -133,6 +138,8 @@ class StatusLine:
     age_seconds: float | None
     running_since: str | None
     error: str | None
+    dag_id: str | None
+    paused: bool | None
 
 
 def status(  # noqa: PLR0913, PLR0917 - typer reads each option of the command from one parameter
@@ -201,10 +208,12 @@ class _View:
         """The exit status, see `status`."""
         now = self.cli.now().timestamp()
         tables, all_sound = self.states(now)
+        dags = known_dags(self.cli.environ, {one.row.dag_id for one in tables if one.row.dag_id})
         if self.as_json:
-            self.cli.screen.records(vars(line_of(one, now)) for one in tables)
+            self.cli.screen.records(vars(line_of(one, now, dags)) for one in tables)
         else:
             show(self.cli.screen, tables, now, self.query.states)
+            _show_paused(self.cli, tables, dags)
         if any(one.failed for one in tables):
             return FAILED
         if not all_sound:
@@ -283,8 +292,24 @@ def _rebuilt(cli: CliContext, metadata: str) -> None:
     cli.screen.warn(f"the state of {len(records)} tables was rebuilt from their runs")
 
 
-def line_of(one: TableStatus, now: float) -> StatusLine:
-    """Pure: a table's state in the form of `--json`."""
+def _show_paused(cli: CliContext, tables: Sequence[TableStatus], dags: Mapping[str, bool]) -> None:
+    """One line for each paused DAG, with its tables."""
+    home = airflow_home.home(cli.environ)
+    for dag_id in sorted({one.row.dag_id for one in tables if one.row.dag_id and dags.get(one.row.dag_id)}):
+        text = f"{dag_id} is paused in Airflow ({home}), so no run of it loads a table ▸ {UNPAUSE} {dag_id}"
+        paused = [Message(one.row.table, "", text) for one in tables if one.row.dag_id == dag_id]
+        job.show_messages(cli.screen.say, paused, "yellow")
+
+
+_NOT_KNOWN: Mapping[str, bool] = MappingProxyType({})
+
+
+def line_of(one: TableStatus, now: float, dags: Mapping[str, bool] = _NOT_KNOWN) -> StatusLine:
+    """Pure: a table's state in the form of `--json`.
+
+    Args:
+        dags: see `paused.known_dags`.
+    """
     record, newest = one.record, one.record.newest
     return StatusLine(
         table=one.row.table,
@@ -317,6 +342,8 @@ def line_of(one: TableStatus, now: float) -> StatusLine:
         age_seconds=now - newest.started if newest else None,
         running_since=text_of(one.running),
         error=_error(one),
+        dag_id=one.row.dag_id,
+        paused=dags.get(one.row.dag_id or ""),
     )
 
 
@@ -338,18 +365,9 @@ def show(screen: Screen, tables: Sequence[TableStatus], now: float, states: Sequ
         return
     lines = [line_of(one, now) for one in tables]
     screen.table(_COLUMNS, [_cells(line) for line in lines])
-    for one, line in zip(tables, lines, strict=True):
-        if line.problems:
-            last = line.last_state.replace("_", " ")
-            screen.say(f"{line.table}: its row is invalid, so no DAG loads it; its last state: {last}", "red")
-        if line.error:
-            screen.say(f"{line.table}: {line.error}", "red")
-        elif line.attention:
-            screen.say(f"{line.table}: needs attention: {', '.join(line.attention)}", "yellow")
-            if LOST_CODE in line.attention:
-                screen.say(f"  {text_of_code(one, LOST_CODE)}", "yellow")
-            if any(code.startswith("QUARANTINE_") for code in line.attention):
-                screen.say(f"  what to do: gddl errors list --table {line.table}", "yellow")
+    for style, messages in _messages(tables, lines).items():
+        job.show_messages(screen.say, messages, style)
+    for line in lines:
         for text in figure_lines(line.features):
             screen.say(f"{line.table}: {text}")
         if line.not_listed_days:
@@ -357,6 +375,31 @@ def show(screen: Screen, tables: Sequence[TableStatus], now: float, states: Sequ
             screen.say(f"{line.table}: {count(line.not_listed_days)} days not listed since {since}")
     numbers = ", ".join(f"{number} {state.replace('_', ' ')}" for state, number in counts(tables).items() if number)
     screen.say(numbers)
+
+
+def _messages(tables: Sequence[TableStatus], lines: Sequence[StatusLine]) -> dict[str, list[Message]]:
+    """Problems of the tables, by their style."""
+    found: dict[str, list[Message]] = {"red": [], "yellow": []}
+    for one, line in zip(tables, lines, strict=True):
+        if line.problems:
+            last = line.last_state.replace("_", " ")
+            text = f"its row is invalid, so no DAG loads it; its last state: {last}"
+            found["red"].append(Message(line.table, "", text))
+        if line.error:
+            found["red"].append(Message(line.table, "", line.error))
+        elif line.attention:
+            found["yellow"].append(Message(line.table, "", _attention(one, line)))
+    return found
+
+
+def _attention(one: TableStatus, line: StatusLine) -> str:
+    """Codes, and what to do about them."""
+    texts = [f"needs attention: {', '.join(line.attention)}"]
+    if LOST_CODE in line.attention:
+        texts.append(text_of_code(one, LOST_CODE))
+    if any(code.startswith("QUARANTINE_") for code in line.attention):
+        texts.append(f"what to do: gddl errors list --table {line.table}")
+    return "\n  ".join(texts)
 
 
 def _cells(line: StatusLine) -> list[Cell | str]:

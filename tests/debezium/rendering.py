@@ -49,6 +49,7 @@ WITHOUT = {
     "r14_soft_delete_switched_on_and_off": "types with a number as sequence",
     "r14_changed_sequence": "`sequence_by`, which the rendering takes away",
     "history_of_reloads": "full loads written again under their old names",
+    "history_times": "commit times in a column that DMS names",
     "keyless_": "rows of a snapshot share their place in the log",
     "derive_of_text": "CSV, which Debezium does not write",
     "where_keyless": "a column of DMS in the result",
