@@ -26,7 +26,7 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.contract.spec import JobOptions, TableSpec
-from airflow_gddl.runtime.delta_tables import opened, unresolved
+from airflow_gddl.stores.delta_tables import opened, unresolved
 from airflow_gddl.topology.table_row import select
 
 if TYPE_CHECKING:

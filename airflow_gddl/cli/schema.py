@@ -44,8 +44,8 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, Roots, TableSpec
 from airflow_gddl.contract.sql_types import type_text
 from airflow_gddl.contract.table_spec import lowered
-from airflow_gddl.runtime.delta_tables import replica_schema, schema_json
 from airflow_gddl.stores import open_store
+from airflow_gddl.stores.delta_tables import replica_schema, schema_json
 from airflow_gddl.stores.lake_files import RegistrationStore
 
 _JSON: dict[str, dict[str, Any]] = {

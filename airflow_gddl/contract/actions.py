@@ -133,6 +133,18 @@ class Explain:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Show:
+    """Show what a table holds, without values that the row hides in `rows`."""
+
+    name: Literal["show"] = _named("show")
+    part: Literal["schema", "quarantine", "rows"] = "schema"
+    code: str = ""
+    """Only rows in quarantine with this code; empty: all."""
+    limit: int = 20
+    """Rows that are returned, at most."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Erase:
     """Remove one key from all tables, for good."""
 
@@ -278,7 +290,7 @@ Trying = Adopt | AdoptRelease | Maintain | SchemaApply
 Keyed = Erase | Explain | ResyncRows
 """Actions whose specification may hold keys of rows, which can be personal."""
 Action = (
-    Run | Rebuild | Reload | Resync | Plan | LoadFromSource | ResyncRows | Verify | Explain | Erase | ErrorsList
+    Run | Rebuild | Reload | Resync | Plan | LoadFromSource | ResyncRows | Verify | Explain | Show | Erase | ErrorsList
     | ErrorsReplay | ErrorsDismiss | SweepRelease | TruncateRelease | Maintain | Move | SchemaApply | CatalogDiff
     | CatalogSync | Adopt | AdoptRelease | Eject
 )  # fmt: skip

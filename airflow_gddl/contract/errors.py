@@ -42,6 +42,19 @@ SETUP = frozenset(
 """Codes of fatal errors of an installation: where no table failed otherwise, nothing could be started."""
 
 
+DOCUMENTATION = "https://github.com/airflow-gddl/airflow-gddl/blob/main/docs"
+
+
+def documented(page: str, heading: str = "") -> str:
+    """URL of a page of the documentation, for messages: pip installs none.
+
+    Args:
+        page: its path below `docs/`.
+        heading: anchor of a heading on it; empty: the page.
+    """
+    return f"{DOCUMENTATION}/{page}" + (f"#{heading}" if heading else "")
+
+
 class GddlError(Exception):
     """Base class of this project's errors; only its subclasses are raised.
 

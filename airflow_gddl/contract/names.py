@@ -18,7 +18,7 @@ import functools
 import itertools
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from string import Formatter
 from typing import Protocol
 
@@ -288,3 +288,29 @@ def ambiguous(name: str, candidates: Iterable[str]) -> str:
 
 def ambiguous_remedy(candidates: Iterable[str]) -> str:
     return f"write source:schema.table, e.g. {min(candidates)}, or the name of the lake's table"
+
+
+@dataclass(frozen=True)
+class HiddenColumns:
+    """Columns whose values are not shown.
+
+    The job masks values before it writes them. They are also hidden here, since a row that was quarantined before its
+    column got a mask keeps the value until the next rebuild.
+
+    Attributes:
+        spec: None: the row is invalid or disabled, so that its masks are not known, and no value is shown.
+    """
+
+    spec: TableSpec | None
+
+    def hides(self, column: str) -> bool:
+        """As the job decides it, for the name in the record and the one that `rename` gives it."""
+        spec = self.spec
+        return spec is None or any(
+            mask_method(name, spec) is not None or not is_kept(name, spec) for name in {column, renamed(column, spec)}
+        )
+
+    @property
+    def any(self) -> bool:
+        spec = self.spec
+        return spec is None or bool(spec.mask or spec.exclude_columns) or spec.columns is not None

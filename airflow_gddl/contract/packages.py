@@ -58,6 +58,9 @@ def installed_version(package: str) -> str | None:
         return None
 
 
+MISSING_CODE = "PACKAGE_MISSING"
+
+
 def package_missing(user: str, *modules: str, install: str = "", where: str = "") -> FatalError:
     """`PACKAGE_MISSING`, with the command that installs the packages.
 
@@ -74,7 +77,7 @@ def package_missing(user: str, *modules: str, install: str = "", where: str = ""
     several, one = ("packages", "are"), ("package", "is")
     noun, verb = several if len(packages) > 1 else one
     what = f"{user} needs the {noun} {', '.join(packages)}, which {verb} not installed"
-    return FatalError("PACKAGE_MISSING", what, where=where or sys.executable, remedy=remedy)
+    return FatalError(MISSING_CODE, what, where=where or sys.executable, remedy=remedy)
 
 
 def package_of(module: str) -> tuple[str, str]:

@@ -29,6 +29,7 @@ from airflow_gddl.contract.spec import Roots
 from airflow_gddl.page import detail
 from airflow_gddl.page import responses as answers
 from airflow_gddl.page.detail import explained, in_replica
+from airflow_gddl.page.reading import TableReader
 from airflow_gddl.page.responses import Board, PageSource
 from airflow_gddl.runtime.state.overview import Span
 from airflow_gddl.runtime.state.recording import Records, read_records
@@ -304,7 +305,8 @@ def _add_details(app: FastAPI, source: PageSource) -> None:
         catalog.
         """
         board, roots, one = _found(source, user, name)
-        return detail.in_lake(board, roots, one, *source.settings(one.row))
+        _, catalog = source.settings(one.row)
+        return detail.in_lake(board, roots, one, _reader(source, board, roots, one), catalog)
 
     @app.get("/api/v1/table/lineage")
     def lineage(user: GetUserDep, name: Name) -> dict[str, Any]:
@@ -340,7 +342,7 @@ def _add_rows(app: FastAPI, source: PageSource) -> None:
         board, roots, one = _found(source, user, name)
         if not may_read_rows(user, one.row.dag_id, QUARANTINE):
             return {"refused": True}
-        return detail.in_quarantine(board, roots, one, source.settings(one.row)[0], code)
+        return detail.in_quarantine(_reader(source, board, roots, one), code)
 
     @app.get("/api/v1/table/rows")
     def rows(user: GetUserDep, name: Name) -> dict[str, Any]:
@@ -348,7 +350,7 @@ def _add_rows(app: FastAPI, source: PageSource) -> None:
         board, roots, one = _found(source, user, name)
         if not may_read_rows(user, one.row.dag_id, ROWS):
             return {"refused": True}
-        return in_replica(board, roots, one, source.settings(one.row)[0])
+        return in_replica(_reader(source, board, roots, one))
 
     # The only POST: it changes nothing, but a key in a URL would be in the server's access log.
     @app.post("/api/v1/table/explain")
@@ -361,6 +363,12 @@ def _add_rows(app: FastAPI, source: PageSource) -> None:
             return {"refused": True}
         quarantine = may_read_rows(user, one.row.dag_id, QUARANTINE)
         return explained(board, one, source.pipeline(one.row), key_query.key, quarantine=quarantine)
+
+
+def _reader(source: PageSource, board: Board, roots: Roots, one: TableStatus) -> TableReader:
+    spec, _ = source.settings(one.row)
+    layout = detail.layout_of(roots, one)
+    return TableReader(layout=layout, document=source.pipeline(one.row), spec=spec, environ=board.environ)
 
 
 def _seen(board: Board, user: Any) -> list[TableStatus]:

@@ -5,21 +5,16 @@ Rows, too: the first ones, and what happened to one key; values that the row hid
 
 from __future__ import annotations
 
-import importlib
 import json
-import threading
-import time
-import uuid
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict
 from typing import Any
 
-from airflow_gddl.contract.actions import Explain
-from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
+from airflow_gddl.contract.documentation import of_code
+from airflow_gddl.contract.errors import QUARANTINE_REMEDIES, FatalError, GddlError
 from airflow_gddl.contract.extensions import CatalogSpec, entry_name
 from airflow_gddl.contract.layout import DatasetName, LandingFolder, Layout, join
-from airflow_gddl.contract.names import is_kept, mask_method, renamed
+from airflow_gddl.contract.names import HiddenColumns
 from airflow_gddl.contract.published import (
     MARK,
     MARKS,
@@ -33,87 +28,16 @@ from airflow_gddl.contract.published import (
     query,
     relation_of,
 )
-from airflow_gddl.contract.python_command import JOB
-from airflow_gddl.contract.result import STARTING_SPARK, JobResult
-from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec
+from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.page import responses as answers
+from airflow_gddl.page.reading import TableReader, key_history
 from airflow_gddl.page.responses import Board
-from airflow_gddl.runners.interface import ProgressEvent
-from airflow_gddl.runners.this_machine import JobProcess
 from airflow_gddl.runtime.compiled.documents import PipelineDocument
-from airflow_gddl.runtime.delta_tables import opened, unresolved
 from airflow_gddl.runtime.state.recording import Records
 from airflow_gddl.runtime.state.table_status import TableStatus
 from airflow_gddl.stores import Storage, open_store
 from airflow_gddl.stores.lake_files import RegistrationStore
 from airflow_gddl.topology.table_row import TableRow
-
-_VERSIONS = 20
-_SHOWN = ("occurred_at", "code", "reason", "column", "source_file", "batch_id", "record")
-
-
-def describe(path: str, environ: Mapping[str, str]) -> dict[str, Any] | None:
-    """Columns with types, the newest versions, rows and bytes; null when there is no table.
-
-    Raises:
-        FatalError: `PACKAGE_MISSING`.
-        RetriableError: `LAKE_UNREADABLE`.
-    """
-    with opened(path, environ) as table:
-        if table is None:
-            return None
-        columns = [
-            {"name": field["name"], "type": _type_text(field["type"]), "nullable": field["nullable"]}
-            for field in json.loads(table.schema().to_json())["fields"]
-        ]
-        versions = [_version(one) for one in table.history(_VERSIONS)]
-        return {"version": table.version(), "columns": columns, "versions": versions}
-
-
-def quarantined(path: str, code: str, limit: int, environ: Mapping[str, str]) -> dict[str, Any]:
-    """Unresolved rows of an errors table: `codes`, how many rows each has, and the first `rows` of one code.
-
-    Args:
-        code: of which rows are wanted; empty: of all.
-
-    Raises:
-        FatalError: `PACKAGE_MISSING`.
-        RetriableError: `LAKE_UNREADABLE`.
-    """
-    with opened(path, environ) as table:
-        codes: Counter[str] = Counter()
-        rows: list[dict[str, Any]] = []
-        for batch in [] if table is None else unresolved(table, _SHOWN):
-            part = importlib.import_module("pyarrow").record_batch(batch)
-            names = part.column("code").to_pylist()
-            codes.update(map(str, names))
-            wanted = [at for at, name in enumerate(names) if not code or name == code][: limit - len(rows)]
-            rows += [part.slice(at, 1).to_pylist()[0] for at in wanted]
-        return {"codes": dict(sorted(codes.items())), "rows": rows}
-
-
-def _version(entry: dict[str, Any]) -> dict[str, Any]:
-    moment = entry.get("timestamp")
-    return {
-        "version": entry.get("version"),
-        "operation": str(entry.get("operation", "")),
-        "at": moment / 1000 if isinstance(moment, int) else None,
-    }
-
-
-def _type_text(kind: Any) -> str:
-    """Type names as in Delta: `integer`, `array<string>`, `struct<a: integer>`."""
-    if isinstance(kind, str):
-        return kind
-    match kind["type"]:
-        case "array":
-            return f"array<{_type_text(kind['elementType'])}>"
-        case "map":
-            return f"map<{_type_text(kind['keyType'])}, {_type_text(kind['valueType'])}>"
-        case _:
-            fields = (f"{field['name']}: {_type_text(field['type'])}" for field in kind["fields"])
-            return f"struct<{', '.join(fields)}>"
-
 
 _FILES_SHOWN = (
     "path",
@@ -166,32 +90,6 @@ def _rows(text: str) -> list[dict[str, Any]]:
 
 _LONGEST = 2000
 _TEXTS = ("occurred_at", "code", "reason", "column", "source_file", "batch_id")
-
-
-@dataclass(frozen=True)
-class HiddenColumns:
-    """Columns whose values are not shown.
-
-    The job masks values before it writes them. They are also hidden here, since a row that was quarantined before its
-    column got a mask keeps the value until the next rebuild.
-
-    Attributes:
-        spec: None: the row is invalid or disabled, so that its masks are not known, and no value is shown.
-    """
-
-    spec: TableSpec | None
-
-    def hides(self, column: str) -> bool:
-        """As the job decides it, for the name in the record and the one that `rename` gives it."""
-        spec = self.spec
-        return spec is None or any(
-            mask_method(name, spec) is not None or not is_kept(name, spec) for name in {column, renamed(column, spec)}
-        )
-
-    @property
-    def any(self) -> bool:
-        spec = self.spec
-        return spec is None or bool(spec.mask or spec.exclude_columns) or spec.columns is not None
 
 
 def shown_row(row: Mapping[str, Any], hidden: HiddenColumns) -> dict[str, Any]:
@@ -248,7 +146,7 @@ def of_replica(
     """A query of the published columns for each reader, or why there is none.
 
     Args:
-        described: see `describe`; None: there is no replica, or it can't be read.
+        described: see `delta_tables.described`; None: there is no replica, or it can't be read.
         relation: how a reader names the replica in its catalog, quoted; empty: it reads it by its path.
     """
     if described is None:
@@ -290,17 +188,16 @@ def about(board: Board, one: TableStatus, names: Collection[str], read: Callable
 
 
 def in_lake(
-    board: Board, roots: Roots, one: TableStatus, spec: TableSpec | None, catalog: CatalogSpec | None
+    board: Board, roots: Roots, one: TableStatus, reader: TableReader, catalog: CatalogSpec | None
 ) -> dict[str, Any]:
     """Schema, versions, files and registration; each part, or its error.
 
     Args:
-        spec: the table's row in full; null where it is not known.
         catalog: that the row names; None: none.
     """
-    layout = layout_of(roots, one)
+    layout, spec = reader.layout, reader.spec
     parts: dict[str, Callable[[], Any]] = {
-        "replica": lambda: describe(layout.replica, board.environ),
+        "replica": reader.described,
         "ledger": lambda: newest_files(open_store(board.environ), layout.state, _FILES),
     }
     answer = {name: part(call) for name, call in parts.items()}
@@ -386,19 +283,26 @@ def _registered(spec: TableSpec | None, catalog: CatalogSpec | None, state: Regi
     }
 
 
-def in_quarantine(board: Board, roots: Roots, one: TableStatus, spec: TableSpec | None, code: str) -> dict[str, Any]:
-    """Unresolved rows of the quarantine: `found` has `unresolved`, `codes`, `rows` and `limit`; or `error`, why not.
+def in_quarantine(reader: TableReader, code: str) -> dict[str, Any]:
+    """Unresolved rows of the quarantine: `found` has `unresolved`, `codes`, their `remedies`, `rows` and `limit`; or
+    `error`, why not.
 
     Args:
-        spec: the table's row in full; null where it is not known, and then no values are shown.
         code: of which rows are wanted; empty: of all.
     """
-    hidden = HiddenColumns(spec)
+    hidden = HiddenColumns(reader.spec)
 
     def read() -> dict[str, Any]:
-        quarantine = quarantined(layout_of(roots, one).errors, code, _SAMPLES, board.environ)
+        quarantine = reader.quarantined(code, _SAMPLES)
         rows = [shown_row(row, hidden) for row in quarantine["rows"]]
-        return {**quarantine, "unresolved": sum(quarantine["codes"].values()), "rows": rows, "limit": _SAMPLES}
+        remedies = {code: QUARANTINE_REMEDIES.get(code) or of_code(code) for code in quarantine["codes"]}
+        return {
+            **quarantine,
+            "remedies": remedies,
+            "unresolved": sum(quarantine["codes"].values()),
+            "rows": rows,
+            "limit": _SAMPLES,
+        }
 
     return part(read)
 
@@ -419,23 +323,27 @@ def part(call: Callable[[], Any]) -> dict[str, Any]:
 
 PREVIEWED = 20
 """Rows of a preview."""
-_GDDL = "_gddl"
-LONGEST_SECONDS = 60.0
-"""How long the page waits for what happened to a key."""
-AT_ONCE = 2
-_GRACE_SECONDS = 2.0
-_REMEDY = "run the command gddl explain where it may start Spark and take its time"
-slots = threading.BoundedSemaphore(AT_ONCE)
 
 
-def in_replica(board: Board, roots: Roots, one: TableStatus, spec: TableSpec | None) -> dict[str, Any]:
-    """`preview` as `found`; or `error`, why not.
+def in_replica(reader: TableReader) -> dict[str, Any]:
+    """`preview` as `found`; or `error`, why not."""
+    return part(lambda: preview(reader))
 
-    Args:
-        spec: the table's row in full; null where it is not known, and then no values are shown.
+
+def preview(reader: TableReader) -> dict[str, Any]:
+    """The first `rows` of a replica, lists of values as `shown_value` makes them; whether it `exists`.
+
+    Raises:
+        GddlError: as `TableReader`.
     """
-    path = layout_of(roots, one).replica
-    return part(lambda: preview(path, HiddenColumns(spec), board.environ))
+    found = reader.first_rows(PREVIEWED)
+    if found is None:
+        return {"exists": False, "rows": [], "limit": PREVIEWED}
+    shown = [
+        [shown_value(name, value, masked=hidden) for (name, hidden), value in zip(found["columns"], row, strict=True)]
+        for row in found["rows"]
+    ]
+    return {"exists": True, "rows": shown, "limit": PREVIEWED}
 
 
 def explained(
@@ -455,106 +363,6 @@ def explained(
         return shown_history(details, spec.keys, HiddenColumns(spec), quarantine=quarantine)
 
     return part(read)
-
-
-def preview(path: str, hidden: HiddenColumns, environ: Mapping[str, str]) -> dict[str, Any]:
-    """The first `rows` of a replica, lists of values as `shown_value` makes them; whether it `exists`.
-
-    Columns whose values are not shown are not read.
-
-    Raises:
-        FatalError: `PACKAGE_MISSING`.
-        RetriableError: `LAKE_UNREADABLE`.
-    """
-    with opened(path, environ) as table:
-        if table is None:
-            return {"exists": False, "rows": [], "limit": PREVIEWED}
-        names = [field["name"] for field in json.loads(table.schema().to_json())["fields"] if field["name"] != _GDDL]
-        read = [name for name in names if not hidden.hides(name)]
-        rows = _first(table, read or names[:1], PREVIEWED)
-        shown = [[shown_value(name, _plain(row.get(name)), masked=name not in read) for name in names] for row in rows]
-        return {"exists": True, "rows": shown, "limit": PREVIEWED}
-
-
-def _first(table: Any, columns: Sequence[str], limit: int) -> list[dict[str, Any]]:
-    """Stops after the batch that completes them."""
-    rows: list[dict[str, Any]] = []
-    for batch in table.scan(columns=list(columns)):
-        rows += importlib.import_module("pyarrow").record_batch(batch).slice(0, limit - len(rows)).to_pylist()
-        if len(rows) == limit:
-            break
-    return rows
-
-
-def _plain(value: Any) -> Any:
-    """As JSON has it; moments, decimals and bytes as text."""
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, bytes):
-        return value.hex()
-    if isinstance(value, list | dict):
-        return json.loads(json.dumps(value, default=str))
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def key_history(
-    document: PipelineDocument, spec: TableSpec, key: Mapping[str, str], environ: Mapping[str, str]
-) -> dict[str, Any]:
-    """What `gddl explain` finds, as details of its result: the job that the command starts, in a process of its own.
-
-    The job writes nothing. It reads the key from a file of this machine, which is then removed.
-
-    Args:
-        document: of the pipeline that loads the table.
-        key: key column to its value as text.
-
-    Raises:
-        FatalError: `EXPLAIN_NEEDS_SPARK`, `JOB_NOT_STARTED`, or the job's error.
-        RetriableError: `EXPLAIN_BUSY`, `EXPLAIN_TOO_LONG`.
-    """
-    # Without Spark, whatever the tier says: this server need not have Java.
-    tiers = {name: replace(tier, tasks="processes", commit="direct") for name, tier in document.tiers.items()}
-    job = JobSpec(
-        run_id=f"page-{uuid.uuid4().hex}",
-        roots=document.roots,
-        tables=(replace(spec, commit=None),),
-        tiers=tiers,
-        options=JobOptions(action=Explain(key=key)),
-    )
-    if not slots.acquire(blocking=False):
-        what = f"{AT_ONCE} histories of keys are being read"
-        raise RetriableError("EXPLAIN_BUSY", what, where=spec.table, remedy="try again in some seconds")
-    try:
-        limits = KeyJobLimits(spec.table)
-        process = JobProcess(command=JOB, environ=environ, grace_seconds=_GRACE_SECONDS, tick=limits.tick)
-        result = process.ask(job, limits)
-    finally:
-        slots.release()
-    if result.error is not None:
-        code, message = result.error.code, result.error.message
-        raise FatalError(code, message.removeprefix(f"[{code}] "))
-    return dict(result.details) if isinstance(result.details, Mapping) else {}
-
-
-@dataclass(frozen=True)
-class KeyJobLimits:
-    """Listener of a job that ends it when it takes too long, or starts Spark."""
-
-    table: str
-    began: float = field(default_factory=time.monotonic)
-
-    def tick(self) -> None:
-        if time.monotonic() - self.began > LONGEST_SECONDS:
-            what = f"the history of the key was not read within {LONGEST_SECONDS:.0f} s"
-            raise RetriableError("EXPLAIN_TOO_LONG", what, where=self.table, remedy=_REMEDY)
-
-    def on_progress(self, event: ProgressEvent) -> None:
-        if event.step == STARTING_SPARK:
-            what = "only Spark can read this table, and the page starts none"
-            raise FatalError("EXPLAIN_NEEDS_SPARK", what, where=self.table, remedy=_REMEDY)
-
-    def on_result(self, result: JobResult) -> None:
-        """`key_history` reads it."""
 
 
 def shown_history(

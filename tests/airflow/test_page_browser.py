@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import json
 import re
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from airflow_gddl.contract.python_command import JOB
 from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCounts, RunWarning
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.runtime.state.documents import PollDocument, encode_poll, place
@@ -574,3 +576,25 @@ def test_tables_with_rows_in_quarantine_can_be_picked(pages: Any, shop: Site) ->
     expect(page.get_by_text("Needs attention: QUARANTINE_RATE")).to_be_visible()
     expect(page.locator("#state-quarantined")).to_have_attribute("aria-pressed", "true")
     assert page.evaluate(browser.CLIPPED) == []
+
+
+def test_a_table_s_page_is_whole_where_airflow_s_environment_has_no_delta(
+    pages: Any, shop: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the recommended installation has it: jobs read the table."""
+    deltalake, arrow = pytest.importorskip("deltalake"), pytest.importorskip("pyarrow")
+    rows = arrow.table({"order_id": [1, 2], "line_no": [1, 1], "amount": [10, 20]})
+    deltalake.write_deltalake(shop.stage.lake / "shop" / "orders", rows)
+    monkeypatch.setenv("AIRFLOW__GDDL__JOB_COMMAND", json.dumps(JOB))
+    for name in ("deltalake", "pyarrow", "pyspark"):
+        monkeypatch.setitem(sys.modules, name, None)
+    page = pages()
+    page.goto("/gddl/#/table/shop.orders")
+    page.get_by_role("button", name="Show rows").click()
+    expect(page.locator("#preview ol.rows li")).to_have_count(2)
+    expect(page.locator("#quarantine dl.values").first).to_be_visible()
+    schema = page.get_by_role("table", name="Schema", exact=True)
+    expect(schema).to_contain_text("amount")
+    expect(page.get_by_text("PACKAGE_MISSING")).to_have_count(0)
+    for _ in looks(page, "by_jobs", (1440, "light")):
+        assert page.evaluate(browser.CLIPPED) == []

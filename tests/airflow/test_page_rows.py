@@ -4,21 +4,39 @@ from __future__ import annotations
 
 import importlib
 import json
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.page import detail
-from airflow_gddl.page.detail import HiddenColumns
+from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.python_command import JOB
+from airflow_gddl.contract.spec import Roots, TableSpec
+from airflow_gddl.page import detail, reading
+from airflow_gddl.page.reading import TableReader
 from tests.airflow.page_site import Site
 from tests.airflow.stage import Stage
 from tests.harness.lake import Lake
 
 NOT_THERE = "99"
 PERSONAL = "someone@example.org"
+
+
+ABSENT = ("deltalake", "pyarrow", "pyspark")
+"""Packages that the recommended installation of Airflow's environment lacks."""
+START = (
+    "import runpy, sys; sys.modules.update(dict.fromkeys({})); runpy.run_module('spark_jobs.main', None, '__main__')"
+)
+WITHOUT = (sys.executable, "-c", START.format(repr(ABSENT)))
+"""The job in an environment that lacks them."""
+
+
+@pytest.fixture(autouse=True)
+def _real_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__GDDL__JOB_COMMAND", json.dumps(JOB))
 
 
 @pytest.fixture
@@ -105,10 +123,12 @@ def test_a_preview_ends_after_twenty_rows_and_shows_values_as_text(tmp_path: Pat
     deltalake, arrow = pytest.importorskip("deltalake"), pytest.importorskip("pyarrow")
     columns = {"id": list(range(30)), "flag": [True] * 30, "raw": [b"\x00\xff"] * 30, "list": [[1, None]] * 30}
     deltalake.write_deltalake(tmp_path, arrow.table(columns))
-    found = detail.preview(str(tmp_path), HiddenColumns(TableSpec(table="s.t", keys=("id",))), {})
+    spec = TableSpec(table="s.t", keys=("id",))
+    layout = replace(Layout.of(Roots(landing="", lake=""), spec), replica=str(tmp_path))
+    found = detail.preview(TableReader(layout=layout, document=None, spec=spec, environ={}))
     assert [values(one)["id"] for one in found["rows"]] == [str(number) for number in range(20)]
     assert values(found["rows"][0]) == {"id": "0", "flag": "true", "raw": "00ff", "list": "[1, null]"}
-    unknown = detail.preview(str(tmp_path), HiddenColumns(None), {})
+    unknown = detail.preview(TableReader(layout=layout, document=None, spec=None, environ={}))
     assert {value for one in unknown["rows"] for value in values(one).values()} == {"hidden"}
 
 
@@ -149,11 +169,11 @@ def test_what_can_not_be_explained(site: Site, users: dict[str, dict[str, str]])
 
 @pytest.fixture
 def busy() -> Iterator[None]:
-    for _ in range(detail.AT_ONCE):
-        detail.slots.acquire()
+    for _ in range(reading.AT_ONCE):
+        reading.slots.acquire()
     yield
-    for _ in range(detail.AT_ONCE):
-        detail.slots.release()
+    for _ in range(reading.AT_ONCE):
+        reading.slots.release()
 
 
 @pytest.mark.usefixtures("busy")
@@ -164,7 +184,7 @@ def test_further_histories_wait(site: Site, users: dict[str, dict[str, str]]) ->
 def test_a_history_that_takes_too_long_is_given_up(
     site: Site, users: dict[str, dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(detail, "LONGEST_SECONDS", 0.0)
+    monkeypatch.setattr(reading, "LONGEST_SECONDS", 0.0)
     assert "[EXPLAIN_TOO_LONG]" in explained(site, users["admin"], "shop.t", {"id": "1"})["error"]
 
 
@@ -177,3 +197,47 @@ def test_a_table_that_only_spark_can_read_is_refused(site: Site, users: dict[str
     (log / f"{number:020}.json").write_text(json.dumps({"protocol": protocol}) + "\n")
     error = explained(site, users["admin"], "shop.t", {"id": "1"})["error"]
     assert error.startswith("[EXPLAIN_NEEDS_SPARK] only Spark can read this table, and the page starts none (shop.t).")
+
+
+@pytest.fixture
+def lacking(site: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
+    """Packages are gone from the page's process once the tables are made."""
+    for name in ABSENT:
+        monkeypatch.setitem(sys.modules, name, None)
+    return site
+
+
+def test_jobs_read_what_airflow_s_environment_can_not(lacking: Site, users: dict[str, dict[str, str]]) -> None:
+    """Schema, versions, quarantine and first rows, as without the job; masked values are hidden."""
+    get = lambda part, name: lacking.client.get(f"/api/v1/table/{part}?name={name}", headers=users["admin"]).json()  # noqa: E731 - as it reads
+    before = sorted(lacking.stage.lake.rglob("*"))
+    lake = get("lake", "shop.t")
+    assert [column["name"] for column in lake["replica"]["found"]["columns"]] == ["id", "v", "_gddl", "seq"]
+    assert lake["replica"]["found"]["version"] == lake["replica"]["found"]["versions"][0]["version"]
+    assert lake["queries"]["found"]
+    quarantine = get("quarantine", "shop.t")["found"]
+    assert (quarantine["codes"], quarantine["unresolved"]) == ({"OP_UNKNOWN": 1}, 1)
+    assert values(quarantine["rows"][0]["values"])["v"] == PERSONAL
+    assert get("quarantine", "shop.t&code=CAST_FAILED")["found"]["rows"] == []
+    rows = sorted((one["id"], one["v"], one["seq"]) for one in map(values, get("rows", "shop.t")["found"]["rows"]))
+    assert rows == [("0", "load 0", None), ("1", PERSONAL, "300"), ("2", "load 2", None)]
+    assert {values(one)["v"] for one in get("rows", "shop.m")["found"]["rows"]} == {"hidden"}
+    assert get("rows", "shop.empty")["found"] == {"exists": False, "rows": [], "limit": 20}
+    assert explained(lacking, users["admin"], "shop.t", {"id": "1"})["found"]["outcome"] == "present"
+    assert sorted(lacking.stage.lake.rglob("*")) == before, "the lake is only read"
+
+
+def test_where_nothing_can_read_tables_the_remedy_is_what_the_recipe_does(
+    lacking: Site, users: dict[str, dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__GDDL__JOB_COMMAND", json.dumps(WITHOUT))
+    monkeypatch.setattr(reading, "JOB", WITHOUT)
+    get = lambda part, name: lacking.client.get(f"/api/v1/table/{part}?name={name}", headers=users["admin"]).json()  # noqa: E731 - as it reads
+    errors = [
+        get("lake", "shop.t")["replica"]["error"], get("quarantine", "shop.t")["error"], get("rows", "shop.t")["error"],
+        get("rows", "shop.off")["error"], explained(lacking, users["admin"], "shop.t", {"id": "1"})["error"],
+    ]  # fmt: skip
+    for error in errors:
+        assert error.startswith("[PACKAGE_MISSING]")
+        assert "set [gddl] job_command" in error
+        assert "pip install" not in error

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from airflow_gddl.contract.actions import ErrorsList
 from airflow_gddl.contract.spec import JobOptions
-from airflow_gddl.page.detail import quarantined
+from airflow_gddl.stores.delta_tables import quarantined
 from tests.harness.lake import Lake, spec_of
 
 

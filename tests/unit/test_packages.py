@@ -14,7 +14,7 @@ from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.packages import needed_by, of_import, package_missing
 from airflow_gddl.contract.source_access import ROLE
 from airflow_gddl.contract.spec import JobSpec, Roots
-from airflow_gddl.runtime.delta_tables import opened
+from airflow_gddl.stores.delta_tables import opened
 from airflow_gddl.stores.lake_files import check_roots
 from devtools.install import translated
 from spark_jobs.catalogs import glue_catalog, iceberg_catalog

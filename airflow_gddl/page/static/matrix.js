@@ -164,7 +164,7 @@ function messages(row) {
   return [
     ...row.problems.map((text) => line("error", text)),
     row.error ? line("error", errorText(row.error)) : null,
-    row.attention.length ? line("warn", `Needs attention: ${row.attention.join(", ")}`) : null,
+    row.attention.length ? line("warn", `Needs attention: ${row.attention.map((code) => `${code}: ${row.remedies[code]}`).join("; ")}`) : null,
     row.held_by.length ? line("small", `Waits for ${row.held_by.join(", ")}`) : null,
   ].filter(Boolean);
 }

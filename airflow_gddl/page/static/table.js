@@ -85,7 +85,7 @@ function facts({ table, totals, now, paused }) {
     table.running === null ? null : fact("Running", `since ${moment(table.running)}, ${ago(table.running, now)}`),
     table.last_state === "new" && table.grace !== null ? fact("New", `late only if no load ends within ${duration(table.grace)} after the first poll`) : null,
     table.error ? fact("Error", el("span", { class: "error" }, errorText(table.error))) : null,
-    table.attention.length ? fact("Attention", table.attention.join(", ")) : null,
+    table.attention.length ? fact("Attention", table.attention.map((code) => el("p", { class: "remedy" }, el("b", {}, code), `: ${table.remedies[code]}`))) : null,
     totals && totals.late_ignored ? fact("Late changes", `${count(totals.late_ignored)} ignored in the runs below: the stored rows are newer`) : null,
     table.features.length ? fact("Features", table.features.join("; ")) : null,
     fact("Lag", table.lag === null ? "not known" : `${duration(table.lag)} since the newest source commit applied`),
