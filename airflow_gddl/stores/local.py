@@ -324,6 +324,16 @@ def _unlink(path: str) -> None:
         os.unlink(path)
 
 
+def prune(folder: str, root: str) -> None:
+    """Remove folders without files: `folder`, all below it, and its parents below `root`."""
+    top, end = Path(bare(folder)), Path(bare(root))
+    below = sorted((Path(found) for found, _, _ in os.walk(top)), key=lambda path: len(path.parts), reverse=True)
+    above = [parent for parent in top.parents if end in parent.parents]
+    for path in (*below, *above):
+        with contextlib.suppress(OSError):  # it has files
+            path.rmdir()
+
+
 def delete(paths: Sequence[str]) -> None:
     for path in paths:
         _unlink(bare(path))

@@ -199,6 +199,14 @@ class Storage:
                 if len(paths) > 1:
                     raise
 
+    def prune(self, folder: str, root: str) -> None:
+        """Remove folders on disk without a file: this one, those below it, and its parents below `root`. S3 has none.
+
+        A folder that can't be removed stays: another process may write into it.
+        """
+        if not is_s3(folder):
+            local.prune(folder, root)
+
     def fingerprint(self, file: HasEtag) -> str:
         """Fingerprint of the content: `md5:<ETag>` where S3's ETag is a digest, else `blake2b:<hex>` of the bytes.
 

@@ -204,6 +204,7 @@ class _Move:
             logs = [file.path for file in files if "_delta_log/" in file.name]
             storage.delete(*reversed(logs))
             storage.delete(*(file.path for file in files if "_delta_log/" not in file.name))
+            storage.prune(folder, self.run.job.roots.lake)
 
 
 def _incomplete(what: str) -> RetriableError:

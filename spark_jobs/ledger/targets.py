@@ -97,7 +97,9 @@ class TargetRecords:
 
     def forget(self, target: str) -> None:
         """Remove the record of a target that the table no longer has."""
-        self.storage.delete(self._of_target(target))
+        path = self._of_target(target)
+        self.storage.delete(path)
+        self.storage.prune(path.rpartition("/")[0], self.roots.lake)
 
     def is_of_others(self, target: str) -> bool:
         """Whether a lake's table was loaded, and none of it from this table's landing folder."""

@@ -328,3 +328,13 @@ def test_foreign_files_under_the_new_name_are_kept(lake: Lake, orders: TableSpec
     assert error(lake, orders, MOVE)[0] == "TARGET_TAKEN"
     assert strange.read_text() == "mine"
     assert lake.done(orders).status == "skipped"
+
+
+def test_no_empty_folder_is_left(lake: Lake, orders: TableSpec) -> None:
+    """Of the old name only what says where the table is now."""
+    fill(lake, orders)
+    lake.done(orders, MOVE)
+    root = Path(lake.roots.lake)
+    empty = [path for path in root.rglob("*") if path.is_dir() and not any(path.iterdir())]
+    assert [str(path.relative_to(root)) for path in empty] == []
+    assert not (root / "crm_public").exists()
