@@ -518,7 +518,9 @@ def build_dag(pipeline: Pipeline, shared: Shared) -> DAG:
         # Passed to each task and not to the DAG: default_args of a DAG are serialized and validated again.
         task_arguments: dict[str, Any] = {"pipeline": pipeline.dag_id, "priority_weight": pipeline.weight}
         if pipeline.owner != NO_OWNER or "owner" not in shared.custom.default_args:
-            task_arguments["owner"] = pipeline.owner
+            usual = str(shared.custom.default_args.get("owner", NO_OWNER))
+            owners = (usual if name == NO_OWNER else name for name in pipeline.owner.split(", "))
+            task_arguments["owner"] = ", ".join(sorted(set(owners)))
         task_arguments["execution_timeout"] = longest
         common = {**shared.each_task, **task_arguments}
         if is_continuous:

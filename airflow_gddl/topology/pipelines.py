@@ -127,9 +127,11 @@ _MOST_OWNERS, _MOST_OWNER_TAGS, _MOST_LABELS = 5, 10, 20
 
 
 def owner_of(tables: Sequence[TableSpec]) -> str:
-    """The owners of the rows as Airflow separates them; `gddl` when there are none, or more than fit."""
-    owners = sorted({table.owner for table in tables if table.owner})
-    return ", ".join(owners) if 0 < len(owners) <= _MOST_OWNERS else NO_OWNER
+    """The owners of the rows as Airflow separates them, `gddl` for rows without one, and where there are more than
+    fit.
+    """
+    owners = sorted({table.owner or NO_OWNER for table in tables})
+    return ", ".join(owners) if len(owners) <= _MOST_OWNERS else NO_OWNER
 
 
 def label_of(key: str, value: str) -> str:

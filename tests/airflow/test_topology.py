@@ -203,7 +203,7 @@ def test_a_pack_has_the_owners_and_tags_of_its_rows() -> None:
         table("shop.b", owner="team-a", tags={"gold": ""}),
         table("shop.c"),
     )
-    assert pipeline.owner == "team-a, team-b"
+    assert pipeline.owner == "gddl, team-a, team-b", "one of its tables has none"
     assert set(pipeline.tags) == {
         "gddl", "shop", "small", "priority:normal", "owner:team-a", "owner:team-b", "pii:yes", "gold",
     }  # fmt: skip
