@@ -35,7 +35,7 @@ from airflow_gddl.contract import packages
 from airflow_gddl.contract.capture import capture_of
 from airflow_gddl.contract.connections import MASK_KEY, MASK_KEY_FILE, mask_key
 from airflow_gddl.contract.durations import seconds
-from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
+from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError, documented
 from airflow_gddl.contract.extensions import (
     CATALOGS,
     DIALECTS,
@@ -174,7 +174,7 @@ def _refusal(status: int, server: str, name: str) -> GddlError:
     code = code_of_status(status)
     if code == "CATALOG_UNREACHABLE":
         return _unreachable(what, "try again later, or see the server's log")
-    denied = "grant USE CATALOG to the token's user, or correct the token; see docs/catalogs.md"
+    denied = f"grant USE CATALOG to the token's user, or correct the token; see {documented('catalogs.md')}"
     refused = "create the catalog, or correct `url` and `catalog_name`"
     return FatalError(code, what, remedy=denied if code == "CATALOG_DENIED" else refused)
 
@@ -226,7 +226,7 @@ def probe_iceberg_rest(spec: CatalogSpec, database: str, environ: Mapping[str, s
         code, what = code_of_rest(error), f"{server}: {type(error).__name__}: {error}"[:400]
         if code == "CATALOG_UNREACHABLE":
             raise _silent(server, error, "uri") from error
-        remedy = "grant it to the connection's user, or correct its credentials; see docs/catalogs.md"
+        remedy = f"grant it to the connection's user, or correct its credentials; see {documented('catalogs.md')}"
         refused = "correct `uri` and `warehouse` of the catalog"
         raise FatalError(code, what, remedy=remedy if code == "CATALOG_DENIED" else refused) from error
     return f"{server} answers, and takes commits; it has {'the' if has_namespace else 'no'} namespace {database}" + (

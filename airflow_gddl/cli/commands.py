@@ -19,13 +19,12 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from airflow_gddl import __version__
-from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.errors import DOCUMENTATION, FatalError, documented
 from airflow_gddl.contract.extensions import ExtensionPoint
 
 _EXTRA = re.compile(r"Got unexpected extra arguments?.*")
 _TABLE = re.compile(r"[^\s.]+\.[^\s.]+")
 _NO_COMMAND = re.compile(r"No such command '([^']+)'")
-_DOCS = "https://github.com/airflow-gddl/airflow-gddl/blob/main/docs"
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 EVERYDAY, START, RUN, REPAIR, DEPLOY = "Everyday", "Start", "Run", "Repair", "Deploy"
@@ -60,9 +59,9 @@ class Command:
             target = single
         command = typer.main.get_command(target)
         command.name = name
-        command.epilog = f"Example: {self.example}\n\nMore: docs/{self.page}"
+        command.epilog = f"Example: {self.example}\n\nMore: {documented(self.page)}"
         for part in getattr(command, "commands", {}).values():
-            part.epilog = f"More: docs/{self.page}"
+            part.epilog = f"More: {documented(self.page)}"
         command.context_settings = {**_SETTINGS, **command.context_settings}
         command.rich_help_panel = self.panel  # type: ignore[attr-defined] # read by typer when it shows help
         return command
@@ -332,7 +331,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings=_SETTINGS,
-    epilog=f"Documentation: {_DOCS}",
+    epilog=f"Documentation: {DOCUMENTATION}",
 )
 
 

@@ -19,7 +19,7 @@ from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, counted, 
 from airflow_gddl.contract.actions import Load, Maintain, Verify
 from airflow_gddl.contract.alike import Group, Message, grouped, the_same_in
 from airflow_gddl.contract.completeness import WINDOWS
-from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.errors import MetadataError, documented
 from airflow_gddl.contract.layout import CLEARING, LOADS
 from airflow_gddl.contract.result import STARTING_SPARK, ExpectationCount, JobResult, Status, figure_lines
 from airflow_gddl.contract.source_access import of_tables
@@ -146,7 +146,8 @@ def show_verdicts(screen: Screen, results: Sequence[JobResult]) -> None:
         numbers = number_columns("rows", "failed", "unsettled")
         screen.table(["table", "constraint", "verdict", *numbers, "values"], checked)
     if any(answer(result).get("compared") == ["its changes"] for result in results):
-        without = "Whether a table equals its source is not known without a connection to it: docs/repair.md, Verify."
+        without = "Whether a table equals its source is not known without a connection to it: "
+        without += documented("repair.md", "verify")
         screen.say(without, "yellow")
     for result in results:
         left_out = (answer(result).get("source") or {}).get("not_compared") or {}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.errors import FatalError, documented
 from airflow_gddl.contract.extensions import DebeziumOptions
 from airflow_gddl.contract.table_spec import TableSpec
 
@@ -220,5 +220,5 @@ def _setting(connector: object) -> str:
     more = _MORE.get(str(connector), ())
     first = ("connector", "ts_ms", "snapshot", "db", "schema", "table")
     named = [f"source.{name}" for name in (*first, *positions, *more)]
-    rest = () if positions else ("<the fields of the position in the log, as docs/debezium.md lists them>",)
+    rest = () if positions else (f"<the fields of the position in the log, as {documented('debezium.md')} lists them>",)
     return ",".join(("op", *named, *rest))

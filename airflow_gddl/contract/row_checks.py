@@ -15,7 +15,7 @@ from typing import Any
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.capture import capture_problems
 from airflow_gddl.contract.codec import given
-from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
+from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem, documented
 from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.kafka import kafka_problems
 from airflow_gddl.contract.names import TEMPLATE_REMEDY, has_source, rendered, template_fault
@@ -452,7 +452,8 @@ def _properties(spec: TableSpec) -> Iterator[SpecProblem]:
             yield SpecProblem("PROPERTY_INVALID", path, value, "a property without a name", "name it or remove it")
         elif not is_allowed(key):
             message = "not one of the properties that a row may set"
-            remedy = "see docs/metadata.md#table-properties; write names of your own as user.name, or use tags"
+            more = documented("metadata.md", "table-properties")
+            remedy = f"see {more}; write names of your own as user.name, or use tags"
             yield SpecProblem("PROPERTY_REFUSED", path, value, message, remedy)
 
 

@@ -12,12 +12,12 @@ from tenacity import RetryError
 
 from airflow_gddl import __version__
 from airflow_gddl import version_compat as capabilities
-from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
+from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError, documented
 from airflow_gddl.contract.packages import of_import
 from airflow_gddl.runners.interface import DatabricksAccess
 
 _STRATEGY = "airflow-connection"
-_REMEDY = "set the host, and the token as password or another login of docs/platforms/databricks.md"
+_REMEDY = f"set the host, and the token as password or another login of {documented('platforms/databricks.md')}"
 
 
 class LoginHook(BaseDatabricksHook):

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from airflow_gddl.contract.connections import require_lent
 from airflow_gddl.contract.durations import seconds
-from airflow_gddl.contract.errors import FatalError, SpecProblem
+from airflow_gddl.contract.errors import FatalError, SpecProblem, documented
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec
 from airflow_gddl.contract.table_spec import lowered
 from airflow_gddl.metadata.folder import FILE
@@ -129,7 +129,9 @@ def _masks(loaded: LoadedMetadata) -> Iterator[Problem]:
     for spec in loaded.tables:
         if names := [column for column, method in spec.mask.items() if method == "hash"]:
             message = f"hash of {', '.join(map(repr, names))} can be guessed: 22,000 e-mail addresses take 0.04 s"
-            remedy = "write hmac, and set GDDL_MASK_KEY where jobs run; see docs/security.md#personal-data"
+            remedy = (
+                f"write hmac, and set GDDL_MASK_KEY where jobs run; see {documented('security.md', 'personal-data')}"
+            )
             yield _of_rows(loaded, [spec], SpecProblem("MASK_GUESSABLE", ("mask",), None, message, remedy))
 
 

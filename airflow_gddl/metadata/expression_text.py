@@ -13,7 +13,7 @@ from datetime import date, datetime
 from itertools import pairwise
 from typing import Any, ClassVar
 
-from airflow_gddl.contract.errors import FieldPath, SpecProblem
+from airflow_gddl.contract.errors import FieldPath, SpecProblem, documented
 from airflow_gddl.contract.names import clean_name, is_kept, mask_method, renamed
 from airflow_gddl.contract.row_checks import RESERVED_COLUMNS, named_columns
 from airflow_gddl.contract.table_spec import COLUMN, FUNCTIONS, TableSpec, Term, lowered
@@ -34,7 +34,7 @@ _CHAINS = {"And": "and", "Or": "or", "DPipe": "concat"}
 _IGNORED = frozenset({"typed", "safe", "_type", "nested", "quoted", "negate"})
 """Arguments of nodes that change no meaning here; `negate` is read."""
 _LOOKAROUND = re.compile(r"(?<!\\)(?:\\\\)*(\\[1-9]|\(\?(?:[=!]|<[=!]|P=|>|\())")
-_SEE = "see docs/metadata.md#expressions"
+_SEE = f"see {documented('metadata.md', 'expressions')}"
 
 
 class ExpressionError(Exception):

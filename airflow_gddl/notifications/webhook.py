@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from airflow.sdk import BaseNotifier, Context
 
 from airflow_gddl import version_compat as capabilities
-from airflow_gddl.contract.errors import FatalError, RetriableError
+from airflow_gddl.contract.errors import FatalError, RetriableError, documented
 
 _TIMEOUT = 15
 _LONGEST = 3000
@@ -111,7 +111,8 @@ def address_of(connection: Any) -> str:
     url = host if "://" in host else f"{scheme}://{host}{f':{port}' if port else ''}"
     if not host or not url.startswith(("http://", "https://")):
         what = f"connection {connection.conn_id!r} has no http(s) URL as its host"
-        remedy = "write the service's URL as its host, or the whole URL as its password (docs/monitoring.md, Alerts)"
+        more = documented("monitoring.md", "alerts")
+        remedy = f"write the service's URL as its host, or the whole URL as its password ({more})"
         raise FatalError("NOTIFIER_CONNECTION_INVALID", what, remedy=remedy)
     return url
 

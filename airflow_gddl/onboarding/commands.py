@@ -22,7 +22,7 @@ from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.options import absolute, check_names
 from airflow_gddl.cli.screen import Cell, Screen, count, counted
 from airflow_gddl.cli.verify import require_name
-from airflow_gddl.contract.errors import FatalError, MetadataError
+from airflow_gddl.contract.errors import FatalError, MetadataError, documented
 from airflow_gddl.contract.layout import LandingFolder, join
 from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.contract.row_checks import check_values
@@ -220,7 +220,8 @@ def next_steps(tables: Sequence[TableSpec], landing: str, metadata: str, *, from
         yield "  Settings of its target endpoint, which is of type S3:"
         yield json.dumps(endpoint_settings(landing))
     if from_database and (captured := [table for table in tables if table.dialect == "debezium"]):
-        yield "- Debezium: create a source connector, and a sink as docs/debezium.md describes it. Connector settings:"
+        how = documented("debezium.md")
+        yield f"- Debezium: create a source connector, and a sink as {how} describes it. Connector settings:"
         yield json.dumps(connector_settings(captured))
     yield "- Files are expected in:"
     yield from (f"  {LandingFolder(landing, table.name_in_source).path}/" for table in tables[:_SHOWN])

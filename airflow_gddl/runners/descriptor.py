@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from airflow_gddl.contract.codec import decode
-from airflow_gddl.contract.errors import FatalError, FieldPath, MetadataError, SpecProblem
+from airflow_gddl.contract.errors import FatalError, FieldPath, MetadataError, SpecProblem, documented
 from airflow_gddl.contract.extensions import ExtensionPoint
 from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.contract.s3 import is_s3
@@ -32,7 +32,7 @@ def settings_of(runner: str, cls: type[T], declared: Mapping[str, Any]) -> T:
         return decode(cls, dict(declared))
     except FatalError as error:
         where = f"gddl.yaml, runners.{runner}{error.where.removeprefix(cls.__name__)}"
-        remedy = f"correct `runners: {{{runner}: …}}`; docs/metadata.md has every field"
+        remedy = f"correct `runners: {{{runner}: …}}`; {documented('metadata.md')} has every field"
         raise MetadataError("RUNNER_SETTINGS_INVALID", error.what, where=where, remedy=remedy) from error
 
 

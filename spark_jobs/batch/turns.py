@@ -10,7 +10,7 @@ from functools import partial
 
 from airflow_gddl.contract.actions import Move, Rebuild, Reload, Resync, ResyncRows, SchemaApply
 from airflow_gddl.contract.connections import mask_key
-from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
+from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError, documented
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.table_spec import SHARD_COLUMN
 from spark_jobs.batch import notices
@@ -154,7 +154,8 @@ def require_supported(run: TableRun) -> None:
     }
     if run.spec.shards and (names := [name for name, is_asked in requests.items() if is_asked]):
         what = f"{run.spec.table} has several sources: {names[0]} is not built for such tables; nothing was done"
-        remedy = "to load it again, give the row a new target; see docs/sources.md, section Load a sharded table again"
+        where = documented("sources.md", "load-a-sharded-table-again")
+        remedy = f"to load it again, give the row a new target; see {where}"
         raise FatalError("SHARDS_UNSUPPORTED", what, remedy=remedy)
 
 

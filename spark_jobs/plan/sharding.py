@@ -6,13 +6,15 @@ import functools
 from collections.abc import Sequence
 from dataclasses import replace
 
-from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.errors import FatalError, documented
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import parse_type
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.types import NOTHING, merge
 
-LOAD_AGAIN = "load the table again: give the row a new target (docs/sources.md, section Load a sharded table again)"
+LOAD_AGAIN = (
+    f"load the table again: give the row a new target ({documented('sources.md', 'load-a-sharded-table-again')})"
+)
 """What takes the place of a rebuild."""
 
 

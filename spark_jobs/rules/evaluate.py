@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.errors import FatalError, documented
 from airflow_gddl.contract.names import landed_name, mask_method, renamed, rows_for
 from airflow_gddl.contract.sql_types import VOID, ScalarType, SqlType, parse_type
 from airflow_gddl.contract.table_spec import ARITHMETIC, COLUMN, COMPARISONS, LITERALS, Expectation, TableSpec, Term
@@ -197,8 +197,8 @@ class Columns:
             return function(pattern)
         except pa.ArrowInvalid as error:
             what = f"not a regular expression of RE2: {str(error)[:120]}"
-            raise FatalError("EXPRESSION_INVALID", what, where=self.where, remedy="see docs/metadata.md#expressions"
-                             ) from None  # fmt: skip
+            remedy = f"see {documented('metadata.md', 'expressions')}"
+            raise FatalError("EXPRESSION_INVALID", what, where=self.where, remedy=remedy) from None
 
     def day_of(self, value: Any) -> Any:
         """The day of a time in UTC, or of a text as ISO 8601."""

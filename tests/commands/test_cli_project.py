@@ -392,7 +392,11 @@ def test_check_tries_each_catalog(gddl: Gddl) -> None:
 @pytest.mark.parametrize(
     ("status", "code", "remedy"),
     [
-        (403, "DENIED", "grant USE CATALOG to the token's user, or correct the token; see docs/catalogs.md"),
+        (
+            403,
+            "DENIED",
+            "grant USE CATALOG to the token's user, or correct the token; see https://github.com/airflow-gddl/airflow-gddl/blob/main/docs/catalogs.md",
+        ),
         (404, "REFUSED", "create the catalog, or correct `url` and `catalog_name`"),
         (503, "UNREACHABLE", "try again later, or see the server's log"),
     ],

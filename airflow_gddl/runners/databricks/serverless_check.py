@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from airflow_gddl.contract.codec import to_document
-from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.errors import FatalError, documented
 from airflow_gddl.contract.layout import spec_path
 from airflow_gddl.contract.spec import JobSpec
 from airflow_gddl.runners.databricks.settings import DatabricksSettings
@@ -65,5 +65,5 @@ def _tried(platform: Platform, request: RunRequest, patience: float) -> str:
 
 
 def _refused(what: str, page: str) -> FatalError:
-    remedy = "set serverless: false with node_type and instance_profile; docs/platforms/databricks.md"
+    remedy = f"set serverless: false with node_type and instance_profile; {documented('platforms/databricks.md')}"
     return FatalError("ROOT_UNUSABLE", f"jobs there can't use landing and lake: {what}", where=page, remedy=remedy)

@@ -12,7 +12,7 @@ import yaml
 from airflow_gddl import __version__
 from airflow_gddl.contract.basics import STRICT
 from airflow_gddl.contract.durations import is_duration
-from airflow_gddl.contract.errors import FieldPath, SpecProblem
+from airflow_gddl.contract.errors import FieldPath, SpecProblem, documented
 from airflow_gddl.contract.s3 import buckets
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.runners.descriptor import RunnerDescriptor
@@ -186,7 +186,7 @@ def check_root(path: FieldPath, root: str) -> Iterator[SpecProblem]:
     if f"{root}/".startswith(_MOUNTS):
         what = "a mounted volume is no root: no atomic creation of files there, and Airflow does not see it"
         name = ".".join(map(str, path))
-        remedy = f"set {name} to the s3:// URL of an external location, docs/platforms/databricks.md"
+        remedy = f"set {name} to the s3:// URL of an external location, {documented('platforms/databricks.md')}"
         yield SpecProblem("RUNNER_NEEDS_S3", path, root, what, remedy)
 
 
@@ -218,7 +218,7 @@ def serverless_warning(tiers: Iterable[str], settings: DatabricksSettings, roots
         f"Warning: tiers {', '.join(serverless)} run on serverless compute, where a job has no AWS credentials "
         f"(no instance profile, no environment variables), and {roots.lake} is reached with the job's own. "
         "`gddl check` tries it by a run there. Safer: no serverless, with node_type and instance_profile; "
-        "see docs/platforms/databricks.md"
+        f"see {documented('platforms/databricks.md')}"
     )
 
 

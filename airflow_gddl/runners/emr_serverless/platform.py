@@ -14,7 +14,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from airflow_gddl.contract import durations
-from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.errors import MetadataError, documented
 from airflow_gddl.contract.spec import TierSpec
 from airflow_gddl.contract.sql_types import NO_SUBSTITUTION
 from airflow_gddl.runners.aws import code_of, translated
@@ -104,7 +104,9 @@ def spark_conf(tier: TierSpec, tier_settings: EmrTier, settings: EmrSettings) ->
 
 
 def _wrong(what: str, where: str) -> MetadataError:
-    return MetadataError("RUNNER_SETTINGS_INVALID", what, where=f"gddl.yaml, {where}", remedy="see docs/metadata.md")
+    return MetadataError(
+        "RUNNER_SETTINGS_INVALID", what, where=f"gddl.yaml, {where}", remedy=f"see {documented('metadata.md')}"
+    )
 
 
 _STATES: Mapping[str, State] = {

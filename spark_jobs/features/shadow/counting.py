@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from airflow_gddl.contract.errors import documented
 from airflow_gddl.contract.result import RunWarning
 from spark_jobs.batch.merge import MergedBatch
 from spark_jobs.batch.session import TableSession
@@ -26,7 +27,6 @@ class CommitCheck:
 def not_compared(table: TableSession, reason: str) -> None:
     """Count a batch that was chosen and is not compared."""
     table.totals.add({"shadow.not_compared": 1, f"shadow.not_compared.{reason}": 1})
-    message = (
-        "batches that `shadow` chose were not compared with Spark's MERGE; docs/trust.md says what the reasons mean"
-    )
+    more = documented("trust.md", "shadow")
+    message = f"batches that `shadow` chose were not compared with Spark's MERGE; {more} says what the reasons mean"
     table.note([RunWarning(code=NOT_COMPARED_CODE, message=message, sample=(reason,))])
