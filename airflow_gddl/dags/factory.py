@@ -149,8 +149,8 @@ def documentation(pipeline: Pipeline) -> str:
         f"Brings {what} into Delta Lake: {facts}.",
         "",
         "- **landed** finds tables with new files or changed rows. If there are none, the other tasks are skipped.",
-        "- **initial_load** loads those that have no replica yet, **incremental_load** brings the others up to date:",
-        "  side by side, neither waits for the other.",
+        "- **initial_load** loads those that have no replica yet, and rebuilds; **incremental_load** brings the others",
+        "  up to date: side by side, neither waits for the other.",
         *_EACH_TABLE.get(pipeline.view, ()),
         "",
         _RERUN if pipeline.kind == "pack" else "**Rerun**: trigger it; *Rebuild* makes the table again.",
@@ -565,6 +565,10 @@ def _again() -> dict[str, Any]:
     }
 
 
+INITIAL_TITLE = "initial_load, rebuild"
+"""How Airflow shows the task of first loads, since it carries out rebuilds and reloads, too."""
+
+
 def _loads(pipeline: Pipeline, shared: Shared, common: dict[str, Any]) -> None:
     """landed, and after it initial_load and incremental_load side by side, which load different tables.
 
@@ -576,7 +580,7 @@ def _loads(pipeline: Pipeline, shared: Shared, common: dict[str, Any]) -> None:
     by_table = pipeline.view if pipeline.view in ("group", "mapped") else None
     loads = {**common, **workers(pipeline), "pool": pipeline.pool, "outlets": _assets(pipeline, shared)}
     load_arguments: dict[str, Any] = {"by_table": by_table, **shared.waits, **loads}
-    initial = GddlInitialLoadOperator(task_id="initial_load", **load_arguments)
+    initial = GddlInitialLoadOperator(task_id="initial_load", task_display_name=INITIAL_TITLE, **load_arguments)
     increments = GddlIncrementalLoadOperator(task_id="incremental_load", **load_arguments)
     landed >> [initial, increments]
     each = {**loads, "pool": pool_of_instances(pipeline.pool), "do_xcom_push": False}

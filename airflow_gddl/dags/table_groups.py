@@ -31,6 +31,7 @@ def add_group(
         for load in loads:
             shown = GddlTableOperator(
                 task_id=load.task_id,
+                task_display_name=load.task_display_name,
                 table=table,
                 load=load.task_id,
                 stage=load.stage,

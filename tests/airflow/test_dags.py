@@ -153,7 +153,7 @@ def test_a01_a_changed_row_makes_no_new_dag_version(stage: Stage) -> None:
     before = serialised(build_dags()[PACK])
     stage.rows(
         "{table: shop.a, keys: [id, n], history: true, freshness: 5m, owner: me, tags: {a: b}}",
-        "{table: shop.b, keys: [id], freshness: 10m, depends_on: [shop.a]}",
+        "{table: shop.b, keys: [id], freshness: 10m, owner: me, depends_on: [shop.a]}",
     )
     assert serialised(build_dags()[PACK]) == before
 

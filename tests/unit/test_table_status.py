@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -22,7 +24,7 @@ from airflow_gddl.runtime.state.documents import (
     encode_runs,
 )
 from airflow_gddl.runtime.state.table_runs import KEPT_RUNS, RunFact, TableRecord, merged
-from airflow_gddl.runtime.state.table_status import Knowledge, RunningJob, TablePoll, heartbeat_of, judge
+from airflow_gddl.runtime.state.table_status import STATES, Knowledge, RunningJob, TablePoll, heartbeat_of, judge
 from airflow_gddl.topology.table_row import TableRow
 from tests.harness.examples import at_random
 
@@ -437,3 +439,9 @@ def test_lists_of_an_older_version_are_read() -> None:
     newer["tables"] = {name: [*values, "of a later release"] for name, values in newer["tables"].items()}
     assert decode_runs(json.dumps(newer).encode()).tables["shop.a"] == record
     assert RunFact(*record.runs[0][:-6]) == record.runs[0]._replace(late_ignored=0)
+
+
+def test_the_page_of_states_has_each_of_them_in_the_order_of_urgency() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "operate.md").read_text(encoding="utf-8")
+    table = page.partition("| state | meaning | check |")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == list(STATES)
