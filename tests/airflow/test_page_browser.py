@@ -45,6 +45,11 @@ OVERLAPPING = """() => [...document.querySelectorAll("svg.plot")].flatMap((one) 
 MASKED = "someone@example.org"
 
 
+@pytest.fixture(autouse=True)
+def _real_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__GDDL__JOB_COMMAND", json.dumps(JOB))
+
+
 def runs_of(table: str, *, failing: bool) -> Iterator[JobResult]:
     """Two weeks of daily runs with a bit of everything."""
     first = datetime.fromtimestamp(NOW, UTC) - timedelta(days=14)
@@ -585,7 +590,6 @@ def test_a_table_s_page_is_whole_where_airflow_s_environment_has_no_delta(
     deltalake, arrow = pytest.importorskip("deltalake"), pytest.importorskip("pyarrow")
     rows = arrow.table({"order_id": [1, 2], "line_no": [1, 1], "amount": [10, 20]})
     deltalake.write_deltalake(shop.stage.lake / "shop" / "orders", rows)
-    monkeypatch.setenv("AIRFLOW__GDDL__JOB_COMMAND", json.dumps(JOB))
     for name in ("deltalake", "pyarrow", "pyspark"):
         monkeypatch.setitem(sys.modules, name, None)
     page = pages()
