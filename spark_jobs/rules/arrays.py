@@ -135,14 +135,31 @@ def schema_of(text: str) -> DeltaSchema:
 
 
 def flat(values: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """One array without offset, dictionaries decoded."""
+    """One array without offset, dictionaries decoded.
+
+    Raises:
+        TextOverflowError: an array holds less text.
+    """
     if isinstance(values, pa.ChunkedArray):
-        values = values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
-        if isinstance(values, pa.ChunkedArray):
-            values = values.chunk(0) if values.num_chunks else pa.array([], values.type)
+        values = values.chunk(0) if values.num_chunks == 1 else _combined(values)
     if pt.is_dictionary(values.type):
         values = values.dictionary_decode()
     return values
+
+
+class TextOverflowError(MemoryError):
+    """A column has more text in one step than an Arrow array holds, which is 2 GiB."""
+
+
+def _combined(values: pa.ChunkedArray) -> pa.Array:
+    try:
+        return values.combine_chunks()
+    except pa.ArrowInvalid as error:
+        if "offset overflow" not in str(error):
+            raise
+        raise TextOverflowError(
+            f"a column has {values.nbytes:,} bytes of text, of which 2 GiB fit into memory"
+        ) from error
 
 
 def rows_where(rows: pa.Table, mask: np.ndarray) -> pa.Table:

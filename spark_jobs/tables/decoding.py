@@ -348,8 +348,8 @@ def are_all_deletes(context: TableContext, group: Sequence[Probed], op: str) -> 
     at = [name for name, _ in group[0].columns].index(op)
     for file in group:
         probed = context.dialect.probe(context.storage, file.file) if file.translated else file
-        for number in range(max(1, len(file.row_groups))):
-            part = range(number, number + 1) if file.row_groups else None
+        for number in range(max(1, len(file.ranges))):
+            part = range(number, number + 1) if file.ranges else None
             rows = read_file(context.storage, probed, part)
             if isinstance(rows, FileRows) and not are_deletes(rows.columns[at]):
                 return False

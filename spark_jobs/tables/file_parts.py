@@ -41,6 +41,8 @@ _PARTS_A_SLOT = 4
 _LEAST_BYTES = 4 * 1024**2
 MOST_BYTES = 32 * 1024**2
 """Of a part that is held in memory whole: decoded, a byte of Parquet takes about ten."""
+_MOST_IN_MEMORY = 512 * 1024**2
+"""Bytes of a part's raw rows, where its file can be read in parts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +50,7 @@ class Split:
     """Attributes:
     group: index of the file's group.
     ordinal: index of the file in the batch.
-    row_groups: those of the file to read; None: the whole file.
+    ranges: those of `Probed.ranges` to read; None: the whole file.
     size: approximate bytes.
     """
 
@@ -56,7 +58,7 @@ class Split:
     group: int
     ordinal: int
     size: int
-    row_groups: range | None = None
+    ranges: range | None = None
 
 
 def splits(
@@ -80,22 +82,24 @@ def splits(
             lean = file if keep_rows else replace(file, columns=group[0].columns, table=None)  # equal: sent once
             ordinal = ordinals[file.file.path]
             for part, size in _parts(file, target):
-                parts.append(Split(file=lean, group=number, ordinal=ordinal, size=size, row_groups=part))
+                parts.append(Split(file=lean, group=number, ordinal=ordinal, size=size, ranges=part))
     return parts
 
 
 def _parts(file: Probed, target: int) -> Iterator[tuple[range | None, int]]:
-    """Runs of row groups of about `target` bytes, by their share of the rows."""
-    size, rows = file.file.size, sum(file.row_groups)
-    if size <= target or len(file.row_groups) < 2 or not rows:
+    """Runs of ranges of about `target` bytes, by their share of the rows, that fit into memory together."""
+    size, rows = file.file.size, sum(part.rows for part in file.ranges)
+    fits = size <= target and sum(part.size for part in file.ranges) <= _MOST_IN_MEMORY
+    if fits or len(file.ranges) < 2 or not rows:
         yield None, size
         return
-    start, held = 0, 0
-    for number, count in enumerate(file.row_groups, start=1):
-        held += count
-        if held * size >= target * rows or number == len(file.row_groups):
+    start, held, memory = 0, 0, 0
+    for number, part in enumerate(file.ranges):
+        if held and (held * size >= target * rows or memory + part.size > _MOST_IN_MEMORY):
             yield range(start, number), held * size // rows
-            start, held = number, 0
+            start, held, memory = number, 0, 0
+        held, memory = held + part.rows, memory + part.size
+    yield range(start, len(file.ranges)), held * size // rows
 
 
 def dealt(parts: Sequence[Split], slots: int) -> list[tuple[Split, ...]]:
@@ -116,7 +120,7 @@ Fault = tuple[str, ...]
 def read_part(storage: Storage, dialect: Dialect, part: Split) -> FileRows | Unreadable:
     """Rows of a part; a file that its dialect translates is translated again."""
     if not part.file.translated or part.file.table is not None:
-        return read_file(storage, part.file, part.row_groups)
+        return read_file(storage, part.file, part.ranges)
     again = dialect.probe(storage, part.file.file)
     if again.signature != part.file.signature:
         return Unreadable(part.file.file, "FILE_VANISHED", "the file was rewritten since it was probed")
@@ -124,7 +128,7 @@ def read_part(storage: Storage, dialect: Dialect, part: Split) -> FileRows | Unr
 
 
 CHANGES, REPLICA, ERRORS = "changes", "replica", "errors"
-_FORM = 4
+_FORM = 5
 """Of reports: those of another one are not read."""
 
 
@@ -195,8 +199,8 @@ class WritePart:
 
     def report_of(self, part: Split) -> str:
         """Path of a part's report."""
-        file, groups = part.file.file, part.row_groups
-        ends = None if groups is None else [groups.start, groups.stop]
+        file, ranges = part.file.file, part.ranges
+        ends = None if ranges is None else [ranges.start, ranges.stop]
         known = json.dumps(
             [_FORM, self.row, file.path, file.etag, file.fingerprint, file.generation, part.ordinal, ends]
         )

@@ -189,9 +189,9 @@ class Comparison:
 
     def _read(self, export: Export) -> Iterator[pa.Table]:
         probed = export.probed
-        groups: list[range | None] = [range(i, i + 1) for i in range(len(probed.row_groups))]
-        for group in groups if groups and self._parts > 1 else [None]:
-            rows = read_file(self.run.runtime.storage, probed, group)
+        parts: list[range | None] = [range(i, i + 1) for i in range(len(probed.ranges))]
+        for part in parts if parts and self._parts > 1 else [None]:
+            rows = read_file(self.run.runtime.storage, probed, part)
             name = probed.file.path.rpartition("/")[2]
             if isinstance(rows, Unreadable):
                 raise QuarantinableError(HELD_CODE, f"{name}: {rows.reason}", where=probed.file.path)
