@@ -527,8 +527,9 @@ def _ingest_all(work: _Reload, outcome: RunTotals) -> tuple[TableSchema | None, 
         _require_unchanged(work, ledger, discovery)
         _require_settled(work, discovery.unsettled)
         table = TableSession(
-            run=run, context=context, ledger=ledger, claim=work.claim, totals=outcome, discovery=discovery
-        )
+            run=run, context=context, ledger=ledger, claim=work.claim, totals=outcome, discovery=discovery,
+            limits=run.limits,
+        )  # fmt: skip
         while (plan := _next_plan(run, ledger, table.discovery)) is not None:
             work.claim.check()
             table.discovery = table.discovery.without(plan)

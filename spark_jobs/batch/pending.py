@@ -85,7 +85,7 @@ def _planned(table: TableSession, dropped: BatchPlan | None, *, replayed: bool) 
     )
     if replays(run):
         plan = None if state.keys is None else replace(without_files, source="quarantine", codes=run.replayed_codes)
-        return plan_files(discovery.waiting, limits=run.limits, state=state, now=now) if replayed else plan
+        return plan_files(discovery.waiting, limits=table.limits, state=state, now=now) if replayed else plan
     if is_emptied(run, discovery, table.ledger):
         return replace(without_files, generation=state.generation + 1, sweep=True, released=True)
     if sweep_of(run, discovery, state) == "due":
@@ -94,7 +94,7 @@ def _planned(table: TableSession, dropped: BatchPlan | None, *, replayed: bool) 
     if releases(run):
         return None
     waiting, released = to_release(discovery, state) if releases_truncates(run) else (discovery.waiting, False)
-    plan = plan_files(waiting, limits=run.limits, state=state, now=now)
+    plan = plan_files(waiting, limits=table.limits, state=state, now=now)
     plan = None if plan is None else replace(with_sweep(plan, discovery, SweepRule.of(run.spec)), releases=released)
     return replace(plan, sweep=False) if plan is not None and plan.sweep and run.is_loading else plan
 

@@ -358,9 +358,4 @@ class TableRun:
 
     @property
     def limits(self) -> BatchLimits:
-        tier = self.tier
-        most = tier.max_bytes_per_batch
-        # Decoded rows take some 18 times the bytes of their file, a stored table far less.
-        if self.in_one_task:
-            most = min(most, tier.task_max_bytes // 2)
-        return BatchLimits(max_files=tier.max_files_per_batch, max_bytes=most)
+        return BatchLimits.of(self.tier, in_one_task=self.in_one_task)

@@ -17,6 +17,7 @@ import pyarrow as pa
 from airflow_gddl.contract.layout import join as join_path
 from airflow_gddl.stores import Storage
 from spark_jobs.dialects.protocol import Unreadable
+from spark_jobs.plan.batching import BatchLimits
 from spark_jobs.plan.identity import own_hours
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import TableSchema
@@ -34,7 +35,7 @@ from spark_jobs.tables.engine import BaselineWork, BatchWork, RebuildRequest, Ta
 from spark_jobs.tables.errors_table import ErrorsTable
 from spark_jobs.tables.file_rules import TablesEraser, remove_rows
 from spark_jobs.tables.first_load import FirstLoadReader
-from spark_jobs.tables.places import DeclinedError, InProcess
+from spark_jobs.tables.places import DeclinedError, InProcess, LargeBatchError
 from spark_jobs.tables.rebuild import Rebuild, rewrite_changes
 from spark_jobs.tables.small_files import bins, join
 from spark_jobs.tables.stored_rows import StoredRows
@@ -198,6 +199,7 @@ class OneTaskEngine(TablesEngine):
             first = FirstLoadReader(context=context, plan=plan, state=state, tables=self.tables, place=place)
             if first.suits() and (work := first.decode_files()) is not None:
                 return work
+            self._require_a_usual_batch(context, plan)
         path = context.layout.errors
         errors = self.tables.read(path) if plan.source == "quarantine" and self.tables.exists(path) else None
         reader = WholeBatchReader(context=context, plan=plan, state=state, most_bytes=self.most_bytes)
@@ -206,6 +208,15 @@ class OneTaskEngine(TablesEngine):
             return None, unreadable
         batch_context = self._batch_context(context, plan, decoded.decoded_batch.schema.table_schema)
         return BatchInMemory(batch_context=batch_context, decoded=decoded), unreadable
+
+    def _require_a_usual_batch(self, context: TableContext, plan: BatchPlan) -> None:
+        """
+        Raises:
+            LargeBatchError: the batch is a first load that is larger than batches whose rows are in memory together.
+        """
+        most = BatchLimits.of(context.tier, in_one_task=True).max_bytes
+        if self.reads_whole and len(plan.files) > 1 and sum(file.size for file in plan.files) > most:
+            raise LargeBatchError
 
     def resume_from_changes(self, context: TableContext, plan: BatchPlan, state: TableState) -> AppendedInMemory:
         self._require_small_tables(context, context.layout.replica, context.layout.history)

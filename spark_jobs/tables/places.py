@@ -164,6 +164,13 @@ DEAD_WORKER = (
 """Texts of Spark's errors for a process of a task that died or did not start, or a machine that was lost."""
 
 
+class LargeBatchError(Exception):
+    """The files of a batch don't fit into memory together and have to be read in smaller batches. Nothing was written.
+
+    The rows of a large first load repeat, or there are tables already, so that its parts can't be written one by one.
+    """
+
+
 class DeclinedError(Exception):
     """The engine can't process this table or batch; another engine can. Nothing was written.
 

@@ -23,7 +23,7 @@ from airflow_gddl.stores import Storage
 from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.tables import file_parts, one_task
 from spark_jobs.tables.file_parts import PartReport, Split, WritePart
-from tests.harness.lake import Lake
+from tests.harness.lake import TIER, Lake
 from tests.harness.landing import write_bytes
 from tests.spark.table_lines import TableLines, differences, everything
 
@@ -151,6 +151,47 @@ def test_repeated_keys_are_compared_as_usual(parts: Parts, tmp_path: Path) -> No
     folder = Path(lake.layout(spec).replica)
     named = {path.name for path in map(Path, _files(lake, spec))}
     assert {path.name for path in folder.rglob("*.parquet")} == named
+
+
+def batches_of_a_file_each(root: Path) -> Lake:
+    """Of which the first load is one batch where its parts are written one by one."""
+    return Lake(root, tier=replace(TIER, max_bytes_per_batch=1))
+
+
+def test_files_of_a_first_load_are_one_batch(parts: Parts, tmp_path: Path) -> None:
+    """However few bytes a batch has whose rows are in memory together."""
+    spec = spec_of()
+    whole, expected = loaded_whole(tmp_path / "whole", spec)
+    lake = batches_of_a_file_each(tmp_path / "parts")
+    land(lake, spec)
+    result = lake.done(spec)
+    assert result.batches == 1
+    assert parts.written == 2 * ROWS // GROUP
+    assert counted(result) == counted(expected)
+    assert differences(lines(whole, spec), lines(lake, spec)) == []
+
+
+@pytest.mark.parametrize("deadly", [0, 3, 2 * ROWS // GROUP])
+def test_repeated_keys_of_a_large_first_load_are_compared_in_usual_batches(
+    deadly: int, parts: Parts, tmp_path: Path
+) -> None:
+    spec = spec_of(delete="soft")
+    whole, expected = loaded_whole(tmp_path / "whole", spec, repeated=True)
+    lake = batches_of_a_file_each(tmp_path / "parts")
+    land(lake, spec, repeated=True)
+    parts.deadly = deadly
+    if deadly:
+        with pytest.raises(KeyboardInterrupt):
+            lake.run(spec)
+    result = lake.done(spec)
+    assert (result.batches, result.rows_read, result.quarantined) == (2, 2 * ROWS, expected.quarantined)
+    assert lake.replica(spec) == whole.replica(spec)
+    assert lines(lake, spec)["errors"]
+    assert not any(Path(lake.layout(spec).state, "parts").rglob("*.json"))
+    folder = Path(lake.layout(spec).replica)
+    log = "".join(path.read_text() for path in folder.glob("_delta_log/*.json"))
+    assert [path.name for path in folder.rglob("*.parquet") if path.name not in log] == []
+    assert lake.done(spec, JobOptions(action=Verify())).details["verdict"] == "equal"
 
 
 def _files(lake: Lake, spec: TableSpec) -> list[str]:
