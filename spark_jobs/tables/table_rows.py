@@ -130,8 +130,10 @@ class FindRows:
         Returns:
             an Arrow stream of the rows with `AT_FILE` and `AT_ROW`: number of the file, and of the row in it.
         """
-        number, file = part
-        parts = [self.empty]
+        return stream_of(pa.concat_tables([self.empty, *self.found(storage, *part)]))
+
+    def found(self, storage: Storage, number: int, file: DataFile) -> Iterator[pa.Table]:
+        """The rows, row group by row group."""
         deleted = None if file.vector is None else rows_of(storage, self.table, file.vector)
         with storage.open_input(join(self.table, file.path)) as stream:
             source, start = opened(stream), 0
@@ -144,9 +146,8 @@ class FindRows:
                     rows = self._found(source, group, file, hits, read)
                     rows = rows.append_column(AT_FILE, pa.repeat(pa.scalar(number, pa.int32()), len(hits)))
                     rows = rows.append_column(AT_ROW, pa.array(hits + start, pa.int64()))
-                    parts.append(rows if self.keep is None else rows.filter(self.keep(rows)))
+                    yield rows if self.keep is None else rows.filter(self.keep(rows))
                 start += count
-        return stream_of(pa.concat_tables(parts))
 
     def file_of(self, part: tuple[int, DataFile]) -> str:
         return join(self.table, part[1].path)
@@ -301,12 +302,15 @@ class Source:
         schema: of the columns to read.
         prepare: what is made of the rows, each by itself, before they go to their range. It gets `AT_FILE` and
             `AT_ROW`, too: number of the file, and of the row in it.
+        wanted: keys, a column for each of the key; rows that surely have none of them are left out where they are read.
+            None: all rows are read.
     """
 
     table: str
     files: tuple[DataFile, ...]
     schema: pa.Schema
     prepare: RowRule
+    wanted: pa.Table | None = None
 
     @classmethod
     def of(cls, snapshot: TableSnapshot, prepare: RowRule, columns: Sequence[str] | None = None) -> Source:
@@ -327,8 +331,21 @@ class Source:
         """No rows, as they are prepared."""
         return self._prepared(self.schema.empty_table(), 0, np.zeros(0, np.int64))
 
+    @property
+    def numbers(self) -> list[int]:
+        """Of the files to read."""
+        keys = self.wanted
+        every = range(len(self.files))
+        if keys is None:
+            return list(every)
+        return [number for number in every if _may_hold(self.files[number], keys, tuple(keys.column_names))]
+
     def rows(self, storage: Storage, number: int) -> Iterator[pa.Table]:
         """Prepared rows of a file, in parts that fit into memory."""
+        if self.wanted is not None:
+            work = FindRows(table=self.table, keys=self.wanted, schema=self.schema)
+            yield from map(self.prepare, work.found(storage, number, self.files[number]))
+            return
         for rows, at in read_parts(storage, self.table, self.files[number], self.schema):
             yield self._prepared(rows, number, at)
 
@@ -372,6 +389,29 @@ class _Sample(_OnParts):
         rows = self.sources[part[0]].keys(storage, part[1], self.keys)
         samples = [sample_of(one, self.keys) for one in rows]
         return stream_of(pa.concat_tables([empty, *samples]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Keys(_OnParts):
+    """Keys of the rows of a file, each once."""
+
+    names: tuple[str, ...]
+
+    def __call__(self, storage: Storage, part: Part) -> bytes:
+        keys = [rows.select(self.names) for rows in self.rows_of(storage, part)]
+        return stream_of(_each_once([self.sources[part[0]].none.select(self.names), *keys]))
+
+
+def _each_once(keys: Sequence[pa.Table]) -> pa.Table:
+    together = pa.concat_tables(keys)
+    return together.group_by(together.column_names, use_threads=False).aggregate([])
+
+
+def keys_of(tables: Tables, source: Source, names: tuple[str, ...]) -> pa.Table:
+    """Keys of the prepared rows of a source, each once, in the memory of this process."""
+    sources = {"": source}
+    found = tables.place_for(source.size).run(_Keys(sources=sources, names=names), _parts(sources))
+    return _each_once([source.none.select(names), *map(stream_rows, found)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -421,14 +461,20 @@ def by_key(tables: Tables, sources: Mapping[str, Source], keys: pa.Schema, rule:
     """
     size = sum(source.size for source in sources.values())
     place = tables.place_for(size)
-    parts = _parts(sources)
     cuts = keys.empty_table()
     if keys.names and tables.is_for_tasks(size):
-        samples = place.run(_Sample(sources=sources, keys=keys), parts)
-        ranges = max(place.slots, -(-size // tables.bounds.key_range))
+        whole = {name: source for name, source in sources.items() if source.wanted is None}
+        samples = place.run(_Sample(sources=whole, keys=keys), _parts(whole))
+        ranges = max(place.slots, -(-_gathered(sources) // tables.bounds.key_range))
         cuts = cuts_of([stream_rows(data) for data in samples], keys, ranges)
     work = _Ranges(sources=sources, cuts=cuts, rule=rule)
-    return place.run_by_key(work, parts, cuts.num_rows + 1) or [work(tables.storage, {})]
+    return place.run_by_key(work, _parts(sources), cuts.num_rows + 1) or [work(tables.storage, {})]
+
+
+def _gathered(sources: Mapping[str, Source]) -> int:
+    """Approximate bytes of the rows that are put into ranges: of wanted ones as many as of those that want them."""
+    whole = [source.size for source in sources.values() if source.wanted is None]
+    return sum(whole) * (1 + len(sources) - len(whole))
 
 
 def by_row(tables: Tables, sources: Mapping[str, Source], rule: RangeRule) -> list[bytes]:
@@ -444,4 +490,4 @@ def by_file(tables: Tables, sources: Mapping[str, Source], rule: RangeRule) -> l
 
 
 def _parts(sources: Mapping[str, Source]) -> list[Part]:
-    return [(name, number) for name, source in sources.items() for number in range(len(source.files))]
+    return [(name, number) for name, source in sources.items() for number in source.numbers]
