@@ -65,12 +65,15 @@ class TaskBounds:
         load: of the files of a first load, which are decoded in the driver: starting tasks would take longer.
         batch: of a batch's files, which are in the driver's memory together.
         key_range: of data files, whose rows are one range of keys.
+        whole: of data files that are in memory together to be written again; of more, the keys alone are, and one file
+            after the other is written again.
     """
 
     files: int = 16 * 1024**2
     load: int = 4 * 1024**2
     batch: int = 64 * 1024**2
     key_range: int = 16 * 1024**2
+    whole: int = 256 * 1024**2
 
 
 def usual_bounds(_table: str) -> TaskBounds:

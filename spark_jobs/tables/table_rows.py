@@ -198,14 +198,19 @@ def find(
 ) -> KeyMatches:  # fmt: skip
     """Find rows whose key columns each have a value of `keys`: a superset of the matching rows; None: all rows.
 
-    Few files are read whole, so that they can be written again with few others; of a table with deletion vectors, and
-    files that tasks work on, only the key columns are, and `columns` of the rows found (None: all);
-    `ties`: see `read_rows`.
+    Few files are read whole, so that they can be written again with few others; where changed rows leave their files
+    (`rows_leave`), and of files that tasks work on, only the key columns are, and `columns` of the rows found (None:
+    all); `ties`: see `read_rows`.
     """
     files = [f for f in snapshot.files if keys is None or _may_hold(f, keys, names)]
-    if keys is None or not (snapshot.writes_vectors or tables.is_for_tasks(sum(f.size for f in files))):
+    if keys is None or not (rows_leave(tables, snapshot) or tables.is_for_tasks(sum(f.size for f in files))):
         return _find_whole(tables, snapshot, files, keys, names)
     return find_stored(tables, snapshot, keys, names, columns, ties=ties)
+
+
+def rows_leave(tables: Tables, snapshot: TableSnapshot) -> bool:
+    """Whether changed rows leave their files for a new one, so that each batch adds a file."""
+    return snapshot.writes_vectors or snapshot.size > tables.bounds.whole
 
 
 def find_stored(

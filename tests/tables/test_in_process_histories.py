@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from airflow_gddl.contract.actions import Rebuild
 from airflow_gddl.contract.spec import DeleteMode, JobOptions, TableSpec
+from spark_jobs.tables.delta_tables import Tables
+from spark_jobs.tables.places import TaskBounds
 from tests.harness.examples import examples
 from tests.harness.lake import Lake
 from tests.harness.strategies import EVERYTHING, TYPES, Case, Traits, cases, dense, file_of, sequence_value
@@ -40,6 +42,13 @@ def test_pipeline_and_oracle_agree(sort: str) -> None:
             _play(case, Lake(Path(folder)))
 
     agree()
+
+
+@pytest.mark.parametrize("sort", ["everything", "reloads", "truncates of parts"])
+def test_tables_whose_files_are_written_again_one_by_one(sort: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those are that are too large to be in memory as a whole."""
+    monkeypatch.setattr(Tables, "bounds", TaskBounds(whole=-1))
+    test_pipeline_and_oracle_agree(sort)
 
 
 def _change(op: str, number: int, **values: object) -> dict[str, object]:
