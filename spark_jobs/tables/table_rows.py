@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -202,10 +203,14 @@ def find(
     (`rows_leave`), and of files that tasks work on, only the key columns are, and `columns` of the rows found (None:
     all); `ties`: see `read_rows`.
     """
-    files = [f for f in snapshot.files if keys is None or _may_hold(f, keys, names)]
+    files = list(snapshot.files) if keys is None else _files_with(snapshot, keys, names)
     if keys is None or not (rows_leave(tables, snapshot) or tables.is_for_tasks(sum(f.size for f in files))):
         return _find_whole(tables, snapshot, files, keys, names)
     return find_stored(tables, snapshot, keys, names, columns, ties=ties)
+
+
+def _files_with(snapshot: TableSnapshot, keys: pa.Table, names: tuple[str, ...]) -> list[DataFile]:
+    return [snapshot.files[number] for number in files_with(snapshot.files, keys, names)]
 
 
 def rows_leave(tables: Tables, snapshot: TableSnapshot) -> bool:
@@ -218,7 +223,7 @@ def find_stored(
     columns: Sequence[str] | None = None, *, ties: bool = True,
 ) -> KeyMatches:  # fmt: skip
     """`find` for rows whose files stay: of each file the key columns are read, and `columns` of the rows found."""
-    files = [f for f in snapshot.files if _may_hold(f, keys, names)]
+    files = _files_with(snapshot, keys, names)
     wanted = snapshot.schema.names if columns is None else dict.fromkeys((*names, *columns))
     schema = pa.schema([snapshot.schema.arrow.field(name) for name in wanted])
     work = FindRows(table=snapshot.path, keys=keys.select(names), schema=schema, ties=ties)
@@ -271,16 +276,59 @@ def _in_order(values: pa.ChunkedArray, wanted: pa.ChunkedArray) -> np.ndarray | 
     return np.repeat(end - np.cumsum(counts), counts) + np.arange(counts.sum())
 
 
-def _is_wanted(value: Any, wanted: pa.ChunkedArray) -> bool:
-    one = pa.array([value], wanted.type)
-    return bool(pc.is_in(comparable(one), value_set=comparable(wanted))[0].as_py())
+def files_with(files: Sequence[DataFile], keys: pa.Table, names: tuple[str, ...]) -> list[int]:
+    """Numbers of the files that may hold one of the keys, by partition values and bounds of the first key column."""
+    parted = {name for file in files for name in file.values if name in names}
+    values = {name: _wanted_values(files, name, keys.column(name)) for name in parted}
+    is_among = _Among.of(keys.column(names[0]))
+    return [
+        number for number, file in enumerate(files)
+        if all(file.values[name] in values[name] for name in parted if name in file.values)
+        and is_among(file.low.get(names[0]), file.high.get(names[0]))
+    ]  # fmt: skip
 
 
-def _may_hold(file: DataFile, keys: pa.Table, names: tuple[str, ...]) -> bool:
-    """Checks partition values, and statistics of the first key column where they are comparable."""
-    if not all(_is_wanted(value, keys.column(name)) for name, value in file.values.items() if name in names):
-        return False
-    return bool(pc.any(_between(keys.column(names[0]), file.low.get(names[0]), file.high.get(names[0]))).as_py())
+def _wanted_values(files: Sequence[DataFile], name: str, wanted: pa.ChunkedArray) -> set[Any]:
+    """Partition values that are wanted."""
+    there = list({file.values[name] for file in files if name in file.values})
+    found = pc.is_in(comparable(pa.array(there, wanted.type)), value_set=comparable(wanted))
+    return {value for value, is_wanted in zip(there, found.to_pylist(), strict=True) if is_wanted}
+
+
+_FENCES = 1024
+
+
+@dataclass(frozen=True)
+class _Among:
+    """Whether one of many values is between two bounds, without a look at all of them.
+
+    Attributes:
+        values: rising; None: any bounds may have one between them.
+        fences: each `step`th of them.
+    """
+
+    values: pa.Array | None
+    fences: Sequence[Any] = ()
+    step: int = 1
+
+    @classmethod
+    def of(cls, wanted: pa.ChunkedArray) -> _Among:
+        if wanted.null_count or not (pt.is_integer(wanted.type) or pt.is_string(wanted.type)):
+            return cls(None)
+        column = flat(wanted)
+        values = column.take(pc.sort_indices(column))
+        step = -(-len(values) // _FENCES) or 1
+        return cls(values, values.take(pa.array(range(0, len(values), step), pa.int64())).to_pylist(), step)
+
+    def __call__(self, low: Any, high: Any) -> bool:
+        kind = None if self.values is None else int if pt.is_integer(self.values.type) else str
+        if self.values is None or kind is None or not (isinstance(low, kind) and isinstance(high, kind)):
+            return True
+        first = bisect_left(self.fences, low)
+        if first < bisect_right(self.fences, high):
+            return True
+        between = self.values.slice(max(0, first - 1) * self.step, self.step)
+        return bool(pc.any(_between(pa.chunked_array([between]), low, high)).as_py())
 
 
 def _between(wanted: pa.ChunkedArray, low: Any, high: Any) -> pa.ChunkedArray:
@@ -340,10 +388,7 @@ class Source:
     def numbers(self) -> list[int]:
         """Of the files to read."""
         keys = self.wanted
-        every = range(len(self.files))
-        if keys is None:
-            return list(every)
-        return [number for number in every if _may_hold(self.files[number], keys, tuple(keys.column_names))]
+        return [*range(len(self.files))] if keys is None else files_with(self.files, keys, tuple(keys.column_names))
 
     def rows(self, storage: Storage, number: int) -> Iterator[pa.Table]:
         """Prepared rows of a file, in parts that fit into memory."""

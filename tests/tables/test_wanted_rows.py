@@ -11,11 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from deltalake import write_deltalake
+from hypothesis import given
+from hypothesis import strategies as st
 
 from airflow_gddl.stores import Storage
 from spark_jobs.tables.delta_tables import Tables
 from spark_jobs.tables.places import stream_of, stream_rows
-from spark_jobs.tables.table_rows import AT_FILE, AT_ROW, Source, by_key, keys_of
+from spark_jobs.tables.snapshots import DataFile
+from spark_jobs.tables.table_rows import AT_FILE, AT_ROW, Source, by_key, files_with, keys_of
 
 FILES, ROWS = 5, 100
 
@@ -97,3 +100,41 @@ def test_keys_of_a_source_are_each_there_once(table: tuple[Watched, Tables, str,
     source = Source.of(tables.existing(path), lambda rows: rows)
     assert sorted(keys_of(tables, source, ("v",)).column("v").to_pylist()) == list(range(7))
     assert pc.count_distinct(keys_of(tables, source, ("id", "v")).column("id")).as_py() == FILES * ROWS
+
+
+def data_file(low: object, high: object, **values: object) -> DataFile:
+    return DataFile("f", 1, values=values, low={"k": low}, high={"k": high})
+
+
+@pytest.mark.parametrize("is_text", [False, True])
+@given(
+    keys=st.lists(st.integers(0, 300)),
+    ends=st.lists(st.tuples(st.integers(0, 300), st.integers(0, 40))),
+    spread=st.sampled_from([0, 10_000]),
+)
+def test_files_with_a_key_between_their_bounds_are_found(
+    is_text: bool, keys: list[int], ends: list[tuple[int, int]], spread: int
+) -> None:
+    """However many keys there are: with a hundred times as many, a look at some of them has to decide."""
+
+    def value(number: int) -> object:
+        return f"{number:07d}" if is_text else number
+
+    beside = range(400, 400 + spread)  # of which no file has one
+    wanted = pa.table({"k": pa.array(map(value, [*keys, *beside]), pa.string() if is_text else pa.int64())})
+    files = [data_file(value(low), value(low + more)) for low, more in ends]
+    expected = [at for at, (low, more) in enumerate(ends) if any(low <= key <= low + more for key in keys)]
+    assert files_with(files, wanted, ("k",)) == expected
+
+
+def test_files_of_other_partitions_hold_no_key() -> None:
+    wanted = pa.table({"k": [5, 6], "day": ["a", "b"]})
+    files = [data_file(1, 9, day=day) for day in ("a", "c", None)]
+    assert files_with(files, wanted, ("k", "day")) == [0]
+    assert files_with(files, wanted, ("k",)) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("bound", [None, 1.5, "x"])
+def test_bounds_that_do_not_compare_say_nothing(bound: object) -> None:
+    assert files_with([data_file(bound, bound)], pa.table({"k": [7]}), ("k",)) == [0]
+    assert files_with([data_file(8, 9)], pa.table({"k": pa.array([None], pa.int64())}), ("k",)) == [0]
