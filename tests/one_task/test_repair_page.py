@@ -226,7 +226,7 @@ OF_PAGES = {
     "tasks/rerun-or-backfill.md": {
         "give up quarantined rows": "one_task/test_quarantine_counts.py::test_a_dismissal_ends_the_attention",
         "quarantined rows and files after a fix": "spark/test_replay_of_codes.py::test_rows_of_other_codes_are_kept",
-        "again from the lake": "one_task/test_repair_page.py::damaged",
+        "replica and history from the lake": "one_task/test_repair_page.py::damaged",
         "files of a date range again": "one_task/test_repair_page.py::mended",
         "from the files that are there, and nothing else": "one_task/test_repair_page.py::truncated",
         "some rows, read from the source": f"{RESYNC_ROWS}::test_missing_wrong_and_surplus_rows",
