@@ -6,7 +6,7 @@ import hashlib
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 from urllib.parse import unquote
@@ -38,9 +38,21 @@ from spark_jobs.tables.places import Place, stream_of, stream_rows
 
 _PARTS_A_SLOT = 4
 """Enough that one long part doesn't leave the other slots idle."""
-_LEAST_BYTES = 4 * 1024**2
-MOST_BYTES = 32 * 1024**2
-"""Of a part that is held in memory whole: decoded, a byte of Parquet takes about ten."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartBounds:
+    """Sizes in which the files of a first load are decoded, in bytes of files.
+
+    Attributes:
+        together: up to it, all files of a load in one task are decoded together, which takes fewer requests.
+        least: smallest part, where a file can be read in parts.
+        most: largest part. It is held in memory whole: decoded, a byte of Parquet takes about ten.
+    """
+
+    together: int = 8 * 1024**2
+    least: int = 4 * 1024**2
+    most: int = 32 * 1024**2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +72,12 @@ class Split:
 
 
 def splits(
-    groups: Sequence[Sequence[Probed]], ordinals: dict[str, int], slots: int, *, keep_rows: bool = False, most: int = 0
+    groups: Sequence[Sequence[Probed]],
+    ordinals: dict[str, int],
+    slots: int,
+    bounds: PartBounds,
+    *,
+    keep_rows: bool = False,
 ) -> list[Split]:
     """Every row of the files in one part.
 
@@ -69,11 +86,9 @@ def splits(
         ordinals: ledger path to index of the file in the batch.
         slots: tasks that run at once.
         keep_rows: keep translated rows with their file.
-        most: bytes of a part, where its file can be read in parts; 0: no limit.
     """
     total = sum(file.file.size for group in groups for file in group)
-    target = max(_LEAST_BYTES, total // (slots * _PARTS_A_SLOT))
-    target = min(target, most) if most else target
+    target = min(max(bounds.least, total // (slots * _PARTS_A_SLOT)), bounds.most)
     parts = []
     for number, group in enumerate(groups):
         for file in group:
@@ -299,6 +314,7 @@ class PartsReader:
     state: TableState
     place: Place
     targets_of: Callable[[TableSchema], Mapping[str, Target]]
+    bounds: PartBounds = field(default_factory=PartBounds)
 
     @property
     def _reports(self) -> str:
@@ -329,7 +345,7 @@ class PartsReader:
         decoding = Decoding.planned(context, self.plan, self.state, [self._landed(group) for group in alike], files)
         work = self._work(decoding)
         ordinals = {file.path: number for number, file in enumerate(self.plan.files)}
-        parts = splits(alike, ordinals, self.place.slots, most=MOST_BYTES)
+        parts = splits(alike, ordinals, self.place.slots, self.bounds)
         reports = self._reported(work, parts)
         planned = {file.path: file for file in self.plan.files}
         damaged = {r.path: Unreadable(planned[r.path], r.code, r.reason) for r in reports if r.figures is None}

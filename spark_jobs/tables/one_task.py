@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Protocol
 
@@ -32,6 +32,7 @@ from spark_jobs.tables.batch_in_memory import AppendedInMemory, BatchInMemory, W
 from spark_jobs.tables.delta_tables import Tables, Write
 from spark_jobs.tables.engine import BaselineWork, BatchWork, RebuildRequest, TableContext
 from spark_jobs.tables.errors_table import ErrorsTable
+from spark_jobs.tables.file_parts import PartBounds
 from spark_jobs.tables.file_rules import TablesEraser, remove_rows
 from spark_jobs.tables.first_load import FirstLoadReader
 from spark_jobs.tables.places import DeclinedError, InProcess
@@ -116,10 +117,6 @@ class _Needed:
         return json.dumps(sorted(needed_changes(happened, self.schema, self.before))).encode()
 
 
-_IN_MEMORY = 8 * 1024**2
-"""Bytes up to which the files of a first load are decoded together: that takes fewer requests."""
-
-
 class TablesEngine(Protocol):
     """What both engines do alike, on tables that are worked on where the engine says; see `Engine`."""
 
@@ -162,11 +159,13 @@ class OneTaskEngine(TablesEngine):
     Attributes:
         reads_whole: tables are read whole, so that they have to fit into memory.
         most_bytes: see `WholeBatchReader`.
+        parts: how the files of a first load are divided.
     """
 
     tables: Tables
     reads_whole: bool = True
     most_bytes: int | None = None
+    parts: PartBounds = field(default_factory=PartBounds)
 
     def tables_of(self, context: TableContext, *paths: str) -> Tables:  # noqa: ARG002 - it knows all tables
         return self.tables
@@ -193,9 +192,11 @@ class OneTaskEngine(TablesEngine):
         if self.reads_whole:
             self._require_small(context, "the batch", sum(f.size for f in plan.files))
         self._require_small_tables(context, context.layout.replica, context.layout.history)
-        if sum(file.size for file in plan.files) > _IN_MEMORY:
+        if sum(file.size for file in plan.files) > self.parts.together:
             place = InProcess(context.storage)
-            first = FirstLoadReader(context=context, plan=plan, state=state, tables=self.tables, place=place)
+            first = FirstLoadReader(
+                context=context, plan=plan, state=state, tables=self.tables, place=place, bounds=self.parts
+            )
             if first.suits() and (work := first.decode_files()) is not None:
                 return work
         path = context.layout.errors

@@ -26,6 +26,7 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import Expectation
 from airflow_gddl.metadata.expression_text import with_expressions
+from spark_jobs.plan.source_limits import SourceLimits
 from spark_jobs.sources.capture import followed, partition_deletes
 from spark_jobs.sources.capture.catalog import Bounds
 from spark_jobs.sources.capture.position import Mark
@@ -274,13 +275,10 @@ def test_partition_that_is_dropped_between_two_tables_of_a_job(server: sa.Engine
     require_equal(lake, server, spec)
 
 
-def test_open_transactions_that_write_to_the_table_are_waited_for(
-    server: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_open_transactions_that_write_to_the_table_are_waited_for(server: sa.Engine, tmp_path: Path) -> None:
     """One may be in the log, and not be seen by queries yet."""
-    monkeypatch.setattr(partition_deletes, "_WRITERS_SECONDS", 0.5)
     prepared(server, *PARTS)
-    lake, spec = Lake(tmp_path), keeping("delete")
+    lake, spec = Lake(tmp_path, limits=SourceLimits(writers_seconds=0.5)), keeping("delete")
     again(lake, server, 0, spec)
     changed(server, *DROP_Q)
     with server.begin() as open_one:

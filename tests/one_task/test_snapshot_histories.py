@@ -23,7 +23,6 @@ import pytest
 from deltalake import DeltaTable
 
 from airflow_gddl.contract.table_spec import Expectation, SchemaEvolution, SchemaGate
-from spark_jobs.sources.snapshots import capture as snapshot_capture
 from tests.harness.lake import Lake
 from tests.one_task.exports import FORMAT, Exports, codes, csv_of
 
@@ -298,7 +297,7 @@ def play(seed: int, lake: Lake, monkeypatch: pytest.MonkeyPatch, drawn: Drawn, d
     """After each run the replica is what the exports say that have come, and so is the history at each of them."""
     history = History.of(seed, lake, drawn)
     if history.drawn["parts"]:
-        monkeypatch.setattr(snapshot_capture, "_DECODED_BYTES", 500)
+        history.exports = history.exports.limited(decoded_bytes=500)
     truth, rows = dict[int, Export](), dict[Any, Row]()
     for day in range(1, days + 1):
         truth[day] = history.export(rows)
