@@ -558,11 +558,11 @@ class FileWriter:
         target = join(self.target.path, name)
         if "://" in target:
             sink = io.BytesIO()
-            _save(rows, sink, packed=self.target.packed)
+            save_rows(rows, sink, packed=self.target.packed)
             self.storage.write(target, sink.getvalue())
             return delta_log.log_path(name), sink.tell()
         Path(target).parent.mkdir(parents=True, exist_ok=True)
-        _save(rows, target, packed=self.target.packed)
+        save_rows(rows, target, packed=self.target.packed)
         return delta_log.log_path(name), Path(target).stat().st_size
 
 
@@ -643,8 +643,14 @@ def _new_name() -> str:
     return f"part-00000-{uuid4()}-c000.snappy.parquet"
 
 
-def _save(rows: pa.Table, target: Any, *, packed: bool) -> None:
-    rows = _without_empty_sequence(rows)
+def save_rows(rows: pa.Table, target: Any, *, packed: bool) -> None:
+    """Write the rows of a data file as Parquet. All data files are written here, and tests kill processes here.
+
+    Args:
+        target: path on this machine, or a sink.
+        packed: numbers that never fall are stored as differences.
+    """
+    rows = without_empty_sequence(rows)
     rising = _rising(rows) if packed else []
     pq.write_table(
         rows,
@@ -676,7 +682,7 @@ def is_falling(numbers: np.ndarray) -> bool:
     return bool(np.any(numbers[1:] < numbers[:-1]))
 
 
-def _without_empty_sequence(rows: pa.Table) -> pa.Table:
+def without_empty_sequence(rows: pa.Table) -> pa.Table:
     """Rows without `_gddl.sequence` if none has one, as in a full load; readers take it for null.
 
     Its type may be known with the first change only: see `whole_tables.retype_sequence`.

@@ -303,7 +303,7 @@ class Tables:
         """
         app, version = transaction
         if self.last_transaction(path, app) < version:
-            self._commit(self.existing(path), files, Write(app=app, version=version, metrics=metrics))
+            self.commit_actions(self.existing(path), files, Write(app=app, version=version, metrics=metrics))
 
     def add_columns(self, path: str, columns: Sequence[Column]) -> None:
         """Add columns at the end, null in all existing rows.
@@ -477,7 +477,7 @@ class Tables:
         work = Restated(path, snapshot.schema.arrow, without(indexed, snapshot.partition_by), self._now())
         actions = [json.loads(report) for report in self.place_for(sum(f.size for f in files)).run(work, files)]
         if actions:
-            self._commit(snapshot, actions, Write(rearranged=True))
+            self.commit_actions(snapshot, actions, Write(rearranged=True))
 
     def target_of(self, definition: TableDefinition) -> Target:
         """Where new rows of a table go that has the columns of a definition when they are committed."""
@@ -537,7 +537,7 @@ class Tables:
         for rows in write.added:
             actions += files.data(rows, data_change=not write.rearranged)
         actions += [] if write.written is None else write.written.actions(data_change=not write.rearranged)
-        self._commit(snapshot, [*feed, *actions], write)
+        self.commit_actions(snapshot, [*feed, *actions], write)
 
     def _feed(self, snapshot: TableSnapshot, files: FileWriter, write: Write) -> tuple[list[Action], bool]:
         """See `FileWriter.feed`."""
@@ -569,7 +569,7 @@ class Tables:
             made += Written(files=json.loads(report)).actions(data_change=data_change)
         return made
 
-    def _commit(self, snapshot: TableSnapshot, actions: Sequence[Action], write: Write) -> None:
+    def commit_actions(self, snapshot: TableSnapshot, actions: Sequence[Action], write: Write) -> None:
         path, now = snapshot.path, self._now()
         app = app_of(write.app, self._shard) if write.app else ""
         by = user_metadata(app, write.version) if app else OURS

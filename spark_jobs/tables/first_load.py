@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from airflow_gddl.contract.result import MainCounts, RunWarning
 from spark_jobs.dialects.protocol import Unreadable
@@ -40,7 +40,7 @@ class FirstLoadReader:
     state: TableState
     tables: Tables
     place: Place
-    bounds: PartBounds
+    bounds: PartBounds = field(default_factory=PartBounds)
 
     def suits(self) -> bool:
         """Whether the batch is a first load that can be written so: new tables, of no features that others decide."""

@@ -49,7 +49,7 @@ def refusals(value: Any, path: FieldPath = ()) -> Iterator[tuple[FieldPath, Refu
 
 @pytest.fixture(params=["CSafeLoader", "SafeLoader"])
 def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_LOADER", getattr(yaml, request.param))
+    monkeypatch.setattr(files, "LOADER", getattr(yaml, request.param))
 
 
 @pytest.mark.usefixtures("parser")
