@@ -267,7 +267,7 @@ def test_a_lost_poll_causes_a_listing(bucket: Bucket, queue: Waiting) -> None:
     assert follow.poll("one", folders(*TABLES))["shop.a"].files == 1
 
 
-def test_old_news_go(bucket: Bucket, queue: Waiting) -> None:
+def test_news_older_than_a_full_listing_are_removed(bucket: Bucket, queue: Waiting) -> None:
     clock = Watch()
     follow = following(queue, clock)
     for day in range(3):

@@ -551,7 +551,7 @@ def test_rows_that_cannot_be_compared_are_refused(
 
 @pytest.mark.deep
 @pytest.mark.timeout(3600)
-def test_dropped_under_writers(server: sa.Engine, tmp_path: Path) -> None:
+def test_partitions_dropped_under_writers_leave_the_tables_equal(server: sa.Engine, tmp_path: Path) -> None:
     """Partitions are dropped and made again at any moment of the runs, each after it was there in one."""
     rest = "CREATE TABLE s.rest PARTITION OF s.t FOR VALUES FROM (200) TO (MAXVALUE)"
     prepared(server, *PARTS[:3], rest, "INSERT INTO s.t SELECT i, 'v' FROM generate_series(0, 199) i")

@@ -222,7 +222,7 @@ def test_aborted_transactions_are_left_out_and_open_ones_awaited(kafka: Broker, 
     assert topic.run().status == "skipped", "markers behind the last message are no work"
 
 
-def test_compacted_topic(kafka: Broker, tmp_path: Path) -> None:
+def test_a_compacted_topic_gives_the_newest_rows(kafka: Broker, tmp_path: Path) -> None:
     settings = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.ms": "100"}
     topic = Topic(kafka, tmp_path, 1, settings).create()
     place = 0

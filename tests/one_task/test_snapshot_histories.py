@@ -341,7 +341,7 @@ def test_each_pair_of_options_is_played() -> None:
 @pytest.mark.parametrize(
     "number", [pytest.param(n, marks=() if n < SAMPLE else pytest.mark.deep) for n in range(len(ROWS))]
 )
-def test_random_exports(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_exports_give_the_right_tables(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     play(number, Lake(tmp_path), monkeypatch, ROWS[number])
 
 
@@ -356,5 +356,5 @@ def test_random_exports_that_lack_columns(
 
 @pytest.mark.deep
 @pytest.mark.parametrize("seed", range(1000, 1200))
-def test_many_random_exports(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_random_exports_give_the_right_tables(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     play(seed, Lake(tmp_path), monkeypatch, ROWS[seed % len(ROWS)])

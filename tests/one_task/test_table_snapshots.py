@@ -359,7 +359,7 @@ def test_deletes_that_were_forgotten_under_a_shorter_retention(exports: Exports)
     assert exports.replica() == {2: "b"}
 
 
-def test_csv_exports(exports: Exports) -> None:
+def test_csv_exports_are_compared_as_values(exports: Exports) -> None:
     options = {**FORMAT, "csv_header": True, "types": {"id": "int"}}
     exports = replace(exports, spec=replace(SPEC, options=options))
     for day, text in ((1, "id,v\n1,a\n2,\n"), (2, 'id,v\n1,a\n2,""\n3,c\n'), (3, "id,v\n1,a\n2\n")):

@@ -53,7 +53,7 @@ def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.usefixtures("parser")
-def test_values_and_lines() -> None:
+def test_values_are_read_with_their_lines() -> None:
     value = files.read_yaml(TEXT)
     assert value == VALUE
     assert list(refusals(value)) == []
