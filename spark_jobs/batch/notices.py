@@ -124,7 +124,8 @@ def of_generations(inference: Inference) -> tuple[RunWarning, ...]:
 
 
 def require_known_generations(inference: Inference, table: str) -> None:
-    """
+    """Refuse a first load if file times don't say which changes belong to which full load.
+
     Raises:
         FatalError: `GENERATIONS_UNKNOWN`.
     """
@@ -141,7 +142,8 @@ def require_known_generations(inference: Inference, table: str) -> None:
 
 
 def require_generations(discovery: Discovery, table: str) -> None:
-    """
+    """Refuse files if it is unknown which changes belong to which full load, on a first load or later.
+
     Raises:
         FatalError: `GENERATIONS_UNKNOWN`; as `require_known_generations`.
     """
@@ -416,7 +418,7 @@ def _files(number: int) -> str:
 
 
 def require_whole_load(table: str, ledger: Ledger, unread: Sequence[str]) -> None:
-    """The same, and fail a run that has left all else for the sake of a full load.
+    """As `require_first_load`, and fail if a file of a full load could not be read.
 
     Args:
         unread: load files that could not be read.

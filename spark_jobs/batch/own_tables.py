@@ -248,7 +248,8 @@ def _moves_foreign_rows(commits: Iterable[DeltaCommit]) -> bool:
 
 
 def _require_baseline(context: TableContext, state: TableState) -> None:
-    """
+    """Require that an adopted replica's property `gddl.baseline` is as the ledger has it.
+
     Raises:
         FatalError: `BASELINE_LOST`: rows without `_gddl` would be read as none of ours.
     """

@@ -89,7 +89,7 @@ class SparkSource(Protocol):
 
     @property
     def end(self) -> GddlError | None:
-        """Why there will be no Spark again in this process; null while there may."""
+        """Why this process will have no Spark again; None: it may have one."""
         ...
 
     @property

@@ -81,7 +81,8 @@ class Turns:
         self.pending.sort(key=lambda turn: min((f.modified for f in turn[1].discovery.waiting), default=""))
 
     def require_all(self) -> None:
-        """
+        """Raise the first fault of a source, if any source had one.
+
         Raises:
             GddlError: the fault of a source; passing where all are.
         """
@@ -129,7 +130,8 @@ class Turns:
 
 
 def require_supported(run: TableRun) -> None:
-    """
+    """Refuse what a job asks for and a table can't do.
+
     Raises:
         FatalError: `SHARDS_UNSUPPORTED`: the job asks for what tables of several sources do not have. `SPEC_INVALID`:
             its spec was not made from metadata. `MASK_KEY_MISSING`.

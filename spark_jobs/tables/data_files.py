@@ -52,7 +52,7 @@ def statistics(rows: pa.Table, indexed: Sequence[ColumnPath]) -> str:
 
 @dataclass(frozen=True)
 class _Figures:
-    """Of a column or a field of a struct.
+    """Statistics of a column or of a field of a struct.
 
     Attributes:
         has_bounds: there are values, of a type whose bounds readers expect.
@@ -65,7 +65,7 @@ class _Figures:
 
 
 def _figures(rows: pa.Table, indexed: Iterable[ColumnPath]) -> dict[ColumnPath, _Figures]:
-    """Of those of the columns that the rows have."""
+    """Statistics of the indexed columns that the rows have, by path."""
     found = {}
     for path in indexed:
         values = _values(rows, path)
@@ -523,7 +523,8 @@ class FileWriter:
         )
 
     def remaining(self, changed: Sequence[tuple[DataFile, np.ndarray]]) -> list[Remaining]:
-        """
+        """What remains of files from which rows are deleted.
+
         Args:
             changed: files with the numbers of newly deleted rows.
         """
@@ -572,7 +573,7 @@ class WithoutRows:
 
     Attributes:
         table: whose files are read; empty: that of `target`.
-        only: these rows instead of the others; null for rows: all that are left.
+        only: keep the chosen rows instead of the others. None as the chosen rows of a file means all of them.
         now: milliseconds since 1970.
     """
 
@@ -582,7 +583,8 @@ class WithoutRows:
     only: bool = False
 
     def __call__(self, storage: Storage, part: tuple[DataFile, np.ndarray | None]) -> bytes:
-        """
+        """Write a file again without the chosen rows.
+
         Returns:
             JSON of the actions that add the new files: one for each part of the old file that fits into memory.
         """
@@ -616,7 +618,8 @@ class Restated:
     now: int
 
     def __call__(self, storage: Storage, file: DataFile) -> bytes:
-        """
+        """Compute the statistics of a file anew.
+
         Returns:
             JSON of the action that adds the file anew.
         """

@@ -129,7 +129,8 @@ class Tables:
     bounds = TaskBounds()
 
     def __init__(self, storage: Storage, clock: Clock, shard: str = "", features: frozenset[str] = frozenset()) -> None:
-        """
+        """Open the tables of a run.
+
         Args:
             features: table features that are supported in addition, see `snapshots.require_known`.
         """
@@ -143,7 +144,7 @@ class Tables:
         self._there: set[str] = set()
 
     def of_shard(self, shard: str) -> Tables:
-        """The same with transactions of its own."""
+        """These tables for one source, with its own transactions."""
         return Tables(self.storage, self._clock, shard, self.features)
 
     def is_for_tasks(self, size: int) -> bool:
@@ -492,7 +493,7 @@ class Tables:
         return self.placed(target)
 
     def placed(self, target: Target) -> Target:
-        """The same where the files of its table are written before their commit."""
+        """The target at the place where files are written before their commit."""
         return target
 
     def target(self, path: str, schema: DeltaSchema | None = None) -> Target:

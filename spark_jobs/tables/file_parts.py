@@ -57,11 +57,13 @@ class PartBounds:
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """Attributes:
-    group: index of the file's group.
-    ordinal: index of the file in the batch.
-    row_groups: those of the file to read; None: the whole file.
-    size: approximate bytes.
+    """A part of a batch's file that one task decodes.
+
+    Attributes:
+        group: index of the file's group.
+        ordinal: index of the file in the batch.
+        row_groups: those of the file to read; None: the whole file.
+        size: approximate bytes.
     """
 
     file: Probed
@@ -278,7 +280,7 @@ class WrittenParts:
     suspects: pa.Table | None = None
 
     def paths(self, table: str) -> list[str]:
-        """Of the files of a table."""
+        """Paths of the files written for a table."""
         return [file_path(self.targets[table].path, action) for action in self.files[table]]
 
     def discard(self) -> None:
@@ -472,7 +474,8 @@ def fault_of(error: GddlError) -> Fault:
 
 
 def raise_fault(fault: Fault) -> None:
-    """
+    """Raise a fault of the store that a task has reported.
+
     Raises:
         GddlError: the store's.
     """

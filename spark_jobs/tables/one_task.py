@@ -217,7 +217,8 @@ class OneTaskEngine(TablesEngine):
         return AppendedInMemory(batch_context=batch_context, decoded=decoded, changes=decoded.good, appended=appended)
 
     def _require_small_tables(self, context: TableContext, *paths: str) -> None:
-        """
+        """Require that tables fit into a task's memory.
+
         Raises:
             DeclinedError: one of them is too large for a process's memory.
         """
