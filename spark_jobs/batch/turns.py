@@ -155,7 +155,7 @@ def require_supported(run: TableRun) -> None:
         "a continuous job": options.continuous is not None,
     }
     if run.spec.shards and (names := [name for name, is_asked in requests.items() if is_asked]):
-        what = f"{run.spec.table} has several sources: {names[0]} does not support that; nothing was done"
+        what = f"{run.spec.table} has several sources, and {names[0]} does not support that; nothing was done"
         remedy = "to load it again, give the row a new target; see docs/sources.md, section Load a sharded table again"
         raise FatalError("SHARDS_UNSUPPORTED", what, remedy=remedy)
 
