@@ -488,7 +488,7 @@ def _chosen(
 
 
 def _first_key_type(table_schema: TableSchema) -> SqlType | None:
-    """Null without keys, and where values don't survive the way through Python unchanged (times, floating point)."""
+    """Type of the first key column; None: no keys, or Python would change its values (times, floating point)."""
     if not table_schema.keys:
         return None
     kind = next(c.type for c in table_schema.data if c.name == table_schema.keys[0])

@@ -135,7 +135,7 @@ def _bounds(values: pa.ChunkedArray) -> tuple[Any, Any] | None:
 
 
 def _times(values: pa.ChunkedArray) -> tuple[str, str] | None:
-    """Null where one is outside the years 1 to 9999, which many readers, e.g. Python, can't represent."""
+    """First and last time as text; None: one is outside the years 1 to 9999, which e.g. Python can't represent."""
     if outside_years(values) is not None:
         return None
     ends = pc.min_max(values)

@@ -89,7 +89,8 @@ def folder(lake: str) -> str:
 
 
 def publish(store: Storage, lake: str, places: Collection[str], now: datetime) -> None:
-    """
+    """Store which folders have new files, for the polls of all pipelines.
+
     Raises:
         RetriableError: `STORAGE_BUSY`.
     """
