@@ -157,7 +157,7 @@ class Layout:
         return self.iceberg if kind == "replica" else f"{self.iceberg}__{kind}"
 
     def of_shard(self, roots: Roots, spec: TableSpec, shard: str) -> Layout:
-        """The same tables, with the landing folder and the ledger of one of the table's sources."""
+        """This layout with the landing folder and the ledger of one of the table's sources; the tables are shared."""
         landing = LandingFolder.of(roots, spec.of_shard(shard)).path
         return replace(self, landing=landing, state=join(self.state, SHARDS, shard))
 

@@ -170,7 +170,8 @@ def slot_state(sa: Any, connection: Any, slot: str) -> str:
 
 
 def published_table(sa: Any, connection: Any, publication: str, table: str) -> PublishedTable:
-    """
+    """Read a table of the source, and how the publication publishes it.
+
     Args:
         table: `schema.name` in the source.
 

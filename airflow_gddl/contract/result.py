@@ -66,7 +66,7 @@ class RunWarning:
 
 @dataclass(frozen=True, kw_only=True)
 class Freshness:
-    """Of moments, ISO 8601, UTC.
+    """How new a table's data is; moments are ISO 8601 in UTC.
 
     Attributes:
         commit_ts: newest source commit applied, null when unknown; `lag_seconds`: now minus it.
@@ -81,7 +81,8 @@ class Freshness:
 
 @dataclass(frozen=True, kw_only=True)
 class ErrorInfo:
-    """
+    """Why a table failed, as a result keeps it.
+
     Attributes:
         fatal: a retry fails with the same error until a user fixes its cause. False where that is not known, too.
     """

@@ -401,7 +401,7 @@ def is_share(value: float) -> bool:
 
 
 def shadow_problems(shadow: float | None) -> Iterator[SpecProblem]:
-    """Of a row or a tier; None: of a row that does not say."""
+    """Problems of `shadow` in a row or a tier; None: the row does not set it."""
     if shadow is not None and not is_share(shadow):
         message, remedy = "not a fraction", "write true, or a number from 0 to 1, e.g. 0.01"
         yield SpecProblem("FIELD_VALUE", ("shadow",), shadow, message, remedy)

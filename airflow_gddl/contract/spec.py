@@ -44,7 +44,8 @@ def memory_remedy(value: object) -> str:
 
 
 def size_bytes(text: str) -> int:
-    """
+    """Number of bytes in an amount of memory such as `2g`.
+
     Raises:
         ValueError: not an amount of memory.
     """

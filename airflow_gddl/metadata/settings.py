@@ -34,7 +34,8 @@ class CheckedSettings:
     check_tiers: Callable[[Any, Iterable[str]], Iterable[SpecProblem]] = lambda _settings, _tiers: ()
 
     def problems(self, values: Mapping[str, Any], path: FieldPath, tiers: Iterable[str] = ()) -> Iterator[SpecProblem]:
-        """
+        """Problems of a section of `gddl.yaml`.
+
         Args:
             tiers: names of all tiers; empty: these are not settings of the runner that the metadata names.
         """
@@ -48,7 +49,7 @@ class CheckedSettings:
 
 @functools.cache
 def settings_of_runner(descriptor: RunnerDescriptor) -> CheckedSettings | None:
-    """Of the section `runners.<name>`; null: the runner has none."""
+    """How the section `runners.<name>` is checked; None: the runner has no settings."""
     if descriptor.settings is None:
         return None
     return CheckedSettings(FieldShape(descriptor.settings), descriptor.check_settings, descriptor.check_tiers)
@@ -56,7 +57,7 @@ def settings_of_runner(descriptor: RunnerDescriptor) -> CheckedSettings | None:
 
 @functools.cache
 def compute_of_runner(descriptor: RunnerDescriptor) -> CheckedSettings | None:
-    """Of `tiers.<tier>.compute.<name>`; null: the runner has none."""
+    """How `tiers.<tier>.compute.<name>` is checked; None: the runner has no settings there."""
     return (
         None
         if descriptor.compute is None

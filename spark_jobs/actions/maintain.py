@@ -47,11 +47,13 @@ _DELETED_AT_ONCE, _SAMPLE = 1000, 5
 
 @dataclass(frozen=True, kw_only=True)
 class CleanedFiles:
-    """Attributes:
-    removed: files moved or deleted, or under `dry_run` to be removed.
-    kept: old files that stay, because they have rows in quarantine, another file is at their new place, or they were
-        written again meanwhile.
-    sample: some of the latter.
+    """What the clean-up of a landing folder did.
+
+    Attributes:
+        removed: files moved or deleted, or under `dry_run` to be removed.
+        kept: old files that stay, because they have rows in quarantine, because another file is at their new place, or
+            because they were written again in the meantime.
+        sample: some of the kept files.
     """
 
     removed: int = 0
@@ -59,7 +61,7 @@ class CleanedFiles:
     sample: tuple[str, ...] = ()
 
     def __add__(self, other: CleanedFiles) -> CleanedFiles:
-        """Of two landing folders."""
+        """Sum over two landing folders."""
         sample = (*self.sample, *other.sample)[:_SAMPLE]
         return CleanedFiles(removed=self.removed + other.removed, kept=self.kept + other.kept, sample=sample)
 
@@ -191,9 +193,11 @@ _KNOWN = (COMMIT, CHECKPOINT, _JOINED, _HARMLESS)
 
 @dataclass(frozen=True)
 class CutLog:
-    """Attributes:
-    removed: files removed, or under `dry_run` to be removed.
-    unknown: names of files of unknown kinds; if there are any, nothing was removed.
+    """What the clean-up of a Delta log did.
+
+    Attributes:
+        removed: files removed, or under `dry_run` to be removed.
+        unknown: names of files of unknown kinds; if there are any, nothing was removed.
     """
 
     removed: int = 0
@@ -313,8 +317,10 @@ def _warnings(kept: MaintenanceResult) -> Iterator[RunWarning]:
 
 @dataclass(frozen=True)
 class _Maintenance:
-    """Attributes:
-    claim: null where nothing is written.
+    """Maintenance of one table.
+
+    Attributes:
+        claim: null where nothing is written.
     """
 
     run: TableRun

@@ -373,7 +373,7 @@ def require_whole_tables(run: TableRun, context: TableContext, ledger: Ledger) -
     require_same_identity(spec, state)
     require_sound_tables(run, context, ledger)
     if state.keys is None or not has_all_changes(spec, context.storage, context.layout, ledger):
-        what = f"{spec.table}: what its other files gave is not known: the change table is not whole"
+        what = f"{spec.table}: the change table is not whole, so it is not known what the other files gave"
         raise FatalError("RANGE_NOT_KNOWN", what, remedy=f"`gddl rebuild --table {spec.table}`, then reload the time")
     schema = plan_batch(run.dialect, (), context.stored_columns(), state).table_schema
     require_ordered(schema, state, of_log=run.dialect.log_positions)

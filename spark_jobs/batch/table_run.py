@@ -129,7 +129,8 @@ class TableRun:
 
     @cached_property
     def dialect(self) -> Dialect:
-        """
+        """The dialect of the table's files.
+
         Raises:
             FatalError: `DIALECT_UNKNOWN`, `SPEC_INVALID`.
         """
@@ -213,7 +214,7 @@ class TableRun:
         return ledger
 
     def shard_runs(self) -> tuple[TableRun, ...]:
-        """The same run of each of the table's sources alone; empty where the table has one."""
+        """A run for each of the table's sources; empty if the table has only one."""
         states = self.shard_states()
         return tuple(run.beside(states) for run in self._each_shard())
 
@@ -230,7 +231,7 @@ class TableRun:
         return {run.shard: run.own_state() for run in (*self._each_shard(), *self.former_shards)}
 
     def shard_ledgers(self) -> tuple[Ledger, ...]:
-        """Of each of the table's sources by itself; empty where the table has one."""
+        """The ledger of each of the table's sources; empty if the table has only one."""
         return tuple(run.ledger() for run in self._each_shard())
 
     def own_state(self) -> TableState:
@@ -335,7 +336,8 @@ class TableRun:
         self._opened.listed = names
 
     def report(self, step: str, batch: int = 0, rows: int = 0) -> None:
-        """
+        """Report a step that has ended; stop the run if the job was asked to end.
+
         Raises:
             RetriableError: as `go_on`; not after what is committed.
         """
@@ -344,7 +346,8 @@ class TableRun:
             self.go_on()
 
     def go_on(self) -> None:
-        """
+        """Stop the run if the job was asked to end.
+
         Raises:
             RetriableError: `JOB_CANCELLED`: the job was asked to end, and nothing of this run is being written.
         """

@@ -21,7 +21,8 @@ _LOG = logging.getLogger(__name__)
 
 
 def is_due(batch: int, done: int) -> bool:
-    """
+    """Whether this run has completed a round of batches after which a table is tidied.
+
     Args:
         batch: number of the last batch.
         done: batches of this run.

@@ -81,7 +81,8 @@ class Turns:
         self.pending.sort(key=lambda turn: min((f.modified for f in turn[1].discovery.waiting), default=""))
 
     def require_all(self) -> None:
-        """
+        """Raise the first fault of a source, if any source had one.
+
         Raises:
             GddlError: the fault of a source; passing where all are.
         """
@@ -129,7 +130,8 @@ class Turns:
 
 
 def require_supported(run: TableRun) -> None:
-    """
+    """Refuse what a job asks for and a table can't do.
+
     Raises:
         FatalError: `SHARDS_UNSUPPORTED`: the job asks for what tables of several sources do not have. `SPEC_INVALID`:
             its spec was not made from metadata. `MASK_KEY_MISSING`.
@@ -153,7 +155,7 @@ def require_supported(run: TableRun) -> None:
         "a continuous job": options.continuous is not None,
     }
     if run.spec.shards and (names := [name for name, is_asked in requests.items() if is_asked]):
-        what = f"{run.spec.table} has several sources: {names[0]} is not built for such tables; nothing was done"
+        what = f"{run.spec.table} has several sources, and {names[0]} does not support that; nothing was done"
         remedy = "to load it again, give the row a new target; see docs/sources.md, section Load a sharded table again"
         raise FatalError("SHARDS_UNSUPPORTED", what, remedy=remedy)
 

@@ -249,7 +249,7 @@ class SparkSpread:
             self._go_on()
             session = self.spark.for_table()
             if is_this_python(os.environ):
-                _plan_quickly(session)
+                plan_quickly(session)
             else:
                 check_executors(session, _slots(session))
             results.clear(specs)  # of an earlier start of this job, which was killed
@@ -337,7 +337,7 @@ def _taken(outcomes: Sequence[TaskOutcome], remaining: dict[str, TableSpec]) -> 
             yield item
 
 
-def _plan_quickly(session: SparkSession) -> None:
+def plan_quickly(session: SparkSession) -> None:
     """Let an embedded Spark run its plans, each of a row a task, without compiling Java for them."""
     from spark_jobs.spark.session import FOR_FEW_ROWS, configure  # noqa: PLC0415 - a job without work imports no Spark
 

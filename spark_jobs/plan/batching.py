@@ -38,7 +38,7 @@ class BatchLimits:
         return cls(max_files=tier.max_files_per_batch, max_bytes=min(most, fits), first_load=fits)
 
     def most_bytes(self, first: PlannedFile, state: TableState) -> int:
-        """Of the batch that begins with a file."""
+        """Bytes that the batch may have that begins with a file."""
         is_first_load = first.kind == "load" and state.batch == 0
         return max(self.max_bytes, self.first_load) if is_first_load else self.max_bytes
 

@@ -115,7 +115,7 @@ class DeltaSchema(Schema):
         return pa.schema([pa.field(c.name, arrow_type(c.type)) for c in self.columns])
 
     def retyped(self, types: Mapping[str, SqlType]) -> DeltaSchema:
-        """The same columns, some of them with other types."""
+        """This schema with other types for some columns."""
         return replace(self, columns=tuple(Column(c.name, types.get(c.name, c.type)) for c in self.columns))
 
     def to_json(self) -> str:
@@ -471,7 +471,7 @@ def changes(values: np.ndarray) -> np.ndarray:
 
 
 def numbered(values: np.ndarray, at: np.ndarray, counted: np.ndarray | None = None) -> np.ndarray:
-    """Of each value how many equal ones precede it.
+    """For each value, how many equal values precede it.
 
     Args:
         at: an order in which equal values are together.

@@ -77,7 +77,8 @@ class Export:
 
     @classmethod
     def of(cls, probed: Probed, dialect: Dialect) -> Export:
-        """
+        """An export file with its columns as the row names them.
+
         Raises:
             QuarantinableError: `SNAPSHOT_HELD`: its columns can't be named as the row says, or a key is missing.
         """

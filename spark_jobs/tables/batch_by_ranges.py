@@ -436,7 +436,7 @@ class _Merging:
 
 @dataclass(frozen=True, kw_only=True)
 class _Totals:
-    """Of all ranges.
+    """Counts of all ranges of keys together.
 
     Attributes:
         unknown, lost: number and sample of keys, see `Outcome`.

@@ -381,7 +381,7 @@ class BatchInMemory(_WholeBatchWork):
         return int(good.num_rows)
 
     def _stored(self, overlap: Overlap) -> pa.Table | None:
-        """Rows of the change table that may equal rows of this batch; null when none can."""
+        """Rows of the change table that may equal rows of this batch; None: none can."""
         batch_context, schema = self.batch_context, self.batch_context.table_schema
         known = may_repeat(batch_context, self.decoded_batch.figures, overlap)
         if known is None:
@@ -444,7 +444,7 @@ class MayRepeat:
 
 
 def may_repeat(batch_context: BatchContext, figures: Figures, overlap: Overlap) -> MayRepeat | None:
-    """Which rows of the change table may equal rows of a batch; null when none can."""
+    """Which rows of the change table may equal rows of a batch; None: none can."""
     span = figures.sequence_span if overlap.changes else None
     generation = batch_context.plan.generation if overlap.loads else None
     if span is None and generation is None:

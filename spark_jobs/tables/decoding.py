@@ -77,7 +77,8 @@ class Decoding:
         cls, context: TableContext, plan: BatchPlan, state: TableState, landed: Sequence[FileGroup],
         files: Iterable[Probed] = (),
     ) -> Decoding:  # fmt: skip
-        """
+        """Plan how the files of a batch become rows of the table.
+
         Args:
             files: of the batch; none where it replays records of the quarantine.
 

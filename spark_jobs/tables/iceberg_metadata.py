@@ -29,8 +29,10 @@ _VERSION = re.compile(r"v(\d+)\.metadata\.json")
 
 @dataclass(frozen=True)
 class MetadataVersions:
-    """Attributes:
-    table: folder of the Iceberg table.
+    """The metadata versions of an Iceberg table.
+
+    Attributes:
+        table: folder of the Iceberg table.
     """
 
     storage: Storage
@@ -61,7 +63,7 @@ class MetadataVersions:
         return self.storage.read(self.path(version))
 
     def delta_version(self) -> int | None:
-        """Of the newest version; None: there is none."""
+        """Delta version that the newest metadata describes; None: there is none."""
         version = self.identity().get(DELTA_VERSION)
         return int(version) if version else None
 

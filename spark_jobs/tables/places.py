@@ -23,7 +23,8 @@ class Work(Protocol[Item_contra]):
     """A function of one part, which may be sent to other processes."""
 
     def __call__(self, storage: Storage, part: Item_contra, /) -> bytes:
-        """
+        """Work on one part.
+
         Returns:
             a report, or a few rows.
         """
@@ -42,7 +43,8 @@ class KeyWork(Protocol[Item_contra]):
         ...
 
     def __call__(self, storage: Storage, rows: Mapping[str, Sequence[pa.Table]], /) -> bytes:
-        """
+        """Work on all rows of a range of keys.
+
         Args:
             rows: of a range, by table; tables without rows may be left out.
 

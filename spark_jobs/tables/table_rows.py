@@ -127,7 +127,8 @@ class FindRows:
         return self.schema.append(pa.field(AT_FILE, pa.int32())).append(pa.field(AT_ROW, pa.int64())).empty_table()
 
     def __call__(self, storage: Storage, part: tuple[int, DataFile]) -> bytes:
-        """
+        """Find the chosen rows of a file.
+
         Returns:
             an Arrow stream of the rows with `AT_FILE` and `AT_ROW`: number of the file, and of the row in it.
         """
@@ -367,7 +368,8 @@ class Source:
 
     @classmethod
     def of(cls, snapshot: TableSnapshot, prepare: RowRule, columns: Sequence[str] | None = None) -> Source:
-        """
+        """All files of a table at a version, as a source of rows.
+
         Args:
             columns: to read; None: all.
         """
@@ -386,7 +388,7 @@ class Source:
 
     @property
     def numbers(self) -> list[int]:
-        """Of the files to read."""
+        """Numbers of the files to read."""
         keys = self.wanted
         return [*range(len(self.files))] if keys is None else files_with(self.files, keys, tuple(keys.column_names))
 
@@ -528,13 +530,13 @@ def _gathered(sources: Mapping[str, Source]) -> int:
 
 
 def by_row(tables: Tables, sources: Mapping[str, Source], rule: RangeRule) -> list[bytes]:
-    """The same for a rule that holds for any part of the rows: of all together, or in tasks of each file."""
+    """Apply a rule that holds for any part of the rows: to all rows together, or in tasks to each file."""
     large = tables.is_for_tasks(sum(source.size for source in sources.values()))
     return by_file(tables, sources, rule) if large else by_key(tables, sources, pa.schema([]), rule)
 
 
 def by_file(tables: Tables, sources: Mapping[str, Source], rule: RangeRule) -> list[bytes]:
-    """The same for the rows of each file, one after the other; the rule is not called where there are none."""
+    """Apply a rule to the rows of each file; it is not called for a file without rows."""
     place = tables.place_for(sum(source.size for source in sources.values()))
     return place.run(_File(sources=sources, rule=rule), _parts(sources))
 

@@ -21,7 +21,7 @@ from spark_jobs.dialects.protocol import Probed, RowRange, Unreadable
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.rules.arrays import TextOverflowError, flat
 from spark_jobs.rules.file_rows import FileRows, read_file
-from spark_jobs.tables.file_parts import splits
+from spark_jobs.tables.file_parts import PartBounds, splits
 
 ROWS = 50
 
@@ -85,9 +85,9 @@ def test_no_part_holds_more_in_memory_than_a_task_has(tmp_path: Path) -> None:
     small = file_of(tmp_path)
     sizes = [size * 1024**2 for size in (300, 300, 100, 90, 600)]
     ranges = tuple(RowRange(0, 10 * n, 10, size, is_slice=True) for n, size in enumerate(sizes))
-    parts = splits([[replace(small, ranges=ranges)]], {small.file.path: 0}, slots=2, most=1 << 30)
+    parts = splits([[replace(small, ranges=ranges)]], {small.file.path: 0}, 2, PartBounds(least=1 << 30, most=1 << 30))
     assert [part.ranges for part in parts] == [range(1), range(1, 4), range(4, 5)]
-    whole = splits([[small]], {small.file.path: 0}, slots=2, most=1 << 30)
+    whole = splits([[small]], {small.file.path: 0}, 2, PartBounds(least=1 << 30, most=1 << 30))
     assert [part.ranges for part in whole] == [None]
 
 

@@ -253,6 +253,6 @@ def test_share_is_validated(value: object, good: bool, tmp_path: Path) -> None:
     assert good or "shadow" in said, said
 
 
-def test_defaults() -> None:
+def test_shadow_is_off_by_default() -> None:
     assert TierSpec().shadow is False
     assert {tier.shadow for tier in DEFAULT_TIERS.values()} == {False}

@@ -98,7 +98,9 @@ _INSERT = _landed(1, _change("I", 1, id="a"), _change("I", 9, id="b"))
     }.items(),
     ids=lambda case: case[0],
 )  # fmt: skip
-def test_truncates(runs: tuple[str, list[Run]], delete: DeleteMode, tmp_path: Path) -> None:
+def test_histories_with_truncates_equal_the_model(
+    runs: tuple[str, list[Run]], delete: DeleteMode, tmp_path: Path
+) -> None:
     spec = TableSpec(table="s.t", keys=("id",), delete=delete, history=True, truncate="apply", force_update="forced")
     _play(Case(spec, tuple(runs[1]), TYPES), Lake(tmp_path))
 

@@ -177,7 +177,7 @@ class _Source:
             remedy = "correct the two, or let Debezium's connector write files or a topic"
             raise FatalError("SOURCE_LOG_REFUSED", what, where=run.spec.source, remedy=remedy)
         positions = Positions.of(run.runtime.storage, run.job.roots.lake, run.spec.source)
-        return cls(run, url, PostgreSQL(sa, properties_of(run.spec)), positions)
+        return cls(run, url, PostgreSQL(sa, properties_of(run.spec), run.runtime.limits.open_seconds), positions)
 
     def followed(self, connection: Any) -> FollowedTable:
         """The row's table now, in no log yet."""

@@ -54,9 +54,6 @@ from spark_jobs.rules.exports import HELD_CODE
 from spark_jobs.sources.snapshots.comparison import Comparison, planned
 from spark_jobs.tables.delta_log import APPEND, version_of
 
-_ROWS_A_FILE = 1_000_000
-_DECODED_BYTES = 1 << 30
-"""Of the files of a snapshot and its neighbours, decoded; larger ones are compared in parts, by hashes of keys."""
 _COMMITTED = "AR_H_COMMIT_TIMESTAMP"
 _AHEAD = timedelta(days=1)
 """How far the time of a snapshot may be ahead of the clock: folders name no zone, and some name the next day."""
@@ -552,7 +549,8 @@ class _Capture:
         sides = {"before": before, "snapshot": snapshot, "after": after}
         there = {side: one for side, one in sides.items() if one is not None}
         files, known = {side: one.files for side, one in there.items()}, frozenset(self.known.columns)
-        with Comparison(self.run, files, known, self.known.names, _DECODED_BYTES) as compared:
+        most = self.run.runtime.limits.decoded_bytes
+        with Comparison(self.run, files, known, self.known.names, most) as compared:
             self._require_as_listed(*there.values())
             self._require_within_limit(compared)
             names = self._write_changes({side: one.version for side, one in there.items()}, compared)
@@ -647,10 +645,10 @@ class _Capture:
             SEQUENCE: pa.repeat(version, len(ops)),
             _COMMITTED: pa.repeat(committed, len(ops)),
         }
-        every = pa.table({**added, **columns})
-        for start in range(0, len(ops), _ROWS_A_FILE):
+        every, rows_a_file = pa.table({**added, **columns}), self.run.runtime.limits.rows_a_file
+        for start in range(0, len(ops), rows_a_file):
             content = io.BytesIO()
-            pq.write_table(every.slice(start, _ROWS_A_FILE), content, compression="zstd")
+            pq.write_table(every.slice(start, rows_a_file), content, compression="zstd")
             last = self._next_name(self.known.last)
             self._keep(last=last)
             names.append(f"{last}-{OF_SNAPSHOT}-{version}.parquet")
