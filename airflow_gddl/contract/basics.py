@@ -9,5 +9,7 @@ Priority = Literal["low", "normal", "high", "critical"]
 PRIORITY_RANK: dict[str, int] = {name: rank for rank, name in enumerate(reversed(get_args(Priority)))}
 """0: starts first."""
 AirflowView = Literal["table", "group", "mapped", "pack"]
+FEATURE = "feature"
+"""Key of the metadata of a field of a row or a tier: the feature that it belongs to, see `contract.features`."""
 STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 """pydantic configuration of the contract's classes."""

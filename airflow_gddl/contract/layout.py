@@ -150,11 +150,6 @@ class Layout:
     state: str
     runs: str
     erased: str
-    iceberg: str
-
-    def iceberg_of(self, kind: str) -> str:
-        """Folder of the Iceberg table of one of the Delta tables, `replica` or `history`."""
-        return self.iceberg if kind == "replica" else f"{self.iceberg}__{kind}"
 
     def of_shard(self, roots: Roots, spec: TableSpec, shard: str) -> Layout:
         """The same tables, with the landing folder and the ledger of one of the table's sources."""
@@ -175,7 +170,6 @@ class Layout:
             state=join(roots.lake, STATE, "ledger", schema, name),
             runs=join(roots.lake, STATE, "runs", schema, name),
             erased=join(roots.lake, STATE, "erased", schema, name),
-            iceberg=join(roots.lake, STATE, "iceberg", schema, name),
         )
 
 

@@ -17,10 +17,12 @@ from airflow_gddl.contract.capture import capture_problems
 from airflow_gddl.contract.codec import given
 from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
 from airflow_gddl.contract.extensions import DIALECTS
+from airflow_gddl.contract.features import features, missing_features
 from airflow_gddl.contract.kafka import kafka_problems
 from airflow_gddl.contract.names import TEMPLATE_REMEDY, has_source, rendered, template_fault
 from airflow_gddl.contract.option_checks import check_options
 from airflow_gddl.contract.published import published_problems
+from airflow_gddl.contract.shares import is_share
 from airflow_gddl.contract.table_spec import (
     SHARD_COLUMN,
     Expectation,
@@ -151,24 +153,11 @@ _PROPERTIES = frozenset(
 """In lower case, as Delta compares them."""
 _PREFIXES = ("user.", "delta.feature.")
 """Prefixes of further allowed properties: user properties and table features."""
-_HIDDEN = frozenset({"deletionvectors", "typewidening", "columnmapping"})
-"""Features with which data files alone do not give the table's content."""
 
 
 def is_allowed(name: str) -> bool:
     """Whether a row may set this property."""
     return name.lower() in _PROPERTIES or name.lower().startswith(_PREFIXES)
-
-
-def iceberg_problems(spec: TableSpec) -> Iterator[SpecProblem]:
-    """Delta features that Iceberg metadata can't represent."""
-    if not spec.iceberg:
-        return
-    for key, value in spec.table_properties.items():
-        feature = key.lower().removeprefix("delta.enable").removeprefix("delta.feature.")
-        if feature in _HIDDEN and value.lower() != "false":
-            message = "Iceberg readers read data files directly and ignore this feature"
-            yield SpecProblem("ICEBERG_REFUSED", ("table_properties", key), value, message, "remove it, or iceberg")
 
 
 RESERVED_COLUMNS = frozenset({"_gddl", "_rescued_data"})
@@ -395,22 +384,6 @@ def _sweep_limit(spec: TableSpec) -> Iterator[SpecProblem]:
         yield SpecProblem("FIELD_VALUE", ("sweep_limit",), spec.sweep_limit, message, "write a number from 0 to 1")
 
 
-def is_share(value: float) -> bool:
-    """Whether it is a number from 0 to 1; NaN is none."""
-    return 0 <= value <= 1
-
-
-def shadow_problems(shadow: float | None) -> Iterator[SpecProblem]:
-    """Of a row or a tier; None: of a row that does not say."""
-    if shadow is not None and not is_share(shadow):
-        message, remedy = "not a fraction", "write true, or a number from 0 to 1, e.g. 0.01"
-        yield SpecProblem("FIELD_VALUE", ("shadow",), shadow, message, remedy)
-
-
-def _shadow(spec: TableSpec) -> Iterator[SpecProblem]:
-    yield from shadow_problems(spec.shadow)
-
-
 def _cutting(spec: TableSpec) -> Iterator[SpecProblem]:
     """Refuse retention where fields need the complete change table."""
     if spec.changes_retention is None:
@@ -619,11 +592,12 @@ _VALUE_CHECKS = (
     _prefix,
     _snapshots,
     _sweep_limit,
-    _shadow,
+    missing_features,
+    *(one.check_values for one in features().values() if one.check_values is not None),
 )
 _ROW_CHECKS = (
-    _table_name, _keys, _mask, _exclusions, published_problems, iceberg_problems, check_clustering, check_partitions,
-    _keyless, _cutting, _trigger, shard_problems,
+    _table_name, _keys, _mask, _exclusions, published_problems, check_clustering, check_partitions, _keyless,
+    _cutting, _trigger, shard_problems, *(one.check for one in features().values() if one.check is not None),
 )  # fmt: skip
 check_values = Checks(*_VALUE_CHECKS)
 """Problems of single values only, for defaults, which have no `table` and `keys`."""

@@ -12,6 +12,7 @@ from airflow_gddl.contract.actions import ErrorsReplay
 from airflow_gddl.contract.capture import capture_of
 from airflow_gddl.contract.connections import key_id
 from airflow_gddl.contract.errors import OF_FILES
+from airflow_gddl.contract.features import used_by
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import (
     STARTING_SPARK,
@@ -177,12 +178,19 @@ class TableRun:
     def _context_of(self, engine: Engine) -> TableContext:
         return TableContext(
             dialect=self.dialect_after_load,
-            # Iceberg readers take data files as they are: no deletion vectors, no widened types.
-            tier=replace(self.tier, deletion_vectors=False) if self.spec.iceberg else self.tier,
+            tier=self._tier_of_tables,
             layout=self.layout,
             storage=self.runtime.storage,
             engine=engine.of_shard(self.shard) if self.shard else engine,
         )
+
+    @property
+    def _tier_of_tables(self) -> TierSpec:
+        """The tier by which the tables are written; features of the row may change it."""
+        tier = self.tier
+        for feature in used_by(self.spec, tier).values():
+            tier = feature.tier(tier)
+        return tier
 
     @property
     def _has_own_engine(self) -> bool:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import GddlError
+from airflow_gddl.contract.idle_runs import is_idle
 from airflow_gddl.contract.layout import (
     LOADS,
     RECORD_TIME,
@@ -83,7 +84,7 @@ def is_recorded(result: JobResult, *, dry_run: bool = False) -> bool:
     Maintenance without work leaves none, like idle loads (docs/decisions/ledger-and-crash.md).
     """
     if result.action in LOADS:
-        return not result.is_idle
+        return not is_idle(result)
     if result.action not in UPKEEP or dry_run or result.status == "skipped":
         return False
     return result.action != "maintain" or result.status == "failed" or any((result.details or {}).values())

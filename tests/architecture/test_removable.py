@@ -280,6 +280,50 @@ def test_without_a_room_all_else_works(without: tuple[Room, Path], tmp_path: Pat
         assert refusal_without(room, servant, lake, row) == _REFUSED[room.kind]
 
 
+@pytest.fixture
+def without_both(request: pytest.FixtureRequest, tree: Path) -> Iterator[tuple[Room, Path]]:
+    """The copy without a feature on either side."""
+    room: Room = request.param
+    gone = [room.path, Path("airflow_gddl/contract/features", room.name).with_suffix(".py")]
+    shutil.rmtree(tree / gone[0])
+    (tree / gone[1]).unlink()
+    yield room, tree
+    shutil.copytree(ROOT / gone[0], tree / gone[0])
+    shutil.copy(ROOT / gone[1], tree / gone[1])
+
+
+FIELDS_OF_FEATURES = {name: name for name in ("iceberg", "shadow")}
+"""Features to the field of a row that asks for each; others are known by the name of a table."""
+
+
+@pytest.mark.parametrize("without_both", [room for room in ROOMS if room.kind == "feature"], ids=str, indirect=True)
+def test_without_both_sides_of_a_feature_its_field_is_refused(without_both: tuple[Room, Path], tmp_path: Path) -> None:
+    """By `gddl validate` and by jobs; a table without such a field is a table as any."""
+    room, tree = without_both
+    lake, row = Lake(tmp_path), replace(spec_of(), **{"table": "shop.asking", **_ASKING[room.name]})
+    lake.load(row)
+    written = {"table": row.table, "keys": list(row.keys), **_ASKING[room.name]}
+    metadata = {"gddl.yaml": {"landing": "landing", "lake": "lake"}, "tables/shop.yaml": {"tables": [written]}}
+    (tmp_path / "metadata/tables").mkdir(parents=True)
+    for name, content in metadata.items():
+        (tmp_path / "metadata" / name).write_text(json.dumps(content))
+    command = ["validate", "--metadata", str(tmp_path / "metadata"), "--json"]
+    with servant_of(tree) as servant:
+        result = servant.job(lake.job([row]))
+        if room.name not in FIELDS_OF_FEATURES:
+            assert (result.status, servant.ask(gddl=command)) == ("succeeded", 0)
+            return
+        assert result.error is not None
+        assert (result.error.code, room.name in result.error.message) == ("FEATURE_MISSING", True)
+        assert not Path(lake.layout(row).replica).exists()
+        assert servant.ask(gddl=command) == 2
+    environ = {**os.environ, "PYTHONPATH": str(tree)}
+    whole = [sys.executable, "-P", "-m", "airflow_gddl.cli.main", *command]
+    done = subprocess.run(whole, env=environ, capture_output=True, text=True, check=False, timeout=60)
+    (problem,) = map(json.loads, done.stdout.splitlines())
+    assert (problem["code"], problem["field"]) == ("FEATURE_MISSING", FIELDS_OF_FEATURES[room.name])
+
+
 _REFUSED = {
     "source": "SOURCE_MISSING", "feature": "FEATURE_MISSING", "action": "ACTION_MISSING", "runner": "RUNNER_BROKEN",
 }  # fmt: skip

@@ -1,0 +1,28 @@
+"""How a code of the state `attention` ends: which actions may end it, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+FILES = ("reload", "resync")
+"""Read the files that are there, and build the tables of them."""
+COMMITS = ("run", "rebuild", *FILES, "errors_replay", "resync_rows", "sweep_release", "truncate_release")
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a code ends.
+
+    Attributes:
+        actions: by which it may; a `run` that had something to do.
+        why: the reason, for people.
+        by_count: only where nothing is left in quarantine, or all that is left was refused by this very action.
+        judged: not by warnings: the action's own result says whether the problem is left.
+        lasts: seconds after which it ends by itself; None: it does not.
+    """
+
+    actions: tuple[str, ...]
+    why: str
+    by_count: bool = False
+    judged: bool = False
+    lasts: float | None = None
