@@ -546,7 +546,7 @@ def _runner(cli: CliContext, loaded: LoadedMetadata) -> Iterator[Checked]:
     if descriptor.remote:
         login = (
             f"; `gddl deploy {name} --dry-run` tries the login"
-            if descriptor.deployed and name in RUNNERS.referenced
+            if descriptor.deploy is not None and name in RUNNERS.referenced
             else ""
         )
         yield _tried(f"runner {name}", lambda: _platform(name, settings, cli.environ) + login)

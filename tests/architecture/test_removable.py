@@ -105,8 +105,8 @@ def importers(of: Room) -> Iterator[str]:
 
 
 _ONE_ROOM = {
-    "databricks": {"airflow_gddl/cli/deploy.py"},
-    "glue": {"airflow_gddl/cli/deploy.py"},
+    "databricks": {"airflow_gddl/capacity/databricks.py", "airflow_gddl/hooks/databricks.py"},
+    "emr_serverless": {"airflow_gddl/capacity/emr_serverless.py"},
 }
 """Modules that go with a room."""
 
