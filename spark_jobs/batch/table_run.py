@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_gddl.contract.actions import ErrorsReplay
-from airflow_gddl.contract.capture import capture_of
 from airflow_gddl.contract.connections import key_id
 from airflow_gddl.contract.errors import OF_FILES
 from airflow_gddl.contract.features import used_by
@@ -19,6 +18,7 @@ from airflow_gddl.contract.result import (
     JobResult,
     TableTasks,
 )
+from airflow_gddl.contract.sources import reads_of
 from airflow_gddl.contract.spec import JobSpec, TableSpec, TierSpec
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.dialects.protocol import Dialect, dialect_of
@@ -142,7 +142,7 @@ class TableRun:
 
         Rows without keys do not tell; of others, changes that it has read may be another table's of this name.
         """
-        if not self.dialect.names_transactions or (self.spec.keys and capture_of(self.spec) is None):
+        if not self.dialect.names_transactions or (self.spec.keys and reads_of(self.spec) != "log"):
             return self.dialect
         if (load := self.source_load) is None:
             return self.dialect
