@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from airflow_gddl.contract.layout import CLEARING, LOADS
+
 FILES = ("reload", "resync")
 """Read the files that are there, and build the tables of them."""
-COMMITS = ("run", "rebuild", *FILES, "errors_replay", "resync_rows", "sweep_release", "truncate_release")
+COMMITS = LOADS
+"""Commit batches."""
+COUNTS = (*LOADS, *CLEARING)
+"""Count what they leave in the quarantine."""
 
 
 @dataclass(frozen=True)

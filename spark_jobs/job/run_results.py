@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from airflow_gddl.contract import codec
+from airflow_gddl.contract.actions import ACTIONS
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.idle_runs import is_idle
 from airflow_gddl.contract.layout import (
@@ -124,8 +125,6 @@ def write_record(storage: Storage, layout: Layout, result: JobResult) -> None:
 
 
 _AT_ONCE = 4
-_REWRITING = ("maintain", "erase")
-"""Upkeep that writes new versions of a table: its Iceberg metadata follows."""
 Deliver = Callable[[TableOutcome], None]
 
 
@@ -175,7 +174,7 @@ class RegistrationQueue:
     def _concerns(self, job: JobSpec, spec: TableSpec, result: JobResult) -> bool:
         if spec.catalog is None or result.status == "failed":
             return False
-        if result.action in _REWRITING and is_iceberg(job.catalogs.get(spec.catalog)):
+        if ACTIONS[result.action].rewrites and is_iceberg(job.catalogs.get(spec.catalog)):
             return result.status != "skipped" and not job.options.dry_run
         if result.action not in LOADS or result.version is None:
             return False

@@ -153,7 +153,7 @@ def _counted(run: TableRun, result: JobResult) -> JobResult:
 def _with_features(run: TableRun, result: JobResult) -> JobResult:
     """Let features follow the tables; adds their warnings."""
     options = run.job.options
-    if options.action.name not in (*LOADS, "maintain", "erase") or options.dry_run:
+    if not (options.action.name in LOADS or options.action.rewrites) or options.dry_run:
         return result
     if isinstance(options.action, Erase):
         for feature in installed_features():

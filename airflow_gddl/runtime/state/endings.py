@@ -9,16 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from airflow_gddl.contract.completeness import STOPPED_CODE, WINDOW_CODE
-from airflow_gddl.contract.endings import COMMITS, FILES, Ending
+from airflow_gddl.contract.endings import COMMITS, COUNTS, FILES, Ending
 from airflow_gddl.contract.features import features
 from airflow_gddl.contract.result import CATALOG_PROBLEMS, INCOMPLETE_CODE, SHARED_CODE, STALE_CODE
 
 LOST_CODE = "FOLDER_MISSING"
 VERIFY_CODE, SOURCE_CODE = "VERIFY_DIFFERENT", "SOURCE_DIFFERENT"
 UNREAD_CODE, RATE_CODE, MAINTENANCE_CODE = "FILE_UNREADABLE", "QUARANTINE_RATE", "MAINTENANCE_DUE"
-
-COUNTS = (*COMMITS, "erase", "errors_dismiss")
-"""Count what they leave in the quarantine."""
 
 
 _NEWER = Ending(("run", *FILES), "said of the files of one run; the next files, or all files again, take its place")
