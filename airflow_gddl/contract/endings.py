@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from airflow_gddl.contract.layout import CLEARING, LOADS
+from airflow_gddl.contract.basics import CLEARING, LOADS
 
 FILES = ("reload", "resync")
 """Read the files that are there, and build the tables of them."""
@@ -31,3 +32,16 @@ class Ending:
     by_count: bool = False
     judged: bool = False
     lasts: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnCodes:
+    """Codes of a room that the state of a table is judged by.
+
+    Attributes:
+        endings: its codes of the state `attention`, and how each ends.
+        when_idle: those of its codes for which an idle run still writes a record.
+    """
+
+    endings: Mapping[str, Ending] = field(default_factory=dict)
+    when_idle: frozenset[str] = frozenset()

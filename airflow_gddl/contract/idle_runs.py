@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from airflow_gddl.contract.endings import OwnCodes
 from airflow_gddl.contract.features import features
 from airflow_gddl.contract.result import CATALOG_PROBLEMS, JobResult
+from airflow_gddl.contract.sources import sources
 
+OWN_CODES: tuple[OwnCodes, ...] = (*features().values(), *sources().values())
+"""Codes of features and sources."""
 RECORDED_WHEN_IDLE = CATALOG_PROBLEMS.union(
-    ("CATALOG_REGISTERED", "FOREIGN_COMMIT", "SNAPSHOT_CLEARED", "SNAPSHOT_HELD"),
-    *(feature.when_idle for feature in features().values()),
+    ("CATALOG_REGISTERED", "FOREIGN_COMMIT"),
+    *(codes.when_idle for codes in OWN_CODES),
 )
 """Codes of warnings for which an idle run still writes a record."""
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from airflow_gddl.contract.basics import UPKEEP
+
 if TYPE_CHECKING:
     from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
 
@@ -40,13 +42,6 @@ def log_folder(lake: str, group: str) -> str:
     """Folder of the logs of jobs started by Airflow's DAG `group`; see `JobSpec.log_group`."""
     return join(lake, STATE, "logs", group)
 
-
-LOADS = ("run", "rebuild", "reload", "resync", "errors_replay", "sweep_release", "truncate_release", "resync_rows")
-"""Actions that load."""
-UPKEEP = ("maintain", "verify", "erase", "errors_dismiss")
-"""Actions that load nothing, which the names of their records state."""
-CLEARING = ("erase", "errors_dismiss")
-"""Those after which fewer rows may be in quarantine."""
 
 FEW_ROWS = 200_000
 """Tables with fewer rows remove their old files during runs; larger ones need maintenance."""

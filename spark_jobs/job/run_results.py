@@ -12,18 +12,10 @@ from datetime import UTC, datetime, timedelta
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.actions import ACTIONS
+from airflow_gddl.contract.basics import LOADS, UPKEEP
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.idle_runs import is_idle
-from airflow_gddl.contract.layout import (
-    LOADS,
-    RECORD_TIME,
-    UPKEEP,
-    Layout,
-    join,
-    record_name,
-    result_name,
-    results_folder,
-)
+from airflow_gddl.contract.layout import RECORD_TIME, Layout, join, record_name, result_name, results_folder
 from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from airflow_gddl.stores import Storage

@@ -143,7 +143,7 @@ EXCEPTIONS: Mapping[str, Mapping[str, str]] = {
         "spark_jobs/job/run_results.py": "maintain verify",
     },
     "names of actions for workers, which do not import the types": {
-        "airflow_gddl/contract/layout.py": "erase errors_dismiss maintain rebuild reload resync resync_rows verify",
+        "airflow_gddl/contract/basics.py": "erase errors_dismiss maintain rebuild reload resync resync_rows verify",
     },
     "changes of a row's identity are repaired by the action": {
         "airflow_gddl/contract/table_identity.py": "rebuild reload",

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields
 from typing import cast
 
 from airflow_gddl.contract.basics import FEATURE
-from airflow_gddl.contract.endings import Ending
+from airflow_gddl.contract.endings import OwnCodes
 from airflow_gddl.contract.errors import SpecProblem
 from airflow_gddl.contract.extensions import TableKind
 from airflow_gddl.contract.spec import TierSpec
@@ -22,7 +22,7 @@ from airflow_gddl.contract.table_spec import TableSpec
 
 
 @dataclass(frozen=True, kw_only=True)
-class FeatureDescriptor:
+class FeatureDescriptor(OwnCodes):
     """What both sides know of a feature.
 
     Attributes:
@@ -31,8 +31,6 @@ class FeatureDescriptor:
         check: further problems of a row; None: there are none.
         check_tier: problems of a tier.
         remedies: by field, remedy for a value of the wrong type.
-        endings: its codes of the state `attention`, and how each ends.
-        when_idle: those of its codes for which an idle run still writes a record.
         tier: the tier by which the tables of a row that uses it are written.
         reads: tables whose data files its readers use, also files that Delta does not need any more.
         shown_as: format of the metadata that it makes of a row's tables, for readers of another format; empty: none.
@@ -45,8 +43,6 @@ class FeatureDescriptor:
     check: Callable[[TableSpec], Iterable[SpecProblem]] | None = None
     check_tier: Callable[[TierSpec], Iterable[SpecProblem]] = lambda _tier: ()
     remedies: Mapping[str, Callable[[object], str]] = field(default_factory=dict)
-    endings: Mapping[str, Ending] = field(default_factory=dict)
-    when_idle: frozenset[str] = frozenset()
     tier: Callable[[TierSpec], TierSpec] = lambda tier: tier
     reads: tuple[TableKind, ...] = ()
     shown_as: str = ""

@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, cast
 
+from airflow_gddl.contract.endings import OwnCodes
 from airflow_gddl.contract.errors import SpecProblem
 from airflow_gddl.contract.table_spec import TableSpec
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourceDescriptor:
+class SourceDescriptor(OwnCodes):
     """What both sides know of a source.
 
     Attributes:

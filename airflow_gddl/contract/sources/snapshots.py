@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from airflow_gddl.contract.endings import FILES, Ending
 from airflow_gddl.contract.errors import SpecProblem
 from airflow_gddl.contract.sources import SourceDescriptor
 from airflow_gddl.contract.table_spec import TableSpec
+
+HELD_CODE, CLEARED_CODE = "SNAPSHOT_HELD", "SNAPSHOT_CLEARED"
 
 _NOT_OF_EXPORTS = (
     "shards", "initial_load", "landing_retention", "columns_to_update", "force_update", "before_image_prefix",
@@ -58,4 +61,9 @@ def is_used(spec: TableSpec) -> bool:
     return spec.mode == "snapshots"
 
 
-SOURCE = SourceDescriptor(is_used=is_used, check_values=problems)
+SOURCE = SourceDescriptor(
+    is_used=is_used,
+    check_values=problems,
+    endings={HELD_CODE: Ending(("run", *FILES, "sweep_release"), "a run says it while a snapshot is held")},
+    when_idle=frozenset({HELD_CODE, CLEARED_CODE}),
+)

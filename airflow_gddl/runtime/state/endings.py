@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from airflow_gddl.contract.completeness import STOPPED_CODE, WINDOW_CODE
 from airflow_gddl.contract.endings import COMMITS, COUNTS, FILES, Ending
-from airflow_gddl.contract.features import features
+from airflow_gddl.contract.idle_runs import OWN_CODES
 from airflow_gddl.contract.result import CATALOG_PROBLEMS, INCOMPLETE_CODE, SHARED_CODE, STALE_CODE
 
 LOST_CODE = "FOLDER_MISSING"
@@ -21,8 +21,8 @@ UNREAD_CODE, RATE_CODE, MAINTENANCE_CODE = "FILE_UNREADABLE", "QUARANTINE_RATE",
 _NEWER = Ending(("run", *FILES), "said of the files of one run; the next files, or all files again, take its place")
 _CATALOG = Ending(COMMITS, "each run that commits tells the catalog, and warns again where it can't")
 
-OF_FEATURES: Mapping[str, Ending] = {code: how for one in features().values() for code, how in one.endings.items()}
-"""Codes of features."""
+OF_ROOMS: Mapping[str, Ending] = {code: how for one in OWN_CODES for code, how in one.endings.items()}
+"""Codes of features and sources."""
 ENDINGS: Mapping[str, Ending] = {
     "BATCH_LATE": _NEWER,
     "COLUMN_DROPPED": _NEWER,
@@ -42,7 +42,6 @@ ENDINGS: Mapping[str, Ending] = {
         "rows are stale by what is in quarantine, which a rebuild and a reload leave",
         by_count=True,
     ),
-    "SNAPSHOT_HELD": Ending(("run", *FILES, "sweep_release"), "a run says it while a snapshot is held"),
     "SNAPSHOT_INCOMPLETE": Ending(("run", *FILES, "sweep_release"), "a run says it until all rows have come"),
     "SNAPSHOT_MERGED": _NEWER,
     "SWEEP_HELD": Ending(("run", *FILES, "sweep_release"), "a run says it while the sweep is held"),
@@ -56,6 +55,6 @@ ENDINGS: Mapping[str, Ending] = {
     MAINTENANCE_CODE: Ending(("maintain",), "it is what is due", judged=True),
     WINDOW_CODE: Ending(("verify",), "only a later verification of that time shows it", judged=True),
     STOPPED_CODE: Ending((), "newer changes of the heartbeat, which no action brings", judged=True),
-    **OF_FEATURES,
+    **OF_ROOMS,
 }
 """By code. Tests play each action on each code."""

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from airflow_gddl.contract.basics import LOADS
 from airflow_gddl.contract.completeness import Verified, window_bounds
 from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.errors import brief
 from airflow_gddl.contract.idle_runs import is_idle
-from airflow_gddl.contract.layout import LOADS
 from airflow_gddl.contract.result import INCOMPLETE_CODE, SHARED_CODE, STALE_CODE, JobResult, summed_figures
 from airflow_gddl.runtime.state.endings import ENDINGS, LOST_CODE, SOURCE_CODE, VERIFY_CODE
 

@@ -29,7 +29,7 @@ from airflow_gddl.runtime.state.endings import (
     ENDINGS,
     LOST_CODE,
     MAINTENANCE_CODE,
-    OF_FEATURES,
+    OF_ROOMS,
     RATE_CODE,
     SOURCE_CODE,
     UNREAD_CODE,
@@ -46,10 +46,10 @@ STATES: tuple[State, ...] = get_args(State)
 NEEDS_ATTENTION = (
     *("BATCH_LATE", "COLUMN_DROPPED", "FILE_UNREADABLE", "FOREIGN_COMMIT", "GENERATIONS_INFERRED"),
     *(SHARED_CODE, "LOAD_AFTER_CHANGES", INCOMPLETE_CODE, "LOG_BEGAN_LATE"),
-    *(STALE_CODE, "SNAPSHOT_HELD", "SNAPSHOT_INCOMPLETE", "SNAPSHOT_MERGED", "SWEEP_HELD"),
+    *(STALE_CODE, "SNAPSHOT_INCOMPLETE", "SNAPSHOT_MERGED", "SWEEP_HELD"),
     *("TRUNCATE_HELD", "TRUNCATE_IGNORED"),
     *sorted(CATALOG_PROBLEMS),
-    *OF_FEATURES,
+    *OF_ROOMS,
 )
 """Warnings of a successful run that need a user's attention."""
 MOST_QUARANTINED = 0.01
