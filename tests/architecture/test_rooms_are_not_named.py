@@ -12,6 +12,8 @@ import pytest
 
 from airflow_gddl.contract.actions import ACTIONS
 from airflow_gddl.contract.basics import FEATURE
+from airflow_gddl.contract.features import features
+from airflow_gddl.contract.sources import sources
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from tests.architecture.test_removable import PACKAGES, ROOMS, ROOT, WITH_A_ROOM, Room
 
@@ -63,6 +65,12 @@ def own_fields(room: Room) -> frozenset[str]:
     return frozenset(marked.union(OPTIONS.get(room.name, ())))
 
 
+def own_codes(room: Room) -> frozenset[str]:
+    """Codes that the room declares."""
+    declared = {**features(), **sources()}.get(room.name)
+    return frozenset(() if declared is None else {*declared.endings, *declared.when_idle})
+
+
 def is_named(room: Room, how: str, name: str) -> bool:
     if room.kind == "action":  # most of their names are words that many things have
         return (
@@ -70,6 +78,8 @@ def is_named(room: Room, how: str, name: str) -> bool:
             or (how == "text" and name == room.name)
             or (name == room.name and "_" in name)
         )
+    if name in own_codes(room):
+        return True
     if room.name == "snapshots":  # versions of Delta tables and loads of Debezium are called so, too
         return (how == "text" and name == room.name) or name.startswith(room.module)
     words, own = words_of(name), tuple(room.name.split("_"))
@@ -279,6 +289,7 @@ def test_each_exception_has_one_reason_and_their_number_only_falls() -> None:
         ("kafka", "from airflow_gddl.contract.sources.kafka import topic_of"),
         ("emr_serverless", "EMR_SERVERLESS = 1"),
         ("snapshots", 'spec.mode == "snapshots"'),
+        ("apply_exceptions", 'code = "SOURCE_EXCEPTIONS"'),
         ("verify", "from airflow_gddl.contract.actions import Verify"),
         ("verify", 'result.action == "verify"'),
         ("errors_list", "from spark_jobs.actions import errors_list"),
