@@ -164,6 +164,11 @@ app = Group("Create the jobs that the metadata needs on a platform.")
 _STYLES = {"create": "green", "update": "yellow", "keep": ""}
 
 
+@app.callback()
+def of_runner() -> None:  # without it, a group with one command is that command
+    """Create the jobs that the metadata needs on a platform."""
+
+
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
 
 _RenderBundle = Annotated[
