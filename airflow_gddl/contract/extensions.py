@@ -19,9 +19,9 @@ from datetime import datetime
 from typing import Any, Generic, Literal, TypeVar
 
 from airflow_gddl.contract.basics import STRICT
-from airflow_gddl.contract.capture import PLACEHOLDER, CaptureSpec
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.file_names import LOOKBACK
+from airflow_gddl.contract.sources.capture import PLACEHOLDER, CaptureSpec
 from airflow_gddl.contract.table_spec import TableSpec
 
 D = TypeVar("D")

@@ -9,15 +9,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_gddl.contract.actions import ErrorsReplay
-from airflow_gddl.contract.capture import capture_of
 from airflow_gddl.contract.connections import key_id
 from airflow_gddl.contract.errors import OF_FILES
+from airflow_gddl.contract.features import used_by
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import (
     STARTING_SPARK,
     JobResult,
     TableTasks,
 )
+from airflow_gddl.contract.sources import reads_of
 from airflow_gddl.contract.spec import JobSpec, TableSpec, TierSpec
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.dialects.protocol import Dialect, dialect_of
@@ -142,7 +143,7 @@ class TableRun:
 
         Rows without keys do not tell; of others, changes that it has read may be another table's of this name.
         """
-        if not self.dialect.names_transactions or (self.spec.keys and capture_of(self.spec) is None):
+        if not self.dialect.names_transactions or (self.spec.keys and reads_of(self.spec) != "log"):
             return self.dialect
         if (load := self.source_load) is None:
             return self.dialect
@@ -178,12 +179,19 @@ class TableRun:
     def _context_of(self, engine: Engine) -> TableContext:
         return TableContext(
             dialect=self.dialect_after_load,
-            # Iceberg readers take data files as they are: no deletion vectors, no widened types.
-            tier=replace(self.tier, deletion_vectors=False) if self.spec.iceberg else self.tier,
+            tier=self._tier_of_tables,
             layout=self.layout,
             storage=self.runtime.storage,
             engine=engine.of_shard(self.shard) if self.shard else engine,
         )
+
+    @property
+    def _tier_of_tables(self) -> TierSpec:
+        """The tier by which the tables are written; features of the row may change it."""
+        tier = self.tier
+        for feature in used_by(self.spec, tier).values():
+            tier = feature.tier(tier)
+        return tier
 
     @property
     def _has_own_engine(self) -> bool:

@@ -22,8 +22,8 @@ from functools import cached_property
 from typing import Any
 
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
-from airflow_gddl.contract.kafka import REGISTRY, REGISTRY_USER, SERVERS, client_settings
 from airflow_gddl.contract.packages import needed_by
+from airflow_gddl.contract.sources.kafka import REGISTRY, REGISTRY_USER, SERVERS, client_settings
 from spark_jobs.plan.source_limits import SourceLimits
 
 _QUIET = logging.getLogger(f"{__name__}.client")

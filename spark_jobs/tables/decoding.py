@@ -10,6 +10,7 @@ from itertools import combinations
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.names import renamed
 from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.sources import reads_of
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import SchemaGate, lowered
 from spark_jobs.dialects.protocol import Dialect, Probed, match
@@ -204,7 +205,7 @@ def require_one_table(spec: TableSpec, known: KnownSnapshots) -> None:
 
 def _may_share_keys(spec: TableSpec) -> bool:
     """Whether equal keys of several tables or connectors are one row, and the row does not say that there are none."""
-    by_table = spec.options.get("capture") is not None  # jobs take the changes of one table from the log
+    by_table = reads_of(spec) == "log"  # jobs take the changes of one table from the log
     return bool(spec.keys) and not by_table and spec.options.get("source_tables") != "several"
 
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from airflow_gddl.contract.extensions import ICEBERG_KINDS
-from airflow_gddl.contract.layout import Layout, join
+from airflow_gddl.contract.layout import join
 from airflow_gddl.stores import Storage
 
 DELTA_VERSION = "gddl.delta-version"
@@ -215,8 +214,3 @@ class _Written(io.BytesIO):
         if not self.closed:
             self._file.storage.write(self._file.location, self.getvalue())
         super().close()
-
-
-def withdraw(storage: Storage, layout: Layout) -> int:
-    """Remove all metadata of a table; returns its number of files."""
-    return sum(MetadataVersions(storage, layout.iceberg_of(kind)).withdraw() for kind in ICEBERG_KINDS)

@@ -19,10 +19,10 @@ import sqlalchemy as sa
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.actions import ErrorsReplay, TruncateRelease, Verify
-from airflow_gddl.contract.capture import capture_problems
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.postgresql_log import published_table, table_findings
 from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.sources.capture import capture_problems
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import Expectation
 from airflow_gddl.metadata.expression_text import with_expressions

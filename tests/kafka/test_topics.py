@@ -23,8 +23,8 @@ from airflow_gddl.cli.check import probe_topics
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.actions import Reload
 from airflow_gddl.contract.errors import FatalError, RetriableError
-from airflow_gddl.contract.kafka import topic_of
 from airflow_gddl.contract.row_checks import check_table
+from airflow_gddl.contract.sources.kafka import topic_of
 from airflow_gddl.contract.spec import Continuous, JobOptions, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import Runtime

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_gddl.contract.capture import PLACEHOLDER, PUBLICATION, SLOT
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.postgresql_log import (
     PublishedTable,
@@ -21,6 +20,7 @@ from airflow_gddl.contract.postgresql_log import (
     table_findings,
 )
 from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.sources.capture import PLACEHOLDER, PUBLICATION, SLOT
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.plan.loaded_transactions import place_of
 from spark_jobs.source_tables import state_of

@@ -13,9 +13,9 @@ from datetime import UTC, datetime, timedelta
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.file_names import PathFormat
-from airflow_gddl.contract.kafka import settings_of, topic_of
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.sources.kafka import settings_of, topic_of
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.dialects.debezium.topic_files import TopicFile, TopicFiles

@@ -28,6 +28,7 @@ from airflow_gddl.contract.errors import FatalError, QuarantinableError, Retriab
 from airflow_gddl.contract.file_names import OF_SNAPSHOT, PathFormat, digits_of, is_temporary, moment
 from airflow_gddl.contract.layout import LandingFolder, join
 from airflow_gddl.contract.result import JobResult, RunWarning
+from airflow_gddl.contract.sources.snapshots import CLEARED_CODE, HELD_CODE
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores.readers import StoredObject
 from spark_jobs.batch import notices
@@ -50,7 +51,6 @@ from spark_jobs.ledger.taken_snapshots import (
 )
 from spark_jobs.plan.identity import has_same_mode, require_same_identity
 from spark_jobs.plan.planned_batch import PlannedFile
-from spark_jobs.rules.exports import HELD_CODE
 from spark_jobs.sources.snapshots.comparison import Comparison, planned
 from spark_jobs.tables.delta_log import APPEND, version_of
 
@@ -63,7 +63,7 @@ _OF_CONTENT = (
     "SCHEMA_REFUSED",
 )  # fmt: skip
 """Errors of a load for which what a snapshot holds can be the cause."""
-_OF_CAPTURE = (HELD_CODE, "SNAPSHOT_WAITING", "SNAPSHOT_CLEARED", "FILES_IGNORED", "FOLDER_MISSING")
+_OF_CAPTURE = (HELD_CODE, "SNAPSHOT_WAITING", CLEARED_CODE, "FILES_IGNORED", "FOLDER_MISSING")
 """Warnings of a capture."""
 
 
@@ -282,7 +282,7 @@ def capture(run: TableRun, totals: RunTotals, most: int | None = None) -> Snapsh
         surveyed = survey(run, released=False)
     if faulty and not surveyed.faulty:
         message = "snapshots that were held were taken, or removed, or are again as they were when they were taken"
-        totals.warn([RunWarning(code="SNAPSHOT_CLEARED", message=message, count=len(faulty), sample=faulty[:5])])
+        totals.warn([RunWarning(code=CLEARED_CODE, message=message, count=len(faulty), sample=faulty[:5])])
     totals.warn(surveyed.warnings)
     totals.revisit = surveyed.waits
     return former

@@ -14,6 +14,7 @@ import pyarrow as pa
 from airflow_gddl.contract.actions import Reload
 from airflow_gddl.contract.errors import QuarantinableError
 from airflow_gddl.contract.names import delivered_name
+from airflow_gddl.contract.sources.snapshots import HELD_CODE
 from airflow_gddl.stores import scratch
 from airflow_gddl.stores.readers import StoredObject
 from spark_jobs.batch.table_run import TableRun
@@ -21,9 +22,9 @@ from spark_jobs.dialects.probe import probe, without_rows
 from spark_jobs.dialects.protocol import Dialect, InputOpener, Probed, Unreadable
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.plan.table_schema import Schema
-from spark_jobs.rules.exports import HELD_CODE, Export, column_id, data_of, key_columns, with_key_types
 from spark_jobs.rules.file_rows import read_file
-from spark_jobs.rules.snapshot_changes import ComparedBy, SnapshotChanges, differences
+from spark_jobs.sources.snapshots.exports import Export, column_id, data_of, key_columns, with_key_types
+from spark_jobs.sources.snapshots.snapshot_changes import ComparedBy, SnapshotChanges, differences
 from spark_jobs.tables.delta_tables import Tables
 from spark_jobs.tables.places import DeclinedError
 
