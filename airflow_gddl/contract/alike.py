@@ -31,10 +31,12 @@ class Message:
 
 @dataclass(frozen=True)
 class Group:
-    """Attributes:
-    code, text: of the first message.
-    tables: whose message is this text, to the letter.
-    others: whose messages differ from it only in names, paths and numbers.
+    """Messages of several tables that are alike.
+
+    Attributes:
+        code, text: of the first message.
+        tables: whose message is this text, to the letter.
+        others: whose messages differ from it only in names, paths and numbers.
     """
 
     code: str

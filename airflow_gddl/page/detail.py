@@ -13,6 +13,7 @@ from typing import Any
 from airflow_gddl.contract.documentation import of_code
 from airflow_gddl.contract.errors import QUARANTINE_REMEDIES, FatalError, GddlError
 from airflow_gddl.contract.extensions import CatalogSpec, entry_name
+from airflow_gddl.contract.features import folders as folders_of_features
 from airflow_gddl.contract.layout import DatasetName, LandingFolder, Layout, join
 from airflow_gddl.contract.names import HiddenColumns
 from airflow_gddl.contract.published import (
@@ -235,7 +236,7 @@ def lineage_of(
     kinds = {"replica": layout.replica, "changes": layout.changes}
     kinds |= {"history": layout.history} if spec and spec.history and spec.keys else {}
     kinds |= {"errors": layout.errors}
-    kinds |= {"Iceberg": layout.iceberg} if spec and spec.iceberg else {}
+    kinds |= folders_of_features(roots.lake, spec, "replica") if spec else {}
     return {
         "sources": [
             {"source": source, "table": folder.table, "landing": folder.path, "dataset": _dataset(folder.path)}

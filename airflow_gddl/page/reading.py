@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from airflow_gddl import configuration
-from airflow_gddl.contract.actions import Action, Explain, Show
+from airflow_gddl.contract.actions import Action, Explain, ShowTable
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.names import HiddenColumns
@@ -84,7 +84,7 @@ class TableReader:
             if self.document is None or self.spec is None:
                 raise _not_here(self.layout.replica) from error
         with _slot(_reading, self.spec.table, _PATIENCE_SECONDS):
-            answer = _asked(self.document, self.spec, Show(part=part, **options), self.environ)
+            answer = _asked(self.document, self.spec, ShowTable(part=part, **options), self.environ)
         found: dict[str, Any] | None = answer.get("found")
         return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_gddl.contract.actions import Show
+from airflow_gddl.contract.actions import ShowTable
 from airflow_gddl.contract.names import HiddenColumns
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.stores import delta_tables
@@ -16,7 +16,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     Raises:
         RetriableError: `LAKE_UNREADABLE`.
     """
-    asked, layout, environ = run.job.options.asked(Show), run.context().layout, run.runtime.environ
+    asked, layout, environ = run.job.options.asked(ShowTable), run.context().layout, run.runtime.environ
     match asked.part:
         case "schema":
             found = delta_tables.described(layout.replica, environ)

@@ -363,7 +363,7 @@ class TableState:
 
     @property
     def floors(self) -> tuple[GenerationFloor, ...]:
-        """Of each generation, in order."""
+        """Floors of the generations, in order."""
         return floors_with_times(self.generation_floor, self.generation_times)
 
     @property
@@ -383,7 +383,8 @@ class BatchCommit:
 
 
 def floors_with_times(sequences: Sequence[str | None], times: Sequence[str | None]) -> tuple[GenerationFloor, ...]:
-    """
+    """Floors of sequences and times of the same generations.
+
     Args:
         times: may be fewer than `sequences`.
     """
@@ -399,5 +400,5 @@ def is_small(plan: BatchPlan, state: TableState) -> bool:
 
 
 def has_few_rows(state: TableState) -> bool:
-    """The same of a table at rest."""
+    """Whether a table is small, whatever batch comes."""
     return state.rows < FEW_ROWS
