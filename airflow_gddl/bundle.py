@@ -20,7 +20,7 @@ import tomllib
 import urllib.request
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from importlib import metadata
@@ -391,32 +391,11 @@ def _pip(arguments: Sequence[str]) -> None:
 
 ENTRY = '"""Entry point for spark-submit; code and libraries are passed separately."""\n\n'
 ENTRY += 'from spark_jobs.main import script\n\nif __name__ == "__main__":\n    script()\n'
-ENTRY_TASK = '"""Entry point on EMR Serverless: the details of a failed run name the error."""\n\n'
-ENTRY_TASK += "from airflow_gddl.contract.python_command import exit_process\nfrom spark_jobs.main import task\n\n"
-ENTRY_TASK += 'if __name__ == "__main__":\n    task()\n    exit_process(0)\n'
-ENTRY_GLUE = '''"""Entry point on Glue: Glue's own arguments are ignored."""
-
-import argparse
-import os
-import sys
-
-from spark_jobs.main import task
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(allow_abbrev=False)
-    parser.add_argument("--gddl_spec", required=True)
-    parser.add_argument("--gddl_region")
-    found, _ = parser.parse_known_args()
-    if found.gddl_region:
-        os.environ.setdefault("AWS_REGION", found.gddl_region)
-    sys.argv[1:] = ["--spec", found.gddl_spec, "--results"]
-    task()
-'''
 _PLUGINS = "/usr/local/airflow/plugins"
 """Path of the unpacked plugins.zip on MWAA."""
 _CONSTRAINTS = "https://raw.githubusercontent.com/apache/airflow/constraints-{0}/constraints-{1}.txt"
 _CONSTRAINTS_FILE = "constraints.txt"
-PINS: Mapping[str, str] = {"databricks-sdk": "0.156.0", "obstore": "0.12.1", "sqlglot": "30.30.0"}
+PINS: Mapping[str, str] = {"obstore": "0.12.1", "sqlglot": "30.30.0"}
 """Packages of the Airflow side that not every constraints file pins, with the version tested with MWAA's pins."""
 _OF_IMAGE = ("apache-airflow-providers-amazon", "apache-airflow-providers-standard")
 """Packages that MWAA's images have beside Airflow."""
@@ -479,7 +458,7 @@ def _mwaa(bundle: Bundle, wheel: Path) -> list[Path]:
     constraints = bundle.constraints or _CONSTRAINTS.format(bundle.airflow, bundle.airflow_python)
     runner = bundle.runner or JobFiles(write=lambda _bundle, _wheel: [])
     extras = ("cli", *([runner.extra] if runner.extra else []), *sorted(set(bundle.extras)))
-    pins = [f"{name}<={PINS[name]}" for name in sorted({"obstore", "sqlglot", *runner.pinned})]
+    pins = [f"{name}<={pin}" for name, pin in sorted({**PINS, **runner.pins}.items())]
     # Packages without a constraint are pinned, too, so that a rebuilt environment equals the tested one; where the
     # constraints have one, it is often an older one.
     named = [*pins, f"{_PLUGINS}/{wheel.name}[{','.join(extras)}]"]
@@ -523,26 +502,15 @@ def _read(place: str) -> bytes:
         raise FatalError("ENVIRONMENT_FAILED", f"no constraints: {error}", where=place, remedy=remedy) from error
 
 
-def _databricks(bundle: Bundle, wheel: Path) -> list[Path]:
-    return [bundle.text("requirements.txt", "".join(f"{line}\n" for line in [*requirements(), f"./{wheel.name}"]))]
-
-
 def _spark(bundle: Bundle, wheel: Path) -> list[Path]:
     """Code and libraries in separate archives: the code changes more often and is sent with each job."""
     made = [write_code(bundle.out / "gddl-job-code.zip"), bundle.text("gddl_job.py", ENTRY)]
     made.append(bundle.text("requirements.txt", "".join(f"{line}\n" for line in requirements())))
-    return made + _environment(bundle, wheel)
+    return made + environment_of(bundle, wheel)
 
 
-def _emr_serverless(bundle: Bundle, wheel: Path) -> list[Path]:
-    return [bundle.text("gddl_task.py", ENTRY_TASK), *_environment(bundle, wheel)]
-
-
-def _glue(bundle: Bundle, wheel: Path) -> list[Path]:  # noqa: ARG001 - Glue installs the wheel itself
-    return [bundle.text("gddl_glue.py", ENTRY_GLUE)]
-
-
-def _environment(bundle: Bundle, wheel: Path) -> list[Path]:
+def environment_of(bundle: Bundle, wheel: Path) -> list[Path]:
+    """The archive of the libraries, where the bundle has a target."""
     if bundle.target is None:
         return []
     return [write_environment(bundle.out / "environment.tar.gz", wheel, bundle.target, bundle.epoch)]
@@ -554,18 +522,15 @@ class JobFiles:
 
     Attributes:
         write: writes them to the bundle's folder, given the wheel, and returns them.
-        extra: extra of the wheel that Airflow needs for the runner; empty: none. `pinned`: its packages in `PINS`.
+        extra: extra of the wheel that Airflow needs for the runner; empty: none. `pins`: its packages as in `PINS`.
         python: Python of the nodes, unless the command names one; empty: like this one's.
     """
 
     write: Callable[[Bundle, Path], list[Path]]
     extra: str = ""
-    pinned: tuple[str, ...] = ()
+    pins: Mapping[str, str] = field(default_factory=dict)
     python: str = ""
 
 
 MWAA = JobFiles(write=_mwaa)
-DATABRICKS = JobFiles(write=_databricks, extra="databricks", pinned=("databricks-sdk",))
-EMR_SERVERLESS = JobFiles(write=_emr_serverless, extra="emr-serverless", python="/usr/bin/python3.11")
-GLUE = JobFiles(write=_glue, extra="glue")
 SPARK = JobFiles(write=_spark)

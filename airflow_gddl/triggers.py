@@ -163,7 +163,7 @@ class GddlRunTrigger(BaseTrigger):
         first, announced, ending = configuration.number("run_poll_seconds"), False, False
         keeper = self._keeper()
         for pause in pauses(first):
-            remaining = self._left()
+            remaining = self.seconds_left()
             if remaining <= 0 and not ending:  # before the poll: no later one may start the run again
                 ending = await sync_to_async(self._time_out, thread_sensitive=False)(platform)
             status = await sync_to_async(self._poll, thread_sensitive=False)(platform, restart=remaining > 0)
@@ -209,8 +209,8 @@ class GddlRunTrigger(BaseTrigger):
             return ""
         return f", {answers} of {len(submission.tables)} tables done"
 
-    def _left(self) -> float:
-        """Seconds until the time limit."""
+    def seconds_left(self) -> float:
+        """Seconds until the time limit of the task; infinity: it has none."""
         ends = self._watch.ends
         return math.inf if ends is None else ends - time.time()
 

@@ -111,7 +111,7 @@ def commit_of_code() -> str:
     Raises:
         SystemExit: code differs from the commit, or another copy of the package would be measured.
     """
-    changed = _git("status", "--porcelain", "--", *_CODE)
+    changed = git("status", "--porcelain", "--", *_CODE)
     if changed:
         raise SystemExit(f"commit first, so that the figures have a commit; changed:\n{changed}")
     code = "import airflow_gddl, spark_jobs; print(airflow_gddl.__file__, spark_jobs.__file__)"
@@ -120,10 +120,10 @@ def commit_of_code() -> str:
         raise SystemExit(
             f"another copy would be measured: {elsewhere[0]}; set PYTHONPATH={ROOT}, or install it with -e"
         )
-    return _git("rev-parse", "HEAD")
+    return git("rev-parse", "HEAD")
 
 
-def _git(*arguments: str) -> str:
+def git(*arguments: str) -> str:
     return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
 
 

@@ -33,7 +33,7 @@ from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import run_guarded
 
 SPEC = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",), settle="0s")
-MARKS = (10, 50, 100, 150, 250, 350, 550, 750, 1050, 1550, 2050, 3050, 4050, 5050)
+MARKS = (10, 50, 150, 350, 1050, 2050, 3050, 5050, 7550, 10050)
 """Runs after which is measured; from 150 on half-way between two tidyings, which come every 100 batches."""
 _AVERAGED = 10
 _OPERATIONS = ("list", "stat", "exists", "read_tagged", "write", "create", "swap", "delete", "copy", "open_input")

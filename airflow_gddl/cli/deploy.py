@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_module
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,12 +17,8 @@ from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.commands import Group
 from airflow_gddl.cli.screen import Cell, Screen
 from airflow_gddl.contract.errors import MetadataError
-from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.contract.spec import TierSpec
-from airflow_gddl.runners.databricks.settings import DatabricksSettings, serverless_warning
-from airflow_gddl.runners.descriptor import RUNNERS, settings_of
-from airflow_gddl.runners.glue.settings import GlueSettings
-from airflow_gddl.runners.interface import DatabricksAccess, FromEnvironment
+from airflow_gddl.runners.descriptor import RUNNERS, DeployCommand, deployment_of
 
 _MWAA = "mwaa"
 _RUNNERS = {"spark": "spark_submit"}
@@ -167,60 +164,75 @@ app = Group("Create the jobs that the metadata needs on a platform.")
 _STYLES = {"create": "green", "update": "yellow", "keep": ""}
 
 
-@app.command()
-def databricks(
-    ctx: typer.Context,
-    *,
-    metadata: options.Metadata = "metadata",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")] = False,
-    render_bundle: Annotated[
-        Path | None, typer.Option("--render-bundle", metavar="DIR", help="Write databricks.yml there instead.")
-    ] = None,
-    json: options.Json = False,
-) -> None:
-    """Create or update the saved Databricks jobs, one for each tier with tables."""
-    cli = context.of(ctx)
-    with needed_by("gddl deploy databricks", install="airflow-gddl[databricks]"):
-        # Imported here, since the SDK takes a second to import.
-        from airflow_gddl.runners.databricks import jobs as saved  # noqa: PLC0415 - needs the SDK
-        from airflow_gddl.runners.databricks.workspace import connect  # noqa: PLC0415 - as above
+@app.callback()
+def of_runner() -> None:  # without it, a group with one command is that command
+    """Create the jobs that the metadata needs on a platform."""
 
+
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
+
+_RenderBundle = Annotated[
+    Path | None,
+    typer.Option("--render-bundle", metavar="DIR", help="Write the jobs there in the platform's own form instead."),
+]
+
+
+def _add_command(name: str, command: DeployCommand) -> None:
+    """`gddl deploy <name>` of a runner, with `--render-bundle` where it has a form for that."""
+
+    def deploy(
+        ctx: typer.Context,
+        *,
+        metadata: options.Metadata = "metadata",
+        dry_run: _DryRun = False,
+        json: options.Json = False,
+    ) -> None:
+        _deploy(ctx, name, metadata, _Options(dry_run=dry_run, json=json))
+
+    def deploy_or_render(
+        ctx: typer.Context,
+        *,
+        metadata: options.Metadata = "metadata",
+        dry_run: _DryRun = False,
+        render_bundle: _RenderBundle = None,
+        json: options.Json = False,
+    ) -> None:
+        _deploy(ctx, name, metadata, _Options(dry_run=dry_run, json=json, render=render_bundle))
+
+    function = deploy_or_render if command.renders else deploy
+    function.__doc__ = f"Create or update the saved {command.jobs}, one for each tier with tables."
+    app.command(name)(function)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Options:
+    """Options of the command. `render`: folder for the jobs in a form of the platform's; None: create them."""
+
+    dry_run: bool
+    json: bool
+    render: Path | None = None
+
+
+def _deploy(ctx: typer.Context, name: str, metadata: str, chosen: _Options) -> None:
+    cli, deployment = context.of(ctx), deployment_of(name)
     loaded = metadata_folder.read(cli, metadata)
-    settings = settings_of("databricks", DatabricksSettings, loaded.runners.get("databricks", {}))
-    wanted = saved.jobs_of(_used(loaded), settings)
-    if warning := serverless_warning(_used(loaded), settings, loaded.roots):
+    settings = RUNNERS.get(name).decoded(name, loaded.runners.get(name, {}))
+    wanted = deployment.jobs_of(_used(loaded), settings)
+    if warning := deployment.warning(_used(loaded), settings, loaded.roots):
         cli.screen.warn(warning, "yellow")
-    if render_bundle is not None:
-        path = saved.render_bundle(render_bundle, settings.job_name, wanted)
-        cli.screen.say(f"{len(wanted)} jobs written to {path}; `databricks bundle deploy` creates them")
+    if chosen.render is not None and deployment.render is not None:
+        cli.screen.say(deployment.render(chosen.render, wanted, settings))
         return
-    workspace = connect(DatabricksAccess())
-    changes = saved.plan(workspace, wanted)
-    (_record if json else _show)(cli.screen, changes)
-    if not dry_run:
-        saved.apply(workspace, changes)
+    platform = deployment.connect(settings)
+    changes = deployment.plan(platform, wanted)
+    (_record if chosen.json else _show)(cli.screen, changes)
+    if not chosen.dry_run:
+        deployment.apply(platform, changes, settings)
 
 
-@app.command()
-def glue(
-    ctx: typer.Context,
-    *,
-    metadata: options.Metadata = "metadata",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")] = False,
-    json: options.Json = False,
-) -> None:
-    """Create or update the saved Glue jobs, one for each tier with tables."""
-    cli = context.of(ctx)
-    with needed_by("gddl deploy glue", install="airflow-gddl[glue]"):
-        from airflow_gddl.runners.glue import jobs as saved  # noqa: PLC0415 - needs boto3
-
-    loaded = metadata_folder.read(cli, metadata)
-    settings = settings_of("glue", GlueSettings, loaded.runners.get("glue", {}))
-    client = saved.connect(settings, FromEnvironment())
-    changes = saved.plan(client, saved.jobs_of(_used(loaded), settings))
-    (_record if json else _show)(cli.screen, changes)
-    if not dry_run:
-        saved.apply(client, changes, settings.tags)
+for _name in RUNNERS.referenced:
+    if not RUNNERS.is_removed(_name) and (_command := RUNNERS.get(_name).deploy) is not None:
+        _add_command(_name, _command)
 
 
 def _used(loaded: LoadedMetadata) -> Mapping[str, TierSpec]:

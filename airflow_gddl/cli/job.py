@@ -17,9 +17,9 @@ from airflow_gddl.cli import context, metadata
 from airflow_gddl.cli.context import CliContext, of_outcome
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, counted, duration, number_columns, safe
 from airflow_gddl.contract.actions import Load, Maintain, Verify
+from airflow_gddl.contract.basics import CLEARING, LOADS
 from airflow_gddl.contract.completeness import WINDOWS
 from airflow_gddl.contract.errors import MetadataError
-from airflow_gddl.contract.layout import CLEARING, LOADS
 from airflow_gddl.contract.result import STARTING_SPARK, ExpectationCount, JobResult, Status, figure_lines
 from airflow_gddl.contract.source_access import of_tables
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec

@@ -27,14 +27,19 @@ def create(screen: Screen, folder: Path) -> tuple[str, ...]:
     screen.say(f"installing Spark into {folder}: some minutes, 700 MB")
     with tempfile.TemporaryDirectory(prefix="gddl-init-") as scratch:
         wheel = write_wheel(Path(scratch))
-        _run(*module_command("venv", str(folder)))
+        run_command(*module_command("venv", str(folder)))
         pip = (str(folder / "bin" / "python"), "-m", "pip", "--quiet", "--disable-pip-version-check")
-        _run(*pip, "install", f"airflow-gddl[spark] @ {wheel.as_uri()}")
+        run_command(*pip, "install", f"airflow-gddl[spark] @ {wheel.as_uri()}")
     screen.say(f"wrote {folder}")
     return (str(program),)
 
 
-def _run(*command: str) -> None:
+def run_command(*command: str) -> None:
+    """Run a program of the environment to its end.
+
+    Raises:
+        FatalError: `ENVIRONMENT_FAILED`.
+    """
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - this Python, and pip
     if done.returncode:
         said = " / ".join((done.stderr or done.stdout).strip().splitlines()[-3:])[:500]

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_gddl.contract.capture import PUBLICATION, SLOT, properties_of
 from airflow_gddl.contract.connections import engine_of, lent_url_of, unreachable, url_of
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import ProbeSkippedError
 from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.contract.postgresql_log import Finding, published_table, slot_state, source_findings, table_findings
+from airflow_gddl.contract.sources.capture import PUBLICATION, SLOT, properties_of
 from airflow_gddl.contract.spec import TableSpec
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from airflow_gddl.contract.codec import ALWAYS, TAG
 
@@ -22,24 +22,40 @@ def _named(name: str) -> Any:
     return field(default=name, metadata={ALWAYS: True, TAG: True})
 
 
+class Asked:
+    """What every action says of itself; these are the defaults."""
+
+    rewrites: ClassVar[bool] = False
+    """Whether it loads nothing, and writes new versions of the tables."""
+    in_driver: ClassVar[bool] = False
+    """Whether it reads so little that Spark's start would dominate, or doesn't use it."""
+
+    def unsharded(self) -> str:
+        """What of it is not built for tables of several sources, for a message; empty: all of it is."""
+        return ""
+
+
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class Run(Asked):
     """Load what has landed since the last run."""
 
     name: Literal["run"] = _named("run")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rebuild:
+class Rebuild(Asked):
     """Make replica and history again from the change table, then load what has landed."""
 
     name: Literal["rebuild"] = _named("rebuild")
     drop_columns: tuple[str, ...] = ()
     """Columns that the tables lose for good."""
 
+    def unsharded(self) -> str:
+        return "gddl schema --drop-column" if self.drop_columns else ""
+
 
 @dataclass(frozen=True, kw_only=True)
-class Reload:
+class Reload(Asked):
     """Load the tables again from the files that are there, and from nothing else."""
 
     name: Literal["reload"] = _named("reload")
@@ -50,14 +66,20 @@ class Reload:
     landed_until: str = ""
     """Read only files that were last modified before this moment; ISO 8601. Empty: no bound."""
 
+    def unsharded(self) -> str:
+        return "a reload"
+
 
 @dataclass(frozen=True, kw_only=True)
-class Resync:
+class Resync(Asked):
     """Load the tables again from the files that are there, and replace them only if they equal the source."""
 
     name: Literal["resync"] = _named("resync")
     source_connection: str = ""
     """Connection of the source; empty: the row's `verify_connection`."""
+
+    def unsharded(self) -> str:
+        return "a resync"
 
 
 Load = Run | Rebuild | Reload | Resync
@@ -65,15 +87,19 @@ Load = Run | Rebuild | Reload | Resync
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class Plan(Asked):
     """Say which batches an action would load, without loading them."""
 
+    in_driver: ClassVar[bool] = True
     name: Literal["plan"] = _named("plan")
     of: Load = field(default_factory=Run)
 
+    def unsharded(self) -> str:
+        return self.of.unsharded()
+
 
 @dataclass(frozen=True, kw_only=True)
-class LoadFromSource:
+class LoadFromSource(Asked):
     """Read a table from its source into landing files, as a first load."""
 
     name: Literal["initial_load"] = _named("initial_load")
@@ -82,9 +108,12 @@ class LoadFromSource:
     source_connection: str = ""
     """Connection of the source; empty: the row's `verify_connection`."""
 
+    def unsharded(self) -> str:
+        return "a comparison with the source" if self.source_connection else ""
+
 
 @dataclass(frozen=True, kw_only=True)
-class ResyncRows:
+class ResyncRows(Asked):
     """Read some rows from the source again. One of `keys`, the range and `differences` chooses them."""
 
     name: Literal["resync_rows"] = _named("resync_rows")
@@ -98,9 +127,12 @@ class ResyncRows:
     source_connection: str = ""
     """Connection of the source; empty: the row's `verify_connection`."""
 
+    def unsharded(self) -> str:
+        return "a resync" if self.differences else ""
+
 
 @dataclass(frozen=True, kw_only=True)
-class Verify:
+class Verify(Asked):
     """Compare the replica with its changes, with the source, or with another table."""
 
     name: Literal["verify"] = _named("verify")
@@ -119,11 +151,15 @@ class Verify:
     limit: int = 100
     """Keys that are named, at most."""
 
+    def unsharded(self) -> str:
+        return "a comparison with the source" if self.source_connection else ""
+
 
 @dataclass(frozen=True, kw_only=True)
-class Explain:
+class Explain(Asked):
     """Show the history of one key."""
 
+    in_driver: ClassVar[bool] = True
     name: Literal["explain"] = _named("explain")
     key: Key = field(default_factory=dict)
     limit: int = 100
@@ -133,9 +169,10 @@ class Explain:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Erase:
+class Erase(Asked):
     """Remove one key from all tables, for good."""
 
+    rewrites: ClassVar[bool] = True
     name: Literal["erase"] = _named("erase")
     key: Key = field(default_factory=dict)
     asked_by: str = ""
@@ -143,9 +180,10 @@ class Erase:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ErrorsList:
+class ErrorsList(Asked):
     """List rows in quarantine."""
 
+    in_driver: ClassVar[bool] = True
     name: Literal["errors_list"] = _named("errors_list")
     codes: tuple[str, ...] = ()
     """Only rows with these codes; empty: all."""
@@ -154,7 +192,7 @@ class ErrorsList:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ErrorsReplay:
+class ErrorsReplay(Asked):
     """Load rows in quarantine again."""
 
     name: Literal["errors_replay"] = _named("errors_replay")
@@ -163,9 +201,10 @@ class ErrorsReplay:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ErrorsDismiss:
+class ErrorsDismiss(Asked):
     """Give up rows in quarantine."""
 
+    in_driver: ClassVar[bool] = True
     name: Literal["errors_dismiss"] = _named("errors_dismiss")
     codes: tuple[str, ...] = ()
     """Only rows with these codes."""
@@ -178,39 +217,44 @@ class ErrorsDismiss:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepRelease:
+class SweepRelease(Asked):
     """Remove the rows that a suspicious sweep holds back."""
 
     name: Literal["sweep_release"] = _named("sweep_release")
 
 
 @dataclass(frozen=True, kw_only=True)
-class TruncateRelease:
+class TruncateRelease(Asked):
     """Carry out the truncates that are held back."""
 
     name: Literal["truncate_release"] = _named("truncate_release")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Maintain:
+class Maintain(Asked):
     """Compact files and remove old ones."""
 
+    rewrites: ClassVar[bool] = True
     name: Literal["maintain"] = _named("maintain")
     dry_run: bool = False
     """Whether to report the pending work without doing it."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Move:
+class Move(Asked):
     """Give the table another name in the lake."""
 
+    in_driver: ClassVar[bool] = True
     name: Literal["move"] = _named("move")
     to: str = ""
     """The table's new target, `schema.name`."""
 
+    def unsharded(self) -> str:
+        return "gddl move"
+
 
 @dataclass(frozen=True, kw_only=True)
-class SchemaApply:
+class SchemaApply(Asked):
     """Give the tables the columns that somebody has decided on."""
 
     name: Literal["schema_apply"] = _named("schema_apply")
@@ -219,23 +263,26 @@ class SchemaApply:
     dry_run: bool = False
     """Whether to report the pending work without doing it."""
 
+    def unsharded(self) -> str:
+        return "gddl schema --apply"
+
 
 @dataclass(frozen=True, kw_only=True)
-class CatalogDiff:
+class CatalogDiff(Asked):
     """Compare what catalogs show with the tables."""
 
     name: Literal["catalog_diff"] = _named("catalog_diff")
 
 
 @dataclass(frozen=True, kw_only=True)
-class CatalogSync:
+class CatalogSync(Asked):
     """Make catalogs show the tables."""
 
     name: Literal["catalog_sync"] = _named("catalog_sync")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Adopt:
+class Adopt(Asked):
     """Take over a table that another job keeps. One of `files_until`, `by_column` and `at_version` tells its files."""
 
     name: Literal["adopt"] = _named("adopt")
@@ -252,9 +299,12 @@ class Adopt:
     dry_run: bool = False
     """Whether to report the pending work without doing it."""
 
+    def unsharded(self) -> str:
+        return "a comparison with the source" if self.source_connection else ""
+
 
 @dataclass(frozen=True, kw_only=True)
-class AdoptRelease:
+class AdoptRelease(Asked):
     """Give a table that was taken over back."""
 
     name: Literal["adopt_release"] = _named("adopt_release")
@@ -265,9 +315,10 @@ class AdoptRelease:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Eject:
+class Eject(Asked):
     """Say what a job that goes on without airflow-gddl has to know."""
 
+    in_driver: ClassVar[bool] = True
     name: Literal["eject"] = _named("eject")
 
 

@@ -9,5 +9,13 @@ Priority = Literal["low", "normal", "high", "critical"]
 PRIORITY_RANK: dict[str, int] = {name: rank for rank, name in enumerate(reversed(get_args(Priority)))}
 """0: starts first."""
 AirflowView = Literal["table", "group", "mapped", "pack"]
+FEATURE = "feature"
+"""Key of the metadata of a field of a row or a tier: the feature that it belongs to, see `contract.features`."""
 STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 """pydantic configuration of the contract's classes."""
+LOADS = ("run", "rebuild", "reload", "resync", "errors_replay", "sweep_release", "truncate_release", "resync_rows")
+"""Actions that load."""
+UPKEEP = ("maintain", "verify", "erase", "errors_dismiss")
+"""Actions that load nothing, which the names of their records state."""
+CLEARING = ("erase", "errors_dismiss")
+"""Those after which fewer rows may be in quarantine."""

@@ -216,7 +216,7 @@ def report_from_json(cls: type[T], text: str | bytes) -> T:
 
 
 def from_json_or_none(cls: type[T], text: str | bytes) -> T | None:
-    """`report_from_json` of a stored document; null when it is damaged."""
+    """`report_from_json` of a stored document; None: it is damaged."""
     try:
         return report_from_json(cls, text)
     except (ValueError, FatalError):
@@ -370,7 +370,7 @@ def _tags(hint: Any) -> tuple[str, ...]:
 
 
 def _tagged_decoder(options: Mapping[str, _Decoder], name: str) -> _Decoder:
-    """Of a union of classes that a field of this name tells apart."""
+    """Decoder of a union of classes; the field with this name says which class it is."""
 
     def tagged(data: Any) -> Any:
         if not isinstance(data, Mapping):
@@ -406,7 +406,8 @@ def _dataclass_decoder(cls: type, ignorable: frozenset[str]) -> _Decoder:
 
 
 def _decode_each(items: Iterable[tuple[Any, Any]], decoder: Callable[[Any], _Decoder], step: str) -> dict[Any, Any]:
-    """
+    """Decode each item of a mapping or list; errors name the path to the item.
+
     Args:
         step: of the path to an item, by its name or number.
     """

@@ -227,7 +227,8 @@ _SHORTEST = 16
 
 
 def mask_key(environ: Mapping[str, str]) -> bytes:
-    """
+    """Key of `mask: hmac`, from its variable or from the file that a variable names.
+
     Raises:
         FatalError: `MASK_KEY_MISSING`.
     """

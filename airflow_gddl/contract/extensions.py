@@ -19,9 +19,9 @@ from datetime import datetime
 from typing import Any, Generic, Literal, TypeVar
 
 from airflow_gddl.contract.basics import STRICT
-from airflow_gddl.contract.capture import PLACEHOLDER, CaptureSpec
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.file_names import LOOKBACK
+from airflow_gddl.contract.sources.capture import PLACEHOLDER, CaptureSpec
 from airflow_gddl.contract.table_spec import TableSpec
 
 D = TypeVar("D")
@@ -65,7 +65,8 @@ class ExtensionPoint(Generic[D]):
             return True
 
     def get(self, name: str) -> D:
-        """
+        """The extension with a name: built in, referenced by its path, or installed by another package.
+
         Raises:
             MetadataError: `unknown_code`.
             FatalError: `broken_code`.
@@ -187,10 +188,10 @@ class CatalogDescriptor:
         port: function of a `CatalogSpec` and a `spark_jobs.catalogs.catalog_port.CatalogContext` that gives the
             `CatalogPort`; loaded only by the job.
         probe: function of a `CatalogSpec`, a database and the environment that makes one request for `gddl check` and
-            returns what it found, or raises `ProbeSkippedError` or a `GddlError`; null: `gddl check` skips it.
+            returns what it found, or raises `ProbeSkippedError` or a `GddlError`; None: `gddl check` skips it.
         names: regular expression of the names that it can hold; `names_are`: the same for messages.
         fields: fields of `CatalogSpec` that belong to this kind; `needed`: those among them that it needs.
-        options: class of `CatalogSpec.options`, a frozen dataclass with defaults; null: it has none.
+        options: class of `CatalogSpec.options`, a frozen dataclass with defaults; None: it has none.
         session: function of a `CatalogSpec` that gives settings (`spark.…`) of the job's session; null: none.
         is_iceberg: it holds Iceberg tables, so rows that name it need `iceberg: true`.
         readers: that need no settings besides the catalog's to address its tables, see `published.READERS`.
@@ -299,7 +300,7 @@ def code_of_glue(error: str, message: str) -> CatalogCode:
 
 
 def token_of(catalog: CatalogSpec, environ: Mapping[str, str]) -> str | None:
-    """The token to send; empty: none is sent; null: its variable holds none that can be sent."""
+    """The token to send; empty: none is sent; None: its variable holds no token that can be sent."""
     if catalog.token_env is None:
         return ""
     token = environ.get(catalog.token_env, "").strip()

@@ -106,7 +106,7 @@ def digits_of(time: datetime) -> str:
 
 
 def time_digits(match: re.Match[str]) -> str:
-    """Of a match of `TIMED`."""
+    """Digits of the time in a file name that `TIMED` has matched."""
     return (match["day"] + match["time"]).ljust(TIME_DIGITS, "0")
 
 
@@ -188,7 +188,8 @@ class PathFormat:
 
     @classmethod
     def parsed(cls, text: str) -> PathFormat:
-        """
+        """Parse a format of folders of time, such as `'dt='yyyy-MM-dd`.
+
         Raises:
             ValueError: it is not a valid format; the message gives the reason, without the text.
         """
@@ -217,7 +218,7 @@ class PathFormat:
         return self._digits(match)
 
     def whole_time(self, relative: str) -> str | None:
-        """The same, of files for which all folders of the format are there."""
+        """Time of a file's folders as digits; None unless the path has all folders of the format."""
         match = self._pattern.match(relative)
         depth = self.text.strip("/").count("/") + 1
         return None if match is None or match[0].count("/") < depth else self._digits(match)

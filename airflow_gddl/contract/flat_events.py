@@ -66,7 +66,8 @@ class FlatColumns:
 
 @lru_cache(maxsize=256)
 def flat_columns(names: tuple[str, ...], prefix: str, renamed: tuple[tuple[str, str], ...] = ()) -> FlatColumns:
-    """
+    """Sort the columns of flat events by what they hold: the row, facts of the source, operation and delete.
+
     Args:
         renamed: new name of a field, without the prefix, and its usual one.
     """
@@ -142,7 +143,8 @@ class FlatForm:
         return "u" if columns.op is None else row[columns.op]
 
     def source(self, columns: FlatColumns, row: Row) -> dict[str, Any]:
-        """
+        """Facts of the source in a flat event, as the envelope would have them.
+
         Raises:
             FatalError: see `require`.
         """
@@ -157,7 +159,8 @@ class FlatForm:
         return {**fields, "connector": connector}
 
     def require(self, columns: FlatColumns, connector: object) -> None:
-        """
+        """Require the fields without which a connector's flat events can't be ordered, or show no deletes.
+
         Raises:
             FatalError: `FLAT_EVENT_INCOMPLETE`.
         """

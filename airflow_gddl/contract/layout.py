@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from airflow_gddl.contract.basics import UPKEEP
+
 if TYPE_CHECKING:
     from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
 
@@ -40,13 +42,6 @@ def log_folder(lake: str, group: str) -> str:
     """Folder of the logs of jobs started by Airflow's DAG `group`; see `JobSpec.log_group`."""
     return join(lake, STATE, "logs", group)
 
-
-LOADS = ("run", "rebuild", "reload", "resync", "errors_replay", "sweep_release", "truncate_release", "resync_rows")
-"""Actions that load."""
-UPKEEP = ("maintain", "verify", "erase", "errors_dismiss")
-"""Actions that load nothing, which the names of their records state."""
-CLEARING = ("erase", "errors_dismiss")
-"""Those after which fewer rows may be in quarantine."""
 
 FEW_ROWS = 200_000
 """Tables with fewer rows remove their old files during runs; larger ones need maintenance."""
@@ -150,14 +145,9 @@ class Layout:
     state: str
     runs: str
     erased: str
-    iceberg: str
-
-    def iceberg_of(self, kind: str) -> str:
-        """Folder of the Iceberg table of one of the Delta tables, `replica` or `history`."""
-        return self.iceberg if kind == "replica" else f"{self.iceberg}__{kind}"
 
     def of_shard(self, roots: Roots, spec: TableSpec, shard: str) -> Layout:
-        """The same tables, with the landing folder and the ledger of one of the table's sources."""
+        """This layout with the landing folder and the ledger of one of the table's sources; the tables are shared."""
         landing = LandingFolder.of(roots, spec.of_shard(shard)).path
         return replace(self, landing=landing, state=join(self.state, SHARDS, shard))
 
@@ -175,7 +165,6 @@ class Layout:
             state=join(roots.lake, STATE, "ledger", schema, name),
             runs=join(roots.lake, STATE, "runs", schema, name),
             erased=join(roots.lake, STATE, "erased", schema, name),
-            iceberg=join(roots.lake, STATE, "iceberg", schema, name),
         )
 
 

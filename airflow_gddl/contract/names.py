@@ -216,7 +216,8 @@ class TableNames:
     """Resolves names to targets."""
 
     def __init__(self, tables: Iterable[NamedTable], *, fold: bool = False) -> None:
-        """
+        """Index tables by their targets, qualified names and names in the source.
+
         Args:
             fold: compare in lower case; the names passed must be in lower case.
         """
@@ -268,7 +269,7 @@ class TableNames:
         return dict(self._short.get(name, {}))
 
     def candidates_within(self, name: str, source: str) -> dict[str, str]:
-        """The same where a row of `source` names the table: a table of its own source comes before those of others.
+        """As `candidates`, for a name in a row of `source`: a table of its own source comes before those of others.
 
         More than one where its own source's table and another table's target have this name.
         """

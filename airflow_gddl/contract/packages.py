@@ -51,7 +51,7 @@ EXTRAS: Mapping[str, tuple[str, str]] = {
 
 
 def installed_version(package: str) -> str | None:
-    """Null: it is not installed."""
+    """Version of an installed package; None: it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -84,7 +84,7 @@ def package_of(module: str) -> tuple[str, str]:
 
 
 def of_import(error: ImportError, user: str, *, install: str = "", where: str = "") -> FatalError | None:
-    """`PACKAGE_MISSING` of a failed import; null where a module of this project is what is missing, which is a defect.
+    """`PACKAGE_MISSING` of a failed import; None: a module of this project is missing, which is a defect.
 
     Args:
         user, install, where: as `package_missing`.

@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_gddl.contract.capture import of_dropped_partitions
 from airflow_gddl.contract.connections import rows_hidden
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.names import delivered_name, is_kept, landed_name, mask_method, renamed
+from airflow_gddl.contract.sources.capture import of_dropped_partitions
 from airflow_gddl.contract.table_spec import TableSpec
 
 OLDEST = 140000
@@ -170,7 +170,8 @@ def slot_state(sa: Any, connection: Any, slot: str) -> str:
 
 
 def published_table(sa: Any, connection: Any, publication: str, table: str) -> PublishedTable:
-    """
+    """Read a table of the source, and how the publication publishes it.
+
     Args:
         table: `schema.name` in the source.
 

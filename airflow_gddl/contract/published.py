@@ -63,7 +63,8 @@ class Publication:
 
     @classmethod
     def of(cls, spec: TableSpec) -> Publication:
-        """
+        """Which columns a row publishes, in order, and which ones are technical.
+
         Raises:
             FatalError: `DIALECT_UNKNOWN`, `DIALECT_BROKEN`.
         """

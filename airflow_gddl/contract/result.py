@@ -66,7 +66,7 @@ class RunWarning:
 
 @dataclass(frozen=True, kw_only=True)
 class Freshness:
-    """Of moments, ISO 8601, UTC.
+    """How new a table's data is; moments are ISO 8601 in UTC.
 
     Attributes:
         commit_ts: newest source commit applied, null when unknown; `lag_seconds`: now minus it.
@@ -81,7 +81,8 @@ class Freshness:
 
 @dataclass(frozen=True, kw_only=True)
 class ErrorInfo:
-    """
+    """Why a table failed, as a result keeps it.
+
     Attributes:
         fatal: a retry fails with the same error until a user fixes its cause. False where that is not known, too.
     """
@@ -170,10 +171,6 @@ CATALOG_PROBLEMS = frozenset(
     }
 )
 """Codes of warnings: the data is correct, but the table's catalog entry is not."""
-RECORDED_WHEN_IDLE = CATALOG_PROBLEMS | {
-    *("CATALOG_REGISTERED", "FOREIGN_COMMIT", "ICEBERG_BEHIND", "SNAPSHOT_CLEARED", "SNAPSHOT_HELD"),
-}
-"""Codes of warnings for which an idle run still writes a record."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,8 +239,3 @@ class JobResult:
     """Of the replica after the newest batch, in table order; empty where no batch was committed, and in records."""
     columns_left_out: int = 0
     """Columns of the replica that `columns` lacks, because a result holds a limited number."""
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether the run had no work, and no warning that needs a record."""
-        return self.status == "skipped" and not any(w.code in RECORDED_WHEN_IDLE for w in self.warnings)

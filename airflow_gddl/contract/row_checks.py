@@ -13,14 +13,15 @@ from dataclasses import fields
 from typing import Any
 
 from airflow_gddl.contract import durations
-from airflow_gddl.contract.capture import capture_problems
 from airflow_gddl.contract.codec import given
 from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
 from airflow_gddl.contract.extensions import DIALECTS
-from airflow_gddl.contract.kafka import kafka_problems
+from airflow_gddl.contract.features import features, missing_features
 from airflow_gddl.contract.names import TEMPLATE_REMEDY, has_source, rendered, template_fault
 from airflow_gddl.contract.option_checks import check_options
 from airflow_gddl.contract.published import published_problems
+from airflow_gddl.contract.shares import is_share
+from airflow_gddl.contract.sources import missing_source, sources
 from airflow_gddl.contract.table_spec import (
     SHARD_COLUMN,
     Expectation,
@@ -151,24 +152,11 @@ _PROPERTIES = frozenset(
 """In lower case, as Delta compares them."""
 _PREFIXES = ("user.", "delta.feature.")
 """Prefixes of further allowed properties: user properties and table features."""
-_HIDDEN = frozenset({"deletionvectors", "typewidening", "columnmapping"})
-"""Features with which data files alone do not give the table's content."""
 
 
 def is_allowed(name: str) -> bool:
     """Whether a row may set this property."""
     return name.lower() in _PROPERTIES or name.lower().startswith(_PREFIXES)
-
-
-def iceberg_problems(spec: TableSpec) -> Iterator[SpecProblem]:
-    """Delta features that Iceberg metadata can't represent."""
-    if not spec.iceberg:
-        return
-    for key, value in spec.table_properties.items():
-        feature = key.lower().removeprefix("delta.enable").removeprefix("delta.feature.")
-        if feature in _HIDDEN and value.lower() != "false":
-            message = "Iceberg readers read data files directly and ignore this feature"
-            yield SpecProblem("ICEBERG_REFUSED", ("table_properties", key), value, message, "remove it, or iceberg")
 
 
 RESERVED_COLUMNS = frozenset({"_gddl", "_rescued_data"})
@@ -343,72 +331,10 @@ def _initial_load(spec: TableSpec) -> Iterator[SpecProblem]:
         yield SpecProblem("FIELD_VALUE", path, None, message, remedy)
 
 
-_NOT_OF_SNAPSHOTS = (
-    "shards", "initial_load", "landing_retention", "columns_to_update", "force_update", "before_image_prefix",
-    "ignore_null_updates", "sequence_by", "trigger",
-)  # fmt: skip
-_OPTIONS_OF_SNAPSHOTS = ("path_format", "complete")
-_OPTIONS_OF_CHANGES = ("missing_folder", "date_partition", "timestamp_column")
-
-
-def _snapshots(spec: TableSpec) -> Iterator[SpecProblem]:
-    """A table of snapshots has what they need, and nothing of changes; any other has nothing of snapshots."""
-    if spec.mode != "snapshots":
-        for name in _OPTIONS_OF_SNAPSHOTS if spec.dialect == "dms" else ():
-            if name in spec.options:
-                remedy = "write mode: snapshots, or drop it"
-                yield SpecProblem("FIELD_VALUE", ("options", name), spec.options[name], "for snapshots alone", remedy)
-        return
-    yield from _needed_of_snapshots(spec)
-    fields: dict[tuple[str, ...], object] = {(name,): getattr(spec, name) for name in _NOT_OF_SNAPSHOTS}
-    fields |= {("options", name): spec.options.get(name) for name in _OPTIONS_OF_CHANGES}
-    for path, value in fields.items():
-        if value:
-            message = "not for snapshots, which have no changes"
-            yield SpecProblem("FIELD_VALUE", path, str(value), message, f"drop {path[-1]}")
-
-
-def _needed_of_snapshots(spec: TableSpec) -> Iterator[SpecProblem]:
-    if spec.dialect != "dms":
-        message, remedy = "snapshots are parquet or CSV files", "drop dialect"
-        yield SpecProblem("FIELD_VALUE", ("dialect",), spec.dialect, message, remedy)
-    if not spec.keys:
-        yield SpecProblem("FIELD_VALUE", ("keys",), [], "snapshots are compared by key", "name the key columns")
-    if not spec.options.get("path_format"):
-        message, remedy = "says which folders are snapshots", "write path_format: \"'dt='yyyy-MM-dd\" into options"
-        yield SpecProblem("FIELD_VALUE", ("options", "path_format"), None, message, remedy)
-    complete = str(spec.options.get("complete", "_SUCCESS"))
-    if not complete or "/" in complete or (complete.isdigit() and not (complete.isascii() and int(complete))):
-        message, remedy = "shows no complete snapshot", "write the name of a file, a number from 1 on, or settle"
-        yield SpecProblem("FIELD_VALUE", ("options", "complete"), complete, message, remedy)
-    if complete == "settle" and spec.settle is None:
-        message = "a snapshot is complete when it has settled, and the row does not say after what time"
-        yield SpecProblem("FIELD_VALUE", ("settle",), None, message, "write settle: 10m")
-    if spec.sub_microseconds != "truncate":
-        message, remedy = "times of snapshots are truncated", "drop sub_microseconds"
-        yield SpecProblem("FIELD_VALUE", ("sub_microseconds",), spec.sub_microseconds, message, remedy)
-
-
 def _sweep_limit(spec: TableSpec) -> Iterator[SpecProblem]:
     if not is_share(spec.sweep_limit):
         message = "not a fraction"
         yield SpecProblem("FIELD_VALUE", ("sweep_limit",), spec.sweep_limit, message, "write a number from 0 to 1")
-
-
-def is_share(value: float) -> bool:
-    """Whether it is a number from 0 to 1; NaN is none."""
-    return 0 <= value <= 1
-
-
-def shadow_problems(shadow: float | None) -> Iterator[SpecProblem]:
-    """Of a row or a tier; None: of a row that does not say."""
-    if shadow is not None and not is_share(shadow):
-        message, remedy = "not a fraction", "write true, or a number from 0 to 1, e.g. 0.01"
-        yield SpecProblem("FIELD_VALUE", ("shadow",), shadow, message, remedy)
-
-
-def _shadow(spec: TableSpec) -> Iterator[SpecProblem]:
-    yield from shadow_problems(spec.shadow)
 
 
 def _cutting(spec: TableSpec) -> Iterator[SpecProblem]:
@@ -433,7 +359,8 @@ def _trigger(spec: TableSpec) -> Iterator[SpecProblem]:
 
 
 def _connection(spec: TableSpec) -> Iterator[SpecProblem]:
-    for option, what in (("verify_connection", "URL"), ("kafka_connection", "client's settings")):
+    of_sources = {option: what for one in sources().values() for option, what in one.connections.items()}
+    for option, what in {"verify_connection": "URL", **of_sources}.items():
         name = spec.options.get(option)
         if isinstance(name, str) and not CONNECTION_NAME.fullmatch(name):
             message = "not the name of an environment variable or of an Airflow connection"
@@ -611,19 +538,19 @@ _VALUE_CHECKS = (
     _retention,
     _landing_retention,
     _initial_load,
-    capture_problems,
-    kafka_problems,
+    missing_source,
+    *(one.check_values for one in sources().values()),
     _connection,
     check_options,
     _properties,
     _prefix,
-    _snapshots,
     _sweep_limit,
-    _shadow,
+    missing_features,
+    *(one.check_values for one in features().values() if one.check_values is not None),
 )
 _ROW_CHECKS = (
-    _table_name, _keys, _mask, _exclusions, published_problems, iceberg_problems, check_clustering, check_partitions,
-    _keyless, _cutting, _trigger, shard_problems,
+    _table_name, _keys, _mask, _exclusions, published_problems, check_clustering, check_partitions, _keyless,
+    _cutting, _trigger, shard_problems, *(one.check for one in features().values() if one.check is not None),
 )  # fmt: skip
 check_values = Checks(*_VALUE_CHECKS)
 """Problems of single values only, for defaults, which have no `table` and `keys`."""

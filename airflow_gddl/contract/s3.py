@@ -52,9 +52,11 @@ class S3Settings:
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> S3Settings:
-        """Of `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL`, `AWS_REGION`, `AWS_DEFAULT_REGION`, `AWS_ALLOW_HTTP`,
-        `AWS_MAX_ATTEMPTS` and `AWS_VIRTUAL_HOSTED_STYLE_REQUEST`; a custom endpoint uses path style unless the last is
-        true.
+        """Settings from the environment.
+
+        The variables are `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL`, `AWS_REGION`, `AWS_DEFAULT_REGION`,
+        `AWS_ALLOW_HTTP`, `AWS_MAX_ATTEMPTS` and `AWS_VIRTUAL_HOSTED_STYLE_REQUEST`. A custom endpoint uses path style
+        unless the last one is true.
 
         Raises:
             FatalError: `S3_ENDPOINT_INVALID`: no URL, or plain HTTP to another machine without `AWS_ALLOW_HTTP=true`.
@@ -91,7 +93,7 @@ class S3Settings:
         return {"timeout": f"{self.seconds}s", "connect_timeout": "5s", "allow_http": self.allow_http}
 
     def storage_options(self) -> dict[str, str]:
-        """The same for `deltalake`, which finds credentials by itself, profiles included."""
+        """Options of this store for `deltalake`, which finds credentials by itself, profiles included."""
         options = {**self.client_options(), "max_retries": str(self.retries), "retry_timeout": f"{self.retry_seconds}s"}
         config = self.store_config()
         options |= {f"aws_{name}": value for name, value in config.items() if name != "aws_endpoint_url_s3"}

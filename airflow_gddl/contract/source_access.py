@@ -165,7 +165,8 @@ def _of_uri(text: str) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=32)
 def _parsed(text: str) -> tuple[SourceAccess, ...]:
-    """
+    """Parse the credentials that the environment announces; empty text means none.
+
     Raises:
         FatalError: `SPEC_INVALID`.
     """

@@ -65,7 +65,8 @@ def series(version: str) -> Series:
 
 
 def check_spark(version: str, what: str, remedy: str) -> None:
-    """
+    """Refuse a Spark that is too old or too new.
+
     Args:
         what: where this Spark is, for the message.
         remedy: where to choose another.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
 from airflow_gddl.contract.actions import Action, Load, Plan, Rebuild, Reload, Resync, Run, Sourced, Trying
-from airflow_gddl.contract.basics import CONTRACT_VERSION, STRICT, AirflowView, Priority
+from airflow_gddl.contract.basics import CONTRACT_VERSION, FEATURE, STRICT, AirflowView, Priority
 from airflow_gddl.contract.codec import ALWAYS
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.result import CommitMethod
@@ -44,7 +44,8 @@ def memory_remedy(value: object) -> str:
 
 
 def size_bytes(text: str) -> int:
-    """
+    """Number of bytes in an amount of memory such as `2g`.
+
     Raises:
         ValueError: not an amount of memory.
     """
@@ -66,7 +67,7 @@ class TierSpec:
     `one`, in a process of the job's machine instead of a task, without Java; jobs on a cluster refuse it."""
     commit: CommitMethod = "direct"
     """Default of the row's `commit`."""
-    shadow: bool | float = False
+    shadow: bool | float = field(default=False, metadata={FEATURE: "shadow"})
     """Default of the row's `shadow`."""
     tables_per_job: int = 200
     """Tables that share one job; 1 gives each its own DAG."""

@@ -99,7 +99,7 @@ class StructType:
         return f"struct<{','.join(map(str, self.fields))}>"
 
     def field(self, name: str) -> StructField | None:
-        """The field of that name, case-insensitive; null when there is none."""
+        """The field with that name, in any case; None: there is none."""
         return self._by_name.get(name.lower())
 
     @cached_property
@@ -171,12 +171,12 @@ def is_complex(kind: SqlType) -> bool:
 
 
 def unsupported_part(kind: SqlType) -> UnsupportedType | None:
-    """The first part that no table can hold; null when all is well."""
+    """The first part that no table can hold; None: a table can hold all parts."""
     return next((part for part in parts(kind) if isinstance(part, UnsupportedType)), None)
 
 
 def without_void(kind: SqlType) -> SqlType | None:
-    """The type less its void parts, as a table can hold it; null when nothing is left."""
+    """The type without its void parts, as a table can hold it; None: nothing is left."""
     if isinstance(kind, ArrayType):
         element = without_void(kind.element)
         return None if element is None else ArrayType(element)

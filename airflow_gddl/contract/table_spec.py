@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from airflow_gddl.contract.basics import STRICT, AirflowView, Priority
+from airflow_gddl.contract.basics import FEATURE, STRICT, AirflowView, Priority
 from airflow_gddl.contract.codec import IGNORABLE
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.result import CommitMethod
@@ -339,10 +339,10 @@ class TableSpec:
     commit: CommitMethod | None = None
     """How batches are committed. `direct`: tasks write data files, and one Delta commit of ours names them. `merge`:
     rows are staged, and Spark's own `MERGE INTO` commits them, with any `tasks`; slower. Null: as the tier says."""
-    shadow: bool | float | None = None
+    shadow: bool | float | None = field(default=None, metadata={FEATURE: "shadow"})
     """Share of the batches, 0 to 1, that Spark's `MERGE` applies to a clone, too, and that are compared before their
     commit; `true`: all; null: as the tier says (docs/trust.md)."""
-    iceberg: bool = False
+    iceberg: bool = field(default=False, metadata={FEATURE: "iceberg"})
     """Also write Iceberg metadata of the replica, for readers without Delta support."""
     tags: Mapping[str, str] = field(default_factory=dict)
     """Free labels."""

@@ -12,10 +12,11 @@ from typing import Any
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import COMMIT_TIMES, DmsOptions
+from airflow_gddl.contract.features import used_by
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.names import clean_name, is_kept, mask_method
 from airflow_gddl.contract.spark_versions import newest_pair
-from airflow_gddl.contract.spec import Roots, TableSpec
+from airflow_gddl.contract.spec import Roots, TableSpec, TierSpec
 from airflow_gddl.contract.table_spec import SchemaGate, lowered
 
 FILES = ("job.py", "dag.py", "README.md", "known.json")
@@ -25,7 +26,6 @@ _LOST: Mapping[str, str] = {
     "derive": "Compute the columns of `derive`: they keep what they had, and are null in new rows.",
     "unique": "Check `unique`.",
     "foreign_key": "Check `foreign_key`.",
-    "iceberg": "Write Iceberg metadata.",
     "catalog": "Keep the table's entry in the catalog up to date.",
     "freshness": "Watch `freshness`.",
     "depends_on": "Wait for the tables of `depends_on`.",
@@ -155,7 +155,8 @@ def lost_by(spec: TableSpec) -> list[str]:
     own = [text for name, text in _LOST.items() if getattr(spec, name)]
     names = ", ".join(sorted(spec.mask))
     masked = [f"Fill masked columns ({names}): they keep what they had, and are null in new rows."]
-    return [*own, *(masked if spec.mask else [])]
+    of_features = [one.without for one in used_by(spec, TierSpec()).values() if one.without]
+    return [*own, *of_features, *(masked if spec.mask else [])]
 
 
 def _left_by(known: Known) -> list[str]:

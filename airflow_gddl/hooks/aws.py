@@ -18,7 +18,6 @@ from airflow_gddl.contract.iceberg_rest import is_catalog_connection
 from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.contract.s3 import laid_over
 from airflow_gddl.contract.source_access import SourceAccess, announce, connection_text, connection_variable
-from airflow_gddl.runners.interface import DatabricksAccess
 
 _LOG = logging.getLogger(__name__)
 RENEW_SECONDS = 600.0
@@ -167,11 +166,11 @@ def _wrong(what: str, remedy: str) -> MetadataError:
 class FromAirflow:
     """See `Connections`: connections are resolved by the hooks of their own providers."""
 
-    def databricks(self, name: str) -> DatabricksAccess:
-        with needed_by(f"the connection {name!r}", install="airflow-gddl[databricks]"):
-            from airflow_gddl.hooks.databricks import LoginHook  # noqa: PLC0415 - of those who use Databricks
+    def login(self, platform: str, name: str) -> Any:
+        with needed_by(f"the connection {name!r}", install=f"airflow-gddl[{platform}]"):
+            hook = importlib.import_module(f"airflow_gddl.hooks.{platform}")
         try:
-            return LoginHook(name, caller="airflow-gddl").access()
+            return hook.login(name)
         except GddlError:
             raise
         except Exception as error:

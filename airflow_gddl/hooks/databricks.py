@@ -14,7 +14,7 @@ from airflow_gddl import __version__
 from airflow_gddl import version_compat as capabilities
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.packages import of_import
-from airflow_gddl.runners.interface import DatabricksAccess
+from airflow_gddl.runners.databricks.access import DatabricksAccess
 
 _STRATEGY = "airflow-connection"
 _REMEDY = "set the host, and the token as password or another login of docs/platforms/databricks.md"
@@ -78,6 +78,11 @@ class LoginHook(BaseDatabricksHook):
             raise FatalError("CONNECTION_UNUSABLE", what, remedy=_REMEDY)
         request = requests.Request("GET", self._url(), auth=(connection.login, connection.password))
         return str(request.prepare().headers["Authorization"])
+
+
+def login(name: str) -> DatabricksAccess:
+    """Raises as `LoginHook.access`."""
+    return LoginHook(name, caller="airflow-gddl").access()
 
 
 def _refused(name: str, error: Exception) -> GddlError:

@@ -117,7 +117,8 @@ MAX_DEPTH = 24
 STOP_DEPTH = 500
 MAX_ALIASED = 20_000
 
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The parser in C, or the one in Python where PyYAML was built without it; both give the same."""
 _TAGS = {f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "seq", "map")}
 _TEXT_TAGS = {"!", "tag:yaml.org,2002:str"}
 _WORDS: dict[str, bool | None] = {
@@ -147,7 +148,7 @@ def read_yaml(text: str) -> Any:
     """
     builder = _Builder()
     try:
-        for event in yaml.parse(text, Loader=_LOADER):
+        for event in yaml.parse(text, Loader=LOADER):
             builder.take(event)
     except yaml.MarkedYAMLError as error:
         raise _marked(error, text) from error

@@ -134,7 +134,7 @@ class Keys:
         return next((entry for entry in candidates if entry is not None), None)
 
     def for_tables(self, tables: Iterable[NamedTable]) -> Keys:
-        """The same, with entries of a name that several tables have marked as such."""
+        """These keys, with entries marked whose name several tables have."""
         if not self.entries:
             return self
         names, entries = TableNames(tables, fold=True), {}

@@ -127,7 +127,8 @@ _KNOWN = (FILE, *FOLDERS, "schema", "onboarding")
 
 @dataclass(frozen=True)
 class Beside:
-    """
+    """What the metadata folder has beside its rows, for looks at sources.
+
     Attributes:
         looked_at: sources that ask for a look, by short name.
         named: source and name in the source, in lower case, of every row of the folder, invalid ones included.

@@ -23,7 +23,8 @@ FILE = "(lake).json"
 
 @dataclass(frozen=True, kw_only=True)
 class LookDescriptor:
-    """
+    """A kind of look at sources, as a package declares it.
+
     Attributes:
         package: has the functions `look` and `decide`, see `operators.looking`.
         page: what its DAG says of itself.
@@ -57,7 +58,8 @@ def missing(name: str, path: FieldPath) -> Iterator[SpecProblem]:
 
 @dataclass(frozen=True, kw_only=True)
 class LakeRows:
-    """
+    """Rows and notes that looks at sources keep in the lake.
+
     Attributes:
         rows: as a file of tables has them, each with its `source`.
         state: of the look that writes the object; nothing else reads it.
@@ -89,7 +91,8 @@ def place_of(lake: str, prefix: str) -> str:
 
 
 def read(path: str, environ: Mapping[str, str]) -> StoredRows:
-    """
+    """Read the rows that the lake keeps.
+
     Raises:
         RetriableError: `LAKE_ROWS_DAMAGED`.
         GddlError: the store does not answer; see `Storage`.
@@ -107,7 +110,8 @@ def read_from(store: Storage, path: str) -> StoredRows:
 
 
 def parsed(data: bytes | None, path: str) -> LakeRows:
-    """
+    """Parse the object with the rows that the lake keeps.
+
     Args:
         data: null: there is none.
 

@@ -11,10 +11,10 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
-from airflow_gddl.contract.kafka import topic_of
 from airflow_gddl.contract.layout import SHARDS, LandingFolder
 from airflow_gddl.contract.names import TEMPLATE_REMEDY, rendered, template_fault
 from airflow_gddl.contract.row_checks import table_name_fault
+from airflow_gddl.contract.sources import sources
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.contract.table_spec import SHARD_COLUMN, Origin
 from airflow_gddl.metadata import files
@@ -349,7 +349,7 @@ class TakenNames:
     by_target: dict[str, NamedRow] = field(default_factory=dict)
     _by_folder: dict[str, NamedRow] = field(default_factory=dict)
     _above: dict[str, NamedRow] = field(default_factory=dict)
-    _by_topic: dict[tuple[str, str], NamedRow] = field(default_factory=dict)
+    _read_once: dict[tuple[str, str, str], NamedRow] = field(default_factory=dict)
 
     def take(self, named: NamedRow) -> SpecProblem | None:
         """Reserve the row's names; return the problem if one is taken, or null."""
@@ -363,7 +363,7 @@ class TakenNames:
             self.by_target[spec.table.lower()] = named
             self._by_folder[place] = named
             self._above |= dict.fromkeys(folders, named)
-            self._by_topic[spec.source, topic_of(spec)] = named
+            self._read_once |= {(spec.source, *read): named for read in _reads_alone(spec)}
         return problem
 
     def _problem(self, named: NamedRow, place: str, folders: Sequence[str]) -> SpecProblem | None:
@@ -385,16 +385,22 @@ class TakenNames:
             message = f"its files in {mine} and those of {nested.spec.qualified_name} in {other} ({nested.place}) mix"
             remedy = "give each source in gddl.yaml a landing root of its own"
             return SpecProblem("LANDING_SHARED", ("table",), name, message, remedy)
-        return self._topic_problem(spec)
+        return self._read_problem(spec)
 
-    def _topic_problem(self, spec: TableSpec) -> SpecProblem | None:
-        """A source remembers once how far a topic was read: one table would take the changes of the other."""
-        topic = topic_of(spec)
-        if not topic or (other := self._by_topic.get((spec.source, topic))) is None:
-            return None
-        message = f"{topic} is the topic of {other.spec.qualified_name} ({other.place}), too"
-        remedy = "name a topic for each table, e.g. crm.{schema}.{table}; let the connector route no tables together"
-        return SpecProblem("FIELD_VALUE", ("options", "topic"), str(spec.options["topic"]), message, remedy)
+    def _read_problem(self, spec: TableSpec) -> SpecProblem | None:
+        """Of what the source lets one table alone read."""
+        for name, read in _reads_alone(spec):
+            other, taken = self._read_once.get((spec.source, name, read)), sources()[name].taken
+            if other is not None and taken is not None:
+                return taken(spec, f"{other.spec.qualified_name} ({other.place})")
+        return None
+
+
+def _reads_alone(spec: TableSpec) -> Iterator[tuple[str, str]]:
+    """Names of sources that jobs read, each with what no other table may read."""
+    for name, source in sources().items():
+        if read := source.exclusive(spec):
+            yield name, read
 
 
 def _folders_above(place: str) -> tuple[str, ...]:

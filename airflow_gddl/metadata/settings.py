@@ -13,7 +13,7 @@ from airflow_gddl.contract import durations
 from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.errors import FatalError, FieldPath, MetadataError, SpecProblem
 from airflow_gddl.contract.extensions import CatalogSpec
-from airflow_gddl.contract.row_checks import shadow_problems
+from airflow_gddl.contract.features import features, missing_features
 from airflow_gddl.contract.spec import DEFAULT_TIERS, MEMORY, Roots, TierSpec, memory_remedy
 from airflow_gddl.metadata import files
 from airflow_gddl.metadata.folder import FILE, Folder
@@ -34,7 +34,8 @@ class CheckedSettings:
     check_tiers: Callable[[Any, Iterable[str]], Iterable[SpecProblem]] = lambda _settings, _tiers: ()
 
     def problems(self, values: Mapping[str, Any], path: FieldPath, tiers: Iterable[str] = ()) -> Iterator[SpecProblem]:
-        """
+        """Problems of a section of `gddl.yaml`.
+
         Args:
             tiers: names of all tiers; empty: these are not settings of the runner that the metadata names.
         """
@@ -48,7 +49,7 @@ class CheckedSettings:
 
 @functools.cache
 def settings_of_runner(descriptor: RunnerDescriptor) -> CheckedSettings | None:
-    """Of the section `runners.<name>`; null: the runner has none."""
+    """How the section `runners.<name>` is checked; None: the runner has no settings."""
     if descriptor.settings is None:
         return None
     return CheckedSettings(FieldShape(descriptor.settings), descriptor.check_settings, descriptor.check_tiers)
@@ -56,7 +57,7 @@ def settings_of_runner(descriptor: RunnerDescriptor) -> CheckedSettings | None:
 
 @functools.cache
 def compute_of_runner(descriptor: RunnerDescriptor) -> CheckedSettings | None:
-    """Of `tiers.<tier>.compute.<name>`; null: the runner has none."""
+    """How `tiers.<tier>.compute.<name>` is checked; None: the runner has no settings there."""
     return (
         None
         if descriptor.compute is None
@@ -337,7 +338,9 @@ def _check(tier: TierSpec) -> Iterator[SpecProblem]:
         if (value := getattr(tier, name)) is not None and value < 1:
             yield SpecProblem("FIELD_VALUE", (name,), value, "must be 1 or more", "write a number from 1 up")
     yield from _wrong_amounts(tier)
-    yield from shadow_problems(tier.shadow)
+    yield from missing_features(tier)
+    for feature in features().values():
+        yield from feature.check_tier(tier)
     if "pod_override" in tier.executor_config:
         remedy = "set it in `on_dag` of build_dags"
         yield SpecProblem("FIELD_VALUE", ("executor_config",), "pod_override", "a Python object", remedy)

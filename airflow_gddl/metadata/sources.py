@@ -12,7 +12,6 @@ from urllib.parse import unquote, urlsplit
 
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.basics import STRICT
-from airflow_gddl.contract.capture import CaptureSpec
 from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
 from airflow_gddl.contract.extensions import (
     CATALOGS,
@@ -28,6 +27,7 @@ from airflow_gddl.contract.iceberg_rest import is_catalog_connection
 from airflow_gddl.contract.row_checks import SOURCE_NAME
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.source_access import SourceAccess
+from airflow_gddl.contract.sources.capture import CaptureSpec
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.contract.table_spec import Origin, SourceType
 from airflow_gddl.metadata.keys import Layer

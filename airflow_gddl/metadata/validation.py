@@ -22,8 +22,10 @@ from airflow_gddl.contract import durations
 from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
 from airflow_gddl.contract.extensions import DIALECTS
+from airflow_gddl.contract.features import features
 from airflow_gddl.contract.names import is_kept, mask_method, renamed
 from airflow_gddl.contract.row_checks import DURATIONS, WAITS, Checks, check_table, check_values
+from airflow_gddl.contract.shares import share_remedy
 from airflow_gddl.contract.table_spec import (
     SHARD_COLUMN,
     Expectation,
@@ -160,7 +162,6 @@ EXAMPLES = {
 }
 """Of a row's fields that are mappings, as docs/metadata.md has them."""
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_$.-]*")
-_PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,6})?) ?%")
 _WORDS = ("null", "true", "false")
 _SCHEDULE = "write a cron line, @hourly, continuous, {assets: [name]} or null; quote cron lines and presets"
 
@@ -352,12 +353,6 @@ def _mask_remedy(value: object) -> str:
     return f"write {{{', '.join(f'{quoted(name)}: hmac' for name in shown)}}}; null instead of hmac removes the values"
 
 
-def _share_remedy(value: object) -> str:
-    percent = _PERCENT.fullmatch(value.strip()) if isinstance(value, str) else None
-    example = f"{float(percent[1]) / 100:g}" if percent else "0.34"
-    return f"write a number from 0 to 1, e.g. {example}"
-
-
 _INNER = {
     name: tuple(f.name for f in fields(kind))
     for name, kind in (
@@ -396,9 +391,9 @@ TABLE = FieldShape(
     remedies={
         **dict.fromkeys((*DURATIONS, *WAITS), durations.remedy),
         "mask": _mask_remedy,
-        "sweep_limit": _share_remedy,
-        "at_most": _share_remedy,
-        "shadow": lambda value: f"{_share_remedy(value)}; or true",
+        "sweep_limit": share_remedy,
+        "at_most": share_remedy,
+        **{name: remedy for feature in features().values() for name, remedy in feature.remedies.items()},
     },
     synonyms=_SYNONYMS,
     resolved=("source_table", "landing", "shard_landings", "shard_origins", "mask_key_id", "expressions"),

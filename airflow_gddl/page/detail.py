@@ -18,6 +18,7 @@ from typing import Any
 from airflow_gddl.contract.actions import Explain
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.extensions import CatalogSpec, entry_name
+from airflow_gddl.contract.features import folders as folders_of_features
 from airflow_gddl.contract.layout import DatasetName, LandingFolder, Layout, join
 from airflow_gddl.contract.names import is_kept, mask_method, renamed
 from airflow_gddl.contract.published import (
@@ -338,7 +339,7 @@ def lineage_of(
     kinds = {"replica": layout.replica, "changes": layout.changes}
     kinds |= {"history": layout.history} if spec and spec.history and spec.keys else {}
     kinds |= {"errors": layout.errors}
-    kinds |= {"Iceberg": layout.iceberg} if spec and spec.iceberg else {}
+    kinds |= folders_of_features(roots.lake, spec, "replica") if spec else {}
     return {
         "sources": [
             {"source": source, "table": folder.table, "landing": folder.path, "dataset": _dataset(folder.path)}

@@ -18,8 +18,8 @@ from airflow.sdk import Context
 from airflow_gddl import configuration
 from airflow_gddl.assets import alias_of, table_asset
 from airflow_gddl.contract import durations
+from airflow_gddl.contract.basics import LOADS
 from airflow_gddl.contract.errors import GddlError, RetriableError
-from airflow_gddl.contract.layout import LOADS
 from airflow_gddl.contract.result import JobResult, MainCounts, RunWarning, summed
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.runners.interface import ProgressEvent

@@ -14,7 +14,7 @@ from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.spec import Roots, TierSpec
 from airflow_gddl.runners.child import nothing
-from airflow_gddl.runners.interface import Connections, FromEnvironment, Platform, Runner
+from airflow_gddl.runners.interface import Connections, Deployment, FromEnvironment, Platform, Runner
 from airflow_gddl.runners.remote import Attempts, RemoteRunner, TaskKey
 from airflow_gddl.stores import open_store
 
@@ -59,6 +59,21 @@ class RunnerCheck:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DeployCommand:
+    """`gddl deploy <name>` of a runner.
+
+    Attributes:
+        jobs: what it creates, for the help, e.g. `Glue jobs`.
+        deployment: reference of a `Deployment`.
+        renders: the deployment has `render`, which is the option `--render-bundle`.
+    """
+
+    jobs: str
+    deployment: str
+    renders: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunnerDescriptor:
     """One runner. References are `module:attribute`, loaded when they are needed.
 
@@ -74,8 +89,8 @@ class RunnerDescriptor:
         compute: frozen dataclass of `tiers.<tier>.compute.<name>`, with `check_compute`; null: there is none.
         check_root: problems of a landing or lake root, by the field that names it.
         install: what pip must install where the platform is called, e.g. `airflow-gddl[glue]`; empty: nothing.
-        deployed: its jobs are created before it runs them. `gddl deploy <name>` has a command for each such runner of
-            this project, written by hand; a package brings its own.
+        deploy: the command `gddl deploy <name>` of a runner of this project whose jobs are created before it runs
+            them; null: it has none. A package brings a command of its own.
         check: reference of a function that takes a `RunnerCheck` and yields subjects and probes, for `gddl check`.
         bundle: reference of a `JobFiles`, for `gddl bundle`.
         capacity: reference of a `RunnerCapacity`, for `gddl plan`.
@@ -93,7 +108,7 @@ class RunnerDescriptor:
     check_compute: Callable[[Any], Iterable[SpecProblem]] = lambda _compute: ()
     check_root: Callable[[FieldPath, str], Iterable[SpecProblem]] = lambda _path, _root: ()
     install: str = ""
-    deployed: bool = False
+    deploy: DeployCommand | None = None
     check: str = ""
     bundle: str = ""
     capacity: str = ""
@@ -238,7 +253,25 @@ def make_platform(
     descriptor = RUNNERS.get(name)
     if not descriptor.remote:
         raise LookupError(f"jobs of runner {name} run on no platform")
-    module, _, attribute = descriptor.platform.partition(":")
-    with needed_by(f"runner {name}", install=descriptor.install):
-        make: Callable[..., Platform] = getattr(importlib.import_module(module), attribute)
+    make: Callable[..., Platform] = _imported(descriptor.platform, f"runner {name}", descriptor.install)
     return make(declared, environ, connections)
+
+
+def deployment_of(name: str) -> Deployment:
+    """
+    Raises:
+        FatalError: `PACKAGE_MISSING`, `RUNNER_BROKEN`.
+        LookupError: the runner has no command for it.
+    """
+    descriptor = RUNNERS.get(name)
+    if descriptor.deploy is None:
+        raise LookupError(f"jobs of runner {name} are created by no command")
+    found: Deployment = _imported(descriptor.deploy.deployment, f"gddl deploy {name}", descriptor.install)
+    return found
+
+
+def _imported(reference: str, user: str, install: str) -> Any:
+    """What a reference names, which may need a package that is not installed."""
+    module, _, attribute = reference.partition(":")
+    with needed_by(user, install=install):
+        return getattr(importlib.import_module(module), attribute)

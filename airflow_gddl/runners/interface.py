@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import CONTRACT_VERSION, JobSpec, TierSpec
-
-
-@dataclass(frozen=True, kw_only=True)
-class DatabricksAccess:
-    """A workspace and the credentials for it.
-
-    Attributes:
-        host: its URL; empty: as the SDK finds it (`DATABRICKS_HOST`, `~/.databrickscfg`).
-        login: fields of the SDK's `Config`; empty: as the SDK finds them.
-        proxies: URLs by scheme, `http` and `https`; empty: those of the environment. They may hold a password.
-    """
-
-    host: str = ""
-    login: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    proxies: Mapping[str, str] = field(default_factory=dict, repr=False)
+from airflow_gddl.contract.spec import CONTRACT_VERSION, JobSpec, Roots, TierSpec
 
 
 class Connections(Protocol):
@@ -33,7 +19,13 @@ class Connections(Protocol):
         FatalError: `CONNECTION_UNUSABLE`.
     """
 
-    def databricks(self, name: str) -> DatabricksAccess: ...
+    def login(self, platform: str, name: str) -> Any:
+        """What reaches a platform with credentials of its own, as its runner takes it; None: as its SDK finds them.
+
+        Args:
+            platform: name of the module of `airflow_gddl.hooks` that has the function `login` of a connection's name.
+        """
+        ...
 
     def aws(self, name: str, service: str, region: str | None) -> Any:
         """boto3's client of a service, such as `glue`.
@@ -48,13 +40,35 @@ class FromEnvironment:
     """Default credentials of the SDKs: environment variables, profiles, the machine's role. Connection names are
     ignored."""
 
-    def databricks(self, name: str) -> DatabricksAccess:  # noqa: ARG002 - names belong to Airflow
-        return DatabricksAccess()
+    def login(self, platform: str, name: str) -> Any:  # noqa: ARG002 - names belong to Airflow
+        return None
 
     def aws(self, name: str, service: str, region: str | None) -> Any:  # noqa: ARG002 - as above
         from airflow_gddl.runners import aws  # noqa: PLC0415 - needs boto3
 
         return aws.client(service, region)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deployment:
+    """Jobs that a platform keeps, one for each tier with tables, as `gddl deploy` creates and updates them.
+
+    Attributes:
+        jobs_of: function of tiers by name and the runner's settings that gives the wanted jobs by name.
+        connect: function of the settings that opens the platform.
+        plan: function of the open platform and the wanted jobs that gives a `JobChange` for each.
+        apply: function of the open platform, these changes and the settings that makes them.
+        warning: function of tiers, settings and roots: what may not work, as text; None: nothing.
+        render: function of a folder, the wanted jobs and the settings that writes them in a form of the platform's, and
+            returns what a person does with it; None: it has none.
+    """
+
+    jobs_of: Callable[[Mapping[str, TierSpec], Any], Mapping[str, Any]]
+    connect: Callable[[Any], Any]
+    plan: Callable[[Any, Mapping[str, Any]], Sequence[JobChange[Any]]]
+    apply: Callable[[Any, Sequence[JobChange[Any]], Any], None]
+    warning: Callable[[Mapping[str, TierSpec], Any, Roots], str | None] = lambda _tiers, _settings, _roots: None
+    render: Callable[[Path, Mapping[str, Any], Any], str] | None = None
 
 
 State = Literal["waiting", "running", "succeeded", "failed", "cancelled", "lost"]

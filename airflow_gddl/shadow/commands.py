@@ -16,8 +16,15 @@ from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.screen import Cell, Screen, counted
 from airflow_gddl.contract.codec import from_json, plain, to_document
 from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.features.shadow import (
+    DECIDED,
+    FOUND,
+    ShadowDecision,
+    ShadowDifference,
+    places_of,
+    shadow_folder,
+)
 from airflow_gddl.contract.layout import join
-from airflow_gddl.contract.shadow import DECIDED, FOUND, ShadowDecision, ShadowDifference, places_of, shadow_folder
 from airflow_gddl.stores import open_store
 
 app = Group("Batches that differ from Spark's MERGE (SHADOW_DIFFERENCE): show both sides, let our commits go on.")

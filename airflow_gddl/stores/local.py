@@ -79,7 +79,7 @@ def list(folder: str, after: str, within: str | None) -> Iterator[StoredObject]:
     try:
         if bounds is None or not has_link(root, bounds) or not leaves(root, bounds):
             yield from _walk(_Listing(folder, root, bounds), "", after)
-        elif (status := _status(Path(root))) is not None:
+        elif (status := status_of(Path(root))) is not None:
             yield _stored(folder, "", status, _LINK_OUT)
     except OSError as error:
         if bounds is None or error.errno != errno.ELOOP:
@@ -94,7 +94,7 @@ def stat(path: str, within: str | None) -> StoredObject:
         FileNotFoundError: nothing there, or no regular file.
     """
     file = bare(path)
-    status = _status(Path(file))
+    status = status_of(Path(file))
     if status is None or not S_ISREG(status.st_mode):
         raise FileNotFoundError(errno.ENOENT, "no such file", path)
     folder, _, name = path.rpartition("/")
@@ -141,13 +141,13 @@ def _walk(listing: _Listing, prefix: str, after: str) -> Iterator[StoredObject]:
         if entry.is_symlink() or not as_named.isascii():
             refused = _refusal(entry, listing.bounds)
         if refused:
-            status = None if listing.bounds is None else _status(entry)
+            status = None if listing.bounds is None else status_of(entry)
             if status is not None and (S_ISDIR(status.st_mode) or S_ISREG(status.st_mode)):
                 shown = os.fsencode(name.rstrip("/")).decode(errors="backslashreplace")
                 yield _stored(listing.folder, shown, status, refused)
         elif as_named.endswith("/"):
             yield from _walk(listing, name, after[len(as_named) :] if after.startswith(as_named) else "")
-        elif (status := _status(entry)) is not None and S_ISREG(status.st_mode):
+        elif (status := status_of(entry)) is not None and S_ISREG(status.st_mode):
             yield _stored(listing.folder, name, status)
 
 
@@ -179,14 +179,15 @@ def _sorted_entries(folder: str, after: str, *, is_root: bool = False) -> Sequen
 
 def _links_to_folder(link: os.DirEntry[str], folder: str) -> bool:
     """Whether to follow it; links to `folder` itself or above would be endless."""
-    status = _status(link)
+    status = status_of(link)
     if status is None or not S_ISDIR(status.st_mode):
         return False
     target = os.path.realpath(link.path)
     return not f"{os.path.realpath(folder)}/".startswith(f"{target}/")
 
 
-def _status(of: Path | os.DirEntry[str]) -> os.stat_result | None:
+def status_of(of: Path | os.DirEntry[str]) -> os.stat_result | None:
+    """What the system says of a file or folder; None: it is not there. Tests count these calls."""
     try:
         return of.stat()
     except OSError as error:
@@ -203,7 +204,7 @@ def folders(folder: str) -> Sequence[str]:
 
 def exists(folder: str) -> bool:
     """A folder, even an empty one, or a file."""
-    status = _status(Path(bare(folder)))
+    status = status_of(Path(bare(folder)))
     return status is not None and (S_ISDIR(status.st_mode) or S_ISREG(status.st_mode))
 
 
@@ -291,7 +292,7 @@ def swap(path: str, data: bytes, tag: str | None) -> bool:
     # A rename can't detect a concurrent writer, so the folder is locked briefly.
     with (target.parent / ".lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        status = _status(target)
+        status = status_of(target)
         if (None if status is None else _etag(status)) != tag:
             return False
         write(path, data)
@@ -305,16 +306,17 @@ def _written_beside(path: str, data: bytes) -> Iterator[str]:
     beside = os.path.join(folder, f".{name[:100]}.{uuid.uuid4().hex}.tmp")
     try:
         try:
-            _put(beside, data)
+            put(beside, data)
         except FileNotFoundError:
             make_folder(folder)
-            _put(beside, data)
+            put(beside, data)
         yield beside
     finally:
         _unlink(beside)
 
 
-def _put(path: str, data: bytes) -> None:
+def put(path: str, data: bytes) -> None:
+    """Write a file. All writes of this module go through here, and tests let them fail here."""
     with builtins.open(path, "wb") as file:
         file.write(data)
 

@@ -257,7 +257,7 @@ def _group(base: Base, schedule: str, members: Sequence[TableSpec], tier: TierSp
 def _pipeline(
     name: str, pack: Pack, by_name: Mapping[str, TableSpec], tiers: Mapping[str, TierSpec], prefix: str
 ) -> Pipeline:
-    """Of the pack's tables that are enabled; there is one at least. Its tier may be gone if it is retired."""
+    """Pipeline of a pack's enabled tables, of which there is at least one. The tier of a retired pack may be gone."""
     members = [by_name[name] for name in pack.tables if name in by_name]
     tier = tiers.get(pack.tier) or tiers[members[0].size]
     priority = max((table.priority for table in members), key=lambda priority: WEIGHTS[priority])

@@ -78,7 +78,8 @@ class TableRow:
 
 
 def row_of(spec: TableSpec, pipeline: Pipeline | None) -> TableRow:
-    """
+    """What pages and alerts need to know of a table's row.
+
     Args:
         pipeline: that loads it; null: none does.
     """

@@ -99,7 +99,7 @@ def _ledger_of(run: TableRun) -> Ledger:
     """
     ledger = run.ledger()
     if ledger.state.batch or ledger.plan() is not None:
-        what = f"{run.spec.table} is ours already: its ledger knows {ledger.state.batch} batches"
+        what = f"{run.spec.table} is adopted or loaded already: its ledger has {ledger.state.batch} batches"
         remedy = f"`gddl run --table {run.spec.table}` loads what is new"
         raise FatalError("ADOPT_REFUSED", what, where=run.layout.state, remedy=remedy)
     return ledger

@@ -25,7 +25,8 @@ NAMED = 5
 
 
 def require_possible(run: TableRun) -> None:
-    """
+    """Require that a row can be adopted: stored rows must be able to follow its fields.
+
     Raises:
         FatalError: `ADOPT_REFUSED`: the row asks for what rows of another job can't be.
     """
@@ -34,7 +35,8 @@ def require_possible(run: TableRun) -> None:
 
 
 def require_seen_commits(run: TableRun) -> None:
-    """
+    """Require a place whose Delta sees the commit of the adoption.
+
     Raises:
         FatalError: `ADOPT_REFUSED`: the Delta of this place sees no commits of ours.
     """
@@ -94,7 +96,8 @@ def _require_partitions(spec: TableSpec, log: ReplayedLog, path: str) -> None:
 
 
 def require_columns(run: TableRun, log: ReplayedLog) -> None:
-    """
+    """Require that the table's columns fit the row.
+
     Raises:
         FatalError: `ADOPT_COLUMNS`.
     """
@@ -117,7 +120,8 @@ def require_columns(run: TableRun, log: ReplayedLog) -> None:
 
 
 def require_new_tables(run: TableRun, context: TableContext) -> None:
-    """
+    """Require that change table, history, tombstones and quarantine do not exist yet.
+
     Raises:
         FatalError: `ADOPT_REFUSED`: tables of ours are there.
     """
@@ -131,7 +135,8 @@ def require_new_tables(run: TableRun, context: TableContext) -> None:
 
 
 def require_keys(spec: TableSpec, figures: BaselineFigures, doubles: Violations, where: str) -> None:
-    """
+    """Require keys that are unique and not null.
+
     Raises:
         FatalError: `ADOPT_KEYS`: keys are null, or rows share one.
     """

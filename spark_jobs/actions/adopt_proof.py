@@ -38,7 +38,7 @@ NOT_PROVED_CODE = "ADOPT_NOT_PROVED"
 
 
 def schema_of_tables(dialect: Dialect, adoption: Adoption) -> TableSchema:
-    """Of the tables after an adoption: the replica's columns, whatever files bring later."""
+    """Schema of the tables after an adoption: the replica's columns, whatever files bring later."""
     known = TableState(
         sequence_by=adoption.sequence_by, sequence_type=adoption.sequence_type, max_sequence=adoption.max_sequence
     )
@@ -49,9 +49,11 @@ def schema_of_tables(dialect: Dialect, adoption: Adoption) -> TableSchema:
 
 @dataclass(frozen=True, kw_only=True)
 class Proof:
-    """Attributes:
-    context: of the table as the other job keeps it, with its columns to begin with.
-    ledger: the one that has nothing yet.
+    """Compares a table that is to be adopted with its newest files, or with the source.
+
+    Attributes:
+        context: of the table as the other job keeps it, with its columns to begin with.
+        ledger: the one that has nothing yet.
     """
 
     run: TableRun

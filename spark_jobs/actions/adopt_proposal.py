@@ -51,10 +51,12 @@ _OVERLAPS_CODE = "ADOPT_FILES_OVERLAP"
 
 @dataclass(frozen=True, kw_only=True)
 class Proposal:
-    """Attributes:
-    later: landing files that the next run loads, in their order.
-    adds: what files bring that the table lacks, for people.
-    proved: see `Proof.carry_out`.
+    """What an adoption would do.
+
+    Attributes:
+        later: landing files that the next run loads, in their order.
+        adds: what files bring that the table lacks, for people.
+        proved: see `Proof.carry_out`.
     """
 
     adoption: Adoption
@@ -78,7 +80,8 @@ def asked_of(run: TableRun) -> str:
 
 
 def propose(run: TableRun, context: TableContext, ledger: Ledger) -> Proposal:
-    """
+    """Check a table, and work out what its adoption would do. Writes nothing.
+
     Raises:
         FatalError: `ADOPT_REFUSED`, `ADOPT_CUT`, `ADOPT_KEYS`, `ADOPT_COLUMNS`; as `Decoding.planned`.
     """
@@ -167,7 +170,8 @@ class _Order:
 
     @classmethod
     def of(cls, run: TableRun, context: TableContext, schema: DeltaSchema, sample: Sequence[PlannedFile]) -> _Order:
-        """
+        """The columns that order changes, in the table and in a sample of its files.
+
         Raises:
             FatalError: `ADOPT_COLUMNS`; as `Decoding.planned`.
         """
@@ -197,7 +201,8 @@ class _Order:
 
 
 def _require_kept(run: TableRun, schema: DeltaSchema, planned: BatchSchema) -> None:
-    """
+    """Require that columns which only the other job fills keep their values.
+
     Raises:
         FatalError: `ADOPT_COLUMNS`: updates would empty columns that only the other job fills.
     """

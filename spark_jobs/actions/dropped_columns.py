@@ -21,7 +21,8 @@ _HARMLESS = ("mask", "exclude_columns")
 
 
 def require_droppable(run: TableRun, context: TableContext, ledger: Ledger, names: Sequence[str]) -> None:
-    """
+    """Require that no file, key or field of the row needs the columns that are to be dropped.
+
     Raises:
         FatalError: `COLUMN_NOT_DROPPED`, with each column and why it stays.
     """

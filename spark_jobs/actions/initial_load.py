@@ -104,7 +104,8 @@ def _require_wanted(run: TableRun, former: LoadProgress | None) -> None:
 
 
 def _require_protected(run: TableRun, source: SourceRows) -> None:
-    """
+    """Require that the source has each column that `mask` and `exclude_columns` name.
+
     Raises:
         FatalError: `PROTECTED_COLUMN_MISSING`, for the files would have the column that a misspelt name means.
     """

@@ -28,11 +28,13 @@ _TOGETHER = 64 * 1024**2
 
 @dataclass(frozen=True, kw_only=True)
 class LandedEvents:
-    """Attributes:
-    happened: see `order.events`.
-    schema: by which they were decoded.
-    delivered: columns that some file has.
-    unreadable: paths of files that can't be read.
+    """Events of some landed files, decoded.
+
+    Attributes:
+        happened: see `order.events`.
+        schema: by which they were decoded.
+        delivered: columns that some file has.
+        unreadable: paths of files that can't be read.
     """
 
     happened: pa.Table
@@ -48,8 +50,10 @@ class LandedEvents:
 
 @dataclass(frozen=True)
 class LandedChanges:
-    """Attributes:
-    state: of the table, or of one that has nothing but keys.
+    """Reads changes of landed files as events, apart from any batch.
+
+    Attributes:
+        state: of the table, or of one that has nothing but keys.
     """
 
     run: TableRun
@@ -71,7 +75,7 @@ class LandedChanges:
         return found
 
     def events(self, files: Sequence[PlannedFile]) -> LandedEvents | None:
-        """Null: no file can be read, or there is none. All changes are in memory."""
+        """Events of the files, all in memory; None: no file can be read, or there is none."""
         unreadable: list[Unreadable] = []
         parts = list(self._parts(files, unreadable))
         if not parts:

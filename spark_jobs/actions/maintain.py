@@ -19,7 +19,6 @@ from datetime import UTC, datetime, timedelta
 
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.extensions import ICEBERG_KINDS
 from airflow_gddl.contract.layout import Layout, join
 from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.contract.row_checks import LEAST_VACUUM_SECONDS
@@ -30,7 +29,7 @@ from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.tidying import TABLES
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.catalogs.registrar import is_iceberg, is_pointed_to
-from spark_jobs.features import features_of
+from spark_jobs.features import features_of, installed_features
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.cut_changes import note_cut
 from spark_jobs.ledger.ledger import Ledger
@@ -39,19 +38,24 @@ from spark_jobs.plan.planned_batch import FileEntry, TableState, has_few_rows
 from spark_jobs.plan.tombstones import tombstones_since
 from spark_jobs.rules.step_results import Compacted
 from spark_jobs.tables.engine import Maintenance, TableContext
-from spark_jobs.tables.iceberg_metadata import withdraw
 from spark_jobs.tables.replayed_log import CHECKPOINT, COMMIT, POINTER
 
 _DELETED_AT_ONCE, _SAMPLE = 1000, 5
 
 
+_FOR_READERS = ("replica", "history")
+"""Tables that features may show to other readers."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class CleanedFiles:
-    """Attributes:
-    removed: files moved or deleted, or under `dry_run` to be removed.
-    kept: old files that stay, because they have rows in quarantine, another file is at their new place, or they were
-        written again meanwhile.
-    sample: some of the latter.
+    """What the clean-up of a landing folder did.
+
+    Attributes:
+        removed: files moved or deleted, or under `dry_run` to be removed.
+        kept: old files that stay, because they have rows in quarantine, because another file is at their new place, or
+            because they were written again in the meantime.
+        sample: some of the kept files.
     """
 
     removed: int = 0
@@ -59,7 +63,7 @@ class CleanedFiles:
     sample: tuple[str, ...] = ()
 
     def __add__(self, other: CleanedFiles) -> CleanedFiles:
-        """Of two landing folders."""
+        """Sum over two landing folders."""
         sample = (*self.sample, *other.sample)[:_SAMPLE]
         return CleanedFiles(removed=self.removed + other.removed, kept=self.kept + other.kept, sample=sample)
 
@@ -191,9 +195,11 @@ _KNOWN = (COMMIT, CHECKPOINT, _JOINED, _HARMLESS)
 
 @dataclass(frozen=True)
 class CutLog:
-    """Attributes:
-    removed: files removed, or under `dry_run` to be removed.
-    unknown: names of files of unknown kinds; if there are any, nothing was removed.
+    """What the clean-up of a Delta log did.
+
+    Attributes:
+        removed: files removed, or under `dry_run` to be removed.
+        unknown: names of files of unknown kinds; if there are any, nothing was removed.
     """
 
     removed: int = 0
@@ -313,8 +319,10 @@ def _warnings(kept: MaintenanceResult) -> Iterator[RunWarning]:
 
 @dataclass(frozen=True)
 class _Maintenance:
-    """Attributes:
-    claim: null where nothing is written.
+    """Maintenance of one table.
+
+    Attributes:
+        claim: null where nothing is written.
     """
 
     run: TableRun
@@ -370,7 +378,7 @@ class _Maintenance:
             if joined.files_after != joined.files_before:
                 kept.compacted[name] = joined
             self.run.report("compact", rows=joined.files_before - joined.files_after)
-            if name in ICEBERG_KINDS and not (is_pointed and self._is_published(name, kept)):
+            if name in _FOR_READERS and not (is_pointed and self._is_published(name, kept)):
                 continue
             kept.files_removed += maintenance.vacuum(path, hours, dry_run=self._dry)
             self.run.report("vacuum")
@@ -382,8 +390,8 @@ class _Maintenance:
                 self.run.report("log")
 
     def _is_published(self, name: str, kept: MaintenanceResult) -> bool:
-        """Whether Iceberg readers, if any, use only files that a vacuum keeps."""
-        run, layout = self.run, self.run.layout
+        """Whether readers of features, if any, use only files that a vacuum keeps."""
+        run = self.run
         if self._dry:
             return True
         features = features_of(run)
@@ -391,8 +399,8 @@ class _Maintenance:
             return False
         if name == "replica":
             kept.leftovers_removed += sum(feature.clean(run) for feature in features)
-            if not run.spec.iceberg:
-                kept.leftovers_removed += withdraw(run.runtime.storage, layout)
+            unused = (feature for feature in installed_features() if feature not in features)
+            kept.leftovers_removed += sum(feature.withdraw(run) for feature in unused)
         return True
 
     def _is_pointed_to(self, context: TableContext) -> bool:

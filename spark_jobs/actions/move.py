@@ -29,7 +29,6 @@ from spark_jobs.ledger.erasures import ErasureRegister
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.ledger.move_note import NOTE, MoveNote, read_note, write_note
 from spark_jobs.ledger.targets import TargetRecords
-from spark_jobs.tables.iceberg_metadata import withdraw
 
 _AT_ONCE = 8
 _LEFT = ("claims/", NOTE)
@@ -94,7 +93,7 @@ class _Move:
         for feature in installed_features():
             feature.move(self.run, self.new)
         run = replace(self.run, spec=self.new)
-        for feature in features_of(run):  # Iceberg readers find the new table, or the next run warns
+        for feature in features_of(run):  # readers find the new table, or the next run warns
             feature.at_end(run)
         self._remove_old()
         return files
@@ -193,7 +192,8 @@ class _Move:
         registrations, catalog = RegistrationStore(storage, self.run.job.roots.lake), self.old.catalog or ""
         # An Iceberg catalog could not point an entry elsewhere whose metadata is gone.
         if not is_iceberg(self.run.job.catalogs.get(catalog)) or not registrations.get(self.old).tables:
-            withdraw(storage, layout)
+            for feature in installed_features():
+                feature.withdraw(self.run)
         registrations.forget(self.old)
         streams = join(self.run.job.roots.lake, STATE, "streams", self.old.schema_name, self.old.name)
         # Differences of snapshots that were not loaded are made again for the new table.

@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from airflow_gddl.contract.actions import Plan
-from airflow_gddl.contract.capture import capture_of
-from airflow_gddl.contract.kafka import topic_of
 from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.sources import reads_of
 from spark_jobs.actions.rebuild_run import reads_changes, require_possible
 from spark_jobs.actions.reload_run import rebuild_batches, reload_batches, require_whole_tables
 from spark_jobs.batch import notices
@@ -58,9 +57,7 @@ def _read_first(run: TableRun) -> str | None:
     """Where a run gets files from before it loads them, which no plan can foresee: `source`, `log` or `topic`."""
     if not run.spec.shards and wants_source_load(_as_run(run), run.ledger()):
         return "source"
-    if topic_of(run.spec):
-        return "topic"
-    return "log" if capture_of(run.spec) else None
+    return reads_of(run.spec) or None
 
 
 def _refresh(run: TableRun, totals: RunTotals) -> tuple[list[dict[str, Any]], Discovery]:

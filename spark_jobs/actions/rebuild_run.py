@@ -126,7 +126,8 @@ def _rewrite(run: TableRun, context: TableContext, ledger: Ledger) -> Rewrite:
 
 
 def _require_protected(run: TableRun, context: TableContext, state: TableState) -> None:
-    """
+    """Require that known files have each column that `mask` and `exclude_columns` name.
+
     Raises:
         FatalError: `PROTECTED_COLUMN_MISSING`: the rebuild would leave the column that a misspelt name means.
     """
@@ -142,7 +143,7 @@ def _is_rekeyed(run: TableRun, ledger: Ledger) -> bool:
 
 
 def _require_values(run: TableRun, context: TableContext, ledger: Ledger, how: Rewrite) -> None:
-    """Of a rebuild that has not begun.
+    """Require that stored values fit what the row now asks for, unless the rebuild has begun.
 
     Raises:
         FatalError: `REBUILD_REFUSED`: a stored value fits none of what the row now asks for.
@@ -226,7 +227,8 @@ class _Rebuild:
     claim: Claim
 
     def carry_out(self, pending: BatchPlan | None, outcome: RunTotals) -> dict[str, object]:
-        """
+        """Rebuild replica and history, and commit the result to the ledger.
+
         Args:
             pending: an unfinished batch, which is dropped, or an unfinished rebuild, which is resumed.
         """

@@ -68,7 +68,8 @@ def require_connection(run: TableRun) -> str:
 def check(
     run: TableRun, plan: BatchPlan, request: RebuildRequest, files: Mapping[str, FileEntry], archived: Archived
 ) -> Replacement:
-    """
+    """Compare the new table with the live one before it replaces it.
+
     Args:
         files: files as read for the new table.
 
@@ -104,7 +105,7 @@ def check(
 
 
 def _option(plan: BatchPlan) -> str:
-    """Of a reload of a time, its options of `gddl reload`."""
+    """Options `--since` and `--until` of a reload of a time, as text for a command."""
     landed = plan.landed
     given = () if landed is None else (("--since", landed.since), ("--until", landed.until))
     return "".join(f"{name} {moment} " for name, moment in given if moment)

@@ -373,7 +373,7 @@ def require_whole_tables(run: TableRun, context: TableContext, ledger: Ledger) -
     require_same_identity(spec, state)
     require_sound_tables(run, context, ledger)
     if state.keys is None or not has_all_changes(spec, context.storage, context.layout, ledger):
-        what = f"{spec.table}: what its other files gave is not known: the change table is not whole"
+        what = f"{spec.table}: the change table is not whole, so it is not known what the other files gave"
         raise FatalError("RANGE_NOT_KNOWN", what, remedy=f"`gddl rebuild --table {spec.table}`, then reload the time")
     schema = plan_batch(run.dialect, (), context.stored_columns(), state).table_schema
     require_ordered(schema, state, of_log=run.dialect.log_positions)
@@ -527,8 +527,9 @@ def _ingest_all(work: _Reload, outcome: RunTotals) -> tuple[TableSchema | None, 
         _require_unchanged(work, ledger, discovery)
         _require_settled(work, discovery.unsettled)
         table = TableSession(
-            run=run, context=context, ledger=ledger, claim=work.claim, totals=outcome, discovery=discovery
-        )
+            run=run, context=context, ledger=ledger, claim=work.claim, totals=outcome, discovery=discovery,
+            limits=run.limits,
+        )  # fmt: skip
         while (plan := _next_plan(run, ledger, table.discovery)) is not None:
             work.claim.check()
             table.discovery = table.discovery.without(plan)

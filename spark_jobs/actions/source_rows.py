@@ -18,11 +18,11 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from airflow_gddl.contract.capture import capture_of
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.names import is_kept, rows_for
 from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.sources import reads_of
 from airflow_gddl.contract.spec import InitialLoad
 from airflow_gddl.contract.sql_types import MAX_PRECISION
 from airflow_gddl.contract.table_spec import lowered
@@ -363,7 +363,7 @@ def _require_primary(run: TableRun, source_table: SourceTable) -> None:
     The table was loaded before, or jobs have read the log already.
     """
     is_loaded = run.ledger().state.keys is not None
-    if source_table.connection.dialect.name != "postgresql" or not (is_loaded or capture_of(run.spec)):
+    if source_table.connection.dialect.name != "postgresql" or not (is_loaded or reads_of(run.spec) == "log"):
         return
     if not is_primary(source_table.connection):
         why = "is loaded already" if is_loaded else "is followed by jobs"

@@ -26,7 +26,7 @@ class AppendedBatch:
 
     Attributes:
         batch: its plan has what its files have decided.
-        work: null when no file could be read.
+        work: None: no file could be read.
     """
 
     batch: Batch

@@ -18,7 +18,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def known_until(run: TableRun, totals: RunTotals) -> str | None:
-    """See `Freshness.complete_until`, of a run with batches; null for an idle one, which reads no other table.
+    """See `Freshness.complete_until`, of a run with batches; None for an idle run, which reads no other table.
 
     A run with a limited number of batches may have left files, so that only its own changes are evidence.
     """

@@ -57,6 +57,11 @@ class Feature:
         """What it knows of a key, given by column as text: lines for a reader."""
         return ()
 
+    def withdraw(self, run: TableRun) -> int:  # noqa: ARG002 - for features that do
+        """In maintenance of a row that does not use it any more, and for the old name of a table that was moved: remove
+        what readers find of it; returns the number of files."""
+        return 0
+
     def clean(self, run: TableRun) -> int:  # noqa: ARG002 - for features that do
         """In maintenance: remove files that nobody needs any more; returns their number."""
         return 0

@@ -58,7 +58,7 @@ def of_discovery(discovery: Discovery, landing: str, dialect: Dialect) -> tuple[
             "options.lookback if runs list as many each time"
         )
         warnings.append(RunWarning(code="FOLDER_LARGE", message=message, count=discovery.listed))
-    message = "change files were written again: their later version counts, rows that it lacks stay"
+    message = "change files were written again: their later version counts, and rows that are missing from it stay"
     corrected = [file.path for file in discovery.waiting if file.corrects]
     warnings += [*_of_paths("FILE_REWRITTEN", message, corrected), *of_generations(discovery.inference)]
     return (*warnings, *_of_later_loads(discovery, dialect.spec.table))
@@ -67,12 +67,12 @@ def of_discovery(discovery: Discovery, landing: str, dialect: Dialect) -> tuple[
 def _of_later_loads(discovery: Discovery, table: str) -> tuple[RunWarning, ...]:
     """Warnings about load files that came after changes: those that open a generation, and those that may have to."""
     begun = (
-        "load files came after all files of the table were removed, and were taken as a new full load: rows that it "
-        "lacks go; write `generations: one` if they continue the one before"
+        "load files came after all files of the table were removed, and were taken as a new full load: rows that are "
+        "missing from it are removed; if the files continue the earlier load, write `generations: one`"
     )
     late = (
-        "load files that were not there came after changes, and continue the load: rows that they lack stay; if the "
-        f"source was loaded again, write `generations: by_time` and `gddl reload --from-files --table {table}`"
+        "new load files came after changes, and count as a part of the load: rows that are missing from them stay; if "
+        f"the source was loaded again, write `generations: by_time` and `gddl reload --from-files --table {table}`"
     )
     return (
         *_of_paths("GENERATIONS_INFERRED", begun, discovery.begun_loads),
@@ -101,7 +101,9 @@ def of_missing_folder(landing: str, there: Sequence[str]) -> RunWarning:
 
 def of_unsettled(paths: Sequence[str]) -> tuple[RunWarning, ...]:
     """Files that may still be written, before they were read or meanwhile."""
-    message = "files that may still be written were left; they are taken once they have not changed for a time"
+    message = (
+        "files that may still be written were not loaded; a later run loads them when they no longer change (`settle`)"
+    )
     return _of_paths("FILES_UNSETTLED", message, paths)
 
 
@@ -124,7 +126,8 @@ def of_generations(inference: Inference) -> tuple[RunWarning, ...]:
 
 
 def require_known_generations(inference: Inference, table: str) -> None:
-    """
+    """Refuse a first load if file times don't say which changes belong to which full load.
+
     Raises:
         FatalError: `GENERATIONS_UNKNOWN`.
     """
@@ -141,7 +144,8 @@ def require_known_generations(inference: Inference, table: str) -> None:
 
 
 def require_generations(discovery: Discovery, table: str) -> None:
-    """
+    """Refuse files if it is unknown which changes belong to which full load, on a first load or later.
+
     Raises:
         FatalError: `GENERATIONS_UNKNOWN`; as `require_known_generations`.
     """
@@ -226,8 +230,8 @@ def of_former_target(before: str, target: str) -> tuple[RunWarning, ...]:
         before: the target until now; empty: the row has had no other.
     """
     message = (
-        f"the row's target was {before} and is {target}, into which the table is loaded again; {before} stays as it is "
-        "and is no longer written: remove it once readers use the new one"
+        f"the table is loaded again into {target}, because the row's target was {before}; {before} stays as it is and "
+        "is no longer written: remove it when readers use the new table"
     )
     return (RunWarning(code="TARGET_REPLACED", message=message),) if before else ()
 
@@ -246,7 +250,7 @@ def of_former_shards(rows: Mapping[str, int], what: str) -> tuple[RunWarning, ..
 
 def of_many_tasks(reason: str) -> RunWarning:
     """A table or batch that one task can't take, as its tier asks."""
-    return RunWarning(code="NEEDS_MANY_TASKS", message=f"one task can't take it, many tasks have to: {reason}")
+    return RunWarning(code="NEEDS_MANY_TASKS", message=f"many tasks process it, because one task can't: {reason}")
 
 
 def of_late_batch(late: int) -> tuple[RunWarning, ...]:
@@ -256,16 +260,16 @@ def of_late_batch(late: int) -> tuple[RunWarning, ...]:
         late: see `Applied.late`.
     """
     message = (
-        "all changes of a batch come before changes that were ingested earlier, and these were not applied but in "
-        "columns that no newer change of their key carries: what else is stored is newer. This is right for files that "
-        "were delivered late; it is wrong where the source's log started again"
+        "all changes of a batch are older than changes that were ingested earlier; they were applied only in columns "
+        "that no newer change of their key carries. This is right for files that were delivered late, and wrong if the "
+        "source's log started again"
     )
     return (RunWarning(code="BATCH_LATE", message=message, count=late),) if late else ()
 
 
 def of_erased(rows: int) -> tuple[RunWarning, ...]:
     """Rows of keys that were erased for good."""
-    message = "rows of erased keys were passed over"
+    message = "rows of erased keys were skipped"
     return (RunWarning(code="ERASED_SKIPPED", message=message, count=rows),) if rows else ()
 
 
@@ -316,8 +320,8 @@ def of_empty_texts(spec: TableSpec, count: int) -> tuple[RunWarning, ...]:
 def of_incomplete_moves(count: int) -> tuple[RunWarning, ...]:
     """Changes that bring a row to a key and carry a part of it only."""
     message = (
-        "updates that changed a key, or inserts that tell of one, carry a part of the row and no before images of the "
-        "rest: these rows may lack values; have the source send whole before images, or reload the table"
+        "updates that changed a key, or inserts after such a change, carry a part of the row and no before images of "
+        "the rest, so these rows may lack values; have the source send whole before images, or reload the table"
     )
     return (RunWarning(code="MOVED_ROW_INCOMPLETE", message=message, count=count),) if count else ()
 
@@ -416,7 +420,7 @@ def _files(number: int) -> str:
 
 
 def require_whole_load(table: str, ledger: Ledger, unread: Sequence[str]) -> None:
-    """The same, and fail a run that has left all else for the sake of a full load.
+    """As `require_first_load`, and fail if a file of a full load could not be read.
 
     Args:
         unread: load files that could not be read.

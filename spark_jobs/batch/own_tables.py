@@ -211,9 +211,8 @@ def _foreign_rows(context: TableContext, state: TableState, name: str, count: in
     what = f"{count} rows of the {name} have no _gddl: another writer inserted them"
     remedy = f"delete them (DELETE ... WHERE _gddl IS NULL), or {rebuild}"
     if name == "replica" and state.baseline is not None:  # rows from before the adoption have none either
-        some = f"{count} rows that" if count else "rows that"
-        rest = "have no _gddl" if count else "are in other files by now"
-        what = f"{some} another writer has put into the adopted replica, or changed in it, {rest}"
+        rest = f"{count} rows of it have no _gddl" if count else "these rows are in other files by now"
+        what = f"another writer has inserted or changed rows of the adopted replica; {rest}"
         remedy = f"stop that writer; then {rebuild}, which undoes what it did"
     return FatalError("FOREIGN_ROWS", what, where=getattr(context.layout, name), remedy=remedy)
 
@@ -248,7 +247,8 @@ def _moves_foreign_rows(commits: Iterable[DeltaCommit]) -> bool:
 
 
 def _require_baseline(context: TableContext, state: TableState) -> None:
-    """
+    """Require that the property of an adopted replica says what the ledger says of rows without `_gddl`.
+
     Raises:
         FatalError: `BASELINE_LOST`: rows without `_gddl` would be read as none of ours.
     """

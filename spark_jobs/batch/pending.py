@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from airflow_gddl.contract.actions import ErrorsReplay, Load, SweepRelease, TruncateRelease
 from airflow_gddl.contract.errors import OF_FILES
+from airflow_gddl.contract.sources import source_of
 from spark_jobs.batch import notices
 from spark_jobs.batch.own_tables import foreign_commits, warnings_of
 from spark_jobs.batch.runtime import iso
@@ -19,7 +20,6 @@ from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batching import next_batch as plan_files
 from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.planned_batch import BatchPlan, PlannedFile, TableState
-from spark_jobs.plan.source_room import source_room
 from spark_jobs.plan.sweeps import RELEASED, SweepRule, SweepState, is_due_by_time, sweep_state, with_sweep
 from spark_jobs.plan.waiting_files import Discovery
 from spark_jobs.rules.errors_table import MISFIT_CODE
@@ -85,7 +85,7 @@ def _planned(table: TableSession, dropped: BatchPlan | None, *, replayed: bool) 
     )
     if replays(run):
         plan = None if state.keys is None else replace(without_files, source="quarantine", codes=run.replayed_codes)
-        return plan_files(discovery.waiting, limits=run.limits, state=state, now=now) if replayed else plan
+        return plan_files(discovery.waiting, limits=table.limits, state=state, now=now) if replayed else plan
     if is_emptied(run, discovery, table.ledger):
         return replace(without_files, generation=state.generation + 1, sweep=True, released=True)
     if sweep_of(run, discovery, state) == "due":
@@ -94,7 +94,7 @@ def _planned(table: TableSession, dropped: BatchPlan | None, *, replayed: bool) 
     if releases(run):
         return None
     waiting, released = to_release(discovery, state) if releases_truncates(run) else (discovery.waiting, False)
-    plan = plan_files(waiting, limits=run.limits, state=state, now=now)
+    plan = plan_files(waiting, limits=table.limits, state=state, now=now)
     plan = None if plan is None else replace(with_sweep(plan, discovery, SweepRule.of(run.spec)), releases=released)
     return replace(plan, sweep=False) if plan is not None and plan.sweep and run.is_loading else plan
 
@@ -298,7 +298,7 @@ def looked(run: TableRun, totals: RunTotals) -> tuple[PendingWork, bool]:
     requested = replays(run) or ledger.awaits_replay or wants_source_load(run, ledger)
     if discovery.waiting or pending or due or requested or waits_for_files(run, discovery):
         return seen, True
-    if discovery.root_missing and source_room(run.spec) is None:  # a job makes the folder of a source that it reads
+    if discovery.root_missing and source_of(run.spec) is None:  # a job makes the folder of a source that it reads
         raise notices.missing_root(run.spec.table, run.layout.landing)
     totals.warn(notices.of_discovery(discovery, run.layout.landing, run.dialect))
     report_left(run, ledger, discovery, totals)

@@ -102,7 +102,8 @@ def _note(table: TableSession, plan: BatchPlan, decoded: DecodedBatch) -> None:
 
 
 def _require_protected(table: TableSession, decoded: DecodedBatch) -> None:
-    """
+    """Require that files have each column that `mask` and `exclude_columns` name.
+
     Raises:
         FatalError: `PROTECTED_COLUMN_MISSING`, unless our own load from the source has left the columns out.
     """
@@ -114,7 +115,8 @@ def _require_protected(table: TableSession, decoded: DecodedBatch) -> None:
 
 
 def _require_order(table: TableSession, plan: BatchPlan, decoded: DecodedBatch) -> None:
-    """
+    """Require that all sources of the table order changes by the same columns and types.
+
     Raises:
         FatalError: as `require_same_order`; nothing waits for the batch then.
     """

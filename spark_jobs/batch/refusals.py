@@ -81,7 +81,7 @@ def known_forms(state: TableState, table_schema: TableSchema) -> Mapping[str, tu
 
 
 def forms_after(figures: Figures, state: TableState, table_schema: TableSchema) -> dict[str, tuple[str, ...]]:
-    """The same after a batch."""
+    """Known forms of text sequences after a batch, by column."""
     known = known_forms(state, table_schema)
     names = [name for name in table_schema.text_sequence if name in table_schema.ordered_text]
     return {name: tuple(sorted({*known.get(name, ()), *figures.forms.get(name, {})})) for name in names}

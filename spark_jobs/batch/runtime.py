@@ -25,6 +25,7 @@ from spark_jobs.discovery import (
     DeepListings,
     FileStreamSource,
 )
+from spark_jobs.plan.source_limits import SourceLimits
 from spark_jobs.spark.session_settings import SessionSettings, is_on_a_cluster
 from spark_jobs.tables.engine import Engine
 from spark_jobs.tables.places import TaskBounds, usual_bounds
@@ -88,7 +89,7 @@ class SparkSource(Protocol):
 
     @property
     def end(self) -> GddlError | None:
-        """Why there will be no Spark again in this process; null while there may."""
+        """Why this process will have no Spark again; None: it may have one."""
         ...
 
     @property
@@ -253,6 +254,7 @@ class Runtime:
         bounds_of: by the name of a table over many tasks, what is worked on in the driver.
         deep_listings: recent deep listings of a continuous job.
         follow: called with a table's name between its batches, so that what points to its versions follows.
+        limits: of what the job reads from sources itself.
         stopped_by: name of the signal that asked the job to end; empty: none did. Tables end before their next step.
     """
 
@@ -267,6 +269,7 @@ class Runtime:
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     deep_listings: DeepListings = field(default_factory=DeepListings)
     follow: Callable[[str], None] = silent
+    limits: SourceLimits = field(default_factory=SourceLimits)
     stopped_by: Callable[[], str] = str
 
 

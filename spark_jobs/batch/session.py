@@ -12,6 +12,7 @@ from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.plan.batching import BatchLimits
 from spark_jobs.plan.planned_batch import ForeignCommit, TableState
 from spark_jobs.plan.waiting_files import Discovery
 from spark_jobs.tables.engine import Engine, TableContext
@@ -25,6 +26,7 @@ class TableSession:
         context: what the steps of the current batch get.
         discovery: what waits after the current batch.
         foreign: commits that others made to the tables.
+        limits: of a batch.
     """
 
     run: TableRun
@@ -33,6 +35,7 @@ class TableSession:
     claim: Claim
     totals: RunTotals
     discovery: Discovery
+    limits: BatchLimits
     foreign: tuple[ForeignCommit, ...] = ()
 
     @property

@@ -9,15 +9,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_gddl.contract.actions import ErrorsReplay
-from airflow_gddl.contract.capture import capture_of
 from airflow_gddl.contract.connections import key_id
 from airflow_gddl.contract.errors import OF_FILES
+from airflow_gddl.contract.features import used_by
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import (
     STARTING_SPARK,
     JobResult,
     TableTasks,
 )
+from airflow_gddl.contract.sources import reads_of
 from airflow_gddl.contract.spec import JobSpec, TableSpec, TierSpec
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.dialects.protocol import Dialect, dialect_of
@@ -129,7 +130,8 @@ class TableRun:
 
     @cached_property
     def dialect(self) -> Dialect:
-        """
+        """The dialect of the table's files.
+
         Raises:
             FatalError: `DIALECT_UNKNOWN`, `SPEC_INVALID`.
         """
@@ -141,7 +143,7 @@ class TableRun:
 
         Rows without keys do not tell; of others, changes that it has read may be another table's of this name.
         """
-        if not self.dialect.names_transactions or (self.spec.keys and capture_of(self.spec) is None):
+        if not self.dialect.names_transactions or (self.spec.keys and reads_of(self.spec) != "log"):
             return self.dialect
         if (load := self.source_load) is None:
             return self.dialect
@@ -177,12 +179,19 @@ class TableRun:
     def _context_of(self, engine: Engine) -> TableContext:
         return TableContext(
             dialect=self.dialect_after_load,
-            # Iceberg readers take data files as they are: no deletion vectors, no widened types.
-            tier=replace(self.tier, deletion_vectors=False) if self.spec.iceberg else self.tier,
+            tier=self._tier_of_tables,
             layout=self.layout,
             storage=self.runtime.storage,
             engine=engine.of_shard(self.shard) if self.shard else engine,
         )
+
+    @property
+    def _tier_of_tables(self) -> TierSpec:
+        """The tier by which the tables are written; features of the row may change it."""
+        tier = self.tier
+        for feature in used_by(self.spec, tier).values():
+            tier = feature.tier(tier)
+        return tier
 
     @property
     def _has_own_engine(self) -> bool:
@@ -213,7 +222,7 @@ class TableRun:
         return ledger
 
     def shard_runs(self) -> tuple[TableRun, ...]:
-        """The same run of each of the table's sources alone; empty where the table has one."""
+        """A run for each of the table's sources; empty if the table has only one."""
         states = self.shard_states()
         return tuple(run.beside(states) for run in self._each_shard())
 
@@ -230,7 +239,7 @@ class TableRun:
         return {run.shard: run.own_state() for run in (*self._each_shard(), *self.former_shards)}
 
     def shard_ledgers(self) -> tuple[Ledger, ...]:
-        """Of each of the table's sources by itself; empty where the table has one."""
+        """The ledger of each of the table's sources; empty if the table has only one."""
         return tuple(run.ledger() for run in self._each_shard())
 
     def own_state(self) -> TableState:
@@ -335,7 +344,8 @@ class TableRun:
         self._opened.listed = names
 
     def report(self, step: str, batch: int = 0, rows: int = 0) -> None:
-        """
+        """Report a step that has ended; stop the run if the job was asked to end.
+
         Raises:
             RetriableError: as `go_on`; not after what is committed.
         """
@@ -344,7 +354,8 @@ class TableRun:
             self.go_on()
 
     def go_on(self) -> None:
-        """
+        """Stop the run if the job was asked to end.
+
         Raises:
             RetriableError: `JOB_CANCELLED`: the job was asked to end, and nothing of this run is being written.
         """
@@ -358,9 +369,4 @@ class TableRun:
 
     @property
     def limits(self) -> BatchLimits:
-        tier = self.tier
-        most = tier.max_bytes_per_batch
-        # Decoded rows take some 18 times the bytes of their file, a stored table far less.
-        if self.in_one_task:
-            most = min(most, tier.task_max_bytes // 2)
-        return BatchLimits(max_files=tier.max_files_per_batch, max_bytes=most)
+        return BatchLimits.of(self.tier, in_one_task=self.in_one_task)

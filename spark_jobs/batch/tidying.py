@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from airflow_gddl.contract.extensions import ICEBERG_KINDS
+from airflow_gddl.contract.features import used_by
 from airflow_gddl.stores import lake_files
 from spark_jobs.batch.session import TableSession
 from spark_jobs.plan.identity import vacuum_hours
@@ -21,7 +21,8 @@ _LOG = logging.getLogger(__name__)
 
 
 def is_due(batch: int, done: int) -> bool:
-    """
+    """Whether this run has completed a round of batches after which a table is tidied.
+
     Args:
         batch: number of the last batch.
         done: batches of this run.
@@ -37,11 +38,12 @@ def tidy(table: TableSession) -> None:
     if not has_few_rows(table.state) or not is_due(table.state.batch, table.totals.batches):
         return
     spec, engine = table.spec, table.engine
+    read_elsewhere = {kind for feature in used_by(spec, table.run.tier).values() for kind in feature.reads}
     try:
         hours = vacuum_hours(spec)
         lake_files.compact(table.run.runtime.storage, table.layout.runs)
         for name in TABLES:
-            if name in ICEBERG_KINDS and spec.iceberg:  # its readers may use files that Delta does not need
+            if name in read_elsewhere:  # by whom may use files that Delta does not need
                 continue
             if engine.tables.exists(path := getattr(table.layout, name)):
                 table.claim.check()

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from airflow_gddl.contract.actions import Move, Rebuild, Reload, Resync, ResyncRows, SchemaApply
 from airflow_gddl.contract.connections import mask_key
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.result import RunWarning
@@ -81,7 +80,8 @@ class Turns:
         self.pending.sort(key=lambda turn: min((f.modified for f in turn[1].discovery.waiting), default=""))
 
     def require_all(self) -> None:
-        """
+        """Raise the first fault of a source, if any source had one.
+
         Raises:
             GddlError: the fault of a source; passing where all are.
         """
@@ -129,7 +129,8 @@ class Turns:
 
 
 def require_supported(run: TableRun) -> None:
-    """
+    """Refuse what a job asks for and a table can't do.
+
     Raises:
         FatalError: `SHARDS_UNSUPPORTED`: the job asks for what tables of several sources do not have. `SPEC_INVALID`:
             its spec was not made from metadata. `MASK_KEY_MISSING`.
@@ -137,23 +138,14 @@ def require_supported(run: TableRun) -> None:
     if "hmac" in run.spec.mask.values():
         mask_key(os.environ)
     options, spec = run.job.options, run.spec
-    action, load = options.action, options.load
     if spec.shards and (set(spec.shards) - set(spec.shard_landings) or spec.keys[:1] != (SHARD_COLUMN,)):
         what = (
             f"{spec.table} has shards, but not a landing root for each, or not {SHARD_COLUMN} as its first key column"
         )
         raise FatalError("SPEC_INVALID", what, remedy="let gddl make the order from the metadata")
-    requests = {
-        "gddl move": isinstance(action, Move),
-        "a resync": isinstance(load, Resync) or (isinstance(action, ResyncRows) and action.differences),
-        "a reload": isinstance(load, Reload),
-        "gddl schema --apply": isinstance(action, SchemaApply),
-        "gddl schema --drop-column": isinstance(load, Rebuild) and bool(load.drop_columns),
-        "a comparison with the source": bool(options.source_connection) and not isinstance(action, ResyncRows),
-        "a continuous job": options.continuous is not None,
-    }
-    if run.spec.shards and (names := [name for name, is_asked in requests.items() if is_asked]):
-        what = f"{run.spec.table} has several sources: {names[0]} is not built for such tables; nothing was done"
+    request = options.action.unsharded() or ("" if options.continuous is None else "a continuous job")
+    if run.spec.shards and request:
+        what = f"{run.spec.table} has several sources, and {request} does not support that; nothing was done"
         remedy = "to load it again, give the row a new target; see docs/sources.md, section Load a sharded table again"
         raise FatalError("SHARDS_UNSUPPORTED", what, remedy=remedy)
 

@@ -19,6 +19,7 @@ from deltalake.exceptions import TableNotFoundError
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import CATALOGS, CatalogSpec, EntryName, TableKind, entry_name, name_fault
+from airflow_gddl.contract.features import folders
 from airflow_gddl.contract.layout import Layout, table_url
 from airflow_gddl.contract.published import CatalogProblem, RegisteredTable, RegistrationState
 from airflow_gddl.contract.result import RunWarning
@@ -189,7 +190,8 @@ def tables_of(storage: Storage, job: JobSpec, spec: TableSpec) -> list[KindInfo]
     layout, catalog = Layout.of(job.roots, spec), job.catalogs[spec.catalog or ""]
     kinds = [kind for kind in catalog.tables if kind != "history" or spec.history]
     if is_iceberg(catalog):
-        of_iceberg = ((kind, _iceberg_info(storage, layout.iceberg_of(kind))) for kind in kinds if spec.iceberg)
+        made = [(kind, folder) for kind in kinds for folder in folders(job.roots.lake, spec, kind).values()]
+        of_iceberg = ((kind, _iceberg_info(storage, folder)) for kind, folder in made)
         return [(kind, info) for kind, info in of_iceberg if info is not None]
     infos = ((kind, read_info(storage, getattr(layout, kind))) for kind in kinds)
     return [(kind, info) for kind, info in infos if info is not None]

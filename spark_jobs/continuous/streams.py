@@ -23,11 +23,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from airflow_gddl.contract.capture import capture_of
 from airflow_gddl.contract.errors import GddlError, RetriableError
-from airflow_gddl.contract.kafka import settings_of, topic_of
 from airflow_gddl.contract.layout import LandingFolder, Layout, join
 from airflow_gddl.contract.source_access import of_tables
+from airflow_gddl.contract.sources.capture import capture_of
+from airflow_gddl.contract.sources.kafka import settings_of, topic_of
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores import scratch as scratch_folders

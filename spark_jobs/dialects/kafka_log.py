@@ -22,14 +22,15 @@ from functools import cached_property
 from typing import Any
 
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
-from airflow_gddl.contract.kafka import REGISTRY, REGISTRY_USER, SERVERS, client_settings
 from airflow_gddl.contract.packages import needed_by
+from airflow_gddl.contract.sources.kafka import REGISTRY, REGISTRY_USER, SERVERS, client_settings
+from spark_jobs.plan.source_limits import SourceLimits
 
 _QUIET = logging.getLogger(f"{__name__}.client")
 """The client's own log: each attempt to connect that fails. What is wrong is in our errors."""
 _QUIET.addHandler(logging.NullHandler())
 _QUIET.propagate = False
-_ANSWER_SECONDS, _SILENT_SECONDS = 15.0, 60.0
+_SILENT_SECONDS = 60.0
 _AT_ONCE = 1000
 _DEFAULTS = {
     "group.id": "airflow-gddl",  # needed, and not used: nothing is committed
@@ -85,10 +86,11 @@ class TopicState:
 class KafkaLog:
     """A cluster, by the settings of its client; connections are kept until it is closed."""
 
-    def __init__(self, settings: Mapping[str, str]) -> None:
+    def __init__(self, settings: Mapping[str, str], answer_seconds: float = SourceLimits.answer_seconds) -> None:
         given = client_settings(settings)
         self.servers = given.get(SERVERS, "")
         self._settings = {**_DEFAULTS, **given}
+        self._answer_seconds = answer_seconds
         self._said: Any = None
 
     @cached_property
@@ -149,7 +151,7 @@ class KafkaLog:
     def _described(self, topic: str) -> Any:
         topics = self._kafka.TopicCollection([topic])
         try:
-            return self._answer(self._admin.describe_topics(topics, request_timeout=_ANSWER_SECONDS)[topic], topic)
+            return self._answer(self._admin.describe_topics(topics, request_timeout=self._answer_seconds)[topic], topic)
         except self._kafka.KafkaException as error:
             if error.args[0].name() == "UNKNOWN_TOPIC_OR_PART":
                 return None
@@ -163,7 +165,7 @@ class KafkaLog:
             return dict.fromkeys(partitions, ())
         level, topics = self._kafka.IsolationLevel.READ_COMMITTED, ", ".join(list(partitions)[:5])
         try:
-            futures = self._admin.list_offsets(requested, isolation_level=level, request_timeout=_ANSWER_SECONDS)
+            futures = self._admin.list_offsets(requested, isolation_level=level, request_timeout=self._answer_seconds)
             results = {(part.topic, part.partition): self._answer(one, topics) for part, one in futures.items()}
         except self._kafka.KafkaException as error:
             raise self.fault(error.args[0], topics) from error
@@ -252,13 +254,14 @@ def _words(error: Exception) -> str:
 _KEPT = threading.local()
 
 
-def kafka_log(settings: Mapping[str, str]) -> KafkaLog:
+def kafka_log(settings: Mapping[str, str], answer_seconds: float = SourceLimits.answer_seconds) -> KafkaLog:
     """The cluster of these settings: a thread keeps its connections from one table, or one turn, to the next."""
-    known: tuple[Mapping[str, str], KafkaLog] | None = getattr(_KEPT, "log", None)
-    if known is None or known[0] != settings:
+    known: tuple[object, KafkaLog] | None = getattr(_KEPT, "log", None)
+    wanted = (dict(settings), answer_seconds)
+    if known is None or known[0] != wanted:
         if known is not None:
             known[1].close()
-        known = _KEPT.log = (dict(settings), KafkaLog(settings))
+        known = _KEPT.log = (wanted, KafkaLog(settings, answer_seconds))
     return known[1]
 
 

@@ -28,6 +28,7 @@ from spark_jobs.dialects.protocol import (
     InputOpener,
     Probed,
     ReadBounds,
+    RowRange,
     Unreadable,
     column_type,
 )
@@ -133,8 +134,27 @@ def _probe_parquet(file: PlannedFile, stream: BinaryIO, bounds: ReadBounds, *, w
         rows=meta.num_rows,
         stated=tuple((f.name, f.metadata[STATED].decode()) for f in schema if STATED in (f.metadata or {})),
         wrapped=wrapped,
-        row_groups=() if wrapped else tuple(meta.row_group(i).num_rows for i in range(meta.num_row_groups)),
+        ranges=() if wrapped else tuple(ranges_of(meta)),
     )
+
+
+_LARGE = 256 * 1024**2
+"""Bytes in memory of rows that are read by themselves; an array holds eight times as much text."""
+
+
+def ranges_of(meta: pq.FileMetaData, large: int = _LARGE) -> Iterator[RowRange]:
+    """All rows of a parquet file: row groups, and of a group that is large in memory slices of as many rows each.
+
+    Args:
+        large: bytes in memory above which a row group is not read as a whole.
+    """
+    for number in range(meta.num_row_groups):
+        group = meta.row_group(number)
+        rows, size = group.num_rows, group.total_byte_size
+        step = -(-rows // max(1, min(rows, -(-size // large))))
+        for start in range(0, rows, step or 1):
+            count = min(step, rows - start)
+            yield RowRange(number, start, count, size * count // rows, is_slice=count < rows)
 
 
 _WIDEST = 16

@@ -130,6 +130,25 @@ DEFAULT_BOUNDS = ReadBounds()
 
 
 @dataclass(frozen=True)
+class RowRange:
+    """Rows of a parquet file that are read together: a row group, or a slice of one that is large in memory.
+
+    Attributes:
+        group: number of the row group.
+        start: number of the first row in the group.
+        rows: how many.
+        size: bytes in memory, as the footer states them.
+        is_slice: the group has other rows.
+    """
+
+    group: int
+    start: int
+    rows: int
+    size: int
+    is_slice: bool = False
+
+
+@dataclass(frozen=True)
 class Probed:
     """A readable file.
 
@@ -139,7 +158,7 @@ class Probed:
         stated: (name, SQL type) of columns of text that have another type by the file's own schema: a value that is
             none of it is a misfit.
         wrapped: a parquet file inside a gzip stream.
-        row_groups: rows of each row group of a parquet file that can be read in parts; empty for other files.
+        ranges: all rows of a parquet file that can be read in parts, in its order; empty for other files.
         translated: the dialect has translated its content, which is no table, into rows.
         table: those rows, until an engine has read them.
         malformed: of translated rows, the original text of those that are no rows (null elsewhere); None: all are.
@@ -158,7 +177,7 @@ class Probed:
     rows: int | None = None
     stated: tuple[tuple[str, str], ...] = ()
     wrapped: bool = False
-    row_groups: tuple[int, ...] = field(default=(), compare=False)
+    ranges: tuple[RowRange, ...] = field(default=(), compare=False)
     translated: bool = False
     table: pa.Table | None = field(default=None, compare=False, repr=False)
     malformed: pa.Array | None = field(default=None, compare=False, repr=False)

@@ -11,17 +11,11 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from airflow_gddl.contract import codec
+from airflow_gddl.contract.actions import ACTIONS
+from airflow_gddl.contract.basics import LOADS, UPKEEP
 from airflow_gddl.contract.errors import GddlError
-from airflow_gddl.contract.layout import (
-    LOADS,
-    RECORD_TIME,
-    UPKEEP,
-    Layout,
-    join,
-    record_name,
-    result_name,
-    results_folder,
-)
+from airflow_gddl.contract.idle_runs import is_idle
+from airflow_gddl.contract.layout import RECORD_TIME, Layout, join, record_name, result_name, results_folder
 from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from airflow_gddl.stores import Storage
@@ -83,7 +77,7 @@ def is_recorded(result: JobResult, *, dry_run: bool = False) -> bool:
     Maintenance without work leaves none, like idle loads (docs/decisions/ledger-and-crash.md).
     """
     if result.action in LOADS:
-        return not result.is_idle
+        return not is_idle(result)
     if result.action not in UPKEEP or dry_run or result.status == "skipped":
         return False
     return result.action != "maintain" or result.status == "failed" or any((result.details or {}).values())
@@ -123,8 +117,6 @@ def write_record(storage: Storage, layout: Layout, result: JobResult) -> None:
 
 
 _AT_ONCE = 4
-_REWRITING = ("maintain", "erase")
-"""Upkeep that writes new versions of a table: its Iceberg metadata follows."""
 Deliver = Callable[[TableOutcome], None]
 
 
@@ -174,7 +166,7 @@ class RegistrationQueue:
     def _concerns(self, job: JobSpec, spec: TableSpec, result: JobResult) -> bool:
         if spec.catalog is None or result.status == "failed":
             return False
-        if result.action in _REWRITING and is_iceberg(job.catalogs.get(spec.catalog)):
+        if ACTIONS[result.action].rewrites and is_iceberg(job.catalogs.get(spec.catalog)):
             return result.status != "skipped" and not job.options.dry_run
         if result.action not in LOADS or result.version is None:
             return False

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from airflow_gddl.contract import codec
-from airflow_gddl.contract.actions import Eject, ErrorsDismiss, ErrorsList, Explain, Move, Plan, Run
+from airflow_gddl.contract.actions import Run
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import STATE, join, result_name
@@ -182,8 +182,6 @@ _WAVES = 8
 _BUSY = "TABLE_BUSY"
 _POLLED = DeepListings()
 """The driver, and Spark's Python workers, which it reuses, keep the lookback of a continuous job."""
-_IN_DRIVER = (Plan, Explain, ErrorsList, ErrorsDismiss, Move, Eject)
-"""Actions that read so little that Spark's start would dominate, or that don't use it."""
 
 
 @dataclass(frozen=True)
@@ -234,7 +232,7 @@ class SparkSpread:
         action = run.job.options.action
         if self.stopped_by():
             return 0
-        if isinstance(action, _IN_DRIVER):
+        if action.in_driver:
             return attempt(run, totals_of(run.job))
         return poll_table(run) if isinstance(action, Run) else 0
 
@@ -249,7 +247,7 @@ class SparkSpread:
             self._go_on()
             session = self.spark.for_table()
             if is_this_python(os.environ):
-                _plan_quickly(session)
+                plan_quickly(session)
             else:
                 check_executors(session, _slots(session))
             results.clear(specs)  # of an earlier start of this job, which was killed
@@ -337,7 +335,7 @@ def _taken(outcomes: Sequence[TaskOutcome], remaining: dict[str, TableSpec]) -> 
             yield item
 
 
-def _plan_quickly(session: SparkSession) -> None:
+def plan_quickly(session: SparkSession) -> None:
     """Let an embedded Spark run its plans, each of a row a task, without compiling Java for them."""
     from spark_jobs.spark.session import FOR_FEW_ROWS, configure  # noqa: PLC0415 - a job without work imports no Spark
 

@@ -14,9 +14,10 @@ from dataclasses import replace
 from typing import cast
 
 from airflow_gddl.contract.actions import Erase, Run
+from airflow_gddl.contract.basics import CLEARING, LOADS
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.file_names import is_listing_due
-from airflow_gddl.contract.layout import CLEARING, LOADS, STATE, join
+from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.contract.result import JobResult, RunWarning, error_info
 from airflow_gddl.contract.source_access import of_tables
 from airflow_gddl.contract.spec import JobSpec, TableSpec
@@ -153,7 +154,7 @@ def _counted(run: TableRun, result: JobResult) -> JobResult:
 def _with_features(run: TableRun, result: JobResult) -> JobResult:
     """Let features follow the tables; adds their warnings."""
     options = run.job.options
-    if options.action.name not in (*LOADS, "maintain", "erase") or options.dry_run:
+    if not (options.action.name in LOADS or options.action.rewrites) or options.dry_run:
         return result
     if isinstance(options.action, Erase):
         for feature in installed_features():

@@ -34,7 +34,10 @@ from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.stores import Storage, read_if_there
 
-_LINUX = sys.platform == "linux"
+
+def is_linux() -> bool:
+    """Whether the kernel says what a process is, beside what psutil does."""
+    return sys.platform == "linux"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +67,7 @@ class ProcessIdentity:
 
 
 def _boot() -> str:
-    if not _LINUX:
+    if not is_linux():
         return f"{psutil.boot_time():.0f}"  # this system has no process-id namespaces
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -79,7 +82,7 @@ def _started(pid: int) -> str | None:
         process = psutil.Process(pid)
         if process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
             return None
-        return _ticks(pid) if _LINUX else repr(process.create_time())
+        return _ticks(pid) if is_linux() else repr(process.create_time())
     except (psutil.NoSuchProcess, OSError):
         return None
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from itertools import takewhile
 
 from airflow_gddl.contract.layout import below
+from airflow_gddl.contract.spec import TierSpec
 from spark_jobs.plan.file_times import BY_NAME, FileTimes, newest
 from spark_jobs.plan.planned_batch import BatchPlan, HeldTruncate, PlannedFile, TableState
 from spark_jobs.plan.source_snapshots import floors_of
@@ -16,10 +17,30 @@ from spark_jobs.plan.waiting_files import Discovery
 
 @dataclass(frozen=True, kw_only=True)
 class BatchLimits:
-    """Most files and bytes of a batch, from the tier."""
+    """Most files and bytes of a batch.
+
+    Attributes:
+        first_load: most bytes of full-load files in the first batch of a table, whose parts are written one by one;
+            0: as many as of another batch.
+    """
 
     max_files: int
     max_bytes: int
+    first_load: int = 0
+
+    @classmethod
+    def of(cls, tier: TierSpec, *, in_one_task: bool) -> BatchLimits:
+        most = tier.max_bytes_per_batch
+        if not in_one_task:
+            return cls(max_files=tier.max_files_per_batch, max_bytes=most)
+        # Decoded rows take some 18 times the bytes of their file, a stored table far less.
+        fits = tier.task_max_bytes // 2
+        return cls(max_files=tier.max_files_per_batch, max_bytes=min(most, fits), first_load=fits)
+
+    def most_bytes(self, first: PlannedFile, state: TableState) -> int:
+        """Bytes that the batch may have that begins with a file."""
+        is_first_load = first.kind == "load" and state.batch == 0
+        return max(self.max_bytes, self.first_load) if is_first_load else self.max_bytes
 
 
 def next_batch(
@@ -34,7 +55,7 @@ def next_batch(
         return None
     first = waiting[0]
     alike = list(takewhile(lambda file: (file.kind, file.generation) == (first.kind, first.generation), waiting))
-    files = _within(alike, limits)
+    files = _within(alike, limits.max_files, limits.most_bytes(first, state))
     return BatchPlan(
         number=state.batch + 1,
         mode="initial" if first.kind == "load" and first.generation == 1 else state.next_mode,
@@ -45,11 +66,11 @@ def next_batch(
     )
 
 
-def _within(files: Sequence[PlannedFile], limits: BatchLimits) -> list[PlannedFile]:
+def _within(files: Sequence[PlannedFile], max_files: int, max_bytes: int) -> list[PlannedFile]:
     taken, size = [files[0]], files[0].size
     for file in files[1:]:
         size += file.size
-        if len(taken) >= limits.max_files or size > limits.max_bytes:
+        if len(taken) >= max_files or size > max_bytes:
             break
         taken.append(file)
     return taken

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from airflow_gddl.contract.names import landed_name, renamed
 from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.sources import reads_of
 from airflow_gddl.contract.spec import TableSpec
 
 _SHOWN = 5
@@ -32,7 +33,7 @@ def of_replaced_nulls(spec: TableSpec, defaults: Iterable[ColumnDefault]) -> tup
 
     The engine that jobs run themselves keeps nulls.
     """
-    if spec.options.get("replace_null_with_default") is not None or spec.options.get("capture") is not None:
+    if spec.options.get("replace_null_with_default") is not None or reads_of(spec) == "log":
         return ()
     defaults = tuple(defaults)
     proven = {one.column for one in defaults if one.nulls}
@@ -57,7 +58,7 @@ def of_added_columns(
 
     A log that jobs read themselves has its own checks of changes to the source's table.
     """
-    if spec.options.get("capture") is not None:
+    if reads_of(spec) == "log":
         return ()
     by_column = {landed_name(renamed(one.column, spec)).lower(): one for one in defaults if one.text != "null"}
     found = [by_column[name.lower()] for name in added if name.lower() in by_column]

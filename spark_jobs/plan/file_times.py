@@ -32,7 +32,7 @@ class FileTimes:
         return "" if self.format is None else self.format.text
 
     def of(self, relative: str) -> str | None:
-        """Of a change file by its path below the landing folder; None: it has none."""
+        """Time of a change file from its path below the landing folder; None: the path has no time."""
         return change_time(relative) if self.format is None else self.format.time(relative)
 
     def floor(self, time: datetime) -> datetime:
@@ -57,7 +57,7 @@ def reaching_back(times: FileTimes, cursor: str | None, reach: timedelta) -> str
 
 
 def newest(times: FileTimes, names: Iterable[str], now: datetime, cursor: str | None = None) -> str | None:
-    """Of relative paths, and one that was the newest before, the one of the latest time; null where none has any.
+    """The relative path with the latest time, among these and the newest one before; None: none has a time.
 
     Args:
         now: aware. A path from the far future would hide all that comes after.

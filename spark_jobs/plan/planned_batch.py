@@ -368,5 +368,5 @@ def is_small(plan: BatchPlan, state: TableState) -> bool:
 
 
 def has_few_rows(state: TableState) -> bool:
-    """The same of a table at rest."""
+    """Whether a table is small, whatever batch comes."""
     return state.rows < FEW_ROWS

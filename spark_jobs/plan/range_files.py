@@ -35,8 +35,9 @@ class RangeFiles:
     done: frozenset[str] = frozenset()
 
     def remaining(self, there: Iterable[PlannedFile]) -> list[PlannedFile]:
-        """Of files that are there and not read yet, those that the ledger knows and that landed in this time, as the
-        ledger has it or as they are now; with the ledger's generations, in their order.
+        """Files to read again, in their order and with the ledger's generations.
+
+        They exist, were not read yet, are known to the ledger, and landed in this time, by the ledger or by now.
 
         A file that no batch has taken is not among them: the table's next run loads it.
 
@@ -94,7 +95,8 @@ class RangeFiles:
             raise _refused("RANGE_SPLITS_LOAD", self.table, what + rest, remedy)
 
     def require_read(self, fresh: Mapping[str, FileEntry]) -> None:
-        """
+        """Require that each file of the range could be read again.
+
         Raises:
             FatalError: `RANGE_UNREADABLE`: a file that was loaded can't be read now. `RANGE_NOT_KNOWN`: its changes
                 were in the table when it was adopted, and which they are is not known.
@@ -250,7 +252,8 @@ _TOTAL_ORDER = f"name a total order in `sequence_by`, or {_WHOLE}"
 
 
 def require_ordered(schema: TableSchema, state: TableState, *, of_log: bool) -> None:
-    """
+    """Require that the order of changes does not depend on the other files, so a range of files can be read again.
+
     Args:
         of_log: places in the source's log say the generations of changes.
 

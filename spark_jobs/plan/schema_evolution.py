@@ -474,7 +474,7 @@ class SchemaPlan:
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """The same for people: `added column tail_no string`, `widened seats int -> bigint`."""
+        """Schema changes as text for people: `added column tail_no string`, `widened seats int -> bigint`."""
         added = (f"added column {a.name} {a.type}" for a in self.additions)
         return (*added, *(f"widened {w.name} {w.before} -> {w.after}" for w in self.widenings))
 

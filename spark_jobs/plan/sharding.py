@@ -67,7 +67,8 @@ def _newest(states: Sequence[TableState]) -> dict[str, int]:
 def require_same_order(
     table: str, shard: str, ordered_by: tuple[Sequence[str], str], others: Sequence[TableState]
 ) -> None:
-    """
+    """Require that a source orders its changes as the other sources of the table do.
+
     Args:
         ordered_by: columns that order the shard's changes, and the SQL type of `_gddl.sequence`.
 
@@ -90,7 +91,8 @@ def require_same_order(
 
 
 def require_same_kind(spec: TableSpec, state: TableState, *, has_shards: bool) -> None:
-    """
+    """Refuse a change between a table of one source and a table of several.
+
     Args:
         state: of the table's own ledger, in addition to those of its shards.
 

@@ -466,7 +466,7 @@ class TableSchema:
         return bool(self.lacking) or self._overlays
 
     def carries_parts(self, schemas: frozenset[int]) -> bool:
-        """The same for changes from files of these schemas only."""
+        """Whether changes from files of these schemas may carry a part of the row."""
         return self._overlays or any(schemas.intersection(ids) for ids in self.lacking.values())
 
     @property

@@ -124,7 +124,7 @@ class Discovery:
         return replace(self, waiting=(*(f for f in files if f.path not in paths), *self.waiting, *last))
 
     def held_by(self, held: HeldTruncate | None) -> Discovery:
-        """The same of a file that is known to have one, unless it is gone or has another content now."""
+        """As `held_from`, from a file that is known to have a truncate; unchanged if the file has gone or changed."""
         file = None if held is None else next((f for f in self.waiting if f.path == held.path), None)
         if held is None or file is None or file.fingerprint != held.fingerprint:
             return self

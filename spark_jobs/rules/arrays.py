@@ -115,7 +115,7 @@ class DeltaSchema(Schema):
         return pa.schema([pa.field(c.name, arrow_type(c.type)) for c in self.columns])
 
     def retyped(self, types: Mapping[str, SqlType]) -> DeltaSchema:
-        """The same columns, some of them with other types."""
+        """This schema with other types for some columns."""
         return replace(self, columns=tuple(Column(c.name, types.get(c.name, c.type)) for c in self.columns))
 
     def to_json(self) -> str:
@@ -135,14 +135,31 @@ def schema_of(text: str) -> DeltaSchema:
 
 
 def flat(values: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """One array without offset, dictionaries decoded."""
+    """One array without offset, dictionaries decoded.
+
+    Raises:
+        TextOverflowError: an array holds less text.
+    """
     if isinstance(values, pa.ChunkedArray):
-        values = values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
-        if isinstance(values, pa.ChunkedArray):
-            values = values.chunk(0) if values.num_chunks else pa.array([], values.type)
+        values = values.chunk(0) if values.num_chunks == 1 else _combined(values)
     if pt.is_dictionary(values.type):
         values = values.dictionary_decode()
     return values
+
+
+class TextOverflowError(MemoryError):
+    """A column has more text in one step than an Arrow array holds, which is 2 GiB."""
+
+
+def _combined(values: pa.ChunkedArray) -> pa.Array:
+    try:
+        return values.combine_chunks()
+    except pa.ArrowInvalid as error:
+        if "offset overflow" not in str(error):
+            raise
+        raise TextOverflowError(
+            f"a column has {values.nbytes:,} bytes of text, of which 2 GiB fit into memory"
+        ) from error
 
 
 def rows_where(rows: pa.Table, mask: np.ndarray) -> pa.Table:
@@ -454,7 +471,7 @@ def changes(values: np.ndarray) -> np.ndarray:
 
 
 def numbered(values: np.ndarray, at: np.ndarray, counted: np.ndarray | None = None) -> np.ndarray:
-    """Of each value how many equal ones precede it.
+    """For each value, how many equal values precede it.
 
     Args:
         at: an order in which equal values are together.

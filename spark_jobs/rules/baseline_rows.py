@@ -129,7 +129,7 @@ def _parts_of(sequence: pa.Array) -> list[pa.Array]:
 
 
 def figures_together(parts: Iterable[Mapping[str, Any]]) -> BaselineFigures:
-    """Of all rows."""
+    """Figures of all rows, from those of the parts."""
     whole = BaselineFigures()
     for part in parts:
         nulls = {key: whole.nulls.get(key, 0) + part["nulls"].get(key, 0) for key in {**whole.nulls, **part["nulls"]}}

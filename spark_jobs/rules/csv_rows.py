@@ -30,7 +30,8 @@ _NO_OLDER: Mapping[str, np.ndarray] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class CsvRows:
-    """
+    """Rows of a CSV file, as text.
+
     Attributes:
         table: a row for each line, columns in order.
         malformed: text of lines that are no rows, as with more or fewer fields than names (null elsewhere; None: there
@@ -171,7 +172,8 @@ def _without(rows: CsvRows, bad: np.ndarray, form: DmsOptions) -> CsvRows:
 
 
 def _without_operations(rows: CsvRows, form: DmsOptions, kind: str) -> CsvRows:
-    """
+    """Rows of a file whose lines have no operation before the columns.
+
     Raises:
         ValueError: each line has an operation in the first field, so that this is none of the columns.
     """
@@ -206,7 +208,7 @@ def _map(values: pa.Array, kind: pa.DataType, change: Callable[[str], object]) -
 
 
 def _as_text(values: pa.Array) -> pa.Array:
-    """The same bytes as text, be they UTF-8 or not."""
+    """Take bytes as text without copying them, whether or not they are UTF-8."""
     return pa.Array.from_buffers(pa.string(), len(values), values.buffers())
 
 
@@ -286,7 +288,8 @@ def _with_marks(data: bytes, width: int, form: DmsOptions, breaks: Mapping[str, 
 
 
 def _require_rule(data: bytes, records: Sequence[QuotedRecord], form: DmsOptions, breaks: Mapping[str, str]) -> None:
-    """
+    """Require that a file's quotation marks follow the rule of its writer.
+
     Raises:
         ValueError: see `_with_marks`.
     """

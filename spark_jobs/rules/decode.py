@@ -241,20 +241,22 @@ _OF_TRUNCATES = ("ROW_MALFORMED", "OP_UNKNOWN", "SEQUENCE_UNPARSABLE", "SEQUENCE
 
 @dataclass(frozen=True, kw_only=True)
 class DecodedGroup:
-    """Attributes:
-    rows: columns of the change table and `_gddl`, good rows and bad.
-    bad: numbers of the bad rows, with `problems` and `records` of each.
-    reduced: times that were cut or rounded to microseconds.
-    rescued: good rows with values in `_rescued_data`.
-    incomplete: good rows that moved, or are inserts, and may lack values, see `carried.incomplete`.
-    partial: good updates of CSV that lack columns.
-    empty_texts: as in `RawGroup`.
-    forms: sequence column to the forms of its texts in good rows, see `plan.sequence`.
-    tallies: of expectations, by name.
-    outside: rows outside the row filter; None: none.
-    filtered: rows that were left out for it.
-    truncating: good rows that are truncates, which are no changes of a key; None: none.
-    truncates: what was left out of these.
+    """Decoded rows of files with the same columns.
+
+    Attributes:
+        rows: columns of the change table and `_gddl`, good rows and bad.
+        bad: numbers of the bad rows, with `problems` and `records` of each.
+        reduced: times that were cut or rounded to microseconds.
+        rescued: good rows with values in `_rescued_data`.
+        incomplete: good rows that moved, or are inserts, and may lack values, see `carried.incomplete`.
+        partial: good updates of CSV that lack columns.
+        empty_texts: as in `RawGroup`.
+        forms: sequence column to the forms of its texts in good rows, see `plan.sequence`.
+        tallies: of expectations, by name.
+        outside: rows outside the row filter; None: none.
+        filtered: rows that were left out for it.
+        truncating: good rows that are truncates, which are no changes of a key; None: none.
+        truncates: what was left out of these.
     """
 
     kind: str

@@ -38,10 +38,12 @@ class RowProblem:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedColumns:
-    """Attributes:
-    values: in the order of the target's columns.
-    rescued: name, values and type of what goes into the rescued column.
-    reduced: times that were cut or rounded to microseconds.
+    """The target's columns, computed from delivered rows.
+
+    Attributes:
+        values: in the order of the target's columns.
+        rescued: name, values and type of what goes into the rescued column.
+        reduced: times that were cut or rounded to microseconds.
     """
 
     values: tuple[pa.Array, ...]
@@ -127,7 +129,8 @@ class DeliveredColumns:
         return replace(columns, rescued=tuple(rescued))
 
     def planned(self, actions: Sequence[ColumnAction], deletes: Mask) -> PlannedColumns:
-        """
+        """Compute the target's columns by the actions of the schema's plan.
+
         Raises:
             FatalError: `KEY_TYPE`: times of a key have digits past the microsecond.
         """

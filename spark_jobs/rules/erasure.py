@@ -365,7 +365,8 @@ class WantedKey:
 
     @classmethod
     def of(cls, spec: TableSpec, table_schema: TableSchema, named: Mapping[str, str], code: str) -> WantedKey:
-        """
+        """Read the key that a user has named, with the types of the table's key columns.
+
         Args:
             named: key column, ignoring case, to its value as text; an empty name means the only key column.
             code: of the error; its message shows no value, which may be personal.

@@ -99,7 +99,7 @@ def entries(text: str | None) -> dict[str, Entry]:
 
 
 def text_of(entries_of_row: Entries) -> str | None:
-    """Null where there is no entry."""
+    """A row's entries as JSON text; None: it has none."""
     if not entries_of_row:
         return None
     parts = [_member(each.name, each.value) for each in entries_of_row.values()]

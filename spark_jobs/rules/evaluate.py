@@ -481,9 +481,11 @@ def outside_filter(rows: pa.Table, schema: TableSchema, sound: np.ndarray) -> tu
 
 @dataclass(frozen=True, kw_only=True)
 class CheckedRows:
-    """Attributes:
-    problems: of rows that go to the quarantine.
-    tallies: by the expectation's name.
+    """Result of expectations on some rows.
+
+    Attributes:
+        problems: of rows that go to the quarantine.
+        tallies: by the expectation's name.
     """
 
     problems: tuple[RowProblem, ...] = ()
@@ -615,7 +617,7 @@ def raw_as_named(raw: RawGroup, how: FileGroup) -> RawGroup:
 
 
 def derived_type(name: str, types: Mapping[str, SqlType], spec: TableSpec) -> SqlType | None:
-    """The type of a computed column; null where one of its columns is missing.
+    """The type of a computed column; None: one of its columns is missing.
 
     Args:
         types: by name of the columns.

@@ -74,7 +74,7 @@ class BadRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """Of a whole batch.
+    """Figures of a whole batch.
 
     Attributes:
         files: by ledger path; a file without rows is absent.
@@ -153,12 +153,15 @@ class Figures:
 
 @dataclass(frozen=True, kw_only=True)
 class DecodedBatch:
-    """Attributes:
-    change_schemas: schema ids of the groups with changes.
-    schema_of: ledger path to schema id.
-    rows_by_footer: rows that the files' footers promise, less `erased` and `filtered`; null where a file has no footer.
-    erased: rows of erased keys, which were excluded.
-    filtered: rows outside the row filter, which were excluded.
+    """What is known of a decoded batch before it is merged.
+
+    Attributes:
+        change_schemas: schema ids of the groups with changes.
+        schema_of: ledger path to schema id.
+        rows_by_footer: rows that the files' footers promise, less `erased` and `filtered`; None: a file has no
+            footer.
+        erased: rows of erased keys, which were excluded.
+        filtered: rows outside the row filter, which were excluded.
     """
 
     schema: BatchSchema
@@ -175,11 +178,11 @@ _WITH_RANGE = ("tinyint", "smallint", "int", "bigint", "date", "string")
 
 @dataclass(frozen=True, kw_only=True)
 class PartFigures:
-    """Of some rows of a batch.
+    """Figures of some rows of a batch.
 
     Attributes:
         files: by ledger path.
-        low, high: range of the first key column among good rows, as JSON text; null where it has none.
+        low, high: range of the first key column among good rows, as JSON text; None: it has no values.
         widths: of the changes' sequences, see `plan.sequence`.
         forms, restarts: as in `Figures`.
         loads: good rows of a full load.
@@ -234,7 +237,8 @@ class PartFigures:
 
 
 def measure(group: DecodedGroup, table_schema: TableSchema, *, erased: int = 0) -> PartFigures:
-    """
+    """Measure a decoded group of files.
+
     Args:
         group: its rows need no columns but the first of the key and `_gddl`.
         erased: rows that were left out before.
@@ -301,7 +305,8 @@ def combined(parts: Iterable[PartFigures], table_schema: TableSchema) -> PartFig
 
 
 def figures_of(whole: PartFigures, table_schema: TableSchema, distinct_ones: tuple[int, int]) -> Figures:
-    """
+    """Figures of a batch, from those of all its parts together.
+
     Args:
         distinct_ones: see `distinct`.
     """
@@ -425,7 +430,7 @@ def _restart(good: pa.Table) -> LogRestart | None:
 
 
 def _stored_forms(good: pa.Table, table_schema: TableSchema) -> dict[str, Forms]:
-    """Of a batch that resumes from the change table, whose texts are in their normal form."""
+    """Forms of text sequences in a batch that resumes from the change table, whose texts are in their normal form."""
     by_column: dict[str, Forms] = {}
     for column in table_schema.text_sequence:
         if column in table_schema.ordered_text:
@@ -451,7 +456,7 @@ def _ends(values: pa.ChunkedArray) -> tuple[Any, Any]:
 
 
 def _sorted_ends(values: pa.Array, columns: Sequence[pa.Array]) -> tuple[Any, Any]:
-    """Of values that compare as these columns do, left to right; null ones aside."""
+    """First and last of the values that are not null, sorted by these columns from left to right."""
     there = np.flatnonzero(np.asarray(values.is_valid()))
     if not len(there):
         return None, None
@@ -483,7 +488,7 @@ def _chosen(
 
 
 def _first_key_type(table_schema: TableSchema) -> SqlType | None:
-    """Null without keys, and where values don't survive the way through Python unchanged (times, floating point)."""
+    """Type of the first key column; None: no keys, or Python would change its values (times, floating point)."""
     if not table_schema.keys:
         return None
     kind = next(c.type for c in table_schema.data if c.name == table_schema.keys[0])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -20,11 +21,23 @@ from airflow_gddl.contract.sql_types import parse_type, unsupported_part
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores.readers import GZIP_MAGIC, Inflating
 from spark_jobs.dialects.probe import reading
-from spark_jobs.dialects.protocol import Probed, Unreadable
-from spark_jobs.rules.arrays import arrow_type, count_past_micros, flat, is_text, past_micros, recast, with_leaves
+from spark_jobs.dialects.protocol import Probed, RowRange, Unreadable
+from spark_jobs.rules.arrays import (
+    TextOverflowError,
+    arrow_type,
+    count_past_micros,
+    flat,
+    is_text,
+    past_micros,
+    recast,
+    with_leaves,
+)
 from spark_jobs.rules.convert import Mask
 from spark_jobs.rules.csv_rows import read_csv, with_carried
 from spark_jobs.rules.positions import FILE_BITS
+
+_BUFFER = 16 * 1024**2
+"""Bytes that are read at a time of a column of which one needs a slice."""
 
 
 def with_valid_text(columns: Mapping[str, pa.Array]) -> tuple[dict[str, pa.Array], dict[str, pa.Array]]:
@@ -154,7 +167,7 @@ def read_file(storage: Storage, probed: Probed, part: range | None = None) -> Fi
     """A file, or why it can't be read.
 
     Args:
-        part: row groups of `Probed.row_groups`; None: all of the file.
+        part: of `Probed.ranges`; None: all of the file.
 
     Raises:
         GddlError, MemoryError: what is no fault of the file, see `reading`.
@@ -165,6 +178,11 @@ def read_file(storage: Storage, probed: Probed, part: range | None = None) -> Fi
             return _rows(storage, probed, part)
     except QuarantinableError as error:
         return Unreadable(file, error.code, error.what)
+    except TextOverflowError as error:
+        if part is None and len(probed.ranges) > 1:
+            raise
+        too_large = f"{error}: deliver it with smaller row groups, or in smaller files"
+        return Unreadable(file, "FILE_TOO_LARGE", too_large)
 
 
 def _rows(storage: Storage, probed: Probed, part: range | None) -> FileRows:
@@ -185,14 +203,49 @@ def _content(stream: BinaryIO, probed: Probed) -> bytes:
 
 
 def _parquet(stream: Any, probed: Probed, part: range | None) -> FileRows:
-    file = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
-    groups = range(file.num_row_groups) if part is None else part
-    table = file.read_row_groups(list(groups), use_threads=False)
-    first = sum(probed.row_groups[: groups.start])
-    return replace(_columns(table, probed, _int96(file, stream, groups)), first=first)
+    buffer = _BUFFER if any(one.is_slice for one in probed.ranges) else 0  # else a column is read in one request
+    file = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us", buffer_size=buffer)
+    if part is None or not probed.ranges:
+        groups = list(range(file.num_row_groups))
+        table = file.read_row_groups(groups, use_threads=False)
+        return _columns(table, probed, _int96(file, stream, lambda fine, names: fine.read_row_groups(groups, names)))
+    ranges = probed.ranges[part.start : part.stop]
+    rows = _columns(
+        read_ranges(file, ranges), probed, _int96(file, stream, lambda fine, names: read_ranges(fine, ranges, names))
+    )
+    return replace(rows, first=sum(before.rows for before in probed.ranges[: part.start]))
 
 
-def _int96(file: pq.ParquetFile, stream: Any, groups: range) -> pa.Table | None:
+def read_ranges(file: pq.ParquetFile, ranges: Sequence[RowRange], names: Sequence[str] | None = None) -> pa.Table:
+    """Rows of some ranges of a file, in memory at the same time.
+
+    Args:
+        names: columns; None: all.
+    """
+    tables = []
+    for number, parts in groupby(ranges, lambda part: part.group):
+        known = list(parts)
+        if known[0].is_slice:
+            tables.append(_slice(file, number, known[0].start, known[-1].start + known[-1].rows, names))
+        else:
+            tables.append(file.read_row_group(number, names, use_threads=False))
+    return pa.concat_tables(tables)
+
+
+def _slice(file: pq.ParquetFile, group: int, start: int, stop: int, names: Sequence[str] | None) -> pa.Table:
+    """Rows of a row group from `start` to before `stop`. Rows before are decoded, too, and dropped."""
+    batches, first = [], 0
+    for batch in file.iter_batches(stop - start, row_groups=[group], columns=names, use_threads=False):
+        low, high = max(start - first, 0), min(stop - first, batch.num_rows)
+        if low < high:
+            batches.append(batch.slice(low, high - low))
+        first += batch.num_rows
+        if first >= stop:
+            break
+    return pa.Table.from_batches(batches)
+
+
+def _int96(file: pq.ParquetFile, stream: Any, read: Callable[[pq.ParquetFile, list[str]], pa.Table]) -> pa.Table | None:
     """Columns that have INT96 timestamps, in nanoseconds: reading microseconds cuts digits without a word.
 
     Of times outside the years 1677 to 2262 they have the lowest 64 bits. None: there is no such column.
@@ -201,7 +254,7 @@ def _int96(file: pq.ParquetFile, stream: Any, groups: range) -> pa.Table | None:
         return None
     fine = pq.ParquetFile(stream, coerce_int96_timestamp_unit="ns")
     both = zip(file.schema_arrow, fine.schema_arrow, strict=True)
-    return fine.read_row_groups(list(groups), columns=[f.name for c, f in both if c.type != f.type], use_threads=False)
+    return read(fine, [f.name for c, f in both if c.type != f.type])
 
 
 def _columns(table: pa.Table, probed: Probed, int96: pa.Table | None = None) -> FileRows:

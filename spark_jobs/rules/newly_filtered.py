@@ -109,7 +109,8 @@ class _States:
 
     @classmethod
     def of(cls, rows: pa.Table, counting: np.ndarray, schema: TableSchema) -> _States:
-        """
+        """Compute the state of each key after each of its events.
+
         Args:
             counting: numbers of the changes that are not archived.
         """

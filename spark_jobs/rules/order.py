@@ -448,7 +448,8 @@ class OrderedEvents:
 
 
 def ordered(happened: pa.Table, schema: TableSchema) -> OrderedEvents:
-    """
+    """Sort events by key and in the order of changes.
+
     Args:
         happened: see `events`; all events of each key that is among them.
     """

@@ -178,7 +178,7 @@ def states_of(happened: pa.Table, schema: TableSchema, kind: pa.Schema) -> pa.Ta
 
 
 def findings_of(reports: Iterable[bytes], shown: int) -> OtherTableFindings:
-    """Of whole tables, from the reports of all ranges of keys.
+    """Findings of whole tables, from the reports of all ranges of keys.
 
     Args:
         shown: keys that are behind and are named.

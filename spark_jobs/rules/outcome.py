@@ -180,7 +180,7 @@ class _Meeting:
         return gddl_fields(self.net.select([LOWEST]).rename_columns([GDDL])), _flags(self.net, LOWEST_FORCED)
 
     def _above_lowest(self, lowest: list[pa.Array], stored: list[list[pa.Array]]) -> np.ndarray:
-        """Of which keys something is stored that the batch's lowest event is not above; by orders."""
+        """Keys for which something is stored that the batch's lowest event is not above, as a mask over keys."""
         result = np.zeros(len(self.op), dtype=bool)
         for order, at in zip(stored, (self.at, self.dead_at), strict=True):
             result |= (at >= 0) & (self._sign((lowest, None), (order, at)) <= 0)
@@ -393,12 +393,14 @@ _ACTIONS = ("insert", "update", "delete")
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """Attributes:
-    rows: the replica's columns and `_gddl`, `ACTION` and `AT` of the action.
-    deletes: net changes that are deletes: keys, `_gddl`, and `FORCED` under `force_update`.
-    unknown_keys: unknown keys whose first change is an update.
-    lost_moves: keys of `MOVE_LOST`.
-    late: see `Applied.late`.
+    """What a batch does to the replica, for some keys.
+
+    Attributes:
+        rows: the replica's columns and `_gddl`, `ACTION` and `AT` of the action.
+        deletes: net changes that are deletes: keys, `_gddl`, and `FORCED` under `force_update`.
+        unknown_keys: unknown keys whose first change is an update.
+        lost_moves: keys of `MOVE_LOST`.
+        late: see `Applied.late`.
     """
 
     rows: pa.Table
@@ -418,7 +420,8 @@ class Outcome:
 def outcome_of(
     net: pa.Table, stored: StoredState, schema: TableSchema, refold: Callable[[pa.Table], pa.Table], *, partial: bool
 ) -> Outcome:
-    """
+    """Compare net changes with stored rows and tombstones, and decide what happens to each key.
+
     Args:
         net: see `fold.net_changes`; `partial`: as there.
         stored: whole rows of the replica.

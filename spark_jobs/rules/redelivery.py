@@ -261,7 +261,8 @@ class Doubts:
 
     @classmethod
     def of(cls, rows: pa.Table, fresh: pa.Table, schema: TableSchema) -> Doubts:
-        """
+        """Count the changes of a batch whose re-delivery is in doubt.
+
         Args:
             rows: of a batch; `fresh`: what `new_changes` has found among them.
         """

@@ -71,7 +71,8 @@ def _are_later(changes: pa.Table, rows: pa.Table) -> np.ndarray:
 
 
 def stale_warning(keys: pa.Table, schema: TableSchema) -> tuple[RunWarning, ...]:
-    """
+    """Warning about replica rows that are older than quarantined changes (`QUARANTINE_STALE`); empty: there are none.
+
     Args:
         keys: see `stale_keys`.
     """

@@ -70,8 +70,8 @@ class Replaced:
     """A replica against the one before it.
 
     Attributes:
-        rows_before, rows: without rows that are marked deleted; the former null where it was not read.
-        appear, vanish, change: keys; null where they were not compared.
+        rows_before, rows: without rows that are marked deleted; `rows_before` is None if it was not read.
+        appear, vanish, change: keys; None: they were not compared.
     """
 
     rows: int

@@ -32,7 +32,7 @@ def change_schema(table_schema: TableSchema) -> pa.Schema:
 
 
 def event_columns(table_schema: TableSchema) -> tuple[Column, ...]:
-    """The same as the change table has them: `_gddl` may have `EVENT_FIELDS`."""
+    """Columns of the change table as it stores them: `_gddl` may have `EVENT_FIELDS`."""
     return (*change_columns(table_schema)[:-1], Column(GDDL, parse_type(table_schema.event_type)))
 
 

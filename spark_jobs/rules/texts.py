@@ -211,7 +211,8 @@ def _nested_reader(kind: SqlType) -> Reader:
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """
+    """Members of a JSON object as a dict.
+
     Raises:
         ValueError: two members of one name, of which one value would be lost.
     """
@@ -541,7 +542,7 @@ def _beyond(number: int, unit: Literal["D", "us"]) -> str:
 
 
 def _read_time(text: str, read: Callable[[str], Any], unit: Literal["D", "us"]) -> Any:
-    """Of a year outside 1 to 9999 as the number that Arrow takes for it."""
+    """Read a time; encode a year outside 1 to 9999 as Arrow's integer, which Python's datetime can't hold."""
     try:
         return read(text)
     except ValueError:

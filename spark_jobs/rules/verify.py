@@ -47,10 +47,12 @@ BUCKETS = 256
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """Attributes:
-    rows, expected_rows: of the replica, and of the fold of the change table (soft-deleted rows left out of both).
-    buckets_different: of `BUCKETS`.
-    keys: a few keys that differ, as JSON, with what is wrong: `missing`, `extra` or `different`.
+    """Result of comparing a replica with the fold of its change table.
+
+    Attributes:
+        rows, expected_rows: of the replica, and of the fold of the change table (soft-deleted rows left out of both).
+        buckets_different: of `BUCKETS`.
+        keys: a few keys that differ, as JSON, with what is wrong: `missing`, `extra` or `different`.
     """
 
     rows: int
@@ -99,7 +101,7 @@ class Reference:
 
 @dataclass(frozen=True, kw_only=True)
 class Violations:
-    """Of one constraint.
+    """Rows that break one constraint.
 
     Attributes:
         rows: that were checked.
@@ -117,7 +119,7 @@ def not_checked(what: str, remedy: str) -> FatalError:
 
 
 def violations_of(reports: Iterable[bytes], most: int) -> Violations:
-    """Of a whole table, from the reports of all ranges of its values."""
+    """Violations in a whole table, from the reports of all ranges of its values."""
     documents = [json.loads(report) for report in reports]
     values = sorted((text, rows) for _, _, values in documents for text, rows in values)[:most]
     return Violations(rows=sum(f[0] for f in documents), failed=sum(f[1] for f in documents), values=tuple(values))
@@ -156,7 +158,7 @@ class BrokenConstraint:
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the values, by place: another table has other names for them."""
+        """Schema of the compared values, named by position, because another table names its columns differently."""
         return DeltaSchema(tuple(Column(f"value{i}", c.type) for i, c in enumerate(self.columns))).arrow
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - reads nothing
@@ -210,7 +212,7 @@ def live_rows(replica: pa.Table, schema: TableSchema) -> pa.Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Of some keys; see `Verdict`.
+    """Comparison of some keys; see `Verdict`.
 
     Attributes:
         buckets: those, by the key's hash, that hold keys that differ.

@@ -91,7 +91,7 @@ class Grid:
         return cls(start, step, max(1, -(-(last - start) // step)))
 
     def number(self, moment: object) -> int | None:
-        """Of the window that holds a time of a row; None: it is before them all, or there is none.
+        """Number of the window that holds a row's time; None: the time is before all windows, or the row has none.
 
         Args:
             moment: a time, or ISO 8601 text; without a zone UTC.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from airflow_gddl.contract import actions
 from airflow_gddl.contract.errors import FatalError
-from spark_jobs.plan.source_room import source_room
+from airflow_gddl.contract.sources import source_of
 
 if TYPE_CHECKING:
     from airflow_gddl.contract.result import JobResult
@@ -74,7 +74,7 @@ def reader_of(spec: TableSpec) -> SourceReader:
     Raises:
         FatalError: `SOURCE_MISSING`: this installation lacks the room.
     """
-    room = source_room(spec)
+    room = source_of(spec)
     if room is None:
         return _OF_FILES
     package = f"{__name__}.{room}"

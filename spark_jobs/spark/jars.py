@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -128,42 +129,7 @@ def cache_folder() -> Path:
     return Path(os.environ.get("GDDL_JARS", str(Path.home() / ".cache" / "airflow-gddl")))
 
 
-def class_path(bundle: JarSet, scratch: Path) -> list[str]:
-    """Its JARs: from the cache of an earlier start, else resolved now.
-
-    Spark's default resolver also asks a second repository and prints a page of errors when that is out of reach; our
-    own settings ask Central only.
-
-    Raises:
-        FatalError: the bundle's code: they are not in the cache and can't be had.
-    """
-    said = ""
-    for each in (bundle, bundle.other):
-        if each is None:
-            continue
-        jars = _kept(each)
-        if not jars:
-            words = _resolve(cache_folder() / each.name, scratch, each)
-            said = said or words
-            jars = _kept(each)
-        if jars and each is not bundle:
-            _LOG.warning("the JARs of %s could not be had (%s): those of %s are used", bundle.what, said, each.what)
-        if jars:
-            return jars
-    raise FatalError(
-        bundle.code,
-        f"the JARs of {bundle.what} could not be had from Maven Central: {said}",
-        remedy=f"open the way to Maven Central, or put the JARs into {cache_folder() / bundle.name}",
-    )
-
-
-def _kept(bundle: JarSet) -> list[str]:
-    """Its JARs in the cache, for the class path."""
-    jars = (cache_folder() / bundle.name).glob("*.jar")
-    return sorted(str(path) for path in jars if not bundle.wanted or path.name.startswith(bundle.wanted))
-
-
-def _resolve(jars: Path, scratch: Path, bundle: JarSet) -> str:
+def fetch(jars: Path, scratch: Path, bundle: JarSet) -> str:
     """Fetch the JARs with a Spark in another process, so that this one starts with a plain class path.
 
     The JARs appear at once, since two jobs may need them at the same time.
@@ -203,3 +169,41 @@ def _resolve(jars: Path, scratch: Path, bundle: JarSet) -> str:
     except OSError:  # another job was quicker
         shutil.rmtree(staged)
     return words
+
+
+def class_path(bundle: JarSet, scratch: Path, fetched: Callable[[Path, Path, JarSet], str] = fetch) -> list[str]:
+    """Its JARs: from the cache of an earlier start, else resolved now.
+
+    Spark's default resolver also asks a second repository and prints a page of errors when that is out of reach; our
+    own settings ask Central only.
+
+    Args:
+        fetched: see `fetch`.
+
+    Raises:
+        FatalError: the bundle's code: they are not in the cache and can't be had.
+    """
+    said = ""
+    for each in (bundle, bundle.other):
+        if each is None:
+            continue
+        jars = _kept(each)
+        if not jars:
+            words = fetched(cache_folder() / each.name, scratch, each)
+            said = said or words
+            jars = _kept(each)
+        if jars and each is not bundle:
+            _LOG.warning("the JARs of %s could not be had (%s): those of %s are used", bundle.what, said, each.what)
+        if jars:
+            return jars
+    raise FatalError(
+        bundle.code,
+        f"the JARs of {bundle.what} could not be had from Maven Central: {said}",
+        remedy=f"open the way to Maven Central, or put the JARs into {cache_folder() / bundle.name}",
+    )
+
+
+def _kept(bundle: JarSet) -> list[str]:
+    """Its JARs in the cache, for the class path."""
+    jars = (cache_folder() / bundle.name).glob("*.jar")
+    return sorted(str(path) for path in jars if not bundle.wanted or path.name.startswith(bundle.wanted))

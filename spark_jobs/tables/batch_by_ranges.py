@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as pt
 
 from airflow_gddl.contract.result import MainCounts, RunWarning
 from airflow_gddl.stores import Storage
@@ -46,12 +47,14 @@ from spark_jobs.tables.errors_table import ErrorsTable
 from spark_jobs.tables.file_parts import CHANGES, ERRORS, PartsReader, WrittenParts, file_path
 from spark_jobs.tables.file_rules import Output, output_of, written
 from spark_jobs.tables.places import stream_of, stream_rows
-from spark_jobs.tables.table_rows import Source, by_key, by_row, matches_of, without_places
+from spark_jobs.tables.table_rows import Source, by_key, by_row, keys_of, matches_of, without_places
 from spark_jobs.tables.whole_tables import TableWriter, update_history
 
 _FRESH, _STORED, _REPLICA, _TOMBSTONES, _EVERY = "fresh", "stored", "replica", "tombstones", "every"
 """Names of tables for rules: changes of the batch, changes before it, and all changes."""
 _APPENDED, _MERGED = "appended.json", "merged.json"
+_MOST_KEYS, _MOST_KEY_BYTES = 4_000_000, 128 * 1024**2
+"""Changes of a batch, and bytes of its keys, up to which each task that reads stored rows has all of these keys."""
 
 
 def read_large(
@@ -228,7 +231,8 @@ class LargeAppended:
         if context.has_made(context.layout.replica, MERGE):
             known = _Totals.of_json(self.parts.remembered(_MERGED) or {})
             return LargeDecision(batch_context=context, parts=self.parts, totals=known)
-        merging = _Merging(context, partial=context.table_schema.carries_parts(self.decoded_batch.change_schemas))
+        partial = context.table_schema.carries_parts(self.decoded_batch.change_schemas)
+        merging = _Merging(context, self.appended.written, partial=partial)
         reports = merging.reports(every=False)
         if any(report["again"] for report in reports):
             merging.discard(reports)
@@ -366,9 +370,14 @@ def _sample(schema: TableSchema, texts: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class _Merging:
-    """Ranges of keys of the batch, the replica and the tombstones."""
+    """Ranges of keys of the batch, the replica and the tombstones.
+
+    Attributes:
+        changes: number of the batch's changes.
+    """
 
     context: BatchContext
+    changes: int
     partial: bool
 
     def reports(self, *, every: bool) -> list[dict[str, Any]]:
@@ -383,12 +392,25 @@ class _Merging:
             schema=schema, batch_id=context.plan.batch_id, partial=self.partial,
             replica=output_of(tables, path, schema.keys, context.transaction), tombstones=self._tombstones(),
         )  # fmt: skip
-        sources = {_FRESH: _of_batch(context, rule.changes), _REPLICA: self._replica()}
-        if (tombstones := tables.snapshot(context.layout.tombstones)) is not None:
-            sources[_TOMBSTONES] = Source.of(tombstones, rule.stored_tombstones)
+        fresh = _of_batch(context, rule.changes)
+        sources = {_FRESH: fresh, **self._stored(rule, fresh)}
         if every:
             sources[_EVERY] = Source.of(tables.existing(context.layout.changes), rule.changes)
         return [json.loads(report) for report in by_key(tables, sources, key_schema(schema), rule)]
+
+    def _stored(self, rule: _Merge, fresh: Source) -> dict[str, Source]:
+        """Stored rows and tombstones: those of the batch's keys alone, where tasks can have all of these."""
+        stored = {_REPLICA: self._replica()}
+        if (tombstones := self.context.tables.snapshot(self.context.layout.tombstones)) is not None:
+            stored[_TOMBSTONES] = Source.of(tombstones, rule.stored_tombstones)
+        kinds = key_schema(self.context.table_schema)
+        is_small = sum(source.size for source in stored.values()) < fresh.size
+        if is_small or self.changes > _MOST_KEYS or any(pt.is_nested(key.type) for key in kinds):
+            return stored
+        keys = keys_of(self.context.tables, fresh, self.context.table_schema.keys)
+        if keys.nbytes > _MOST_KEY_BYTES:
+            return stored
+        return {name: replace(source, wanted=keys) for name, source in stored.items()}
 
     def _replica(self) -> Source:
         snapshot = self.context.tables.existing(self.context.layout.replica)
@@ -414,7 +436,7 @@ class _Merging:
 
 @dataclass(frozen=True, kw_only=True)
 class _Totals:
-    """Of all ranges.
+    """Counts of all ranges of keys together.
 
     Attributes:
         unknown, lost: number and sample of keys, see `Outcome`.

@@ -43,7 +43,7 @@ from spark_jobs.tables.engine import Decision, TableContext, TableWork
 from spark_jobs.tables.errors_table import ErrorsTable
 from spark_jobs.tables.places import DeclinedError
 from spark_jobs.tables.small_files import with_smallest
-from spark_jobs.tables.table_rows import FindRows, KeyMatches, find, find_stored, search
+from spark_jobs.tables.table_rows import FindRows, KeyMatches, find, find_stored, rows_leave, search
 from spark_jobs.tables.whole_tables import TableWriter, changes_of_keys, update_history
 
 
@@ -304,7 +304,7 @@ class AppendedInMemory(_WholeBatchWork):
     def _stored_rows(self, net: pa.Table, *, partial: bool) -> KeyMatches:
         tables, schema = self.batch_context.tables, self.table_schema
         snapshot = tables.existing(self.batch_context.layout.replica)
-        if snapshot.writes_vectors:  # each batch adds a file
+        if rows_leave(tables, snapshot):
             self.batch_context.join_small_files(snapshot.path)
             snapshot = tables.existing(snapshot.path)
         columns = needed_of_replica(snapshot, schema, partial=partial)
@@ -381,7 +381,7 @@ class BatchInMemory(_WholeBatchWork):
         return int(good.num_rows)
 
     def _stored(self, overlap: Overlap) -> pa.Table | None:
-        """Rows of the change table that may equal rows of this batch; null when none can."""
+        """Rows of the change table that may equal rows of this batch; None: none can."""
         batch_context, schema = self.batch_context, self.batch_context.table_schema
         known = may_repeat(batch_context, self.decoded_batch.figures, overlap)
         if known is None:
@@ -444,7 +444,7 @@ class MayRepeat:
 
 
 def may_repeat(batch_context: BatchContext, figures: Figures, overlap: Overlap) -> MayRepeat | None:
-    """Which rows of the change table may equal rows of a batch; null when none can."""
+    """Which rows of the change table may equal rows of a batch; None: none can."""
     span = figures.sequence_span if overlap.changes else None
     generation = batch_context.plan.generation if overlap.loads else None
     if span is None and generation is None:

@@ -52,7 +52,7 @@ def statistics(rows: pa.Table, indexed: Sequence[ColumnPath]) -> str:
 
 @dataclass(frozen=True)
 class _Figures:
-    """Of a column or a field of a struct.
+    """Statistics of a column or of a field of a struct.
 
     Attributes:
         has_bounds: there are values, of a type whose bounds readers expect.
@@ -65,7 +65,7 @@ class _Figures:
 
 
 def _figures(rows: pa.Table, indexed: Iterable[ColumnPath]) -> dict[ColumnPath, _Figures]:
-    """Of those of the columns that the rows have."""
+    """Statistics of the indexed columns that the rows have, by path."""
     found = {}
     for path in indexed:
         values = _values(rows, path)
@@ -135,7 +135,7 @@ def _bounds(values: pa.ChunkedArray) -> tuple[Any, Any] | None:
 
 
 def _times(values: pa.ChunkedArray) -> tuple[str, str] | None:
-    """Null where one is outside the years 1 to 9999, which many readers, e.g. Python, can't represent."""
+    """First and last time as text; None: one is outside the years 1 to 9999, which e.g. Python can't represent."""
     if outside_years(values) is not None:
         return None
     ends = pc.min_max(values)
@@ -523,7 +523,8 @@ class FileWriter:
         )
 
     def remaining(self, changed: Sequence[tuple[DataFile, np.ndarray]]) -> list[Remaining]:
-        """
+        """What remains of files from which rows are deleted.
+
         Args:
             changed: files with the numbers of newly deleted rows.
         """
@@ -558,11 +559,11 @@ class FileWriter:
         target = join(self.target.path, name)
         if "://" in target:
             sink = io.BytesIO()
-            _save(rows, sink, packed=self.target.packed)
+            save_rows(rows, sink, packed=self.target.packed)
             self.storage.write(target, sink.getvalue())
             return delta_log.log_path(name), sink.tell()
         Path(target).parent.mkdir(parents=True, exist_ok=True)
-        _save(rows, target, packed=self.target.packed)
+        save_rows(rows, target, packed=self.target.packed)
         return delta_log.log_path(name), Path(target).stat().st_size
 
 
@@ -572,7 +573,7 @@ class WithoutRows:
 
     Attributes:
         table: whose files are read; empty: that of `target`.
-        only: these rows instead of the others; null for rows: all that are left.
+        only: keep the chosen rows instead of the others. None as the chosen rows of a file means all of them.
         now: milliseconds since 1970.
     """
 
@@ -582,7 +583,8 @@ class WithoutRows:
     only: bool = False
 
     def __call__(self, storage: Storage, part: tuple[DataFile, np.ndarray | None]) -> bytes:
-        """
+        """Write a file again without the chosen rows.
+
         Returns:
             JSON of the actions that add the new files: one for each part of the old file that fits into memory.
         """
@@ -616,7 +618,8 @@ class Restated:
     now: int
 
     def __call__(self, storage: Storage, file: DataFile) -> bytes:
-        """
+        """Compute the statistics of a file anew.
+
         Returns:
             JSON of the action that adds the file anew.
         """
@@ -643,8 +646,14 @@ def _new_name() -> str:
     return f"part-00000-{uuid4()}-c000.snappy.parquet"
 
 
-def _save(rows: pa.Table, target: Any, *, packed: bool) -> None:
-    rows = _without_empty_sequence(rows)
+def save_rows(rows: pa.Table, target: Any, *, packed: bool) -> None:
+    """Write the rows of a data file as Parquet. All data files are written here, and tests kill processes here.
+
+    Args:
+        target: path on this machine, or a sink.
+        packed: numbers that never fall are stored as differences.
+    """
+    rows = without_empty_sequence(rows)
     rising = _rising(rows) if packed else []
     pq.write_table(
         rows,
@@ -676,7 +685,7 @@ def is_falling(numbers: np.ndarray) -> bool:
     return bool(np.any(numbers[1:] < numbers[:-1]))
 
 
-def _without_empty_sequence(rows: pa.Table) -> pa.Table:
+def without_empty_sequence(rows: pa.Table) -> pa.Table:
     """Rows without `_gddl.sequence` if none has one, as in a full load; readers take it for null.
 
     Its type may be known with the first change only: see `whole_tables.retype_sequence`.

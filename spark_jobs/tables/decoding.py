@@ -10,6 +10,7 @@ from itertools import combinations
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.names import renamed
 from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.sources import reads_of
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import SchemaGate, lowered
 from spark_jobs.dialects.protocol import Dialect, Probed, match
@@ -77,7 +78,8 @@ class Decoding:
         cls, context: TableContext, plan: BatchPlan, state: TableState, landed: Sequence[FileGroup],
         files: Iterable[Probed] = (),
     ) -> Decoding:  # fmt: skip
-        """
+        """Plan how the files of a batch become rows of the table.
+
         Args:
             files: of the batch; none where it replays records of the quarantine.
 
@@ -203,7 +205,7 @@ def require_one_table(spec: TableSpec, known: KnownSnapshots) -> None:
 
 def _may_share_keys(spec: TableSpec) -> bool:
     """Whether equal keys of several tables or connectors are one row, and the row does not say that there are none."""
-    by_table = spec.options.get("capture") is not None  # jobs take the changes of one table from the log
+    by_table = reads_of(spec) == "log"  # jobs take the changes of one table from the log
     return bool(spec.keys) and not by_table and spec.options.get("source_tables") != "several"
 
 
@@ -348,8 +350,8 @@ def are_all_deletes(context: TableContext, group: Sequence[Probed], op: str) -> 
     at = [name for name, _ in group[0].columns].index(op)
     for file in group:
         probed = context.dialect.probe(context.storage, file.file) if file.translated else file
-        for number in range(max(1, len(file.row_groups))):
-            part = range(number, number + 1) if file.row_groups else None
+        for number in range(max(1, len(file.ranges))):
+            part = range(number, number + 1) if file.ranges else None
             rows = read_file(context.storage, probed, part)
             if isinstance(rows, FileRows) and not are_deletes(rows.columns[at]):
                 return False

@@ -64,7 +64,8 @@ class Contents:
     """
 
     def __init__(self, most: int) -> None:
-        """
+        """Keep files of vectors in memory, the least recently used ones are dropped first.
+
         Args:
             most: bytes that are kept; a larger file is read by vector.
         """

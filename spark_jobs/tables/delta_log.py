@@ -252,13 +252,15 @@ OURS = "gddl"
 
 @dataclass(frozen=True, kw_only=True)
 class DeltaCommit:
-    """Attributes:
-    operation: as named by its writer, e.g. `RESTORE`.
-    ours: it was made by this project.
-    changes_data: rows were added, removed or changed. OPTIMIZE and VACUUM only move rows, or remove old files.
-    transactions: application to the version that the commit states of it.
-    added: paths of files with new rows, without escapes.
-    removed: paths of files that the table has no more, also where their rows only moved.
+    """A commit of a table, as its log describes it.
+
+    Attributes:
+        operation: as named by its writer, e.g. `RESTORE`.
+        ours: it was made by this project.
+        changes_data: rows were added, removed or changed. OPTIMIZE and VACUUM only move rows, or remove old files.
+        transactions: application to the version that the commit states of it.
+        added: paths of files with new rows, without escapes.
+        removed: paths of files that the table has no more, also where their rows only moved.
     """
 
     version: int

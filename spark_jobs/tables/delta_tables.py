@@ -129,7 +129,8 @@ class Tables:
     bounds = TaskBounds()
 
     def __init__(self, storage: Storage, clock: Clock, shard: str = "", features: frozenset[str] = frozenset()) -> None:
-        """
+        """Open the tables of a run.
+
         Args:
             features: table features that are supported in addition, see `snapshots.require_known`.
         """
@@ -143,7 +144,7 @@ class Tables:
         self._there: set[str] = set()
 
     def of_shard(self, shard: str) -> Tables:
-        """The same with transactions of its own."""
+        """These tables for one source, with its own transactions."""
         return Tables(self.storage, self._clock, shard, self.features)
 
     def is_for_tasks(self, size: int) -> bool:
@@ -303,7 +304,7 @@ class Tables:
         """
         app, version = transaction
         if self.last_transaction(path, app) < version:
-            self._commit(self.existing(path), files, Write(app=app, version=version, metrics=metrics))
+            self.commit_actions(self.existing(path), files, Write(app=app, version=version, metrics=metrics))
 
     def add_columns(self, path: str, columns: Sequence[Column]) -> None:
         """Add columns at the end, null in all existing rows.
@@ -477,7 +478,7 @@ class Tables:
         work = Restated(path, snapshot.schema.arrow, without(indexed, snapshot.partition_by), self._now())
         actions = [json.loads(report) for report in self.place_for(sum(f.size for f in files)).run(work, files)]
         if actions:
-            self._commit(snapshot, actions, Write(rearranged=True))
+            self.commit_actions(snapshot, actions, Write(rearranged=True))
 
     def target_of(self, definition: TableDefinition) -> Target:
         """Where new rows of a table go that has the columns of a definition when they are committed."""
@@ -492,7 +493,7 @@ class Tables:
         return self.placed(target)
 
     def placed(self, target: Target) -> Target:
-        """The same where the files of its table are written before their commit."""
+        """The target at the place where files are written before their commit."""
         return target
 
     def target(self, path: str, schema: DeltaSchema | None = None) -> Target:
@@ -537,7 +538,7 @@ class Tables:
         for rows in write.added:
             actions += files.data(rows, data_change=not write.rearranged)
         actions += [] if write.written is None else write.written.actions(data_change=not write.rearranged)
-        self._commit(snapshot, [*feed, *actions], write)
+        self.commit_actions(snapshot, [*feed, *actions], write)
 
     def _feed(self, snapshot: TableSnapshot, files: FileWriter, write: Write) -> tuple[list[Action], bool]:
         """See `FileWriter.feed`."""
@@ -569,7 +570,7 @@ class Tables:
             made += Written(files=json.loads(report)).actions(data_change=data_change)
         return made
 
-    def _commit(self, snapshot: TableSnapshot, actions: Sequence[Action], write: Write) -> None:
+    def commit_actions(self, snapshot: TableSnapshot, actions: Sequence[Action], write: Write) -> None:
         path, now = snapshot.path, self._now()
         app = app_of(write.app, self._shard) if write.app else ""
         by = user_metadata(app, write.version) if app else OURS

@@ -263,7 +263,7 @@ class Eraser(Protocol):
     def remove_key(self, path: str, table_schema: TableSchema, key: tuple[str, ...]) -> int: ...
 
     def remove_changes(self, path: str, table_schema: TableSchema, key: tuple[str, ...]) -> ChangesErased:
-        """The same of the change table, in one commit.
+        """Remove a key's rows from the change table, in one commit.
 
         An update that moved a row to this key becomes the delete of its old key: without it the old
         row would reappear. Before images of rows that had this key are set to null.

@@ -6,7 +6,7 @@ import hashlib
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 from urllib.parse import unquote
@@ -38,29 +38,50 @@ from spark_jobs.tables.places import Place, stream_of, stream_rows
 
 _PARTS_A_SLOT = 4
 """Enough that one long part doesn't leave the other slots idle."""
-_LEAST_BYTES = 4 * 1024**2
-MOST_BYTES = 32 * 1024**2
-"""Of a part that is held in memory whole: decoded, a byte of Parquet takes about ten."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartBounds:
+    """Sizes in which the files of a first load are decoded, in bytes of files.
+
+    Attributes:
+        together: up to it, all files of a load in one task are decoded together, which takes fewer requests.
+        least: smallest part, where a file can be read in parts.
+        most: largest part. It is held in memory whole: decoded, a byte of Parquet takes about ten.
+        in_memory: bytes of a part's raw rows, if its file can be read in parts.
+    """
+
+    together: int = 8 * 1024**2
+    least: int = 4 * 1024**2
+    most: int = 32 * 1024**2
+    in_memory: int = 512 * 1024**2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """Attributes:
-    group: index of the file's group.
-    ordinal: index of the file in the batch.
-    row_groups: those of the file to read; None: the whole file.
-    size: approximate bytes.
+    """A part of a batch's file that one task decodes.
+
+    Attributes:
+        group: index of the file's group.
+        ordinal: index of the file in the batch.
+        ranges: those of `Probed.ranges` to read; None: the whole file.
+        size: approximate bytes.
     """
 
     file: Probed
     group: int
     ordinal: int
     size: int
-    row_groups: range | None = None
+    ranges: range | None = None
 
 
 def splits(
-    groups: Sequence[Sequence[Probed]], ordinals: dict[str, int], slots: int, *, keep_rows: bool = False, most: int = 0
+    groups: Sequence[Sequence[Probed]],
+    ordinals: dict[str, int],
+    slots: int,
+    bounds: PartBounds,
+    *,
+    keep_rows: bool = False,
 ) -> list[Split]:
     """Every row of the files in one part.
 
@@ -69,33 +90,33 @@ def splits(
         ordinals: ledger path to index of the file in the batch.
         slots: tasks that run at once.
         keep_rows: keep translated rows with their file.
-        most: bytes of a part, where its file can be read in parts; 0: no limit.
     """
     total = sum(file.file.size for group in groups for file in group)
-    target = max(_LEAST_BYTES, total // (slots * _PARTS_A_SLOT))
-    target = min(target, most) if most else target
+    target = min(max(bounds.least, total // (slots * _PARTS_A_SLOT)), bounds.most)
     parts = []
     for number, group in enumerate(groups):
         for file in group:
             lean = file if keep_rows else replace(file, columns=group[0].columns, table=None)  # equal: sent once
             ordinal = ordinals[file.file.path]
-            for part, size in _parts(file, target):
-                parts.append(Split(file=lean, group=number, ordinal=ordinal, size=size, row_groups=part))
+            for part, size in _parts(file, target, bounds.in_memory):
+                parts.append(Split(file=lean, group=number, ordinal=ordinal, size=size, ranges=part))
     return parts
 
 
-def _parts(file: Probed, target: int) -> Iterator[tuple[range | None, int]]:
-    """Runs of row groups of about `target` bytes, by their share of the rows."""
-    size, rows = file.file.size, sum(file.row_groups)
-    if size <= target or len(file.row_groups) < 2 or not rows:
+def _parts(file: Probed, target: int, most: int) -> Iterator[tuple[range | None, int]]:
+    """Runs of ranges of about `target` bytes, by their share of the rows, and of at most `most` in memory."""
+    size, rows = file.file.size, sum(part.rows for part in file.ranges)
+    fits = size <= target and sum(part.size for part in file.ranges) <= most
+    if fits or len(file.ranges) < 2 or not rows:
         yield None, size
         return
-    start, held = 0, 0
-    for number, count in enumerate(file.row_groups, start=1):
-        held += count
-        if held * size >= target * rows or number == len(file.row_groups):
+    start, held, memory = 0, 0, 0
+    for number, part in enumerate(file.ranges):
+        if held and (held * size >= target * rows or memory + part.size > most):
             yield range(start, number), held * size // rows
-            start, held = number, 0
+            start, held, memory = number, 0, 0
+        held, memory = held + part.rows, memory + part.size
+    yield range(start, len(file.ranges)), held * size // rows
 
 
 def dealt(parts: Sequence[Split], slots: int) -> list[tuple[Split, ...]]:
@@ -116,7 +137,7 @@ Fault = tuple[str, ...]
 def read_part(storage: Storage, dialect: Dialect, part: Split) -> FileRows | Unreadable:
     """Rows of a part; a file that its dialect translates is translated again."""
     if not part.file.translated or part.file.table is not None:
-        return read_file(storage, part.file, part.row_groups)
+        return read_file(storage, part.file, part.ranges)
     again = dialect.probe(storage, part.file.file)
     if again.signature != part.file.signature:
         return Unreadable(part.file.file, "FILE_VANISHED", "the file was rewritten since it was probed")
@@ -124,7 +145,7 @@ def read_part(storage: Storage, dialect: Dialect, part: Split) -> FileRows | Unr
 
 
 CHANGES, REPLICA, ERRORS = "changes", "replica", "errors"
-_FORM = 4
+_FORM = 5
 """Of reports: those of another one are not read."""
 
 
@@ -195,8 +216,8 @@ class WritePart:
 
     def report_of(self, part: Split) -> str:
         """Path of a part's report."""
-        file, groups = part.file.file, part.row_groups
-        ends = None if groups is None else [groups.start, groups.stop]
+        file, ranges = part.file.file, part.ranges
+        ends = None if ranges is None else [ranges.start, ranges.stop]
         known = json.dumps(
             [_FORM, self.row, file.path, file.etag, file.fingerprint, file.generation, part.ordinal, ends]
         )
@@ -263,7 +284,7 @@ class WrittenParts:
     suspects: pa.Table | None = None
 
     def paths(self, table: str) -> list[str]:
-        """Of the files of a table."""
+        """Paths of the files written for a table."""
         return [file_path(self.targets[table].path, action) for action in self.files[table]]
 
     def discard(self) -> None:
@@ -299,6 +320,7 @@ class PartsReader:
     state: TableState
     place: Place
     targets_of: Callable[[TableSchema], Mapping[str, Target]]
+    bounds: PartBounds = field(default_factory=PartBounds)
 
     @property
     def _reports(self) -> str:
@@ -329,7 +351,7 @@ class PartsReader:
         decoding = Decoding.planned(context, self.plan, self.state, [self._landed(group) for group in alike], files)
         work = self._work(decoding)
         ordinals = {file.path: number for number, file in enumerate(self.plan.files)}
-        parts = splits(alike, ordinals, self.place.slots, most=MOST_BYTES)
+        parts = splits(alike, ordinals, self.place.slots, self.bounds)
         reports = self._reported(work, parts)
         planned = {file.path: file for file in self.plan.files}
         damaged = {r.path: Unreadable(planned[r.path], r.code, r.reason) for r in reports if r.figures is None}
@@ -456,7 +478,8 @@ def fault_of(error: GddlError) -> Fault:
 
 
 def raise_fault(fault: Fault) -> None:
-    """
+    """Raise a fault of the store that a task has reported.
+
     Raises:
         GddlError: the store's.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from airflow_gddl.contract.result import MainCounts, RunWarning
 from spark_jobs.dialects.protocol import Unreadable
@@ -25,7 +25,7 @@ from spark_jobs.tables.delta_log import (
 )
 from spark_jobs.tables.delta_tables import Tables
 from spark_jobs.tables.engine import TableContext
-from spark_jobs.tables.file_parts import CHANGES, ERRORS, REPLICA, PartsReader, WrittenParts
+from spark_jobs.tables.file_parts import CHANGES, ERRORS, REPLICA, PartBounds, PartsReader, WrittenParts
 from spark_jobs.tables.places import Place
 from spark_jobs.tables.table_definition import TableDefinition
 from spark_jobs.tables.whole_tables import TableWriter
@@ -40,6 +40,7 @@ class FirstLoadReader:
     state: TableState
     tables: Tables
     place: Place
+    bounds: PartBounds = field(default_factory=PartBounds)
 
     def suits(self) -> bool:
         """Whether the batch is a first load that can be written so: new tables, of no features that others decide."""
@@ -55,7 +56,12 @@ class FirstLoadReader:
     @property
     def _parts(self) -> PartsReader:
         return PartsReader(
-            context=self.context, plan=self.plan, state=self.state, place=self.place, targets_of=self._targets
+            context=self.context,
+            plan=self.plan,
+            state=self.state,
+            place=self.place,
+            targets_of=self._targets,
+            bounds=self.bounds,
         )
 
     def _targets(self, schema: TableSchema) -> dict[str, Target]:

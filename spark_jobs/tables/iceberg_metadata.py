@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from airflow_gddl.contract.extensions import ICEBERG_KINDS
-from airflow_gddl.contract.layout import Layout, join
+from airflow_gddl.contract.layout import join
 from airflow_gddl.stores import Storage
 
 DELTA_VERSION = "gddl.delta-version"
@@ -29,8 +28,10 @@ _VERSION = re.compile(r"v(\d+)\.metadata\.json")
 
 @dataclass(frozen=True)
 class MetadataVersions:
-    """Attributes:
-    table: folder of the Iceberg table.
+    """The metadata versions of an Iceberg table.
+
+    Attributes:
+        table: folder of the Iceberg table.
     """
 
     storage: Storage
@@ -61,7 +62,7 @@ class MetadataVersions:
         return self.storage.read(self.path(version))
 
     def delta_version(self) -> int | None:
-        """Of the newest version; None: there is none."""
+        """Delta version that the newest metadata describes; None: there is none."""
         version = self.identity().get(DELTA_VERSION)
         return int(version) if version else None
 
@@ -213,8 +214,3 @@ class _Written(io.BytesIO):
         if not self.closed:
             self._file.storage.write(self._file.location, self.getvalue())
         super().close()
-
-
-def withdraw(storage: Storage, layout: Layout) -> int:
-    """Remove all metadata of a table; returns its number of files."""
-    return sum(MetadataVersions(storage, layout.iceberg_of(kind)).withdraw() for kind in ICEBERG_KINDS)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Protocol
 
@@ -17,6 +17,7 @@ import pyarrow as pa
 from airflow_gddl.contract.layout import join as join_path
 from airflow_gddl.stores import Storage
 from spark_jobs.dialects.protocol import Unreadable
+from spark_jobs.plan.batching import BatchLimits
 from spark_jobs.plan.identity import own_hours
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import TableSchema
@@ -32,9 +33,10 @@ from spark_jobs.tables.batch_in_memory import AppendedInMemory, BatchInMemory, W
 from spark_jobs.tables.delta_tables import Tables, Write
 from spark_jobs.tables.engine import BaselineWork, BatchWork, RebuildRequest, TableContext
 from spark_jobs.tables.errors_table import ErrorsTable
+from spark_jobs.tables.file_parts import PartBounds
 from spark_jobs.tables.file_rules import TablesEraser, remove_rows
 from spark_jobs.tables.first_load import FirstLoadReader
-from spark_jobs.tables.places import DeclinedError, InProcess
+from spark_jobs.tables.places import DeclinedError, InProcess, LargeBatchError
 from spark_jobs.tables.rebuild import Rebuild, rewrite_changes
 from spark_jobs.tables.small_files import bins, join
 from spark_jobs.tables.stored_rows import StoredRows
@@ -116,10 +118,6 @@ class _Needed:
         return json.dumps(sorted(needed_changes(happened, self.schema, self.before))).encode()
 
 
-_IN_MEMORY = 8 * 1024**2
-"""Bytes up to which the files of a first load are decoded together: that takes fewer requests."""
-
-
 class TablesEngine(Protocol):
     """What both engines do alike, on tables that are worked on where the engine says; see `Engine`."""
 
@@ -162,11 +160,13 @@ class OneTaskEngine(TablesEngine):
     Attributes:
         reads_whole: tables are read whole, so that they have to fit into memory.
         most_bytes: see `WholeBatchReader`.
+        parts: how the files of a first load are divided.
     """
 
     tables: Tables
     reads_whole: bool = True
     most_bytes: int | None = None
+    parts: PartBounds = field(default_factory=PartBounds)
 
     def tables_of(self, context: TableContext, *paths: str) -> Tables:  # noqa: ARG002 - it knows all tables
         return self.tables
@@ -193,11 +193,14 @@ class OneTaskEngine(TablesEngine):
         if self.reads_whole:
             self._require_small(context, "the batch", sum(f.size for f in plan.files))
         self._require_small_tables(context, context.layout.replica, context.layout.history)
-        if sum(file.size for file in plan.files) > _IN_MEMORY:
+        if sum(file.size for file in plan.files) > self.parts.together:
             place = InProcess(context.storage)
-            first = FirstLoadReader(context=context, plan=plan, state=state, tables=self.tables, place=place)
+            first = FirstLoadReader(
+                context=context, plan=plan, state=state, tables=self.tables, place=place, bounds=self.parts
+            )
             if first.suits() and (work := first.decode_files()) is not None:
                 return work
+            self._require_a_usual_batch(context, plan)
         path = context.layout.errors
         errors = self.tables.read(path) if plan.source == "quarantine" and self.tables.exists(path) else None
         reader = WholeBatchReader(context=context, plan=plan, state=state, most_bytes=self.most_bytes)
@@ -206,6 +209,16 @@ class OneTaskEngine(TablesEngine):
             return None, unreadable
         batch_context = self._batch_context(context, plan, decoded.decoded_batch.schema.table_schema)
         return BatchInMemory(batch_context=batch_context, decoded=decoded), unreadable
+
+    def _require_a_usual_batch(self, context: TableContext, plan: BatchPlan) -> None:
+        """Check that the rows of a batch fit into memory together.
+
+        Raises:
+            LargeBatchError: the batch is a first load that is larger than batches whose rows are in memory together.
+        """
+        most = BatchLimits.of(context.tier, in_one_task=True).max_bytes
+        if self.reads_whole and len(plan.files) > 1 and sum(file.size for file in plan.files) > most:
+            raise LargeBatchError
 
     def resume_from_changes(self, context: TableContext, plan: BatchPlan, state: TableState) -> AppendedInMemory:
         self._require_small_tables(context, context.layout.replica, context.layout.history)
@@ -216,7 +229,8 @@ class OneTaskEngine(TablesEngine):
         return AppendedInMemory(batch_context=batch_context, decoded=decoded, changes=decoded.good, appended=appended)
 
     def _require_small_tables(self, context: TableContext, *paths: str) -> None:
-        """
+        """Require that tables fit into a task's memory.
+
         Raises:
             DeclinedError: one of them is too large for a process's memory.
         """

@@ -23,7 +23,8 @@ class Work(Protocol[Item_contra]):
     """A function of one part, which may be sent to other processes."""
 
     def __call__(self, storage: Storage, part: Item_contra, /) -> bytes:
-        """
+        """Work on one part.
+
         Returns:
             a report, or a few rows.
         """
@@ -42,7 +43,8 @@ class KeyWork(Protocol[Item_contra]):
         ...
 
     def __call__(self, storage: Storage, rows: Mapping[str, Sequence[pa.Table]], /) -> bytes:
-        """
+        """Work on all rows of a range of keys.
+
         Args:
             rows: of a range, by table; tables without rows may be left out.
 
@@ -65,12 +67,15 @@ class TaskBounds:
         load: of the files of a first load, which are decoded in the driver: starting tasks would take longer.
         batch: of a batch's files, which are in the driver's memory together.
         key_range: of data files, whose rows are one range of keys.
+        whole: of data files that are in memory together to be written again; of more, the keys alone are, and one file
+            after the other is written again.
     """
 
     files: int = 16 * 1024**2
     load: int = 4 * 1024**2
     batch: int = 64 * 1024**2
     key_range: int = 16 * 1024**2
+    whole: int = 256 * 1024**2
 
 
 def usual_bounds(_table: str) -> TaskBounds:
@@ -162,6 +167,13 @@ DEAD_WORKER = (
     "PythonWorkerFactory.createWorker", "EOFException occurred while reading the port number",
 )  # fmt: skip
 """Texts of Spark's errors for a process of a task that died or did not start, or a machine that was lost."""
+
+
+class LargeBatchError(Exception):
+    """The files of a batch don't fit into memory together and have to be read in smaller batches. Nothing was written.
+
+    The rows of a large first load repeat, or there are tables already, so that its parts can't be written one by one.
+    """
 
 
 class DeclinedError(Exception):

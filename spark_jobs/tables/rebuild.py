@@ -459,7 +459,7 @@ class _Rewritten:
 
 @dataclass(frozen=True)
 class _Filtered:
-    """The same under `Rewrite.filters_states`."""
+    """Rebuild a range of keys under `Rewrite.filters_states`."""
 
     how: Rewrite
     output: Output
@@ -566,7 +566,7 @@ class Rebuild:
         return Source.of(self.tables.existing(shadow.changes), self._rules.fresh)
 
     def _stored(self) -> Source | None:
-        """Live changes; null without a change table."""
+        """Live changes; None: there is no change table."""
         snapshot = self.tables.snapshot(self.request.live.layout.changes)
         return None if snapshot is None else Source.of(snapshot, self._rules.stored)
 

@@ -100,7 +100,7 @@ class ReplayedLog:
         return replace(log.result(self.version + 1), digest=digest_of(commit))
 
     def to_json(self) -> dict[str, Any] | None:
-        """What `of_json` takes; null for a version that is too large to remember."""
+        """What `of_json` takes; None: the version is too large to remember."""
         if len(self.files) > _MOST_FILES:
             return None
         return {**self.__dict__, "files": list(self.files.values())}
@@ -218,7 +218,8 @@ class KnownLogs:
         return self._logs.get(table)
 
     def newest(self, table: str) -> ReplayedLog | None:
-        """
+        """The newest version of a table's log; None: there is no table.
+
         Raises:
             DamagedLogError: as `replayed`.
         """

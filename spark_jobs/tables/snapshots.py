@@ -61,7 +61,8 @@ _CREATABLE = {
 
 
 def require_known(log: ReplayedLog, others: frozenset[str] = frozenset()) -> None:
-    """
+    """Require that this engine supports all features of a table.
+
     Args:
         others: features that are supported here in addition.
 
@@ -106,7 +107,8 @@ def is_readable(log: ReplayedLog, *, vectors: bool) -> bool:
 
 
 def require_creatable(spec: TableSpec, tier: TierSpec, others: frozenset[str] = frozenset()) -> None:
-    """
+    """Require that this engine can create the tables that a row and its tier ask for.
+
     Args:
         others: as for `require_known`.
 
@@ -119,7 +121,8 @@ def require_creatable(spec: TableSpec, tier: TierSpec, others: frozenset[str] = 
 
 
 def require_settable(properties: Mapping[str, str]) -> None:
-    """
+    """Require that this engine can set table properties.
+
     Raises:
         DeclinedError: a property requires more of a writer than this engine supports.
     """
@@ -165,7 +168,7 @@ class DataFile:
         low, high: bounds by column, empty where the log has no statistics.
         values: partition column to its value in this file.
         stored_path: `path` as written in the log.
-        add: the action of the log; null for a file that is in none yet.
+        add: the action of the log; None: the file is in no log yet.
         baseline: what its rows without `_gddl` stand for; None: they have none.
     """
 
@@ -198,7 +201,7 @@ class TableSnapshot:
     storage: Storage
 
     def opened(self) -> DeltaTable:
-        """The same version as `deltalake` opens it, for what it does of its own."""
+        """This version of the table, opened by `deltalake`."""
         options = self.storage.options_of(self.path)
         return DeltaTable(table_url(self.path), version=self.log.version, storage_options=options)
 
@@ -219,7 +222,7 @@ class TableSnapshot:
 
     @property
     def stored_baseline(self) -> StoredBaseline | None:
-        """Null: every row has `_gddl`."""
+        """What rows without `_gddl` stand for; None: every row has `_gddl`."""
         text = self.properties.get(BASELINE)
         if not text:
             return None
@@ -228,7 +231,8 @@ class TableSnapshot:
         return StoredBaseline(baseline, pa.schema([kinds.field(name) for name in baseline.sequence]))
 
     def require_vectors(self) -> None:
-        """
+        """Require that `deltalake` finds the same files in the log, if the table has deletion vectors.
+
         Raises:
             DeclinedError: `deltalake` finds other files in the log, so that a vector might be missed.
         """
@@ -274,7 +278,8 @@ def _data_file(path: str, add: Add, types: Mapping[str, SqlType], baseline: Stor
 
 
 def _of_partition(text: str | None, column: str, types: Mapping[str, SqlType]) -> Any:
-    """
+    """Value of a partition column, from its text in the log.
+
     Raises:
         DeclinedError: it is no value of its column's type.
     """

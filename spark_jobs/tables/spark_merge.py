@@ -386,7 +386,8 @@ class MergedTables(MaintainedTables):
     commit_method = "merge"
 
     def __init__(self, spark: SparkTables, clock: Clock, layout: Layout, place: Place) -> None:
-        """
+        """Prepare a run whose tables Spark's `MERGE` writes.
+
         Args:
             layout: of the table: staged files go below its ledger, and rows of its replica have unique keys.
         """

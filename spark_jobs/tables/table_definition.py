@@ -170,13 +170,15 @@ CLUSTER_BY = "gddl.clusterBy"
 
 @dataclass(frozen=True, kw_only=True)
 class TableDefinition:
-    """Attributes:
-    first: columns to index at any position of a wide table.
-    partition_by: partition columns; set at creation only.
-    properties: properties set in the metadata.
-    fixed: properties set at creation only.
-    description: of the table; empty: keep the current one.
-    descriptions: column, ignoring case, to its comment; others keep theirs.
+    """What a Delta table is created with.
+
+    Attributes:
+        first: columns to index at any position of a wide table.
+        partition_by: partition columns; set at creation only.
+        properties: properties set in the metadata.
+        fixed: properties set at creation only.
+        description: of the table; empty: keep the current one.
+        descriptions: column, ignoring case, to its comment; others keep theirs.
     """
 
     path: str

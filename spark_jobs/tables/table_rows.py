@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -126,12 +127,15 @@ class FindRows:
         return self.schema.append(pa.field(AT_FILE, pa.int32())).append(pa.field(AT_ROW, pa.int64())).empty_table()
 
     def __call__(self, storage: Storage, part: tuple[int, DataFile]) -> bytes:
-        """
+        """Find the chosen rows of a file.
+
         Returns:
             an Arrow stream of the rows with `AT_FILE` and `AT_ROW`: number of the file, and of the row in it.
         """
-        number, file = part
-        parts = [self.empty]
+        return stream_of(pa.concat_tables([self.empty, *self.found(storage, *part)]))
+
+    def found(self, storage: Storage, number: int, file: DataFile) -> Iterator[pa.Table]:
+        """The rows, row group by row group."""
         deleted = None if file.vector is None else rows_of(storage, self.table, file.vector)
         with storage.open_input(join(self.table, file.path)) as stream:
             source, start = opened(stream), 0
@@ -144,9 +148,8 @@ class FindRows:
                     rows = self._found(source, group, file, hits, read)
                     rows = rows.append_column(AT_FILE, pa.repeat(pa.scalar(number, pa.int32()), len(hits)))
                     rows = rows.append_column(AT_ROW, pa.array(hits + start, pa.int64()))
-                    parts.append(rows if self.keep is None else rows.filter(self.keep(rows)))
+                    yield rows if self.keep is None else rows.filter(self.keep(rows))
                 start += count
-        return stream_of(pa.concat_tables(parts))
 
     def file_of(self, part: tuple[int, DataFile]) -> str:
         return join(self.table, part[1].path)
@@ -197,14 +200,23 @@ def find(
 ) -> KeyMatches:  # fmt: skip
     """Find rows whose key columns each have a value of `keys`: a superset of the matching rows; None: all rows.
 
-    Few files are read whole, so that they can be written again with few others; of a table with deletion vectors, and
-    files that tasks work on, only the key columns are, and `columns` of the rows found (None: all);
-    `ties`: see `read_rows`.
+    Few files are read whole, so that they can be written again with few others; where changed rows leave their files
+    (`rows_leave`), and of files that tasks work on, only the key columns are, and `columns` of the rows found (None:
+    all); `ties`: see `read_rows`.
     """
-    files = [f for f in snapshot.files if keys is None or _may_hold(f, keys, names)]
-    if keys is None or not (snapshot.writes_vectors or tables.is_for_tasks(sum(f.size for f in files))):
+    files = list(snapshot.files) if keys is None else _files_with(snapshot, keys, names)
+    if keys is None or not (rows_leave(tables, snapshot) or tables.is_for_tasks(sum(f.size for f in files))):
         return _find_whole(tables, snapshot, files, keys, names)
     return find_stored(tables, snapshot, keys, names, columns, ties=ties)
+
+
+def _files_with(snapshot: TableSnapshot, keys: pa.Table, names: tuple[str, ...]) -> list[DataFile]:
+    return [snapshot.files[number] for number in files_with(snapshot.files, keys, names)]
+
+
+def rows_leave(tables: Tables, snapshot: TableSnapshot) -> bool:
+    """Whether changed rows leave their files for a new one, so that each batch adds a file."""
+    return snapshot.writes_vectors or snapshot.size > tables.bounds.whole
 
 
 def find_stored(
@@ -212,7 +224,7 @@ def find_stored(
     columns: Sequence[str] | None = None, *, ties: bool = True,
 ) -> KeyMatches:  # fmt: skip
     """`find` for rows whose files stay: of each file the key columns are read, and `columns` of the rows found."""
-    files = [f for f in snapshot.files if _may_hold(f, keys, names)]
+    files = _files_with(snapshot, keys, names)
     wanted = snapshot.schema.names if columns is None else dict.fromkeys((*names, *columns))
     schema = pa.schema([snapshot.schema.arrow.field(name) for name in wanted])
     work = FindRows(table=snapshot.path, keys=keys.select(names), schema=schema, ties=ties)
@@ -265,16 +277,59 @@ def _in_order(values: pa.ChunkedArray, wanted: pa.ChunkedArray) -> np.ndarray | 
     return np.repeat(end - np.cumsum(counts), counts) + np.arange(counts.sum())
 
 
-def _is_wanted(value: Any, wanted: pa.ChunkedArray) -> bool:
-    one = pa.array([value], wanted.type)
-    return bool(pc.is_in(comparable(one), value_set=comparable(wanted))[0].as_py())
+def files_with(files: Sequence[DataFile], keys: pa.Table, names: tuple[str, ...]) -> list[int]:
+    """Numbers of the files that may hold one of the keys, by partition values and bounds of the first key column."""
+    parted = {name for file in files for name in file.values if name in names}
+    values = {name: _wanted_values(files, name, keys.column(name)) for name in parted}
+    is_among = _Among.of(keys.column(names[0]))
+    return [
+        number for number, file in enumerate(files)
+        if all(file.values[name] in values[name] for name in parted if name in file.values)
+        and is_among(file.low.get(names[0]), file.high.get(names[0]))
+    ]  # fmt: skip
 
 
-def _may_hold(file: DataFile, keys: pa.Table, names: tuple[str, ...]) -> bool:
-    """Checks partition values, and statistics of the first key column where they are comparable."""
-    if not all(_is_wanted(value, keys.column(name)) for name, value in file.values.items() if name in names):
-        return False
-    return bool(pc.any(_between(keys.column(names[0]), file.low.get(names[0]), file.high.get(names[0]))).as_py())
+def _wanted_values(files: Sequence[DataFile], name: str, wanted: pa.ChunkedArray) -> set[Any]:
+    """Partition values that are wanted."""
+    there = list({file.values[name] for file in files if name in file.values})
+    found = pc.is_in(comparable(pa.array(there, wanted.type)), value_set=comparable(wanted))
+    return {value for value, is_wanted in zip(there, found.to_pylist(), strict=True) if is_wanted}
+
+
+_FENCES = 1024
+
+
+@dataclass(frozen=True)
+class _Among:
+    """Whether one of many values is between two bounds, without a look at all of them.
+
+    Attributes:
+        values: rising; None: any bounds may have one between them.
+        fences: each `step`th of them.
+    """
+
+    values: pa.Array | None
+    fences: Sequence[Any] = ()
+    step: int = 1
+
+    @classmethod
+    def of(cls, wanted: pa.ChunkedArray) -> _Among:
+        if wanted.null_count or not (pt.is_integer(wanted.type) or pt.is_string(wanted.type)):
+            return cls(None)
+        column = flat(wanted)
+        values = column.take(pc.sort_indices(column))
+        step = -(-len(values) // _FENCES) or 1
+        return cls(values, values.take(pa.array(range(0, len(values), step), pa.int64())).to_pylist(), step)
+
+    def __call__(self, low: Any, high: Any) -> bool:
+        kind = None if self.values is None else int if pt.is_integer(self.values.type) else str
+        if self.values is None or kind is None or not (isinstance(low, kind) and isinstance(high, kind)):
+            return True
+        first = bisect_left(self.fences, low)
+        if first < bisect_right(self.fences, high):
+            return True
+        between = self.values.slice(max(0, first - 1) * self.step, self.step)
+        return bool(pc.any(_between(pa.chunked_array([between]), low, high)).as_py())
 
 
 def _between(wanted: pa.ChunkedArray, low: Any, high: Any) -> pa.ChunkedArray:
@@ -301,16 +356,20 @@ class Source:
         schema: of the columns to read.
         prepare: what is made of the rows, each by itself, before they go to their range. It gets `AT_FILE` and
             `AT_ROW`, too: number of the file, and of the row in it.
+        wanted: keys, a column for each of the key; rows that surely have none of them are left out where they are read.
+            None: all rows are read.
     """
 
     table: str
     files: tuple[DataFile, ...]
     schema: pa.Schema
     prepare: RowRule
+    wanted: pa.Table | None = None
 
     @classmethod
     def of(cls, snapshot: TableSnapshot, prepare: RowRule, columns: Sequence[str] | None = None) -> Source:
-        """
+        """All files of a table at a version, as a source of rows.
+
         Args:
             columns: to read; None: all.
         """
@@ -327,8 +386,18 @@ class Source:
         """No rows, as they are prepared."""
         return self._prepared(self.schema.empty_table(), 0, np.zeros(0, np.int64))
 
+    @property
+    def numbers(self) -> list[int]:
+        """Numbers of the files to read."""
+        keys = self.wanted
+        return [*range(len(self.files))] if keys is None else files_with(self.files, keys, tuple(keys.column_names))
+
     def rows(self, storage: Storage, number: int) -> Iterator[pa.Table]:
         """Prepared rows of a file, in parts that fit into memory."""
+        if self.wanted is not None:
+            work = FindRows(table=self.table, keys=self.wanted, schema=self.schema)
+            yield from map(self.prepare, work.found(storage, number, self.files[number]))
+            return
         for rows, at in read_parts(storage, self.table, self.files[number], self.schema):
             yield self._prepared(rows, number, at)
 
@@ -372,6 +441,29 @@ class _Sample(_OnParts):
         rows = self.sources[part[0]].keys(storage, part[1], self.keys)
         samples = [sample_of(one, self.keys) for one in rows]
         return stream_of(pa.concat_tables([empty, *samples]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Keys(_OnParts):
+    """Keys of the rows of a file, each once."""
+
+    names: tuple[str, ...]
+
+    def __call__(self, storage: Storage, part: Part) -> bytes:
+        keys = [rows.select(self.names) for rows in self.rows_of(storage, part)]
+        return stream_of(_each_once([self.sources[part[0]].none.select(self.names), *keys]))
+
+
+def _each_once(keys: Sequence[pa.Table]) -> pa.Table:
+    together = pa.concat_tables(keys)
+    return together.group_by(together.column_names, use_threads=False).aggregate([])
+
+
+def keys_of(tables: Tables, source: Source, names: tuple[str, ...]) -> pa.Table:
+    """Keys of the prepared rows of a source, each once, in the memory of this process."""
+    sources = {"": source}
+    found = tables.place_for(source.size).run(_Keys(sources=sources, names=names), _parts(sources))
+    return _each_once([source.none.select(names), *map(stream_rows, found)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -421,27 +513,33 @@ def by_key(tables: Tables, sources: Mapping[str, Source], keys: pa.Schema, rule:
     """
     size = sum(source.size for source in sources.values())
     place = tables.place_for(size)
-    parts = _parts(sources)
     cuts = keys.empty_table()
     if keys.names and tables.is_for_tasks(size):
-        samples = place.run(_Sample(sources=sources, keys=keys), parts)
-        ranges = max(place.slots, -(-size // tables.bounds.key_range))
+        whole = {name: source for name, source in sources.items() if source.wanted is None}
+        samples = place.run(_Sample(sources=whole, keys=keys), _parts(whole))
+        ranges = max(place.slots, -(-_gathered(sources) // tables.bounds.key_range))
         cuts = cuts_of([stream_rows(data) for data in samples], keys, ranges)
     work = _Ranges(sources=sources, cuts=cuts, rule=rule)
-    return place.run_by_key(work, parts, cuts.num_rows + 1) or [work(tables.storage, {})]
+    return place.run_by_key(work, _parts(sources), cuts.num_rows + 1) or [work(tables.storage, {})]
+
+
+def _gathered(sources: Mapping[str, Source]) -> int:
+    """Approximate bytes of the rows that are put into ranges: of wanted ones as many as of those that want them."""
+    whole = [source.size for source in sources.values() if source.wanted is None]
+    return sum(whole) * (1 + len(sources) - len(whole))
 
 
 def by_row(tables: Tables, sources: Mapping[str, Source], rule: RangeRule) -> list[bytes]:
-    """The same for a rule that holds for any part of the rows: of all together, or in tasks of each file."""
+    """Apply a rule that holds for any part of the rows: to all rows together, or in tasks to each file."""
     large = tables.is_for_tasks(sum(source.size for source in sources.values()))
     return by_file(tables, sources, rule) if large else by_key(tables, sources, pa.schema([]), rule)
 
 
 def by_file(tables: Tables, sources: Mapping[str, Source], rule: RangeRule) -> list[bytes]:
-    """The same for the rows of each file, one after the other; the rule is not called where there are none."""
+    """Apply a rule to the rows of each file; it is not called for a file without rows."""
     place = tables.place_for(sum(source.size for source in sources.values()))
     return place.run(_File(sources=sources, rule=rule), _parts(sources))
 
 
 def _parts(sources: Mapping[str, Source]) -> list[Part]:
-    return [(name, number) for name, source in sources.items() for number in range(len(source.files))]
+    return [(name, number) for name, source in sources.items() for number in source.numbers]

@@ -463,7 +463,8 @@ def violations(
 
 
 def _columns_of(snapshot: TableSnapshot, columns: Sequence[str]) -> list[Column]:
-    """
+    """Columns of a table by their names in a constraint, in any case.
+
     Raises:
         FatalError: `CONSTRAINT_NOT_CHECKED`.
     """
@@ -476,7 +477,8 @@ def _columns_of(snapshot: TableSnapshot, columns: Sequence[str]) -> list[Column]
 
 
 def _comparable_type(column: Column, other: Column) -> SqlType:
-    """
+    """The type in which values of two columns can be compared.
+
     Raises:
         FatalError: `CONSTRAINT_NOT_CHECKED`.
     """

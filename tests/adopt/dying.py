@@ -41,8 +41,8 @@ class Death:
 
     def plant(self) -> None:
         """Files on this machine's disk are written by pyarrow, not by the storage."""
-        save = data_files._save
-        data_files._save = lambda rows, target, *, packed: self.around(lambda: save(rows, target, packed=packed))
+        save = data_files.save_rows
+        data_files.save_rows = lambda rows, target, *, packed: self.around(lambda: save(rows, target, packed=packed))
 
 
 class MortalStorage(Storage):

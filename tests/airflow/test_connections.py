@@ -54,7 +54,9 @@ def add(monkeypatch: pytest.MonkeyPatch, name: str, fields: Mapping[str, Any]) -
 
 def jobs() -> list[int | None]:
     """Ids of the workspace's jobs, asked for by the SDK with the connection's login."""
-    return connect(FromAirflow().databricks("dbx")).ask(lambda api: [job.job_id for job in api.list(name="gddl")])
+    return connect(FromAirflow().login("databricks", "dbx")).ask(
+        lambda api: [job.job_id for job in api.list(name="gddl")]
+    )
 
 
 def headers(services: TokenServices) -> dict[str, str]:
@@ -78,12 +80,12 @@ def test_calls_of_databricks_carry_the_token_of_the_connection(
     assert jobs() == [7]
     assert headers(services) == {"Authorization": "Bearer s3cr3t-token"}
     assert {one.path for one in services.asked} == {"/.well-known/databricks-config", JOBS}
-    assert "s3cr3t" not in repr(FromAirflow().databricks("dbx"))
+    assert "s3cr3t" not in repr(FromAirflow().login("databricks", "dbx"))
 
 
 def test_scheme_and_port_are_those_of_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     add(monkeypatch, "dbx", {**DATABRICKS, "host": "127.0.0.1", "schema": "http", "port": 8080})
-    assert FromAirflow().databricks("dbx").host == "http://127.0.0.1:8080"
+    assert FromAirflow().login("databricks", "dbx").host == "http://127.0.0.1:8080"
 
 
 def test_a_user_and_a_password(monkeypatch: pytest.MonkeyPatch, services: TokenServices) -> None:
@@ -98,7 +100,7 @@ def test_a_service_principal_logs_in_by_oauth_and_its_token_is_renewed(
     extra = {"service_principal_oauth": True}
     add(monkeypatch, "dbx", {**DATABRICKS, "login": "client-id", "password": "s3cr3t-client", "extra": extra})
     services.seconds = 60  # the provider uses no token in its last two minutes
-    workspace = connect(FromAirflow().databricks("dbx"))
+    workspace = connect(FromAirflow().login("databricks", "dbx"))
     used = []
     for _ in range(2):
         workspace.ask(lambda api: list(api.list(name="gddl")))
@@ -213,7 +215,7 @@ def test_a_proxy_of_the_connection_is_used(monkeypatch: pytest.MonkeyPatch, serv
     with between(f"http://127.0.0.1:{services.ports[1]}") as way:
         extra = {"proxies": {"http": way.endpoint}}
         add(monkeypatch, "dbx", {**DATABRICKS, "host": WORKSPACE, "schema": "http", "extra": extra})
-        access = FromAirflow().databricks("dbx")
+        access = FromAirflow().login("databricks", "dbx")
         client = connect(access).jobs._api._api_client._session  # type: ignore[attr-defined] # of the SDK
         assert client.proxies == {"http": way.endpoint}
         assert way.endpoint not in repr(access)
@@ -234,7 +236,7 @@ def test_an_unusable_connection_is_reported(
     if fields is not None:
         add(monkeypatch, "dbx", fields)
     with pytest.raises(FatalError, match=rf"CONNECTION_UNUSABLE.*{what}") as caught:
-        FromAirflow().databricks("dbx")
+        FromAirflow().login("databricks", "dbx")
     assert "s3cr3t" not in str(caught.value)
 
 

@@ -150,8 +150,7 @@ class Watch:
 
 
 @pytest.fixture
-def queue(monkeypatch: pytest.MonkeyPatch) -> Waiting:
-    monkeypatch.setattr(events_queue, "_PUBLISH_SECONDS", 0.0005)
+def queue() -> Waiting:
     return Waiting()
 
 
@@ -168,7 +167,10 @@ class Pipelines:
 
 
 def following(queue: Waiting, clock: Watch, hours: float = 1) -> Pipelines:
-    return Pipelines(Following(queue=queue, full_listing_seconds=hours * 3600, clock=clock, sleep=lambda _: None))
+    source = Following(
+        queue=queue, full_listing_seconds=hours * 3600, clock=clock, sleep=lambda _: None, publish_seconds=0.0005
+    )
+    return Pipelines(source)
 
 
 def land(bucket: Bucket, table: str, name: str) -> str:
@@ -265,7 +267,7 @@ def test_a_lost_poll_causes_a_listing(bucket: Bucket, queue: Waiting) -> None:
     assert follow.poll("one", folders(*TABLES))["shop.a"].files == 1
 
 
-def test_old_news_go(bucket: Bucket, queue: Waiting) -> None:
+def test_news_older_than_a_full_listing_are_removed(bucket: Bucket, queue: Waiting) -> None:
     clock = Watch()
     follow = following(queue, clock)
     for day in range(3):
@@ -361,7 +363,6 @@ def test_the_trigger_follows_the_queue(sqs: Any, bucket: Bucket, stage: Stage, m
     """What Airflow's configuration names is what the triggerer reads."""
     url = sqs.create_queue(QueueName="events")["QueueUrl"]
     monkeypatch.setenv("AIRFLOW__GDDL__EVENTS_QUEUE", url)
-    monkeypatch.setattr(events_queue, "_PUBLISH_SECONDS", 0.01)
     stage.write("gddl.yaml", f"landing: {ROOTS.landing}\nlake: {ROOTS.lake}\n")
     stage.rows("{table: shop.a, keys: [id]}", "{table: shop.b, keys: [id]}")
     made = GddlTablesTrigger(

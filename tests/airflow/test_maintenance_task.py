@@ -83,7 +83,7 @@ def test_a_task_maintains_the_enabled_tables_of_its_tier(shop: Stage) -> None:
     assert [known[table].maintained is not None for table in ("shop.a", "shop.b")] == [True, True]
 
 
-def test_named_tables_alone(shop: Stage) -> None:
+def test_only_named_tables_are_verified(shop: Stage) -> None:
     execute("gddl_verify", "verify_small", ("shop.b", "shop.big"))
     assert (shop.loaded, shop.jobs[0]["options"]["action"]["name"]) == ([["shop.b"]], "verify")
     with pytest.raises(AirflowSkipException):

@@ -79,7 +79,9 @@ def test_named_tables_are_loaded_and_the_schedule_knows(stage: Stage) -> None:
         ({"select": ["shop.*"], "exclude": ["tag:finance"]}, [["shop.b"]]),
     ],
 )
-def test_templates_and_selectors(stage: Stage, arguments: dict[str, Any], loaded: list[list[str]]) -> None:
+def test_templates_and_selectors_choose_the_tables(
+    stage: Stage, arguments: dict[str, Any], loaded: list[list[str]]
+) -> None:
     assert states(own_dag(**arguments)) == {"load": "success"}
     assert sorted(stage.loaded) == loaded
 

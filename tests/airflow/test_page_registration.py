@@ -87,7 +87,9 @@ def test_tables_that_are_not_registered(site: Site, users: dict[str, dict[str, s
     assert answers(site, users, "shop.new")[0]["found"] == new, "a damaged document is as none"
 
 
-def test_an_unreadable_lake(site: Site, users: dict[str, dict[str, str]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queries_are_shown_when_the_lake_can_not_be_read(
+    site: Site, users: dict[str, dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: Any) -> Any:
         raise FatalError("STORAGE_DENIED", "no right")
 

@@ -92,7 +92,7 @@ def test_a_history_shows_no_masked_values(site: Site, users: dict[str, dict[str,
     assert error.startswith("[MASK_CHANGED] shop.later: column 'v' is stored under another mask")
 
 
-def test_the_first_rows(site: Site, users: dict[str, dict[str, str]]) -> None:
+def test_the_first_rows_of_the_replica_are_shown(site: Site, users: dict[str, dict[str, str]]) -> None:
     found = site.client.get("/api/v1/table/rows?name=shop.t", headers=users["admin"]).json()["found"]
     assert sorted((one["id"], one["v"], one["seq"]) for one in map(values, found["rows"])) == [
         ("0", "load 0", None), ("1", PERSONAL, "300"), ("2", "load 2", None),

@@ -46,12 +46,14 @@ def test_the_run_is_cancelled_and_what_it_has_done_is_collected(stage: Stage, fa
     stage.order(sleep={"shop.b": 300})
     answers = stage.lake / "_gddl" / "results"
     # The limit comes when the first table is done, however long that takes.
-    stage.monkeypatch.setattr(GddlRunTrigger, "_left", lambda _: 0.0 if any(answers.rglob("*.json")) else math.inf)
+    stage.monkeypatch.setattr(
+        GddlRunTrigger, "seconds_left", lambda _: 0.0 if any(answers.rglob("*.json")) else math.inf
+    )
     done = limited(3600)
     assert ended(fake) == [LIVE.TERMINATED]
     out_of_time(stage, done, "run_timeout of the tier small: raise it")
     stage.order()
-    stage.monkeypatch.setattr(GddlRunTrigger, "_left", lambda _: math.inf)
+    stage.monkeypatch.setattr(GddlRunTrigger, "seconds_left", lambda _: math.inf)
     assert run()["initial_load"] == "success"
     assert stage.loaded == [["shop.a", "shop.b"], ["shop.b"]]
 
@@ -67,7 +69,9 @@ def test_maintenance_is_cancelled_too_and_starts_no_further_job(
     stage.order(sleep={"shop.b": 300})
     monkeypatch.setattr(maintenance_execution, "TABLES_PER_JOB", 2)
     answers = stage.lake / "_gddl" / "results"
-    stage.monkeypatch.setattr(GddlRunTrigger, "_left", lambda _: 0.0 if any(answers.rglob("*.json")) else math.inf)
+    stage.monkeypatch.setattr(
+        GddlRunTrigger, "seconds_left", lambda _: 0.0 if any(answers.rglob("*.json")) else math.inf
+    )
     task = build_upkeep_dags()["gddl_maintenance"].get_task("maintain_small")
     context: Any = {"params": {}, "run_id": "r", "ti": SimpleNamespace(try_number=1, xcom_push=lambda **_: None)}
     context["dag_run"] = SimpleNamespace(clear_number=0)
@@ -81,7 +85,7 @@ def test_maintenance_is_cancelled_too_and_starts_no_further_job(
     assert stage.loaded == [["shop.a", "shop.b"]]
     # The next try does the rest.
     stage.order()
-    stage.monkeypatch.setattr(GddlRunTrigger, "_left", lambda _: math.inf)
+    stage.monkeypatch.setattr(GddlRunTrigger, "seconds_left", lambda _: math.inf)
     context["ti"] = SimpleNamespace(try_number=2, xcom_push=lambda **_: None)
     reported = resumed_to_the_end(task, context)
     assert (reported["failed"], stage.loaded[1:]) == (0, [["shop.b", "shop.c"]])

@@ -90,7 +90,7 @@ def test_presets_are_spread_over_the_hour_and_cron_lines_are_kept() -> None:
         (None, "never", "gddl_pack.shop.small.1"),
     ],
 )
-def test_kinds_of_schedules(schedule: str | None, kind: str, name: str) -> None:
+def test_each_kind_of_schedule_gives_its_timing_and_dag(schedule: str | None, kind: str, name: str) -> None:
     pipeline = only(table(schedule=schedule))
     assert (pipeline.timing.kind, pipeline.dag_id) == (kind, name)
 

@@ -104,16 +104,16 @@ def importers(of: Room) -> Iterator[str]:
             yield here.as_posix()
 
 
-_ONE_ROOM = {
-    "databricks": {"airflow_gddl/cli/deploy.py"},
-    "glue": {"airflow_gddl/cli/deploy.py"},
+WITH_A_ROOM = {
+    "databricks": {"airflow_gddl/capacity/databricks.py", "airflow_gddl/hooks/databricks.py"},
+    "emr_serverless": {"airflow_gddl/capacity/emr_serverless.py"},
 }
 """Modules that go with a room."""
 
 
 @pytest.mark.parametrize("room", ROOMS, ids=str)
 def test_no_other_module_imports_a_room(room: Room) -> None:
-    assert set(importers(room)) <= _ONE_ROOM.get(room.name, set())
+    assert set(importers(room)) <= WITH_A_ROOM.get(room.name, set())
 
 
 def test_there_are_rooms_of_each_kind() -> None:
@@ -135,7 +135,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def without(request: pytest.FixtureRequest, tree: Path) -> Iterator[tuple[Room, Path]]:
     """The copy without a room and what goes with it."""
     room: Room = request.param
-    gone = [room.path, *map(Path, _ONE_ROOM.get(room.name, ()))]
+    gone = [room.path, *map(Path, WITH_A_ROOM.get(room.name, ()))]
     for path in gone:
         shutil.rmtree(tree / path) if (tree / path).is_dir() else (tree / path).unlink()
     yield room, tree
@@ -277,7 +277,56 @@ def test_without_a_room_all_else_works(without: tuple[Room, Path], tmp_path: Pat
             assert servant.job(lake.job([row], JobOptions(action=Rebuild()))).status == "succeeded"
         if room.name != "verify":
             assert servant.job(lake.job([row], JobOptions(action=Verify()))).details["verdict"] == "equal"
+        assert servant.ask(gddl=["bundle", "--help"]) == 0
+        deployed = {name for name in ("databricks", "glue") if servant.ask(gddl=["deploy", name, "--help"]) == 0}
+        assert deployed == {"databricks", "glue"} - {room.name}
         assert refusal_without(room, servant, lake, row) == _REFUSED[room.kind]
+
+
+BOTH_SIDES = [room for room in ROOMS if room.kind == "feature" or room.name == "snapshots"]
+"""Rooms that can be deleted on both sides. Options of `dialect: debezium` have the types of the other sources."""
+FIELDS = {"iceberg": "iceberg", "shadow": "shadow", "snapshots": "mode"}
+"""The field of a row that asks for each of them; the others are known by the name of a table."""
+
+
+@pytest.fixture
+def without_both(request: pytest.FixtureRequest, tree: Path) -> Iterator[tuple[Room, Path]]:
+    """The copy without a room on either side."""
+    room: Room = request.param
+    shared = Path("airflow_gddl/contract", f"{room.kind}s", f"{room.name}.py")
+    shutil.rmtree(tree / room.path)
+    (tree / shared).unlink()
+    yield room, tree
+    shutil.copytree(ROOT / room.path, tree / room.path)
+    shutil.copy(ROOT / shared, tree / shared)
+
+
+@pytest.mark.parametrize("without_both", BOTH_SIDES, ids=str, indirect=True)
+def test_a_field_that_asks_for_a_room_of_neither_side_is_refused(
+    without_both: tuple[Room, Path], tmp_path: Path
+) -> None:
+    """By `gddl validate` and by jobs; a table that is known by its name alone is loaded as any."""
+    room, tree = without_both
+    lake, row = Lake(tmp_path), replace(spec_of(), **{"table": "shop.asking", **_ASKING[room.name]})
+    lake.load(row)
+    written = {"table": row.table, "keys": list(row.keys), **_ASKING[room.name]}
+    metadata = {"gddl.yaml": {"landing": "landing", "lake": "lake"}, "tables/shop.yaml": {"tables": [written]}}
+    (tmp_path / "metadata/tables").mkdir(parents=True)
+    for name, content in metadata.items():
+        (tmp_path / "metadata" / name).write_text(json.dumps(content))
+    command = [sys.executable, "-P", "-m", "airflow_gddl.cli.main", "validate", "--metadata", "metadata", "--json"]
+    environ = {**os.environ, "PYTHONPATH": str(tree)}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path)
+    with servant_of(tree) as servant:
+        result = servant.job(lake.job([row]))
+    if room.name not in FIELDS:
+        assert (result.status, done.returncode) == ("succeeded", 0)
+        return
+    (problem,) = map(json.loads, done.stdout.splitlines())
+    assert (problem["code"], problem["field"]) == (_REFUSED[room.kind], FIELDS[room.name])
+    assert result.error is not None
+    assert (result.error.code, room.name in result.error.message) == (_REFUSED[room.kind], True)
+    assert not Path(lake.layout(row).replica).exists()
 
 
 _REFUSED = {

@@ -7,20 +7,17 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 _DECODING = "one step of the way of a landed row, whose result shows in tables: a scenario says rows in and rows out"
 _WHOLE_TABLE = "decides over a stored table, which a run makes"
-_EXPORTS = "compares snapshots of a whole table, which land as files"
 ELSEWHERE = {
     "baseline_rows": ("tests/adopt/test_own_columns.py", "rows that a table had before it was adopted"),
     "decode": ("tests/scenarios/quarantine_rows", _DECODING),
     "delivered_columns": ("tests/scenarios/r11_type_misfit_rescued", _DECODING),
     "events": ("tests/one_task/test_events.py", _DECODING),
-    "exports": ("tests/one_task/test_table_snapshots.py", _EXPORTS),
     "file_groups": ("tests/rules/test_batch_schema.py", "made for the columns of a batch"),
     "masks": ("tests/scenarios/r12_masks", _DECODING),
     "newly_filtered": ("tests/one_task/test_new_filter.py", _WHOLE_TABLE),
     "other_table": ("tests/one_task/test_verify_against.py", _WHOLE_TABLE),
     "quarantine": ("tests/one_task/test_quarantine_counts.py", _WHOLE_TABLE),
     "shards": ("tests/one_task/test_shards.py", _WHOLE_TABLE),
-    "snapshot_changes": ("tests/one_task/test_table_snapshots.py", _EXPORTS),
     "stale_rows": ("tests/one_task/test_quarantine_counts.py", _WHOLE_TABLE),
     "step_results": ("tests/unit/test_overlap.py", "values without a rule but this one"),
     "stored_columns": ("tests/one_task/test_applied_schema.py", _WHOLE_TABLE),

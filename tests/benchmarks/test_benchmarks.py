@@ -38,6 +38,7 @@ SMALLEST = {
     "large_merge": "--scale 0.001",
     "layouts": "--rows 10000 --batches 1",
     "many_runs": "--runs 50",
+    "memory_bounds": "--scale 0.001",
     "modules": "",
     "onboard_500": "--scale 0.004",
     "peers": (

@@ -78,7 +78,7 @@ def printed(name: str) -> dict[str, object]:
 
 def test_figures_without_a_commit_are_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        comparison, "_git", lambda *arguments: " M spark_jobs/main.py" if arguments[0] == "status" else ""
+        comparison, "git", lambda *arguments: " M spark_jobs/main.py" if arguments[0] == "status" else ""
     )
     with pytest.raises(SystemExit, match=r"commit first.*\n M spark_jobs/main.py"):
         comparison.measure("large-merge", (), small=False)

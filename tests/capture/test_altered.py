@@ -165,11 +165,11 @@ def test_load_that_was_killed_mends_nothing(server: sa.Engine, tmp_path: Path, m
     again(lake, server, 0, WIDE)
     execute(server, ALTERED[0][1][0])
 
-    def killed(*_: object) -> None:
+    def killed(*_: object, **__: object) -> None:
         raise RetriableError("JOB_CANCELLED", "killed before a row is read")
 
     with monkeypatch.context() as patched:
-        patched.setattr(initial_load._Load, "_write_files", killed)
+        patched.setattr(initial_load, "ThreadPoolExecutor", killed)
         for number in (1, 2):
             found = result_of(lake, server, number, WIDE, LOAD_AGAIN)
             assert found.error is not None

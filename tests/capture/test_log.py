@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.spec import TableSpec
-from spark_jobs.sources.capture import postgresql
+from spark_jobs.plan.source_limits import SourceLimits
 from spark_jobs.sources.capture.postgresql import PostgreSQL
 from tests.capture.captured import (
     SPEC,
@@ -186,11 +186,11 @@ def test_names_of_tables_and_columns_do_no_harm(source: sa.Engine, tmp_path: Pat
 
 
 @pytest.mark.parametrize("driver", ["psycopg2", "psycopg"])
-def test_transaction_that_stays_open_is_named(
-    driver: str, source: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(postgresql, "_OPEN_SECONDS", 1)
-    lake, engine = Lake(tmp_path), sa.create_engine(source.url.set(drivername=f"postgresql+{driver}"))
+def test_transaction_that_stays_open_is_named(driver: str, source: sa.Engine, tmp_path: Path) -> None:
+    lake, engine = (
+        Lake(tmp_path, limits=SourceLimits(open_seconds=1)),
+        sa.create_engine(source.url.set(drivername=f"postgresql+{driver}")),
+    )
     with source.connect() as connection:
         connection.execute(sa.text("INSERT INTO s.t VALUES (700, 'open')"))
         pid = connection.execute(sa.text("SELECT pg_backend_pid()")).scalar()

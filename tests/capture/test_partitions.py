@@ -19,13 +19,14 @@ import sqlalchemy as sa
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.actions import ErrorsReplay, TruncateRelease, Verify
-from airflow_gddl.contract.capture import capture_problems
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.postgresql_log import published_table, table_findings
 from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.sources.capture import capture_problems
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import Expectation
 from airflow_gddl.metadata.expression_text import with_expressions
+from spark_jobs.plan.source_limits import SourceLimits
 from spark_jobs.sources.capture import followed, partition_deletes
 from spark_jobs.sources.capture.catalog import Bounds
 from spark_jobs.sources.capture.position import Mark
@@ -274,13 +275,10 @@ def test_partition_that_is_dropped_between_two_tables_of_a_job(server: sa.Engine
     require_equal(lake, server, spec)
 
 
-def test_open_transactions_that_write_to_the_table_are_waited_for(
-    server: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_open_transactions_that_write_to_the_table_are_waited_for(server: sa.Engine, tmp_path: Path) -> None:
     """One may be in the log, and not be seen by queries yet."""
-    monkeypatch.setattr(partition_deletes, "_WRITERS_SECONDS", 0.5)
     prepared(server, *PARTS)
-    lake, spec = Lake(tmp_path), keeping("delete")
+    lake, spec = Lake(tmp_path, limits=SourceLimits(writers_seconds=0.5)), keeping("delete")
     again(lake, server, 0, spec)
     changed(server, *DROP_Q)
     with server.begin() as open_one:
@@ -553,7 +551,7 @@ def test_rows_that_cannot_be_compared_are_refused(
 
 @pytest.mark.deep
 @pytest.mark.timeout(3600)
-def test_dropped_under_writers(server: sa.Engine, tmp_path: Path) -> None:
+def test_partitions_dropped_under_writers_leave_the_tables_equal(server: sa.Engine, tmp_path: Path) -> None:
     """Partitions are dropped and made again at any moment of the runs, each after it was there in one."""
     rest = "CREATE TABLE s.rest PARTITION OF s.t FOR VALUES FROM (200) TO (MAXVALUE)"
     prepared(server, *PARTS[:3], rest, "INSERT INTO s.t SELECT i, 'v' FROM generate_series(0, 199) i")

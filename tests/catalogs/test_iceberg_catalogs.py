@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract.actions import CatalogDiff, CatalogSync, Erase, Maintain, Move, Rebuild
 from airflow_gddl.contract.extensions import CatalogSpec
+from airflow_gddl.contract.features.iceberg import iceberg_folder
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
@@ -201,7 +202,7 @@ def test_commits_of_another_writer_are_undone(named: Named) -> None:
     lake.change(spec, 1, [("I", 7, "more")])
     assert codes(named.run(spec)) == []
     assert named.is_read(spec)
-    for found in Path(lake.layout(spec).iceberg, "metadata").glob("v*"):  # as the page says of damaged metadata
+    for found in Path(iceberg_folder(lake.roots.lake, spec), "metadata").glob("v*"):  # as of damaged metadata
         found.unlink()
     assert codes(named.run(spec)) == []
     assert named.is_read(spec)
@@ -256,7 +257,7 @@ def test_maintenance_keeps_what_the_catalog_points_to(named: Named) -> None:
     assert named.is_read(spec)
     later.run(spec, MAINTAIN)
     assert named.is_read(spec)
-    assert len(list(Path(lake.layout(spec).iceberg, "metadata").glob("*.metadata.json"))) <= 4
+    assert len(list(Path(iceberg_folder(lake.roots.lake, spec), "metadata").glob("*.metadata.json"))) <= 4
 
 
 def test_a_catalog_that_is_down_is_repaired_by_the_next_run(tmp_path: Path) -> None:
@@ -274,7 +275,7 @@ def test_a_catalog_that_is_down_is_repaired_by_the_next_run(tmp_path: Path) -> N
     result = named.run(spec)
     assert (result.status, codes(result)) == ("succeeded", ["CATALOG_UNREACHABLE"])
     later = replace(named, world=replace(world, clock=lambda: datetime.now(UTC) + timedelta(days=10)))
-    folder = Path(world.lake.layout(spec).iceberg, "metadata")
+    folder = Path(iceberg_folder(world.lake.roots.lake, spec), "metadata")
     files = set(folder.iterdir())
     later.run(spec, MAINTAIN)
     assert files <= set(folder.iterdir())

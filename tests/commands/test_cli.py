@@ -209,7 +209,7 @@ def test_an_unknown_table_runs_nothing(shop: Shop) -> None:
     assert not (shop.folder / "order.json").exists()
 
 
-def test_only_bad_rows(shop: Shop) -> None:
+def test_nothing_runs_when_all_rows_are_bad(shop: Shop) -> None:
     shop.write("metadata/tables/sales.yaml", BAD)
     answer = shop.gddl("run", "--json")
     assert (answer.status, answer.out) == (2, "")
@@ -224,7 +224,9 @@ def test_no_rows_at_all(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("command", [("run",), ("validate",), ("status",), ("verify",), ("errors", "list")])
-def test_no_metadata_folder(shop: Shop, command: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_metadata_folder_is_named(
+    shop: Shop, command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
     status = invoke([*command, "--metadata", str(shop.folder / "nowhere")], shop.around)
     shown = capsys.readouterr()
     assert status == 2

@@ -54,7 +54,7 @@ def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             program.write_text(f'#!/bin/sh\nexec {shlex.join(python_command.JOB)} "$@"\n')
             program.chmod(0o755)
 
-    monkeypatch.setattr(job_environment, "_run", made)
+    monkeypatch.setattr(job_environment, "run_command", made)
     return folder
 
 
@@ -152,4 +152,4 @@ def test_without_a_setting_jobs_run_in_this_python(tmp_path: Path) -> None:
 
 def test_an_environment_that_cannot_be_made_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(FatalError, match=r"ENVIRONMENT_FAILED.*no wheel"):
-        job_environment._run(sys.executable, "-c", "import sys; sys.exit('no wheel')")
+        job_environment.run_command(sys.executable, "-c", "import sys; sys.exit('no wheel')")

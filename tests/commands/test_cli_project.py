@@ -405,7 +405,7 @@ def test_check_says_why_a_catalog_refuses(gddl: Gddl, status: int, code: str, re
     assert found == ("failed", f"[CATALOG_{code}] {what}. Remedy: {remedy}")
 
 
-def test_check_without_metadata(gddl: Gddl) -> None:
+def test_check_names_a_missing_metadata_folder(gddl: Gddl) -> None:
     answer = gddl("check", "--json")
     assert answer.status == 1
     remedy = "create one with `gddl init`, or set --metadata or GDDL_METADATA"

@@ -70,7 +70,9 @@ def test_a_bucket_gets_the_same_bytes(
     assert bucket.objects == landed
 
 
-def test_a_whole_simulation(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_simulation_writes_files_and_the_truth(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     landing, truth = tmp_path / "landing", tmp_path / "truth"
     arguments = ["simulate", str(source), "--landing", str(landing), "--schema", "src", "--rounds", "2", "--json"]
     arguments += ["--changes", "10", "--set", "repeated=1", "--table", "people", "--table", "pets=name,owner"]
@@ -111,7 +113,7 @@ def test_the_last_change_is_just_before_now(source: Path, tmp_path: Path) -> Non
         (["--table", "nobody"], "SIMULATE_INPUT_MISSING", "nobody"),
     ],
 )
-def test_what_is_refused(
+def test_refused_arguments_write_nothing(
     source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], extra: list[str], code: str, shown: str
 ) -> None:
     assert invoke(["simulate", str(source), "--landing", str(tmp_path / "landing"), *extra], cli(tmp_path)) == 2

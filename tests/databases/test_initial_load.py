@@ -77,7 +77,7 @@ def run(
     job: JobSpec | None = None,
 ) -> JobResult:  # fmt: skip
     job = job or lake.job([spec], options)
-    runtime = Runtime(storage=Storage(), spark=NoSpark(), environ=environ(engine))
+    runtime = Runtime(storage=Storage(), spark=NoSpark(), environ=environ(engine), limits=lake.limits)
     found = attempt(TableRun(job=job, spec=spec, runtime=runtime), totals_of(job))
     assert isinstance(found, TableOutcome), found
     return found.result

@@ -36,7 +36,7 @@ def test_scenarios_without_a_counterpart_are_of_dms() -> None:
 
 
 @each("plain")
-def test_as_written(scenario: Scenario, debezium: Stage) -> None:
+def test_files_as_written_give_the_expected_tables(scenario: Scenario, debezium: Stage) -> None:
     for number, seen in enumerate(debezium.seen("plain", scenario)[:-1]):
         assert_run(scenario, number, _without_technical(seen))
         assert_counts(ORIGINS[scenario.name], number, seen.result)
@@ -51,7 +51,7 @@ def test_again_without_new_files(scenario: Scenario, debezium: Stage) -> None:
 
 @pytest.mark.wide
 @each("shuffled")
-def test_in_another_order(scenario: Scenario, debezium: Stage) -> None:
+def test_files_in_another_order_give_the_expected_tables(scenario: Scenario, debezium: Stage) -> None:
     *_, last, _ = debezium.seen("shuffled", scenario)
     assert last.result.status == "succeeded", last.result.error
     assert_tables(scenario.expect, _without_technical(last))
@@ -59,7 +59,7 @@ def test_in_another_order(scenario: Scenario, debezium: Stage) -> None:
 
 @pytest.mark.wide
 @each("one_go")
-def test_in_one_go(scenario: Scenario, debezium: Stage) -> None:
+def test_files_in_one_run_give_the_expected_tables(scenario: Scenario, debezium: Stage) -> None:
     last, _ = debezium.seen("one_go", scenario)
     assert last.result.status == "succeeded", last.result.error
     assert_tables(scenario.expect, _without_technical(last))

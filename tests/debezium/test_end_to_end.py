@@ -133,7 +133,7 @@ def test_table_starts_with_its_first_row(engine: LocalPort, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("form", [pytest.param("json", marks=pytest.mark.deep_on_many), "parquet"])
-def test_named_schema_types(engine: LocalPort, tmp_path: Path, form: str) -> None:
+def test_types_named_in_the_schema_are_read(engine: LocalPort, tmp_path: Path, form: str) -> None:
     topic = Topic(engine, tmp_path)
     topic.land(_named_json() if form == "json" else _namedparquet(), form)
     topic.run()

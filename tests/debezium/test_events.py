@@ -172,7 +172,7 @@ def test_insert_without_a_value_stays_one_but_a_row_that_was_read(tmp_path: Path
     assert (row["_dbz_op"], row["_dbz_carried"]) == (becomes, carried("id", "_dbz_sequence", "_dbz_ts"))
 
 
-def test_custom_placeholder(tmp_path: Path) -> None:
+def test_a_custom_placeholder_counts_as_unavailable(tmp_path: Path) -> None:
     (row,) = rows_of(probe(tmp_path, text(event("u", {"id": 1, "big": "gone"})), unavailable="gone"))
     assert (row["big"], row["_dbz_carried"]) == (None, carried("id", "_dbz_sequence", "_dbz_ts"))
 

@@ -25,14 +25,14 @@ def flat_events(engine: LocalPort, request: pytest.FixtureRequest) -> Stage:
 
 
 @pytest.mark.parametrize("scenario", fit(SCENARIOS, "plain"), ids=str)
-def test_as_written(scenario: Scenario, flat_events: Stage) -> None:
+def test_files_as_written_give_the_expected_tables(scenario: Scenario, flat_events: Stage) -> None:
     *_, last, idle = flat_events.seen("plain", scenario)
     _assert_tables(scenario, last)
     assert idle.commits == last.commits
 
 
 @pytest.mark.parametrize("scenario", fit(SCENARIOS, "shuffled"), ids=str)
-def test_in_another_order(scenario: Scenario, flat_events: Stage) -> None:
+def test_files_in_another_order_give_the_expected_tables(scenario: Scenario, flat_events: Stage) -> None:
     *_, last, _ = flat_events.seen("shuffled", scenario)
     assert last.result.status == "succeeded", last.result.error
     _assert_tables(scenario, last)

@@ -89,7 +89,7 @@ def test_soft_deletes_mark_rows(engine: LocalPort, tmp_path: Path) -> None:
     assert topic.replica("id", "v", "_gddl") == before
 
 
-def test_held_and_released(engine: LocalPort, tmp_path: Path) -> None:
+def test_a_held_truncate_is_applied_when_it_is_released(engine: LocalPort, tmp_path: Path) -> None:
     """The file of the truncate waits, and all after it; those before it are loaded."""
     topic = Topic(engine, tmp_path)
     topic.land(text(row("c", 1, 100), row("c", 2, 110)))
@@ -201,7 +201,7 @@ def test_late_and_delivered_again(engine: LocalPort, tmp_path: Path) -> None:
     assert is_equal(topic)
 
 
-def test_tables_without_keys(engine: LocalPort, tmp_path: Path) -> None:
+def test_a_truncate_empties_a_table_without_keys(engine: LocalPort, tmp_path: Path) -> None:
     topic = Topic(engine, tmp_path, keys=[], **APPLIED)
     topic.land(text(row("c", 1, 100), row("c", 2, 150)))
     topic.run()

@@ -97,7 +97,7 @@ def test_other_values_are_values(tmp_path: Path, value: Any) -> None:
     ([1000 * byte for byte in _BYTES], pa.timestamp("ns")), (list(_BYTES), pa.timestamp("us", "UTC")),
     ([time(0, 0, 0, byte) for byte in _BYTES], pa.time64("us")), ([str(byte) for byte in _BYTES], pa.string()),
 ])  # fmt: skip
-def test_placeholder_in_parquet(tmp_path: Path, values: list[Any], kind: pa.DataType) -> None:
+def test_a_placeholder_in_parquet_keeps_the_stored_value(tmp_path: Path, values: list[Any], kind: pa.DataType) -> None:
     after = pa.struct([("id", pa.int64()), ("a", pa.list_(kind)), ("v", pa.string())])
     source = pa.struct([("connector", pa.string()), ("lsn", pa.int64()), ("ts_ms", pa.int64())])
     arrays = pa.array(values, pa.int64()).cast(kind) if pa.types.is_timestamp(kind) else pa.array(values, kind)

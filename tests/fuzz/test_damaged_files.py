@@ -48,7 +48,7 @@ def test_damaged_files_raise_only_quarantinable_errors(form: str, tmp_path: Path
 
 @pytest.mark.deep
 @pytest.mark.parametrize("form", FORMS)
-def test_many_more_examples(form: str, tmp_path: Path) -> None:
+def test_many_more_damaged_files_are_read_or_refused(form: str, tmp_path: Path) -> None:
     read_all(form, tmp_path, 100 * FILES)
 
 

@@ -46,7 +46,7 @@ def test_hostile_input_is_survived_and_told(tmp_path: Path) -> None:
 
 @pytest.mark.deep
 @pytest.mark.parametrize("name", ENGINES)
-def test_more_hostile_input(name: str, tmp_path: Path) -> None:
+def test_more_hostile_input_harms_no_other_table(name: str, tmp_path: Path) -> None:
     first = int(time.time()) // 86_400 * 1_000_000
     assert len(play(tmp_path, first, "--seconds", str(SECONDS), "--tasks", name)) > len(FORMS)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.pipeline import run_table
+from spark_jobs.plan.source_limits import SourceLimits
+from spark_jobs.tables.engine import Engine
 from tests.conftest import LocalPort
 from tests.harness.asked import options_of
 from tests.harness.landing import to_table, write
@@ -39,12 +41,16 @@ def spec_of(name: str = "t", **fields: Any) -> TableSpec:
 class Lake:
     """Attributes:
     tier: of tables of size `small`, which has the way of commit, too.
-    port: engine that runs the jobs, at the place that it says; null: one task, one task in this process.
+    port: engine that runs the jobs, at the place that it says; None: one task in this process.
+    limits: of what jobs read from sources themselves.
+    engine: of every table, without a port; None: that of its tier.
     """
 
     root: Path
     tier: TierSpec = TIER
     port: LocalPort | None = None
+    limits: SourceLimits = field(default_factory=SourceLimits)
+    engine: Engine | None = None
 
     @property
     def roots(self) -> Roots:
@@ -90,12 +96,13 @@ class Lake:
     def table_run(self, spec: TableSpec, options: JobOptions | None = None, **runtime: Any) -> TableRun:
         """Without Spark, with these fields of the runtime."""
         job = self.job([spec], options)
-        return TableRun(job=job, spec=spec, runtime=Runtime(storage=Storage(), spark=NoSpark(), **runtime))
+        given = {"limits": self.limits, "engine": self.engine, **runtime}
+        return TableRun(job=job, spec=spec, runtime=Runtime(storage=Storage(), spark=NoSpark(), **given))
 
     def run(self, spec: TableSpec, options: JobOptions | None = None, **runtime: Any) -> TableOutcome | Declined:
         if self.port is not None:
             job = self.port.tiered(self.job([spec], options))
-            (outcome,) = run_job(job, replace(self.port.runtime, **runtime), silent)
+            (outcome,) = run_job(job, replace(self.port.runtime, limits=self.limits, **runtime), silent)
             return outcome
         run = self.table_run(spec, options, **runtime)
         return attempt(run, totals_of(run.job))

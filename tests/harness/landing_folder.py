@@ -38,13 +38,13 @@ _DELIMITERS = {"slash": "/", "dash": "-", "underscore": "_", "none": ""}
 def counted_stats(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Paths whose status listings on disk ask for, from now on; it grows."""
     stats: list[str] = []
-    stat = storage_local._status
+    stat = storage_local.status_of
 
     def counting(of: Path | os.DirEntry[str]) -> os.stat_result | None:
         stats.append(os.fspath(of))
         return stat(of)
 
-    monkeypatch.setattr(storage_local, "_status", counting)
+    monkeypatch.setattr(storage_local, "status_of", counting)
     return stats
 
 

@@ -40,7 +40,10 @@ def group_of(item: pytest.Item, root: Path) -> str | None:
     if folder == "e2e":
         return "e2e"
     if name == "test_scenarios":
-        played = {"test_in_another_order": "shuffled", "test_in_one_go": "one_go"}
+        played = {
+            "test_files_in_another_order_give_the_expected_tables": "shuffled",
+            "test_files_in_one_run_give_the_expected_tables": "one_go",
+        }
         return f"{_engine(item)} {played.get(_function(item), 'plain')}"
     return f"{_engine(item)} {folder} {name}"
 

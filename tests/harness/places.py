@@ -48,7 +48,10 @@ def bounds_of(table: str) -> TaskBounds:
     """For `Runtime.bounds_of`."""
     way, usual = way_of(table), TaskBounds()
     return TaskBounds(
-        files=-1 if way.in_tasks else usual.files, batch=-1 if way.large else usual.batch, key_range=8_000
+        files=-1 if way.in_tasks else usual.files,
+        batch=-1 if way.large else usual.batch,
+        key_range=8_000,
+        whole=-1 if way.large else usual.whole,
     )
 
 

@@ -23,14 +23,14 @@ from airflow_gddl.cli.check import probe_topics
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.actions import Reload
 from airflow_gddl.contract.errors import FatalError, RetriableError
-from airflow_gddl.contract.kafka import topic_of
 from airflow_gddl.contract.row_checks import check_table
+from airflow_gddl.contract.sources.kafka import topic_of
 from airflow_gddl.contract.spec import Continuous, JobOptions, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import Runtime
 from spark_jobs.dialects import kafka_log
 from spark_jobs.job.spread_local import LocalSpread, NoSpark
-from spark_jobs.sources.kafka import topic as topic_capture
+from spark_jobs.plan.source_limits import SourceLimits
 from tests.debezium.source import Source
 from tests.harness.background_job import BackgroundJob
 from tests.harness.waiting import wait_for
@@ -121,13 +121,12 @@ def test_two_jobs_at_once_write_each_message_once(kafka: Broker, tmp_path: Path)
     assert sorted((p, first) for p, first, _ in map(_span, topics[0].files())) == [(0, 0), (1, 0)]
 
 
-def test_files_are_bounded(kafka: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic_capture, "_MESSAGES_A_FILE", 10)
-    topic = Topic(kafka, tmp_path, 1).create()
+def test_files_are_bounded(kafka: Broker, tmp_path: Path) -> None:
+    topic = Topic(kafka, tmp_path, 1, limits=SourceLimits(messages_a_file=10)).create()
     topic.send(inserts(range(25)))
     topic.run()
     assert sorted(_span(name) for name in topic.files()) == [(0, 0, 10), (0, 10, 20), (0, 20, 25)]
-    monkeypatch.setattr(topic_capture, "_BYTES_A_FILE", 1)
+    topic.limits = SourceLimits(bytes_a_file=1)
     topic.send(inserts([25, 26]))
     topic.run()
     assert sorted(_span(name) for name in topic.files())[3:] == [(0, 25, 26), (0, 26, 27)]
@@ -223,7 +222,7 @@ def test_aborted_transactions_are_left_out_and_open_ones_awaited(kafka: Broker, 
     assert topic.run().status == "skipped", "markers behind the last message are no work"
 
 
-def test_compacted_topic(kafka: Broker, tmp_path: Path) -> None:
+def test_a_compacted_topic_gives_the_newest_rows(kafka: Broker, tmp_path: Path) -> None:
     settings = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.ms": "100"}
     topic = Topic(kafka, tmp_path, 1, settings).create()
     place = 0
@@ -258,11 +257,10 @@ def _is_compacted(topic: Topic, send: Any) -> bool:
     ) == 1
 
 
-def test_broker_that_does_not_answer_is_tried_again(
-    kafka: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kafka_log, "_ANSWER_SECONDS", 1.0)
-    topic = Topic(kafka, tmp_path, options={"bootstrap_servers": "127.0.0.1:1"})
+def test_broker_that_does_not_answer_is_tried_again(kafka: Broker, tmp_path: Path) -> None:
+    topic = Topic(
+        kafka, tmp_path, options={"bootstrap_servers": "127.0.0.1:1"}, limits=SourceLimits(answer_seconds=1.0)
+    )
     found = topic.outcome()
     assert found.error is not None
     assert (found.error.code, found.error.fatal) == ("SOURCE_UNREACHABLE", False)
@@ -273,14 +271,13 @@ def test_broker_that_does_not_answer_is_tried_again(
 def test_credentials_are_those_of_a_connection(
     password: str, code: str | None, kafka: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka_log, "_ANSWER_SECONDS", 5.0)
     settings = {
         "bootstrap.servers": kafka.sasl_address, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN",
         "sasl.username": "gddl", "sasl.password": password,
     }  # fmt: skip
     connection = json.dumps({"conn_type": "kafka", "extra": json.dumps(settings)})
     monkeypatch.setenv("AIRFLOW_CONN_GDDL_SOURCE_KAFKA", connection)
-    topic = Topic(kafka, tmp_path).create()
+    topic = Topic(kafka, tmp_path, limits=SourceLimits(answer_seconds=5.0)).create()
     topic.send(inserts([1, 2]))
     topic.options = {"kafka_connection": "GDDL_SOURCE_KAFKA", "bootstrap_servers": "127.0.0.1:1"}
     found = topic.outcome()

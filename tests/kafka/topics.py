@@ -24,6 +24,7 @@ from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
+from spark_jobs.plan.source_limits import SourceLimits
 from tests.harness.lake import Lake
 from tests.kafka.broker import Broker
 
@@ -39,6 +40,7 @@ class Topic:
     options: Mapping[str, Any] = field(default_factory=dict)
     name: str = field(default_factory=lambda: f"t{uuid.uuid4().hex[:8]}.shop.t")
     runs: int = 0
+    limits: SourceLimits = field(default_factory=SourceLimits)
 
     @property
     def spec(self) -> TableSpec:
@@ -80,7 +82,7 @@ class Topic:
         """Of the run of another job."""
         self.runs += 1
         job = replace(self.lake.job([self.spec], options), run_id=f"run {self.runs}")
-        runtime = Runtime(storage=Storage(), spark=NoSpark(), environ=os.environ, observe=observe)
+        runtime = Runtime(storage=Storage(), spark=NoSpark(), environ=os.environ, observe=observe, limits=self.limits)
         found = attempt(TableRun(job=job, spec=self.spec, runtime=runtime), totals_of(job))
         assert isinstance(found, TableOutcome), found
         return found.result

@@ -17,6 +17,7 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.expression_text import with_expressions
 from spark_jobs.batch.totals import TableOutcome
+from spark_jobs.plan.source_limits import SourceLimits
 from tests.harness.asked import options_of
 from tests.harness.lake import Lake
 
@@ -41,6 +42,10 @@ class Exports:
     def of(self, **fields: Any) -> Exports:
         """The same lake with other fields of the row."""
         return replace(self, spec=with_expressions(replace(self.spec, **fields)))
+
+    def limited(self, **limits: int) -> Exports:
+        """The same exports, read with smaller limits."""
+        return replace(self, lake=replace(self.lake, limits=SourceLimits(**limits)))
 
     def folder(self, day: int | str) -> Path:
         name = f"2024-01-{day:02d}" if isinstance(day, int) else day

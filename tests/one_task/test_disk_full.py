@@ -27,7 +27,7 @@ class Disk:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, lake: str) -> None:
         self.written, self.full_at = 0, None
-        real = local._put
+        real = local.put
 
         def put(path: str, data: bytes) -> None:
             if path.startswith(lake):
@@ -36,7 +36,7 @@ class Disk:
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             real(path, data)
 
-        monkeypatch.setattr(local, "_put", put)
+        monkeypatch.setattr(local, "put", put)
 
     written: int
     full_at: int | None

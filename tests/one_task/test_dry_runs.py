@@ -303,7 +303,7 @@ def test_a_dry_run_says_what_the_run_refuses(
     lake = Lake(tmp_path)
     spec = refusal.arrange(lake)
     if refusal.code == "FEATURE_MISSING":
-        monkeypatch.setattr(spark_jobs.features, "FEATURES", {"absent": lambda *_: True})
+        monkeypatch.setattr(spark_jobs.features, "used_by", lambda *_: {"absent": None})
     before = files_of(tmp_path)
     said = lake.result(spec, dry(options))
     assert said.error is not None, f"the dry run gives {said.status}"

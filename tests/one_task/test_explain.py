@@ -119,7 +119,7 @@ def test_masked_key_is_given_as_source_value_and_shown_masked(tmp_path: Path) ->
     ]
 
 
-def test_composite_key(tmp_path: Path) -> None:
+def test_a_composite_key_is_explained_when_it_is_named_whole(tmp_path: Path) -> None:
     row = replace(spec_of(), keys=("id", "v"))
     lake = filled(tmp_path, row)
     details = lake.done(row, asked(V="b", id="1")).details

@@ -60,7 +60,7 @@ def test_first_changes_write_no_row_of_the_load(earlier: bool, tmp_path: Path, m
     lake, spec = Lake(tmp_path), spec_of()
     with monkeypatch.context() as before:
         if earlier:
-            before.setattr(data_files, "_without_empty_sequence", lambda rows: rows)
+            before.setattr(data_files, "without_empty_sequence", lambda rows: rows)
         lake.load(spec, rows=5)
         lake.done(spec)
     path = lake.layout(spec).changes

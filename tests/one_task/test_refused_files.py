@@ -119,7 +119,7 @@ def test_link_into_a_folder_whose_name_begins_alike(tmp_path: Path) -> None:
     assert refused(result)[0] == 1
 
 
-def test_linked_table_folder(tmp_path: Path) -> None:
+def test_a_table_folder_that_links_outside_is_refused(tmp_path: Path) -> None:
     lake, spec = Lake(tmp_path), spec_of()
     lake.load(spec)
     folder = Path(lake.layout(spec).landing)
@@ -128,7 +128,7 @@ def test_linked_table_folder(tmp_path: Path) -> None:
     assert refused(lake.done(spec)) == (1, (".: a link that leaves the landing folder",))
 
 
-def test_linked_landing_root(tmp_path: Path) -> None:
+def test_a_landing_root_may_be_a_link(tmp_path: Path) -> None:
     """As git-sync and mounts make them: it is the root that counts."""
     lake, spec = Lake(tmp_path), spec_of()
     lake.load(spec)

@@ -201,6 +201,7 @@ OF_PAGES = {
     "trust.md": {
         "- **Restore**": "docs/test_trust_page.py::test_restored_by_delta_is_said_by_the_next_run",
         "gddl rebuild --table shop.orders": "docs/test_trust_page.py::test_a_harmed_replica_is_found_and_made_again",
+        "`gddl resync` of some rows": f"{RESYNC_ROWS}::test_missing_wrong_and_surplus_rows",
     },
     "sources.md": {
         "also into other partitions": "one_task/test_shards.py::test_a_rebuild_into_partitions",
@@ -226,7 +227,7 @@ OF_PAGES = {
     "tasks/rerun-or-backfill.md": {
         "give up quarantined rows": "one_task/test_quarantine_counts.py::test_a_dismissal_ends_the_attention",
         "quarantined rows and files after a fix": "spark/test_replay_of_codes.py::test_rows_of_other_codes_are_kept",
-        "again from the lake": "one_task/test_repair_page.py::damaged",
+        "replica and history from the lake": "one_task/test_repair_page.py::damaged",
         "files of a date range again": "one_task/test_repair_page.py::mended",
         "from the files that are there, and nothing else": "one_task/test_repair_page.py::truncated",
         "some rows, read from the source": f"{RESYNC_ROWS}::test_missing_wrong_and_surplus_rows",
@@ -255,6 +256,7 @@ OF_SEMANTICS = {
     "A rebuild then reads the files": "spark/test_ledger_behind.py::test_ledger_behind_its_tables_is_refused",
     "`KEYS_SHARED`": "one_task/test_quarantine_counts.py::test_shared_keys_need_attention_until_other_keys",
     "`FOREIGN_COMMIT`": "scenarios/test_foreign.py::test_foreign_commit_is_reported_until_a_full_refresh",
+    "in files of its own": "adopt/test_adopt.py::test_another_writer_is_refused_whatever_came_of_its_files",
     "Changed `keys` or `sequence_by`": "scenarios/r14_changed_keys",
     "under which stored values could not have come": "scenarios/r14_column_excluded_later",
     "Changed `partition_by`": "scenarios/r14_partition_changed",

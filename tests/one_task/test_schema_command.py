@@ -51,7 +51,7 @@ def printed(folder: Path, *arguments: str) -> str:
     return out.getvalue()
 
 
-def test_names_and_types(folder: Path) -> None:
+def test_schema_prints_names_and_types(folder: Path) -> None:
     lines = [line.split() for line in printed(folder).splitlines()]
     assert lines == [
         ["id", "int"], ["mail", "string"], ["day", "date"], ["price", "decimal(9,2)"], ["tags", "array<string>"],
@@ -61,7 +61,7 @@ def test_names_and_types(folder: Path) -> None:
     assert found["columns"]["price"] == "decimal(9,2)"
 
 
-def test_json_schema(folder: Path) -> None:
+def test_schema_prints_a_json_schema(folder: Path) -> None:
     found = json.loads(printed(folder, "--format", "json-schema"))
     assert (found["title"], found["required"], found["description"]) == ("s.t", ["id"], "Orders.")
     assert found["properties"]["id"] == {"type": "integer"}
@@ -73,7 +73,7 @@ def test_json_schema(folder: Path) -> None:
     assert "secret" not in found["properties"]
 
 
-def test_data_contract(folder: Path) -> None:
+def test_schema_prints_a_data_contract(folder: Path) -> None:
     found = yaml.safe_load(printed(folder, "--format", "data-contract"))
     assert (found["apiVersion"], found["kind"], found["id"], found["tags"]) == (
         "v3.0.2", "DataContract", "s.t", ["domain:sales"]

@@ -23,7 +23,6 @@ import pytest
 from deltalake import DeltaTable
 
 from airflow_gddl.contract.table_spec import Expectation, SchemaEvolution, SchemaGate
-from spark_jobs.sources.snapshots import capture as snapshot_capture
 from tests.harness.lake import Lake
 from tests.one_task.exports import FORMAT, Exports, codes, csv_of
 
@@ -298,7 +297,7 @@ def play(seed: int, lake: Lake, monkeypatch: pytest.MonkeyPatch, drawn: Drawn, d
     """After each run the replica is what the exports say that have come, and so is the history at each of them."""
     history = History.of(seed, lake, drawn)
     if history.drawn["parts"]:
-        monkeypatch.setattr(snapshot_capture, "_DECODED_BYTES", 500)
+        history.exports = history.exports.limited(decoded_bytes=500)
     truth, rows = dict[int, Export](), dict[Any, Row]()
     for day in range(1, days + 1):
         truth[day] = history.export(rows)
@@ -342,7 +341,7 @@ def test_each_pair_of_options_is_played() -> None:
 @pytest.mark.parametrize(
     "number", [pytest.param(n, marks=() if n < SAMPLE else pytest.mark.deep) for n in range(len(ROWS))]
 )
-def test_random_exports(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_exports_give_the_right_tables(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     play(number, Lake(tmp_path), monkeypatch, ROWS[number])
 
 
@@ -357,5 +356,5 @@ def test_random_exports_that_lack_columns(
 
 @pytest.mark.deep
 @pytest.mark.parametrize("seed", range(1000, 1200))
-def test_many_random_exports(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_random_exports_give_the_right_tables(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     play(seed, Lake(tmp_path), monkeypatch, ROWS[seed % len(ROWS)])

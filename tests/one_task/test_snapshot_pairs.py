@@ -17,7 +17,6 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract.table_spec import Expectation, SchemaEvolution, SchemaGate
 from airflow_gddl.stores import Storage
-from spark_jobs.sources.snapshots import capture as snapshot_capture
 from tests.harness.lake import Lake
 from tests.one_task.exports import FORMAT, NOW, Exports, codes, csv_of
 
@@ -41,12 +40,9 @@ SPELLINGS = {
 @pytest.mark.parametrize("parts", [False, True])
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("kind", SPELLINGS)
-def test_keys_spelled_otherwise_are_the_same(
-    kind: str, late: bool, parts: bool, exports: Exports, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_keys_spelled_otherwise_are_the_same(kind: str, late: bool, parts: bool, exports: Exports) -> None:
     """Each export spells the keys in another way; a late one takes nothing back."""
-    if parts:
-        monkeypatch.setattr(snapshot_capture, "_DECODED_BYTES", 100)
+    exports = exports.limited(decoded_bytes=100) if parts else exports
     exports = exports.of(options={**CSV, "types": {"id": kind}}, sweep_limit=0.0)
     order = range(len(SPELLINGS[kind]))
     for day in reversed(order) if late else order:
@@ -426,8 +422,8 @@ def test_keys_that_are_null_are_quarantined_and_deleted_in_no_later_snapshot(exp
         pa.array(["a", "b"]).dictionary_encode(),
     ],
 )
-def test_keys_of_other_types(keys: pa.Array, exports: Exports, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshot_capture, "_DECODED_BYTES", 500)
+def test_keys_of_other_types(keys: pa.Array, exports: Exports) -> None:
+    exports = exports.limited(decoded_bytes=500)
     exports.land(1, pa.table({"id": keys, "v": ["a", "b"]}))
     exports.run()
     exports.land(2, pa.table({"id": keys.take(pa.array([1, 0])), "v": ["B", "a"]}))

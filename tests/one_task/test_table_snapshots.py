@@ -29,7 +29,7 @@ from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.planned_batch import BatchPlan
-from spark_jobs.sources.snapshots import capture as snapshot_capture
+from spark_jobs.plan.source_limits import SourceLimits
 from tests.harness.asked import options_of
 from tests.harness.lake import Lake
 
@@ -44,6 +44,10 @@ class Exports:
 
     lake: Lake
     spec: TableSpec = SPEC
+
+    def limited(self, **limits: int) -> Exports:
+        """The same exports, read with smaller limits."""
+        return replace(self, lake=replace(self.lake, limits=SourceLimits(**limits)))
 
     def folder(self, day: int) -> Path:
         return self.lake.root / "landing" / "s" / "t" / f"dt=2024-01-{day:02d}"
@@ -123,23 +127,22 @@ def test_only_differences_are_appended(exports: Exports) -> None:
 
 
 @pytest.mark.parametrize(("seed", "days"), [(0, 30), *((seed, 10) for seed in range(1, 8))])
-def test_snapshots_out_of_order(seed: int, days: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    play_out_of_order(seed, days, tmp_path, monkeypatch)
+def test_snapshots_out_of_order(seed: int, days: int, tmp_path: Path) -> None:
+    play_out_of_order(seed, days, tmp_path)
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("seed", range(10, 40))
-def test_many_snapshots_out_of_order(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    play_out_of_order(seed, 30, tmp_path, monkeypatch)
+def test_many_snapshots_out_of_order(seed: int, tmp_path: Path) -> None:
+    play_out_of_order(seed, 30, tmp_path)
 
 
-def play_out_of_order(seed: int, days: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def play_out_of_order(seed: int, days: int, tmp_path: Path) -> None:
     """After each run the replica is the newest snapshot that came, and the history at each version that came is it."""
     chosen = random.Random(seed)  # noqa: S311 - no secret
-    if seed % 3 == 0:
-        monkeypatch.setattr(snapshot_capture, "_DECODED_BYTES", 20_000)
+    limits = SourceLimits(decoded_bytes=20_000) if seed % 3 == 0 else SourceLimits()
     spec = replace(SPEC, history=True, delete=chosen.choice(["hard", "soft"]))
-    exports, landed = Exports(Lake(tmp_path), spec), dict[int, dict[int, str]]()
+    exports, landed = Exports(Lake(tmp_path, limits=limits), spec), dict[int, dict[int, str]]()
     truth = dict[int, dict[int, str]]()
     state: dict[int, str] = {}
     for day in range(1, days + 1):
@@ -356,7 +359,7 @@ def test_deletes_that_were_forgotten_under_a_shorter_retention(exports: Exports)
     assert exports.replica() == {2: "b"}
 
 
-def test_csv_exports(exports: Exports) -> None:
+def test_csv_exports_are_compared_as_values(exports: Exports) -> None:
     options = {**FORMAT, "csv_header": True, "types": {"id": "int"}}
     exports = replace(exports, spec=replace(SPEC, options=options))
     for day, text in ((1, "id,v\n1,a\n2,\n"), (2, 'id,v\n1,a\n2,""\n3,c\n'), (3, "id,v\n1,a\n2\n")):
@@ -419,11 +422,9 @@ def test_a_table_of_changes_becomes_one_of_snapshots_by_a_reload(exports: Export
 
 
 @pytest.mark.parametrize("later", [pa.float64(), pa.decimal128(14, 2), pa.timestamp("us", tz="UTC")])
-def test_keys_of_other_types_are_compared_in_parts(
-    later: pa.DataType, exports: Exports, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_keys_of_other_types_are_compared_in_parts(later: pa.DataType, exports: Exports) -> None:
     """Equal keys are in one part, whatever the text of their types."""
-    monkeypatch.setattr(snapshot_capture, "_DECODED_BYTES", 2_000)
+    exports = exports.limited(decoded_bytes=2_000)
     is_time = pa.types.is_timestamp(later)
     ids = pa.array(range(30), pa.int64()).cast(pa.timestamp("us")) if is_time else pa.array(range(30), pa.int32())
     exports.land(1, pa.table({"id": ids, "v": ["a"] * 30}))
@@ -433,12 +434,12 @@ def test_keys_of_other_types_are_compared_in_parts(
     assert sorted(exports.replica().values()) == ["a"] * 29 + ["b"]
 
 
-def test_keys_that_differ_as_text_alone_are_compared_in_parts(
-    exports: Exports, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_keys_that_differ_as_text_alone_are_compared_in_parts(exports: Exports) -> None:
     """The delete of 01 comes before the insert of 1, also from another part."""
-    monkeypatch.setattr(snapshot_capture, "_DECODED_BYTES", 200)
-    exports = replace(exports, spec=replace(SPEC, options={**FORMAT, "csv_header": True, "types": {"id": "int"}}))
+    exports = replace(
+        exports.limited(decoded_bytes=200),
+        spec=replace(SPEC, options={**FORMAT, "csv_header": True, "types": {"id": "int"}}),
+    )
     for day, text in ((1, "{:03d},a"), (2, "{},b")):
         exports.folder(day).mkdir(parents=True)
         lines = ["id,v", *(text.format(number) for number in range(40))]
@@ -541,8 +542,7 @@ class KilledError(BaseException):
 
 @pytest.mark.parametrize("again", [{}, {"action": "reload", "confirmed": True}])
 def test_killed_at_each_write(again: Mapping[str, bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshot_capture, "_ROWS_A_FILE", 2)
-    exports = Exports(Lake(tmp_path / "now"))
+    exports = Exports(Lake(tmp_path / "now")).limited(rows_a_file=2)
     exports.land(1, dict.fromkeys(range(5), "a"))
     exports.land(5, dict.fromkeys(range(1, 6), "a"))
     exports.run()

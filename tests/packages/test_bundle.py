@@ -22,9 +22,6 @@ import airflow_gddl
 from airflow_gddl import bundle
 from airflow_gddl.bundle import (
     DAGS,
-    DATABRICKS,
-    EMR_SERVERLESS,
-    GLUE,
     MWAA,
     PINS,
     SPARK,
@@ -38,6 +35,9 @@ from airflow_gddl.cli import context
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.errors import FatalError, MetadataError
+from airflow_gddl.runners.databricks.job_files import JOB_FILES as DATABRICKS
+from airflow_gddl.runners.emr_serverless.job_files import JOB_FILES as EMR_SERVERLESS
+from airflow_gddl.runners.glue.job_files import JOB_FILES as GLUE
 from tests.harness.lake import Lake, spec_of
 from tests.unit.pages import ROOT
 
@@ -153,7 +153,7 @@ def test_mwaa_gets_what_its_runner_needs(
 ) -> None:
     Bundle(out=tmp_path, runner=runner, extras=more).write(MWAA)
     _, *pinned, wheel = (tmp_path / "requirements.txt").read_text().splitlines()
-    assert pinned == [f"{name}<={PINS[name]}" for name in pins]
+    assert pinned == [f"{name}<={({**PINS, **runner.pins})[name]}" for name in pins]
     assert wheel.endswith(f"{WHEEL}[{extras}]")
     assert {path.name for path in (tmp_path / "jobs").iterdir()} == files
 

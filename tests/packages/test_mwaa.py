@@ -20,7 +20,8 @@ from typing import Any
 
 import pytest
 
-from airflow_gddl.bundle import DATABRICKS, MWAA, PINS, Bundle
+from airflow_gddl.bundle import MWAA, PINS, Bundle
+from airflow_gddl.runners.databricks.job_files import JOB_FILES as DATABRICKS
 from tests.unit.pages import ROOT
 
 VERSIONS = ("3.0.6", "3.2.1", "3.3.1")
@@ -50,7 +51,7 @@ print(json.dumps({"dags": sorted(kept), "errors": bag.import_errors}))
 CONNECT = """
 import json
 from airflow_gddl.hooks.aws import FromAirflow
-access, client = FromAirflow().databricks("dbx"), FromAirflow().aws("prod", "emr-serverless", "eu-west-1")
+access, client = FromAirflow().login("databricks", "dbx"), FromAirflow().aws("prod", "emr-serverless", "eu-west-1")
 keys = client._request_signer._credentials
 runs = client.meta.service_model.operation_model("StartJobRun").input_shape.members
 login, key = access.login["credentials_strategy"](None)(), keys.access_key
@@ -144,8 +145,9 @@ def test_every_extra_installs_with_pinned_versions(image: Image) -> None:
     assert have["apache-airflow"] == image.version
     allowed = {name.replace("_", "-") for name in allowed} | {"pip", "setuptools", "airflow-gddl"}
     free = {name for name in have if name not in allowed and not name.startswith("apache-airflow")}
-    assert free == set(PINS) - allowed, "neither Amazon's pins nor the bundle's own say which version it is"
-    assert {name: have[name] for name in free} == {name: PINS[name] for name in free}
+    pins = {**PINS, **DATABRICKS.pins}
+    assert free == set(pins) - allowed, "neither Amazon's pins nor the bundle's own say which version it is"
+    assert {name: have[name] for name in free} == {name: pins[name] for name in free}
     assert not {"pyspark", "delta-spark", "deltalake"} & set(have)
 
 

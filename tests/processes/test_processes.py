@@ -18,7 +18,7 @@ from spark_jobs.ledger.claim import ProcessIdentity
 def test_dead_process_is_detected(monkeypatch: pytest.MonkeyPatch, linux: bool) -> None:
     if linux and sys.platform != "linux":
         pytest.skip("the kernel's ticks are Linux's")
-    monkeypatch.setattr(claim, "_LINUX", linux)
+    monkeypatch.setattr(claim, "is_linux", lambda: linux)
     me = ProcessIdentity.current()
     assert me.boot
     assert not me.is_known_dead(me)

@@ -108,7 +108,7 @@ def test_after_changes_and_evolution(table: Filtered) -> None:
 
 
 @pytest.mark.deep_on_many
-def test_after_maintenance(table: Filtered) -> None:
+def test_readers_find_the_same_rows_after_maintenance(table: Filtered) -> None:
     for n in range(3, 9):
         land(table.landing, f"20240101-{n:09d}.parquet", [Row(60 + n, 60 + n)], Op=["I"], seq=[10 + n])
         table.run()
@@ -122,7 +122,7 @@ def test_after_a_full_refresh(table: Filtered) -> None:
     assert table.wrong_with_spark() == []
 
 
-def test_beside_deletion_vectors(tmp_path: Path) -> None:
+def test_readers_find_the_same_rows_beside_deletion_vectors(tmp_path: Path) -> None:
     """Statistics of files without some of their rows are as wide as before, whatever the columns' types."""
     tier = replace(DEFAULT_TIERS["small"], deletion_vectors=True)
     table = Filtered(Lake(tmp_path, tier, LocalPort("one")), SPEC)

@@ -19,7 +19,7 @@ from typing import Any
 import boto3
 from botocore.awsrequest import AWSResponse
 
-from airflow_gddl.bundle import ENTRY_GLUE
+from airflow_gddl.runners.glue.job_files import ENTRY
 
 Answer = Mapping[str, Any]
 
@@ -169,7 +169,7 @@ class GlueService:
         if not self.runs_jobs:
             return None
         script = self.folder / "gddl_glue.py"
-        script.write_text("import time; time.sleep(600)" if self.holds_jobs else ENTRY_GLUE)
+        script.write_text("import time; time.sleep(600)" if self.holds_jobs else ENTRY)
         words = [word for name, value in arguments.items() for word in (name, value)]
         command = [sys.executable, "-P", str(script), "--JOB_NAME", job, "--JOB_RUN_ID", "jr", *words]
         environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -14,11 +14,12 @@ from databricks.sdk.service.jobs import JobSettings
 
 from airflow_gddl.contract.errors import FatalError, MetadataError, RetriableError
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TierSpec
+from airflow_gddl.runners.databricks.access import DatabricksAccess
 from airflow_gddl.runners.databricks.jobs import job_of
 from airflow_gddl.runners.databricks.platform import DatabricksPlatform
 from airflow_gddl.runners.databricks.settings import DatabricksSettings, DatabricksTier
 from airflow_gddl.runners.databricks.workspace import Workspace, connect
-from airflow_gddl.runners.interface import DatabricksAccess, Handle, RunRequest
+from airflow_gddl.runners.interface import Handle, RunRequest
 from devtools.fake_databricks.server import FakeServer, serving
 from devtools.fake_databricks.workspace import Refusal, TaskProcess, allowed, arguments_of, settings_of
 from spark_jobs import program as job_main

@@ -11,11 +11,11 @@ import pytest
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec
 from airflow_gddl.runners.databricks import jobs as databricks
+from airflow_gddl.runners.databricks.access import DatabricksAccess
 from airflow_gddl.runners.databricks.jobs import jobs_of
 from airflow_gddl.runners.databricks.settings import DatabricksSettings
 from airflow_gddl.runners.databricks.workspace import connect
 from airflow_gddl.runners.descriptor import RunnerSettings, SubmissionContext, make_runner, settings_of
-from airflow_gddl.runners.interface import DatabricksAccess
 from airflow_gddl.runners.remote import RemoteRunner, TaskKey
 from devtools.fake_databricks.server import FakeServer
 from tests.harness.lake import Lake, spec_of

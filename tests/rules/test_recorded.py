@@ -61,5 +61,5 @@ def test_recorded_file_has_its_latest_time() -> None:
     ]
 
 
-def test_table_without_changes() -> None:
+def test_no_changes_record_nothing() -> None:
     assert _recorded("bigint", []) == []

@@ -66,7 +66,7 @@ def answers(done: Done) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_every_command(furnished: Place, gddl: Gddl) -> None:
+def test_every_command_works_on_s3(furnished: Place, gddl: Gddl) -> None:
     def ask(*arguments: str) -> list[dict[str, Any]]:
         return answers(gddl(furnished.environ, furnished.name, *arguments, "--json"))
 

@@ -79,7 +79,7 @@ def each(engine: EngineName) -> list[object]:
 
 
 @pytest.mark.parametrize(("on", "scenario"), [*each("one"), *each("many")])
-def test_as_written(on: EngineName, scenario: Scenario, stage: Stage) -> None:
+def test_files_as_written_give_the_expected_tables(on: EngineName, scenario: Scenario, stage: Stage) -> None:
     for number, seen in enumerate(stage.seen(on, scenario)[:-1]):
         assert_run(scenario, number, seen)
     *_, last, idle = stage.seen(on, scenario)

@@ -13,10 +13,10 @@ import pytest
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TierSpec
 from airflow_gddl.runners.databricks import jobs as saved
+from airflow_gddl.runners.databricks.access import DatabricksAccess
 from airflow_gddl.runners.databricks.settings import DatabricksSettings, DatabricksTier
 from airflow_gddl.runners.databricks.workspace import connect
 from airflow_gddl.runners.descriptor import RUNNERS, RunnerCheck
-from airflow_gddl.runners.interface import DatabricksAccess
 from devtools.fake_databricks.server import FakeServer, serving
 from tests.s3.conftest import Place, Server
 from tests.s3.faulty import Fault, Way

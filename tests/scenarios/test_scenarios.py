@@ -29,7 +29,7 @@ def each(variant: Variant, *, as_written: bool = False) -> pytest.MarkDecorator:
 
 
 @each("plain", as_written=True)
-def test_as_written(scenario: Scenario, stage: Stage) -> None:
+def test_files_as_written_give_the_expected_tables(scenario: Scenario, stage: Stage) -> None:
     for number, seen in enumerate(stage.seen("plain", scenario)[:-1]):
         assert_run(scenario, number, seen)
 
@@ -50,7 +50,7 @@ def test_again_without_new_files(scenario: Scenario, stage: Stage) -> None:
 @pytest.mark.wide
 @pytest.mark.deep_on_many
 @each("shuffled")
-def test_in_another_order(scenario: Scenario, stage: Stage) -> None:
+def test_files_in_another_order_give_the_expected_tables(scenario: Scenario, stage: Stage) -> None:
     *_, last, _ = stage.seen("shuffled", scenario)
     assert last.result.status == "succeeded", last.result.error
     assert_tables(scenario.expect, last)
@@ -59,7 +59,7 @@ def test_in_another_order(scenario: Scenario, stage: Stage) -> None:
 @pytest.mark.wide
 @pytest.mark.deep_on_many
 @each("one_go")
-def test_in_one_go(scenario: Scenario, stage: Stage) -> None:
+def test_files_in_one_run_give_the_expected_tables(scenario: Scenario, stage: Stage) -> None:
     last, _ = stage.seen("one_go", scenario)
     assert last.result.status == "succeeded", last.result.error
     assert_tables(scenario.expect, last)

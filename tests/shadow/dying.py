@@ -87,12 +87,12 @@ class Death:
 
     def plant(self) -> None:
         """Files on this machine's disk are written by pyarrow, not by the storage."""
-        save = data_files._save
+        save = data_files.save_rows
 
         def saved(rows: Any, target: Any, *, packed: bool) -> None:
             self.around(str(target), lambda: save(rows, target, packed=packed))
 
-        data_files._save = saved
+        data_files.save_rows = saved
 
 
 class MortalStorage(Storage):

@@ -106,7 +106,7 @@ def name_of(snapshot_path: str) -> str:
 
 def plant(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put into the commits of each table the fault that it is named after."""
-    commit, put = Tables.commit, Tables._commit
+    commit, put = Tables.commit, Tables.commit_actions
 
     def faulty_commit(self: Tables, path: str, write: Write) -> None:
         fault = ROWS.get(name_of(path))
@@ -118,4 +118,4 @@ def plant(monkeypatch: pytest.MonkeyPatch) -> None:
         put(self, snapshot, faulty, write)
 
     monkeypatch.setattr(Tables, "commit", faulty_commit)
-    monkeypatch.setattr(Tables, "_commit", faulty_put)
+    monkeypatch.setattr(Tables, "commit_actions", faulty_put)

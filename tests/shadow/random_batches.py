@@ -27,9 +27,9 @@ from pathlib import Path
 
 import pytest
 
+from airflow_gddl.contract.features.shadow import shadow_folder
 from airflow_gddl.contract.result import JobResult, summed_figures
 from airflow_gddl.contract.row_checks import check_table
-from airflow_gddl.contract.shadow import shadow_folder
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import LazySpark, Step
 from spark_jobs.features.shadow import comparison

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from airflow_gddl.contract.actions import Explain, Verify
+from airflow_gddl.contract.features.shadow import ShadowDifference, shadow_folder
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.shadow import ShadowDifference, shadow_folder
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.features.shadow.kept import KeptDifferences

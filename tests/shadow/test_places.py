@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from airflow_gddl.contract.actions import Erase, Explain, Move
+from airflow_gddl.contract.features.shadow import DifferentKey, ShadowDifference, shadow_folder, share_of
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.shadow import DifferentKey, ShadowDifference, shadow_folder
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, TableSpec, TierSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.totals import Declined
-from spark_jobs.features.shadow.feature import FEATURE, is_chosen, share_of
+from spark_jobs.features.shadow.feature import FEATURE, is_chosen
 from spark_jobs.features.shadow.kept import KeptDifferences
 from spark_jobs.plan.planned_batch import BatchPlan
 from tests.harness.lake import TIER, Lake, spec_of
@@ -57,7 +57,7 @@ def test_row_decides_before_its_tier(
     row: bool | float | None, tier: bool | float, expected: float, tmp_path: Path
 ) -> None:
     lake = Lake(tmp_path, tier=replace(TIER, shadow=tier))
-    assert share_of(lake.table_run(spec_of(shadow=row))) == expected
+    assert share_of(spec_of(shadow=row), lake.table_run(spec_of(shadow=row)).tier) == expected
 
 
 def loaded(lake: Lake, spec: TableSpec) -> JobResult:
@@ -253,6 +253,6 @@ def test_share_is_validated(value: object, good: bool, tmp_path: Path) -> None:
     assert good or "shadow" in said, said
 
 
-def test_defaults() -> None:
+def test_shadow_is_off_by_default() -> None:
     assert TierSpec().shadow is False
     assert {tier.shadow for tier in DEFAULT_TIERS.values()} == {False}

@@ -256,8 +256,7 @@ def test_only_a_job_that_started_spark_with_jars_of_the_cache_leaves_an_archive(
     seen: list[str] = []
     monkeypatch.setattr("spark_jobs.spark.session.class_path_of", lambda *_: "/delta.jar")
     monkeypatch.setattr(class_archive, "write_later", lambda class_path, *_, **__: seen.append(class_path))
-    spark = LazySpark(SessionSettings(ship_delta=ships))
-    spark._scratch = Path(scratch) if scratch else None
+    spark = LazySpark(SessionSettings(ship_delta=ships), _scratch=Path(scratch) if scratch else None)
     program._leave_class_archive(spark)
     assert seen == written
 

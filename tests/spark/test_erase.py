@@ -21,7 +21,7 @@ NAME = "Ada Lovelace"
 
 
 @pytest.mark.deep
-def test_with_deletion_vectors(tmp_path: Path) -> None:
+def test_an_erasure_writes_files_with_deletion_vectors_again(tmp_path: Path) -> None:
     port, spec = LocalPort("many"), spec_of(history=True, before_image_prefix="BI_")
     lake = Lake(tmp_path, TIER)
     columns = {"id": pa.array(range(1000), pa.int32()), "v": [NAME if i == 7 else f"v{i}" for i in range(1000)]}

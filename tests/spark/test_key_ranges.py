@@ -77,6 +77,27 @@ def test_files_of_a_rebuilt_replica_have_ranges_of_keys(ranges: list[int], tmp_p
     assert all(first[1] < second[0] for first, second in pairwise(ends))
 
 
+def test_ranges_of_a_batch_grow_with_its_changes(ranges: list[int], tmp_path: Path) -> None:
+    """Stored rows of other keys stay where they are, so that a larger table has no more ranges, and no more files."""
+    spec, large = spec_of(), LocalPort("many", TaskBounds(files=-1, batch=-1, key_range=3_000))
+    lake = Lake(tmp_path, replace(TIER, deletion_vectors=True))
+    lake.load(spec, 20_000)
+    job(lake, spec, port=large)
+    before = len(DeltaTable(lake.layout(spec).replica).file_uris())
+    size = sum(Path(path).stat().st_size for path in DeltaTable(lake.layout(spec).replica).file_uris())
+    assert size > 20 * 3_000
+    ranges.clear()
+    changes: list[tuple[str, int, str | None]] = [("U", 10 * n, "new") for n in range(50)]
+    lake.change(spec, 1, [*changes, ("D", 7, None), ("I", 30_000, "new")])
+    job(lake, spec, port=large)
+    assert ranges
+    assert max(ranges) <= 10
+    assert len(DeltaTable(lake.layout(spec).replica).file_uris()) - before <= max(ranges)
+    rows = {row["id"]: row["v"] for row in LocalPort("many").read_by_spark(lake.layout(spec).replica)}
+    expected = {n: f"load {n}" for n in range(20_000) if n != 7} | {10 * n: "new" for n in range(50)}
+    assert rows == expected | {30_000: "new"}
+
+
 @pytest.mark.deep
 def test_feed_of_a_rebuild_has_what_it_changes(ranges: list[int], tmp_path: Path) -> None:
     spec = spec_of(table_properties=FEED)

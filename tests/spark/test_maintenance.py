@@ -42,7 +42,7 @@ def transaction(port: LocalPort, path: str) -> int:
 
 
 @pytest.mark.deep
-def test_with_deletion_vectors(tmp_path: Path) -> None:
+def test_maintenance_works_on_tables_with_deletion_vectors(tmp_path: Path) -> None:
     port, spec = LocalPort("many"), spec_of(changes_retention="30d")
     lake = Lake(tmp_path, TIER)
     lake.load(spec, 1000)

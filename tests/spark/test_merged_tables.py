@@ -44,7 +44,9 @@ def run(port: LocalPort, lake: Lake, spec: TableSpec, **options: Any) -> JobResu
 
 @pytest.mark.deep
 @pytest.mark.parametrize("feature", [*FEATURES, "check", "hidden commits"])
-def test_changes_and_repairs(feature: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_changes_and_repairs_keep_a_table_with_features_equal(
+    feature: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     spark, lake = LocalPort("many"), Lake(tmp_path)
     if feature == "hidden commits":
         monkeypatch.setattr("spark_jobs.tables.many_tasks.hides_commits", lambda: True)
@@ -73,7 +75,7 @@ def test_changes_and_repairs(feature: str, monkeypatch: pytest.MonkeyPatch, tmp_
 
 @pytest.mark.deep
 @pytest.mark.parametrize("asked", ["one", "many"])
-def test_shallow_clone(asked: EngineName, tmp_path: Path) -> None:
+def test_a_shallow_clone_is_merged_into(asked: EngineName, tmp_path: Path) -> None:
     """Its log names files and vectors of another table by URI."""
     spark, lake = LocalPort("many"), Lake(tmp_path, replace(TIER, deletion_vectors=True))
     small, layout = Lake(tmp_path), lake.layout(SPEC)

@@ -20,10 +20,12 @@ from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import Expectation, SchemaEvolution
 from airflow_gddl.metadata.expression_text import with_expressions
 from airflow_gddl.stores import Storage
+from spark_jobs.batch.runtime import utc_now
 from spark_jobs.batch.totals import TableOutcome
-from spark_jobs.tables import file_parts, one_task
-from spark_jobs.tables.file_parts import PartReport, Split, WritePart
-from tests.harness.lake import Lake
+from spark_jobs.tables.delta_tables import Tables
+from spark_jobs.tables.file_parts import PartBounds, PartReport, Split, WritePart
+from spark_jobs.tables.one_task import OneTaskEngine
+from tests.harness.lake import TIER, Lake
 from tests.harness.landing import write_bytes
 from tests.spark.table_lines import TableLines, differences, everything
 
@@ -50,6 +52,15 @@ def spec_of(**fields: Any) -> TableSpec:
     return with_expressions(TableSpec(table="s.t", **{**usual, **fields}))
 
 
+def engine(together: int = -1) -> OneTaskEngine:
+    """Each row group is a part, however few bytes it has; or a load of up to `together` bytes is decoded as a whole."""
+    return OneTaskEngine(Tables(Storage(), utc_now), parts=PartBounds(together=together, least=1, most=1))
+
+
+def in_parts(root: Path) -> Lake:
+    return Lake(root, engine=engine())
+
+
 @dataclass
 class Parts:
     """How many parts were written, and after how many the process dies by an error (0: never)."""
@@ -60,10 +71,7 @@ class Parts:
 
 @pytest.fixture
 def parts(monkeypatch: pytest.MonkeyPatch) -> Parts:
-    """Each row group is a part, however few bytes it has."""
-    monkeypatch.setattr(one_task, "_IN_MEMORY", -1)
-    monkeypatch.setattr(file_parts, "_LEAST_BYTES", 1)
-    monkeypatch.setattr(file_parts, "MOST_BYTES", 1)
+    """How many parts are written."""
     seen, write = Parts(), WritePart.__call__
 
     def counted(self: WritePart, storage: Storage, part: Split) -> bytes:
@@ -99,11 +107,9 @@ def land(lake: Lake, spec: TableSpec, *, repeated: bool = False, damaged: bool =
 
 def loaded_whole(root: Path, spec: TableSpec, **landed: bool) -> tuple[Lake, Any]:
     """The same load, decoded as a whole."""
-    lake = Lake(root)
+    lake = Lake(root, engine=engine(together=1 << 40))
     land(lake, spec, **landed)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(one_task, "_IN_MEMORY", 1 << 40)
-        return lake, lake.done(spec)
+    return lake, lake.done(spec)
 
 
 def counted(result: Any) -> tuple[object, ...]:
@@ -128,7 +134,7 @@ def lines(lake: Lake, spec: TableSpec) -> TableLines:
 def test_same_tables_as_decoded_whole(case: str, parts: Parts, tmp_path: Path) -> None:
     spec = spec_of(**CASES[case])
     whole, expected = loaded_whole(tmp_path / "whole", spec)
-    lake = Lake(tmp_path / "parts")
+    lake = in_parts(tmp_path / "parts")
     land(lake, spec)
     result = lake.done(spec)
     assert parts.written == 2 * ROWS // GROUP
@@ -142,7 +148,7 @@ def test_repeated_keys_are_compared_as_usual(parts: Parts, tmp_path: Path) -> No
     """Which of two full-load rows of a key counts is for the rules to say; nothing of the parts stays."""
     spec = spec_of()
     whole, expected = loaded_whole(tmp_path / "whole", spec, repeated=True)
-    lake = Lake(tmp_path / "parts")
+    lake = in_parts(tmp_path / "parts")
     land(lake, spec, repeated=True)
     result = lake.done(spec)
     assert parts.written == 2 * ROWS // GROUP
@@ -153,6 +159,47 @@ def test_repeated_keys_are_compared_as_usual(parts: Parts, tmp_path: Path) -> No
     assert {path.name for path in folder.rglob("*.parquet")} == named
 
 
+def batches_of_a_file_each(root: Path) -> Lake:
+    """Of which the first load is one batch where its parts are written one by one."""
+    return Lake(root, tier=replace(TIER, max_bytes_per_batch=1), engine=engine())
+
+
+def test_files_of_a_first_load_are_one_batch(parts: Parts, tmp_path: Path) -> None:
+    """However few bytes a batch has whose rows are in memory together."""
+    spec = spec_of()
+    whole, expected = loaded_whole(tmp_path / "whole", spec)
+    lake = batches_of_a_file_each(tmp_path / "parts")
+    land(lake, spec)
+    result = lake.done(spec)
+    assert result.batches == 1
+    assert parts.written == 2 * ROWS // GROUP
+    assert counted(result) == counted(expected)
+    assert differences(lines(whole, spec), lines(lake, spec)) == []
+
+
+@pytest.mark.parametrize("deadly", [0, 3, 2 * ROWS // GROUP])
+def test_repeated_keys_of_a_large_first_load_are_compared_in_usual_batches(
+    deadly: int, parts: Parts, tmp_path: Path
+) -> None:
+    spec = spec_of(delete="soft")
+    whole, expected = loaded_whole(tmp_path / "whole", spec, repeated=True)
+    lake = batches_of_a_file_each(tmp_path / "parts")
+    land(lake, spec, repeated=True)
+    parts.deadly = deadly
+    if deadly:
+        with pytest.raises(KeyboardInterrupt):
+            lake.run(spec)
+    result = lake.done(spec)
+    assert (result.batches, result.rows_read, result.quarantined) == (2, 2 * ROWS, expected.quarantined)
+    assert lake.replica(spec) == whole.replica(spec)
+    assert lines(lake, spec)["errors"]
+    assert not any(Path(lake.layout(spec).state, "parts").rglob("*.json"))
+    folder = Path(lake.layout(spec).replica)
+    log = "".join(path.read_text() for path in folder.glob("_delta_log/*.json"))
+    assert [path.name for path in folder.rglob("*.parquet") if path.name not in log] == []
+    assert lake.done(spec, JobOptions(action=Verify())).details["verdict"] == "equal"
+
+
 def _files(lake: Lake, spec: TableSpec) -> list[str]:
     return DeltaTable(lake.layout(spec).replica).file_uris()
 
@@ -160,7 +207,7 @@ def _files(lake: Lake, spec: TableSpec) -> list[str]:
 def test_others_wait_for_a_damaged_file_of_the_load(parts: Parts, tmp_path: Path) -> None:
     spec = spec_of()
     whole, expected = loaded_whole(tmp_path / "whole", spec)
-    lake = Lake(tmp_path / "parts")
+    lake = in_parts(tmp_path / "parts")
     land(lake, spec, damaged=True)
     for _ in range(2):
         held = lake.run(spec)
@@ -180,7 +227,7 @@ def test_others_wait_for_a_damaged_file_of_the_load(parts: Parts, tmp_path: Path
 def test_interrupted_load_goes_on_with_the_parts_that_are_missing(deadly: int, parts: Parts, tmp_path: Path) -> None:
     spec = spec_of(delete="soft")
     whole, _ = loaded_whole(tmp_path / "whole", spec)
-    lake = Lake(tmp_path / "parts")
+    lake = in_parts(tmp_path / "parts")
     land(lake, spec)
     parts.deadly = deadly
     with pytest.raises(KeyboardInterrupt):
@@ -195,7 +242,7 @@ def test_parts_whose_files_were_removed_are_written_again(parts: Parts, tmp_path
     """As a vacuum does, that finds files that no commit names."""
     spec = spec_of()
     whole, _ = loaded_whole(tmp_path / "whole", spec)
-    lake = Lake(tmp_path / "parts")
+    lake = in_parts(tmp_path / "parts")
     land(lake, spec)
     parts.deadly = 9
     with pytest.raises(KeyboardInterrupt):
@@ -213,7 +260,7 @@ def test_parts_of_another_row_are_not_taken(parts: Parts, tmp_path: Path) -> Non
     spec = spec_of()
     masked = replace(spec, mask={"v": "hash"})
     whole, _ = loaded_whole(tmp_path / "whole", masked)
-    lake = Lake(tmp_path / "parts")
+    lake = in_parts(tmp_path / "parts")
     land(lake, spec)
     parts.deadly = 9
     with pytest.raises(KeyboardInterrupt):
@@ -227,11 +274,9 @@ def test_parts_of_another_row_are_not_taken(parts: Parts, tmp_path: Path) -> Non
 CHILD = """
 import os, signal, sys
 from pathlib import Path
-from spark_jobs.tables import file_parts, first_load, one_task
-from tests.harness.lake import Lake
-from tests.tables.test_first_load import spec_of
+from spark_jobs.tables import file_parts, first_load
+from tests.tables.test_first_load import in_parts, spec_of
 
-one_task._IN_MEMORY, file_parts._LEAST_BYTES, file_parts.MOST_BYTES = -1, 1, 1
 where, number = sys.argv[2], int(sys.argv[3])
 seen = 0
 
@@ -248,7 +293,7 @@ def deadly(kind, name):
 
 deadly(*{"part": (file_parts.WritePart, "_write"), "report": (file_parts.WritePart, "__call__"),
          "commit": (first_load.FirstLoad, "_commit"), "replica": (first_load.FirstLoad, "replica")}[where])
-Lake(Path(sys.argv[1])).done(spec_of(delete="soft"))
+in_parts(Path(sys.argv[1])).done(spec_of(delete="soft"))
 """
 
 
@@ -258,7 +303,7 @@ Lake(Path(sys.argv[1])).done(spec_of(delete="soft"))
 def test_killed_load_is_run_again(where: str, number: int, parts: Parts, tmp_path: Path) -> None:
     spec = spec_of(delete="soft")
     whole, _ = loaded_whole(tmp_path / "whole", spec)
-    lake = Lake(tmp_path / "parts")
+    lake = in_parts(tmp_path / "parts")
     land(lake, spec)
     command = [sys.executable, "-c", CHILD, str(lake.root), where, str(number)]
     ended = subprocess.run(command, check=False, capture_output=True, text=True, cwd=Path(__file__).parents[2])

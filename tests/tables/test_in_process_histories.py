@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from airflow_gddl.contract.actions import Rebuild
 from airflow_gddl.contract.spec import DeleteMode, JobOptions, TableSpec
+from spark_jobs.tables.delta_tables import Tables
+from spark_jobs.tables.places import TaskBounds
 from tests.harness.examples import examples
 from tests.harness.lake import Lake
 from tests.harness.strategies import EVERYTHING, TYPES, Case, Traits, cases, dense, file_of, sequence_value
@@ -40,6 +42,13 @@ def test_pipeline_and_oracle_agree(sort: str) -> None:
             _play(case, Lake(Path(folder)))
 
     agree()
+
+
+@pytest.mark.parametrize("sort", ["everything", "reloads", "truncates of parts"])
+def test_tables_whose_files_are_written_again_one_by_one(sort: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those are that are too large to be in memory as a whole."""
+    monkeypatch.setattr(Tables, "bounds", TaskBounds(whole=-1))
+    test_pipeline_and_oracle_agree(sort)
 
 
 def _change(op: str, number: int, **values: object) -> dict[str, object]:
@@ -89,7 +98,9 @@ _INSERT = _landed(1, _change("I", 1, id="a"), _change("I", 9, id="b"))
     }.items(),
     ids=lambda case: case[0],
 )  # fmt: skip
-def test_truncates(runs: tuple[str, list[Run]], delete: DeleteMode, tmp_path: Path) -> None:
+def test_histories_with_truncates_equal_the_model(
+    runs: tuple[str, list[Run]], delete: DeleteMode, tmp_path: Path
+) -> None:
     spec = TableSpec(table="s.t", keys=("id",), delete=delete, history=True, truncate="apply", force_update="forced")
     _play(Case(spec, tuple(runs[1]), TYPES), Lake(tmp_path))
 

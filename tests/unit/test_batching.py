@@ -57,6 +57,17 @@ def test_first_load_continues_as_initial() -> None:
     assert (plan.mode, plan.sweep) == ("initial", False)
 
 
+def test_first_load_has_a_limit_of_its_own() -> None:
+    limits = BatchLimits(max_files=9, max_bytes=1, first_load=10_000)
+
+    def planned(wanted: list[str], state: TableState) -> list[str]:
+        return names(next_batch(files(wanted), limits=limits, state=state, now=NOW))
+
+    assert planned(LOADS, TableState()) == LOADS
+    assert planned(LOADS, TableState(batch=1, generation=1)) == LOADS[:1]
+    assert planned(CHANGES, TableState()) == CHANGES[:1]
+
+
 def test_limits_leave_at_least_one_file() -> None:
     state = TableState()
     assert (

@@ -255,7 +255,7 @@ def test_databricks_queues_and_quotas() -> None:
     assert advice(often, "DATABRICKS_OVER_LIMIT").level == "limit"
 
 
-def test_emr_quota() -> None:
+def test_the_plan_counts_vcpus_against_the_quota_of_emr() -> None:
     rows = tables(4, size="large", schedule="0 6 * * *")
     plan = planned(rows, runner="emr_serverless", settings=EMR)
     # Four runs at once, each a driver and an executor of two cores.

@@ -74,19 +74,19 @@ def survivors(files: dict[str, str | bytes]) -> set[str]:
 
 
 @given(rows(st.text(st.characters(), max_size=12)))
-def test_json_garbage(items: list[Any]) -> None:
+def test_good_rows_survive_garbage_in_json(items: list[Any]) -> None:
     written, expected = mixed(items)
     assert expected <= survivors({"tables/a.json": json.dumps({"tables": written})})
 
 
 @given(rows(st.text(max_size=12)))
-def test_yaml_garbage(items: list[Any]) -> None:
+def test_good_rows_survive_garbage_in_yaml(items: list[Any]) -> None:
     written, expected = mixed(items)
     assert expected <= survivors({"tables/a.yaml": yaml.dump({"tables": written}, Dumper=yaml.CSafeDumper)})
 
 
 @given(st.lists(st.one_of(st.lists(st.text(max_size=8), min_size=1, max_size=6), st.integers(0, 5)), max_size=8))
-def test_csv_garbage(items: list[Any]) -> None:
+def test_good_rows_survive_garbage_in_csv(items: list[Any]) -> None:
     file = io.StringIO(newline="")
     writer = csv.writer(file)
     writer.writerow(["table", "keys", "schedule", "mask"])

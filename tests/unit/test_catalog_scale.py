@@ -47,7 +47,7 @@ def json_text(many: list[dict[str, object]]) -> str:
     return json.dumps({"source": "shop", "tables": many}, indent=1)
 
 
-def test_ten_thousand_rows(tmp_path: Path) -> None:
+def test_ten_thousand_rows_are_loaded(tmp_path: Path) -> None:
     many, third = rows({}), MANY // 3
     parts = {
         "yaml": yaml_text(many[:third]),
@@ -58,7 +58,7 @@ def test_ten_thousand_rows(tmp_path: Path) -> None:
     assert (len(catalog.tables), catalog.problems) == (MANY, ())
 
 
-def test_ten_thousand_problems(tmp_path: Path) -> None:
+def test_ten_thousand_problems_are_all_reported(tmp_path: Path) -> None:
     extra = {"delete": "sotf", "histry": True, "schedule": "61 * * * *", "size": "huge"}
     wrong = yaml_text(rows(extra)[:WRONG])
     folder = write(tmp_path, {"tables/a.yaml": wrong, "tables/b.json": '{"tables": [{"table": "a.b", "keys": []}]}'})

@@ -49,11 +49,11 @@ def refusals(value: Any, path: FieldPath = ()) -> Iterator[tuple[FieldPath, Refu
 
 @pytest.fixture(params=["CSafeLoader", "SafeLoader"])
 def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_LOADER", getattr(yaml, request.param))
+    monkeypatch.setattr(files, "LOADER", getattr(yaml, request.param))
 
 
 @pytest.mark.usefixtures("parser")
-def test_values_and_lines() -> None:
+def test_values_are_read_with_their_lines() -> None:
     value = files.read_yaml(TEXT)
     assert value == VALUE
     assert list(refusals(value)) == []

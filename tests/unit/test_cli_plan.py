@@ -130,7 +130,7 @@ def test_a_class_that_aws_does_not_have(small: Path, capsys: pytest.CaptureFixtu
     assert "[PLAN_OPTION_INVALID]" in capsys.readouterr().err
 
 
-def test_nothing_to_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_without_enabled_tables_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = row_file("{table: shop.a, keys: [id], enabled: false}")
     assert gddl(write(tmp_path, {"tables/t.yaml": rows})) == 2
     assert "[NO_TABLES]" in capsys.readouterr().err

@@ -52,7 +52,7 @@ class Cluster:
 
 
 @pytest.mark.parametrize("version", ["4.0.1", "4.1.0", "4.2.0", "4.3.0-SNAPSHOT"])
-def test_supported_versions(version: str) -> None:
+def test_supported_versions_pass(version: str) -> None:
     check_versions(Cluster(version))  # type: ignore[arg-type]  # as much of a session as is asked
 
 
@@ -87,7 +87,7 @@ def having_delta(delta: str | None, spark: str = "4.2.0") -> Any:
     return cluster
 
 
-def test_supported_deltas() -> None:
+def test_supported_deltas_pass() -> None:
     for delta, spark in (("4.0.0", "4.0.2"), ("4.4.0", "4.2.0"), ("4.0.0-amzn-1-spark", "4.0.2-amzn-0")):
         check_versions(having_delta(delta, spark), {})
 

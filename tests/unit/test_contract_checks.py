@@ -41,7 +41,7 @@ def spec(**fields: Any) -> TableSpec:
         {"source": "a.b-c_1", "columns": ("a",), "exclude_columns": ("b",)},
     ],
 )
-def test_sound_specs(fields: dict[str, Any]) -> None:
+def test_sound_specs_pass(fields: dict[str, Any]) -> None:
     assert check_table(spec(**fields)) == ()
 
 
@@ -171,7 +171,7 @@ def test_names_a_table_cannot_have(table: str) -> None:
     assert problem.code == "TABLE_NAME_INVALID"
 
 
-def test_field_names() -> None:
+def test_field_names_show_the_path() -> None:
     assert field_name(("options", "types", "a.b")) == "options.types.a.b"
     assert field_name(("keys", 1)) == "keys[1]"
     assert field_name(()) == ""

@@ -11,6 +11,7 @@ from typing import Any, get_args
 import pytest
 
 from airflow_gddl.contract.actions import ACTIONS, Action, Load, Plan, Reload, Verify
+from airflow_gddl.contract.basics import LOADS
 from airflow_gddl.contract.codec import (
     IGNORABLE,
     NewerDocumentError,
@@ -25,7 +26,6 @@ from airflow_gddl.contract.codec import (
 )
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import DmsOptions
-from airflow_gddl.contract.layout import LOADS
 from airflow_gddl.contract.result import JobResult, MainCounts, RunWarning
 from airflow_gddl.contract.spec import DEFAULT_TIERS, DesiredState, JobOptions, JobSpec, Roots, TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution

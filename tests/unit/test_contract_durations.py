@@ -11,7 +11,7 @@ from airflow_gddl.contract.durations import seconds, wait_seconds
     ("text", "expected"),
     [("1s", 1), ("45s", 45), ("30m", 1800), ("2h", 7200), ("7d", 604_800), ("9999999s", 9_999_999)],
 )
-def test_seconds(text: str, expected: int) -> None:
+def test_durations_are_read_as_seconds(text: str, expected: int) -> None:
     assert seconds(text) == expected
 
 

@@ -57,7 +57,7 @@ def test_attempts_are_retries_plus_one_and_eight_by_default(written: str, retrie
     assert S3Settings.of({"AWS_MAX_ATTEMPTS": written}).storage_options()["max_retries"] == str(retries)
 
 
-def test_buckets_and_keys() -> None:
+def test_urls_are_split_into_buckets_and_keys() -> None:
     assert buckets((BOTH.landing, BOTH.lake)) == ("in", "out")
     assert buckets((LOCAL.landing, LOCAL.lake)) == ()
     assert split("s3://b/x/y/") == ("b", "x/y")

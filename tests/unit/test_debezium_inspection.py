@@ -42,7 +42,7 @@ def findings(root: Path, content: bytes | str, name: str = "t+0+1.json", **optio
     parquet(pa.Table.from_pylist([GOOD])), parquet(pa.table({"key": ["k"], "value": [GOOD]})), text(None),
 ], ids=["envelope", "tombstone first", "with schema", "array", "array on lines", "text", "gzip", "parquet",
         "parquet of records", "tombstone"])  # fmt: skip
-def test_good_files(tmp_path: Path, content: bytes | str) -> None:
+def test_good_files_have_no_findings(tmp_path: Path, content: bytes | str) -> None:
     assert findings(tmp_path, content) == ()
 
 
@@ -77,7 +77,7 @@ def test_files_that_cannot_be_read(tmp_path: Path, content: bytes | str) -> None
     assert found.code == "INSPECT_FILE_UNREADABLE"
 
 
-def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_findings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     metadata = tmp_path / "metadata"
     (metadata / "tables").mkdir(parents=True)
     (metadata / "gddl.yaml").write_text(f"landing: {tmp_path / 'landing'}\nlake: {tmp_path / 'lake'}\n")

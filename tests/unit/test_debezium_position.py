@@ -86,7 +86,7 @@ def test_later_is_greater(ascending: list[dict[str, Any]]) -> None:
      {"connector": "mysql", "file": "", "pos": 4}, sqlserver(None, None, None), sqlserver("0x27", None, None),
      oracle(None, None, None)],
 )  # fmt: skip
-def test_no_place(source: dict[str, Any]) -> None:
+def test_events_without_a_place_in_the_log_have_no_position(source: dict[str, Any]) -> None:
     assert position(source) is None
 
 
@@ -99,7 +99,7 @@ def test_commit_time_keeps_its_precision(source: dict[str, int], micros: int) ->
     assert commit_time(source) == datetime(2023, 11, 14, 22, 13, 20, micros, tzinfo=UTC)
 
 
-def test_no_commit_time() -> None:
+def test_events_without_a_readable_time_have_no_commit_time() -> None:
     assert commit_time({}) is None
     assert commit_time({"ts_ms": 10**30}) is None
 

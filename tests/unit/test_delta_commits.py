@@ -32,7 +32,7 @@ def write_log(table: Path, first: int, last: int, checkpoint: str | None) -> Non
     behind=st.one_of(st.none(), st.integers(0, 140)),
     asked=st.integers(0, 140),
 )
-def test_full_listing_result(first: int, more: int, behind: int | None, asked: int) -> None:
+def test_the_version_is_that_of_a_full_listing(first: int, more: int, behind: int | None, asked: int) -> None:
     """The pointer to the last checkpoint may be missing, or old; older commits may have expired."""
     last = first + more
     with tempfile.TemporaryDirectory() as folder:

@@ -9,6 +9,7 @@ import pytest
 
 from airflow_gddl.contract.actions import ACTIONS
 from airflow_gddl.contract.completeness import STOPPED_CODE, WINDOW_CODE
+from airflow_gddl.contract.endings import COUNTS
 from airflow_gddl.contract.result import (
     INCOMPLETE_CODE,
     SHARED_CODE,
@@ -19,7 +20,6 @@ from airflow_gddl.contract.result import (
     RunWarning,
 )
 from airflow_gddl.runtime.state.endings import (
-    COUNTS,
     ENDINGS,
     LOST_CODE,
     MAINTENANCE_CODE,

@@ -36,7 +36,7 @@ _READ = {
 
 
 @pytest.mark.parametrize("text", _READ)
-def test_what_is_read(text: str) -> None:
+def test_expressions_are_read_as_they_are_printed(text: str) -> None:
     assert str(parsed(text)) == _READ[text]
 
 
@@ -80,7 +80,7 @@ _REFUSED = {
 
 
 @pytest.mark.parametrize("text", _REFUSED)
-def test_what_is_refused(text: str) -> None:
+def test_refused_expressions_name_the_place_and_a_remedy(text: str) -> None:
     with pytest.raises(ExpressionError) as caught:
         parsed(text)
     assert _REFUSED[text] in str(caught.value)

@@ -104,7 +104,7 @@ def test_a_sequence_of_ones_own_is_fine(tmp_path: Path) -> None:
     assert findings(folder, replace(SPEC, sequence_by=("other",))) == []
 
 
-def test_times_as_text(tmp_path: Path) -> None:
+def test_times_that_come_as_text_are_found(tmp_path: Path) -> None:
     folder = landed(tmp_path, replace(GOOD, times=pa.string()))
     found = only(folder, "INSPECT_TEXT_TIMESTAMPS")
     assert found.evidence.startswith("at holds '20")
@@ -112,7 +112,7 @@ def test_times_as_text(tmp_path: Path) -> None:
     assert findings(folder, replace(SPEC, options={"types": {"at": "timestamp"}})) == []
 
 
-def test_tiny_row_groups(tmp_path: Path) -> None:
+def test_tiny_row_groups_are_found(tmp_path: Path) -> None:
     many = {"Op": ["I"] * 3000, "id": range(3000), "transact_seq": [f"{n:09}" for n in range(3000)]}
     put(tmp_path, "LOAD00000001.parquet", many, row_group_size=100)
     found = only(tmp_path, "INSPECT_SMALL_ROW_GROUPS")

@@ -16,10 +16,14 @@ from spark_jobs.spark import jars
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache; nothing can be fetched."""
+    """An empty cache."""
     monkeypatch.setenv("GDDL_JARS", str(tmp_path))
-    monkeypatch.setattr(jars, "_resolve", lambda *_: "module not found")
     return tmp_path
+
+
+def missing(*_: object) -> str:
+    """For `class_path`: nothing can be fetched."""
+    return "module not found"
 
 
 def installed(monkeypatch: pytest.MonkeyPatch, spark: str, delta: str) -> None:
@@ -51,11 +55,11 @@ def test_missing_patch_release_uses_the_known_one(
     wanted = jars.delta()
     assert (wanted.name, wanted.other) == ("delta-4.4.9-spark-4.2", replace(jars._delta("4.4.0"), other=None))
     with pytest.raises(FatalError, match=r"DELTA_MISSING.*Delta 4\.4\.9.*module not found.*delta-4\.4\.9-spark-4\.2"):
-        jars.class_path(wanted, cache)
+        jars.class_path(wanted, cache, missing)
     jar = cache / "delta-4.4.0-spark-4.2" / "io.delta_delta-spark_4.2_2.13-4.4.0.jar"
     jar.parent.mkdir()
     jar.touch()
-    assert jars.class_path(wanted, cache) == [str(jar)]
+    assert jars.class_path(wanted, cache, missing) == [str(jar)]
     assert caplog.messages == [
         "the JARs of Delta 4.4.9 could not be had (module not found): those of Delta 4.4.0 are used"
     ]
@@ -72,8 +76,7 @@ def test_the_known_release_is_fetched_where_the_patch_release_is_not_to_be_had(
         return ""
 
     installed(monkeypatch, "4.2.0", "4.4.9")
-    monkeypatch.setattr(jars, "_resolve", resolve)
-    (found,) = jars.class_path(jars.delta(), cache)
+    (found,) = jars.class_path(jars.delta(), cache, resolve)
     assert found.endswith("2.13-4.4.0.jar")
 
 
@@ -87,10 +90,9 @@ def test_cached_jars_of_another_patch_do_not_keep_the_installed_one_from_being_f
         (folder / f"io.delta_delta-spark_4.2_2.13-{bundle.what.split()[1]}.jar").touch()
         return ""
 
-    monkeypatch.setattr(jars, "_resolve", resolve)
     for version in ("4.4.0", "4.4.9"):
         installed(monkeypatch, "4.2.0", version)
-        (found,) = jars.class_path(jars.delta(), cache)
+        (found,) = jars.class_path(jars.delta(), cache, resolve)
         assert found.endswith(f"2.13-{version}.jar")
 
 

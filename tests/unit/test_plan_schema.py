@@ -113,7 +113,7 @@ WIDEN, TYPE_RESCUE, TYPE_FAIL = (SchemaEvolution(type_change=p) for p in ("widen
         ),
     ],
 )
-def test_an_existing_column(
+def test_an_existing_column_follows_the_policy_of_its_type(
     table: str, incoming: str, evolution: SchemaEvolution, target: str, expected: tuple[str, str, bool]
 ) -> None:
     found = plan({"id": "int", "v": table}, {"id": "int", "v": incoming}, evolution=evolution)
@@ -202,7 +202,7 @@ def test_void_columns_are_not_added_but_empty_a_known_column() -> None:
 
 
 @pytest.mark.parametrize(("policy", "how"), [("keep", "missing_keep"), ("null", "missing_null")])
-def test_a_dropped_column(policy: str, how: str) -> None:
+def test_a_dropped_column_keeps_or_loses_its_values(policy: str, how: str) -> None:
     evolution = SchemaEvolution(dropped_column="null" if policy == "null" else "keep")
     found = plan({"id": "int", "v": "date"}, {"id": "int"}, evolution=evolution)
     assert found.target.names == ("id", "v")

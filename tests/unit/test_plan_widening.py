@@ -102,7 +102,7 @@ def test_lossless_between_plain_scalars(source: str, target: str) -> None:
         ("decimal(10,2)", "decimal(12,4)"),
     ],
 )
-def test_narrowest_lossless_target(source: str, narrowest: str) -> None:
+def test_the_narrowest_target_loses_nothing(source: str, narrowest: str) -> None:
     assert lossless(parse_type(source), parse_type(narrowest))
 
 

@@ -177,7 +177,7 @@ def test_the_query_for_python_has_a_line_for_each_column() -> None:
     assert f"execute('''{statement}''')" in query(table, ViewName.of("s.t", "s"), "python")
 
 
-def test_files_of_views(shop: Shop) -> None:
+def test_views_are_written_to_files(shop: Shop) -> None:
     deltalake, arrow = pytest.importorskip("deltalake"), pytest.importorskip("pyarrow")
     deltalake.write_deltalake(shop.lake / "sales" / "orders", arrow.table({"id": [1], "transact_seq": ["1"]}))
     out = shop.folder / "sql"

@@ -92,7 +92,7 @@ def test_scalars_print_as_spark_does(name: ScalarName) -> None:
         ("struct<t:time(6),i:interval year,x:int>", "struct<t:time(6),i:interval year,x:int>"),
     ],
 )
-def test_other_spellings(text: str, canonical: str) -> None:
+def test_other_spellings_give_the_canonical_type(text: str, canonical: str) -> None:
     assert str(parse_type(text)) == canonical
 
 

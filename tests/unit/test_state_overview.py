@@ -57,7 +57,7 @@ def test_runs_are_counted_in_the_hour_in_which_they_began() -> None:
     assert found.complete_since is None
 
 
-def test_days_and_percentiles() -> None:
+def test_the_overview_has_percentiles_by_day() -> None:
     lags = [float(number) for number in range(1, 11)]
     results = [ran(30 + number, lag=lag, seconds=lag * 2) for number, lag in enumerate(lags)]
     found = overview(board(a=(fields(), results)), NOW, "fortnight")

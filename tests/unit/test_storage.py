@@ -80,7 +80,7 @@ def test_listing_tells_size_etag_and_time(root: str) -> None:
     assert second.etag != first.etag
 
 
-def test_what_is_absent(root: str) -> None:
+def test_absent_objects_are_no_errors_but_for_reads(root: str) -> None:
     storage = Storage()
     assert list(storage.list(f"{root}/none")) == []
     assert not storage.exists(f"{root}/none")

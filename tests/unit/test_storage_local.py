@@ -73,7 +73,7 @@ def test_an_atomic_write_leaves_the_old_content_when_it_fails(tmp_path: Path, mo
     def full(_: str, __: bytes) -> NoReturn:
         raise OSError(errno.ENOSPC, "no space left")
 
-    monkeypatch.setattr(storage_local, "_put", full)
+    monkeypatch.setattr(storage_local, "put", full)
     with pytest.raises(RetriableError, match="DISK_FULL"):
         storage.write(f"{tmp_path}/x", b"new")
     monkeypatch.undo()
@@ -166,7 +166,7 @@ def test_a_full_disk_is_named_by_every_write(
     source, target = f"{tmp_path}/source", f"{tmp_path}/target"
     Storage().write(source, b"x")
     arguments = {"write": (target, b""), "create": (target, b""), "swap": (target, b"", None), "copy": (source, target)}
-    monkeypatch.setattr(storage_local, "_put", fails)
+    monkeypatch.setattr(storage_local, "put", fails)
     with pytest.raises(
         RetriableError, match=rf"DISK_FULL.*{os.strerror(number)}.*(source|target).*Remedy: free space there"
     ):

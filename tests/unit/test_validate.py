@@ -127,7 +127,7 @@ def test_no_line_is_wrapped_within_a_word_at_any_width(
     assert gddl("validate")[1].splitlines() == [f"{line}false, without quotes", "1 problem in the metadata"]
 
 
-def test_formats_for_programs(tmp_path: Path, gddl: Gddl) -> None:
+def test_problems_are_printed_in_formats_for_programs(tmp_path: Path, gddl: Gddl) -> None:
     write(tmp_path / "metadata", {"gddl.yaml": "landing: ftp://x\n"})
     place = "file=metadata/gddl.yaml,line=1,col=1,title=ROOT_INVALID"
     status, out, _ = gddl("validate", "--format", "github", GDDL_LAKE="ftp://%,y")
@@ -210,7 +210,7 @@ def test_keys_that_are_null_are_missing_unless_a_keys_file_has_them(tmp_path: Pa
     assert [(spec.table, spec.keys) for spec in catalog.tables] == [("s.b", ("id",))]
 
 
-def test_mistakes_of_files(tmp_path: Path, gddl: Gddl) -> None:
+def test_mistakes_of_whole_files_are_reported(tmp_path: Path, gddl: Gddl) -> None:
     files: dict[str, str | bytes] = {
         "gddl.yaml": ROOTS,
         "tables/a.yaml": row_file("{table: shop.planes, keys: id}"),

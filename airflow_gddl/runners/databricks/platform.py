@@ -18,6 +18,7 @@ from databricks.sdk.service.jobs import (
 )
 
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.runners.databricks.access import DatabricksAccess
 from airflow_gddl.runners.databricks.settings import CONTRACT_TAG, DatabricksSettings
 from airflow_gddl.runners.databricks.workspace import Workspace, connect
 from airflow_gddl.runners.descriptor import settings_of
@@ -42,7 +43,9 @@ _NOT_OURS = {TerminationTypeType.CLOUD_FAILURE, TerminationTypeType.INTERNAL_ERR
 def make(declared: Mapping[str, Any], _environ: Mapping[str, str], connections: Connections) -> Platform:
     """See `descriptor.make_platform`."""
     settings = settings_of("databricks", DatabricksSettings, declared)
-    return DatabricksPlatform(settings, connect(connections.databricks(settings.databricks_conn_id)))
+    return DatabricksPlatform(
+        settings, connect(connections.login("databricks", settings.databricks_conn_id) or DatabricksAccess())
+    )
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from databricks.sdk.service.jobs import JobsAPI
 
 from airflow_gddl import __version__
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
-from airflow_gddl.runners.interface import DatabricksAccess
+from airflow_gddl.runners.databricks.access import DatabricksAccess
 
 T = TypeVar("T")
 TRIES = 3

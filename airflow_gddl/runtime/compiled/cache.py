@@ -239,7 +239,8 @@ def parsed_since(folder: Path, since: float) -> Iterator[tuple[str, Path]]:
 
 
 def read_index(generation: Path) -> list[dict[str, Any]]:
-    """
+    """Read the list of pipelines of a generation.
+
     Raises:
         OSError, ValueError, KeyError, TypeError: it is missing or damaged.
     """

@@ -166,7 +166,8 @@ def read_document(generation: Path, dag_id: str) -> PipelineDocument | None:
 
 
 def read_directory(generation: Path) -> Directory:
-    """
+    """Read the rows of all tables of a generation.
+
     Raises:
         OSError, GddlError, ValueError, KeyError, TypeError: it is missing or damaged.
     """
@@ -181,7 +182,8 @@ def _row(values: list[Any]) -> TableRow:
 
 
 def read_roots(generation: Path) -> Roots:
-    """
+    """Read landing root and lake of a generation.
+
     Raises:
         OSError, GddlError, ValueError, KeyError: it is missing or damaged.
     """
@@ -189,7 +191,8 @@ def read_roots(generation: Path) -> Roots:
 
 
 def read_placement(generation: Path) -> PlacementDocument:
-    """
+    """Read which tables share which DAGs in a generation.
+
     Raises:
         OSError, GddlError, ValueError: it is missing or damaged.
     """
@@ -197,7 +200,7 @@ def read_placement(generation: Path) -> PlacementDocument:
 
 
 def known_rows(text: str | bytes) -> Mapping[str, Any]:
-    """Of a generation's file `KNOWN_ROWS`; nothing where it is damaged."""
+    """Rows known to be valid, from a generation's file `KNOWN_ROWS`; empty if the file is damaged."""
     try:
         known = json.loads(text)
     except ValueError:

@@ -40,7 +40,8 @@ def read(path: str, environ: Mapping[str, str]) -> tuple[Placement, str | None]:
 
 
 def _checked(placement: Placement) -> Placement:
-    """
+    """Check that each name in a placement is a DAG id.
+
     Raises:
         ValueError: an id is not a DAG id.
     """

@@ -89,7 +89,8 @@ def folder(lake: str) -> str:
 
 
 def publish(store: Storage, lake: str, places: Collection[str], now: datetime) -> None:
-    """
+    """Store which folders have new files, for the polls of all pipelines.
+
     Raises:
         RetriableError: `STORAGE_BUSY`.
     """
@@ -204,7 +205,6 @@ def _region(url: str) -> str | None:
 
 
 _LOG = logging.getLogger(__name__)
-_PUBLISH_SECONDS = 1.0
 _DRAIN_SECONDS = 20.0
 
 
@@ -232,6 +232,7 @@ class Following:
         full_listing_seconds: all tables are listed after this time, since events may be lost.
         environ: says how S3 is reached.
         sleep: takes seconds; waits for other pipelines that are draining the queue to store their messages.
+        publish_seconds: how long a pipeline receives messages before it stores them, and waits for others that do.
     """
 
     queue: SqsQueue
@@ -239,6 +240,7 @@ class Following:
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     sleep: Callable[[float], None] = time.sleep
+    publish_seconds: float = 1.0
 
     def poll(self, roots: Roots, folders: Mapping[str, LandingFolder], known: QueuePollState | None) -> QueuePollState:
         """Poll each table, most of them from memory. If the queue can't be read, all tables are listed.
@@ -281,13 +283,13 @@ class Following:
                 raise
             _LOG.warning("listing all tables, since the queue of events can't be read: %s", error)
             return False
-        self.sleep(_PUBLISH_SECONDS)
+        self.sleep(self.publish_seconds)
         return True
 
     def _take(self, roots: Roots) -> bool:
         """Receive messages for up to a second, store and then delete them; false when there were none."""
         messages: list[Message] = []
-        end = time.monotonic() + _PUBLISH_SECONDS
+        end = time.monotonic() + self.publish_seconds
         while time.monotonic() < end:
             some = self.queue.receive()
             messages += some

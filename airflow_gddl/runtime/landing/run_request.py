@@ -77,7 +77,7 @@ class RunRequestForm:
         return window
 
     def resolved(self, tables: Iterable[NamedTable]) -> RunRequestForm:
-        """The same with targets instead of the given names; unknown names stay.
+        """This request with targets instead of the given names; unknown names stay.
 
         Raises:
             MetadataError: `TABLE_AMBIGUOUS`.
@@ -164,7 +164,8 @@ def _codes(given: object) -> tuple[str, ...]:
 
 
 def refuse_unknown(given: Collection[str], fields: Sequence[str]) -> None:
-    """
+    """Refuse fields that a request can't have.
+
     Raises:
         MetadataError: `REQUEST_INVALID`: a field that is none of these, nor added by Airflow.
     """
@@ -296,7 +297,8 @@ def _homes(tables: Iterable[str], directory: Directory | None) -> tuple[dict[str
 
 
 def _home(row: TableRow) -> str:
-    """
+    """DAG id of the pipeline that loads a table.
+
     Raises:
         MetadataError: `REQUEST_INVALID`.
     """

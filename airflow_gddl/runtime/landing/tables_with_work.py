@@ -14,13 +14,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Literal
 
-from airflow_gddl.contract.capture import capture_of
 from airflow_gddl.contract.codec import from_json_or_none, to_document, to_json
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.file_names import LISTED_IN_PART
-from airflow_gddl.contract.kafka import topic_of
 from airflow_gddl.contract.layout import LandingFolder, Layout, join
+from airflow_gddl.contract.sources import reads_of
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.runtime.compiled.documents import Dependency, PipelineDocument
 from airflow_gddl.runtime.landing import hints
@@ -249,7 +248,7 @@ def _has_work(
         # Of a named table the job looks for files to reload, also for those that landed then and are others now.
         is_asked = form.window is None or (form.action == "reload" and not form.all)
         return spec.table in forced and (is_asked or seen.polls[spec.table].in_window)
-    if spec.table in forced or capture_of(spec) or topic_of(spec):
+    if spec.table in forced or reads_of(spec):
         return True  # what a log or a topic holds is not listed
     hint = seen.hints.tables.get(spec.table)
     if hint is None:

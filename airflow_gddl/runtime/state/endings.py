@@ -7,50 +7,28 @@ quarantine has to say so, too. Any other action leaves it as it is: what it did 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from airflow_gddl.contract.completeness import STOPPED_CODE, WINDOW_CODE
+from airflow_gddl.contract.endings import COMMITS, COUNTS, FILES, Ending
+from airflow_gddl.contract.idle_runs import OWN_CODES
 from airflow_gddl.contract.result import CATALOG_PROBLEMS, INCOMPLETE_CODE, SHARED_CODE, STALE_CODE
 
 LOST_CODE = "FOLDER_MISSING"
 VERIFY_CODE, SOURCE_CODE = "VERIFY_DIFFERENT", "SOURCE_DIFFERENT"
 UNREAD_CODE, RATE_CODE, MAINTENANCE_CODE = "FILE_UNREADABLE", "QUARANTINE_RATE", "MAINTENANCE_DUE"
-EXCEPTIONS_CODE = "SOURCE_EXCEPTIONS"
-
-FILES = ("reload", "resync")
-"""Read the files that are there, and build the tables of them."""
-COMMITS = ("run", "rebuild", *FILES, "errors_replay", "resync_rows", "sweep_release", "truncate_release")
-COUNTS = (*COMMITS, "erase", "errors_dismiss")
-"""Count what they leave in the quarantine."""
-
-
-@dataclass(frozen=True)
-class Ending:
-    """How a code ends.
-
-    Attributes:
-        actions: by which it may; a `run` that had something to do.
-        why: the reason, for people.
-        by_count: only where nothing is left in quarantine, or all that is left was refused by this very action.
-        judged: not by warnings: the action's own result says whether the problem is left.
-    """
-
-    actions: tuple[str, ...]
-    why: str
-    by_count: bool = False
-    judged: bool = False
 
 
 _NEWER = Ending(("run", *FILES), "said of the files of one run; the next files, or all files again, take its place")
 _CATALOG = Ending(COMMITS, "each run that commits tells the catalog, and warns again where it can't")
 
+OF_ROOMS: Mapping[str, Ending] = {code: how for one in OWN_CODES for code, how in one.endings.items()}
+"""Codes of features and sources."""
 ENDINGS: Mapping[str, Ending] = {
     "BATCH_LATE": _NEWER,
     "COLUMN_DROPPED": _NEWER,
     UNREAD_CODE: Ending(COUNTS, "the files are counted, by whoever counts the quarantine", by_count=True, judged=True),
     "FOREIGN_COMMIT": Ending(("run", "rebuild", *FILES), "a run says it until the tables were made again"),
     "GENERATIONS_INFERRED": _NEWER,
-    "ICEBERG_BEHIND": Ending(COMMITS, "each commit tries again to write the metadata"),
     SHARED_CODE: Ending(
         ("rebuild", *FILES, "errors_dismiss"),
         "all rows by other keys, or a person who says that they are meant",
@@ -64,12 +42,9 @@ ENDINGS: Mapping[str, Ending] = {
         "rows are stale by what is in quarantine, which a rebuild and a reload leave",
         by_count=True,
     ),
-    "SNAPSHOT_HELD": Ending(("run", *FILES, "sweep_release"), "a run says it while a snapshot is held"),
     "SNAPSHOT_INCOMPLETE": Ending(("run", *FILES, "sweep_release"), "a run says it until all rows have come"),
     "SNAPSHOT_MERGED": _NEWER,
-    EXCEPTIONS_CODE: Ending(("run", *FILES), "no run shows that somebody saw to them; it ends after a day, too"),
     "SWEEP_HELD": Ending(("run", *FILES, "sweep_release"), "a run says it while the sweep is held"),
-    "SHADOW_HELD": Ending(("run",), "a run says it until the difference is released"),
     "TRUNCATE_HELD": Ending(("run", *FILES, "truncate_release"), "a run says it while a truncate holds files"),
     "TRUNCATE_IGNORED": _NEWER,
     **dict.fromkeys(sorted(CATALOG_PROBLEMS), _CATALOG),
@@ -80,5 +55,6 @@ ENDINGS: Mapping[str, Ending] = {
     MAINTENANCE_CODE: Ending(("maintain",), "it is what is due", judged=True),
     WINDOW_CODE: Ending(("verify",), "only a later verification of that time shows it", judged=True),
     STOPPED_CODE: Ending((), "newer changes of the heartbeat, which no action brings", judged=True),
+    **OF_ROOMS,
 }
 """By code. Tests play each action on each code."""

@@ -17,9 +17,10 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TypeVar
 
+from airflow_gddl.contract.basics import LOADS
 from airflow_gddl.contract.codec import from_json_or_none, to_json
 from airflow_gddl.contract.errors import GddlError, RetriableError
-from airflow_gddl.contract.layout import LOADS, STATE, join, record_name, tells_of_load
+from airflow_gddl.contract.layout import STATE, join, record_name, tells_of_load
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.runtime.state.documents import RunsDocument, place, update_runs

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from airflow_gddl.contract.basics import LOADS
 from airflow_gddl.contract.completeness import Verified, window_bounds
 from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.errors import brief
-from airflow_gddl.contract.layout import LOADS
+from airflow_gddl.contract.idle_runs import is_idle
 from airflow_gddl.contract.result import INCOMPLETE_CODE, SHARED_CODE, STALE_CODE, JobResult, summed_figures
 from airflow_gddl.runtime.state.endings import ENDINGS, LOST_CODE, SOURCE_CODE, VERIFY_CODE
 
@@ -259,7 +260,7 @@ class TableRecord:
             return self._verified(result)
         if result.action not in LOADS:
             return _with_rows(self, result, fact).with_runs(self.runs)
-        if result.is_idle:
+        if is_idle(result):
             is_complete = whole and LOST_CODE not in fact.warnings
             return replace(self, complete=latest(self.complete, fact.started)) if is_complete else self
         text = None if result.error is None else brief(result.error.message, _LONGEST_TEXT)
@@ -290,7 +291,7 @@ def _judged(record: TableRecord, result: JobResult, fact: RunFact) -> TableRecor
     verdicts = _verdicts(result) if result.action == "verify" else _of_run(result, fact)
     holding = {code: fact.started for code, holds in verdicts.items() if holds}
     settled = {code: fact.started for code, holds in verdicts.items() if not holds}
-    if result.action in LOADS and result.status != "failed" and not result.is_idle:
+    if result.action in LOADS and result.status != "failed" and not is_idle(result):
         settled[result.action] = fact.started
     lost = record.lost
     if holding.get(LOST_CODE, -math.inf) >= record.detected.get(LOST_CODE, -math.inf) and LOST_CODE in holding:

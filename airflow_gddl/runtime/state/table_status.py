@@ -26,9 +26,10 @@ from airflow_gddl.contract.result import (
     JobResult,
 )
 from airflow_gddl.runtime.state.endings import (
-    EXCEPTIONS_CODE,
+    ENDINGS,
     LOST_CODE,
     MAINTENANCE_CODE,
+    OF_ROOMS,
     RATE_CODE,
     SOURCE_CODE,
     UNREAD_CODE,
@@ -42,14 +43,13 @@ State = Literal[
 ]
 STATES: tuple[State, ...] = get_args(State)
 """Most urgent first; displayed with blanks for `_`."""
-EXCEPTIONS_SECONDS = 86_400.0
-"""Changes that AWS DMS could not apply need attention for a day: no later run shows that somebody saw to them."""
 NEEDS_ATTENTION = (
-    *("BATCH_LATE", "COLUMN_DROPPED", "FILE_UNREADABLE", "FOREIGN_COMMIT", "GENERATIONS_INFERRED", "ICEBERG_BEHIND"),
+    *("BATCH_LATE", "COLUMN_DROPPED", "FILE_UNREADABLE", "FOREIGN_COMMIT", "GENERATIONS_INFERRED"),
     *(SHARED_CODE, "LOAD_AFTER_CHANGES", INCOMPLETE_CODE, "LOG_BEGAN_LATE"),
-    *(STALE_CODE, "SNAPSHOT_HELD", "SNAPSHOT_INCOMPLETE", "SNAPSHOT_MERGED", EXCEPTIONS_CODE, "SWEEP_HELD"),
-    *("SHADOW_HELD", "TRUNCATE_HELD", "TRUNCATE_IGNORED"),
+    *(STALE_CODE, "SNAPSHOT_INCOMPLETE", "SNAPSHOT_MERGED", "SWEEP_HELD"),
+    *("TRUNCATE_HELD", "TRUNCATE_IGNORED"),
     *sorted(CATALOG_PROBLEMS),
+    *OF_ROOMS,
 )
 """Warnings of a successful run that need a user's attention."""
 MOST_QUARANTINED = 0.01
@@ -274,8 +274,7 @@ def _attention(known: Knowledge, now: float, *, stopped: bool) -> tuple[str, ...
     codes = {code for code in NEEDS_ATTENTION if code != UNREAD_CODE and record.holds(code)}
     if record.counted is None and UNREAD_CODE in record.warned:
         codes.add(UNREAD_CODE)
-    if now - record.detected.get(EXCEPTIONS_CODE, record.started or 0.0) > EXCEPTIONS_SECONDS:
-        codes.discard(EXCEPTIONS_CODE)
+    codes -= {code for code in codes if _is_over(record, code, now)}
     holds = {
         LOST_CODE: _is_lost(record, poll),
         **{code: record.holds(code) for code in (VERIFY_CODE, SOURCE_CODE)},
@@ -287,6 +286,12 @@ def _attention(known: Knowledge, now: float, *, stopped: bool) -> tuple[str, ...
     }
     codes |= {code for code, is_so in holds.items() if is_so}
     return tuple(sorted(codes))
+
+
+def _is_over(record: TableRecord, code: str, now: float) -> bool:
+    """Whether a code has ended by itself: no later run may show that somebody saw to it."""
+    lasts = ENDINGS[code].lasts
+    return lasts is not None and now - record.detected.get(code, record.started or 0.0) > lasts
 
 
 def has_many_quarantined(record: TableRecord, rate: float) -> bool:

@@ -15,7 +15,8 @@ from datetime import timedelta
 
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import GddlError
-from airflow_gddl.contract.extensions import ICEBERG_KINDS
+from airflow_gddl.contract.extensions import ICEBERG_KINDS, TableKind
+from airflow_gddl.contract.features.iceberg import BEHIND_CODE, iceberg_folder
 from airflow_gddl.contract.packages import package_missing
 from airflow_gddl.contract.result import RunWarning
 from spark_jobs.batch.feature import Feature
@@ -55,13 +56,16 @@ class Iceberg(Feature):
         commits = DeltaCommits(run.runtime.storage)
         return any(commits.version(path) != versions.delta_version() for path, versions in _tables(run))
 
+    def withdraw(self, run: TableRun) -> int:
+        return sum(_versions(run, kind).withdraw() for kind in ICEBERG_KINDS)
+
     def clean(self, run: TableRun) -> int:
         """Remove metadata files that no reader needs; returns their number."""
         before = run.runtime.clock() - timedelta(seconds=seconds(run.spec.vacuum_retention))
         publishers = [publisher for publisher in _publishers(run) if publisher.versions.newest()]
         removed = sum(publisher.versions.clean(before, publisher.needed(before)) for publisher in publishers)
         if not run.spec.history:
-            removed += MetadataVersions(run.runtime.storage, run.layout.iceberg_of("history")).withdraw()
+            removed += _versions(run, "history").withdraw()
         return removed
 
 
@@ -74,7 +78,11 @@ def _tables(run: TableRun) -> Iterator[tuple[str, MetadataVersions]]:
     for kind in ICEBERG_KINDS:
         path = getattr(run.layout, kind)
         if (kind == "replica" or run.spec.history) and DeltaCommits(storage).exists(path):
-            yield path, MetadataVersions(storage, run.layout.iceberg_of(kind))
+            yield path, _versions(run, kind)
+
+
+def _versions(run: TableRun, kind: TableKind) -> MetadataVersions:
+    return MetadataVersions(run.runtime.storage, iceberg_folder(run.job.roots.lake, run.spec, kind))
 
 
 def _publishers(run: TableRun) -> Iterator[IcebergPublisher]:
@@ -91,4 +99,4 @@ def _publishers(run: TableRun) -> Iterator[IcebergPublisher]:
 def _behind(error: Exception) -> RunWarning:
     reason = str(error) if isinstance(error, GddlError) else f"{type(error).__name__}: {str(error)[:300]}"
     message = f"Iceberg readers see an older version than Delta readers: {reason}"
-    return RunWarning(code="ICEBERG_BEHIND", message=message, count=1)
+    return RunWarning(code=BEHIND_CODE, message=message, count=1)

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from airflow_gddl.contract.errors import FatalError, RetriableError
+from airflow_gddl.contract.features.iceberg import REFUSED_CODE
 from airflow_gddl.contract.layout import join, table_url
 from airflow_gddl.stores import Storage
 from spark_jobs.tables.iceberg_metadata import DELTA_VERSION, MetadataVersions, StoreIO, VersionedCatalog, parsed
@@ -151,7 +152,7 @@ class IcebergPublisher:
             except misfits as error:
                 what = f"a column is of a type that Iceberg lacks: {error}"
                 remedy = "exclude the column, or set iceberg: false"
-                raise FatalError("ICEBERG_REFUSED", what, where=self.source, remedy=remedy) from error
+                raise FatalError(REFUSED_CODE, what, where=self.source, remedy=remedy) from error
         _partition(transaction, by)
         return transaction
 
@@ -201,7 +202,7 @@ def require_plain(delta: DeltaTable, path: str) -> None:
     if features:
         what = f"the Delta table has {', '.join(sorted(features))}"
         remedy = "drop the feature (ALTER TABLE ... DROP FEATURE), or set iceberg: false"
-        raise FatalError("ICEBERG_REFUSED", what, where=path, remedy=remedy)
+        raise FatalError(REFUSED_CODE, what, where=path, remedy=remedy)
 
 
 def columns_of(delta: DeltaTable) -> pa.Schema:
@@ -221,7 +222,7 @@ def active_files(delta: DeltaTable, source: str) -> dict[str, ActiveFile]:
     unknown = [row["path"] for row in rows if row["num_records"] is None]
     if unknown:
         what = f"the Delta log has no row count for {len(unknown)} files, e.g. {unknown[0]}"
-        raise FatalError("ICEBERG_REFUSED", what, where=source, remedy="gddl maintain, or a rebuild")
+        raise FatalError(REFUSED_CODE, what, where=source, remedy="gddl maintain, or a rebuild")
     files = (
         ActiveFile(_absolute(source, r["path"]), r["size_bytes"], r["num_records"], tuple(r[name] for name in by))
         for r in rows

@@ -12,8 +12,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from airflow_gddl.contract.features.shadow import DifferentKey
 from airflow_gddl.contract.layout import join
-from airflow_gddl.contract.shadow import DifferentKey
 from airflow_gddl.contract.table_spec import lowered
 from airflow_gddl.stores import Storage
 from spark_jobs.features.shadow.sides import Sides

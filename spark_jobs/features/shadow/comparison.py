@@ -12,7 +12,7 @@ from typing import NoReturn
 from pyspark.sql import SparkSession
 
 from airflow_gddl.contract.errors import RetriableError
-from airflow_gddl.contract.shadow import ShadowDifference
+from airflow_gddl.contract.features.shadow import ShadowDifference
 from spark_jobs.batch.merge import MergedBatch
 from spark_jobs.batch.pending import Batch
 from spark_jobs.batch.runtime import iso

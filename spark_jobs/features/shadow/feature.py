@@ -12,8 +12,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 from airflow_gddl.contract.durations import seconds
+from airflow_gddl.contract.features.shadow import HELD_CODE, DifferentKey, ShadowDifference, share_of
 from airflow_gddl.contract.result import RunWarning
-from airflow_gddl.contract.shadow import DifferentKey, ShadowDifference
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.batch.feature import Feature
 from spark_jobs.batch.merge import MergedBatch
@@ -25,14 +25,12 @@ from spark_jobs.features.shadow.kept import KeptDifferences
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.tables.places import DeclinedError
 
-HELD_CODE = "SHADOW_HELD"
-
 
 class Shadow(Feature):
     def before_batch(self, table: TableSession, batch: Batch) -> None:
         """Let Spark's MERGE commit while a difference waits for a person; else compare the batch, if it is chosen."""
         table.context = replace(table.context, before_commit=None)
-        chosen = is_chosen(share_of(table.run), table.spec.table, batch.plan)
+        chosen = is_chosen(share_of(table.spec, table.run.tier), table.spec.table, batch.plan)
         if waiting := KeptDifferences.of(table.run).open():
             self._commit_by_merge(table, len(waiting))
             reason = "held"
@@ -101,11 +99,6 @@ def _lines_of(found: ShadowDifference, one: DifferentKey, *, decided: bool) -> l
     state, columns = "decided" if decided else "open", ", ".join(one.columns) or "the whole row"
     title = f"shadow, batch {found.batch_id}, {found.kind} ({state}), differs in {columns}:"
     return [title, f"  ours   {one.ours or 'no row'}", f"  Spark  {one.spark or 'no row'}"]
-
-
-def share_of(run: TableRun) -> float:
-    """The share of batches to compare, 0 to 1."""
-    return float(run.tier.shadow if run.spec.shadow is None else run.spec.shadow)
 
 
 def is_chosen(share: float, table: str, plan: BatchPlan) -> bool:

@@ -10,9 +10,9 @@ from datetime import datetime
 from pathlib import Path
 
 from airflow_gddl.contract.codec import from_json, to_document
+from airflow_gddl.contract.features.shadow import DECIDED, FOUND, ShadowDifference, places_of, shadow_folder
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.s3 import is_s3
-from airflow_gddl.contract.shadow import DECIDED, FOUND, ShadowDifference, places_of, shadow_folder
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores.local import bare
 from spark_jobs.batch.table_run import TableRun

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_gddl.contract.capture import of_dropped_partitions
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.sources.capture import of_dropped_partitions
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.sources.capture.catalog import Bounds, alterations, dropped_bounds, dropped_parts
 from spark_jobs.sources.capture.position import FollowedTable, read_followed, write_followed

@@ -16,12 +16,12 @@ from datetime import datetime
 from typing import Any
 
 from airflow_gddl.contract import codec
-from airflow_gddl.contract.capture import READ, capture_of, of_dropped_partitions, properties_of
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.file_names import PathFormat
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.row_checks import table_name_fault
+from airflow_gddl.contract.sources.capture import READ, capture_of, of_dropped_partitions, properties_of
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.batch.runtime import iso
 from spark_jobs.batch.table_run import TableRun
@@ -177,7 +177,7 @@ class _Source:
             remedy = "correct the two, or let Debezium's connector write files or a topic"
             raise FatalError("SOURCE_LOG_REFUSED", what, where=run.spec.source, remedy=remedy)
         positions = Positions.of(run.runtime.storage, run.job.roots.lake, run.spec.source)
-        return cls(run, url, PostgreSQL(sa, properties_of(run.spec)), positions)
+        return cls(run, url, PostgreSQL(sa, properties_of(run.spec), run.runtime.limits.open_seconds), positions)
 
     def followed(self, connection: Any) -> FollowedTable:
         """The row's table now, in no log yet."""

@@ -39,7 +39,7 @@ from spark_jobs.sources.capture.followed import DroppedPartitions, undeletable
 from spark_jobs.sources.capture.position import LogPosition, read_followed, write_followed
 
 _AT_ONCE, _ROWS_OF_FILE = 5_000, 100_000
-_WRITERS_SECONDS, _PAUSE_SECONDS = 60.0, 0.2
+_PAUSE_SECONDS = 0.2
 _PARAMETER = "\0"
 """In place of the colon of parameters, which constants have, too."""
 Key = tuple[Any, ...]
@@ -104,7 +104,7 @@ class PartitionDeletes:
     def _writers(self) -> str:
         """A transaction that the log has, and that was loaded, may not be seen by queries for a moment. It holds its
         locks until it is: those that hold one now are waited for."""
-        deadline = time.monotonic() + _WRITERS_SECONDS
+        deadline = time.monotonic() + self.run.runtime.limits.writers_seconds
         with connected(self.url) as connection:
             before = self._holders(connection)
             while before and (before := before & self._holders(connection)):

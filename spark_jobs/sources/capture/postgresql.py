@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_gddl.contract.capture import PLACEHOLDER, PUBLICATION, SLOT
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.postgresql_log import (
     PublishedTable,
@@ -21,6 +20,7 @@ from airflow_gddl.contract.postgresql_log import (
     table_findings,
 )
 from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.sources.capture import PLACEHOLDER, PUBLICATION, SLOT
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.plan.loaded_transactions import place_of
 from spark_jobs.source_tables import state_of
@@ -31,8 +31,6 @@ from spark_jobs.sources.capture.position import LogPosition, Mark
 _PREFIX = "gddl"
 _PORT = 5432
 _FREE_SECONDS = 90.0
-_OPEN_SECONDS = 240
-"""A slot is made once all transactions that write have ended that were open when it was asked for."""
 _CANCELLED = "57014"
 _FAILED_AT = re.compile(r"Error while processing event at offset \{(?:[^}]*[ {])?lsn=(\d+)")
 _AGAIN = "load the source's tables again, which opens the log anew first: gddl load --again"
@@ -78,10 +76,12 @@ class PostgreSQL:
     """Attributes:
     sa: the module `sqlalchemy`.
     stated: properties that the source states, with the names of slot and publication.
+    open_seconds: how long `open` waits for transactions that write.
     """
 
     sa: Any
     stated: Mapping[str, str]
+    open_seconds: int
 
     @property
     def slot(self) -> str:
@@ -167,6 +167,8 @@ class PostgreSQL:
     def open(self, connection: Any) -> str:
         """Create the slot, in place of one that this lake has made before; returns where the log begins.
 
+        A slot is made once all transactions that write have ended that were open when it was asked for.
+
         Raises:
             RetriableError: `TABLE_BUSY`: another connection reads the slot, or transactions stay open.
         """
@@ -174,7 +176,7 @@ class PostgreSQL:
             self._wait_until_free(connection)
             self._scalar(connection, "SELECT pg_drop_replication_slot(CAST(:slot AS name))", slot=self.slot)
         query = "SELECT CAST(lsn AS text) FROM pg_create_logical_replication_slot(CAST(:slot AS name), 'pgoutput')"
-        self._scalar(connection, "SELECT set_config('statement_timeout', :most, false)", most=f"{_OPEN_SECONDS}s")
+        self._scalar(connection, "SELECT set_config('statement_timeout', :most, false)", most=f"{self.open_seconds}s")
         try:
             return str(self._scalar(connection, query, slot=self.slot))
         except self.sa.exc.OperationalError as error:

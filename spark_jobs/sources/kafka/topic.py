@@ -13,9 +13,9 @@ from datetime import UTC, datetime, timedelta
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.file_names import PathFormat
-from airflow_gddl.contract.kafka import settings_of, topic_of
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.sources.kafka import settings_of, topic_of
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.dialects.debezium.topic_files import TopicFile, TopicFiles
@@ -25,8 +25,6 @@ from spark_jobs.ledger.commit_files import read_small
 
 _WAIT_SECONDS = 600.0
 _POSITION = "position.json"
-_MESSAGES_A_FILE, _BYTES_A_FILE = 20_000, 24 * 1024**2
-"""A file ends with the message that reaches one of them."""
 _AHEAD = timedelta(days=1)
 """By how much the clock of a producer may be ahead of ours."""
 
@@ -112,7 +110,9 @@ class _TopicReading:
 def _reading(run: TableRun) -> _TopicReading:
     topic, settings = topic_of(run.spec), settings_of(run.spec, run.runtime.environ)
     folder = join(run.job.roots.lake, STATE, "topics", run.spec.source, topic)
-    return _TopicReading(topic, kafka_log(settings), SchemaRegistry.of(settings), folder)
+    return _TopicReading(
+        topic, kafka_log(settings, run.runtime.limits.answer_seconds), SchemaRegistry.of(settings), folder
+    )
 
 
 def _finds_news(reading: _TopicReading, run: TableRun, totals: RunTotals) -> bool:
@@ -231,11 +231,11 @@ class _TopicCapture:
     def _in_parts(self, partition: int, start: int, end: int) -> Iterator[tuple[list[Message], int]]:
         """Messages for a file each time, and the offset behind them."""
         messages: list[Message] = []
-        size = 0
+        size, limits = 0, self.run.runtime.limits
         for message in self.reading.log.messages(self.reading.topic, partition, start, end) if start < end else ():
             messages.append(message)
             size += message.size
-            if len(messages) >= _MESSAGES_A_FILE or size >= _BYTES_A_FILE:
+            if len(messages) >= limits.messages_a_file or size >= limits.bytes_a_file:
                 yield messages, message.offset + 1
                 messages, size, start = [], 0, message.offset + 1
         if start < end:

@@ -28,6 +28,7 @@ from airflow_gddl.contract.errors import FatalError, QuarantinableError, Retriab
 from airflow_gddl.contract.file_names import OF_SNAPSHOT, PathFormat, digits_of, is_temporary, moment
 from airflow_gddl.contract.layout import LandingFolder, join
 from airflow_gddl.contract.result import JobResult, RunWarning
+from airflow_gddl.contract.sources.snapshots import CLEARED_CODE, HELD_CODE
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores.readers import StoredObject
 from spark_jobs.batch import notices
@@ -50,13 +51,9 @@ from spark_jobs.ledger.taken_snapshots import (
 )
 from spark_jobs.plan.identity import has_same_mode, require_same_identity
 from spark_jobs.plan.planned_batch import PlannedFile
-from spark_jobs.rules.exports import HELD_CODE
 from spark_jobs.sources.snapshots.comparison import Comparison, planned
 from spark_jobs.tables.delta_log import APPEND, version_of
 
-_ROWS_A_FILE = 1_000_000
-_DECODED_BYTES = 1 << 30
-"""Of the files of a snapshot and its neighbours, decoded; larger ones are compared in parts, by hashes of keys."""
 _COMMITTED = "AR_H_COMMIT_TIMESTAMP"
 _AHEAD = timedelta(days=1)
 """How far the time of a snapshot may be ahead of the clock: folders name no zone, and some name the next day."""
@@ -66,7 +63,7 @@ _OF_CONTENT = (
     "SCHEMA_REFUSED",
 )  # fmt: skip
 """Errors of a load for which what a snapshot holds can be the cause."""
-_OF_CAPTURE = (HELD_CODE, "SNAPSHOT_WAITING", "SNAPSHOT_CLEARED", "FILES_IGNORED", "FOLDER_MISSING")
+_OF_CAPTURE = (HELD_CODE, "SNAPSHOT_WAITING", CLEARED_CODE, "FILES_IGNORED", "FOLDER_MISSING")
 """Warnings of a capture."""
 
 
@@ -285,7 +282,7 @@ def capture(run: TableRun, totals: RunTotals, most: int | None = None) -> Snapsh
         surveyed = survey(run, released=False)
     if faulty and not surveyed.faulty:
         message = "snapshots that were held were taken, or removed, or are again as they were when they were taken"
-        totals.warn([RunWarning(code="SNAPSHOT_CLEARED", message=message, count=len(faulty), sample=faulty[:5])])
+        totals.warn([RunWarning(code=CLEARED_CODE, message=message, count=len(faulty), sample=faulty[:5])])
     totals.warn(surveyed.warnings)
     totals.revisit = surveyed.waits
     return former
@@ -552,7 +549,8 @@ class _Capture:
         sides = {"before": before, "snapshot": snapshot, "after": after}
         there = {side: one for side, one in sides.items() if one is not None}
         files, known = {side: one.files for side, one in there.items()}, frozenset(self.known.columns)
-        with Comparison(self.run, files, known, self.known.names, _DECODED_BYTES) as compared:
+        most = self.run.runtime.limits.decoded_bytes
+        with Comparison(self.run, files, known, self.known.names, most) as compared:
             self._require_as_listed(*there.values())
             self._require_within_limit(compared)
             names = self._write_changes({side: one.version for side, one in there.items()}, compared)
@@ -647,10 +645,10 @@ class _Capture:
             SEQUENCE: pa.repeat(version, len(ops)),
             _COMMITTED: pa.repeat(committed, len(ops)),
         }
-        every = pa.table({**added, **columns})
-        for start in range(0, len(ops), _ROWS_A_FILE):
+        every, rows_a_file = pa.table({**added, **columns}), self.run.runtime.limits.rows_a_file
+        for start in range(0, len(ops), rows_a_file):
             content = io.BytesIO()
-            pq.write_table(every.slice(start, _ROWS_A_FILE), content, compression="zstd")
+            pq.write_table(every.slice(start, rows_a_file), content, compression="zstd")
             last = self._next_name(self.known.last)
             self._keep(last=last)
             names.append(f"{last}-{OF_SNAPSHOT}-{version}.parquet")

@@ -14,6 +14,7 @@ import pyarrow as pa
 from airflow_gddl.contract.actions import Reload
 from airflow_gddl.contract.errors import QuarantinableError
 from airflow_gddl.contract.names import delivered_name
+from airflow_gddl.contract.sources.snapshots import HELD_CODE
 from airflow_gddl.stores import scratch
 from airflow_gddl.stores.readers import StoredObject
 from spark_jobs.batch.table_run import TableRun
@@ -21,9 +22,9 @@ from spark_jobs.dialects.probe import probe, without_rows
 from spark_jobs.dialects.protocol import Dialect, InputOpener, Probed, Unreadable
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.plan.table_schema import Schema
-from spark_jobs.rules.exports import HELD_CODE, Export, column_id, data_of, key_columns, with_key_types
 from spark_jobs.rules.file_rows import read_file
-from spark_jobs.rules.snapshot_changes import ComparedBy, SnapshotChanges, differences
+from spark_jobs.sources.snapshots.exports import Export, column_id, data_of, key_columns, with_key_types
+from spark_jobs.sources.snapshots.snapshot_changes import ComparedBy, SnapshotChanges, differences
 from spark_jobs.tables.delta_tables import Tables
 from spark_jobs.tables.places import DeclinedError
 
@@ -189,9 +190,9 @@ class Comparison:
 
     def _read(self, export: Export) -> Iterator[pa.Table]:
         probed = export.probed
-        groups: list[range | None] = [range(i, i + 1) for i in range(len(probed.row_groups))]
-        for group in groups if groups and self._parts > 1 else [None]:
-            rows = read_file(self.run.runtime.storage, probed, group)
+        parts: list[range | None] = [range(i, i + 1) for i in range(len(probed.ranges))]
+        for part in parts if parts and self._parts > 1 else [None]:
+            rows = read_file(self.run.runtime.storage, probed, part)
             name = probed.file.path.rpartition("/")[2]
             if isinstance(rows, Unreadable):
                 raise QuarantinableError(HELD_CODE, f"{name}: {rows.reason}", where=probed.file.path)

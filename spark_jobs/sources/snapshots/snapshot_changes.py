@@ -15,9 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_gddl.contract.errors import QuarantinableError
+from airflow_gddl.contract.sources.snapshots import HELD_CODE
 from airflow_gddl.contract.table_spec import DroppedColumnPolicy
 from spark_jobs.rules.arrays import flat, shared_codes, table_codes
-from spark_jobs.rules.exports import HELD_CODE, compared_columns, data_of, deletable
+from spark_jobs.sources.snapshots.exports import compared_columns, data_of, deletable
 
 
 @dataclass(frozen=True, kw_only=True)

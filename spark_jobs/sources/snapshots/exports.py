@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from airflow_gddl.contract.errors import FatalError, QuarantinableError
 from airflow_gddl.contract.names import landed_name, renamed
+from airflow_gddl.contract.sources.snapshots import HELD_CODE
 from spark_jobs.dialects.protocol import Dialect, Probed, declared_texts
 from spark_jobs.plan.schema_evolution import ColumnAction, SchemaRules, plan_schema
 from spark_jobs.plan.table_schema import Column, LandedGroup, Schema, land, require_distinct
@@ -27,7 +28,6 @@ from spark_jobs.rules.evaluate import landed_as_named, raw_as_named
 from spark_jobs.rules.file_groups import FileGroup
 from spark_jobs.rules.file_rows import FileRows, grouped
 
-HELD_CODE = "SNAPSHOT_HELD"
 _KEY, _NO_VALUE = "\0key ", "\0no value "
 
 
@@ -77,7 +77,8 @@ class Export:
 
     @classmethod
     def of(cls, probed: Probed, dialect: Dialect) -> Export:
-        """
+        """An export file with its columns as the row names them.
+
         Raises:
             QuarantinableError: `SNAPSHOT_HELD`: its columns can't be named as the row says, or a key is missing.
         """

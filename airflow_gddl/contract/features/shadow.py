@@ -1,13 +1,21 @@
-"""Differences that shadow has found, as the lake keeps them until a person decides (docs/trust.md, Shadow)."""
+"""`shadow`: a share of the batches is compared with Spark's `MERGE` before its commit (docs/trust.md, Shadow).
+
+Here are also the differences that were found, as the lake keeps them until a person decides.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from airflow_gddl.contract.endings import Ending
+from airflow_gddl.contract.errors import SpecProblem
+from airflow_gddl.contract.features import FeatureDescriptor
 from airflow_gddl.contract.layout import STATE, join
-from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.shares import is_share, share_remedy
+from airflow_gddl.contract.spec import TableSpec, TierSpec
 
+HELD_CODE = "SHADOW_HELD"
 FOUND, DECIDED = "found.json", "decided.json"
 """Names of the documents of a difference, in its folder."""
 
@@ -81,3 +89,32 @@ def places_of(paths: Iterable[str]) -> Iterator[tuple[str, bool]]:
     for found in sorted(path for path in there if path.endswith(f"/{FOUND}")):
         folder = found.rpartition("/")[0]
         yield folder, join(folder, DECIDED) in there
+
+
+def share_of(spec: TableSpec, tier: TierSpec) -> float:
+    """The share of batches to compare, 0 to 1."""
+    return float(tier.shadow if spec.shadow is None else spec.shadow)
+
+
+def is_used(spec: TableSpec, tier: TierSpec) -> bool:
+    return bool(share_of(spec, tier))
+
+
+def problems(spec: TableSpec | TierSpec) -> Iterator[SpecProblem]:
+    """None: of a row that does not say."""
+    if spec.shadow is not None and not is_share(spec.shadow):
+        message, remedy = "not a fraction", "write true, or a number from 0 to 1, e.g. 0.01"
+        yield SpecProblem("FIELD_VALUE", ("shadow",), spec.shadow, message, remedy)
+
+
+def remedy_of(value: object) -> str:
+    return f"{share_remedy(value)}; or true"
+
+
+FEATURE = FeatureDescriptor(
+    is_used=is_used,
+    check_values=problems,
+    check_tier=problems,
+    remedies={"shadow": remedy_of},
+    endings={HELD_CODE: Ending(("run",), "a run says it until the difference is released")},
+)

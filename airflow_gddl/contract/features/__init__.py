@@ -1,0 +1,91 @@
+"""Features that a row switches on: what both sides know of each, a module for each with its `FEATURE`.
+
+The module of a feature is found in this package by its name, which `spark_jobs.features` has a package of, too: what a
+job does for it. A field of `TableSpec` or `TierSpec` that belongs to a feature is marked with its name.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import cast
+
+from airflow_gddl.contract.basics import FEATURE
+from airflow_gddl.contract.endings import OwnCodes
+from airflow_gddl.contract.errors import SpecProblem
+from airflow_gddl.contract.extensions import TableKind
+from airflow_gddl.contract.spec import TierSpec
+from airflow_gddl.contract.table_spec import TableSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureDescriptor(OwnCodes):
+    """What both sides know of a feature.
+
+    Attributes:
+        is_used: whether a row of a tier uses it.
+        check_values: problems of single values of a row, also of defaults; None: there are none.
+        check: further problems of a row; None: there are none.
+        check_tier: problems of a tier.
+        remedies: by field, remedy for a value of the wrong type.
+        tier: the tier by which the tables of a row that uses it are written.
+        reads: tables whose data files its readers use, also files that Delta does not need any more.
+        shown_as: format of the metadata that it makes of a row's tables, for readers of another format; empty: none.
+        folder: function of the lake, a row and one of its tables that gives the folder of that metadata.
+        without: what a job without airflow-gddl does not do for a row that uses it, as a sentence.
+    """
+
+    is_used: Callable[[TableSpec, TierSpec], bool]
+    check_values: Callable[[TableSpec], Iterable[SpecProblem]] | None = None
+    check: Callable[[TableSpec], Iterable[SpecProblem]] | None = None
+    check_tier: Callable[[TierSpec], Iterable[SpecProblem]] = lambda _tier: ()
+    remedies: Mapping[str, Callable[[object], str]] = field(default_factory=dict)
+    tier: Callable[[TierSpec], TierSpec] = lambda tier: tier
+    reads: tuple[TableKind, ...] = ()
+    shown_as: str = ""
+    folder: Callable[[str, TableSpec, TableKind], str] | None = None
+    without: str = ""
+
+
+@functools.cache
+def features() -> Mapping[str, FeatureDescriptor]:
+    """Features of this installation by name, in the order of their names, in which they are called."""
+    names = sorted(module.name for module in pkgutil.iter_modules(__path__))
+    found = (importlib.import_module(f"{__name__}.{name}").FEATURE for name in names)
+    return dict(zip(names, (cast("FeatureDescriptor", one) for one in found), strict=True))
+
+
+def used_by(spec: TableSpec, tier: TierSpec) -> Mapping[str, FeatureDescriptor]:
+    """Features of this installation that a row of a tier uses."""
+    return {name: one for name, one in features().items() if one.is_used(spec, tier)}
+
+
+def folders(lake: str, spec: TableSpec, kind: TableKind) -> Mapping[str, str]:
+    """By format, folders of the metadata that the row's features make of one of its tables for other readers."""
+    used = used_by(spec, TierSpec()).values()
+    return {one.shown_as: one.folder(lake, spec, kind) for one in used if one.folder is not None}
+
+
+def lacking(spec: TableSpec | TierSpec) -> Iterator[tuple[str, str]]:
+    """Fields that ask for a feature that this installation lacks, each with the feature."""
+    for name, feature in _OF_ROWS if isinstance(spec, TableSpec) else _OF_TIERS:
+        if getattr(spec, name) and feature not in features():
+            yield name, feature
+
+
+def missing_features(spec: TableSpec | TierSpec) -> Iterator[SpecProblem]:
+    """`FEATURE_MISSING` for each field that asks for a feature that this installation lacks."""
+    for name, feature in lacking(spec):
+        message = f"this installation lacks the feature {feature}"
+        remedy = f"install all of airflow-gddl, or drop {name}"
+        yield SpecProblem("FEATURE_MISSING", (name,), getattr(spec, name), message, remedy)
+
+
+_OF_ROWS, _OF_TIERS = (
+    tuple((one.name, one.metadata[FEATURE]) for one in fields(kind) if FEATURE in one.metadata)
+    for kind in (TableSpec, TierSpec)
+)
+"""Fields of features, each with the feature."""
