@@ -343,8 +343,8 @@ Keyed = Erase | Explain | ResyncRows
 """Actions whose specification may hold keys of rows, which can be personal."""
 Action = (
     Run | Rebuild | Reload | Resync | Plan | LoadFromSource | ResyncRows | Verify | Explain | ShowTable | Erase
-    | ErrorsList | ErrorsReplay | ErrorsDismiss | SweepRelease | TruncateRelease | Maintain | Move | SchemaApply | CatalogDiff
-    | CatalogSync | Adopt | AdoptRelease | Eject
+    | ErrorsList | ErrorsReplay | ErrorsDismiss | SweepRelease | TruncateRelease | Maintain | Move | SchemaApply
+    | CatalogDiff | CatalogSync | Adopt | AdoptRelease | Eject
 )  # fmt: skip
 ACTIONS: Mapping[str, type[Action]] = {kind.name: kind for kind in get_args(Action)}
 """The actions by name."""
