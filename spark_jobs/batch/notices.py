@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.extensions import DmsOptions
 from airflow_gddl.contract.file_names import LARGE_FOLDER
-from airflow_gddl.contract.layout import landing_root
+from airflow_gddl.contract.layout import below, landing_root
 from airflow_gddl.contract.result import INCOMPLETE_CODE, SHARED_CODE, RunWarning
 from airflow_gddl.contract.spec import SubMicrosecondPolicy, TableSpec
 from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.dialects.protocol import Dialect, Unreadable
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.generations import Inference
-from spark_jobs.plan.planned_batch import BatchPlan, TableState, Truncate
+from spark_jobs.plan.planned_batch import BatchPlan, PlannedFile, TableState, Truncate
 from spark_jobs.plan.sharding import refreshed
 from spark_jobs.plan.sweeps import SweepState, is_due_by_time, snapshot_of
 from spark_jobs.plan.waiting_files import Discovery
@@ -159,6 +159,38 @@ def require_generations(discovery: Discovery, table: str) -> None:
             remedy=f"run `gddl reload --from-files --table {table}`, which puts all files in order; or write "
             "`generations: one` into the row if the load has these changes",
         )
+
+
+def require_same_landing(spec: TableSpec, waiting: Iterable[PlannedFile], known: Iterable[str], landing: str) -> None:
+    """Refuse files of a table without keys that were ingested from another landing folder, as after a failover.
+
+    Rows without a key can't be compared with stored ones: those of a full load would come twice. Rows with a key can.
+
+    Args:
+        known: paths of ingested files.
+        landing: the table's landing folder now.
+
+    Raises:
+        FatalError: `LANDING_MOVED`.
+    """
+    if spec.keys:
+        return
+    names = {below(landing, file.path) for file in waiting}
+    parts = {name.count("/") + 1 for name in names}
+    elsewhere = (path for path in known if below(landing, path) == path)
+    ends = ((path, "/".join(path.split("/")[-count:])) for path in elsewhere for count in parts)
+    again = next(((path, name) for path, name in ends if name in names), None)
+    if again is None:
+        return
+    path, name = again
+    raise FatalError(
+        "LANDING_MOVED",
+        f"{spec.table} has no keys, and its landing folder was another one: {name} was ingested as {path}, and its "
+        "rows would come twice; nothing was written",
+        where=landing,
+        remedy=f"name the landing folder as it was; or, if all of the files are in the new one, run `gddl reload "
+        f"--from-files --table {spec.table}`, which makes the table of them",
+    )
 
 
 def of_sweep(standing: SweepState, state: TableState, discovery: Discovery) -> tuple[RunWarning, ...]:

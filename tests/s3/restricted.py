@@ -19,7 +19,7 @@ from tests.s3.gateway import Gateway, end_with_parent, free_port, wait_for_port
 
 ROOT = Path(__file__).parents[2]
 LANDING, LAKE = "company-landing", "company-lake"
-_BLOCK = re.compile(r"```json role=(\w+)\n(.*?)```", re.DOTALL)
+_BLOCK = re.compile(r"<!-- role: (\w+) -->\n```json\n(.*?)```", re.DOTALL)
 Policy = Mapping[str, Any]
 
 
