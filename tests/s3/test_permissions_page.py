@@ -94,7 +94,7 @@ def done(account: Account, table: TableSpec, options: JobOptions | None = None) 
 def every_step(account: Account, table: TableSpec) -> None:
     """What jobs do to a table, in the order in which it may come."""
     assert done(account, table).main.inserted
-    assert done(account, table, JobOptions(action=Verify())).details["verdict"] == "equal"  # type: ignore[index]
+    assert "'verdict': 'equal'" in str(done(account, table, JobOptions(action=Verify())).details)
     done(account, table, JobOptions(action=Rebuild()))
     done(account, table, JobOptions(action=Maintain()))
 
