@@ -21,6 +21,7 @@ from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.options import absolute, check_names
 from airflow_gddl.cli.screen import Cell, Screen, count, counted
+from airflow_gddl.cli.source_database import SourceDatabase
 from airflow_gddl.cli.verify import require_name
 from airflow_gddl.contract.errors import FatalError, MetadataError, documented
 from airflow_gddl.contract.layout import LandingFolder, join
@@ -77,7 +78,16 @@ _From = Annotated[
         help="Also read what you have: a DMS task or endpoint, a Debezium connector, a file of sdp-meta.",
     ),
 ]
+_Capture = Annotated[
+    bool,
+    typer.Option(
+        "--capture", help="A PostgreSQL whose log jobs read: also its block in gddl.yaml, and its publication."
+    ),
+]
 _Write = Annotated[bool, typer.Option("--write", help="Write the files without asking.")]
+_Apply = Annotated[
+    bool, typer.Option("--apply", help="With --capture and --write: also run the statements at the source.")
+]
 
 
 def onboard(  # noqa: PLR0913 - typer reads each option of the command from one parameter
@@ -91,7 +101,9 @@ def onboard(  # noqa: PLR0913 - typer reads each option of the command from one 
     schema: _Schemas = None,
     table: options.Tables = None,
     from_: _From = None,
+    capture: _Capture = False,
     write: _Write = False,
+    apply: _Apply = False,
     json: options.Json = False,
 ) -> None:
     """Propose metadata rows and keys for all tables of a source, as a diff; exit status 1 if changes are not
@@ -105,7 +117,9 @@ def onboard(  # noqa: PLR0913 - typer reads each option of the command from one 
         schemas=frozenset(schema or ()),
         tables=frozenset(table or ()),
         files=tuple(from_ or ()),
+        capture=capture,
         write=write,
+        apply=apply,
         as_json=json,
     )
     raise typer.Exit(context.OK if carry_out(context.of(ctx), given) else context.FAILED)
@@ -251,7 +265,9 @@ class OnboardingOptions:
     schemas: frozenset[str]
     tables: frozenset[str]
     files: tuple[Path, ...]
+    capture: bool
     write: bool
+    apply: bool
     as_json: bool
 
 
@@ -263,10 +279,11 @@ def carry_out(cli: CliContext, given: OnboardingOptions) -> bool:
     """
     check(given)
     folder = open_folder(given.metadata, cli.environ)
-    first = _first_settings(folder, given)
+    first = _captured_settings(folder, given, cli, _first_settings(folder, given))
     seen = Overlay(folder, {change.name: change.new for change in first})
     settings = read_settings(seen, cli.environ)
-    plan = make_plan(seen, settings, given.source, _facts(cli, given, settings), cli.environ)
+    facts = _facts(cli, given, settings)
+    plan = make_plan(seen, settings, given.source, facts, cli.environ)
     files = (*first, *plan.files)
     if not given.as_json:
         show_plan(cli.screen, files, plan)
@@ -278,16 +295,25 @@ def carry_out(cli: CliContext, given: OnboardingOptions) -> bool:
             cli.screen.record(record)
     elif write:
         cli.screen.say(f"{counted(len(files), 'file')} written", "green")
-        _show_steps(cli, given)
+        _show_steps(cli, given, facts)
+    elif given.capture and not files:
+        _show_steps(cli, given, facts)
     elif files:
         cli.screen.warn("nothing was written; --write does it", "yellow")
     return write or not files
 
 
-def _show_steps(cli: CliContext, given: OnboardingOptions) -> None:
+def _show_steps(cli: CliContext, given: OnboardingOptions, facts: SourceFacts) -> None:
     loaded = load(given.metadata, cli.environ)
     mine = [table for table in loaded.tables if table.source == given.source and table.enabled]
-    if mine:
+    if mine and given.capture:
+        from airflow_gddl.onboarding import captured  # noqa: PLC0415 - other sources do without it
+
+        rows = {one.table: one.rows for one in facts.tables}
+        database = SourceDatabase(given.connection, cli.environ)
+        for line in captured.lines(mine, rows, database, do_apply=given.apply):
+            cli.screen.dictate(line)
+    elif mine:
         landing = loaded.landings.get(given.source, loaded.roots.landing)
         for line in next_steps(mine, landing, given.metadata, from_database=bool(given.connection)):
             cli.screen.dictate(line)
@@ -299,6 +325,11 @@ def check(given: OnboardingOptions) -> None:
         MetadataError: `CONNECTION_INVALID`, `SOURCE_INVALID`, `TABLE_NAME_INVALID`.
     """
     require_name(given.connection)
+    if given.capture and not given.connection:
+        remedy = "name the connection that jobs have, too: --connection GDDL_SOURCE_NAME"
+        raise MetadataError("CONNECTION_INVALID", "--capture needs --connection", remedy=remedy)
+    if given.apply and not given.capture:
+        raise MetadataError("CONNECTION_INVALID", "--apply needs --capture", remedy="leave it out")
     for problem in check_values(TableSpec(table="a.b", keys=(), source=given.source)):
         raise MetadataError(
             problem.code, f"the source {given.source!r:.80} is {problem.message}", remedy=problem.remedy
@@ -316,6 +347,23 @@ def _first_settings(folder: Folder, given: OnboardingOptions) -> tuple[FileChang
         roots = {name: flow(absolute(root)) for name, root in (("landing", given.landing), ("lake", given.lake))}
         return (FileChange(name=FILE, old=None, new=_SETTINGS.format(**roots)),)
     return ()
+
+
+def _captured_settings(
+    folder: Folder, given: OnboardingOptions, cli: CliContext, first: tuple[FileChange, ...]
+) -> tuple[FileChange, ...]:
+    """Changes of `gddl.yaml`, with the block of a source whose log jobs read."""
+    if not given.capture:
+        return first
+    from airflow_gddl.onboarding.captured import with_source  # noqa: PLC0415 - as above
+
+    if first:
+        (new,) = first
+        return (replace(new, new=with_source(new.new, given.source, given.connection)),)
+    read_settings(folder, cli.environ)  # which names what is wrong with it
+    old = folder.read(FILE).decode()
+    new_text = with_source(old, given.source, given.connection)
+    return () if new_text == old else (FileChange(name=FILE, old=old, new=new_text),)
 
 
 def _facts(cli: CliContext, given: OnboardingOptions, settings: Settings) -> SourceFacts:
