@@ -30,7 +30,7 @@ def test_the_grid_shows_three_tasks_and_how_they_ended(site: Site, page: Page, p
     site.land("seen.a")
     site.load(PACK)
     page.goto(f"/dags/{PACK}")
-    for task in ("landed", "initial_load", "incremental_load"):
+    for task in ("landed", "initial_load, rebuild", "incremental_load"):
         expect(page.get_by_text(task, exact=True).first).to_be_visible()
     expect(page.get_by_text("priority:normal").first).to_be_visible()
     events = page.get_by_test_id("card-list")  # of assets
