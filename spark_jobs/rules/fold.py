@@ -27,7 +27,7 @@ from spark_jobs.rules.arrays import (
 from spark_jobs.rules.carried import carried, chosen, has_column, lists, replaces_unknown
 from spark_jobs.rules.errors_table import Entry, entries, overlaid, text_of
 from spark_jobs.rules.evaluate import recomputed
-from spark_jobs.rules.order import OrderedEvents, deleted_by, gddl_fields, of_rows, ordered, with_gddl
+from spark_jobs.rules.order import OrderedEvents, deleted_by, file_places, gddl_fields, of_rows, ordered, with_gddl
 from spark_jobs.rules.positions import FILE_BITS, are_replayed, replayed_position, row_in_file
 from spark_jobs.rules.redelivery import new_changes
 
@@ -76,7 +76,7 @@ def net_changes(happened: pa.Table, schema: TableSchema, *, partial: bool) -> pa
         among its events;
         where keys can change, `MOVE_DELETED`: a row was moved to the key and deleted next, though the key may have had
         another row: `ONTO_BATCH`: by the event before it, `ONTO_STORED`: by what is stored; empty: none of this;
-        `BEGINS_AGAIN`: among the events an update follows a delete, though it moved no row to the key;
+        `BEGINS_AGAIN`: see `begin_again`, of any event;
         where the table `refolds`, `FORCED` of the last event, `HAS_FORCED` of any, and of the lowest event
         `LOWEST_FORCED`;
         `LOWEST`, `_gddl` of the lowest event where the table `refolds`, or the key begins or `BEGINS_AGAIN` with an
@@ -105,7 +105,7 @@ def _spans(events: OrderedEvents, schema: TableSchema) -> dict[str, pa.Array]:
     if schema.truncates and len(starts):
         cut = deleted_by(events.rows, schema.truncates, schema)[events.at]
         first = np.where(events.any_of_key(cut), "T", first)
-    again = events.any_of_key(begin_again(events))
+    again = events.any_of_key(begin_again(events, schema))
     columns = {FIRST: pa.array(first, pa.string()), BEGINS_AGAIN: pa.array(again)}
     if schema.before_of_key:
         columns[MOVE_DELETED] = _moves_deleted(events)
@@ -120,9 +120,16 @@ def _spans(events: OrderedEvents, schema: TableSchema) -> dict[str, pa.Array]:
     return columns
 
 
-def begin_again(events: OrderedEvents) -> np.ndarray:
-    """Which events are updates that come next after a delete of their key, though they moved no row to it."""
+def begin_again(events: OrderedEvents, schema: TableSchema) -> np.ndarray:
+    """Which events are updates that come next after a delete of their key, though they moved no row to it.
+
+    Not an update of a snapshot whose file is older than that of the delete: it was compared with a snapshot that had
+    the key, and the delete is of one that came late, between the two.
+    """
     result: np.ndarray = events.after_delete & (events.op == "U") & ~events.moved & ~events.forced
+    if schema.spec.mode == "snapshots" and result.any():
+        places = file_places(gddl_fields(events.rows)["source_file"], schema)[events.at]
+        result[1:] &= (places[1:] >= places[:-1]) | (places[1:] == 0)
     return result
 
 
@@ -134,7 +141,7 @@ def without_prior(happened: pa.Table, schema: TableSchema, batch_id: str) -> pa.
     """
     events = ordered(of_rows(of_newest_generation(happened, schema, schema.swept), schema), schema)
     of_batch = np.asarray(pc.equal(gddl_fields(events.rows)["batch_id"], batch_id))[events.at]
-    at = events.at[begin_again(events) & of_batch]
+    at = events.at[begin_again(events, schema) & of_batch]
     return events.rows.select(schema.keys).take(pa.array(at))
 
 

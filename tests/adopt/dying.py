@@ -1,4 +1,7 @@
-"""Commands that die by SIGKILL at one of their writes, counted: a process that is forked with all modules loaded."""
+"""Commands that die by SIGKILL at one of their writes, counted: a process that is forked with all modules loaded.
+
+The process says which write that is before it dies.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import os
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from typing import Any
 
 from airflow_gddl.contract.spec import JobSpec
@@ -25,13 +29,17 @@ class Death:
     """Attributes:
     left: writes that are still made.
     after: the process dies once that write is made; else before.
+    told: where the process sends the path of that write.
     """
 
     left: int
     after: bool
+    told: Connection
 
-    def around(self, write: Callable[[], Any]) -> Any:
+    def around(self, path: str, write: Callable[[], Any]) -> Any:
         due, self.left = self.left == 0, self.left - 1
+        if due:
+            self.told.send(path)
         if due and not self.after:
             os.kill(os.getpid(), signal.SIGKILL)
         done = write()
@@ -42,7 +50,9 @@ class Death:
     def plant(self) -> None:
         """Files on this machine's disk are written by pyarrow, not by the storage."""
         save = data_files.save_rows
-        data_files.save_rows = lambda rows, target, *, packed: self.around(lambda: save(rows, target, packed=packed))
+        data_files.save_rows = lambda rows, target, *, packed: self.around(
+            str(target), lambda: save(rows, target, packed=packed)
+        )
 
 
 class MortalStorage(Storage):
@@ -67,22 +77,24 @@ class MortalStorage(Storage):
             self._around(path, lambda path=path: super(MortalStorage, self).delete(path))
 
     def _around(self, path: str, write: Callable[[], Any]) -> Any:
-        return write() if "/claims/" in path else self.death.around(write)
+        return write() if "/claims/" in path else self.death.around(path, write)
 
 
-def died(job: JobSpec, number: int, *, after: bool) -> bool:
-    """Whether a job of one table died at its write of this number; else it came to its end."""
+def died(job: JobSpec, number: int, *, after: bool) -> str | None:
+    """The path of the write of this number, at which a job of one table died; None: it came to its end before."""
     server = multiprocessing.get_context("forkserver")
     server.set_forkserver_preload([__name__])
-    process = server.Process(target=_die, args=(job, number, after))
-    process.start()
-    process.join(_TIMEOUT)
-    assert process.exitcode in (0, -signal.SIGKILL), process.exitcode
-    return process.exitcode != 0
+    said, told = server.Pipe(duplex=False)
+    with said:
+        with told:
+            process = server.Process(target=_die, args=(job, Death(number, after, told)))
+            process.start()
+        process.join(_TIMEOUT)
+        assert process.exitcode in (0, -signal.SIGKILL), process.exitcode
+        return str(said.recv()) if process.exitcode else None
 
 
-def _die(job: JobSpec, number: int, after: bool) -> None:
-    death = Death(number, after)
+def _die(job: JobSpec, death: Death) -> None:
     death.plant()
     (spec,) = job.tables
     attempt(

@@ -5,7 +5,7 @@ Files of a baseline, of the old job and of landings are as in `test_takeovers`, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,19 +84,25 @@ def unprepared(table: Table) -> None:
 @dataclass(frozen=True)
 class Command:
     """Attributes:
+    writes: parts of the paths at which it dies at least, in their order.
     meanwhile: codes of a run between death and repetition; null: it loads, or finds nothing.
     """
 
     options: JobOptions
     before: Callable[[Table], None]
     afterwards: Callable[[Table], None]
+    writes: Sequence[str]
     meanwhile: frozenset[str | None]
 
 
+_ADOPTING = ("/adoption.json", "/t__changes/_delta_log/", "/t/_delta_log/", "/commits/", "/adoption.json")
+"""What is begun, its rows in the change table, its mark in the replica, the ledger's commit, and what had begun."""
+_RELEASING = ("/commits/", "/t/_delta_log/", "/t__history/", "/tombstones/", "/t__changes/")
+"""The ledger, the replica without our column, and our tables."""
 _NOT_YET = frozenset({"TABLE_NOT_OURS", "LEDGER_MISSING", None})
 COMMANDS: Mapping[str, Command] = {
-    "adopt": Command(adopting(), unprepared, is_adopted, _NOT_YET),
-    "release": Command(release(), adopted, is_released, _NOT_YET),
+    "adopt": Command(adopting(), unprepared, is_adopted, _ADOPTING, _NOT_YET),
+    "release": Command(release(), adopted, is_released, _RELEASING, _NOT_YET),
 }
 
 
@@ -104,12 +110,14 @@ COMMANDS: Mapping[str, Command] = {
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("name", COMMANDS)
 def test_command_that_dies_at_a_write_is_repeated(name: str, after: bool, tmp_path: Path) -> None:
-    command, number, codes = COMMANDS[name], 0, set[str | None]()
+    command, number, codes, writes = COMMANDS[name], 0, set[str | None](), list[str]()
     while True:
         table = started(tmp_path / str(number))
         command.before(table)
-        if not died(table.lake.job([table.spec], command.options), number, after=after):
+        path = died(table.lake.job([table.spec], command.options), number, after=after)
+        if path is None:
             break
+        writes.append(path)
         between = table.lake.run(table.spec).result  # type: ignore[union-attr] - one task declines none of these
         codes.add(None if between.error is None else between.error.code)
         again = table.lake.result(table.spec, command.options)
@@ -117,5 +125,6 @@ def test_command_that_dies_at_a_write_is_repeated(name: str, after: bool, tmp_pa
         command.afterwards(table)
         number += 1
     command.afterwards(table)
-    assert number > 8
+    remaining = iter(writes)
+    assert all(any(part in path for path in remaining) for part in command.writes), writes
     assert codes <= command.meanwhile

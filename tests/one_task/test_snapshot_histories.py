@@ -139,6 +139,7 @@ class History:
     drawn: Drawn
     exports: Exports
     landed: dict[int, Export] = field(default_factory=dict)
+    loaded: set[int] = field(default_factory=set)
 
     @classmethod
     def of(cls, seed: int, lake: Lake, drawn: Drawn) -> History:
@@ -253,7 +254,28 @@ class History:
         return dict(found)
 
     def run(self) -> None:
-        assert set(codes(self.exports.run())) <= {"TEXT_CONVERTED", "COLUMN_NOT_FOUND", "COLUMN_DROPPED"}
+        found, entering = codes(self.exports.run()), self._entering()
+        self.loaded = set(self.landed)
+        assert found.pop("UPDATE_WITHOUT_PRIOR", 0) in ({entering} if self._is_in_order else range(entering + 1))
+        assert found.keys() <= {"TEXT_CONVERTED", "COLUMN_NOT_FOUND", "COLUMN_DROPPED"}
+
+    @property
+    def _is_in_order(self) -> bool:
+        return bool(self.drawn["order"] == "in order")
+
+    def _entering(self) -> int:
+        """How many keys come into the filter by an export without `n`, which then is null, though the row kept it.
+
+        Those of exports that are new, or, out of order, of all.
+        """
+        if not self.drawn["where"] or self.drawn["dropped_column"] != "keep" or self.drawn["exclude"]:
+            return 0
+        keys, before, known = set(), dict[Any, Row](), False
+        for day, (rows, has) in sorted(self.landed.items()):
+            if known and not has and not (self._is_in_order and day in self.loaded):
+                keys |= {key for key in rows.keys() & before.keys() if before[key]["v"] == "c" != rows[key]["v"]}
+            before, known = rows, known or has
+        return len(keys)
 
     def repair(self) -> None:
         layout, repair = self.exports.lake.layout(self.exports.spec), self.drawn["repair"]

@@ -21,6 +21,8 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.row_checks import check_table
 from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.table_spec import Expectation
+from airflow_gddl.metadata.expression_text import with_expressions
 from airflow_gddl.runtime.state.recording import records_of
 from airflow_gddl.runtime.state.table_status import NEEDS_ATTENTION
 from airflow_gddl.stores import Storage
@@ -162,6 +164,28 @@ def play_out_of_order(seed: int, days: int, tmp_path: Path) -> None:
             assert {day: exports.as_of(day) for day in landed} == landed
         else:
             assert not any(landed.values())
+
+
+def test_late_snapshots_of_one_run_lack_no_prior_row(exports: Exports) -> None:
+    """The change back to snapshot 23 is an update of what 18 has, until 21, of the same run, lacks the key."""
+    exports.land(17, {1: "x", 5: "b"})
+    exports.land(23, {1: "x", 5: "b"})
+    exports.run()
+    exports.land(18, {1: "x", 5: "a"})
+    exports.land(21, {1: "x"})
+    assert codes(exports.run()) == {}
+    assert exports.replica() == {1: "x", 5: "b"}
+
+
+def test_a_row_in_quarantine_is_a_prior_row_that_is_missing(exports: Exports) -> None:
+    """Snapshot 4 updates the row of 3, which waits in quarantine, so that its change follows the delete of 2."""
+    rule = {"known": Expectation(rule="v <> 'bad'")}
+    exports = replace(exports, spec=with_expressions(replace(SPEC, expect=rule)))
+    for day, rows in enumerate([{5: "a"}, {}, {5: "bad"}, {5: "b"}], start=1):
+        exports.land(day, {1: "x", **rows})
+    result = exports.run()
+    assert (codes(result), result.quarantined) == ({"UPDATE_WITHOUT_PRIOR": 1}, 1)
+    assert exports.replica() == {1: "x", 5: "b"}
 
 
 def in_groups(days: Sequence[int], chosen: random.Random) -> Iterator[Sequence[int]]:
