@@ -170,9 +170,10 @@ DEAD_WORKER = (
 
 
 class LargeBatchError(Exception):
-    """The files of a batch don't fit into memory together and have to be read in smaller batches. Nothing was written.
+    """The files of a batch don't fit into memory together and have to be read in smaller batches.
 
     The rows of a large first load repeat, or there are tables already, so that its parts can't be written one by one.
+    The batch has written at most quarantined rows.
     """
 
 
