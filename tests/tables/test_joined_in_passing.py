@@ -6,11 +6,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from airflow_gddl.stores import Storage
+from spark_jobs.tables import small_files
 from spark_jobs.tables.delta_tables import DataFile, Tables, Write
+from spark_jobs.tables.places import TaskBounds
 from spark_jobs.tables.small_files import FULL, MANY, at_once, join_in_passing
+from tests.harness.lake import Lake, spec_of
 
 PARTS, BATCHES = 20, 9
 
@@ -40,3 +44,19 @@ def test_files_that_are_compacted_in_one_commit_are_no_more_than_a_full_file() -
     assert at_once([few, large, many]) == [many, few]
     assert at_once([large, few]) == [large]
     assert at_once([]) == []
+
+
+def test_files_of_tables_whose_changed_rows_leave_them_stay_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of tables do that are too large to be in memory as a whole."""
+    monkeypatch.setattr(Tables, "bounds", TaskBounds(whole=-1))
+    monkeypatch.setattr(small_files, "MANY", 5)
+    lake, spec, numbers = Lake(tmp_path), spec_of(history=True), []
+    layout = lake.layout(spec)
+    lake.load(spec, 20)
+    for number in range(1, 9):
+        lake.change(spec, number, [("U", number, "new")])
+        lake.done(spec)
+        numbers.append([len(DeltaTable(path).file_uris()) for path in (layout.replica, layout.history)])
+    assert [max(of_table) for of_table in zip(*numbers, strict=True)] == [5, 5]
