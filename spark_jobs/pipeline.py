@@ -129,7 +129,7 @@ def take(table: TableSession, batch: Batch) -> None:
         delivered = run_batch(table, batch)
     except LargeBatchError:
         drop(table.context, batch.plan, table.ledger)
-        table.discovery, table.limits = before, replace(table.limits, first_load=0)
+        table.discovery, table.limits, table.dropped = before, replace(table.limits, first_load=0), batch.plan
         return
     if delivered.held is not None:
         table.discovery = before.held_from(delivered.held.path)

@@ -62,7 +62,7 @@ from spark_jobs.rules.rewrite import Rewrite, plan_archive
 from spark_jobs.rules.step_results import Archived, Rebuilt
 from spark_jobs.tables.delta_log import version_of
 from spark_jobs.tables.engine import RebuildRequest, TableContext
-from spark_jobs.tables.places import DeclinedError
+from spark_jobs.tables.places import DeclinedError, LargeBatchError
 
 
 def recorded_files(context: TableContext, state: TableState) -> Recorded | None:
@@ -540,11 +540,16 @@ def _ingest_all(work: _Reload, outcome: RunTotals) -> tuple[TableSchema | None, 
             run=run, context=context, ledger=ledger, claim=work.claim, totals=outcome, discovery=discovery,
             limits=run.limits,
         )  # fmt: skip
-        while (plan := _next_plan(run, ledger, table.discovery)) is not None:
+        while (plan := _next_plan(table)) is not None:
             work.claim.check()
-            table.discovery = table.discovery.without(plan)
+            before, table.discovery = table.discovery, table.discovery.without(plan)
             table.suit(few_rows=is_small(plan, ledger.state))
-            delivered = read(table, Batch(plan=plan, of_reload=True))
+            try:
+                delivered = read(table, Batch(plan=plan, of_reload=True))
+            except LargeBatchError:
+                ledger.drop_plan()
+                table.discovery, table.limits = before, replace(table.limits, first_load=0)
+                continue
             _require_loads(work, delivered)
             if delivered.set_aside:
                 table.discovery = table.discovery.with_last(plan.files, delivered.set_aside)
@@ -587,10 +592,12 @@ def _require_loads(work: _Reload, delivered: ReadBatch) -> None:
         raise notices.unread_load(work.run.spec.table, bad)
 
 
-def _next_plan(run: TableRun, ledger: Ledger, discovery: Discovery) -> BatchPlan | None:
+def _next_plan(table: TableSession) -> BatchPlan | None:
+    ledger = table.ledger
     plan = ledger.plan()
     if plan is None:
-        plan = next_batch(discovery.waiting, limits=run.limits, state=ledger.state, now=moment(run, ledger))
+        now = moment(table.run, ledger)
+        plan = next_batch(table.discovery.waiting, limits=table.limits, state=ledger.state, now=now)
         if plan is not None:
             plan = replace(plan, sweep=False, releases=True)  # a user asked for all that the files say
             ledger.write_plan(plan)

@@ -64,7 +64,7 @@ def _next_batch(table: TableSession, *, replayed: bool) -> Batch | None:
         if table.engine.tables.last_transaction(changes, APPEND) >= version_of(pending):
             return Batch(plan=pending, resumed=True, appended=True)
         drop(table.context, pending, table.ledger)
-    plan = _planned(table, pending, replayed=replayed)
+    plan = _planned(table, pending or table.dropped, replayed=replayed)
     return None if plan is None else Batch(plan=replace(plan, shard=table.run.shard))
 
 

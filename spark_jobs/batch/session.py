@@ -13,7 +13,7 @@ from spark_jobs.batch.totals import RunTotals
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batching import BatchLimits
-from spark_jobs.plan.planned_batch import ForeignCommit, TableState
+from spark_jobs.plan.planned_batch import BatchPlan, ForeignCommit, TableState
 from spark_jobs.plan.waiting_files import Discovery
 from spark_jobs.tables.engine import Engine, TableContext
 
@@ -27,6 +27,7 @@ class TableSession:
         discovery: what waits after the current batch.
         foreign: commits that others made to the tables.
         limits: of a batch.
+        dropped: plan that this run has dropped, since its batch was too large; the next plan is later. None: none.
     """
 
     run: TableRun
@@ -37,6 +38,7 @@ class TableSession:
     discovery: Discovery
     limits: BatchLimits
     foreign: tuple[ForeignCommit, ...] = ()
+    dropped: BatchPlan | None = None
 
     @property
     def spec(self) -> TableSpec:

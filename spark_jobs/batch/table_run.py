@@ -369,4 +369,5 @@ class TableRun:
 
     @property
     def limits(self) -> BatchLimits:
-        return BatchLimits.of(self.tier, in_one_task=self.in_one_task)
+        limits = BatchLimits.of(self.tier, in_one_task=self.in_one_task)
+        return replace(limits, first_load=0) if self.shard else limits  # sources share the tables

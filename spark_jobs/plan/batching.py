@@ -27,7 +27,7 @@ class BatchLimits:
     """Most files and bytes of a batch.
 
     Attributes:
-        first_load: most bytes of full-load files in the first batch of a table, whose parts are written one by one;
+        first_load: most bytes of a batch of full-load files while there is no table: its parts are written one by one.
             0: as many as of another batch.
     """
 
@@ -46,7 +46,7 @@ class BatchLimits:
 
     def most_bytes(self, first: PlannedFile, state: TableState) -> int:
         """Bytes that the batch may have that begins with a file."""
-        is_first_load = first.kind == "load" and state.batch == 0
+        is_first_load = first.kind == "load" and state.keys is None
         return max(self.max_bytes, self.first_load) if is_first_load else self.max_bytes
 
 

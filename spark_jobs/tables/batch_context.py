@@ -22,7 +22,7 @@ from spark_jobs.tables.engine import ProposedCommit
 from spark_jobs.tables.file_rules import deleted, written
 from spark_jobs.tables.replayed_log import ReplayedLog
 from spark_jobs.tables.small_files import join_in_passing, place_new_rows
-from spark_jobs.tables.table_rows import KeyMatches, Source
+from spark_jobs.tables.table_rows import KeyMatches, Source, rows_leave
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +115,14 @@ class BatchContext:
         written_files, _ = written(reports)
         write = replace(self._write(path, app, metrics, []), written=written_files, deleted=deleted(reports, source))
         self.tables.commit(path, write)
+
+    def to_search(self, path: str) -> TableSnapshot:
+        """A table in which a batch looks for rows; if each batch adds a file to it, small ones are compacted before."""
+        snapshot = self.tables.existing(path)
+        if not rows_leave(self.tables, snapshot):
+            return snapshot
+        self.join_small_files(path)
+        return self.tables.existing(path)
 
     def join_small_files(self, path: str) -> None:
         """Between batches: see `small_files.join_in_passing`."""

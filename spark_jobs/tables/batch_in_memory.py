@@ -43,7 +43,7 @@ from spark_jobs.tables.engine import Decision, TableContext, TableWork
 from spark_jobs.tables.errors_table import ErrorsTable
 from spark_jobs.tables.places import DeclinedError
 from spark_jobs.tables.small_files import with_smallest
-from spark_jobs.tables.table_rows import FindRows, KeyMatches, find, find_stored, rows_leave, search
+from spark_jobs.tables.table_rows import FindRows, KeyMatches, find, find_stored, search
 from spark_jobs.tables.whole_tables import TableWriter, changes_of_keys, update_history
 
 
@@ -303,10 +303,7 @@ class AppendedInMemory(_WholeBatchWork):
 
     def _stored_rows(self, net: pa.Table, *, partial: bool) -> KeyMatches:
         tables, schema = self.batch_context.tables, self.table_schema
-        snapshot = tables.existing(self.batch_context.layout.replica)
-        if rows_leave(tables, snapshot):
-            self.batch_context.join_small_files(snapshot.path)
-            snapshot = tables.existing(snapshot.path)
+        snapshot = self.batch_context.to_search(self.batch_context.layout.replica)
         columns = needed_of_replica(snapshot, schema, partial=partial)
         # Rows of a load have no sequence; only another one of a load can tie with them. Places of changes that went
         # through the quarantine (below zero) are compared with those of all stored rows.

@@ -25,6 +25,7 @@ from spark_jobs.tables.delta_log import (
 )
 from spark_jobs.tables.delta_tables import Tables
 from spark_jobs.tables.engine import TableContext
+from spark_jobs.tables.errors_table import ErrorsTable
 from spark_jobs.tables.file_parts import CHANGES, ERRORS, REPLICA, PartBounds, PartsReader, WrittenParts
 from spark_jobs.tables.places import Place
 from spark_jobs.tables.table_definition import TableDefinition
@@ -49,9 +50,13 @@ class FirstLoadReader:
             return False
         if any(file.kind != "load" for file in self.plan.files):
             return False
-        paths = (layout.changes, layout.replica, layout.history, layout.errors)
-        is_begun = self.context.resumed and self._parts.are_begun()
+        paths = (layout.changes, layout.replica, layout.history)
+        is_begun = self.context.resumed and (self._is_appended() or self._parts.are_begun())
         return is_begun or not any(map(engine.tables.exists, paths))
+
+    def _is_appended(self) -> bool:
+        """Whether an earlier attempt has appended the batch; the last step of one removes the reports of its parts."""
+        return self.tables.last_transaction(self.context.layout.changes, APPEND) >= version_of(self.plan)
 
     @property
     def _parts(self) -> PartsReader:
@@ -120,15 +125,15 @@ class FirstLoad:
     def definitions(self) -> tuple[TableDefinition, ...]:
         return table_definition.definitions(self._schema, self.context.layout, self.context.tier)
 
-    def quarantine(self, files: Sequence[Unreadable], again: Sequence[str]) -> None:  # noqa: ARG002 - no table before
+    def quarantine(self, files: Sequence[Unreadable], again: Sequence[str]) -> None:
         path, added = self.context.layout.errors, list(self.parts.files[ERRORS])
-        if not files and not added:
-            return
-        definition = table_definition.errors(path)
-        self.new_tables.create(definition)
-        rows = quarantine.of_files(files, Stamp.of(self.plan))
-        added += self.new_tables.target_of(definition).write(self.context.storage, rows, version_of(self.plan) // 1000)
-        self._commit(path, QUARANTINE, added, self.decoded_batch.figures.quarantined + len(files))
+        if files or added:
+            self.new_tables.create(table_definition.errors(path))
+            rows = quarantine.of_files(files, Stamp.of(self.plan))
+            now = version_of(self.plan) // 1000
+            added += self.new_tables.target(path).write(self.context.storage, rows, now)
+            self._commit(path, QUARANTINE, added, self.decoded_batch.figures.quarantined + len(files))
+        ErrorsTable(self.new_tables, path).resolve_earlier(self.plan, again)
 
     def discard(self) -> None:
         self.parts.discard()

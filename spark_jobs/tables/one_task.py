@@ -30,6 +30,7 @@ from spark_jobs.rules.stored_columns import change_schema, key_schema
 from spark_jobs.tables.baseline_writer import BaselineWriter
 from spark_jobs.tables.batch_context import BatchContext
 from spark_jobs.tables.batch_in_memory import AppendedInMemory, BatchInMemory, WholeBatchReader, batch_rows
+from spark_jobs.tables.delta_log import APPEND, version_of
 from spark_jobs.tables.delta_tables import Tables, Write
 from spark_jobs.tables.engine import BaselineWork, BatchWork, RebuildRequest, TableContext
 from spark_jobs.tables.errors_table import ErrorsTable
@@ -200,7 +201,8 @@ class OneTaskEngine(TablesEngine):
             )
             if first.suits() and (work := first.decode_files()) is not None:
                 return work
-            self._require_a_usual_batch(context, plan)
+            if self.reads_whole and state.keys is None:
+                self._require_usual_batch(context, plan)
         path = context.layout.errors
         errors = self.tables.read(path) if plan.source == "quarantine" and self.tables.exists(path) else None
         reader = WholeBatchReader(context=context, plan=plan, state=state, most_bytes=self.most_bytes)
@@ -210,14 +212,15 @@ class OneTaskEngine(TablesEngine):
         batch_context = self._batch_context(context, plan, decoded.decoded_batch.schema.table_schema)
         return BatchInMemory(batch_context=batch_context, decoded=decoded), unreadable
 
-    def _require_a_usual_batch(self, context: TableContext, plan: BatchPlan) -> None:
-        """Check that the rows of a batch fit into memory together.
+    def _require_usual_batch(self, context: TableContext, plan: BatchPlan) -> None:
+        """Check that the rows of a batch fit into memory together; one that has appended rows is finished anyway.
 
         Raises:
             LargeBatchError: the batch is a first load that is larger than batches whose rows are in memory together.
         """
         most = BatchLimits.of(context.tier, in_one_task=True).max_bytes
-        if self.reads_whole and len(plan.files) > 1 and sum(file.size for file in plan.files) > most:
+        is_usual = len(plan.files) == 1 or sum(file.size for file in plan.files) <= most
+        if not is_usual and self.tables.last_transaction(context.layout.changes, APPEND) < version_of(plan):
             raise LargeBatchError
 
     def resume_from_changes(self, context: TableContext, plan: BatchPlan, state: TableState) -> AppendedInMemory:

@@ -7,11 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import pyarrow.types as pt
 
 from airflow_gddl.stores import Storage
+from spark_jobs.rules.arrays import flat
 
 Item = TypeVar("Item")
 
@@ -113,10 +116,13 @@ class InProcess:
 
     Attributes:
         threads: for parts that mostly wait for the store, or for pyarrow.
+        counted: bytes of columns whose distinct values are counted at a time, which takes about five times as many;
+            the files are read once for so many.
     """
 
     storage: Storage
     threads: int = 1
+    counted: int = 256 * 1024**2
 
     @property
     def slots(self) -> int:
@@ -137,15 +143,46 @@ class InProcess:
 
     def distinct(self, files: Sequence[str], columns: Sequence[str]) -> int:
         names = list(columns)
-        rows = pa.concat_tables(self._columns(files, names))
+        size = sum(self._size(path, names) for path in files)
+        shares = -(-size // self.counted) or 1
+        return sum(self._distinct(files, names, share, shares) for share in range(shares))
+
+    def _distinct(self, files: Sequence[str], names: list[str], share: int, shares: int) -> int:
+        """Distinct values of one of the shares into which `_shares_of` divides the first column."""
+        parts = self._columns(files, names)
+        if shares > 1:
+            parts = (rows.filter(pa.array(_shares_of(rows.column(0), shares) == share)) for rows in parts)
+        rows = pa.concat_tables(parts)
         if len(names) == 1:
             return int(pc.count_distinct(rows.column(0), mode="all").as_py())
         return int(rows.group_by(names, use_threads=False).aggregate([]).num_rows)
+
+    def _size(self, path: str, names: list[str]) -> int:
+        """Bytes of columns of a file, not compressed."""
+        with self.storage.open_input(path) as stream:
+            footer = pq.read_metadata(stream)
+        groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+        chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
+        return sum(c.total_uncompressed_size for c in chunks if c.path_in_schema.partition(".")[0] in names)
 
     def _columns(self, files: Sequence[str], names: list[str]) -> Iterator[pa.Table]:
         for path in files:
             with self.storage.open_input(path) as stream:
                 yield pq.ParquetFile(stream, coerce_int96_timestamp_unit="us").read(names, use_threads=False)
+
+
+def _shares_of(values: pa.ChunkedArray, count: int) -> np.ndarray:
+    """A number below `count` for each value, equal for equal ones; 0 for types other than whole numbers and text."""
+    column = flat(values)
+    if pt.is_integer(column.type):
+        return np.asarray(pc.fill_null(column.cast(pa.int64()), 0)) % count
+    data = column.buffers()[2] if pt.is_string(column.type) or pt.is_binary(column.type) else None
+    if data is None or not data.size:
+        return np.zeros(len(column), np.int64)
+    ends = np.frombuffer(column.buffers()[1], np.int32)[column.offset :][: len(column) + 1].astype(np.int64)
+    first, last, signs = ends[:-1], ends[1:] - 1, np.frombuffer(data, np.uint8)
+    tail = [np.where(at >= first, signs[np.maximum(at, 0)].astype(np.int64), 0) for at in (last, last - 1)]
+    return (31 * tail[0] + tail[1]) % count
 
 
 def stream_of(rows: pa.Table) -> bytes:
@@ -170,9 +207,10 @@ DEAD_WORKER = (
 
 
 class LargeBatchError(Exception):
-    """The files of a batch don't fit into memory together and have to be read in smaller batches. Nothing was written.
+    """The files of a batch don't fit into memory together and have to be read in smaller batches.
 
     The rows of a large first load repeat, or there are tables already, so that its parts can't be written one by one.
+    The batch has written at most quarantined rows.
     """
 
 

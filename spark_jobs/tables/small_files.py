@@ -63,7 +63,7 @@ def place_new_rows(
 
 
 def join(tables: Tables, path: str, files: Sequence[DataFile]) -> None:
-    """Compact these files into one; readers of the table's changes skip it (`dataChange` false)."""
+    """Compact these files, into one of each partition; readers of the table's changes skip it (`dataChange` false)."""
     rows = tables.read_files(tables.existing(path), files)
     tables.commit(path, Write(added=[rows], removed=files, rearranged=True))
 
@@ -79,9 +79,23 @@ def join_in_passing(tables: Tables, path: str) -> None:
     if not tables.arranges_files or len(snapshot.log.files) < MANY:
         return
     small = [file for file in snapshot.files if file.size <= FULL // 2]
-    files = next(bins(small), None) if len(small) >= MANY else None
-    if files is not None:
-        join(tables, path, files)
+    if len(small) >= MANY and (chosen := at_once(list(bins(small)))):
+        join(tables, path, [file for files in chosen for file in files])
+
+
+def at_once(groups: Sequence[list[DataFile]]) -> list[list[DataFile]]:
+    """Groups of files to compact in one commit: of most files first, as many groups as have the bytes of one full file.
+
+    A batch adds a file to each partition that it has a row of: with one group a batch their number would grow with the
+    square of the partitions.
+    """
+    chosen, left = [], FULL
+    for files in sorted(groups, key=lambda files: -len(files)):
+        size = sum(file.size for file in files)
+        if size <= left:
+            chosen.append(files)
+            left -= size
+    return chosen
 
 
 def bins(files: Sequence[DataFile]) -> Iterator[list[DataFile]]:

@@ -16,7 +16,7 @@ import pyarrow.types as pt
 from airflow_gddl.contract.layout import join
 from airflow_gddl.stores import Storage
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.rules.arrays import WEIGHT, by_name, comparable, cuts_of, flat, range_of, sample_of
+from spark_jobs.rules.arrays import WEIGHT, by_name, comparable, cuts_of, flat, range_of, sample_of, shared_codes
 from spark_jobs.rules.order import old_keys
 from spark_jobs.rules.outcome import ACTION, AT, replaced
 from spark_jobs.tables.data_files import bounds, is_falling, left_of, opened, read_groups, read_parts, read_rows
@@ -248,15 +248,24 @@ def _find_whole(
 
 
 def matching(rows: pa.Table, keys: pa.Table, names: tuple[str, ...]) -> np.ndarray:
-    """Indexes of the rows whose key columns each have a value of `keys`."""
+    """Indexes of the rows whose key is one of `keys`, but for nested key columns, which are not compared."""
     if len(names) == 1 and (indexes := _in_order(rows.column(names[0]), keys.column(names[0]))) is not None:
         return indexes
+    plain = [name for name in names if not pt.is_nested(keys.column(name).type)]
+    hits = _of_values(rows, keys, plain)
+    if len(plain) < 2 or not len(hits):
+        return hits
+    found = rows.select(plain).take(pa.array(hits))
+    wanted = keys.select(plain).take(pa.array(_of_values(keys, found, plain)))
+    mine, theirs = shared_codes([found.columns, wanted.columns], [found.num_rows, wanted.num_rows])
+    return hits[np.isin(mine, theirs)]
+
+
+def _of_values(rows: pa.Table, keys: pa.Table, names: Sequence[str]) -> np.ndarray:
+    """Indexes of the rows that have in each column a value that one of the keys has there."""
     hit: pa.Array | None = None
     for name in names:
-        wanted = keys.column(name)
-        if pt.is_nested(wanted.type):
-            continue
-        mine = pc.is_in(comparable(rows.column(name)), value_set=comparable(wanted))
+        mine = pc.is_in(comparable(rows.column(name)), value_set=comparable(keys.column(name)))
         hit = mine if hit is None else pc.and_(hit, mine)
     return np.arange(rows.num_rows) if hit is None else pc.indices_nonzero(hit).cast(pa.int64()).to_numpy()
 

@@ -234,7 +234,7 @@ def update_history(
     if touched is None:
         _update_all(batch_context, tuple(floors), swept)
         return
-    snapshot = batch_context.tables.existing(path)
+    snapshot = batch_context.to_search(path)
     happened = events(changes_of_keys(batch_context, touched), table_schema)
     happened = happened.take(pa.array(with_keys(happened, touched, table_schema)))
     derived = versions(happened, table_schema, floors, swept)

@@ -15,12 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from airflow_gddl.contract.actions import Verify
+from airflow_gddl.contract.actions import Reload, Verify
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import Expectation, SchemaEvolution
 from airflow_gddl.metadata.expression_text import with_expressions
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import utc_now
+from spark_jobs.batch.runtime import Step, utc_now
 from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.tables.delta_tables import Tables
 from spark_jobs.tables.file_parts import PartBounds, PartReport, Split, WritePart
@@ -198,6 +198,56 @@ def test_repeated_keys_of_a_large_first_load_are_compared_in_usual_batches(
     log = "".join(path.read_text() for path in folder.glob("_delta_log/*.json"))
     assert [path.name for path in folder.rglob("*.parquet") if path.name not in log] == []
     assert lake.done(spec, JobOptions(action=Verify())).details["verdict"] == "equal"
+
+
+@pytest.mark.parametrize("step", ["append", "replica", "commit"])
+def test_large_first_load_goes_on_once_it_has_appended(step: str, parts: Parts, tmp_path: Path) -> None:
+    """Its last steps remove the reports of its parts; it is the same batch all the same."""
+    spec = spec_of()
+    whole, _ = loaded_whole(tmp_path / "whole", spec)
+    lake = batches_of_a_file_each(tmp_path / "parts")
+    land(lake, spec)
+
+    def break_off(reported: Step) -> None:
+        if reported.step == step:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        lake.raising(spec, observe=break_off)
+    assert lake.done(spec).batches == 1
+    assert differences(lines(whole, spec), lines(lake, spec)) == []
+    assert not any(Path(lake.layout(spec).state, "parts").rglob("*.json"))
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+def test_damaged_file_of_a_large_first_load_holds_all_of_it(repeated: bool, parts: Parts, tmp_path: Path) -> None:
+    spec = spec_of()
+    whole, _ = loaded_whole(tmp_path / "whole", spec, repeated=repeated)
+    lake = batches_of_a_file_each(tmp_path / "parts")
+    land(lake, spec, damaged=True, repeated=repeated)
+    for _ in range(2):
+        error = lake.result(spec).error
+        assert error is not None
+        assert error.code == "FIRST_LOAD_UNREADABLE"
+    land(lake, spec, repeated=repeated)
+    assert lake.done(spec).batches == 1 + repeated
+    assert lake.replica(spec) == whole.replica(spec)
+    left = [row for row in lake.rows(lake.layout(spec).errors) if row["code"] == "FILE_UNREADABLE"]
+    assert left
+    assert all(row["resolved_at"] for row in left)
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+def test_reload_in_parts(repeated: bool, parts: Parts, tmp_path: Path) -> None:
+    spec = spec_of()
+    lake = batches_of_a_file_each(tmp_path)
+    land(lake, spec, repeated=repeated)
+    lake.done(spec)
+    before, parts.written = lake.replica(spec), 0
+    result = lake.done(spec, JobOptions(action=Reload()))
+    assert (result.batches, result.rows_read) == (1 + repeated, 2 * ROWS)
+    assert parts.written == (2 + repeated) * ROWS // GROUP  # usual batches begin with a file of other keys
+    assert lake.replica(spec) == before
 
 
 def _files(lake: Lake, spec: TableSpec) -> list[str]:

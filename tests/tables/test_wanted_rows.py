@@ -18,7 +18,7 @@ from airflow_gddl.stores import Storage
 from spark_jobs.tables.delta_tables import Tables
 from spark_jobs.tables.places import stream_of, stream_rows
 from spark_jobs.tables.snapshots import DataFile
-from spark_jobs.tables.table_rows import AT_FILE, AT_ROW, Source, by_key, files_with, keys_of
+from spark_jobs.tables.table_rows import AT_FILE, AT_ROW, Source, by_key, files_with, keys_of, matching
 
 FILES, ROWS = 5, 100
 
@@ -138,3 +138,27 @@ def test_files_of_other_partitions_hold_no_key() -> None:
 def test_bounds_that_do_not_compare_say_nothing(bound: object) -> None:
     assert files_with([data_file(bound, bound)], pa.table({"k": [7]}), ("k",)) == [0]
     assert files_with([data_file(8, 9)], pa.table({"k": pa.array([None], pa.int64())}), ("k",)) == [0]
+
+
+FLOATS = st.sampled_from([0.0, -0.0, 1.5, float("nan"), None])
+
+
+@given(
+    rows=st.lists(st.tuples(st.integers(0, 3), FLOATS, st.sampled_from(["a", "b", None]))),
+    keys=st.lists(st.tuples(st.integers(0, 3), FLOATS, st.sampled_from(["a", "b", None]))),
+)
+def test_rows_match_by_all_columns_of_their_key(
+    rows: list[tuple[int, float | None, str | None]], keys: list[tuple[int, float | None, str | None]]
+) -> None:
+    """A row that has the first column of one key and the second of another has none of them."""
+    names, kinds = ("k", "f", "t"), (pa.int64(), pa.float64(), pa.string())
+
+    def table_of(values: list[tuple[int, float | None, str | None]]) -> pa.Table:
+        return pa.table({n: pa.array([v[at] for v in values], kinds[at]) for at, n in enumerate(names)})
+
+    def plain(value: tuple[int, float | None, str | None]) -> tuple[object, ...]:
+        return tuple("nan" if v != v else v for v in value)  # noqa: PLR0124 - only a NaN differs from itself
+
+    wanted = set(map(plain, keys))
+    expected = [at for at, row in enumerate(rows) if plain(row) in wanted]
+    assert matching(table_of(rows), table_of(keys), names).tolist() == expected
