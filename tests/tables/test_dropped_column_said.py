@@ -38,7 +38,7 @@ def test_a_dropped_column_is_said_once_and_a_late_change_of_it_is_applied(tmp_pa
     done = lake.done(SPEC)
     (late,) = done.warnings
     assert (late.code, done.late_ignored) == ("BATCH_LATE", 1)
-    assert "not applied but in columns that no newer change of their key carries" in late.message
+    assert "applied only in columns that no newer change of their key carries" in late.message
     (row,) = [one for one in lake.rows(lake.layout(SPEC).replica) if one["id"] == 1]
     assert (row["v"], row["n"]) == ("forty", 20)
 
