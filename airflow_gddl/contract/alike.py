@@ -10,7 +10,7 @@ MANY = 5
 """Messages that differ only in names, paths and numbers are shown one by one up to this number."""
 NAMED = 3
 """Tables that `the_same_in` names."""
-_PATH = re.compile(r"[^\s()\[\]'\",;]*/[^\s()\[\]'\",;]*")
+_WORD = re.compile(r"[^\s()\[\]'\",;]+")
 _NUMBER = re.compile(r"(?<!\w)\d[\d,.:]*(?!\w)")
 
 
@@ -26,7 +26,8 @@ class Message:
     def pattern(self) -> str:
         """The text without what differs between tables: the table's name, paths, numbers."""
         own = re.compile(rf"(?<!\w)(?:{re.escape(self.table)}|{re.escape(self.table.rpartition(':')[2])})(?!\w)")
-        return _NUMBER.sub("#", _PATH.sub("/", own.sub("TABLE", self.text)))
+        words = _WORD.sub(lambda found: "/" if "/" in found[0] else found[0], own.sub("TABLE", self.text))
+        return _NUMBER.sub("#", words)
 
 
 @dataclass(frozen=True)
