@@ -6,6 +6,7 @@ from dataclasses import astuple
 
 import pytest
 
+from airflow_gddl.contract.features.iceberg import iceberg_folder
 from airflow_gddl.contract.layout import Layout, join
 from airflow_gddl.contract.spec import Roots, TableSpec
 
@@ -22,8 +23,12 @@ def test_the_paths_of_a_table() -> None:
         state="s3://b/lake/_gddl/ledger/shop/orders",
         runs="s3://b/lake/_gddl/runs/shop/orders",
         erased="s3://b/lake/_gddl/erased/shop/orders",
-        iceberg="s3://b/lake/_gddl/iceberg/shop/orders",
     )
+
+
+def test_folder_of_iceberg_s_metadata_is_beside_the_ledger() -> None:
+    folder = iceberg_folder("s3://b/lake", TableSpec(table="shop.orders", keys=()))
+    assert folder == "s3://b/lake/_gddl/iceberg/shop/orders"
 
 
 def test_no_two_paths_of_two_tables_are_the_same() -> None:
