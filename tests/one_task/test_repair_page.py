@@ -187,6 +187,11 @@ OF_PAGES = {
         "`LEDGER_MISSING`": "spark/test_lost_ledger.py::test_refresh_without_ledger_derives_reload_from_change_table",
     },
     "operate.md": {"They are no changes yet": "spark/test_replay_of_codes.py::test_rows_of_other_codes_are_kept"},
+    "permissions.md": {
+        "write or remove files below the landing folder": (
+            "s3/test_permissions_page.py::test_job_without_the_policy_of_landing_files_removes_none"
+        ),
+    },
     "repair.md": {
         "differs from its own changes (`VERIFY_DIFFERENT`)": "one_task/test_repair_page.py::damaged",
         "reads no landing file, and": "one_task/test_landing_retention.py::test_a_rebuild_afterwards_is_equal",
