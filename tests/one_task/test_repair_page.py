@@ -192,6 +192,16 @@ OF_PAGES = {
             "s3/test_permissions_page.py::test_job_without_the_policy_of_landing_files_removes_none"
         ),
     },
+    "recipes/dev-and-prod.md": {
+        "write into the landing folder. Give developm": (
+            "s3/test_permissions_page.py::test_job_without_the_policy_of_landing_files_removes_none"
+        ),
+        "gddl rebuild --table shop.orders": "recipes/test_recipes.py::test_the_recipe_works",
+    },
+    "recipes/disaster-recovery.md": {
+        "gddl reload --from-files": "recipes/test_recipes.py::test_the_recipe_works",
+    },
+    "recipes/metadata-in-ci.md": {"gddl rebuild": "recipes/test_recipes.py::test_the_recipe_works"},
     "repair.md": {
         "differs from its own changes (`VERIFY_DIFFERENT`)": "one_task/test_repair_page.py::damaged",
         "reads no landing file, and": "one_task/test_landing_retention.py::test_a_rebuild_afterwards_is_equal",
