@@ -38,9 +38,7 @@ SORTS = {
     "commit_times_and_copies": replace(_PLAIN, numbered=True, ties=True, copies=True),
 }
 SAME = {
-    # Without commit times: where loads and changes have some, a reload of all files may place changes that came before
-    # a later load in an earlier generation.
-    "everything": replace(dense(EVERYTHING), corrections=False, clock=False),
+    "everything": replace(dense(EVERYTHING), corrections=False),
     "reloads": dense(Traits(corrections=False, most_reloads=3, renames=True)),
     "truncates": dense(Traits(corrections=False, truncates=True, forced=True)),
     "keyless": dense(Traits(corrections=False, keyless=True, bad_rows=True)),
