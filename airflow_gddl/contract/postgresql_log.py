@@ -67,6 +67,7 @@ class Finding:
 
     Attributes:
         statement: mends it.
+        sql: statements that publish a table, or name its rows in the log, in their order; empty: a person decides.
         code: of the error of a table's run.
         of_tables: names in the source, `schema.name`, of the only tables that it concerns; empty: it concerns all of
             the log.
@@ -76,6 +77,7 @@ class Finding:
     statement: str
     code: str = NOT_PUBLISHED_CODE
     of_tables: frozenset[str] = frozenset()
+    sql: tuple[str, ...] = ()
 
     def concerns(self, tables: Collection[str]) -> bool:
         """Whether it concerns one of these tables."""
@@ -105,6 +107,11 @@ class PublishedTable:
     partitioned_by: tuple[str, ...] = ()
 
 
+def creation_of(publication: str, tables: str = "…") -> str:
+    """The statement that makes a publication of tables, which are written as statements write them."""
+    return f"CREATE PUBLICATION {publication} FOR TABLE {tables} WITH (publish_via_partition_root = true)"
+
+
 def source_findings(sa: Any, connection: Any, slot: str, publication: str) -> Iterator[Finding]:
     """What the server lacks, whatever the table.
 
@@ -127,19 +134,20 @@ def source_findings(sa: Any, connection: Any, slot: str, publication: str) -> It
         )
     published = connection.execute(sa.text(_PUBLICATION), {"name": publication}).mappings().first()
     if published is None:
-        statement = f"CREATE PUBLICATION {publication} FOR TABLE … WITH (publish_via_partition_root = true)"
-        yield Finding(f"there is no publication {publication}", statement)
+        yield Finding(f"there is no publication {publication}", creation_of(publication))
         return
     left_out = [name for name in ("insert", "update", "delete", "truncate") if not published[f"pub{name}"]]
     if left_out:
         statement = f"ALTER PUBLICATION {publication} SET (publish = 'insert, update, delete, truncate')"
-        yield Finding(f"publication {publication} leaves out every {' and '.join(left_out)}", statement)
+        yield Finding(
+            f"publication {publication} leaves out every {' and '.join(left_out)}", statement, sql=(statement,)
+        )
     for table, schema, name, deferrable in connection.execute(sa.text(_UNIDENTIFIED), {"name": publication}):
         lacks = "its primary key is deferrable, which identifies no row" if deferrable else "has no key"
         of = f" (published as {table})" if table != f"{schema}.{name}" else ""
         what = f"updates and deletes of {schema}.{name}{of} fail in the application: it is published and {lacks}"
         statement = f"ALTER TABLE {_quoted(schema)}.{_quoted(name)} REPLICA IDENTITY FULL"
-        yield Finding(what, statement, of_tables=frozenset({table, f"{schema}.{name}"}))
+        yield Finding(what, statement, of_tables=frozenset({table, f"{schema}.{name}"}), sql=(statement,))
 
 
 def _of_server(server: Mapping[str, Any], slot: str) -> Iterator[Finding]:
@@ -272,7 +280,8 @@ def table_findings(spec: TableSpec, published: PublishedTable, publication: str)
     if unnamed:
         keys = dict.fromkeys(key for loose in unnamed.values() for key in loose)
         what = f"deletes in {', '.join(unnamed)} do not name the key {', '.join(keys)}"
-        yield Finding(what, "; ".join(f"ALTER TABLE {title} REPLICA IDENTITY FULL" for title in unnamed))
+        statements = tuple(f"ALTER TABLE {title} REPLICA IDENTITY FULL" for title in unnamed)
+        yield Finding(what, "; ".join(statements), sql=statements)
     elif (
         spec.keys
         and spec.before_image_prefix is None
@@ -339,13 +348,15 @@ def _of_publication(
     if listed is None:
         if there["relkind"] == "p" and not there["via_root"]:
             statement = f"ALTER PUBLICATION {publication} SET (publish_via_partition_root = true)"
-            yield Finding(f"changes of partitioned table {title} are published as its partitions'", statement)
+            what = f"changes of partitioned table {title} are published as its partitions'"
+            yield Finding(what, statement, sql=(statement,))
             return
         # Once it is published, updates and deletes of what has no identity fail in the application.
         first = [leaf["title"] for leaf in leaves if leaf["relreplident"] != "f" and not leaf["identity"]]
         statements = [f"ALTER TABLE {leaf} REPLICA IDENTITY FULL" for leaf in first]
         statements.append(f"ALTER PUBLICATION {publication} ADD TABLE {table}")
-        yield Finding(f"{title} is not in publication {publication}", "; ".join(statements))
+        what = f"{title} is not in publication {publication}"
+        yield Finding(what, "; ".join(statements), sql=tuple(statements))
         return
     if _has_details(connection) and _filter(sa, connection, parameters):
         statement = f"ALTER PUBLICATION {publication} SET TABLE …, without WHERE"

@@ -11,15 +11,13 @@ import yaml
 from airflow_gddl.cli.screen import counted
 from airflow_gddl.cli.source_database import SourceDatabase
 from airflow_gddl.contract.errors import FatalError, MetadataError, RetriableError
-from airflow_gddl.contract.postgresql_log import Finding, quoted_name
+from airflow_gddl.contract.postgresql_log import Finding, creation_of, quoted_name
 from airflow_gddl.contract.sources.capture import PUBLICATION, properties_of
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.onboarding.yaml_text import text
 
 _SOURCES = re.compile(r"^sources:[ \t]*(#.*)?$", re.MULTILINE)
 _ANY_SOURCES = re.compile(r"^sources:", re.MULTILINE)
-_SQL = ("ALTER TABLE ", "ALTER PUBLICATION ", "CREATE PUBLICATION ")
-_NO_PUBLICATION = "there is no publication "
 
 
 def with_source(settings: str, source: str, connection: str) -> str:
@@ -57,35 +55,27 @@ class Missing:
 
 
 def missing(findings: Sequence[Finding], specs: Sequence[TableSpec]) -> Missing:
-    """Statements for the wanted tables alone, each once, and what is left to a person."""
-    publication = properties_of(specs[0])[PUBLICATION]
-    first: list[str] = []
-    adds: list[str] = []
-    by_hand: list[Finding] = []
-    is_new = False
-    for finding in findings:
-        if finding.what.startswith(_NO_PUBLICATION):
-            is_new = True
-        elif all(map(_is_sql, parts := finding.statement.split("; "))):
-            adds += [part for part in parts if " ADD TABLE " in part]
-            first += [part for part in parts if " ADD TABLE " not in part]
-        else:
-            by_hand.append(finding)
-    if is_new:
-        tables = ", ".join(quoted_name(spec.name_in_source) for spec in specs)
-        adds = [f"CREATE PUBLICATION {publication} FOR TABLE {tables} WITH (publish_via_partition_root = true)"]
-    return Missing(tuple(dict.fromkeys((*first, *adds))), tuple(by_hand))
+    """Statements for the wanted tables alone, each once, and what is left to a person.
 
-
-def _is_sql(statement: str) -> bool:
-    return statement.startswith(_SQL) and "…" not in statement
+    What names the rows of a table in the log comes before what publishes it: in between its updates would fail.
+    """
+    publication, tables = properties_of(specs[0])[PUBLICATION], [spec.name_in_source for spec in specs]
+    without = creation_of(publication)
+    mine = [one for one in findings if one.sql and one.concerns(tables)]
+    statements = dict.fromkeys(statement for one in mine for statement in one.sql)
+    publishing = [statement for statement in statements if statement.startswith("ALTER PUBLICATION ")]
+    naming = [statement for statement in statements if statement not in publishing]
+    if any(one.statement == without for one in findings):
+        publishing = [creation_of(publication, ", ".join(map(quoted_name, tables)))]
+    by_hand = [one for one in findings if one not in mine and one.statement != without]
+    return Missing((*naming, *publishing), tuple(by_hand))
 
 
 def apply(database: SourceDatabase, statements: Sequence[str]) -> None:
     """Run statements at the source, all or none.
 
     Raises:
-        FatalError: `SOURCE_REFUSED`: the user may not.
+        FatalError: `SOURCE_REFUSED`: the user may not, or the source can't.
         RetriableError: `SOURCE_UNREACHABLE`.
     """
     sa = database.sqlalchemy()
@@ -95,9 +85,17 @@ def apply(database: SourceDatabase, statements: Sequence[str]) -> None:
             for statement in statements:
                 connection.execute(sa.text(statement.replace(":", r"\:")))
             connection.commit()
-        except sa.exc.ProgrammingError as error:
-            remedy = "run the statements as the owner of the tables, or a superuser, and then the command again"
+        except sa.exc.OperationalError:
+            raise
+        except sa.exc.DBAPIError as error:
+            remedy = (
+                "as the owner of the tables, or a superuser, run what `gddl check` names, and then the command again"
+            )
             raise FatalError("SOURCE_REFUSED", f"{error.orig}".strip(), remedy=remedy) from error
+
+
+def _to_decide(lacks: Missing) -> Iterator[str]:
+    return (f"to decide: {finding.what}. Remedy: {finding.statement}" for finding in lacks.by_hand)
 
 
 def lines(
@@ -113,7 +111,11 @@ def lines(
         findings, shown = database.log_findings(specs)
         lacks = missing(findings, specs)
         if lacks.statements and do_apply:
-            apply(database, lacks.statements)
+            try:
+                apply(database, lacks.statements)
+            except FatalError:
+                yield from _to_decide(lacks)
+                raise
             yield from (f"done: {statement};" for statement in lacks.statements)
             findings, shown = database.log_findings(specs)
             lacks = missing(findings, specs)
@@ -123,8 +125,7 @@ def lines(
     if lacks.statements:
         yield "run these statements at the source, as the owner of its tables; --apply does it:"
         yield from (f"  {statement};" for statement in lacks.statements)
-    for finding in lacks.by_hand:
-        yield f"to decide: {finding.what}. Remedy: {finding.statement}"
+    yield from _to_decide(lacks)
     if not findings:
         yield f"the log can be read: {shown}"
     counts = [rows.get(spec.name_in_source) for spec in specs]

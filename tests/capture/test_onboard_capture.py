@@ -13,7 +13,9 @@ from deltalake import DeltaTable
 from airflow_gddl.cli.context import real
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.errors import MetadataError
-from airflow_gddl.onboarding.captured import with_source
+from airflow_gddl.contract.postgresql_log import Finding, creation_of, quoted_name
+from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.onboarding.captured import missing, with_source
 from tests.one_task.postgres import execute
 
 TABLES = """
@@ -90,6 +92,44 @@ def test_nothing_is_done_at_the_source_before_the_files_are_written(
     assert published(server) == []
     assert not (tmp_path / "metadata").exists()
     assert "nothing was written" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("without_slot")
+def test_tables_of_others_are_left_alone(shop: sa.Engine, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A published table without a row, whose updates fail in its application, is a warning."""
+    execute(shop, "CREATE TABLE shop.others (page text); CREATE PUBLICATION gddl_crm FOR TABLE shop.others;")
+    assert onboard(tmp_path, "--capture", "--write", "--apply") == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "to decide: updates and deletes of shop.others fail in the application" in said
+    with shop.connect() as connection:
+        query = "SELECT relreplident FROM pg_class WHERE oid = 'shop.others'::regclass"
+        assert connection.execute(sa.text(query)).scalar() == "d"
+    assert published(shop) == ["items", "orders", "others"]
+
+
+def test_what_a_person_decides_is_not_done_and_nothing_else_is(
+    shop: sa.Engine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An unlogged table can't be published, and would be written anew as a logged one."""
+    execute(shop, "ALTER TABLE shop.items SET UNLOGGED;")
+    assert onboard(tmp_path, "--capture", "--write", "--apply") == 2
+    said = capsys.readouterr()
+    assert "to decide: shop.items is unlogged" in " ".join(said.out.split())
+    assert "SOURCE_REFUSED" in said.err
+    with shop.connect() as connection:
+        query = "SELECT relpersistence, relreplident FROM pg_class WHERE oid = 'shop.items'::regclass"
+        assert tuple(connection.execute(sa.text(query)).one()) == ("u", "d")
+    assert published(shop) == []
+
+
+def test_a_name_is_never_taken_for_a_statement() -> None:
+    odd, options = 's.x"; ALTER TABLE s.y OWNER TO z; --', {"capture": {"connector": "postgresql"}}
+    spec = TableSpec(table=odd, keys=("id",), source="crm", dialect="debezium", options=options)
+    name = quoted_name(odd)
+    none = Finding("there is none", creation_of("gddl_crm"))
+    lacking = Finding("not in it", "…", sql=(f"ALTER PUBLICATION gddl_crm ADD TABLE {name}",))
+    assert missing([none, lacking], [spec]).statements == (creation_of("gddl_crm", name),)
+    assert missing([lacking], [spec]).statements == lacking.sql
 
 
 BLOCK = (
