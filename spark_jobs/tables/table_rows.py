@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -305,40 +305,31 @@ def _wanted_values(files: Sequence[DataFile], name: str, wanted: pa.ChunkedArray
     return {value for value, is_wanted in zip(there, found.to_pylist(), strict=True) if is_wanted}
 
 
-_FENCES = 1024
-
-
 @dataclass(frozen=True)
 class _Among:
-    """Whether one of many values is between two bounds, without a look at all of them.
+    """Whether one of many values is between two bounds, which are as in the log, without a look at all of them.
 
     Attributes:
         values: rising; None: any bounds may have one between them.
-        fences: each `step`th of them.
     """
 
     values: pa.Array | None
-    fences: Sequence[Any] = ()
-    step: int = 1
 
     @classmethod
     def of(cls, wanted: pa.ChunkedArray) -> _Among:
         if wanted.null_count or not (pt.is_integer(wanted.type) or pt.is_string(wanted.type)):
             return cls(None)
         column = flat(wanted)
-        values = column.take(pc.sort_indices(column))
-        step = -(-len(values) // _FENCES) or 1
-        return cls(values, values.take(pa.array(range(0, len(values), step), pa.int64())).to_pylist(), step)
+        return cls(column.take(pc.sort_indices(column)))
 
     def __call__(self, low: Any, high: Any) -> bool:
-        kind = None if self.values is None else int if pt.is_integer(self.values.type) else str
-        if self.values is None or kind is None or not (isinstance(low, kind) and isinstance(high, kind)):
+        if self.values is None:
             return True
-        first = bisect_left(self.fences, low)
-        if first < bisect_right(self.fences, high):
+        kind = int if pt.is_integer(self.values.type) else str
+        if not (isinstance(low, kind) and isinstance(high, kind)):
             return True
-        between = self.values.slice(max(0, first - 1) * self.step, self.step)
-        return bool(pc.any(_between(pa.chunked_array([between]), low, high)).as_py())
+        at = bisect_left(self.values, low, key=lambda value: value.as_py())
+        return at < len(self.values) and self.values[at].as_py() <= high
 
 
 def _between(wanted: pa.ChunkedArray, low: Any, high: Any) -> pa.ChunkedArray:
