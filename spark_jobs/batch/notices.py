@@ -161,13 +161,12 @@ def require_generations(discovery: Discovery, table: str) -> None:
         )
 
 
-def require_same_landing(spec: TableSpec, waiting: Iterable[PlannedFile], known: Iterable[str], landing: str) -> None:
+def require_same_landing(spec: TableSpec, waiting: Iterable[PlannedFile], ledger: Ledger, landing: str) -> None:
     """Refuse files of a table without keys that were ingested from another landing folder, as after a failover.
 
     Rows without a key can't be compared with stored ones: those of a full load would come twice. Rows with a key can.
 
     Args:
-        known: paths of ingested files.
         landing: the table's landing folder now.
 
     Raises:
@@ -177,7 +176,7 @@ def require_same_landing(spec: TableSpec, waiting: Iterable[PlannedFile], known:
         return
     names = {below(landing, file.path) for file in waiting}
     parts = {name.count("/") + 1 for name in names}
-    elsewhere = (path for path in known if below(landing, path) == path)
+    elsewhere = (path for path in ledger.entries() if below(landing, path) == path)
     ends = ((path, "/".join(path.split("/")[-count:])) for path in elsewhere for count in parts)
     again = next(((path, name) for path, name in ends if name in names), None)
     if again is None:
