@@ -235,12 +235,8 @@ def plan_batch(dialect: Dialect, groups: Sequence[FileGroup], stored: Stored, st
     )  # fmt: skip
     applied = applied_columns(dialect, sequence)
     found, missing = _protected(dialect, groups, columns_of_schemas(known.schemas), state.found)
-    planned = tuple(
-        replace(group, plan=of_data, before=of_images, schema_id=schema_id, withheld=_withheld(group, applied))
-        for group, of_data, of_images, schema_id in zip(groups, plan.groups, images.groups, ids, strict=True)
-    )
     return BatchSchema(
-        table_schema=table_schema, groups=planned, plan=plan, before=images,
+        table_schema=table_schema, groups=_planned(groups, (plan, images), ids, applied), plan=plan, before=images,
         schemas=known.schemas, snapshots=state.snapshots,
         found=found, missing=missing,
         warnings=(*_of_columns(spec, groups, plan),
@@ -293,6 +289,22 @@ def _landed(
         for g in groups
     )
     return data, tuple(land(g.label, g.images, only_deletes=True) for g in groups)
+
+
+def _planned(
+    groups: Sequence[FileGroup], plans: tuple[SchemaPlan, SchemaPlan], ids: Sequence[int], applied: frozenset[str]
+) -> tuple[FileGroup, ...]:
+    """The groups with the way of their columns.
+
+    Args:
+        plans: of the data, and of the before images.
+        ids: of the groups' schemas.
+    """
+    data, images = plans
+    return tuple(
+        replace(group, plan=of_data, before=of_images, schema_id=schema_id, withheld=_withheld(group, applied))
+        for group, of_data, of_images, schema_id in zip(groups, data.groups, images.groups, ids, strict=True)
+    )
 
 
 def _withheld(group: FileGroup, applied: frozenset[str]) -> frozenset[str]:
