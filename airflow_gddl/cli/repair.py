@@ -33,9 +33,9 @@ from airflow_gddl.contract.actions import (
     Resync,
     ResyncRows,
 )
-from airflow_gddl.contract.documentation import of_code
+from airflow_gddl.contract.documentation import of_quarantined
 from airflow_gddl.contract.durations import is_duration, moment_of, seconds
-from airflow_gddl.contract.errors import OF_FILES, QUARANTINE_REMEDIES, FatalError, GddlError, MetadataError
+from airflow_gddl.contract.errors import OF_FILES, FatalError, GddlError, MetadataError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import DISMISSIBLE, JobResult
 from airflow_gddl.contract.s3 import is_s3
@@ -451,7 +451,7 @@ def show_codes(screen: Screen, result: JobResult, *, folder: str) -> None:
         many = many if is_file else f"{counted(one['rows'], 'row')} of {many}"
         since = f"at {first}" if first == last else f"{first} to {last}"
         screen.spans([Cell(f"  {code}", "yellow"), Cell(f"  {many}, {since} UTC")])
-        remedy = QUARANTINE_REMEDIES.get(code) or of_code(code)
+        remedy = of_quarantined(code)
         lines = {"remedy": remedy, "rows": f"gddl errors list {chosen} --rows"}
         if not is_file or "replay" in remedy:
             lines["replay"] = f"gddl errors replay {chosen}"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from airflow_gddl.contract.errors import documented
+from airflow_gddl.contract.errors import QUARANTINE_REMEDIES, documented
 
 CODES = "codes.md"
 _ROW = re.compile(r"\| `([A-Z0-9_]+)` \| ([^|]+) \| (.+) \| (.+) \|")
@@ -53,3 +53,8 @@ def of_code(code: str) -> str:
     text = code_texts().get(code)
     more = documented(CODES)
     return f"see {more}" if text is None or not text.remedy.strip("\u2013 ") else f"{text.remedy} ({more})"
+
+
+def of_quarantined(code: str) -> str:
+    """What to do about rows in quarantine with a code."""
+    return QUARANTINE_REMEDIES.get(code) or of_code(code)

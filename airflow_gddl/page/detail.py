@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from airflow_gddl.contract.documentation import of_code
-from airflow_gddl.contract.errors import QUARANTINE_REMEDIES, FatalError, GddlError
+from airflow_gddl.contract.documentation import of_quarantined
+from airflow_gddl.contract.errors import FatalError, GddlError
 from airflow_gddl.contract.extensions import CatalogSpec, entry_name
 from airflow_gddl.contract.features import folders as folders_of_features
 from airflow_gddl.contract.layout import DatasetName, LandingFolder, Layout, join
@@ -296,7 +296,7 @@ def in_quarantine(reader: TableReader, code: str) -> dict[str, Any]:
     def read() -> dict[str, Any]:
         quarantine = reader.quarantined(code, _SAMPLES)
         rows = [shown_row(row, hidden) for row in quarantine["rows"]]
-        remedies = {code: QUARANTINE_REMEDIES.get(code) or of_code(code) for code in quarantine["codes"]}
+        remedies = {code: of_quarantined(code) for code in quarantine["codes"]}
         return {
             **quarantine,
             "remedies": remedies,
