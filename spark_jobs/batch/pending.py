@@ -23,7 +23,6 @@ from spark_jobs.plan.planned_batch import BatchPlan, PlannedFile, TableState
 from spark_jobs.plan.sweeps import RELEASED, SweepRule, SweepState, is_due_by_time, sweep_state, with_sweep
 from spark_jobs.plan.waiting_files import Discovery
 from spark_jobs.rules.errors_table import MISFIT_CODE
-from spark_jobs.tables.delta_log import APPEND, version_of
 from spark_jobs.tables.engine import TableContext
 
 _LOG = logging.getLogger(__name__)
@@ -57,11 +56,11 @@ def next_batch(table: TableSession, *, replayed: bool) -> Batch | None:
 
 def _next_batch(table: TableSession, *, replayed: bool) -> Batch | None:
     """A started batch whose files changed before it appended rows is dropped: the current files form a new one."""
-    pending, changes = table.ledger.plan(), table.layout.changes
+    pending = table.ledger.plan()
     if pending is not None and not files_changed(pending, table.discovery):
         return Batch(plan=pending, resumed=True)
     if pending is not None:
-        if table.engine.tables.last_transaction(changes, APPEND) >= version_of(pending):
+        if table.context.has_appended(pending):
             return Batch(plan=pending, resumed=True, appended=True)
         drop(table.context, pending, table.ledger)
     plan = _planned(table, pending or table.dropped, replayed=replayed)
@@ -220,20 +219,15 @@ def drop(context: TableContext, plan: BatchPlan, ledger: Ledger) -> None:
     ledger.drop_plan()
 
 
-def is_unwritten(context: TableContext, plan: BatchPlan) -> bool:
-    """Whether none of a started batch's changes is in the change table."""
-    return context.engine.tables.last_transaction(context.layout.changes, APPEND) < version_of(plan)
-
-
 def withdraw(context: TableContext, plan: BatchPlan, ledger: Ledger) -> None:
     """Drop a batch that can't be loaded, so that nothing waits for it, unless its changes are in the change table."""
-    if is_unwritten(context, plan):
+    if not context.has_appended(plan):
         drop(context, plan, ledger)
 
 
 def can_let_go(context: TableContext, plan: BatchPlan) -> bool:
     """Whether a started batch may be dropped, which the next run plans again."""
-    return plan.mode != "refresh" and is_unwritten(context, plan)
+    return plan.mode != "refresh" and not context.has_appended(plan)
 
 
 def let_go_of_unwritten(context: TableContext, ledger: Ledger) -> None:

@@ -17,7 +17,6 @@ from spark_jobs.plan.sharding import require_same_order
 from spark_jobs.plan.table_schema import beyond, protected_missing
 from spark_jobs.rules.figures import DecodedBatch, Figures
 from spark_jobs.rules.truncates import unknown_truncates
-from spark_jobs.tables.delta_log import APPEND, version_of
 from spark_jobs.tables.engine import BatchWork, TableContext
 
 
@@ -131,7 +130,7 @@ def _require_order(table: TableSession, plan: BatchPlan, decoded: DecodedBatch) 
 def loads_that_hold(context: TableContext, plan: BatchPlan, bad_files: Sequence[Unreadable]) -> tuple[Unreadable, ...]:
     """Load files that can't be read, for which all of their batch waits, unless its changes are in the change table."""
     loads = tuple(u for u in bad_files if u.file.kind == "load")
-    if loads and context.engine.tables.last_transaction(context.layout.changes, APPEND) >= version_of(plan):
+    if loads and context.has_appended(plan):
         return ()
     return loads
 

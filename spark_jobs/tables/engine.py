@@ -41,7 +41,7 @@ from spark_jobs.rules.step_results import (
     Replaced,
 )
 from spark_jobs.rules.verify import Reference, Verdict, Violations
-from spark_jobs.tables.delta_log import Action, DeltaCommit
+from spark_jobs.tables.delta_log import APPEND, Action, DeltaCommit, version_of
 from spark_jobs.tables.replayed_log import ReplayedLog
 
 
@@ -553,6 +553,10 @@ class TableContext:
     @property
     def erasures(self) -> ErasureRegister:
         return ErasureRegister.of(self.storage, self.layout, self.spec)
+
+    def has_appended(self, plan: BatchPlan) -> bool:
+        """Whether the change table has the changes of a batch."""
+        return self.engine.tables.last_transaction(self.layout.changes, APPEND) >= version_of(plan)
 
     def stored_schema(self, state: TableState) -> TableSchema:
         """The schema that the table was last written with, as its change table and the ledger state it."""

@@ -51,12 +51,9 @@ class FirstLoadReader:
         if any(file.kind != "load" for file in self.plan.files):
             return False
         paths = (layout.changes, layout.replica, layout.history)
-        is_begun = self.context.resumed and (self._is_appended() or self._parts.are_begun())
+        # The last step of a batch removes the reports of its parts.
+        is_begun = self.context.resumed and (self.context.has_appended(self.plan) or self._parts.are_begun())
         return is_begun or not any(map(engine.tables.exists, paths))
-
-    def _is_appended(self) -> bool:
-        """Whether an earlier attempt has appended the batch; the last step of one removes the reports of its parts."""
-        return self.tables.last_transaction(self.context.layout.changes, APPEND) >= version_of(self.plan)
 
     @property
     def _parts(self) -> PartsReader:

@@ -30,7 +30,6 @@ from spark_jobs.rules.stored_columns import change_schema, key_schema
 from spark_jobs.tables.baseline_writer import BaselineWriter
 from spark_jobs.tables.batch_context import BatchContext
 from spark_jobs.tables.batch_in_memory import AppendedInMemory, BatchInMemory, WholeBatchReader, batch_rows
-from spark_jobs.tables.delta_log import APPEND, version_of
 from spark_jobs.tables.delta_tables import Tables, Write
 from spark_jobs.tables.engine import BaselineWork, BatchWork, RebuildRequest, TableContext
 from spark_jobs.tables.errors_table import ErrorsTable
@@ -220,7 +219,7 @@ class OneTaskEngine(TablesEngine):
         """
         most = BatchLimits.of(context.tier, in_one_task=True).max_bytes
         is_usual = len(plan.files) == 1 or sum(file.size for file in plan.files) <= most
-        if not is_usual and self.tables.last_transaction(context.layout.changes, APPEND) < version_of(plan):
+        if not is_usual and not context.has_appended(plan):
             raise LargeBatchError
 
     def resume_from_changes(self, context: TableContext, plan: BatchPlan, state: TableState) -> AppendedInMemory:

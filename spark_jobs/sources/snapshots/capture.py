@@ -52,7 +52,6 @@ from spark_jobs.ledger.taken_snapshots import (
 from spark_jobs.plan.identity import has_same_mode, require_same_identity
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.sources.snapshots.comparison import Comparison, planned
-from spark_jobs.tables.delta_log import APPEND, version_of
 
 _COMMITTED = "AR_H_COMMIT_TIMESTAMP"
 _AHEAD = timedelta(days=1)
@@ -344,9 +343,7 @@ def _loaded_files(run: TableRun, known: SnapshotsTaken) -> frozenset[str]:
         if names <= loaded:
             break
     plan = ledger.plan()
-    appended = plan is not None and plan.source == "files" and (
-        run.context().engine.tables.last_transaction(run.layout.changes, APPEND) >= version_of(plan)
-    )  # fmt: skip
+    appended = plan is not None and plan.source == "files" and run.context().has_appended(plan)
     resumed = {file.path.rpartition("/")[2] for file in plan.files} if plan is not None and appended else set()
     return frozenset(names & (loaded | resumed))
 
