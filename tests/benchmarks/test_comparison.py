@@ -100,12 +100,19 @@ def test_an_unknown_part_is_refused() -> None:
 
 
 def test_the_readme_has_the_figures_of_the_page() -> None:
-    figures = records()["large-merge"]["figures"]
-    rates = ("changes_per_second", "baseline_changes_per_second")
-    here, by_hand = (figures["changes"] / figures[rate] for rate in rates)
-    said = f"takes {here:.1f} s, where a MERGE by hand takes {by_hand:.0f} s"
-    of = f"{figures['changes']:,} changes into {figures['rows']:,} rows"
-    assert f"{of} {said}" in (ROOT / "README.md").read_text(encoding="utf-8")
+    """All of one run: both places of this project, and jobs by hand, the tuned ones among them."""
+    found = {one["tool"]: one for one in records()["peers-plain"]["figures"]["results"]}
+    tools = ("many_tasks", "one_task_vectors", "one_task", "deltalake", "merge_tuned", "merge_plain")
+    cpu = {tool: found[tool]["cpu_seconds"] for tool in tools}
+    one = found["many_tasks"]
+    assert one["batches"] == 3
+    said = (
+        f"{one['changes']:,} changes into {one['rows']:,} rows, in three batches: {cpu['many_tasks']} with "
+        f"`tasks: many`, {cpu['one_task_vectors']} with `tasks: one` ({cpu['one_task']} without deletion vectors); by "
+        f"hand, {cpu['deltalake']} with `DeltaTable.merge`, {cpu['merge_tuned']} with a tuned MERGE, "
+        f"{cpu['merge_plain']} with a plain one"
+    )
+    assert said in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_readme_and_plans_have_what_merge_costs() -> None:
