@@ -540,7 +540,7 @@ def _ingest_all(work: _Reload, outcome: RunTotals) -> tuple[TableSchema | None, 
             run=run, context=context, ledger=ledger, claim=work.claim, totals=outcome, discovery=discovery,
             limits=run.limits,
         )  # fmt: skip
-        while (plan := _next_plan(table)) is not None:
+        while (plan := _next_plan(table, keeps_repeats=work.plan.landed is not None)) is not None:
             work.claim.check()
             before, table.discovery = table.discovery, table.discovery.without(plan)
             table.suit(few_rows=is_small(plan, ledger.state))
@@ -592,14 +592,15 @@ def _require_loads(work: _Reload, delivered: ReadBatch) -> None:
         raise notices.unread_load(work.run.spec.table, bad)
 
 
-def _next_plan(table: TableSession) -> BatchPlan | None:
+def _next_plan(table: TableSession, *, keeps_repeats: bool) -> BatchPlan | None:
     ledger = table.ledger
     plan = ledger.plan()
     if plan is None:
         now = moment(table.run, ledger)
         plan = next_batch(table.discovery.waiting, limits=table.limits, state=ledger.state, now=now)
         if plan is not None:
-            plan = replace(plan, sweep=False, releases=True)  # a user asked for all that the files say
+            # A user asked for all that the files say.
+            plan = replace(plan, sweep=False, releases=True, keeps_repeats=keeps_repeats)
             ledger.write_plan(plan)
     return plan
 

@@ -182,6 +182,8 @@ class BatchPlan:
         unlocks: a column becomes text in this batch, so that it may hold values that are in quarantine.
         truncates: as the batch leaves them in the ledger, where it changes them; null otherwise.
         releases: a user has released the truncates of its files.
+        keeps_repeats: of a reload of a time: changes that other files have, too, are appended for each of these, unless
+            changes share places.
         holds: a batch without files that only notes this.
     """
 
@@ -212,6 +214,7 @@ class BatchPlan:
     unlocks: bool = False
     truncates: tuple[Truncate, ...] | None = None
     releases: bool = False
+    keeps_repeats: bool = False
     holds: HeldTruncate | None = None
 
     @property

@@ -377,6 +377,14 @@ def lacking(changes: pa.Table, others: pa.Table, schema: TableSchema) -> pa.Tabl
     return changes.filter(pa.array(new & ~np.isin(places, known)))
 
 
+def are_in(changes: pa.Table, others: pa.Table, schema: TableSchema) -> np.ndarray:
+    """Which changes equal one of `others` of the same file."""
+    tables = (changes, others)
+    codes = shared_codes([_of_files(table, schema) for table in tables], [table.num_rows for table in tables])
+    result: np.ndarray = np.isin(*codes)
+    return result
+
+
 def are_otherwise(changes: pa.Table, others: pa.Table, schema: TableSchema) -> np.ndarray:
     """Which changes are of a file that `others` has otherwise: what a file has of a key at one sequence is a list, and
     stays if it is the beginning of what the file has there in `others`.
@@ -396,14 +404,30 @@ def are_otherwise(changes: pa.Table, others: pa.Table, schema: TableSchema) -> n
     return result
 
 
+def without_repeats(rows: pa.Table) -> pa.Table:
+    """Changes, or events, without those that an earlier file has, too."""
+    gddl, others = gddl_fields(rows), (rows.column(name) for name in rows.column_names if name != GDDL)
+    same = row_codes([*others, *(gddl[name] for name in ("op", "sequence", "generation"))], rows.num_rows)
+    file = row_codes([gddl["source_file"]], rows.num_rows)
+    latest_first = np.argsort(-np.asarray(gddl["position"]), kind="stable")
+    first = np.zeros(rows.num_rows, np.int64)
+    first[same[latest_first]] = file[latest_first]
+    return rows.filter(pa.array(first[same] == file))
+
+
 def _with_numbers(rows: pa.Table, like: pa.Table) -> pa.Table:
     return rows.select(like.column_names).append_column(_NUMBER, pa.nulls(rows.num_rows, pa.int64()))
 
 
 def _places(rows: pa.Table, schema: TableSchema) -> list[pa.Array]:
+    return [*_of_files(rows, schema), row_in_file(gddl_fields(rows))]
+
+
+def _of_files(rows: pa.Table, schema: TableSchema) -> list[pa.Array]:
+    """What tells the changes of a file apart, and the file."""
     gddl = gddl_fields(rows)
     content = [rows.column(name) for name in dict.fromkeys((*schema.keys, *schema.content))]
-    return [*content, gddl["source_file"], row_in_file(gddl), gddl["generation"], gddl["op"], gddl["sequence"]]
+    return [*content, gddl["source_file"], gddl["generation"], gddl["op"], gddl["sequence"]]
 
 
 def rebuilt_rows(happened: pa.Table, schema: TableSchema, swept: int) -> pa.Table:

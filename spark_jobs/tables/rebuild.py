@@ -27,6 +27,7 @@ from spark_jobs.rules import quarantine
 from spark_jobs.rules.arrays import DeltaSchema, by_name, shared_codes
 from spark_jobs.rules.fold import (
     are_changes,
+    are_in,
     are_otherwise,
     changes_in,
     held_by,
@@ -34,6 +35,7 @@ from spark_jobs.rules.fold import (
     newest_state,
     rebuilt_rows,
     restamped,
+    without_repeats,
 )
 from spark_jobs.rules.history import versions
 from spark_jobs.rules.newly_filtered import at_own_key, newly_filtered
@@ -235,22 +237,26 @@ class _Changes:
         is_held = held_by(stored, self.read)
         held = stored.filter(is_held)
         if self.archives_read:
-            fresh = self._first_came(fresh, that_count(stored.filter(pc.invert(is_held))))
+            fresh = self._as_it_came(fresh, held, that_count(stored.filter(pc.invert(is_held))))
             stale = changes_in(held.filter(pa.array(are_otherwise(held, fresh, self.schema))))
         else:
             stale = changes_in(lacking(held, fresh, self.schema))
         return are_changes(stored, stale) if stale else pa.array(np.zeros(stored.num_rows, bool))
 
-    def _first_came(self, fresh: pa.Table, others: pa.Table) -> pa.Table:
-        """Changes that are read again, without those that repeat others and were skipped, too, when they first came: at
-        a place that changes share, and of a full load, whose rows another version of its files may have held.
+    def _as_it_came(self, fresh: pa.Table, held: pa.Table, others: pa.Table) -> pa.Table:
+        """Changes that are read again, without those that were skipped when they first came, and would be now.
+
+        That is what repeats a change of another file: one that is not read, or that still has what came in it.
+
+        Args:
+            held: stored changes of the files that are read; `others`: of other files, and of other versions of these.
         """
         if self.schema.shared_places:
             return lacking(fresh, others, self.schema)
-        loads = pc.equal(gddl_fields(fresh)["op"], "R")
-        if not others.num_rows or not pc.any(loads).as_py():
-            return fresh
-        return pa.concat_tables([fresh.filter(pc.invert(loads)), lacking(fresh.filter(loads), others, self.schema)])
+        came = are_in(fresh, held, self.schema)
+        first = fresh.filter(pa.array(came))
+        known = pa.concat_tables([first, others.select(first.column_names)])
+        return pa.concat_tables([first, lacking(fresh.filter(pa.array(~came)), known, self.schema)])
 
     def replaced(self, gone: pa.Table, added: pa.Table) -> int:
         """How many changes that go have another of their key and sequence in their place."""
@@ -295,6 +301,8 @@ class _ReplaceChanges:
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
         fresh = by_name(rows[FRESH], self.changes.kind)
+        if self.changes.archives_read:
+            fresh = lacking(fresh, fresh.slice(0, 0), self.changes.schema)
         parts = [fresh]
         if self.changes.archives is not None:
             stored, new = by_name(rows[STORED], self.changes.kind), self.changes.newly_archived(rows)
@@ -364,6 +372,8 @@ class _LiveRows:
     def expected(self, rows: Mapping[str, pa.Table]) -> pa.Table:
         schema = self.changes.schema
         parts = [by_name(rows[n], rows[FRESH].schema) for n in (FRESH, STORED) if n in rows]
+        if self.changes.archives_read:
+            parts[0] = without_repeats(parts[0])
         source = self.changes.mended(parts[1], parts[0]) if self._mends and len(parts) == 2 else pa.concat_tables(parts)
         happened = as_events(source, schema) if schema.keys else that_count(source)
         return expected_state(happened, schema, self.changes.swept).select(self.columns)

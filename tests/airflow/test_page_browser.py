@@ -372,6 +372,45 @@ def test_the_overview_shows_what_the_filters_leave(pages: Any) -> None:
     expect(shown.locator("figcaption").first).to_have_text("Rows appended; 0 failed runs")
 
 
+def test_a_phone_shows_the_tables_before_the_overview(pages: Any) -> None:
+    page = pages(**size(420))
+    page.goto("/gddl/")
+    page.locator("#overview svg.plot").first.wait_for()
+
+    def is_above() -> bool:
+        tables, overview = (page.locator(which).bounding_box() for which in ("table.matrix", "#overview"))
+        return bool(tables["y"] < overview["y"])
+
+    assert is_above()
+    page.get_by_role("searchbox").fill("shop")
+    page.set_viewport_size({"width": 1280, "height": 900})
+    expect(page.get_by_role("searchbox")).to_have_value("shop")
+    assert not is_above()
+
+
+def test_failures_of_many_hours_are_added_up_where_they_would_overlap(pages: Any, shop: Site) -> None:
+    error = ErrorInfo(code="FILE_UNREADABLE", message="it can't be read")
+    for hour in range(12):
+        started = (datetime.fromtimestamp(NOW, UTC) - timedelta(hours=12 - hour)).isoformat()
+        for number in range(1 + hour % 3):
+            result = JobResult(
+                table="shop.new", status="failed", error=error, run_id=f"failed-{hour}-{number}", started_at=started
+            )
+            write_record(open_store(), shop.roots, result)
+            shop.ran("shop.new", {"status": "failed", "error": error, "run_id": result.run_id, "started_at": started})
+    page = pages()
+    page.goto("/gddl/")
+    plot = page.locator("#overview svg.plot").first
+    plot.wait_for()
+    failed = 0
+    for _ in looks(page, "failures", (420, "light"), (1024, "light"), (1440, "light")):
+        marks = plot.locator("text.limit").all_text_contents()
+        assert marks
+        failed = failed or sum(int(mark.removeprefix("✕")) for mark in marks)
+        assert sum(int(mark.removeprefix("✕")) for mark in marks) == failed > 5
+        assert page.evaluate(OVERLAPPING) == []
+
+
 def test_lineage_leads_from_the_source_to_the_consumers(pages: Any) -> None:
     page = pages()
     answer = browser.assets(

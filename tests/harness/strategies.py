@@ -109,7 +109,7 @@ ORDER_FREE = Traits(
 """Histories whose outcome does not depend on the order of arrival."""
 ORDER_FREE_TIES = Traits(reloads=False, corrections=False, copies=False, renames=True, tie_breaks=("delete_wins",))
 """The same with ties. Without copies: of a re-delivery the first file counts, and file names break ties."""
-EVERYTHING = Traits(partial=True, forced=True, renames=True, images=True, declared=True, bad_rows=True)
+EVERYTHING = Traits(clock=True, partial=True, forced=True, renames=True, images=True, declared=True, bad_rows=True)
 
 
 def dense(traits: Traits) -> Traits:

@@ -25,6 +25,7 @@ def replay(spec: TableSpec, runs: Listing[Run]) -> Outcome:
     """
     table_schema = Shape.of(spec, runs)
     ledger = ingest(table_schema, runs)
+    table_schema = table_schema.with_columns(ledger.columns)
     truncates = ledger.truncates.values()
     deciding = _deciding(truncates)
     events = events_by_key(ledger.changes, deciding)

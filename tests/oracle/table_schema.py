@@ -84,6 +84,10 @@ class Shape:
         names = {lower: name for lower, name in self.names.items() if lower in columns}
         return replace(self, names=names, numbers=self.numbers - texts, texts=frozenset(texts))
 
+    def with_columns(self, columns: Set[str]) -> Shape:
+        """With these columns in the replica alone: others came while the row ignored them."""
+        return replace(self, replica=tuple(name for name in self.replica if name.lower() in columns))
+
     @property
     def technical(self) -> frozenset[str]:
         """Columns of the replica that tell of the change and not of the row; full loads lack them by nature."""

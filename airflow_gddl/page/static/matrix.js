@@ -12,6 +12,7 @@ const COLUMNS = [
   ["Rows", "rows", true], ["Waiting", "waiting", true], ["Quarantined", "quarantined", true],
 ];
 const RUNS_SHOWN = 14;
+const NARROW = matchMedia("(max-width: 720px)"); // a phone: the tables first, what failed among them
 
 export class Matrix {
   constructor(place, query, showTroubles) {
@@ -28,7 +29,10 @@ export class Matrix {
       type: "search", placeholder: "Search tables ( / )", "aria-label": "Search tables", value: query.get("search") ?? "",
       oninput: () => { this.note("search", this.search.value); clearTimeout(this.soon); this.soon = setTimeout(() => this.show(), 200); },
     });
-    replace(place, this.parts.banner, this.overview.place, el("div", { class: "bar" }, this.search, this.parts.filters), this.parts.states, this.parts.list);
+    const bar = el("div", { class: "bar" }, this.search, this.parts.filters);
+    const arrange = () => replace(place, this.parts.banner, ...(NARROW.matches ? [bar, this.parts.states, this.parts.list, this.overview.place] : [this.overview.place, bar, this.parts.states, this.parts.list]));
+    NARROW.onchange = () => { if (this.search.isConnected) arrange(); };
+    arrange();
   }
 
   /** A search typed just before is not asked any more, and an answer under way is dropped. */

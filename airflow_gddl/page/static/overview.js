@@ -53,7 +53,7 @@ function figure(title, drawn) {
 }
 
 function throughput(periods, at) {
-  const marks = periods.filter((one) => one.failed).map((one) => ({ x: one.start, text: `✕${one.failed}` }));
+  const marks = periods.filter((one) => one.failed).map((one) => ({ x: one.start, count: one.failed }));
   const failed = periods.reduce((sum, one) => sum + one.failed, 0);
   const note = (start) => { const one = periods.find((period) => period.start === start); return `${count(one.rows)} rows, ${counted(one.runs, "run")}, ${count(one.failed)} failed`; };
   const drawn = plot(periods.map((one) => ({ x: one.start, y: one.rows })), { label: "Rows appended", format: (value) => count(Math.round(value)), marks, note, at });

@@ -21,7 +21,7 @@ export function ticks(highest, time) {
 }
 
 /**
- * at: the text of a moment. others: points of further lines, drawn dashed. note: the text for a moment under the pointer. marks: {x, text}, written above the moment, e.g. failures.
+ * at: the text of a moment. others: points of further lines, drawn dashed. note: the text for a moment under the pointer. marks: {x, count}, failures, written above the moment.
  * points: {x: seconds since the epoch, y: number, or null: not known}, oldest first.
  * limit: a line to compare with, or null. Null: too few points.
  */
@@ -41,6 +41,22 @@ export function plot(points, { label, format, time = false, limit = null, limitT
 function summary(known, format) {
   const values = known.map((point) => point.y);
   return `Newest ${format(values[values.length - 1])}, at least ${format(Math.min(...values))}, at most ${format(Math.max(...values))}`;
+}
+
+const failures = (count) => `✕${count}`;
+
+/** Marks whose texts would overlap are one, between them, with their sum. */
+function together(marks) {
+  const made = [];
+  for (const mark of marks) {
+    let one = { ...mark, first: mark.at };
+    while (made.length && one.at - made.at(-1).at < CHARACTER * (failures(one.count).length + failures(made.at(-1).count).length) / 2 + CHARACTER) {
+      const before = made.pop();
+      one = { first: before.first, at: (before.first + mark.at) / 2, count: before.count + one.count };
+    }
+    made.push(one);
+  }
+  return made;
 }
 
 function drawn(known, width, { label, format, time, limit, limitText, text: overall, others, marks, note, at }, caption) {
@@ -72,7 +88,7 @@ function drawn(known, width, { label, format, time, limit, limitText, text: over
     steps.map((value) => [svg("line", { class: "axis", x1: left, y1: y(value), x2: width - RIGHT, y2: y(value) }), text(left - 6, y(value) + 4, "end", format(value))]).flat(),
     limit === null ? null : [svg("line", { class: "limit", x1: left, y1: y(limit), x2: width - RIGHT, y2: y(limit) }), svg("text", { class: "limit", x: width - RIGHT, y: y(limit) + (y(limit) < TOP + 14 ? 14 : -4), "text-anchor": "end" }, limitText)],
     [known, ...further].map((points, at) => svg("polyline", { class: at ? "line other" : "line", points: points.map((point) => `${x(point.x).toFixed(1)},${y(point.y).toFixed(1)}`).join(" ") })),
-    marks.map((one) => svg("text", { class: "limit", x: x(one.x), y: TOP + 4, "text-anchor": "middle" }, one.text)),
+    together(marks.map((one) => ({ at: x(one.x), count: one.count }))).map((one) => svg("text", { class: "limit", x: one.at, y: TOP + 4, "text-anchor": "middle" }, failures(one.count))),
     known.map((point) => svg("circle", { cx: x(point.x), cy: y(point.y), r: 2.5 })),
     text(left, HEIGHT - 8, "start", at(first)), text(width - RIGHT, HEIGHT - 8, "end", at(last)), line, mark);
   return made;
