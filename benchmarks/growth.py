@@ -105,6 +105,7 @@ class TaskTime:
     """Seconds in which a driver waited for Spark's tasks."""
 
     seconds: float = 0.0
+    _waits: bool = False
 
     def watch(self) -> None:
         """Count them from now on."""
@@ -113,10 +114,13 @@ class TaskTime:
 
     def _watched(self, method: Callable[..., Any]) -> Callable[..., Any]:
         def timed(*args: Any) -> Any:
-            began = time.perf_counter()
+            if self._waits:  # a step of a method that is timed
+                return method(*args)
+            began, self._waits = time.perf_counter(), True
             try:
                 return method(*args)
             finally:
+                self._waits = False
                 self.seconds += time.perf_counter() - began
 
         return timed

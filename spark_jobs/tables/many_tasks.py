@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,7 +12,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import groupby
 from operator import itemgetter
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -28,7 +31,8 @@ from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.fold import applied_before
 from spark_jobs.rules.step_results import Compacted
-from spark_jobs.spark.session import configure
+from spark_jobs.spark.session import configure, scratch_of
+from spark_jobs.spark.session_settings import is_on_a_cluster
 from spark_jobs.spark.tasks import map_in_arrow
 from spark_jobs.tables import deletion_vectors
 from spark_jobs.tables.batch_by_ranges import read_large
@@ -36,6 +40,7 @@ from spark_jobs.tables.batch_context import BatchContext
 from spark_jobs.tables.delta_tables import Tables
 from spark_jobs.tables.delta_tables import Tables as KnownTables
 from spark_jobs.tables.engine import AppendedWork, BatchWork, RebuildRequest, RebuildWork, TableContext
+from spark_jobs.tables.exchanged_rows import WorkOnRows, WriteRows, by_range
 from spark_jobs.tables.file_rules import remove_rows
 from spark_jobs.tables.first_load import FirstLoadReader
 from spark_jobs.tables.one_task import OneTaskEngine, TablesEngine, cut_changes
@@ -78,9 +83,16 @@ class SparkTasks:
             return [bytes(row[0]) for row in map_in_arrow(numbers, task, f"{_REPORT} binary").collect()]
 
     def run_by_key(self, work: KeyWork[Any], parts: Sequence[Any], ranges: int) -> list[bytes]:
-        """Rows go through the shuffle as Arrow streams, so that the JVM converts no value."""
+        """Rows go through the shuffle as Arrow streams, so that the JVM converts no value; on one machine by files."""
         if not parts:
             return []
+        if (folder := folder_of_rows(self.spark)) is not None:
+            folder.mkdir()
+            try:
+                ranged = by_range(self.run(WriteRows(work, str(folder)), parts))
+                return self.run(WorkOnRows(work), ranged)
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
         listed = tuple(parts)
 
         def split(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -112,6 +124,12 @@ class SparkTasks:
         rows = self.spark.read.parquet(*files)
         hashed = rows.select(F.xxhash64(*map(name, columns)).alias("h"))
         return int(hashed.agg(F.count_distinct("h")).collect()[0][0])
+
+
+def folder_of_rows(spark: SparkSession) -> Path | None:
+    """A new folder that all tasks can reach, since they run on this machine; None: they may run on others."""
+    scratch = None if is_on_a_cluster(os.environ) else scratch_of(spark)
+    return None if scratch is None else scratch / f"rows-{uuid4().hex}"
 
 
 def _numbers(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
