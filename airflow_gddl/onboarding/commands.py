@@ -363,6 +363,8 @@ def _prepare(cli: CliContext, given: OnboardingOptions, facts: SourceFacts) -> b
     else:
         for line in captured.lines(prepared):
             cli.screen.dictate(line)
+        if prepared.is_ready:
+            cli.screen.dictate(f"- gddl run{'' if given.metadata == 'metadata' else f' --metadata {given.metadata}'}")
         _show_dags(cli, loaded, mine)
     return prepared.is_ready or not given.apply
 
