@@ -166,9 +166,7 @@ def _rekeyed(merged: Merged) -> Iterable[Notice]:
     for change in merged.changes:
         if change.field == "keys" and not isinstance(change.old, Absent) and change.old:
             message = f"its key was {list(change.old)} and is {list(change.new)} now ({change.evidence})"
-            remedy = (
-                f"write the new key, then gddl run --full-refresh --table {change.table!r}; runs are refused until then"
-            )
+            remedy = f"write the new key, then `gddl rebuild --table {change.table}`; runs are refused until then"
             yield Notice(table=change.table, code="ONBOARD_KEYS_CHANGED", message=message, remedy=remedy)
 
 

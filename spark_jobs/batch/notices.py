@@ -16,7 +16,7 @@ from spark_jobs.dialects.protocol import Dialect, Unreadable
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.generations import Inference
 from spark_jobs.plan.planned_batch import BatchPlan, PlannedFile, TableState, Truncate
-from spark_jobs.plan.sharding import refreshed
+from spark_jobs.plan.sharding import rebuild_of, refreshed
 from spark_jobs.plan.sweeps import SweepState, is_due_by_time, snapshot_of
 from spark_jobs.plan.waiting_files import Discovery
 from spark_jobs.rules.evaluate import FAILED_CODE, Tally
@@ -521,12 +521,12 @@ def require_tables(spec: TableSpec, state: TableState, changes_exist: bool, stat
             "LEDGER_MISSING",
             f"{spec.table}: its Delta tables exist, but its ledger has no commit",
             where=state_path,
-            remedy=f"restore the ledger, or {refreshed(spec, 'rebuild both with --full-refresh')}",
+            remedy=f"restore the ledger, or {rebuild_of(spec)}",
         )
     if not changes_exist and state.keys is not None:
         raise FatalError(
             "TABLES_MISSING",
             f"{spec.table}: the ledger knows {state.batch} batches, but the change table is missing",
             where=state_path,
-            remedy=f"restore the tables, or {refreshed(spec, 'rebuild them with --full-refresh')}",
+            remedy=f"restore the tables, or {rebuild_of(spec)}",
         )

@@ -136,7 +136,7 @@ def test_a_repair_is_named_where_and_only_where_jobs_refuse_the_new_row(tmp_path
     commands = () if found is None else found.commands
     assert bool(commands) == (refused is not None), (commands, refused)
     if refused is not None:
-        repair = "--full-refresh" if "rebuild" in commands[0] else "gddl reload --from-files"
+        repair = "gddl rebuild --table" if "rebuild" in commands[0] else "gddl reload --from-files"
         assert repair in (refused.remedy or "")
 
 
