@@ -150,7 +150,7 @@ def _tables(before: Deployment, after: Deployment, records: Mapping[str, TableRe
             yield TableChange(table=now.table, kind="new", effects=tuple(_of_new(now)), dag=moved)
         elif now is None and was is not None:
             is_invalid = not bad.isdisjoint((name, was.table, was.name_in_source))
-            text = "its row is invalid: it is no longer loaded" if is_invalid else "it is no longer loaded"
+            text = "its metadata row is invalid: it is no longer loaded" if is_invalid else "it is no longer loaded"
             effects = (f"{text}; its tables in the lake stay",)
             yield TableChange(table=was.table, kind="invalid" if is_invalid else "removed", effects=effects, dag=moved)
         elif was is not None and now is not None and (was != now or moved[0] != moved[1]):

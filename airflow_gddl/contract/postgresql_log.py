@@ -272,12 +272,12 @@ def table_findings(spec: TableSpec, published: PublishedTable, publication: str)
     kept = [name for name in published.columns if is_kept(name, spec)]
     if missing := [name for name in kept if name in published.missing]:
         what = f"columns of {spec.name_in_source} are not published: {', '.join(missing)}"
-        statement = f"{_left_out(missing)} in the row, or ALTER PUBLICATION {_quoted(publication)} SET TABLE …"
+        statement = f"{_left_out(missing)} in the metadata row, or ALTER PUBLICATION {_quoted(publication)} SET TABLE …"
         yield Finding(what, statement)
     if unlike := [name for name in kept if not published.columns[name].is_agreed]:
         shown = ", ".join(f"{name} ({published.columns[name].name})" for name in unlike)
         what = f"columns of {spec.name_in_source} have types that a load and the log give in different forms: {shown}"
-        yield Finding(what, f"exclude_columns: [{', '.join(unlike)}] in the row")
+        yield Finding(what, f"exclude_columns: [{', '.join(unlike)}] in the metadata row")
     unnamed = {
         title: loose for title, identity in published.identities.items()
         if identity is not None and (loose := _unnamed(spec, published.columns, identity))
@@ -295,7 +295,7 @@ def table_findings(spec: TableSpec, published: PublishedTable, publication: str)
         what = (
             f"updates in {spec.name_in_source} that change {', '.join(loose)} leave the old row: it is no primary key"
         )
-        yield Finding(what, "before_image_prefix: BI_ in the row")
+        yield Finding(what, "before_image_prefix: BI_ in the metadata row")
     if published.partitioned_by and of_dropped_partitions(spec) == "delete":
         yield from _of_deleted_partitions(spec, published)
 
@@ -314,16 +314,16 @@ def _of_deleted_partitions(spec: TableSpec, published: PublishedTable) -> Iterat
     what = ""
     if not spec.keys or len(columns) < len(spec.keys):
         what, statement = (
-            "the row's keys are not columns of it",
-            "write columns of its primary key as keys into the row",
+            "the metadata row's keys are not columns of it",
+            "write columns of its primary key as keys into the metadata row",
         )
     elif masked:
         what, statement = f"keys are masked: {', '.join(masked)}", f"take {', '.join(masked)} out of mask"
     elif others:
-        what = f"it is partitioned by columns that are no keys of the row: {', '.join(others)}"
-        statement = f"add {', '.join(others)} to keys of the row"
+        what = f"it is partitioned by columns that are no keys of the metadata row: {', '.join(others)}"
+        statement = f"add {', '.join(others)} to keys of the metadata row"
     elif own := [name for name in spec.sequence_by if name.lower() != _PLACE]:
-        what, statement = f"its changes are ordered by {', '.join(own)}", "take sequence_by out of the row"
+        what, statement = f"its changes are ordered by {', '.join(own)}", "take sequence_by out of the metadata row"
     if what:
         what = f"rows of {spec.name_in_source} can't be deleted when their partition is dropped: {what}"
         statement = f"{statement}; or partition_dropped: report in capture of the source"
@@ -367,7 +367,7 @@ def _unpublished(
         what = f"changes of partitioned table {title} are published as its partitions'"
     elif there["relispartition"]:
         what = f"changes of {title} are published as those of the table of which it is a partition"
-        yield Finding(what, "name that table in the row")
+        yield Finding(what, "name that table in the metadata row")
         return
     elif not statements:  # publications leave out what is not in the log
         return

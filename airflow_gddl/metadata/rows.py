@@ -185,7 +185,7 @@ def _document(folder: Folder, name: str, settings: Settings) -> TableFile:
     tables = top.values.get("tables")
     entries = tables if isinstance(tables, list) else []
     if faults:
-        stop = "; no row of this file is loaded"
+        stop = "; no metadata row of this file is loaded"
         problems = (replace(p, message=p.message + stop) for p in (report(fault, (top,)) for fault in faults))
         names = (entry.get("table") for entry in entries if isinstance(entry, dict))
         return TableFile((), tuple(problems), tuple(table for table in names if isinstance(table, str)))
@@ -507,7 +507,7 @@ def _check(
     if entry is not None and values.get("keys") is None:
         values["keys"] = list(entry.keys)
     elif values.get("keys") is None:
-        message = "no keys, neither in the row nor in a keys file"
+        message = "no keys, neither in the metadata row nor in a keys file"
         remedy = "add keys: [column, ...] to the row; [] makes an append-only replica"
         of_keys = SpecProblem("KEYS_MISSING", ("keys",), None, message, remedy)
     problems: tuple[SpecProblem, ...] = () if of_keys is None else (of_keys,)

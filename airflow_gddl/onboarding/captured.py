@@ -23,7 +23,7 @@ _ENTRY = re.compile(r"(?:[ \t]*(?:#.*)?\r?\n)*(?P<indent> +)[^\s#]")
 LOCK_SECONDS = 10
 """How long a statement waits for a table that other transactions use: all that comes after it waits with it."""
 _LOCKED = frozenset({"55P03", "40P01"})
-"""`lock_not_available`, `deadlock_detected`."""
+"""PostgreSQL's codes of a lock that is not available, and of a deadlock."""
 _NOT_ALLOWED = "42501"
 
 

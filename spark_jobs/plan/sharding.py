@@ -29,7 +29,7 @@ def rebuild_command(spec: TableSpec) -> str:
 
 
 def rebuild_of(spec: TableSpec) -> str:
-    """The same, or what takes its place for a table of several sources."""
+    """`rebuild_command`, or what takes its place for a table of several sources."""
     return refreshed(spec, rebuild_command(spec))
 
 

@@ -432,7 +432,7 @@ class _Decoder:
                 "FILTER_COLUMN_MISSING",
                 f"{spec.table}: the row filter needs the column {name!r}, which files lack; nothing was written",
                 where=self.group.source[0].as_py() if self.group.rows else "",
-                remedy="deliver the column, or change `where` in the row",
+                remedy="deliver the column, or change `where` in the metadata row",
             )
 
     def _expected(self, rows: pa.Table, problems: Sequence[RowProblem], outside: Mask) -> CheckedRows:

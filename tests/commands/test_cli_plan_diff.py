@@ -196,7 +196,10 @@ def test_each_kind_of_edit_is_shown_with_what_to_run(gddl: Gddl) -> None:
             "  its tables in the lake have the name shop.named until they are moved",
             "  run  gddl move --table shop.named --to lake.named",
         ],
-        "shop.bad": ["shop.bad  invalid", "  its row is invalid: it is no longer loaded; its tables in the lake stay"],
+        "shop.bad": [
+            "shop.bad  invalid",
+            "  its metadata row is invalid: it is no longer loaded; its tables in the lake stay",
+        ],
         "shop.changed": [
             "shop.changed  changed",
             "  mask.email  not set → 'hmac'",

@@ -94,7 +94,7 @@ def capture_problems(spec: TableSpec) -> Iterator[SpecProblem]:
         remedy = f"write one of {', '.join(get_args(PartitionDropped))}"
         yield SpecProblem("FIELD_VALUE", (*path, "partition_dropped"), dropped, "not known", remedy)
     if not spec.options.get("verify_connection"):
-        message, remedy = "no connection to the source is named", "set connection in the row's source"
+        message, remedy = "no connection to the source is named", "set connection in the metadata row's source"
         yield SpecProblem("FIELD_VALUE", path, connector, message, remedy)
     beside = {"topic": spec.options.get("topic"), "log_began": spec.options.get("log_began"), "shards": spec.shards}
     for name in (name for name, value in beside.items() if value):
