@@ -403,7 +403,7 @@ class _Decoder:
     @property
     def _may_be_loaded(self) -> bool:
         """Whether a load may have read changes already, see `LOADED`."""
-        return self._may_truncate and not self.table_schema.keys and self.how.dialect.names_transactions
+        return self._may_truncate and self.how.dialect.names_transactions
 
     def _outside(self, rows: pa.Table, op: pa.Array, problems: list[RowProblem], exempt: Mask) -> Mask:
         """Rows outside the row filter; problems of rows for which it can't be decided are added."""
