@@ -38,6 +38,7 @@ def shop(server: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[sa.Engi
     monkeypatch.setenv("GDDL_SOURCE_CRM", server.url.render_as_string(hide_password=False))
     yield server
     execute(server, "DROP SCHEMA shop CASCADE; DROP PUBLICATION IF EXISTS gddl_crm;")
+    execute(server, "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = 'gddl_crm'")
 
 
 TWO = ("shop.orders", "shop.items")
