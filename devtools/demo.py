@@ -160,7 +160,7 @@ def _next_steps(url: str, place: DemoFolder, metadata: str) -> list[str]:
         f'  TOKEN=$(curl -s {url}/auth/token | sed \'s/.*access_token":"//; s/".*//\')',
         f'  curl -s {url}/api/v2/dags/{_DAG}/dagRuns -H "Authorization: Bearer $TOKEN" \\',
         f"    -H 'Content-Type: application/json' -d '{body}'",
-        f"- Change {metadata}/tables/nyc.yaml: add a row, disable or break one. The UI shows it within half a minute.",
+        f"- Change {metadata}/tables/nyc.yaml: add, disable or break a metadata row. The UI shows it soon.",
         f"- Read a table: {replica} is Delta; beside it stand its __changes and __errors.",
         f"- Airflow's own command: AIRFLOW_HOME={place.airflow} airflow dags list",
         "Ctrl-C stops it.",

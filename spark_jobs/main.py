@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def check(modules: Sequence[str]) -> None:
-    """Print what `gddl check` asks of this Python, as JSON: the contract's version, and versions of packages.
+    """Print what `gddl check` asks of this Python, as JSON: versions of the contract, of this package and of others.
 
     Args:
         modules: optional ones that jobs are going to import.
@@ -40,6 +40,7 @@ def check(modules: Sequence[str]) -> None:
     Raises:
         FatalError: `PACKAGE_MISSING`, or as `delta_of_packages`.
     """
+    from airflow_gddl import __version__  # noqa: PLC0415 - see above
     from airflow_gddl.contract.spark_versions import job_packages  # noqa: PLC0415 - see above
     from airflow_gddl.contract.spec import CONTRACT_VERSION  # noqa: PLC0415 - see above
 
@@ -47,7 +48,8 @@ def check(modules: Sequence[str]) -> None:
     with needed_by("a job of these rows and settings"):
         for module in modules:
             import_module(module)
-    sys.stdout.write(json.dumps({"contract_version": CONTRACT_VERSION, "packages": found}) + "\n")
+    known = {"contract_version": CONTRACT_VERSION, "version": __version__, "packages": found}
+    sys.stdout.write(json.dumps(known) + "\n")
 
 
 def script() -> NoReturn:

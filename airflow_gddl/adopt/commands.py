@@ -18,7 +18,7 @@ from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
 
-_CUTS = "--files-until, --by-column, --at-version or --release"
+_CUTS = "--files-until, --by-column or --at-version"
 
 
 FilesUntil = Annotated[
@@ -100,7 +100,7 @@ def _require_one(given: Sequence[bool]) -> None:
     """
     if sum(given) != 1:
         what = "nothing says" if not any(given) else "more than one option says"
-        remedy = f"write one of {_CUTS}"
+        remedy = f"write one of {_CUTS}; or --release alone, which gives an adopted table back"
         raise MetadataError("ADOPT_CUT", f"{what} which files are in the table already", remedy=remedy)
 
 

@@ -240,7 +240,7 @@ def _show(screen: Screen, shown: Plan, *, json: bool) -> None:
 
 def _require_tables(made: Metadata) -> None:
     if not made.pipelines:
-        raise MetadataError("NO_TABLES", "no enabled table in the metadata", remedy="add a row to tables/")
+        raise MetadataError("NO_TABLES", "no enabled table in the metadata", remedy="add a metadata row to tables/")
 
 
 def _revision(cli: CliContext, folder: str, revision: str) -> LoadedMetadata:

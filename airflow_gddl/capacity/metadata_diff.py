@@ -70,6 +70,7 @@ class MetadataDiff:
         cost: by figure, before and after; None: nothing could be planned.
         problems: of the metadata after the edit that were not there before.
         solved: number of problems that were there before, and are no more.
+        has_records: false: no record of a run was read from the lake, so that each table counts as loaded.
     """
 
     revision: str
@@ -79,6 +80,12 @@ class MetadataDiff:
     cost: Mapping[str, tuple[int | None, int | None]] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
     solved: int = 0
+    has_records: bool = True
+
+    @property
+    def is_without_records(self) -> bool:
+        """Whether something is said of tables that past runs could contradict."""
+        return bool(self.tables) and not self.has_records
 
     @property
     def commands(self) -> tuple[str, ...]:
@@ -124,6 +131,7 @@ def compare(
         cost=_cost(before.plan, after.plan),
         problems=tuple(one for one in after.loaded.problems if _identity(one) not in problems),
         solved=len(problems - remaining),
+        has_records=records is not None,
     )
 
 
@@ -142,7 +150,7 @@ def _tables(before: Deployment, after: Deployment, records: Mapping[str, TableRe
             yield TableChange(table=now.table, kind="new", effects=tuple(_of_new(now)), dag=moved)
         elif now is None and was is not None:
             is_invalid = not bad.isdisjoint((name, was.table, was.name_in_source))
-            text = "its row is invalid: it is no longer loaded" if is_invalid else "it is no longer loaded"
+            text = "its metadata row is invalid: it is no longer loaded" if is_invalid else "it is no longer loaded"
             effects = (f"{text}; its tables in the lake stay",)
             yield TableChange(table=was.table, kind="invalid" if is_invalid else "removed", effects=effects, dag=moved)
         elif was is not None and now is not None and (was != now or moved[0] != moved[1]):
@@ -301,6 +309,8 @@ def show_diff(screen: Screen, diff: MetadataDiff) -> None:
         screen.say(as_shown(dag_id, views))
     rows = [[_COST[name], *map(_number, pair), _by(*pair)] for name, pair in diff.cost.items()]
     screen.say("")
+    if diff.is_without_records:
+        screen.say(f"{_WITHOUT_RECORDS}\n", "yellow")
     screen.table(("", *number_columns("before", "after", "change")), rows)
 
 
@@ -311,6 +321,9 @@ def as_shown(dag_id: str, views: ViewChange) -> str:
     return f"{what}; earlier runs keep their tasks. To keep the view: airflow: {before} in the tier"
 
 
+_WITHOUT_RECORDS = (
+    "No record of a run was read from the lake: each table that has a row before the edit counts as loaded."
+)
 _KINDS = {"new": "green", "removed": "red", "invalid": "bold red", "renamed": "yellow", "changed": "yellow"}
 
 
@@ -331,6 +344,8 @@ def as_markdown(diff: MetadataDiff) -> str:
     if diff.commands:
         commands = diff.commands[:_MOST_IN_COMMENT]
         lines += ["Run after the edit is deployed:", "```sh", *commands, "```", ""]
+    if diff.is_without_records:
+        lines += [_WITHOUT_RECORDS, ""]
     lines += ["| | before | after | change |", "|---|---:|---:|---:|"]
     for name, (before, after) in diff.cost.items():
         lines.append(f"| {_COST[name]} | {_number(before)} | {_number(after)} | {_by(before, after)} |")

@@ -47,13 +47,13 @@ from airflow_gddl.contract.extensions import (
     token_of,
 )
 from airflow_gddl.contract.iceberg_rest import code_of_rest, open_rest
-from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.layout import LandingFolder, join
 from airflow_gddl.contract.packages import needed_by, package_of
 from airflow_gddl.contract.postgresql_log import Finding
 from airflow_gddl.contract.python_command import JOB
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.source_access import announced
-from airflow_gddl.contract.sources import sources
+from airflow_gddl.contract.sources import reads_of, sources
 from airflow_gddl.contract.sources.capture import capture_of
 from airflow_gddl.contract.sources.kafka import SERVERS, client_settings, settings_of, topic_of
 from airflow_gddl.contract.spec import TableSpec, TierSpec
@@ -70,14 +70,20 @@ _UNITY_PATH = "/api/2.1/unity-catalog/catalogs/"
 _METASTORE_PORT = 9083
 
 
-def probe_landing(root: str, environ: Mapping[str, str]) -> str:
+def probe_landing(root: str, environ: Mapping[str, str], *, by_jobs: bool = False) -> str:
     """List the landing root; return the finding.
+
+    Args:
+        by_jobs: whether jobs write all files of the root; a local one is then made by a run.
 
     Raises:
         FatalError: `ROOT_UNUSABLE`, `STORAGE_DENIED`, `S3_…`.
         RetriableError: `S3_UNREACHABLE`.
     """
     if not is_s3(root):
+        if by_jobs and not Path(root).exists():
+            _require_room(next(folder for folder in Path(root).parents if folder.exists()), root)
+            return f"{root} does not exist; a run creates it, since jobs write all of its files"
         _require_folder(root, "landing")
         if not os.access(root, os.R_OK | os.X_OK):
             raise _unusable(f"this user can't read {root}", "give the user permission to read it")
@@ -325,7 +331,8 @@ def check_all(cli: CliContext, folder: str, mwaa: str = "") -> Iterator[Checked]
         return
     yield _rows(loaded)
     for subject, root in _landings(loaded):
-        yield _tried(subject, partial(probe_landing, root, announced(loaded.access, cli.environ)))
+        environ, by_jobs = announced(loaded.access, cli.environ), _is_written_by_jobs(loaded, root)
+        yield _tried(subject, partial(probe_landing, root, environ, by_jobs=by_jobs))
     yield _tried("lake", lambda: probe_lake(loaded.roots.lake, cli.environ, cli.new_id()))
     yield _parallelism(cli, loaded, mwaa)
     yield from _runner(cli, loaded)
@@ -477,6 +484,12 @@ def _landings(loaded: LoadedMetadata) -> Iterator[tuple[str, str]]:
         yield "landing", loaded.roots.landing
     for root, name in reversed(list(names_by_root.items())):
         yield ("landing" if root == loaded.roots.landing else f"landing of {name}"), root
+
+
+def _is_written_by_jobs(loaded: LoadedMetadata, root: str) -> bool:
+    """Whether jobs read the changes of all tables below a landing root themselves."""
+    below = [spec for spec in loaded.tables if any(f.root == root for f in LandingFolder.all_of(loaded.roots, spec))]
+    return bool(below) and all(map(reads_of, below))
 
 
 def _tried(subject: str, probe: Callable[[], str]) -> Checked:

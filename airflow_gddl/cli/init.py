@@ -365,7 +365,7 @@ def _schemas() -> dict[str, str]:
     return {f"metadata/schema/{name}": rendered(schema) for name, schema in schemas().items()}
 
 
-_FIRST_TABLE = "add a row to metadata/tables/shop.yaml, or let `gddl onboard SOURCE` write the rows"
+_FIRST_TABLE = "add a metadata row to metadata/tables/shop.yaml, or let `gddl onboard SOURCE` write the rows"
 
 
 class Format(StrEnum):

@@ -225,8 +225,8 @@ def _row(tables: tuple[TableSpec, ...], table: str, to: str) -> TableSpec:
     by_target = {spec.table: spec for spec in tables}
     row = by_target.get(to) or by_target.get(table)
     if row is None:
-        remedy = "name the table by its target, and set its row's target to one of the two"
-        raise MetadataError("TABLE_UNKNOWN", f"no row has the target {table!r} or {to!r}", remedy=remedy)
+        remedy = "name the table by its target, and set its metadata row's target to one of the two"
+        raise MetadataError("TABLE_UNKNOWN", f"no metadata row has the target {table!r} or {to!r}", remedy=remedy)
     return row
 
 
@@ -251,4 +251,4 @@ def _show(screen: Screen, result: JobResult, *, has_target: bool) -> None:
     screen.say(f"{details['from']} is {details['to']} now; {counted(details['files'], 'file')} copied", "green")
     if not has_target:
         until = f"until then `gddl status` shows {details['from']} as new, and its runs fail with TABLE_MOVED"
-        screen.say(f"set the row's target to {details['to']}: {until}", "yellow")
+        screen.say(f"set the metadata row's target to {details['to']}: {until}", "yellow")

@@ -100,7 +100,9 @@ def lake_rows(cli: CliContext, path: str, _connection: str | None) -> StoredRows
     try:
         return looks.read(path, cli.environ)
     except GddlError as error:
-        cli.screen.warn(f"tables that were added without a row in the metadata folder are left out: {error}", "yellow")
+        cli.screen.warn(
+            f"tables that were added without a metadata row in the metadata folder are left out: {error}", "yellow"
+        )
         return looks.StoredRows(path=path)
 
 

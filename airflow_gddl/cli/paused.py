@@ -71,3 +71,25 @@ def unpause_all(prefix: str = "") -> str:
         prefix: the metadata's `dag_prefix`.
     """
     return f"{UNPAUSE} --treat-dag-id-as-regex -y '^{prefix}gddl[._]'"
+
+
+_NAMED = 3
+
+
+def starting(environ: Mapping[str, str], dag_ids: Collection[str], prefix: str) -> list[str]:
+    """At most one line: the command for those of these DAGs that are paused, or will be once Airflow shows them.
+
+    Args:
+        prefix: the metadata's `dag_prefix`.
+    """
+    known = known_dags(environ, dag_ids)
+    held = sorted(dag_id for dag_id in dag_ids if known.get(dag_id, new_ones_start_paused(environ)))
+    if not held:
+        return []
+    if len(held) > _NAMED:
+        return [f"{unpause_all(prefix)}    # new DAGs start paused, and a paused DAG loads nothing"]
+    if all(dag_id in known for dag_id in held):
+        why = "is paused, and a paused DAG loads nothing"
+    else:
+        why = "starts paused in Airflow, and a paused DAG loads nothing"
+    return [f"{'; '.join(f'{UNPAUSE} {dag_id}' for dag_id in held)}    # {'each ' if len(held) > 1 else 'it '}{why}"]

@@ -53,7 +53,9 @@ def keep(cli: CliContext, request: Request) -> Done:
         raise MetadataError("CONTINUOUS_REFUSED", what, where="--continuous", remedy=remedy)
     tables, bad = metadata.choose(cli, loaded, request.tables, request.metadata)
     if not tables:
-        raise MetadataError("NO_TABLES", "no enabled table in the metadata", where=request.metadata, remedy="add a row")
+        raise MetadataError(
+            "NO_TABLES", "no enabled table in the metadata", where=request.metadata, remedy="add a metadata row"
+        )
     run_id = cli.run_id()
     standing = DesiredStateKeeper(
         loaded.roots, f"by-hand-{run_id}", _Followed(cli, request, signature).desired, cli.environ
@@ -189,7 +191,9 @@ def load(  # noqa: PLR0913 - typer reads each option of the command from one par
     again: Annotated[bool, typer.Option("--again", help=_AGAIN)] = False,
     source_connection: Annotated[
         str,
-        typer.Option("--source-connection", metavar="NAME", help="Connection to the source, instead of the row's."),
+        typer.Option(
+            "--source-connection", metavar="NAME", help="Connection to the source, instead of the metadata row's."
+        ),
     ] = "",
     metadata: options.Metadata = "metadata",
     json: options.Json = False,

@@ -342,7 +342,7 @@ def published_table(roots: Roots, spec: TableSpec, environ: Mapping[str, str]) -
         RetriableError: `LAKE_UNREADABLE`.
     """
     if not spec.published:
-        what, remedy = "its row has published: []", 'drop `published` from the row, or write published: ["*"]'
+        what, remedy = "its metadata row has published: []", 'drop `published` from the row, or write published: ["*"]'
         raise FatalError("TABLE_NOT_PUBLISHED", what, where=spec.table, remedy=remedy)
     path = Layout.of(roots, spec).replica
     schema = replica_schema(path, environ)

@@ -383,7 +383,7 @@ def _messages(tables: Sequence[TableStatus], lines: Sequence[StatusLine]) -> dic
     for one, line in zip(tables, lines, strict=True):
         if line.problems:
             last = line.last_state.replace("_", " ")
-            text = f"its row is invalid, so no DAG loads it; its last state: {last}"
+            text = f"its metadata row is invalid, so no DAG loads it; its last state: {last}"
             found["red"].append(Message(line.table, "", text))
         if line.error:
             found["red"].append(Message(line.table, "", line.error))

@@ -171,10 +171,13 @@ QUARANTINE_REMEDIES = {
     "FILE_EMPTY": "deliver the file again: it is read when it changes; if it can't be, dismiss it",
     "FILE_KEY_MISSING": "correct keys or rename, then replay; or deliver the file again; if it can't be, dismiss it",
     "FILE_TOO_LARGE": "raise max_inflated_bytes and max_inflation of the tier, then replay; or deliver smaller files",
-    "FILE_UNREADABLE": "correct the row, then replay; or deliver the file again: it is read when it changes",
+    "FILE_UNREADABLE": "correct the metadata row, then replay; or deliver the file again: it is read when it changes",
     "FILTER_UNDECIDED": "have the source send whole rows, then dismiss these",
     "KEY_NULL": "correct keys, run gddl rebuild, then replay; or correct the source, then dismiss",
-    "OP_UNKNOWN": "correct options.op_column or options.missing_op, then replay; if only a few have it, dismiss them",
+    "OP_UNKNOWN": (
+        "if all rows have it, correct options.op_column or options.missing_op of the metadata row, then replay; if only"
+        " a few have it, dismiss them"
+    ),
     "PARTITION_VALUE_REFUSED": "partition by another column, then replay; or correct the source, then dismiss",
     "ROW_MALFORMED": "deliver the file again; if it can't be, dismiss the row",
     "SEQUENCE_NULL": "correct sequence_by, run gddl rebuild, then replay; or correct the source, then dismiss",

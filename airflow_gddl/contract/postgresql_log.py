@@ -109,7 +109,7 @@ class PublishedTable:
 
 def creation_of(publication: str, tables: str = "…") -> str:
     """The statement that makes a publication of tables, which are written as statements write them."""
-    return f"CREATE PUBLICATION {publication} FOR TABLE {tables} WITH (publish_via_partition_root = true)"
+    return f"CREATE PUBLICATION {_quoted(publication)} FOR TABLE {tables} WITH (publish_via_partition_root = true)"
 
 
 def source_findings(sa: Any, connection: Any, slot: str, publication: str) -> Iterator[Finding]:
@@ -130,7 +130,7 @@ def source_findings(sa: Any, connection: Any, slot: str, publication: str) -> It
     for table, names in connection.execute(sa.text(_ALIKE), {"name": publication}):
         what = f"columns of {table} differ by case alone ({names}), which ends Debezium's engine for all tables"
         yield Finding(
-            what, f"ALTER TABLE {table} RENAME COLUMN …, or ALTER PUBLICATION {publication} DROP TABLE {table}"
+            what, f"ALTER TABLE {table} RENAME COLUMN …, or ALTER PUBLICATION {_quoted(publication)} DROP TABLE {table}"
         )
     published = connection.execute(sa.text(_PUBLICATION), {"name": publication}).mappings().first()
     if published is None:
@@ -138,7 +138,7 @@ def source_findings(sa: Any, connection: Any, slot: str, publication: str) -> It
         return
     left_out = [name for name in ("insert", "update", "delete", "truncate") if not published[f"pub{name}"]]
     if left_out:
-        statement = f"ALTER PUBLICATION {publication} SET (publish = 'insert, update, delete, truncate')"
+        statement = f"ALTER PUBLICATION {_quoted(publication)} SET (publish = 'insert, update, delete, truncate')"
         yield Finding(
             f"publication {publication} leaves out every {' and '.join(left_out)}", statement, sql=(statement,)
         )
@@ -197,8 +197,12 @@ def published_table(sa: Any, connection: Any, publication: str, table: str) -> P
     names = [column["attname"] for column in columns]
     kept = _listed(sa, connection, parameters) if listed is not None else ()
     missing = [c["attname"] for c in columns if c["attgenerated"] or (kept and c["attname"] not in kept)]
-    leaves = connection.execute(sa.text(_PARTS), {"relation": there["relation"]}).mappings().all()
-    parts = (None if listed is None else listed["part"], _part_of_schema(sa, connection, parameters))
+    leaves = [
+        {**leaf, "title": f"{_quoted(leaf['schema'])}.{_quoted(leaf['name'])}"}
+        for leaf in connection.execute(sa.text(_PARTS), {"relation": there["relation"]}).mappings()
+    ]
+    of_schema = _part_of_schema(sa, connection, parameters)
+    parts = (None if listed is None else listed["part"], of_schema)
     return PublishedTable(
         relation="/".join(str(part or "") for part in (there["relation"], *parts)),
         columns=_types(sa, connection, columns),
@@ -210,7 +214,8 @@ def published_table(sa: Any, connection: Any, publication: str, table: str) -> P
         ),
         findings=(
             *_of_relation(sa, connection, table, there, leaves),
-            *_of_publication(sa, connection, parameters, there, listed, leaves),
+            *(_unpublished(parameters, there, leaves, of_schema is not None) if listed is None else ()),
+            *(_of_rows(sa, connection, parameters) if listed is not None else ()),
         ),
     )
 
@@ -267,12 +272,12 @@ def table_findings(spec: TableSpec, published: PublishedTable, publication: str)
     kept = [name for name in published.columns if is_kept(name, spec)]
     if missing := [name for name in kept if name in published.missing]:
         what = f"columns of {spec.name_in_source} are not published: {', '.join(missing)}"
-        statement = f"{_left_out(missing)} in the row, or ALTER PUBLICATION {publication} SET TABLE …"
+        statement = f"{_left_out(missing)} in the metadata row, or ALTER PUBLICATION {_quoted(publication)} SET TABLE …"
         yield Finding(what, statement)
     if unlike := [name for name in kept if not published.columns[name].is_agreed]:
         shown = ", ".join(f"{name} ({published.columns[name].name})" for name in unlike)
         what = f"columns of {spec.name_in_source} have types that a load and the log give in different forms: {shown}"
-        yield Finding(what, f"exclude_columns: [{', '.join(unlike)}] in the row")
+        yield Finding(what, f"exclude_columns: [{', '.join(unlike)}] in the metadata row")
     unnamed = {
         title: loose for title, identity in published.identities.items()
         if identity is not None and (loose := _unnamed(spec, published.columns, identity))
@@ -290,7 +295,7 @@ def table_findings(spec: TableSpec, published: PublishedTable, publication: str)
         what = (
             f"updates in {spec.name_in_source} that change {', '.join(loose)} leave the old row: it is no primary key"
         )
-        yield Finding(what, "before_image_prefix: BI_ in the row")
+        yield Finding(what, "before_image_prefix: BI_ in the metadata row")
     if published.partitioned_by and of_dropped_partitions(spec) == "delete":
         yield from _of_deleted_partitions(spec, published)
 
@@ -309,16 +314,16 @@ def _of_deleted_partitions(spec: TableSpec, published: PublishedTable) -> Iterat
     what = ""
     if not spec.keys or len(columns) < len(spec.keys):
         what, statement = (
-            "the row's keys are not columns of it",
-            "write columns of its primary key as keys into the row",
+            "the metadata row's keys are not columns of it",
+            "write columns of its primary key as keys into the metadata row",
         )
     elif masked:
         what, statement = f"keys are masked: {', '.join(masked)}", f"take {', '.join(masked)} out of mask"
     elif others:
-        what = f"it is partitioned by columns that are no keys of the row: {', '.join(others)}"
-        statement = f"add {', '.join(others)} to keys of the row"
+        what = f"it is partitioned by columns that are no keys of the metadata row: {', '.join(others)}"
+        statement = f"add {', '.join(others)} to keys of the metadata row"
     elif own := [name for name in spec.sequence_by if name.lower() != _PLACE]:
-        what, statement = f"its changes are ordered by {', '.join(own)}", "take sequence_by out of the row"
+        what, statement = f"its changes are ordered by {', '.join(own)}", "take sequence_by out of the metadata row"
     if what:
         what = f"rows of {spec.name_in_source} can't be deleted when their partition is dropped: {what}"
         statement = f"{statement}; or partition_dropped: report in capture of the source"
@@ -337,30 +342,44 @@ def shown(findings: Sequence[Finding]) -> tuple[str, str]:
     return f"{findings[0].what}{more}", findings[0].statement
 
 
-def _of_publication(
-    sa: Any, connection: Any, parameters: Mapping[str, str], there: Mapping[str, Any], listed: Mapping[str, Any] | None,
-    leaves: Sequence[Mapping[str, Any]],
-) -> Iterator[Finding]:  # fmt: skip
-    table, publication = f"{_quoted(parameters['schema'])}.{_quoted(parameters['table'])}", parameters["name"]
-    title = f"{parameters['schema']}.{parameters['table']}"
+def _unpublished(
+    parameters: Mapping[str, str], there: Mapping[str, Any], leaves: Sequence[Mapping[str, Any]], of_schema: bool
+) -> Iterator[Finding]:
+    """A table that the publication does not list, with all that publishes it.
+
+    Once it is published, updates and deletes of what has no identity fail in the application, so that statements which
+    give one come first, those of partitions too.
+
+    Args:
+        of_schema: whether all tables of its schema are published.
+    """
     if there["relkind"] in _KINDS:
         return
-    if listed is None:
-        if there["relkind"] == "p" and not there["via_root"]:
-            statement = f"ALTER PUBLICATION {publication} SET (publish_via_partition_root = true)"
-            what = f"changes of partitioned table {title} are published as its partitions'"
-            yield Finding(what, statement, sql=(statement,))
-            return
-        # Once it is published, updates and deletes of what has no identity fail in the application.
-        first = [leaf["title"] for leaf in leaves if leaf["relreplident"] != "f" and not leaf["identity"]]
-        statements = [f"ALTER TABLE {leaf} REPLICA IDENTITY FULL" for leaf in first]
-        statements.append(f"ALTER PUBLICATION {publication} ADD TABLE {table}")
-        what = f"{title} is not in publication {publication}"
-        yield Finding(what, "; ".join(statements), sql=tuple(statements))
+    title, publication = f"{parameters['schema']}.{parameters['table']}", _quoted(parameters["name"])
+    anonymous = [leaf["title"] for leaf in leaves if leaf["relreplident"] != "f" and not leaf["identity"]]
+    statements = [f"ALTER TABLE {leaf} REPLICA IDENTITY FULL" for leaf in anonymous]
+    what = f"{title} is not in publication {parameters['name']}"
+    if there["relkind"] == "p" and there["via_root"] is False:
+        statements.append(f"ALTER PUBLICATION {publication} SET (publish_via_partition_root = true)")
+    if not (there["is_member"] or of_schema):
+        statements.append(f"ALTER PUBLICATION {publication} ADD TABLE {quoted_name(title)}")
+    elif there["relkind"] == "p":
+        what = f"changes of partitioned table {title} are published as its partitions'"
+    elif there["relispartition"]:
+        what = f"changes of {title} are published as those of the table of which it is a partition"
+        yield Finding(what, "name that table in the metadata row")
         return
+    elif not statements:  # publications leave out what is not in the log
+        return
+    yield Finding(what, "; ".join(statements), sql=tuple(statements))
+
+
+def _of_rows(sa: Any, connection: Any, parameters: Mapping[str, str]) -> Iterator[Finding]:
+    """A condition by which a listed table is published in part."""
     if _has_details(connection) and _filter(sa, connection, parameters):
-        statement = f"ALTER PUBLICATION {publication} SET TABLE …, without WHERE"
-        yield Finding(f"publication {publication} leaves out rows of {title}", statement)
+        statement = f"ALTER PUBLICATION {_quoted(parameters['name'])} SET TABLE …, without WHERE"
+        what = f"publication {parameters['name']} leaves out rows of {parameters['schema']}.{parameters['table']}"
+        yield Finding(what, statement)
 
 
 def _has_details(connection: Any) -> bool:
@@ -393,8 +412,27 @@ def quoted_name(table: str) -> str:
 
 
 def _quoted(name: str) -> str:
-    plain = name.isidentifier() and name == name.lower() and name.isascii()
-    return name if plain else '"' + name.replace('"', '""') + '"'
+    """A name as statements write it; what no terminal shows is escaped, so that a printed statement can be run."""
+    if name.isidentifier() and name == name.lower() and name.isascii() and name not in _RESERVED:
+        return name
+    inner = name.replace('"', '""')
+    if name.isprintable():
+        return f'"{inner}"'
+    escaped = (c if c.isprintable() else f"\\+{ord(c):06x}" for c in inner.replace("\\", "\\\\"))
+    return f'U&"{"".join(escaped)}"'
+
+
+_WORDS = (
+    "all analyse analyze and any array as asc asymmetric authorization binary both case cast check collate collation"
+    " column concurrently constraint create cross current_catalog current_date current_role current_schema current_time"
+    " current_timestamp current_user default deferrable desc distinct do else end except false fetch for foreign freeze"
+    " from full grant group having ilike in initially inner intersect into is isnull join lateral leading left like"
+    " limit localtime localtimestamp natural not notnull null offset on only or order outer overlaps placing primary"
+    " references returning right select session_user similar some symmetric system_user table tablesample then to"
+    " trailing true union unique user using variadic verbose when where window with"
+)
+_RESERVED = frozenset(_WORDS.split())
+"""Words of PostgreSQL 18 that are names only in quotation marks (`pg_get_keywords`)."""
 
 
 _FILTERED = """
@@ -434,20 +472,23 @@ SELECT current_setting('max_slot_wal_keep_size'),
 """
 _PUBLICATION = "SELECT pubinsert, pubupdate, pubdelete, pubtruncate FROM pg_publication WHERE pubname = :name"
 _TABLE = """
-SELECT c.oid AS relation, c.relkind, c.relreplident, c.relpersistence, row_security_active(c.oid) AS hides,
+SELECT c.oid AS relation, c.relkind, c.relispartition, c.relreplident, c.relpersistence,
+  row_security_active(c.oid) AS hides,
   CAST(current_user AS text) AS user,
-  COALESCE((SELECT pubviaroot FROM pg_publication WHERE pubname = :name), false) AS via_root
+  (SELECT pubviaroot FROM pg_publication WHERE pubname = :name) AS via_root,
+  EXISTS (SELECT FROM pg_publication p WHERE p.pubname = :name AND (p.puballtables OR EXISTS (
+    SELECT FROM pg_publication_rel r WHERE r.prpubid = p.oid AND r.prrelid = c.oid))) AS is_member
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = :schema AND c.relname = :table AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
 """
 _PARTS = """
-SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname) AS title, c.relkind, c.relpersistence, c.relreplident,
+SELECT n.nspname AS schema, c.relname AS name, c.relkind, c.relpersistence, c.relreplident,
   ARRAY(SELECT CAST(a.attname AS text) FROM pg_index i JOIN pg_attribute a ON a.attrelid = c.oid
     AND a.attnum = ANY (i.indkey) WHERE i.indrelid = c.oid AND CASE c.relreplident
     WHEN 'd' THEN i.indisprimary AND i.indimmediate WHEN 'i' THEN i.indisreplident ELSE false END) AS identity
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE (c.oid = :relation AND c.relkind <> 'p') OR c.oid IN (SELECT relid FROM pg_partition_tree(:relation) WHERE isleaf)
-ORDER BY 1
+ORDER BY 1, 2
 """
 _CHILDREN = """
 SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname) FROM pg_inherits i JOIN pg_class p ON p.oid = i.inhparent

@@ -55,7 +55,7 @@ def _refused_fields(spec: TableSpec) -> Iterator[SpecProblem]:
         yield _refused(("keys",), list(spec.keys), message, "name the key columns, or drop shards")
     if spec.target is not None and not template_fault(spec.target) and has_source(spec.target):
         message = "a target of several sources can't have the name of one"
-        yield _refused(("target",), spec.target, message, "write a target without {source} into the row")
+        yield _refused(("target",), spec.target, message, "write a target without {source} into the metadata row")
     if spec.changes_retention is not None:
         message = "changes_retention is not built for tables of several sources"
         path = ("changes_retention",)
@@ -327,7 +327,7 @@ def _initial_load(spec: TableSpec) -> Iterator[SpecProblem]:
         message, remedy = "the table has several sources", "let the CDC service load each of them"
         yield SpecProblem("FIELD_VALUE", path, list(spec.shards), message, remedy)
     elif not spec.options.get("verify_connection"):
-        message, remedy = "no connection to the source is named", "set connection in the row's source"
+        message, remedy = "no connection to the source is named", "set connection in the metadata row's source"
         yield SpecProblem("FIELD_VALUE", path, None, message, remedy)
 
 
@@ -475,7 +475,7 @@ def _keyless(spec: TableSpec) -> Iterator[SpecProblem]:
     for name, is_set, reason in _KEYED_ONLY:
         if is_set(spec):
             message = f"not for a table without keys (append-only): {reason}"
-            remedy = f"name the keys, or set {name} back to its default in the row"
+            remedy = f"name the keys, or set {name} back to its default in the metadata row"
             yield SpecProblem("KEYLESS_REFUSED", (name,), getattr(spec, name), message, remedy)
 
 

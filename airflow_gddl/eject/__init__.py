@@ -22,7 +22,7 @@ from airflow_gddl.contract.table_spec import SchemaGate, lowered
 FILES = ("job.py", "dag.py", "README.md", "known.json")
 _LOST: Mapping[str, str] = {
     "history": "Keep the history (`__history`): it ends here.",
-    "expect": "Check the expectations of the row.",
+    "expect": "Check the expectations of the metadata row.",
     "derive": "Compute the columns of `derive`: they keep what they had, and are null in new rows.",
     "unique": "Check `unique`.",
     "foreign_key": "Check `foreign_key`.",
@@ -80,7 +80,7 @@ def files_of(spec: TableSpec, roots: Roots, known: Known, schedule: str | None) 
         "only": _code(None if spec.columns is None else sorted(map(clean_name, spec.columns))),
         "left_out": _code(sorted(lowered(map(clean_name, (*spec.exclude_columns, *spec.mask, *spec.derive))))),
         "spark": spark, "delta_package": delta, "dag_id": spec.table.replace(".", "_"), "schedule": repr(schedule),
-        "schedule_note": f"scheduled as the row was ({schedule})" if schedule else "without a schedule",
+        "schedule_note": f"scheduled as the metadata row was ({schedule})" if schedule else "without a schedule",
         "salt_note": f", and so is `{known.salt}`, which hashes of erased keys need" if known.salt else "",
         "lost": "".join(f"\n- {line}" for line in lost),
     }  # fmt: skip
@@ -96,7 +96,7 @@ def require_plain(spec: TableSpec) -> None:
     """
     for reason in reasons_against(spec):
         what = f"{spec.table}: {reason}, which a plain job of some 250 lines would load wrong"
-        remedy = "keep the row, or write the job by hand; the tables are plain Delta tables in any case"
+        remedy = "keep the metadata row, or write the job by hand; the tables are plain Delta tables in any case"
         raise FatalError("EJECT_UNSUPPORTED", what, remedy=remedy)
 
 
@@ -143,9 +143,11 @@ def sequence_of(spec: TableSpec, known: Known) -> tuple[str, ...]:
     """
     found = tuple(known.sequence or spec.sequence_by)
     if not found:
-        what = f"{spec.table} has no column that orders its changes: it was never loaded, and the row names none"
+        what = (
+            f"{spec.table} has no column that orders its changes: it was never loaded, and the metadata row names none"
+        )
         raise FatalError(
-            "EJECT_UNSUPPORTED", what, remedy="name one in the row, `sequence_by`, or load the table first"
+            "EJECT_UNSUPPORTED", what, remedy="name one in the metadata row, `sequence_by`, or load the table first"
         )
     return found
 

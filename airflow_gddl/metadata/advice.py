@@ -66,7 +66,7 @@ def _tiers(loaded: LoadedMetadata) -> Iterator[Problem]:
     for name in sorted(loaded.tiers.keys() - used - DEFAULT_TIERS.keys()):
         near = difflib.get_close_matches(name, DEFAULT_TIERS, n=1)
         if near or not used - DEFAULT_TIERS.keys():
-            remedy = f"did you mean {near[0]}?" if near else f"write size: {name} in a row, or remove the tier"
+            remedy = f"did you mean {near[0]}?" if near else f"write size: {name} in a metadata row, or remove the tier"
             yield _problem("TIER_UNUSED", f"no table has the size {name!r}", remedy, field=f"tiers.{name}", file=FILE)
 
 
@@ -78,8 +78,10 @@ def _unused(loaded: LoadedMetadata) -> Iterator[Problem]:
         for name in sorted(declared.keys() - used[section]) if loaded.tables and not loaded.problems else ():
             near = difflib.get_close_matches(name, used[section] - declared.keys(), n=1)
             one = section.removesuffix("s")
-            remedy = f"did you mean {near[0]}?" if near else f"write {one}: {name} in a row, or remove it"
-            yield _problem("SETTING_UNUSED", f"no row has this {one}", remedy, field=f"{section}.{name}", file=FILE)
+            remedy = f"did you mean {near[0]}?" if near else f"write {one}: {name} in a metadata row, or remove it"
+            yield _problem(
+                "SETTING_UNUSED", f"no metadata row has this {one}", remedy, field=f"{section}.{name}", file=FILE
+            )
 
 
 def _without_effect(loaded: LoadedMetadata) -> Iterator[Problem]:

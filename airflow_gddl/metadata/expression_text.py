@@ -408,7 +408,7 @@ def _earlier_names(spec: TableSpec) -> Iterator[SpecProblem]:
     for path, column in named_columns(spec):
         name = renamed(column, spec)
         if name != column and clean_name(column).lower() not in computed:
-            message = f"a name in the files; the row gives the column the name {name!r}"
+            message = f"a name in the files; the metadata row gives the column the name {name!r}"
             yield SpecProblem("RENAME_REFUSED", path, column, message, f"write {name}")
 
 

@@ -107,8 +107,12 @@ class KeysEntry:
 
     def unused(self, near: str | None) -> Problem:
         """The warning that no row has this table; `near` is a similar name that one has."""
-        remedy = f"did you mean {near}?" if near else "correct the name, add a row for the table, or remove the keys"
-        problem = SpecProblem("KEYS_UNUSED", ("keys",), list(self.keys), "no row has this table", remedy)
+        remedy = (
+            f"did you mean {near}?"
+            if near
+            else ("correct the name, add a metadata row for the table, or remove the keys")
+        )
+        problem = SpecProblem("KEYS_UNUSED", ("keys",), list(self.keys), "no metadata row has this table", remedy)
         return report(problem, (self.layer,), self.table)
 
 

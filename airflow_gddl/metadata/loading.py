@@ -57,8 +57,8 @@ def _target(table: str, source: str, names: _Names, path: FieldPath) -> str | Sp
     near = names.tables.near(table)
     is_same = near is not None and near.lower() == table.lower()
     meant = f"write {near}" if is_same else f"did you mean {near}?"
-    remedy = meant if near else "name a table that some row has, as schema.name"
-    message = "no row has this table"
+    remedy = meant if near else "name a table that some metadata row has, as schema.name"
+    message = "no metadata row has this table"
     if path[0] == "foreign_key":
         return SpecProblem("FOREIGN_KEY_UNKNOWN", path, table, message, remedy)
     if path[0] == "heartbeat":

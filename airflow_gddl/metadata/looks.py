@@ -37,7 +37,8 @@ class LookDescriptor:
 LOOKS: Mapping[str, LookDescriptor] = {
     "new_tables": LookDescriptor(
         package="airflow_gddl.onboarding.new_tables",
-        page="Looks for tables without a row at sources that ask for it (`new_tables` in gddl.yaml), and proposes or"
+        page="Looks for tables without a metadata row at sources that ask for it (`new_tables` in gddl.yaml), "
+        "and proposes or"
         " adds their rows. Trigger it with *Accept* or *Ignore* to decide on some.",
     ),
 }

@@ -185,7 +185,7 @@ def _document(folder: Folder, name: str, settings: Settings) -> TableFile:
     tables = top.values.get("tables")
     entries = tables if isinstance(tables, list) else []
     if faults:
-        stop = "; no row of this file is loaded"
+        stop = "; no metadata row of this file is loaded"
         problems = (replace(p, message=p.message + stop) for p in (report(fault, (top,)) for fault in faults))
         names = (entry.get("table") for entry in entries if isinstance(entry, dict))
         return TableFile((), tuple(problems), tuple(table for table in names if isinstance(table, str)))
@@ -350,6 +350,7 @@ class TakenNames:
     _by_folder: dict[str, NamedRow] = field(default_factory=dict)
     _above: dict[str, NamedRow] = field(default_factory=dict)
     _read_once: dict[tuple[str, str, str], NamedRow] = field(default_factory=dict)
+    _read_by_source: dict[tuple[str, str], NamedRow] = field(default_factory=dict)
 
     def take(self, named: NamedRow) -> SpecProblem | None:
         """Reserve the row's names; return the problem if one is taken, or null."""
@@ -364,6 +365,7 @@ class TakenNames:
             self._by_folder[place] = named
             self._above |= dict.fromkeys(folders, named)
             self._read_once |= {(spec.source, *read): named for read in _reads_alone(spec)}
+            self._read_by_source |= {read: named for read in _reads_by_source(spec) if read not in self._read_by_source}
         return problem
 
     def _problem(self, named: NamedRow, place: str, folders: Sequence[str]) -> SpecProblem | None:
@@ -388,10 +390,14 @@ class TakenNames:
         return self._read_problem(spec)
 
     def _read_problem(self, spec: TableSpec) -> SpecProblem | None:
-        """Of what the source lets one table alone read."""
+        """Of what the source lets one table alone read, or what is read for one source alone."""
         for name, read in _reads_alone(spec):
             other, taken = self._read_once.get((spec.source, name, read)), sources()[name].taken
             if other is not None and taken is not None:
+                return taken(spec, f"{other.spec.qualified_name} ({other.place})")
+        for name, read in _reads_by_source(spec):
+            other, taken = self._read_by_source.get((name, read)), sources()[name].taken
+            if other is not None and other.spec.source != spec.source and taken is not None:
                 return taken(spec, f"{other.spec.qualified_name} ({other.place})")
         return None
 
@@ -400,6 +406,13 @@ def _reads_alone(spec: TableSpec) -> Iterator[tuple[str, str]]:
     """Names of sources that jobs read, each with what no other table may read."""
     for name, source in sources().items():
         if read := source.exclusive(spec):
+            yield name, read
+
+
+def _reads_by_source(spec: TableSpec) -> Iterator[tuple[str, str]]:
+    """Names of sources that jobs read, each with what rows of no other source may read."""
+    for name, source in sources().items():
+        if read := source.of_one_source(spec):
             yield name, read
 
 
@@ -494,7 +507,7 @@ def _check(
     if entry is not None and values.get("keys") is None:
         values["keys"] = list(entry.keys)
     elif values.get("keys") is None:
-        message = "no keys, neither in the row nor in a keys file"
+        message = "no keys, neither in the metadata row nor in a keys file"
         remedy = "add keys: [column, ...] to the row; [] makes an append-only replica"
         of_keys = SpecProblem("KEYS_MISSING", ("keys",), None, message, remedy)
     problems: tuple[SpecProblem, ...] = () if of_keys is None else (of_keys,)

@@ -118,7 +118,9 @@ def _pair_problems(child: TableSpec, parent: TableSpec, path: FieldPath, key: Fo
     for column, other in zip(key.columns, key.to_columns, strict=True):
         mine, theirs = mask_method(column, child), mask_method(other, parent)
         if (name := renamed(other, parent)) != other:
-            message = f"{other} is a name in the files of {parent.table}; its row gives the column the name {name!r}"
+            message = (
+                f"{other} is a name in the files of {parent.table}; its metadata row gives the column the name {name!r}"
+            )
             yield _invalid((*path, "to_columns"), list(key.to_columns), message, f"write {name}")
         elif fault := _fault(parent, other):
             message = f"{parent.table} has in {other} {fault}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import yaml
 
@@ -16,29 +17,73 @@ from airflow_gddl.contract.sources.capture import PUBLICATION, properties_of
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.onboarding.yaml_text import text
 
-_SOURCES = re.compile(r"^sources:[ \t]*(#.*)?$", re.MULTILINE)
-_ANY_SOURCES = re.compile(r"^sources:", re.MULTILINE)
+_SOURCES = re.compile(r"^sources:[ \t]*(#.*)?\r?$", re.MULTILINE)
+_ENTRY = re.compile(r"(?:[ \t]*(?:#.*)?\r?\n)*(?P<indent> +)[^\s#]")
+"""The first entry below `sources:`, after empty lines and comments."""
+LOCK_SECONDS = 10
+"""How long a statement waits for a table that other transactions use: all that comes after it waits with it."""
+_LOCKED = frozenset({"55P03", "40P01"})
+"""PostgreSQL's codes of a lock that is not available, and of a deadlock."""
+_NOT_ALLOWED = "42501"
 
 
 def with_source(settings: str, source: str, connection: str) -> str:
     """The text of `gddl.yaml` with a block for a source whose log jobs read; as it is where the source has one.
 
     Raises:
-        MetadataError: `SOURCE_INVALID`: the source is declared otherwise, or `sources` is written in one line.
+        MetadataError: `SOURCE_INVALID`: the source is declared otherwise, or the file is written in a form that is not
+            edited here. `CONNECTION_INVALID`: the source names another connection.
     """
-    block = (
-        f"  {text(source)}:\n    connection: {text(connection)}\n    capture: {{connector: postgresql}}\n"
-        "    defaults: {initial_load: {}}  # the first run reads the tables, the log brings what changes\n"
+    before = yaml.safe_load(settings) or {}
+    sources = before.get("sources") or {}
+    if source in sources:
+        return _declared(settings, sources[source] or {}, source, connection)
+    found = _SOURCES.search(settings)
+    entry = _ENTRY.match(settings, found.end() + 1) if found else None
+    indent = entry["indent"] if entry else "  "
+    block = _block(source, connection, indent)
+    if found:
+        after = settings[found.end() :].removeprefix("\n")
+        edited = f"{settings[: found.end()]}\n{block}{after}"
+    else:
+        edited = f"{settings.rstrip()}\nsources:\n{block}"
+    if "\r\n" in settings:
+        edited = edited.replace("\r\n", "\n").replace("\n", "\r\n")
+    is_once = bool(found) or "sources" not in before
+    if is_once and _parsed(edited) == {**before, "sources": {**sources, source: yaml.safe_load(block)[source]}}:
+        return edited
+    what = "gddl.yaml is written in a form that this command does not edit, such as `sources` in one line"
+    raise MetadataError("SOURCE_INVALID", what, remedy=f"write this below `sources:`, and run it again:\n{block}")
+
+
+def _declared(settings: str, declared: Mapping[str, Any], source: str, connection: str) -> str:
+    if not declared.get("capture"):
+        what = f"gddl.yaml has a source {source} without `capture`, which this command does not edit"
+        lines = _block(source, connection, "  ").split("\n", 1)[1]
+        raise MetadataError("SOURCE_INVALID", what, remedy=f"add these lines to it, and run it again:\n{lines}")
+    if (named := declared.get("connection")) != connection:
+        what = f"jobs read the source {source} by the connection {named}, and --connection is {connection}"
+        remedy = f"give --connection {named}, or correct `connection` of the source in gddl.yaml"
+        raise MetadataError("CONNECTION_INVALID", what, remedy=remedy)
+    return settings
+
+
+def _block(source: str, connection: str, indent: str) -> str:
+    lines = (
+        f"{text(source)}:",
+        f"{indent}connection: {text(connection)}",
+        f"{indent}capture: {{connector: postgresql}}",
+        f"{indent}defaults: {{initial_load: {{}}}}  # the first run reads the tables, the log brings what changes",
     )
-    declared = ((yaml.safe_load(settings) or {}).get("sources") or {}).get(source)
-    if declared is not None and declared.get("capture"):
-        return settings
-    if declared is not None or (_ANY_SOURCES.search(settings) and not _SOURCES.search(settings)):
-        what = f"gddl.yaml declares {source if declared is not None else 'sources'} in a way that is not edited here"
-        raise MetadataError("SOURCE_INVALID", what, remedy=f"write this below `sources`, and run it again:\n{block}")
-    if found := _SOURCES.search(settings):
-        return f"{settings[: found.end()]}\n{block}{settings[found.end() :].removeprefix(chr(10))}"
-    return f"{settings.rstrip(chr(10))}\nsources:\n{block}"
+    return "".join(f"{indent}{line}\n" for line in lines)
+
+
+def _parsed(settings: str) -> Any:
+    """None: it is no YAML."""
+    try:
+        return yaml.safe_load(settings)
+    except yaml.YAMLError:
+        return None
 
 
 @dataclass(frozen=True)
@@ -76,61 +121,129 @@ def apply(database: SourceDatabase, statements: Sequence[str]) -> None:
 
     Raises:
         FatalError: `SOURCE_REFUSED`: the user may not, or the source can't.
-        RetriableError: `SOURCE_UNREACHABLE`.
+        RetriableError: `SOURCE_UNREACHABLE`; `TABLE_BUSY`: other transactions use a table for longer than
+            `LOCK_SECONDS`.
     """
     sa = database.sqlalchemy()
     with database.connected() as (connection, _):
-        try:
-            connection.execute(sa.text("SET TRANSACTION READ WRITE"))
-            for statement in statements:
-                connection.execute(sa.text(statement.replace(":", r"\:")))
-            connection.commit()
-        except sa.exc.OperationalError:
-            raise
-        except sa.exc.DBAPIError as error:
-            remedy = (
-                "as the owner of the tables, or a superuser, run what `gddl check` names, and then the command again"
-            )
-            raise FatalError("SOURCE_REFUSED", f"{error.orig}".strip(), remedy=remedy) from error
+        for statement in ("SET TRANSACTION READ WRITE", f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'", *statements):
+            try:
+                connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
+            except sa.exc.DBAPIError as error:
+                if (refusal := _refusal(statement, error.orig)) is None:
+                    raise
+                raise refusal from error
+        connection.commit()
 
 
-def _to_decide(lacks: Missing) -> Iterator[str]:
-    return (f"to decide: {finding.what}. Remedy: {finding.statement}" for finding in lacks.by_hand)
+def _refusal(statement: str, error: Any) -> FatalError | RetriableError | None:
+    """None: the server gave no answer to the statement.
+
+    Args:
+        error: the driver's; psycopg2 and psycopg name the code of the server's answer differently.
+    """
+    code = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+    if not code or code.startswith(("08", "57")):
+        return None
+    said = str(error).strip().partition("\n")[0]
+    nothing = "nothing was changed at the source"
+    if code in _LOCKED:
+        what = f"other transactions use the table for more than {LOCK_SECONDS} s: `{statement}` ({said}); {nothing}"
+        remedy = "end long transactions of the table (pg_stat_activity), or run the command again at a quieter time"
+        return RetriableError("TABLE_BUSY", what, remedy=remedy)
+    remedy = "run the command without --apply, which prints all statements, and correct what this one names"
+    if code == _NOT_ALLOWED:
+        remedy = (
+            "let the owner of the tables run the statements, with the right to CREATE in the database, or a superuser:"
+            " the command prints them without --apply"
+        )
+    return FatalError("SOURCE_REFUSED", f"the source refuses `{statement}`: {said}; {nothing}", remedy=remedy)
 
 
-def lines(
-    specs: Sequence[TableSpec], rows: Mapping[str, int | None], database: SourceDatabase, *, do_apply: bool
-) -> Iterator[str]:
-    """What is missing and what to do, or what was done; then the proof, and what the first run loads.
+@dataclass(frozen=True)
+class Preparation:
+    """What was done at a source, what it lacks now, and what its first run loads.
+
+    Attributes:
+        done: statements that were run.
+        shown: publication and slot, for a reader.
+        tables: names in the source of the enabled rows.
+        rows: of tables whose number is known, about.
+        unknown: tables whose number of rows is not known.
+    """
+
+    done: tuple[str, ...]
+    lacks: Missing
+    shown: str
+    tables: tuple[str, ...]
+    rows: int
+    unknown: int
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a run can read the log for all of the tables."""
+        return not self.lacks.statements and not any(one.concerns(self.tables) for one in self.lacks.by_hand)
+
+
+def look(specs: Sequence[TableSpec], rows: Mapping[str, int | None], database: SourceDatabase) -> Preparation:
+    """What the source lacks for its rows.
 
     Args:
         specs: enabled rows of the source.
         rows: by name in the source; None: not known.
+
+    Raises:
+        FatalError, RetriableError: the source can't be read.
     """
-    try:
-        findings, shown = database.log_findings(specs)
-        lacks = missing(findings, specs)
-        if lacks.statements and do_apply:
-            try:
-                apply(database, lacks.statements)
-            except FatalError:
-                yield from _to_decide(lacks)
-                raise
-            yield from (f"done: {statement};" for statement in lacks.statements)
-            findings, shown = database.log_findings(specs)
-            lacks = missing(findings, specs)
-    except RetriableError as error:
-        yield f"the log could not be tried: {error}"
-        return
-    if lacks.statements:
-        yield "run these statements at the source, as the owner of its tables; --apply does it:"
-        yield from (f"  {statement};" for statement in lacks.statements)
-    yield from _to_decide(lacks)
-    if not findings:
-        yield f"the log can be read: {shown}"
+    findings, shown = database.log_findings(specs)
     counts = [rows.get(spec.name_in_source) for spec in specs]
-    known = sum(count or 0 for count in counts)
-    unknown = sum(count is None for count in counts)
-    more = f", and {unknown} whose rows are not known" if unknown else ""
-    tables = counted(len(specs), "table")
-    yield f"the first run loads {tables} with about {known:,} rows{more}; then the log brings what changes"
+    return Preparation(
+        done=(),
+        lacks=missing(findings, specs),
+        shown=shown,
+        tables=tuple(spec.name_in_source for spec in specs),
+        rows=sum(count or 0 for count in counts),
+        unknown=sum(count is None for count in counts),
+    )
+
+
+def to_decide(lacks: Missing) -> Iterator[str]:
+    return (f"to decide: {finding.what}. Remedy: {finding.statement}" for finding in lacks.by_hand)
+
+
+def lines(prepared: Preparation) -> Iterator[str]:
+    """What was done and what is left to do; then whether the log can be read, and what the first run loads."""
+    lacks = prepared.lacks
+    yield from (f"done: {statement};" for statement in prepared.done)
+    if lacks.statements:
+        yield (
+            "run these statements at the source, as the owner of its tables who may CREATE in the database; --apply"
+            " does it:"
+        )
+        yield from (f"  {statement};" for statement in lacks.statements)
+    yield from to_decide(lacks)
+    if prepared.is_ready:
+        yield f"the log can be read: {prepared.shown}"
+    else:
+        yield "not every table can be loaded yet: runs stop at what is named above, and `gddl check` shows what is left"
+    more = f", and {prepared.unknown} whose rows are not known" if prepared.unknown else ""
+    tables = counted(len(prepared.tables), "table")
+    when = "the first run" if prepared.is_ready else "then the first run"
+    yield f"{when} loads {tables} with about {prepared.rows:,} rows{more}; after it the log brings what changes"
+
+
+def records(prepared: Preparation) -> Iterator[dict[str, Any]]:
+    """The same for `--json`."""
+    for statements, done in ((prepared.done, True), (prepared.lacks.statements, False)):
+        yield from ({"kind": "statement", "sql": statement, "done": done} for statement in statements)
+    for one in prepared.lacks.by_hand:
+        tables = sorted(one.of_tables)
+        yield {"kind": "decision", "code": one.code, "message": one.what, "remedy": one.statement, "tables": tables}
+    yield {
+        "kind": "log",
+        "is_ready": prepared.is_ready,
+        "message": prepared.shown,
+        "tables": list(prepared.tables),
+        "rows": prepared.rows,
+        "unknown": prepared.unknown,
+    }

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from airflow_gddl.cli import context, options
+from airflow_gddl.cli import context, options, paused
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.options import absolute, check_names
 from airflow_gddl.cli.screen import Cell, Screen, count, counted
 from airflow_gddl.cli.source_database import SourceDatabase
 from airflow_gddl.cli.verify import require_name
-from airflow_gddl.contract.errors import FatalError, MetadataError, documented
+from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError, documented
 from airflow_gddl.contract.layout import LandingFolder, join
 from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.contract.row_checks import check_values
@@ -51,6 +51,7 @@ from airflow_gddl.onboarding.yaml_text import flow
 from airflow_gddl.stores import open_store
 
 if TYPE_CHECKING:
+    from airflow_gddl.metadata.loading import LoadedMetadata
     from airflow_gddl.onboarding.inspection import Finding
 
 _Source = Annotated[str, typer.Argument(metavar="SOURCE", help="Short name of the source, used for files and packs.")]
@@ -107,7 +108,7 @@ def onboard(  # noqa: PLR0913 - typer reads each option of the command from one 
     json: options.Json = False,
 ) -> None:
     """Propose metadata rows and keys for all tables of a source, as a diff; exit status 1 if changes are not
-    written."""
+    written, or with --apply if the source is not ready."""
     given = OnboardingOptions(
         source=source,
         metadata=metadata,
@@ -295,28 +296,77 @@ def carry_out(cli: CliContext, given: OnboardingOptions) -> bool:
             cli.screen.record(record)
     elif write:
         cli.screen.say(f"{counted(len(files), 'file')} written", "green")
-        _show_steps(cli, given, facts)
-    elif given.capture and not files:
-        _show_steps(cli, given, facts)
     elif files:
-        cli.screen.warn("nothing was written; --write does it", "yellow")
-    return write or not files
+        cli.screen.warn(_unwritten(given), "yellow")
+    if files and not write:
+        return False
+    if given.capture:
+        return _prepare(cli, given, facts)
+    if write and not given.as_json:
+        _show_steps(cli, given)
+    return True
 
 
-def _show_steps(cli: CliContext, given: OnboardingOptions, facts: SourceFacts) -> None:
-    loaded = load(given.metadata, cli.environ)
-    mine = [table for table in loaded.tables if table.source == given.source and table.enabled]
-    if mine and given.capture:
-        from airflow_gddl.onboarding import captured  # noqa: PLC0415 - other sources do without it
+def _unwritten(given: OnboardingOptions) -> str:
+    also = ", and nothing was done at the source" if given.apply else ""
+    then = "; then this command shows what the source lacks" if given.capture else ""
+    return f"nothing was written{also}; --write does it{then}"
 
-        rows = {one.table: one.rows for one in facts.tables}
-        database = SourceDatabase(given.connection, cli.environ)
-        for line in captured.lines(mine, rows, database, do_apply=given.apply):
-            cli.screen.dictate(line)
-    elif mine:
+
+def _show_steps(cli: CliContext, given: OnboardingOptions) -> None:
+    loaded, mine = _enabled(cli, given)
+    if mine:
         landing = loaded.landings.get(given.source, loaded.roots.landing)
         for line in next_steps(mine, landing, given.metadata, from_database=bool(given.connection)):
             cli.screen.dictate(line)
+        _show_dags(cli, loaded, mine)
+
+
+def _enabled(cli: CliContext, given: OnboardingOptions) -> tuple[LoadedMetadata, list[TableSpec]]:
+    """The metadata, and the enabled rows of the source."""
+    loaded = load(given.metadata, cli.environ)
+    return loaded, [table for table in loaded.tables if table.source == given.source and table.enabled]
+
+
+def _show_dags(cli: CliContext, loaded: LoadedMetadata, tables: Sequence[TableSpec]) -> None:
+    """One line where a DAG that loads the tables is paused, or will be."""
+    names = {table.table for table in tables}
+    dags = [made.dag_id for made in metadata_folder.pipelines(cli, loaded) if not names.isdisjoint(made.tables)]
+    for line in paused.starting(cli.environ, dags, loaded.dag_prefix):
+        cli.screen.dictate(f"- {line}")
+
+
+def _prepare(cli: CliContext, given: OnboardingOptions, facts: SourceFacts) -> bool:
+    """Show what the log of the source needs, and do it if asked to; whether nothing that was asked for is left."""
+    from airflow_gddl.onboarding import captured  # noqa: PLC0415 - other sources do without it
+
+    loaded, mine = _enabled(cli, given)
+    if not mine:
+        what = f"{given.source} has no enabled, valid row, so its log was not tried: see `gddl validate`"
+        cli.screen.warn(what, "yellow")
+        return not given.apply
+    rows = {one.table: one.rows for one in facts.tables}
+    database = SourceDatabase(given.connection, cli.environ)
+    prepared = captured.look(mine, rows, database)
+    if given.apply and prepared.lacks.statements:
+        statements = prepared.lacks.statements
+        try:
+            captured.apply(database, statements)
+        except GddlError:
+            for line in () if given.as_json else captured.to_decide(prepared.lacks):
+                cli.screen.dictate(line)
+            raise
+        prepared = replace(captured.look(mine, rows, database), done=statements)
+    if given.as_json:
+        for record in captured.records(prepared):
+            cli.screen.record(record)
+    else:
+        for line in captured.lines(prepared):
+            cli.screen.dictate(line)
+        if prepared.is_ready:
+            cli.screen.dictate(f"- gddl run{'' if given.metadata == 'metadata' else f' --metadata {given.metadata}'}")
+        _show_dags(cli, loaded, mine)
+    return prepared.is_ready or not given.apply
 
 
 def check(given: OnboardingOptions) -> None:

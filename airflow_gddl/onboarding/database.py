@@ -262,7 +262,7 @@ class Database(SourceDatabase):
 def _unfit(tables: Iterable[TableFacts]) -> Iterator[Notice]:
     for table in tables:
         if fault := table_name_fault(table.table):
-            remedy = "rename it with a rule of the CDC task, or leave it out there"
+            remedy = "rename it at the source, or by a rule of the CDC task; until then no row can load it"
             yield Notice(table=table.table, code="TABLE_NAME_INVALID", message=fault, remedy=remedy)
 
 

@@ -122,7 +122,7 @@ NO_BEFORE_IMAGES = KnownFinding(
     "keys are updated, and nothing states the old key: the row under it stays in the replica",
     'table mapping: rule-action "add-before-image-columns", before-image-def {"column-prefix": "BI_", "column-suffix":'
     ' "", "column-filter": "pk-only"} (for Kinesis and Kafka the task setting BeforeImageSettings); then'
-    " before_image_prefix: BI_ in the row",
+    " before_image_prefix: BI_ in the metadata row",
 )
 NOT_PARQUET = KnownFinding(
     "INSPECT_NOT_PARQUET",
@@ -133,7 +133,7 @@ NOT_PARQUET = KnownFinding(
 CSV_SETTING = KnownFinding(
     "INSPECT_CSV_SETTING",
     "error",
-    "CSV is written by a setting that the row's options don't say: rows or values would be read as others",
+    "CSV is written by a setting that the metadata row's options don't say: rows or values would be read as others",
     "row: the option named, as the endpoint has it: csv_row_delimiter (CsvRowDelimiter), csv_quotes (Rfc4180),"
     " csv_no_sup (CsvNoSupValue), csv_null (CsvNullValue), csv_columns and csv_added (columns in order)",
 )

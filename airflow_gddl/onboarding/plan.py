@@ -116,7 +116,7 @@ def _obstacle(table: TableFacts, files: SourceFiles, seen: Mapping[str, str]) ->
             table=name, code="TABLE_DUPLICATE", message=message, remedy="rename one with a rule of the CDC task"
         )
     if place := files.elsewhere.get(name.lower()):
-        message = f"has its row in {place}, for another source"
+        message = f"has its metadata row in {place}, for another source"
         return Notice(table=name, code="ONBOARD_ROW_ELSEWHERE", message=message)
     return None
 
@@ -126,13 +126,13 @@ def _gone(files: SourceFiles, facts: SourceFacts, seen: set[str]) -> tuple[dict[
     lost = [t for t in files.before if t.lower() not in seen and t.lower() in files.present and facts.covers(t)]
     if facts.origin == "database":
         dropped_tables = {table: dropped(files.before[table]) for table in lost if facts.shows(table)}
-        message = "no table of its schema is visible any more; its row is not changed"
+        message = "no table of its schema is visible any more; its metadata row is not changed"
         remedy = "check the rights of the connection; where the schema was dropped, write enabled: false"
         hidden = [table for table in lost if not facts.shows(table)]
         return dropped_tables, [
             Notice(table=t, code="ONBOARD_SCHEMA_HIDDEN", message=message, remedy=remedy) for t in hidden
         ]
-    message = "its landing folder has no files any more; its row is not changed"
+    message = "its landing folder has no files any more; its metadata row is not changed"
     remedy = "where the source has dropped it, write enabled: false or remove the row"
     return {}, [Notice(table=table, code="ONBOARD_FOLDER_EMPTY", message=message, remedy=remedy) for table in lost]
 
@@ -147,7 +147,9 @@ def _keyless(proposals: Mapping[str, Proposal], files: SourceFiles) -> Iterable[
     for table, proposal in proposals.items():
         present = files.present.get(table.lower())
         if not proposal.keys and not files.named.get(table.lower()) and not (present and present.keys):
-            message = "no primary key, no unique index without nulls, and nothing measured: the row is not enabled"
+            message = (
+                "no primary key, no unique index without nulls, and nothing measured: the metadata row is not enabled"
+            )
             remedy = "name its keys, or leave [] for a table that only ever gets inserts; then remove enabled: false"
             yield Notice(table=table, code="ONBOARD_NO_KEY", message=message, remedy=remedy)
 
@@ -166,9 +168,7 @@ def _rekeyed(merged: Merged) -> Iterable[Notice]:
     for change in merged.changes:
         if change.field == "keys" and not isinstance(change.old, Absent) and change.old:
             message = f"its key was {list(change.old)} and is {list(change.new)} now ({change.evidence})"
-            remedy = (
-                f"write the new key, then gddl run --full-refresh --table {change.table!r}; runs are refused until then"
-            )
+            remedy = f"write the new key, then `gddl rebuild --table {change.table}`; runs are refused until then"
             yield Notice(table=change.table, code="ONBOARD_KEYS_CHANGED", message=message, remedy=remedy)
 
 

@@ -120,7 +120,9 @@ def _require_cleared(table: str, document: PipelineDocument, work: PipelineWork)
     """
     pipeline = document.pipeline
     if table not in pipeline.tables:
-        raise AirflowSkipException(f"{pipeline.dag_id} no longer loads {table}: its row changed after the run began")
+        raise AirflowSkipException(
+            f"{pipeline.dag_id} no longer loads {table}: its metadata row changed after the run began"
+        )
     if table not in work.groups:
         what = f"the poll of this run found no work for {table}, which had no task by then"
         raise AirflowSkipException(f"{what}. The next run loads it; clear this task to load it now.")

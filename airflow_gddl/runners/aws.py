@@ -8,7 +8,17 @@ from typing import Any, cast
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, ParamValidationError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConfigParseError,
+    InvalidRegionError,
+    NoCredentialsError,
+    NoRegionError,
+    ParamValidationError,
+    PartialCredentialsError,
+    ProfileNotFound,
+)
 
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 
@@ -24,6 +34,16 @@ _PASSING = (
     "OperationTimeout",
     "ConcurrentRunsExceeded",
 )
+_SETTINGS = (
+    ParamValidationError,
+    NoCredentialsError,
+    PartialCredentialsError,
+    NoRegionError,
+    InvalidRegionError,
+    ProfileNotFound,
+    ConfigParseError,
+)
+"""What boto3 raises before it asks the service: asking again gives the same."""
 _CREDENTIALS = ("ExpiredTokenException", "ExpiredToken", "UnrecognizedClientException", "InvalidSignatureException")
 
 
@@ -51,8 +71,8 @@ def translated(service: str) -> Iterator[None]:
         yield
     except ClientError as error:
         raise _refusal(error, service) from error
-    except (ParamValidationError, NoCredentialsError) as error:
-        remedy = f"correct runners.{section} in gddl.yaml, and the credentials"
+    except _SETTINGS as error:
+        remedy = f"correct runners.{section} in gddl.yaml (region, aws_conn_id), or the credentials of the environment"
         raise FatalError("PLATFORM_REFUSED", f"{service}: {error}", remedy=remedy) from error
     except BotoCoreError as error:
         raise RetriableError("PLATFORM_UNREACHABLE", f"{service}: {error}", remedy="the call is retried") from error

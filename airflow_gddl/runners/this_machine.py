@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from airflow_gddl import __version__
 from airflow_gddl.contract.codec import from_json_or_none, report_from_json, to_document
 from airflow_gddl.contract.errors import RETRIED, FatalError, GddlError
 from airflow_gddl.contract.extensions import ProbeSkippedError
@@ -406,9 +407,12 @@ def _asked(given: RunnerCheck) -> str:
         what = f"{shown} --check {how_it_ended(done.returncode)}: {last}"
         raise FatalError("JOB_NOT_STARTED", what, remedy=remedy) from error
     if found["contract_version"] != CONTRACT_VERSION:
-        what = f"{shown} has contract version {found['contract_version']}, this Python {CONTRACT_VERSION}"
+        what = (
+            f"{shown} has contract version {found['contract_version']} (airflow-gddl {found['version']}),"
+            f" this Python {CONTRACT_VERSION} (airflow-gddl {__version__})"
+        )
         raise FatalError("CONTRACT_VERSION", what, remedy="install the same airflow-gddl on both sides")
-    return f"{shown}: {found['packages']}"
+    return f"{shown}: airflow-gddl {found['version']}, {found['packages']}"
 
 
 def _java(given: RunnerCheck) -> str:

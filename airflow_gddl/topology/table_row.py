@@ -155,9 +155,13 @@ def select(tables: Sequence[TableSpec], names: Sequence[str], bad: Sequence[str]
     targets = {name: named.find(name) for name in names}
     for name, target in targets.items():
         if target is None and name in bad:
-            raise MetadataError("TABLE_ROW_BAD", f"the row of {name!r} is invalid", remedy="see `gddl validate`")
+            raise MetadataError(
+                "TABLE_ROW_BAD", f"the metadata row of {name!r} is invalid", remedy="see `gddl validate`"
+            )
         if target is None:
-            raise MetadataError("TABLE_UNKNOWN", f"no row has the table {name!r}", remedy=_hint(name, list(known)))
+            raise MetadataError(
+                "TABLE_UNKNOWN", f"no metadata row has the table {name!r}", remedy=_hint(name, list(known))
+            )
     return in_order([known[target] for target in dict.fromkeys(targets.values()) if target is not None])
 
 

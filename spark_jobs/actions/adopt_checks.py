@@ -61,9 +61,9 @@ def _impossible(spec: TableSpec) -> Iterator[tuple[str, str]]:
         yield what, "adopt the table with delete: hard, then set delete: soft, which writes its files again"
     for field in ("mask", "where", "derive"):
         if getattr(spec, field):
-            yield f"the row has `{field}`, which stored rows need not follow", first
+            yield f"the metadata row has `{field}`, which stored rows need not follow", first
     if spec.columns is not None or spec.exclude_columns:
-        yield "the row selects columns, which the stored ones need not follow", first
+        yield "the metadata row selects columns, which the stored ones need not follow", first
 
 
 def log_of(run: TableRun) -> ReplayedLog:
@@ -91,8 +91,8 @@ def _require_partitions(spec: TableSpec, log: ReplayedLog, path: str) -> None:
     if [name.lower() for name in spec.partition_by] == [name.lower() for name in log.partition_by]:
         return
     names = ", ".join(log.partition_by)
-    what = f"{spec.table}: the table is partitioned by [{names}], the row by [{', '.join(spec.partition_by)}]"
-    raise FatalError(REFUSED_CODE, what, where=path, remedy=f"write `partition_by: [{names}]` into the row")
+    what = f"{spec.table}: the table is partitioned by [{names}], the metadata row by [{', '.join(spec.partition_by)}]"
+    raise FatalError(REFUSED_CODE, what, where=path, remedy=f"write `partition_by: [{names}]` into the metadata row")
 
 
 def require_columns(run: TableRun, log: ReplayedLog) -> None:
@@ -116,7 +116,7 @@ def require_columns(run: TableRun, log: ReplayedLog) -> None:
     there = set(lowered(names))
     if lacking := [key for key in spec.keys if key.lower() not in there]:
         what = f"{spec.table}: the table has no key column {lacking[0]}; it has {', '.join(names)}"
-        raise FatalError(COLUMNS_CODE, what, where=where, remedy="correct `keys` in the row")
+        raise FatalError(COLUMNS_CODE, what, where=where, remedy="correct `keys` in the metadata row")
 
 
 def require_new_tables(run: TableRun, context: TableContext) -> None:
@@ -146,7 +146,7 @@ def require_keys(spec: TableSpec, figures: BaselineFigures, doubles: Violations,
         problems.append(f"{doubles.failed} of {doubles.rows} rows share their key with others, e.g. {shown}")
     if problems:
         what = f"{spec.table}: {'; '.join(problems)}"
-        remedy = "correct `keys` in the row, or these rows of the table; then adopt it"
+        remedy = "correct `keys` in the metadata row, or these rows of the table; then adopt it"
         raise FatalError(KEYS_CODE, what, where=where, remedy=remedy)
 
 

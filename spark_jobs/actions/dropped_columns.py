@@ -36,7 +36,7 @@ def require_droppable(run: TableRun, context: TableContext, ledger: Ledger, name
     reasons = [f"{name}: {why}" for name in names if (why := _why_it_stays(name, run.spec, schema, ledger))]
     if reasons:
         what = f"{run.spec.table} keeps its columns: {'; '.join(reasons)}; nothing was written"
-        remedy = "drop it at the source first, load what it has written since, and take it out of the row"
+        remedy = "drop it at the source first, load what it has written since, and take it out of the metadata row"
         raise FatalError("COLUMN_NOT_DROPPED", what, remedy=remedy)
 
 
@@ -49,7 +49,7 @@ def _why_it_stays(name: str, spec: TableSpec, schema: TableSchema, ledger: Ledge
     if name.lower() in lowered(schema.sequence) or schema.is_technical(name):
         return "it orders changes, or says what they are"
     if field := next(_fields_that_name(name, spec), None):
-        return f"the row names it in {field}"
+        return f"the metadata row names it in {field}"
     if file := _delivering(name, schema, ledger):
         return f"files deliver it still, the newest is {file}"
     return ""

@@ -72,9 +72,15 @@ def _reasons_against(
     if renamed := [name for name in types if delivered_name(name) != name]:
         yield f"files deliver {renamed[0]} under a name that is reserved", "give it another one: `rename`"
     if erased and not {types.get(name) for name in _spelled(run.spec.keys, types)} <= {*BITS, "string"}:
-        yield "keys of other types than whole numbers and text were erased", "keep the row, or write the job by hand"
+        yield (
+            "keys of other types than whole numbers and text were erased",
+            "keep the metadata row, or write the job by hand",
+        )
     if erased and not all(kind in (*BITS, "string") or kind.startswith("decimal") for kind in kinds.values()):
-        yield "keys were erased, and times or fractions order changes", "keep the row, or write the job by hand"
+        yield (
+            "keys were erased, and times or fractions order changes",
+            "keep the metadata row, or write the job by hand",
+        )
 
 
 def _loaded(run: TableRun, ledger: Ledger) -> Iterator[str]:

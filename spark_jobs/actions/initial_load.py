@@ -82,7 +82,7 @@ def _require_possible(run: TableRun) -> None:
     elif spec.shards:
         what, remedy = "the table has several sources", "let the CDC service load each of them"
     elif not run.source_connection:
-        what, remedy = "no connection to the source is named", "set connection in the row's source"
+        what, remedy = "no connection to the source is named", "set connection in the metadata row's source"
     if what:
         raise FatalError("INITIAL_LOAD_REFUSED", f"{spec.table}: {what}", where=spec.table, remedy=remedy)
 

@@ -104,7 +104,7 @@ class _Move:
             raise _impossible(self.old.table, self.new.table, f"it was moved to {note.new}", f"name {note.new}")
         ledger = Ledger.open(storage, old.state)
         if not ledger.state.batch:
-            remedy = "set the row's target; the first load takes it"
+            remedy = "set the metadata row's target; the first load takes it"
             raise _impossible(self.old.table, self.new.table, "nothing was loaded under this name", remedy)
         plan = ledger.plan()
         if plan is not None and plan.mode == "refresh":
@@ -117,7 +117,7 @@ class _Move:
             raise FatalError("TARGET_TAKEN", f"{unfinished.old} is being moved to {unfinished.new}", remedy=remedy)
         if TargetRecords(storage, self.run.job.roots, self.new).is_of_others(self.old.table):
             where = f"it was not loaded from {old.landing}"
-            raise _impossible(self.old.table, self.new.table, where, "name the table that its row loads into")
+            raise _impossible(self.old.table, self.new.table, where, "name the table that its metadata row loads into")
         # Neither this move was started, nor one away from the name.
         if unfinished is None or unfinished.old == self.new.table:
             for name, folder in _folders(new):

@@ -154,13 +154,14 @@ def _require_values(run: TableRun, context: TableContext, ledger: Ledger, how: R
         return
     refused = context.engine.contents(context).refused_values(how)
     if refused:
-        shown = ", ".join(f"{count} of {column} ({code})" for (code, column), count in refused.items())
+        shown = ", ".join(f"{count} values of {column} ({code})" for (code, column), count in refused.items())
         table = run.spec.table
         raise FatalError(
             "REBUILD_REFUSED",
-            f"{table}: stored values do not fit the row as it is now: {shown}; the tables are unchanged",
+            f"{table}: stored values do not fit the metadata row as it is now: {shown}; the tables are unchanged",
             where=context.layout.changes,
-            remedy="restore keys, sequence_by and options.types in the row, or load the files that are there with "
+            remedy="restore keys, sequence_by and options.types in the metadata row, or load the files that are "
+            "there with "
             f"`gddl reload --from-files --table {table}`, which quarantines what does not fit",
         )
 

@@ -512,7 +512,11 @@ def _require_all_changes(work: _Reload, request: RebuildRequest, fresh: TableSta
     if work.live.engine.rebuild(request).drops_changes():
         before = work.ledger.state.sequence_by or ()
         other = before and before != fresh.sequence_by
-        hint = f"write sequence_by: [{', '.join(before)}] in the row, which is their order, or " if other else ""
+        hint = (
+            (f"write sequence_by: [{', '.join(before)}] in the metadata row, which is their order, or ")
+            if other
+            else ""
+        )
         raise FatalError(
             "CHANGES_INCOMPATIBLE",
             "the change table holds changes of removed files, with another order or other types than the files now",

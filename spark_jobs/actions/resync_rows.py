@@ -74,7 +74,7 @@ def _require_possible(run: TableRun) -> None:
     if not DIALECTS.get(spec.dialect).takes_source_rows:
         what, remedy = f"its dialect {spec.dialect} takes no rows from the source", "let its service read them again"
     elif not spec.keys:
-        what, remedy = "its row has no keys", f"gddl load --again --table {spec.table}"
+        what, remedy = "its metadata row has no keys", f"gddl load --again --table {spec.table}"
     elif spec.mode != "changes":
         what, remedy = "it is made of snapshots, each of which is whole", "let the next snapshot come"
     elif spec.shards and not run.job.options.source_connection:

@@ -139,14 +139,14 @@ class _Columns:
             elif not lossless(theirs.types[by_lower[lower]], column.type):
                 left_out[column.name] = f"it is {theirs.types[by_lower[lower]]} there, and {column.type} here"
             elif lower in masked:
-                left_out[column.name] = "the row masks it"
+                left_out[column.name] = "the metadata row masks it"
             elif delivered is not None and lower not in delivered:
                 left_out[column.name] = "files lack it"
             else:
                 spelled[column.name] = by_lower[lower]
         if lacking := [key for key in schema.keys if key not in spelled]:
             why = f"key column {lacking[0]}: {left_out[lacking[0]]}"
-            raise _refused(run, why, run.layout.replica, "name a table that has the keys of the row")
+            raise _refused(run, why, run.layout.replica, "name a table that has the keys of the metadata row")
         ours = {*lowered(column.name for column in schema.data), GDDL}
         left_out |= {name: "the replica lacks it" for name in theirs.names if name.lower() not in ours}
         return cls(spelled=spelled, left_out=left_out)

@@ -134,7 +134,9 @@ class _Checks:
         if not self.context.engine.tables.exists(path):
             raise not_checked(f"{key.to} is not loaded yet", f"run {key.to}, then verify again")
         if len(key.to_columns) != len(key.columns):
-            raise not_checked(f"the row of {key.to} has an error, so its keys are not known", "correct that row")
+            raise not_checked(
+                f"the metadata row of {key.to} has an error, so its keys are not known", "correct that metadata row"
+            )
         own_columns = self._within_source(key.columns)
         if own_columns != key.columns and SHARD_COLUMN in {
             c.name for c in self.context.engine.tables.data_columns(path)

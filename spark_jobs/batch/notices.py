@@ -16,7 +16,7 @@ from spark_jobs.dialects.protocol import Dialect, Unreadable
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.generations import Inference
 from spark_jobs.plan.planned_batch import BatchPlan, PlannedFile, TableState, Truncate
-from spark_jobs.plan.sharding import refreshed
+from spark_jobs.plan.sharding import rebuild_of, refreshed
 from spark_jobs.plan.sweeps import SweepState, is_due_by_time, snapshot_of
 from spark_jobs.plan.waiting_files import Discovery
 from spark_jobs.rules.evaluate import FAILED_CODE, Tally
@@ -110,7 +110,8 @@ def of_unsettled(paths: Sequence[str]) -> tuple[RunWarning, ...]:
 def of_misplaced(spec: TableSpec, state: TableState) -> tuple[RunWarning, ...]:
     """Warning about changes that were ingested before the row said that their log had been reset."""
     message = (
-        "files with changes from after a moment of options.log_began were ingested before the row named it: these "
+        "files with changes from after a moment of options.log_began were ingested before the metadata "
+        "row named it: these "
         f"changes come before newer ones of the former log; {refreshed(spec, 'a rebuild puts them in order')}"
     )
     return _of_paths("LOG_BEGAN_LATE", message, state.misplaced)
@@ -138,7 +139,8 @@ def require_known_generations(inference: Inference, table: str) -> None:
             f"{table}: {inference.older} change files are older than a load file, e.g. {change} than {load}: they were "
             "made during the load, or the load was written again after them",
             where=table,
-            remedy="write `generations: one` into the row if all belong to one load, as in a folder that was copied; "
+            remedy="write `generations: one` into the metadata row if all belong to one load, as in a folder "
+            "that was copied; "
             "`generations: by_time` if later load files were written again",
         )
 
@@ -157,7 +159,7 @@ def require_generations(discovery: Discovery, table: str) -> None:
             f"e.g. {late.change} than {late.load}: the load would undo them; nothing was written",
             where=table,
             remedy=f"run `gddl reload --from-files --table {table}`, which puts all files in order; or write "
-            "`generations: one` into the row if the load has these changes",
+            "`generations: one` into the metadata row if the load has these changes",
         )
 
 
@@ -228,7 +230,8 @@ def of_held_truncate(discovery: Discovery, spec: TableSpec) -> tuple[RunWarning,
     path, table = discovery.held[0].path, spec.table
     message = (
         f"{path} has a truncate of the source's table; it and all files after it wait: `gddl truncate "
-        f"release --table {table}` deletes the rows before the truncate, `truncate: report` in the row keeps them"
+        f"release --table {table}` deletes the rows before the truncate, `truncate: report` in the "
+        "metadata row keeps them"
     )
     if spec.truncate != "hold":
         message = f"{path} has a truncate and no row: it waits for a file with rows, of which the table is made"
@@ -248,7 +251,8 @@ def of_truncates(
         message = "the source's table was truncated: rows before the truncate were deleted"
         return (RunWarning(code="TRUNCATE_APPLIED", message=message, count=len(unknown), sample=sample),)
     message = (
-        "the source's table was truncated, and the row says truncate: report: rows from before it stay, until a reload "
+        "the source's table was truncated, and the metadata row says truncate: report: rows from before "
+        "it stay, until a reload "
         "from files removes them"
     )
     return (RunWarning(code="TRUNCATE_IGNORED", message=message, count=len(unknown), sample=sample),)
@@ -261,7 +265,8 @@ def of_former_target(before: str, target: str) -> tuple[RunWarning, ...]:
         before: the target until now; empty: the row has had no other.
     """
     message = (
-        f"the table is loaded again into {target}, because the row's target was {before}; {before} stays as it is and "
+        f"the table is loaded again into {target}, because the metadata row's target was {before}; "
+        f"{before} stays as it is and "
         "is no longer written: remove it when readers use the new table"
     )
     return (RunWarning(code="TARGET_REPLACED", message=message),) if before else ()
@@ -472,7 +477,8 @@ def unread_load(table: str, paths: Sequence[str]) -> FatalError:
 
 def _remedy_of_load(table: str) -> str:
     return (
-        f"deliver the files again, or correct the row: `gddl errors list --table {table}` has the reasons; or go on "
+        f"deliver the files again, or correct the metadata row: `gddl errors list --table {table}` has the "
+        "reasons; or go on "
         f"without them: `gddl errors dismiss --table {table} --code FILE_UNREADABLE --reason TEXT`"
     )
 
@@ -521,12 +527,12 @@ def require_tables(spec: TableSpec, state: TableState, changes_exist: bool, stat
             "LEDGER_MISSING",
             f"{spec.table}: its Delta tables exist, but its ledger has no commit",
             where=state_path,
-            remedy=f"restore the ledger, or {refreshed(spec, 'rebuild both with --full-refresh')}",
+            remedy=f"restore the ledger, or {rebuild_of(spec)}",
         )
     if not changes_exist and state.keys is not None:
         raise FatalError(
             "TABLES_MISSING",
             f"{spec.table}: the ledger knows {state.batch} batches, but the change table is missing",
             where=state_path,
-            remedy=f"restore the tables, or {refreshed(spec, 'rebuild them with --full-refresh')}",
+            remedy=f"restore the tables, or {rebuild_of(spec)}",
         )

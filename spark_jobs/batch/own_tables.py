@@ -14,7 +14,7 @@ from airflow_gddl.stores import Storage
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.baseline import BASELINE
 from spark_jobs.plan.planned_batch import BatchPlan, ForeignCommit, TableState
-from spark_jobs.plan.sharding import refreshed
+from spark_jobs.plan.sharding import rebuild_command, rebuild_of
 from spark_jobs.tables.delta_log import APPEND, MERGE, DeltaCommit, DeltaCommits, is_later, version_of
 from spark_jobs.tables.engine import Engine, TableContext
 from spark_jobs.tables.replayed_log import ReplayedLog
@@ -197,7 +197,7 @@ def _require_own_rows(context: TableContext, state: TableState, name: str) -> No
     path = getattr(context.layout, name)
     if not context.engine.contents(context).is_ours(path):
         what = f"the {name} has no column _gddl: another writer has replaced its columns, or restored an old version"
-        remedy = f"restore its newest version of ours, or {_rebuilt(context.spec)}"
+        remedy = f"restore its newest version of ours, or {rebuild_of(context.spec)}"
         raise FatalError("FOREIGN_ROWS", what, where=path, remedy=remedy)
     since = _since_adoption(context, state, name)
     added = None if since is None else frozenset(file for commit in since if not commit.ours for file in commit.added)
@@ -207,7 +207,7 @@ def _require_own_rows(context: TableContext, state: TableState, name: str) -> No
 
 
 def _foreign_rows(context: TableContext, state: TableState, name: str, count: int) -> FatalError:
-    rebuild = _rebuilt(context.spec)
+    rebuild = rebuild_of(context.spec)
     what = f"{count} rows of the {name} have no _gddl: another writer inserted them"
     remedy = f"delete them (DELETE ... WHERE _gddl IS NULL), or {rebuild}"
     if name == "replica" and state.baseline is not None:  # rows from before the adoption have none either
@@ -215,10 +215,6 @@ def _foreign_rows(context: TableContext, state: TableState, name: str, count: in
         what = f"another writer has inserted or changed rows of the adopted replica; {rest}"
         remedy = f"stop that writer; then {rebuild}, which undoes what it did"
     return FatalError("FOREIGN_ROWS", what, where=getattr(context.layout, name), remedy=remedy)
-
-
-def _rebuilt(spec: TableSpec) -> str:
-    return refreshed(spec, "rebuild the table with --full-refresh")
 
 
 def _since_adoption(context: TableContext, state: TableState, name: str) -> Sequence[DeltaCommit] | None:
@@ -259,7 +255,7 @@ def _require_baseline(context: TableContext, state: TableState) -> None:
         f"{context.spec.table}: the property {BASELINE} of the replica is not as the ledger has it: what rows without "
         "_gddl stand for is not known; nothing was written",
         where=context.layout.replica,
-        remedy=f"set the property as it was, or {_rebuilt(context.spec)}",
+        remedy=f"set the property as it was, or {rebuild_of(context.spec)}",
     )
 
 
@@ -282,12 +278,11 @@ def warnings_of(commits: tuple[ForeignCommit, ...]) -> tuple[RunWarning, ...]:
 
 
 def _missing_table(spec: TableSpec, name: str, path: str) -> FatalError:
-    rebuild = "rebuild all with --full-refresh"
     return FatalError(
         "TABLES_MISSING",
         f"the {name} that the ledger knows no longer exists",
         where=path,
-        remedy=f"restore the table, or {refreshed(spec, rebuild) if name == 'changes' else rebuild}",
+        remedy=f"restore the table, or {rebuild_of(spec) if name == 'changes' else rebuild_command(spec)}",
     )
 
 
@@ -298,7 +293,7 @@ def _behind(spec: TableSpec, name: str, path: str, state: str) -> FatalError:
         f"{source}{spec.table}: the {name} at {path} holds a batch that the ledger does not know: the ledger is an "
         "older copy, or has lost a commit, and would take that batch's files again; nothing was written",
         where=state,
-        remedy=f"restore the newest copy of the ledger, or {refreshed(spec, 'rebuild all with --full-refresh')}",
+        remedy=f"restore the newest copy of the ledger, or {rebuild_of(spec)}",
     )
 
 

@@ -9,7 +9,7 @@ from spark_jobs.batch.source_log import require_one_log
 from spark_jobs.dialects.protocol import Dialect
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.sequence import require_one_form, require_one_width, widths_of
-from spark_jobs.plan.sharding import refreshed
+from spark_jobs.plan.sharding import rebuild_of
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.evaluate import require_within_limits
 from spark_jobs.rules.figures import DecodedBatch, Figures
@@ -48,7 +48,7 @@ def _require_ordered_text(dialect: Dialect, decoded_batch: DecodedBatch, state: 
     table_schema, figures = decoded_batch.schema.table_schema, decoded_batch.figures
     ends = {end: path for path, f in figures.files.items() for end in (f.min_sequence, f.max_sequence)}
     examples = {end: path for end, path in {**ends, state.max_sequence: ""}.items() if end is not None}
-    again = refreshed(dialect.spec, "run a rebuild")
+    again = rebuild_of(dialect.spec)
     remedy = (
         "take files of another connector out of the landing folder; where the source itself has changed, set "
         f"sequence_by to columns that both have (a time first) and {again}"

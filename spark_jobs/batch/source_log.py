@@ -22,7 +22,7 @@ from spark_jobs.plan.sequence import (
     log_place,
     longest_transaction,
 )
-from spark_jobs.plan.sharding import refreshed
+from spark_jobs.plan.sharding import rebuild_of
 from spark_jobs.plan.source_snapshots import LogServer
 from spark_jobs.rules.figures import DecodedBatch, Figures, FileFigures, LogRestart
 
@@ -116,7 +116,7 @@ def log_time(figures: Figures, state: TableState) -> str | None:
 
 
 def _restarted(spec: TableSpec, path: str, restart: LogRestart) -> FatalError:
-    again = refreshed(spec, "run a rebuild")
+    again = rebuild_of(spec)
     return FatalError(
         "SOURCE_LOG_RESTARTED",
         f"{spec.table}: changes committed from {restart.since} on are at {restart.place} in the source's log, not "

@@ -87,7 +87,7 @@ class DmsDialect(Dialect):
             names = [renamed(name, self.spec) if self.spec.rename else name for name, _ in probed.columns]
             if (column := match(names, CARRIED)) is not None:
                 what = f"{self.spec.table}: files have a column {column!r}, a name that this dialect uses itself"
-                remedy = f"give it another name: `rename: {{{CARRIED}: carried}}` in the row"
+                remedy = f"give it another name: `rename: {{{CARRIED}: carried}}` in the metadata row"
                 raise FatalError("COLUMN_NAME_RESERVED", what, where=probed.file.path, remedy=remedy)
 
     def _require_header(self, probed: Probed) -> None:
@@ -104,7 +104,7 @@ class DmsDialect(Dialect):
         named = {landed_name(form).lower() for name in delivered for form in (name, renamed(name, spec))}
         if named.isdisjoint(landed_name(name).lower() for name in known):
             keys = ", ".join(spec.keys)
-            what = f"the first line of the file has no name of a key ({keys}) or of another column of the row"
+            what = f"the first line of the file has no name of a key ({keys}) or of another column of the metadata row"
             remedy = (
                 "if the line is a row, set options.csv_header: false and name the columns in options.csv_columns; "
                 "else correct keys"

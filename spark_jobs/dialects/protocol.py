@@ -245,7 +245,7 @@ def carried_list(names: Iterable[str], lacks: Mapping[str, Sequence[bool]], row:
 TRUNCATE = "T"
 """Operation of a truncate: it deletes all rows before it in the order of changes, and has no key."""
 LOADED = "LOADED"
-"""Operation of a change that the table's load has read already, in a table without keys: it is a re-delivery."""
+"""Operation of a change that the table's load has read already: it is a re-delivery."""
 KEYS_UNKNOWN = "KEYS_UNKNOWN"
 """Of a file with truncates alone that would begin a table."""
 

@@ -92,7 +92,7 @@ def _reasons(name: str, kind: SqlType, spec: TableSpec) -> Iterator[tuple[bool, 
     yield name.lower() in lowered(spec.derive), "the row computes it"
     yield name not in chosen.kept, "the row keeps it out of the lake"
     hashed = chosen.masks.get(name) in HASHED
-    yield hashed and kind != STRING, "the row hashes it, so that it is a string"
+    yield hashed and kind != STRING, "the metadata row hashes it, so that it is a string"
 
 
 def refusal(table: str, schema: TableSchema, columns: Mapping[str, str], found: AppliedSchema) -> FatalError:

@@ -43,7 +43,8 @@ def of_replaced_nulls(spec: TableSpec, defaults: Iterable[ColumnDefault]) -> tup
     message = (
         "values equal the default of their column, which a converter of Kafka Connect writes for null, too, unless "
         "replace.null.with.default is false; set it to false in the connector (for Avro ignore.default.for.nullables "
-        "to true), and name it in the row, options.replace_null_with_default: false; true where nulls of these columns "
+        "to true), and name it in the metadata row, options.replace_null_with_default: false; true where "
+        "nulls of these columns "
         "may be lost"
     )
     names = tuple(dict.fromkeys(one.column for one in doubtful))

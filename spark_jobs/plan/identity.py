@@ -15,7 +15,7 @@ from airflow_gddl.contract.table_identity import BUILT_FIELDS, COLUMN_FIELDS, re
 from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.plan.applied_settings import AppliedSettings, is_mark
 from spark_jobs.plan.planned_batch import TableState
-from spark_jobs.plan.sharding import refreshed
+from spark_jobs.plan.sharding import rebuild_command, rebuild_of, refreshed
 from spark_jobs.plan.table_schema import select_columns
 
 
@@ -106,9 +106,8 @@ def keyed_otherwise(spec: TableSpec, state: TableState) -> bool:
 
 def _require_same_selection(spec: TableSpec, state: TableState) -> None:
     table = spec.table
-    rebuild = f"rebuild the tables with `gddl run --table {table} --full-refresh`"
     old = "remove the old tables" if spec.shards else "old files go with `gddl maintain` after vacuum_retention"
-    remedy = f"restore the row, or {refreshed(spec, rebuild)}; {old}"
+    remedy = f"restore the metadata row, or {rebuild_of(spec)}; {old}"
     for column, what in reselected_columns(spec, state).items():
         if what == "mask":
             message = f"{table}: column {column!r} is stored under another mask or key than the job now has"
@@ -147,11 +146,11 @@ def _mode_changed(spec: TableSpec, before: str) -> FatalError:
 def _filter_changed(spec: TableSpec, before: str | None) -> FatalError:
     held = f"the rows where {before}" if before else "all rows"
     what = f"{spec.table}: the tables hold {held}, the metadata says "
+    said = f"where {spec.where}" if spec.where else "no filter"
     repair = f"load the files that are there with `gddl reload --from-files --table {spec.table}`"
     if BUILT_FIELDS["where"].repair(before) == "rebuild":  # all rows are there
-        repair = f"rebuild the table with `gddl run --table {spec.table} --full-refresh`"
-    return FatalError("FILTER_CHANGED", what + (f"where {spec.where}" if spec.where else "no filter"),
-                      remedy=f"restore where, or {refreshed(spec, repair)}")  # fmt: skip
+        return FatalError("FILTER_CHANGED", what + said, remedy=f"restore where, or {rebuild_of(spec)}")
+    return FatalError("FILTER_CHANGED", what + said, remedy=f"restore where, or {refreshed(spec, repair)}")
 
 
 def has_same_identity(spec: TableSpec, state: TableState) -> bool:
@@ -164,11 +163,10 @@ def has_same_identity(spec: TableSpec, state: TableState) -> bool:
 
 
 def _refused(field: str, spec: TableSpec, was: tuple[str, ...], now: tuple[str, ...]) -> FatalError:
-    rebuild = f"rebuild the table with `gddl run --table {spec.table} --full-refresh`"
     return FatalError(
         {**BUILT_FIELDS, **COLUMN_FIELDS}[field].code,
         f"{spec.table}: the tables were built with {field} [{', '.join(was)}], the metadata says [{', '.join(now)}]",
-        remedy=f"restore {field}, or {rebuild if field == 'partition_by' else refreshed(spec, rebuild)}",
+        remedy=f"restore {field}, or {rebuild_command(spec) if field == 'partition_by' else rebuild_of(spec)}",
     )
 
 

@@ -23,6 +23,16 @@ def refreshed(spec: TableSpec, otherwise: str) -> str:
     return LOAD_AGAIN if spec.shards else otherwise
 
 
+def rebuild_command(spec: TableSpec) -> str:
+    """What makes replica and history again, as every remedy says it."""
+    return f"rebuild the table with `gddl rebuild --table {spec.table}`"
+
+
+def rebuild_of(spec: TableSpec) -> str:
+    """`rebuild_command`, or what takes its place for a table of several sources."""
+    return refreshed(spec, rebuild_command(spec))
+
+
 def beside_others(state: TableState, others: Sequence[TableState]) -> TableState:
     """The state of a shard with what is known of the shared tables.
 

@@ -325,7 +325,9 @@ def without_controls(
             continue
         if len(lacking) == len(changes) and lacks(stored, column):
             what = f"{spec.table}: {setting} names the column {column!r}, which no change file has; nothing was written"
-            remedy = f"correct {setting} in the row (`rename` counts), or leave it out until files have the column"
+            remedy = (
+                f"correct {setting} in the metadata row (`rename` counts), or leave it out until files have the column"
+            )
             raise FatalError("CONTROL_COLUMN_MISSING", what, where=lacking[0], remedy=remedy)
         message = (
             f"{setting} names the column {column!r}, which change files lack, e.g. {lacking[0]}: {_LACKING[setting]}"

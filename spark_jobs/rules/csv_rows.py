@@ -306,8 +306,8 @@ def _require_rule(data: bytes, records: Sequence[QuotedRecord], form: DmsOptions
         has_others = any(record.quoted and not record.is_broken for record in records)
         why = f"line {first.line} has a quotation mark inside a field, and others are enclosed" if has_others else None
     if why is not None:
-        raise ValueError(f"{why}: name Rfc4180 of the endpoint in the row, options.csv_quotes: false where it is "
-                         "false, else true")  # fmt: skip
+        raise ValueError(f"{why}: name Rfc4180 of the endpoint in the metadata row, options.csv_quotes: false where it "
+                         "is false, else true")  # fmt: skip
 
 
 def _with_breaks(table: pa.Table, breaks: Mapping[str, str]) -> pa.Table:

@@ -21,7 +21,7 @@ from spark_jobs.dialects.protocol import LOADED, TRUNCATE, match
 from spark_jobs.plan.planned_batch import BatchPlan, Truncate
 from spark_jobs.plan.schema_evolution import STRING
 from spark_jobs.plan.sequence import Forms
-from spark_jobs.plan.sharding import refreshed
+from spark_jobs.plan.sharding import rebuild_of
 from spark_jobs.plan.table_schema import GDDL, TableSchema, withholds
 from spark_jobs.rules.arrays import arrow_type, flat, in_one_form, is_text, recast
 from spark_jobs.rules.carried import before_image, incomplete
@@ -403,7 +403,7 @@ class _Decoder:
     @property
     def _may_be_loaded(self) -> bool:
         """Whether a load may have read changes already, see `LOADED`."""
-        return self._may_truncate and not self.table_schema.keys and self.how.dialect.names_transactions
+        return self._may_truncate and self.how.dialect.names_transactions
 
     def _outside(self, rows: pa.Table, op: pa.Array, problems: list[RowProblem], exempt: Mask) -> Mask:
         """Rows outside the row filter; problems of rows for which it can't be decided are added."""
@@ -432,7 +432,7 @@ class _Decoder:
                 "FILTER_COLUMN_MISSING",
                 f"{spec.table}: the row filter needs the column {name!r}, which files lack; nothing was written",
                 where=self.group.source[0].as_py() if self.group.rows else "",
-                remedy="deliver the column, or change `where` in the row",
+                remedy="deliver the column, or change `where` in the metadata row",
             )
 
     def _expected(self, rows: pa.Table, problems: Sequence[RowProblem], outside: Mask) -> CheckedRows:
@@ -604,7 +604,7 @@ class _Decoder:
             f"can't hold (in {int(reduced.sum())} rows here); nothing was written",
             where=self.group.source[int(np.flatnonzero(reduced)[0])].as_py(),
             remedy=f"declare `options: {{types: {{{column}: string}}}}`, under which `_gddl.sequence` is text with all "
-            f"digits, and {refreshed(spec, 'run gddl rebuild')} if changes were loaded",
+            f"digits, and {rebuild_of(spec)} if changes were loaded",
         )
 
     def _refuse(self, column: str, source: SqlType, target: SqlType, misfit: np.ndarray) -> None:
@@ -620,7 +620,7 @@ class _Decoder:
             "sequences so far, can't hold; nothing was written",
             where=file,
             remedy=f"deliver it as {target}, or name another column in `sequence_by`, and "
-            f"{refreshed(self.table_schema.spec, 'run gddl rebuild')}",
+            f"{rebuild_of(self.table_schema.spec)}",
         )
 
     def _struct(self, op: pa.Array, sequence: pa.Array) -> pa.Array:

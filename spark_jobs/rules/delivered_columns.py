@@ -178,7 +178,7 @@ class DeliveredColumns:
             f"can't hold (in {rows} rows here); nothing was written",
             where=self.group.source[0].as_py(),
             remedy=f"declare `options: {{types: {{{column}: string}}}}`, as which it keeps all digits, and "
-            f"{refreshed(spec, 'run gddl reload --from-files')} if rows were loaded; or set "
+            f"{refreshed(spec, f'run `gddl reload --from-files --table {spec.table}`')} if rows were loaded; or set "
             "`sub_microseconds: quarantine`",
         )
 

@@ -118,7 +118,8 @@ class Columns:
             known = ", ".join(sorted(self.values)[:20])
             raise FatalError(
                 "EXPRESSION_COLUMN_UNKNOWN", f"the table has no column {name!r}; it has {known}", where=self.where,
-                remedy="correct the name in the row; a column that is to come later can be named once it is there",
+                remedy="correct the name in the metadata row; a column that is to come later can be named once "
+                "it is there",
             )  # fmt: skip
         return self.values[spelled]
 
@@ -555,7 +556,7 @@ def require_within_limits(spec: TableSpec, tallies: Mapping[str, Tally]) -> None
                 FAILED_CODE,
                 f"{spec.table}: {failed} of {count} rows fail the expectation {name}, {_limit(expectation)}",
                 where=f"expect.{name}: {expectation.rule}",
-                remedy="correct them at the source, or change the expectation in the row; nothing was written",
+                remedy="correct them at the source, or change the expectation in the metadata row; nothing was written",
             )
 
 
@@ -662,7 +663,7 @@ def _renamed(names: Iterable[str], spec: TableSpec, label: str) -> dict[str, str
         other = taken.setdefault(landed_name(after).lower(), name)
         if other != name and (new_names[other] != other or after != name):
             what = f"{spec.table}: {other!r} and {name!r} would both be the column {after!r}"
-            raise FatalError("RENAME_COLLIDES", what, where=label, remedy="correct `rename` in the row")
+            raise FatalError("RENAME_COLLIDES", what, where=label, remedy="correct `rename` in the metadata row")
     return new_names
 
 

@@ -17,6 +17,7 @@ import pyarrow.types as pt
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.sql_types import DecimalType, SqlType, parse_type
+from spark_jobs.dialects.protocol import LOADED
 from spark_jobs.plan.planned_batch import Truncate
 from spark_jobs.plan.sequence import PLACE, Forms, Widths, longest_transaction, sort_key
 from spark_jobs.plan.table_schema import GDDL, TableSchema
@@ -342,8 +343,11 @@ def _least_of_each(parts: Sequence[PartFigures], column: str) -> Forms:
 
 
 def distinct(good: pa.Table, table_schema: TableSchema) -> tuple[int, int]:
-    """Distinct identities and keys of good rows, whole by key; zero where unknown, which only takes longer."""
-    if not table_schema.keys:
+    """Distinct identities and keys of good rows, whole by key; zero where unknown, which only takes longer.
+
+    Of changes that a load has read none is new, so that all are compared.
+    """
+    if not table_schema.keys or pc.any(pc.equal(pc.struct_field(good.column(GDDL), "op"), LOADED)).as_py():
         return 0, 0
     keys = [good.column(k) for k in table_schema.keys]
     sequence = pc.struct_field(good.column(GDDL), "sequence")

@@ -83,15 +83,15 @@ def _first_deliveries(
     first[at] = changes(same[at]) | changes(nth[at])
     kept: np.ndarray = (first & (nth >= known) & ~doubled[:count]) | _resynced(gddl["source_file"].slice(0, count))
     of_load = np.asarray(pc.equal(gddl["op"], "R"))
-    loads = of_load[:count]
+    loads, loaded = of_load[:count], np.asarray(pc.equal(gddl["op"].slice(0, count), LOADED))
     if not schema.keys:
-        kept &= ~np.asarray(pc.equal(gddl["op"].slice(0, count), LOADED))
+        kept &= ~loaded
         return (kept & ~((nth > 0) & _are_numbered(rows, schema)[:count])) | loads, nth
     if schema.shared_places:
         kept |= np.isin(group[:count], group[(runs > 0) | (replayed & ~of_load)])
     for row in _returning(_Lists(group, same, delivery, gddl, schema), kept, loads):
         kept[row] = True
-    return kept, nth
+    return kept & ~loaded, nth
 
 
 def _deliveries(

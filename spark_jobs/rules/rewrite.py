@@ -149,7 +149,7 @@ def _with_images(columns: Collection[str], spec: TableSpec) -> frozenset[str]:
 def _derived(spec: TableSpec, state: TableState) -> tuple[str, ...]:
     """Computed columns that are new, or computed otherwise than before."""
     if renamed := renamed_columns(spec, state):
-        what = f"{spec.table}: {', '.join(renamed)} came into other columns than the row now says"
+        what = f"{spec.table}: {', '.join(renamed)} came into other columns than the metadata row now says"
         raise needs_files(spec, what, "restore rename")
     before = {} if state.applied is None else state.applied.derive
     return tuple(name for name, text in derived_of(spec).items() if before.get(name) != text)
@@ -172,7 +172,7 @@ def _filters(spec: TableSpec, state: TableState) -> bool:
     """Whether the row filter is new; one that was there before has kept rows out of the lake."""
     before = None if state.applied is None else state.applied.where
     if before not in (None, filter_of(spec)):
-        what = f"{spec.table}: the lake holds only the rows where {before}, and the row has another filter"
+        what = f"{spec.table}: the lake holds only the rows where {before}, and the metadata row has another filter"
         raise needs_files(spec, what, "restore where")
     return before != filter_of(spec)
 
@@ -220,7 +220,7 @@ def _new_masks(spec: TableSpec, columns: Sequence[Column], state: TableState) ->
         and (new.masks.get(name) not in (old[name], "null") or (rekeyed and new.masks.get(name) == "hmac"))
     ]  # fmt: skip
     if lost:
-        what = f"{spec.table}: {', '.join(lost)} is stored masked, and the row now asks for other values"
+        what = f"{spec.table}: {', '.join(lost)} is stored masked, and the metadata row now asks for other values"
         raise needs_files(spec, what, "restore the mask")
     return {name: method for name, method in new.masks.items() if old.get(name) != method}
 
@@ -232,7 +232,7 @@ def _require_images(spec: TableSpec, columns: Sequence[Column], state: TableStat
         return
     images = [column.name for column in columns if is_before_image(column.name, was)]
     if images:
-        what = f"{spec.table}: {', '.join(images)} are stored before images, and the row has another prefix"
+        what = f"{spec.table}: {', '.join(images)} are stored before images, and the metadata row has another prefix"
         raise needs_files(spec, what, "restore before_image_prefix")
 
 

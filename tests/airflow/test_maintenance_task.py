@@ -120,7 +120,7 @@ def test_a_verification_by_windows_of_time(shop: Stage) -> None:
     ("params", "said"),
     [
         ({"tables": ["shop.typo"]}, r"no table of the metadata: shop\.typo"),
-        ({"tables": ["shop.a", "shop.off"]}, r"no DAG loads shop\.off: its row is disabled"),
+        ({"tables": ["shop.a", "shop.off"]}, r"no DAG loads shop\.off: its metadata row is disabled"),
         ({"table": ["shop.a"]}, r"table \(did you mean tables\?\)"),
         ({"since": "a day"}, r"no windows of time: 'a day' by 'hour'"),
     ],

@@ -93,7 +93,7 @@ def test_each_new_table_is_one_alert_and_a_line_of_the_page(stage: Stage) -> Non
     looked()
     assert watched(stage) == {"began": 1, "over": 0}
     (text,) = ListNotifier.reported
-    assert text.startswith("told: (note) crm:shop.lines: [NEW_TABLE_PROPOSED] has no row; proposed: keys id")
+    assert text.startswith("told: (note) crm:shop.lines: [NEW_TABLE_PROPOSED] has no metadata row; proposed: keys id")
     assert text.endswith("▸ gddl new-tables accept crm:shop.lines")
     assert watched(stage) == {"began": 0, "over": 0}
     land(stage, "shop.parts")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,13 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_gddl.contract.actions import Verify
+from airflow_gddl.contract.actions import Rebuild, Verify
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from spark_jobs.actions import initial_load
 from spark_jobs.sources.capture.postgresql import PostgreSQL
-from tests.capture.captured import LOAD_AGAIN, SPEC, again, prepared, refused, replica, result_of, rows_of
+from tests.capture.captured import LOAD_AGAIN, SPEC, VERIFY, again, prepared, refused, replica, result_of, rows_of
 from tests.harness.lake import Lake
 from tests.one_task.postgres import execute
 
@@ -223,7 +224,32 @@ def test_changes_from_before_the_row_are_no_rows(how: str, server: sa.Engine, tm
         execute(server, "DELETE FROM s.late")
         execute(server, "ALTER PUBLICATION gddl ADD TABLES IN SCHEMA s")
     execute(server, "INSERT INTO s.late VALUES (5, 'new')")
-    again(lake, server, 2, late)
+    first = again(lake, server, 2, late)
+    assert (first.quarantined, first.in_quarantine or 0) == (0, 0)
+    assert first.redelivered >= 3
     execute(server, "INSERT INTO s.late VALUES (6, 'after')", "UPDATE s.late SET v = 'changed' WHERE id = 5")
     again(lake, server, 3, late)
     assert replica(lake, late) == rows_of(server, "s.late")
+    again(lake, server, 4, late, JobOptions(action=Rebuild()))
+    assert replica(lake, late) == rows_of(server, "s.late")
+    again(lake, server, 5, late, VERIFY)
+
+
+def test_older_copy_of_the_lake_is_loaded_again(server: sa.Engine, tmp_path: Path) -> None:
+    """docs/recipes/disaster-recovery.md: the slot has advanced, and landed events are those that the load has read."""
+    prepared(server, "CREATE TABLE s.t (id int PRIMARY KEY, v text)", "INSERT INTO s.t VALUES (1, 'a'), (2, 'b')")
+    lake = Lake(tmp_path)
+    again(lake, server, 0)
+    shutil.copytree(tmp_path / "lake", tmp_path / "copy")
+    execute(server, "INSERT INTO s.t VALUES (3, 'c')", "DELETE FROM s.t WHERE id = 1")
+    again(lake, server, 1)
+    shutil.rmtree(tmp_path / "lake")
+    shutil.copytree(tmp_path / "copy", tmp_path / "lake")
+    code, message = refused(lake, server, 2)
+    assert (code, "gddl load --again" in message) == ("SOURCE_LOG_RESTARTED", True)
+    again(lake, server, 3, options=LOAD_AGAIN)
+    found = again(lake, server, 4)
+    assert (found.quarantined, replica(lake)) == (0, rows_of(server))
+    execute(server, "UPDATE s.t SET v = 'later' WHERE id = 3")
+    assert again(lake, server, 5).quarantined == 0
+    assert replica(lake) == rows_of(server)

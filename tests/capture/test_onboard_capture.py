@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,6 +17,7 @@ from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.postgresql_log import Finding, creation_of, quoted_name
 from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.onboarding import captured
 from airflow_gddl.onboarding.captured import missing, with_source
 from tests.one_task.postgres import execute
 
@@ -35,13 +38,19 @@ def shop(server: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[sa.Engi
     monkeypatch.setenv("GDDL_SOURCE_CRM", server.url.render_as_string(hide_password=False))
     yield server
     execute(server, "DROP SCHEMA shop CASCADE; DROP PUBLICATION IF EXISTS gddl_crm;")
+    execute(server, "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = 'gddl_crm'")
 
 
-def onboard(folder: Path, *more: str) -> int:
+TWO = ("shop.orders", "shop.items")
+
+
+def onboard(
+    folder: Path, *more: str, tables: Sequence[str] = TWO, connection: str = "GDDL_SOURCE_CRM", source: str = "crm"
+) -> int:
     place = ["--metadata", str(folder / "metadata")]
     roots = ["--landing", str(folder / "landing"), "--lake", str(folder / "lake")]
-    tables = ["--table", "shop.orders", "--table", "shop.items"]
-    return invoke(["onboard", "crm", "--connection", "GDDL_SOURCE_CRM", *tables, *place, *roots, *more], real())
+    named = [word for table in tables for word in ("--table", table)]
+    return invoke(["onboard", source, "--capture", "--connection", connection, *named, *place, *roots, *more], real())
 
 
 def published(server: sa.Engine) -> list[str]:
@@ -52,7 +61,7 @@ def published(server: sa.Engine) -> list[str]:
 
 @pytest.mark.usefixtures("without_slot")
 def test_one_command_and_a_run(shop: sa.Engine, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert onboard(tmp_path, "--capture", "--write", "--apply") == 0
+    assert onboard(tmp_path, "--write", "--apply") == 0
     said = capsys.readouterr().out
     assert "done: ALTER TABLE shop.items REPLICA IDENTITY FULL;" in said
     assert "the log can be read: publication gddl_crm" in said
@@ -70,17 +79,17 @@ def test_one_command_and_a_run(shop: sa.Engine, tmp_path: Path, capsys: pytest.C
 def test_without_apply_the_statements_are_shown_and_nothing_is_done(
     shop: sa.Engine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert onboard(tmp_path, "--capture", "--write") == 0
+    assert onboard(tmp_path, "--write") == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "CREATE PUBLICATION gddl_crm FOR TABLE" in said
     assert "WITH (publish_via_partition_root = true);" in said
     assert "--apply does it" in said
     assert published(shop) == []
     execute(shop, "CREATE PUBLICATION gddl_crm FOR TABLE shop.orders;")
-    assert onboard(tmp_path, "--capture") == 0, "nothing is left to write"
+    assert onboard(tmp_path) == 0, "nothing is left to write"
     said = " ".join(capsys.readouterr().out.split())
     assert "ALTER PUBLICATION gddl_crm ADD TABLE shop.items;" in said
-    assert onboard(tmp_path, "--capture", "--apply") == 0
+    assert onboard(tmp_path, "--apply") == 0
     assert published(shop) == ["items", "orders"]
 
 
@@ -88,7 +97,7 @@ def test_without_apply_the_statements_are_shown_and_nothing_is_done(
 def test_nothing_is_done_at_the_source_before_the_files_are_written(
     server: sa.Engine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert onboard(tmp_path, "--capture", "--apply") == 1
+    assert onboard(tmp_path, "--apply") == 1
     assert published(server) == []
     assert not (tmp_path / "metadata").exists()
     assert "nothing was written" in capsys.readouterr().err
@@ -98,7 +107,7 @@ def test_nothing_is_done_at_the_source_before_the_files_are_written(
 def test_tables_of_others_are_left_alone(shop: sa.Engine, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A published table without a row, whose updates fail in its application, is a warning."""
     execute(shop, "CREATE TABLE shop.others (page text); CREATE PUBLICATION gddl_crm FOR TABLE shop.others;")
-    assert onboard(tmp_path, "--capture", "--write", "--apply") == 0
+    assert onboard(tmp_path, "--write", "--apply") == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "to decide: updates and deletes of shop.others fail in the application" in said
     with shop.connect() as connection:
@@ -112,7 +121,7 @@ def test_what_a_person_decides_is_not_done_and_nothing_else_is(
 ) -> None:
     """An unlogged table can't be published, and would be written anew as a logged one."""
     execute(shop, "ALTER TABLE shop.items SET UNLOGGED;")
-    assert onboard(tmp_path, "--capture", "--write", "--apply") == 2
+    assert onboard(tmp_path, "--write", "--apply") == 2
     said = capsys.readouterr()
     assert "to decide: shop.items is unlogged" in " ".join(said.out.split())
     assert "SOURCE_REFUSED" in said.err
@@ -120,6 +129,237 @@ def test_what_a_person_decides_is_not_done_and_nothing_else_is(
         query = "SELECT relpersistence, relreplident FROM pg_class WHERE oid = 'shop.items'::regclass"
         assert tuple(connection.execute(sa.text(query)).one()) == ("u", "d")
     assert published(shop) == []
+
+
+ODD = """
+CREATE SCHEMA "user";
+CREATE TABLE "user"."Order #1 $@-" (id int PRIMARY KEY DEFERRABLE, v text);
+CREATE TABLE "user"."limit" (id int, at date) PARTITION BY RANGE (at);
+CREATE TABLE "user"."p:1 %s %(a)s ""; DROP TABLE x; \\:y" PARTITION OF "user"."limit" FOR VALUES FROM ('2024-01-01') TO ('2025-01-01');
+CREATE TABLE "user"."p\nü" PARTITION OF "user"."limit" FOR VALUES FROM ('2025-01-01') TO ('2026-01-01');
+INSERT INTO "user"."limit" VALUES (1, '2024-05-05'), (2, '2025-05-05');
+ANALYZE;
+"""  # noqa: E501 - a name is whole
+ODD_TABLES = ("user.Order #1 $@-", "user.limit")
+
+
+@pytest.fixture
+def odd(server: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[sa.Engine]:
+    run_as_it_is(server, ODD)
+    monkeypatch.setenv("GDDL_SOURCE_CRM", server.url.render_as_string(hide_password=False))
+    yield server
+    run_as_it_is(server, 'DROP SCHEMA "user" CASCADE; DROP PUBLICATION IF EXISTS gddl_crm;')
+
+
+def run_as_it_is(engine: sa.Engine, script: str) -> None:
+    """What a person pastes into a client."""
+    with engine.begin() as connection:
+        connection.exec_driver_sql(script, execution_options={"no_parameters": True})
+
+
+def statements_of(said: str) -> list[str]:
+    """Printed statements that wait, or were done."""
+    lines = [line.removeprefix("done: ") for line in said.splitlines()]
+    return [line.strip() for line in lines if line.strip().startswith(("ALTER ", "CREATE "))]
+
+
+def onboard_odd(folder: Path, *more: str) -> int:
+    """Both tables, also the one without a key."""
+    code = onboard(folder, *more, tables=ODD_TABLES)
+    for file in (folder / "metadata" / "tables").glob("*.yaml"):
+        file.write_text(file.read_text().replace(", enabled: false", ""))
+    return code
+
+
+def test_names_of_all_kinds_are_names(odd: sa.Engine, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is printed without --apply is what --apply runs, and a person may run it as well."""
+    assert onboard_odd(tmp_path, "--write") == 0
+    capsys.readouterr()
+    assert onboard_odd(tmp_path) == 0
+    shown = statements_of(capsys.readouterr().out)
+    assert len(shown) == 4, shown
+    assert onboard_odd(tmp_path, "--apply") == 0
+    assert statements_of(capsys.readouterr().out) == shown
+    assert published(odd) == ["Order #1 $@-", "limit"]
+    assert onboard_odd(tmp_path, "--apply") == 0, "nothing is left to do"
+    assert statements_of(capsys.readouterr().out) == []
+    run_as_it_is(odd, 'DROP PUBLICATION gddl_crm; ALTER TABLE "user"."p\nü" REPLICA IDENTITY DEFAULT;')
+    assert onboard_odd(tmp_path) == 0
+    run_as_it_is(odd, "\n".join(statements_of(capsys.readouterr().out)))
+    assert onboard_odd(tmp_path) == 0
+    assert "the log can be read" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "SELECT 1;",
+        "CREATE PUBLICATION gddl_crm;",
+        'CREATE PUBLICATION gddl_crm FOR TABLE "user"."limit";',
+        "CREATE PUBLICATION gddl_crm FOR ALL TABLES;",
+        'CREATE PUBLICATION gddl_crm FOR TABLES IN SCHEMA "user";',
+        "CREATE PUBLICATION gddl_crm WITH (publish_via_partition_root = true);",
+    ],
+)
+def test_updates_of_the_application_go_on(before: str, odd: sa.Engine, tmp_path: Path) -> None:
+    """By one command, whatever publication there is: a partition without a key has to name its rows before."""
+    run_as_it_is(odd, before)
+    assert onboard_odd(tmp_path, "--write") == 0
+    assert onboard_odd(tmp_path, "--apply") == 0
+    run_as_it_is(odd, """UPDATE "user"."limit" SET id = id + 1; DELETE FROM "user"."limit" WHERE id = 3;""")
+    assert {"Order #1 $@-", "limit"} <= set(published(odd))
+
+
+def test_words_of_the_server_are_quoted(server: sa.Engine) -> None:
+    with server.connect() as connection:
+        query = "SELECT word FROM pg_get_keywords() WHERE catcode IN ('R', 'T')"
+        words = list(connection.execute(sa.text(query)).scalars())
+    assert [word for word in words if quoted_name(f"{word}.t") != f'"{word}".t'] == []
+
+
+@pytest.fixture
+def poor(shop: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[sa.Engine]:
+    """A user who may read and replicate, owns `orders`, and may create nothing in the database."""
+    execute(shop, "CREATE ROLE poor LOGIN REPLICATION", "GRANT USAGE ON SCHEMA shop TO poor")
+    execute(shop, "GRANT SELECT ON shop.items TO poor", "ALTER TABLE shop.orders OWNER TO poor")
+    url = shop.url.set(username="poor")
+    monkeypatch.setenv("GDDL_SOURCE_CRM", url.render_as_string(hide_password=False))
+    yield sa.create_engine(url, poolclass=sa.pool.NullPool)
+    execute(shop, "ALTER TABLE shop.orders OWNER TO CURRENT_USER", "DROP OWNED BY poor", "DROP ROLE poor")
+
+
+@pytest.mark.usefixtures("poor")
+@pytest.mark.parametrize(
+    ("before", "tables", "refused"),
+    [
+        ("SELECT 1", ["shop.orders"], "permission denied for database"),
+        ("SELECT 1", TWO, "must be owner of table items"),
+        ("CREATE PUBLICATION gddl_crm FOR TABLE shop.items", ["shop.orders"], "must be owner of publication gddl_crm"),
+    ],
+)
+def test_missing_rights_change_nothing(
+    before: str, tables: Sequence[str], refused: str, shop: sa.Engine, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """The owner then runs what is printed."""
+    execute(shop, before)
+    there = published(shop)
+    assert onboard(tmp_path, "--write", "--apply", tables=tables) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"{refused}" in said
+    assert "nothing was changed at the source. Remedy: let the owner of the tables" in said
+    assert published(shop) == there
+    assert onboard(tmp_path, tables=tables) == 0
+    run_as_it_is(shop, "\n".join(statements_of(capsys.readouterr().out)))
+    assert onboard(tmp_path, "--apply", tables=tables) == 0
+    assert "the log can be read" in capsys.readouterr().out
+
+
+def test_a_table_in_use_is_not_waited_for(
+    shop: sa.Engine, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that comes after a waiting ALTER TABLE waits with it; nothing is half done."""
+    monkeypatch.setattr(captured, "LOCK_SECONDS", 1)
+    with shop.begin() as connection:
+        connection.execute(sa.text("INSERT INTO shop.items VALUES (8, 'b')"))
+        assert onboard(tmp_path, "--write", "--apply") == 75
+        said = " ".join(capsys.readouterr().err.split())
+        assert "[TABLE_BUSY] other transactions use the table for more than 1 s: `ALTER TABLE shop.items" in said
+        assert published(shop) == []
+    assert onboard(tmp_path, "--apply") == 0
+    assert published(shop) == ["items", "orders"]
+
+
+def test_what_the_server_lacks_is_left_and_named(
+    shop: sa.Engine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All slots are taken: the publication is made, and the exit status says that no run can begin."""
+    take = "SELECT pg_create_physical_replication_slot('taken_' || i) FROM generate_series(1, {}) AS i"
+    with shop.connect() as connection:
+        slots = int(connection.execute(sa.text("SHOW max_replication_slots")).scalar_one())
+        used = int(connection.execute(sa.text("SELECT count(*) FROM pg_replication_slots")).scalar_one())
+    execute(shop, take.format(slots - used))
+    try:
+        assert onboard(tmp_path, "--write", "--apply") == 1
+        said = " ".join(capsys.readouterr().out.split())
+        assert "to decide: all replication slots of the server are taken" in said
+        assert "not every table can be loaded yet" in said
+        assert "the log can be read" not in said
+        assert published(shop) == ["items", "orders"]
+    finally:
+        execute(shop, "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots"
+                " WHERE slot_name LIKE 'taken_%'")  # fmt: skip
+    assert onboard(tmp_path, "--apply") == 0
+
+
+def recorded(capsys: pytest.CaptureFixture[str], kind: str) -> list[dict[str, Any]]:
+    lines = map(json.loads, capsys.readouterr().out.splitlines())
+    return [line for line in lines if line["kind"] == kind]
+
+
+def test_json_has_the_statements_and_does_them(
+    shop: sa.Engine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert onboard(tmp_path, "--write", "--json") == 0
+    shown = recorded(capsys, "statement")
+    assert [one["done"] for one in shown] == [False, False]
+    assert published(shop) == []
+    assert onboard(tmp_path, "--apply", "--json") == 0
+    assert recorded(capsys, "statement") == [{**one, "done": True} for one in shown]
+    assert published(shop) == ["items", "orders"]
+    assert onboard(tmp_path, "--json") == 0
+    (log,) = recorded(capsys, "log")
+    assert log["is_ready"]
+    assert (log["tables"], log["rows"]) == (["shop.items", "shop.orders"], 3)
+
+
+@pytest.mark.usefixtures("shop")
+@pytest.mark.parametrize(("setting", "is_said"), [("True", True), ("False", False)])
+def test_new_dags_start_paused_and_that_is_said(
+    setting: str, is_said: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION", setting)
+    assert onboard(tmp_path, "--write") == 0
+    said = capsys.readouterr().out
+    assert ("airflow dags unpause gddl_pack.crm.small.1    # it starts paused in Airflow" in said) == is_said
+
+
+def test_two_sources_of_one_database(shop: sa.Engine, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each has a publication and a slot of its own; sources whose names give the same slot are refused."""
+    assert onboard(tmp_path, "--write", "--apply", tables=["shop.orders"]) == 0
+    assert onboard(tmp_path, "--write", "--apply", tables=["shop.items"], source="crm-b") == 0
+    assert onboard(tmp_path, "--write", "--apply", tables=["shop.unwanted"], source="crm_b") == 1
+    said = " ".join(capsys.readouterr().err.split())
+    assert "its source reads the log by the slot gddl_crm_b, as that of crm-b:shop.items" in said
+    assert published(shop) == ["orders"]
+    execute(shop, "DROP PUBLICATION gddl_crm_b")
+
+
+@pytest.mark.usefixtures("shop")
+def test_jobs_read_what_the_command_prepares(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, server: sa.Engine
+) -> None:
+    """Another database than that of the source is never prepared in its place."""
+    assert onboard(tmp_path, "--write") == 0
+    monkeypatch.setenv("GDDL_SOURCE_OTHER", server.url.render_as_string(hide_password=False))
+    assert onboard(tmp_path, "--apply", connection="GDDL_SOURCE_OTHER") == 2
+    assert "[CONNECTION_INVALID] jobs read the source crm by the connection GDDL_SOURCE_CRM" in " ".join(
+        capsys.readouterr().err.split()
+    )
+    assert published(server) == []
+
+
+@pytest.mark.usefixtures("shop")
+def test_a_landing_folder_that_jobs_write_is_no_problem(
+    server: sa.Engine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert onboard(tmp_path, "--write", "--apply") == 0
+    capsys.readouterr()
+    invoke(["check", "--metadata", str(tmp_path / "metadata"), "--json"], real())
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["status"] for line in lines if line["subject"] in ("landing", "log of crm")] == ["ok", "ok"]
+    assert not (tmp_path / "landing").exists()
+    assert published(server) == ["items", "orders"]
 
 
 def test_a_name_is_never_taken_for_a_statement() -> None:
@@ -138,23 +378,52 @@ BLOCK = (
 )
 
 
+def deeper(block: str) -> str:
+    """Indented by four blanks instead of two."""
+    return "".join(" " * (len(line) - len(line.lstrip())) + line for line in block.splitlines(keepends=True))
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [
         ("lake: l\n", f"lake: l\nsources:\n{BLOCK}"),
         ("sources:  # all\n  erp: {owner: a}\nlake: l\n", f"sources:  # all\n{BLOCK}  erp: {{owner: a}}\nlake: l\n"),
         (f"sources:\n{BLOCK}", f"sources:\n{BLOCK}"),
+        (
+            "sources:\n\n    # ours\n    erp:\n        owner: a\n",
+            f"sources:\n{deeper(BLOCK)}\n    # ours\n    erp:\n        owner: a\n",
+        ),
+        ("lake: l\r\nsources:\r\n  erp: {}\r\n", f"lake: l\nsources:\n{BLOCK}  erp: {{}}\n".replace("\n", "\r\n")),
+        ("sources:\nlake: l\n", f"sources:\n{BLOCK}lake: l\n"),
+        ("lake: l", f"lake: l\nsources:\n{BLOCK}"),
     ],
 )
 def test_block_of_the_source_is_added_once(before: str, after: str) -> None:
     assert with_source(before, "crm", "GDDL_SOURCE_CRM") == after
 
 
-@pytest.mark.parametrize("before", ["sources: {erp: {owner: a}}\n", "sources:\n  crm: {owner: a}\n"])
+@pytest.mark.parametrize(
+    "before",
+    [
+        "sources: {erp: {owner: a}}\n",
+        "sources: {}\n",
+        '"sources":\n  erp: {owner: a}\n',
+        "sources :\n  erp: {owner: a}\n",
+        "sources:\n  crm: {owner: a}\n",
+        "sources:\n  crm:\n",
+        "{landing: a, lake: b}\n",
+        "lake: l\n...\n",
+    ],
+)
 def test_other_forms_are_left_to_a_person(before: str) -> None:
     with pytest.raises(MetadataError, match="SOURCE_INVALID") as error:
         with_source(before, "crm", "GDDL_SOURCE_CRM")
     assert "capture: {connector: postgresql}" in (error.value.remedy or "")
+
+
+def test_another_connection_is_never_taken_for_that_of_the_source() -> None:
+    with pytest.raises(MetadataError, match="CONNECTION_INVALID"):
+        with_source(f"sources:\n{BLOCK}", "crm", "GDDL_SOURCE_OTHER")
 
 
 @pytest.mark.parametrize("arguments", [["--capture"], ["--apply", "--connection", "GDDL_SOURCE_CRM"]])

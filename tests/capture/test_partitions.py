@@ -528,7 +528,7 @@ def test_partition_that_was_made_and_dropped_between_two_runs_leaves_its_rows(
     ("fields", "what"),
     [
         ({"mask": {"kind": "hash"}}, "keys are masked: kind"),
-        ({"keys": ("id",), "before_image_prefix": "BI_"}, "no keys of the row: at, kind"),
+        ({"keys": ("id",), "before_image_prefix": "BI_"}, "no keys of the metadata row: at, kind"),
         ({"sequence_by": ("v",)}, "ordered by v"),
         ({"keys": ()}, "keys are not columns"),
     ],

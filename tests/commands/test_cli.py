@@ -595,7 +595,7 @@ def test_a_table_whose_row_broke_stays_with_its_last_state(shop: Shop) -> None:
     assert shown.status == 2
     row = next(line for line in shown.out.splitlines() if line.startswith("sales.bad "))
     assert "broken row" in row
-    assert "sales.bad: its row is invalid, so no DAG loads it; its last state: fresh" in shown.out
+    assert "sales.bad: its metadata row is invalid, so no DAG loads it; its last state: fresh" in shown.out
     assert "1 broken row" in shown.out.splitlines()[-1]
     (one,) = shop.gddl("status", "--json", "--table", "sales.bad").records
     assert (one["state"], one["last_state"], one["rows"], one["quarantined"]) == ("broken_row", "fresh", 500, 2)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_gddl import __version__
 from airflow_gddl.cli import airflow_home, job_environment
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.main import invoke
@@ -117,7 +118,7 @@ def test_check_runs_the_command_of_jobs(tmp_path: Path, gddl: Run, jobs: Path) -
     gddl("init", "--airflow", str(tmp_path / "dags"))
     place = str(tmp_path / "dags" / "metadata")
     _, out, _ = gddl("check", "--metadata", place)
-    assert f"ok      runner local: {jobs}/bin/gddl-job: pyspark " in out
+    assert f"ok      runner local: {jobs}/bin/gddl-job: airflow-gddl {__version__}, pyspark " in out
 
 
 @pytest.mark.parametrize(
@@ -126,7 +127,10 @@ def test_check_runs_the_command_of_jobs(tmp_path: Path, gddl: Run, jobs: Path) -
         (None, "JOB_NOT_STARTED"),
         ("exit 1", "JOB_NOT_STARTED"),
         ("echo '[PACKAGE_MISSING] a job needs the package pyspark' >&2; exit 2", "PACKAGE_MISSING"),
-        (f"echo '{json.dumps({'contract_version': CONTRACT_VERSION + 1, 'packages': ''})}'", "CONTRACT_VERSION"),
+        (
+            f"echo '{json.dumps({'contract_version': CONTRACT_VERSION + 1, 'version': '9', 'packages': ''})}'",
+            "CONTRACT_VERSION",
+        ),
     ],
 )
 def test_check_says_what_is_wrong_with_the_command(tmp_path: Path, gddl: Run, script: str | None, code: str) -> None:

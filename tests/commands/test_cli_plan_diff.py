@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from airflow_gddl.capacity.day import Metadata
-from airflow_gddl.capacity.metadata_diff import Deployment, compare
+from airflow_gddl.capacity.metadata_diff import Deployment, as_markdown, compare
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.errors import FatalError
@@ -136,7 +136,7 @@ def test_a_repair_is_named_where_and_only_where_jobs_refuse_the_new_row(tmp_path
     commands = () if found is None else found.commands
     assert bool(commands) == (refused is not None), (commands, refused)
     if refused is not None:
-        repair = "--full-refresh" if "rebuild" in commands[0] else "gddl reload --from-files"
+        repair = "gddl rebuild --table" if "rebuild" in commands[0] else "gddl reload --from-files"
         assert repair in (refused.remedy or "")
 
 
@@ -188,7 +188,7 @@ def test_each_kind_of_edit_is_shown_with_what_to_run(gddl: Gddl) -> None:
         "1 invalid", "1 new", "1 removed", "1 renamed", "1 setting", "2 to repair or move", "3 changed",
     ]  # fmt: skip
     until = "until they are rebuilt, runs may fail if the column is stored"
-    blocks = {lines[0].split()[0]: lines for block in out.split("\n\n")[1:-1] if (lines := block.splitlines())}
+    blocks = {lines[0].split()[0]: lines for block in out.split("\n\n")[1:-2] if (lines := block.splitlines())}
     assert blocks == {
         "lake.named": [
             "lake.named  renamed",
@@ -196,7 +196,10 @@ def test_each_kind_of_edit_is_shown_with_what_to_run(gddl: Gddl) -> None:
             "  its tables in the lake have the name shop.named until they are moved",
             "  run  gddl move --table shop.named --to lake.named",
         ],
-        "shop.bad": ["shop.bad  invalid", "  its row is invalid: it is no longer loaded; its tables in the lake stay"],
+        "shop.bad": [
+            "shop.bad  invalid",
+            "  its metadata row is invalid: it is no longer loaded; its tables in the lake stay",
+        ],
         "shop.changed": [
             "shop.changed  changed",
             "  mask.email  not set → 'hmac'",
@@ -218,6 +221,7 @@ def test_each_kind_of_edit_is_shown_with_what_to_run(gddl: Gddl) -> None:
         ],
     }
     assert "  gddl.yaml tiers.small.slots  " in out
+    assert out.split("\n\n")[-2].startswith("No record of a run was read from the lake")
     assert [line.split()[0] for line in out.split("\n\n")[-1].splitlines()[2:]] == ["tables", "DAGs", "runs"]
 
 
@@ -233,6 +237,10 @@ def test_a_comment_is_a_table_in_which_values_are_code(gddl: Gddl) -> None:
     ]
     assert "**1 new problem in the metadata**" in lines
     assert "| tables | 7 | 5 | -2 |" in lines
+    assert (
+        "No record of a run was read from the lake: each table that has a row before the edit counts as loaded."
+        in lines
+    )
 
 
 def test_json_has_the_same(gddl: Gddl) -> None:
@@ -254,7 +262,9 @@ def test_a_table_that_is_not_loaded_needs_no_repair(tmp_path: Path) -> None:
         spec_with(tmp_path / name, extra)
     sides = [Deployment(loaded(tmp_path / name, {}), (), None) for name in "ab"]
     for record, commands in ((TableRecord(), 0), (TableRecord(succeeded=1.0, rows=1_000), 1)):
-        (found,) = compare(*sides, {"shop.a": record, "shop.b": record}, "main").tables
+        diff = compare(*sides, {"shop.a": record, "shop.b": record}, "main")
+        assert "No record of a run" not in as_markdown(diff)
+        (found,) = diff.tables
         assert (len(found.commands), found.rows) == (commands, 1_000 if commands else None)
 
 

@@ -101,7 +101,7 @@ def test_a_dry_run_only_asks(tmp_path: Path) -> None:
         ({"note": "struct<a:int,A:int>"}, "no table holds fields whose names differ only by case"),
         ({"note": "map<string,struct<`a b`:int>>"}, "the table would name its fields map<string,struct<a_b:int>>"),
         ({"secret": "int"}, "the row keeps it out of the lake"),
-        ({"hashed": "int"}, "the row hashes it, so that it is a string"),
+        ({"hashed": "int"}, "the metadata row hashes it, so that it is a string"),
     ],
 )
 def test_what_no_table_can_become_prints_both_schemas(columns: dict[str, str], why: str, tmp_path: Path) -> None:
@@ -205,8 +205,8 @@ def test_an_unfinished_rebuild_is_finished_first(tmp_path: Path) -> None:
         ("id", {}, "it is of the key"),
         ("seq", {}, "it orders changes"),
         ("none", {}, "the table has no such column"),
-        ("v", {"cluster_by": ("v",)}, "the row names it in cluster_by"),
-        ("v", {"track_history_except": ("v",)}, "the row names it in track_history_except"),
+        ("v", {"cluster_by": ("v",)}, "the metadata row names it in cluster_by"),
+        ("v", {"track_history_except": ("v",)}, "the metadata row names it in track_history_except"),
     ],
 )
 def test_a_column_that_is_needed_stays(name: str, fields: dict[str, Any], why: str, tmp_path: Path) -> None:

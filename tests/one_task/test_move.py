@@ -214,7 +214,7 @@ def test_target_of_an_older_lake_is_checked(lake: Lake) -> None:
     assert lake.done(new).status == "skipped"
     code, message = error(lake, plain)
     assert code == "TABLE_MOVED"
-    assert f"set the row's target to {NEW}" in message
+    assert f"set the metadata row's target to {NEW}" in message
 
 
 def test_source_declared_later_adopts_its_tables(lake: Lake) -> None:

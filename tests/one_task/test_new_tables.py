@@ -218,7 +218,7 @@ def test_limits_hold_under_ten_thousand_folders(tmp_path: Path, monkeypatch: pyt
     assert site.stored is not None
     notes = {note.code: note.text for note in site.stored.notes}
     assert notes["NEW_TABLE_NAMES"].startswith("no table can have the name of a folder: 2 in all, e.g. ")
-    assert "more tables without a row" in notes["NEW_TABLES_LEFT"]
+    assert "more tables without a metadata row" in notes["NEW_TABLES_LEFT"]
 
 
 def test_a_folder_takes_no_place_of_another_table(tmp_path: Path) -> None:
@@ -323,7 +323,7 @@ def test_status_shows_what_awaits_a_person(tmp_path: Path) -> None:
     site.land("shop.lines")
     site.look()
     said = " ".join(gddl(tmp_path, "status")[1].split())
-    assert "crm:shop.lines: [NEW_TABLE_PROPOSED] has no row;" in said
+    assert "crm:shop.lines: [NEW_TABLE_PROPOSED] has no metadata row;" in said
     assert "gddl new-tables accept crm:shop.lines" in said
 
 

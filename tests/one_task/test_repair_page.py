@@ -177,6 +177,7 @@ OF_PAGES = {
     },
     "initial-load.md": {"`gddl resync --key`": f"{RESYNC_ROWS}::test_missing_wrong_and_surplus_rows"},
     "on-call.md": {
+        "Restore the newest copy": "spark/test_ledger_behind.py::test_ledger_behind_its_tables_is_refused",
         "rows and files are in quarantine": "commands/test_cli.py::test_errors_replay_orders_the_chosen_codes",
         "tier), correct it, and `gddl errors replay": "one_task/test_unread_files.py::test_corrected_row_reads_them",
         "as after a truncate": "scenarios/r09_reload_held",

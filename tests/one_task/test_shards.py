@@ -429,7 +429,7 @@ def test_a_rebuild_brings_back_a_replica_that_is_gone(built: Sharded) -> None:
     built.change("crm_us", ("I", 8, "new"))
     error = built.run().error
     assert error is not None
-    assert (error.code, "--full-refresh" in error.message) == ("TABLES_MISSING", True)
+    assert (error.code, "gddl rebuild --table" in error.message) == ("TABLES_MISSING", True)
     built.done(action="rebuild")
     assert live(built) == built.expected
 

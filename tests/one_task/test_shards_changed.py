@@ -329,10 +329,10 @@ def test_faults_of_all_shards_are_said_once_with_a_remedy_that_works(
     assert found.result.error is not None
     message = found.result.error.message
     assert "sources eu, us of s.t" in message
-    for once in (code, "Remedy:", "s.t: ", "new target", "full-refresh"):
+    for once in (code, "Remedy:", "s.t: ", "new target", "gddl rebuild"):
         assert message.count(once) <= 1, message
-    assert ("full-refresh" if code == "PARTITION_CHANGED" else "new target") in message
-    assert ("new target" in message) != ("full-refresh" in message)
+    assert ("gddl rebuild" if code == "PARTITION_CHANGED" else "new target") in message
+    assert ("new target" in message) != ("gddl rebuild" in message)
 
 
 def test_faults_that_differ_are_all_said(tmp_path: Path) -> None:
@@ -358,11 +358,11 @@ def remedies_of_lost_tables(folder: Path, name: str) -> str:
 def test_what_is_lost_is_loaded_again(tmp_path: Path, name: str) -> None:
     message = remedies_of_lost_tables(tmp_path, name)
     assert "new target" in message
-    assert "full-refresh" not in message
+    assert "gddl rebuild" not in message
 
 
 def test_a_replica_that_is_lost_is_rebuilt(tmp_path: Path) -> None:
-    assert "--full-refresh" in remedies_of_lost_tables(tmp_path, "s/t")
+    assert "gddl rebuild --table s.t" in remedies_of_lost_tables(tmp_path, "s/t")
 
 
 def test_a_foreign_commit_is_undone_by_a_rebuild(tmp_path: Path) -> None:
@@ -388,4 +388,4 @@ def test_tables_of_one_source_keep_their_remedies(tmp_path: Path) -> None:
     found = lake.run(replace(plain, keys=("id", "v")))
     assert isinstance(found, TableOutcome)
     assert found.result.error is not None
-    assert "gddl run --table s.t --full-refresh" in found.result.error.message
+    assert "gddl rebuild --table s.t" in found.result.error.message

@@ -111,7 +111,7 @@ def test_rows_that_differ_are_shown_and_fail(pair: Pair) -> None:
     assert shown['{"id":99}'][0] is None
     hidden = replace(pair.spec, mask={"v": "hash"})
     masked = pair.lake.result(hidden, JobOptions(action=Verify(against=THEIRS))).details
-    assert masked["against"]["not_compared"] == {"v": "the row masks it"}
+    assert masked["against"]["not_compared"] == {"v": "the metadata row masks it"}
     assert "edited" not in str(masked)
 
 

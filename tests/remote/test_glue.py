@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.exceptions import EndpointConnectionError, NoRegionError, ProfileNotFound
 
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.spec import CONTRACT_VERSION, DEFAULT_TIERS, JobSpec, TierSpec
+from airflow_gddl.runners.aws import translated
 from airflow_gddl.runners.glue import jobs as glue
 from airflow_gddl.runners.glue.jobs import job_of, jobs_of
 from airflow_gddl.runners.glue.platform import GluePlatform, make
@@ -237,6 +239,19 @@ def test_errors_are_retriable_and_refusals_fatal(
     quiet.refuses["StartJobRun"] = code
     with pytest.raises(family, match=says):
         platform(quiet).submit(order())
+
+
+@pytest.mark.parametrize(
+    ("error", "family", "says"),
+    [
+        (NoRegionError(), FatalError, r"PLATFORM_REFUSED.*region.*runners\.glue in gddl\.yaml"),
+        (ProfileNotFound(profile="x"), FatalError, "PLATFORM_REFUSED.*profile"),
+        (EndpointConnectionError(endpoint_url="https://x"), RetriableError, "PLATFORM_UNREACHABLE"),
+    ],
+)
+def test_a_setting_that_lacks_is_not_tried_again(error: Exception, family: type[Exception], says: str) -> None:
+    with pytest.raises(family, match=says), translated("Glue"):
+        raise error
 
 
 # A load's whole way

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_jobs.dialects.protocol import LOADED
 from spark_jobs.rules.decode import DecodedGroup
 from spark_jobs.rules.delivered_columns import RowProblem
 from spark_jobs.rules.figures import BadRow, distinct, measure
@@ -20,9 +21,9 @@ ROW = st.tuples(st.integers(0, 5), st.sampled_from(["a", "b"]), st.none() | st.i
 PLAIN: list[Row] = [(n, "a", None) for n in range(6)]
 
 
-def rows(values: Sequence[Row], kind: pa.DataType) -> pa.Table:
+def rows(values: Sequence[Row], kind: pa.DataType, op: str = "U") -> pa.Table:
     ids, parts, sequence = ([row[at] for row in values] for at in range(3))
-    meta = pa.StructArray.from_arrays([pa.array(sequence, kind)], ["sequence"])
+    meta = pa.StructArray.from_arrays([pa.array(sequence, kind), pa.array([op] * len(values))], ["sequence", "op"])
     return pa.table({"id": pa.array(ids, pa.int64()), "part": pa.array(parts, pa.string()), "_gddl": meta})
 
 
@@ -41,6 +42,14 @@ def test_identities_and_keys_are_counted(keys: tuple[str, ...], kind: pa.DataTyp
     expected_keys = {tuple(row[i] for i in at) for row in values}
     identities = {(*(row[i] for i in at), row[2]) for row in values}
     assert distinct(rows(given_rows, kind), schema) == (len(identities), len(expected_keys))
+
+
+def test_changes_that_a_load_has_read_are_always_compared() -> None:
+    """None of them is new, however different they are."""
+    read = [(1, "a", 1), (2, "b", 2)]
+    whole = pa.concat_tables([rows(read, pa.int64(), LOADED), rows([(3, "c", 3)], pa.int64())])
+    assert distinct(whole, table_schema(keys=("id",))) == (0, 0)
+    assert distinct(whole.slice(2), table_schema(keys=("id",))) == (1, 1)
 
 
 def test_first_bad_row_is_named_by_its_place_in_the_file() -> None:

@@ -20,6 +20,7 @@ from airflow_gddl.contract.actions import Maintain, Rebuild, Verify
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, JobSpec, Roots, TableSpec
 from airflow_gddl.contract.table_spec import LandingRetention
+from airflow_gddl.onboarding.landing import Landing, measured_key
 from airflow_gddl.runtime.landing.polling import poll
 from airflow_gddl.stores import Storage, open_store
 from spark_jobs.batch.runtime import Runtime
@@ -27,6 +28,7 @@ from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.spread_local import NoSpark
 from tests.s3.gateway import find_server
 from tests.s3.restricted import LAKE, LANDING, Policy, RestrictedServer, policies_of_page, restricted
+from tests.unit.pages import ROOT
 
 POLICIES = policies_of_page()
 NUMBERS = itertools.count()
@@ -175,6 +177,22 @@ def test_airflow_polls_and_keeps_its_documents(server: RestrictedServer) -> None
             storage.write(path, b"{}")
     with pytest.raises(Exception, match="STORAGE_DENIED"):
         storage.read(f"{ROOTS.landing}/shop/polled/LOAD00000001.parquet")
+
+
+def test_airflow_measures_keys_of_new_tables_with_one_right_more(server: RestrictedServer) -> None:
+    """`new_tables` of a source, the page's exception."""
+    deliver(server, "fresh")
+    assert "needs `s3:GetObject` on `company-landing/dms/*`, too" in (ROOT / "docs" / "permissions.md").read_text()
+    reads = {"Effect": "Allow", "Action": "s3:GetObject", "Resource": f"arn:aws:s3:::{LANDING}/dms/*"}
+    more = {**POLICIES["airflow"], "Statement": [*POLICIES["airflow"]["Statement"], reads]}
+    landing = Landing(ROOTS.landing, server.account(f"new-tables-{next(NUMBERS)}", [more]))
+    (folder,) = landing.folders(frozenset(["shop.fresh"]))
+    found = measured_key(landing, folder)
+    assert found is not None
+    assert found.columns == ("id",)
+    denied = Landing(ROOTS.landing, role(server, "airflow"))
+    (unread,) = denied.folders(frozenset(["shop.fresh"]))
+    assert measured_key(denied, unread) is None, "the table is proposed without a key"
 
 
 def options_of(account: Account) -> dict[str, str]:

@@ -7,7 +7,9 @@ from pathlib import Path
 from airflow_gddl.metadata.loading import LoadedMetadata, load
 from airflow_gddl.metadata.problems import Problem
 
-NO_TABLE = "no table yet: add a row to metadata/tables/shop.yaml, or let `gddl onboard SOURCE` write the rows\n"
+NO_TABLE = (
+    "no table yet: add a metadata row to metadata/tables/shop.yaml, or let `gddl onboard SOURCE` write the rows\n"
+)
 """What `gddl validate` says of a folder without rows."""
 SETTINGS = "landing: landing\nlake: lake\n"
 

@@ -131,7 +131,11 @@ def test_foreign_keys_have_the_places_and_keys_of_their_tables(tmp_path: Path) -
         "f": ("lake.a", ("id",)), "g": ("lake.a", ("m",)),
     }  # fmt: skip
     assert [(p.code, p.table, p.message) for p in catalog.problems] == [
-        ("CONSTRAINT_INVALID", "s.c0", "OLD is a name in the files of lake.a; its row gives the column the name 'new'"),
+        (
+            "CONSTRAINT_INVALID",
+            "s.c0",
+            "OLD is a name in the files of lake.a; its metadata row gives the column the name 'new'",
+        ),
         ("CONSTRAINT_INVALID", "s.c1", "lake.a has in x a column that is kept out of the lake"),
         ("CONSTRAINT_INVALID", "s.c2", "v is masked by nothing, and m of lake.a by hmac"),
     ]

@@ -146,7 +146,7 @@ def test_fields_that_a_check_reads_of_a_row_of_defaults() -> None:
 def test_why_a_keyless_table_cannot_have_history() -> None:
     (problem,) = check_table(spec(keys=(), history=True))
     assert problem.message == "not for a table without keys (append-only): versions are kept by key"
-    assert problem.remedy == "name the keys, or set history back to its default in the row"
+    assert problem.remedy == "name the keys, or set history back to its default in the metadata row"
 
 
 def test_values_are_checked_without_a_table() -> None:

@@ -187,7 +187,10 @@ def test_filters_stay_with_the_task_and_are_named(filters: list[dict[str, Any]],
     rows, left = proposed(shop, mapping(selection("test.employee", filters=filters), KEY))
     assert rows == {"test.employee": {"keys": ["id"]}}
     assert left == [
-        f"rule 1: the filter {condition}: the task goes on filtering; without the task, write it as `where` of the row"
+        (
+            f"rule 1: the filter {condition}: the task goes on filtering; "
+            "without the task, write it as `where` of the metadata row"
+        )
     ]
     assert f"where? {condition}" in (shop.folder / "metadata/tables/old.yaml").read_text()
 

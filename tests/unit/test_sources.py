@@ -196,6 +196,27 @@ def test_one_topic_of_two_tables_is_refused(topic: str, other: str, tmp_path: Pa
     assert "public.orders x (tables/crm.yaml:2)" in problem.message
 
 
+@pytest.mark.parametrize(
+    ("connection", "slot", "is_refused"),
+    [
+        ("GDDL_SOURCE_A", "", True),
+        ("GDDL_SOURCE_B", "", False),
+        ("GDDL_SOURCE_A", ", properties: {slot.name: own}", False),
+    ],
+)
+def test_one_slot_of_two_sources_is_refused(connection: str, slot: str, is_refused: bool, tmp_path: Path) -> None:
+    """Names of slots have no `-`; the rows of one source share its slot."""
+    settings = f"""{SETTINGS}sources:
+  crm-a: {{connection: GDDL_SOURCE_A, capture: {{connector: postgresql}}}}
+  crm_a: {{connection: {connection}, capture: {{connector: postgresql{slot}}}}}
+"""
+    two_rows = "tables:\n  - {table: a.x, keys: [id]}\n  - {table: a.y, keys: [id]}\n"
+    files = {"gddl.yaml": settings, "tables/crm-a.yaml": two_rows, "tables/crm_a.yaml": two_rows.replace("a.", "b.")}
+    problems = loaded(tmp_path, files).problems
+    assert [(one.code, one.table) for one in problems] == [("FIELD_VALUE", "b.x"), ("FIELD_VALUE", "b.y")] * is_refused
+    assert all("by the slot gddl_crm_a, as that of crm-a:a.x" in one.message for one in problems)
+
+
 def test_targets_that_differ_by_case_alone_are_one(tmp_path: Path) -> None:
     sources = "sources:\n  crm: {landing: crm, target: 'LAKE.{table}'}\n  erp: {landing: erp, target: 'lake.{table}'}\n"
     assert collision(tmp_path, sources, crm=ORDERS, erp=ORDERS).code == "TARGET_TAKEN"

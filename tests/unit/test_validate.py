@@ -64,8 +64,8 @@ def test_all_problems_are_a_line_each(tmp_path: Path, gddl: Gddl) -> None:
             "— name each key column once"
         ),
         (
-            "3:78: DEPENDS_ON_UNKNOWN s.bad.depends_on[0]: no row has this table (value 's.gone') — name a "
-            "table that some row has, as schema.name"
+            "3:78: DEPENDS_ON_UNKNOWN s.bad.depends_on[0]: no metadata row has this table (value 's.gone') — name a "
+            "table that some metadata row has, as schema.name"
         ),
         (
             "4:32: SIZE_UNKNOWN s.large.size: no such tier (value 'huge') — write one of small, medium, large, "
@@ -182,8 +182,8 @@ MISTAKES = [
     ("schedule: 0 0 0 * *", f"CRON_INVALID s.a.schedule: the day 0 is below 1 (value '0 0 0 * *') — {CRON}"),
     ("schedule: '*/0 * * * *'",
      f"CRON_INVALID s.a.schedule: the minute has a step of 0 (value '*/0 * * * *') — {CRON}"),
-    ("depends_on: [shop.plane]", ("DEPENDS_ON_UNKNOWN s.a.depends_on[0]: no row has this table (value 'shop.plane') — "
-     "did you mean shop.planes?")),
+    ("depends_on: [shop.plane]", ("DEPENDS_ON_UNKNOWN s.a.depends_on[0]: no metadata row has this table (value "
+     "'shop.plane') — did you mean shop.planes?")),
     ("mask: [email]", ("FIELD_TYPE s.a.mask: must be a mapping (value ['email']) — write {email: hmac}; null instead "
      "of hmac removes the values")),
     ("owner: me, owner: you", "NAME_TWICE s.a.owner: written twice in the same mapping — keep one 'owner'"),
@@ -203,7 +203,8 @@ def test_keys_that_are_null_are_missing_unless_a_keys_file_has_them(tmp_path: Pa
     catalog = loaded(tmp_path, {"tables/a.yaml": rows, "keys/k.yaml": "keys: {s.b: [id]}"})
     assert [problem.compiler_line("m") for problem in catalog.problems] == [
         (
-            "m/tables/a.yaml:3:18: KEYS_MISSING s.a.keys: no keys, neither in the row nor in a keys file — add keys: "
+            "m/tables/a.yaml:3:18: KEYS_MISSING s.a.keys: no keys, neither in the metadata row nor in a "
+            "keys file — add keys: "
             "[column, ...] to the row; [] makes an append-only replica"
         )
     ]
@@ -225,7 +226,7 @@ def test_mistakes_of_whole_files_are_reported(tmp_path: Path, gddl: Gddl) -> Non
             "cells by commas, not by ';'"
         ),
         (
-            "metadata/tables/c.yaml:1:1: FIELD_TYPE: must be a mapping; no row of this file is loaded (value "
+            "metadata/tables/c.yaml:1:1: FIELD_TYPE: must be a mapping; no metadata row of this file is loaded (value "
             "[{'table': 's.b', 'keys': 'id'}]) — put `tables:` in a line above the list"
         ),
         (
@@ -265,25 +266,28 @@ def test_keys_of_no_row_are_a_warning_at_their_line(tmp_path: Path, gddl: Gddl) 
     keys = "keys:\n  shop.plane: [id]\n  crm.gone: id\n"
     rows = row_file("{table: shop.planes, keys: id}")
     write(tmp_path / "metadata", {"gddl.yaml": ROOTS, "tables/shop.yaml": rows, "keys/k.yaml": keys})
-    last = "correct the name, add a row for the table, or remove the keys"
+    last = "correct the name, add a metadata row for the table, or remove the keys"
     assert gddl("validate") == (
         0,
         "1 table, no problems\n",
         (
-            f"metadata/keys/k.yaml:3:3: KEYS_UNUSED crm.gone.keys: no row has this table (value ['id']) — {last}\n"
-            "metadata/keys/k.yaml:2:3: KEYS_UNUSED shop.plane.keys: no row has this table (value ['id']) — did you "
+            "metadata/keys/k.yaml:3:3: KEYS_UNUSED crm.gone.keys: no metadata row has this table (value "
+            f"['id']) — {last}\n"
+            "metadata/keys/k.yaml:2:3: KEYS_UNUSED shop.plane.keys: no metadata row has this table (value "
+            "['id']) — did you "
             "mean shop.planes?\n"
         ),
     )
     _, out, _ = gddl("validate", "--format", "github")
     assert out.splitlines()[0] == (
-        "::warning file=metadata/keys/k.yaml,line=3,col=3,title=KEYS_UNUSED::crm.gone.keys: no row has this table "
+        "::warning file=metadata/keys/k.yaml,line=3,col=3,title=KEYS_UNUSED::crm.gone.keys: no metadata "
+        "row has this table "
         f"(value ['id']) — {last}"
     )
     _, out, _err = gddl("validate", "--json")
     assert [json.loads(line) for line in out.splitlines()][1] == {
         "code": "KEYS_UNUSED",
-        "message": "no row has this table",
+        "message": "no metadata row has this table",
         "remedy": "did you mean shop.planes?",
         "file": "keys/k.yaml",
         "line": 2,

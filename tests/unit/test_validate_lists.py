@@ -51,7 +51,8 @@ def test_in_csv_and_in_a_keys_file(tmp_path: Path) -> None:
             'e.g. id|line; one name that holds a comma is written ["id,line"]'
         ),
         (
-            "metadata/tables/b.yaml:3:5: KEYS_MISSING s.b.keys: no keys, neither in the row nor in a keys file — add "
+            "metadata/tables/b.yaml:3:5: KEYS_MISSING s.b.keys: no keys, neither in the metadata row nor "
+            "in a keys file — add "
             "keys: [column, ...] to the row; [] makes an append-only replica"
         ),
     ]

@@ -29,6 +29,7 @@ class SourceDescriptor(OwnCodes):
         modules: optional ones that jobs import for it.
         connections: options of the row that name a connection, each with what the connection holds.
         exclusive: what of a row's source one table alone may read; empty: nothing.
+        of_one_source: what rows of one source alone may read, such as a slot; empty: nothing.
         taken: the problem of a row of which another, named in the text, reads the same.
     """
 
@@ -38,6 +39,7 @@ class SourceDescriptor(OwnCodes):
     modules: tuple[str, ...] = ()
     connections: Mapping[str, str] = field(default_factory=dict)
     exclusive: Callable[[TableSpec], str] = lambda _spec: ""
+    of_one_source: Callable[[TableSpec], str] = lambda _spec: ""
     taken: Callable[[TableSpec, str], SpecProblem] | None = None
 
 

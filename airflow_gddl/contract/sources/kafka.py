@@ -51,7 +51,7 @@ def settings_of(spec: TableSpec, environ: Mapping[str, str]) -> dict[str, str]:
     require_lent(str(name), environ)
     connection = _connection(str(name), environ)
     if SERVERS not in {**settings, **connection}:
-        raise _missing(str(name), f"states no {SERVERS}, and the row no bootstrap_servers")
+        raise _missing(str(name), f"states no {SERVERS}, and the metadata row no bootstrap_servers")
     return _without_login({**settings, **connection})
 
 

@@ -50,7 +50,7 @@ def _needed(spec: TableSpec) -> Iterator[SpecProblem]:
         message, remedy = "shows no complete snapshot", "write the name of a file, a number from 1 on, or settle"
         yield SpecProblem("FIELD_VALUE", ("options", "complete"), complete, message, remedy)
     if complete == "settle" and spec.settle is None:
-        message = "a snapshot is complete when it has settled, and the row does not say after what time"
+        message = "a snapshot is complete when it has settled, and the metadata row does not say after what time"
         yield SpecProblem("FIELD_VALUE", ("settle",), None, message, "write settle: 10m")
     if spec.sub_microseconds != "truncate":
         message, remedy = "times of snapshots are truncated", "drop sub_microseconds"

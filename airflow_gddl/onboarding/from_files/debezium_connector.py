@@ -14,7 +14,11 @@ _SPECIAL = re.compile(r"(?<!\\)[\[\](){}*+?|^$]|\\[A-Za-z]")
 _WORSE = {
     "decimal.handling.mode": ("double", "numbers lose digits", "set precise or string"),
     "time.precision.mode": ("connect", "times lose what is below a millisecond", "set adaptive_time_microseconds"),
-    "snapshot.mode": ("never", "no first load is written", "set initial, or declare `initial_load` in the row"),
+    "snapshot.mode": (
+        "never",
+        "no first load is written",
+        "set initial, or declare `initial_load` in the metadata row",
+    ),
 }
 """Values that change what files have, with the effect and the way out."""
 

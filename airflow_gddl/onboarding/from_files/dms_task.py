@@ -83,7 +83,7 @@ def _selection(rule: Mapping[str, Any], notices: list[Notice]) -> Selection:
         way_out = "a view has no changes; take its tables, or `mode: snapshots`"
         notices.append(not_carried(where, f"it selects {rule['object-locator']['table-type']}", way_out))
     if rule.get("load-order"):
-        notices.append(not_carried(where, "load-order", "`priority` of the row, or `depends_on`"))
+        notices.append(not_carried(where, "load-order", "`priority` of the metadata row, or `depends_on`"))
     return Selection(pattern=_pattern(rule["object-locator"]), is_excluded=rule["rule-action"] == "exclude")
 
 
@@ -92,7 +92,7 @@ def _rule(rule: Mapping[str, Any], notices: list[Notice]) -> Iterator[Told]:
     if kind == "selection" and rule.get("filters"):
         condition = " and ".join(map(_filter, rule["filters"]))
         yield Told(pattern=_pattern(rule["object-locator"]), filter=condition)
-        way_out = "the task goes on filtering; without the task, write it as `where` of the row"
+        way_out = "the task goes on filtering; without the task, write it as `where` of the metadata row"
         notices.append(not_carried(where, f"the filter {condition}", way_out))
     elif kind == "transformation":
         yield from _transformation(rule, where, notices)

@@ -12,10 +12,10 @@ from airflow_gddl.onboarding.rules import KeyFact, Notice
 WHAT = "an onboarding file of sdp-meta"
 _LAYERS = ("silver", "bronze")
 _ELSEWHERE = {
-    "data_quality_expectations_json": "write its rules as `expect` of the row",
-    "quality_rules_path": "write its rules as `expect` of the row",
+    "data_quality_expectations_json": "write its rules as `expect` of the metadata row",
+    "quality_rules_path": "write its rules as `expect` of the metadata row",
     "transformation_json": "write its columns as `derive` and `rename`, its conditions as `where`",
-    "append_flows": "`shards` of the row load several sources into one table",
+    "append_flows": "`shards` of the metadata row load several sources into one table",
     "sink": "read the table, or its change table `__changes`",
     "cluster_by_auto": "name the columns in `cluster_by`",
 }

@@ -96,7 +96,7 @@ def _show(cli: CliContext, known: Known, json: bool) -> None:
     if shown:
         cli.screen.table(_COLUMNS, [_cells(known, one) for one in shown])
     else:
-        cli.screen.say("no table without a row", "green")
+        cli.screen.say("no table without a metadata row", "green")
     for note in known.lake_rows().notes:
         if ":" not in note.table:
             cli.screen.warn(note.line, "yellow")

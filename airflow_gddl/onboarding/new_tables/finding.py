@@ -279,7 +279,9 @@ def checked(request: LookRequest, environ: Mapping[str, str], tables: Sequence[N
         name = one.name.lower()
         spec = tried.specs.get(name)
         if spec is None:
-            yield replace(one, refused=REFUSED_CODE, why=tried.problems.get(name) or "another row has its name")
+            yield replace(
+                one, refused=REFUSED_CODE, why=tried.problems.get(name) or "another metadata row has its name"
+            )
             continue
         layout = Layout.of(tried.loaded.roots, spec)
         there = next((path for path in (layout.replica, layout.changes, layout.state) if store.exists(path)), None)

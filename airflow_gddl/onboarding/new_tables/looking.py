@@ -132,7 +132,9 @@ def _found(known: Known, name: str) -> NewTable:
     one = known.find(name)
     if one is None:
         remedy = "`gddl new-tables list` shows them; write source:schema.name"
-        raise MetadataError("NEW_TABLE_UNKNOWN", f"no table without a row is known as {name!r:.300}", remedy=remedy)
+        raise MetadataError(
+            "NEW_TABLE_UNKNOWN", f"no table without a metadata row is known as {name!r:.300}", remedy=remedy
+        )
     return one
 
 
@@ -176,5 +178,7 @@ def _require_sound(request: LookRequest, tables: list[NewTable]) -> None:
     """
     problems = trial(request, [one.row for one in tables]).problems if tables else {}
     for name, problem in problems.items():
-        what = f"{name} would be invalid: {problem or 'another row has its name'}"
-        raise MetadataError("NEW_TABLE_REFUSED", what, remedy="add its row to the metadata folder: gddl onboard")
+        what = f"{name} would be invalid: {problem or 'another metadata row has its name'}"
+        raise MetadataError(
+            "NEW_TABLE_REFUSED", what, remedy="add its metadata row to the metadata folder: gddl onboard"
+        )

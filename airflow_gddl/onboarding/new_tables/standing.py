@@ -147,7 +147,10 @@ class Known:
     def _notes(self) -> Iterator[Note]:
         for source, counts in sorted(self.sources.items()):
             if counts.left:
-                text = f"{counts.left:,} more tables without a row; later looks take them as proposals are decided"
+                text = (
+                    f"{counts.left:,} more tables without a metadata row; later looks take them as proposals "
+                    "are decided"
+                )
                 yield Note(table=source, code=LEFT_CODE, text=text, command="gddl new-tables list")
             if counts.unfit:
                 text = f"no table can have the name of a folder: {counts.unfit:,} in all, e.g. {counts.example}"
@@ -172,13 +175,13 @@ def text_of(table: NewTable, code: str) -> str:
     keys = f"keys {', '.join(table.keys)}" if table.keys else "no keys: each change is a row"
     evidence = f" ({table.evidence})" if table.evidence else ""
     texts = {
-        PROPOSED_CODE: f"has no row; proposed: {keys}{evidence}",
-        NO_KEY_CODE: "has no row, and no key was found: name it, or accept it without keys (--append-only)",
-        LANDING_CODE: f"has no row; {table.why}, so that its {keys} may be measured of a part: better wait",
+        PROPOSED_CODE: f"has no metadata row; proposed: {keys}{evidence}",
+        NO_KEY_CODE: "has no metadata row, and no key was found: name it, or accept it without keys (--append-only)",
+        LANDING_CODE: f"has no metadata row; {table.why}, so that its {keys} may be measured of a part: better wait",
     }
     if table.standing == "added":
         return f"was added with {keys}{evidence}"
-    return texts.get(code) or f"has no row, and can't get the proposed one: {table.why}"
+    return texts.get(code) or f"has no metadata row, and can't get the proposed one: {table.why}"
 
 
 def is_meant(table: str, limits: NewTableLimits) -> bool:

@@ -309,7 +309,9 @@ def _home(row: TableRow) -> str:
         MetadataError: `REQUEST_INVALID`.
     """
     if row.problems:
-        raise invalid_request(f"no DAG loads {row.table}: its row is invalid", "run `gddl validate` and fix the row")
+        raise invalid_request(
+            f"no DAG loads {row.table}: its metadata row is invalid", "run `gddl validate` and fix the metadata row"
+        )
     if row.dag_id is None:
-        raise invalid_request(f"no DAG loads {row.table}: its row is disabled", "set enabled to true")
+        raise invalid_request(f"no DAG loads {row.table}: its metadata row is disabled", "set enabled to true")
     return row.dag_id

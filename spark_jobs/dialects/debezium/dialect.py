@@ -327,7 +327,7 @@ class DebeziumDialect(Dialect):
         try:
             return None if text is None else PathFormat.parsed(text)
         except ValueError as error:
-            what, remedy = f"options.path_format {text!r}: {error}", "correct the row"
+            what, remedy = f"options.path_format {text!r}: {error}", "correct the metadata row"
             raise FatalError("PATH_FORMAT_INVALID", what, where=self.spec.table, remedy=remedy) from error
 
     def probe(self, storage: InputOpener, file: PlannedFile) -> Probed:

@@ -196,7 +196,8 @@ def require_not_renamed(run: TableRun, sa: Any, connection: Any) -> None:
     former, spec = run.spec.name_in_source, run.spec
     what = f"the source has no table {former}: it was renamed to {found}"
     remedy = (
-        f"to follow it, write source_table: {found} and another target into the row of {spec.table}, then gddl load "
+        f"to follow it, write source_table: {found} and another target into the metadata row of "
+        f"{spec.table}, then gddl load "
         f"--again --table {spec.table}; or rename it back, and load it again"
     )
     raise FatalError("SOURCE_TABLE_MISSING", what, where=former, remedy=remedy)

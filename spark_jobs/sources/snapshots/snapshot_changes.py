@@ -85,9 +85,11 @@ def differences(
         QuarantinableError: `SNAPSHOT_HELD`: a column is missing under `dropped_column: fail`.
     """
     if by.dropped == "fail":
-        _require_columns(before, snapshot, "it lacks column", "the row says dropped_column: fail")
+        _require_columns(before, snapshot, "it lacks column", "the metadata row says dropped_column: fail")
         if after is not None:
-            _require_columns(snapshot, after, "the one after it lacks its column", "the row says dropped_column: fail")
+            _require_columns(
+                snapshot, after, "the one after it lacks its column", "the metadata row says dropped_column: fail"
+            )
     pair = _Pair.of(before, snapshot, by)
     changes = pair.changes(pair.changed())
     if after is None:
