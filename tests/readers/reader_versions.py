@@ -274,19 +274,29 @@ def _each(environments: Sequence[str], python: str, folder: str) -> int:
 
 
 def _in_environment(requirements: list[str], venv: Path, python: str, folder: str) -> dict[str, str]:
+    reader = requirements[0].partition("==")[0]
+    command = [str(Path(__file__).resolve()), "--ask", reader, folder]
+    output, failure = in_environment(requirements, venv, python, command)
+    return dict.fromkeys(TABLES, failure) if failure else dict(json.loads(output))
+
+
+def in_environment(requirements: list[str], venv: Path, python: str, command: Sequence[str]) -> tuple[str, str]:
+    """Run a script in a new environment with these requirements.
+
+    Returns:
+        its last line, and the failure: of the installation, or of the script. Empty: it ran.
+    """
     subprocess.run([python, "-m", "venv", str(venv)], check=True)
     inside = str(venv / "bin/python")
     install = [inside, "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check", *requirements]
     done = subprocess.run(install, capture_output=True, text=True, check=False)
     if done.returncode:
-        return dict.fromkeys(TABLES, f"not installed: {done.stderr.strip()[-200:]}")
-    reader = requirements[0].partition("==")[0]
-    command = [inside, str(Path(__file__).resolve()), "--ask", reader, folder]
+        return "", f"not installed: {done.stderr.strip()[-200:]}"
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    done = subprocess.run([inside, *command], capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
-        return dict.fromkeys(TABLES, f"refuses: {done.stderr.strip()[-200:]}")
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+        return "", f"refuses: {done.stderr.strip()[-200:]}"
+    return done.stdout.splitlines()[-1], ""
 
 
 if __name__ == "__main__":
