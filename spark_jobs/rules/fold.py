@@ -380,8 +380,8 @@ def lacking(changes: pa.Table, others: pa.Table, schema: TableSchema) -> pa.Tabl
 def are_in(changes: pa.Table, others: pa.Table, schema: TableSchema) -> np.ndarray:
     """Which changes equal one of `others` of the same file."""
     tables = (changes, others)
-    codes = shared_codes([_of_files(table, schema) for table in tables], [table.num_rows for table in tables])
-    result: np.ndarray = np.isin(*codes)
+    mine, known = shared_codes([_of_files(table, schema) for table in tables], [table.num_rows for table in tables])
+    result: np.ndarray = np.isin(mine, known)
     return result
 
 
