@@ -1,0 +1,80 @@
+"""Checks on stand-ins of platforms: Glue behind boto3, and the fake workspace of Databricks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+from unittest import mock
+
+from airflow_gddl.contract.spec import TierSpec
+from airflow_gddl.platform_check.place import CheckContext
+from airflow_gddl.runners.glue import jobs as glue
+from airflow_gddl.runners.glue.jobs import jobs_of
+from airflow_gddl.runners.glue.settings import GlueSettings
+from tests.platform_check.ground import Ground
+from tests.remote.glue_service import GlueService
+
+GLUE: Mapping[str, Any] = {
+    "role": "arn:aws:iam::123456789012:role/gddl",
+    "script": "s3://code/gddl_glue.py",
+    "wheel": "s3://code/airflow_gddl-0.1.0-py3-none-any.whl",
+    "region": "eu-west-1",
+    "local_roots": True,
+}
+_ENVIRON = {
+    "AWS_ACCESS_KEY_ID": "testing",
+    "AWS_SECRET_ACCESS_KEY": "testing",
+    "GDDL_TIERS__SMALL__TASKS": "one",
+    "GDDL_TIERS__MEDIUM__TASKS": "one",
+}
+
+
+class ForgetfulGlue(GlueService):
+    """It tells of no runs, so that a second request with a token starts a second one."""
+
+    def _GetJobRuns(self, **_: Any) -> Mapping[str, Any]:  # noqa: N802 - Glue's name
+        return {"JobRuns": []}
+
+
+class DeafGlue(GlueService):
+    """It takes requests to stop, and runs go on."""
+
+    def _BatchStopJobRun(self, **_: Any) -> Mapping[str, Any]:  # noqa: N802 - Glue's name
+        return {"SuccessfulSubmissions": [], "Errors": []}
+
+
+@dataclass(frozen=True)
+class GlueConnections:
+    service: GlueService
+
+    def login(self, platform: str, name: str) -> Any:
+        raise AssertionError(f"{platform}, {name}")
+
+    def aws(self, name: str, service: str, region: str | None) -> Any:
+        assert (service, region) == ("glue", "eu-west-1"), name
+        return self.service.client()
+
+
+@contextmanager
+def on_glue(
+    ground: Ground, kind: type[GlueService] = GlueService, *, holds_jobs: bool = True, minutes: float = 5.0
+) -> Iterator[CheckContext]:
+    """A context whose jobs are processes of a stand-in of Glue.
+
+    Args:
+        holds_jobs: they do nothing until they are stopped.
+    """
+    with mock.patch.dict(os.environ, _ENVIRON):
+        service = kind(ground.root, holds_jobs=holds_jobs)
+        settings = {"runner": "glue", "runners": {"glue": dict(GLUE)}}
+        tiers = {"small": TierSpec(tasks="one")}
+        client, own = service.client(), GlueSettings(**GLUE)
+        glue.apply(client, glue.plan(client, jobs_of(tiers, own)), own.tags)
+        try:
+            made = replace(ground, settings={**settings, "tiers": {}}).context(minutes=minutes)
+            yield replace(made, connections=GlueConnections(service))
+        finally:
+            service.close()
