@@ -111,7 +111,7 @@ class JobChecks:
         if self._is_remote:
             raise NotTriedError("no-kill")
         self._land(ROUNDS)
-        outcome = self._run(self.job(lake=KILLED), Listener(_kill_children))
+        outcome = self._run(self.job(lake=KILLED), Listener(_kill_job))
         codes = Counter(result.error.code for result in outcome.results if result.error is not None)
         if set(codes) - {"JOB_DIED"}:
             raise FoundError(f"a job that was killed ended with {dict(codes)}")
@@ -360,10 +360,16 @@ class _Signal:
             os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _kill_children() -> None:
-    for child in psutil.Process().children(recursive=True):
-        with suppress(psutil.NoSuchProcess):
-            child.kill()
+def _kill_job() -> None:
+    """Kill the job of this process, with all that it started, and no other child."""
+    mine = ["--parent", str(os.getpid())]
+    for child in psutil.Process().children():
+        with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            words = child.cmdline()
+            if mine in (words[at : at + 2] for at in range(len(words))):
+                for one in (child, *child.children(recursive=True)):
+                    with suppress(psutil.NoSuchProcess):
+                        one.kill()
 
 
 def probes(checks: JobChecks) -> Mapping[str, Callable[[CheckContext], str]]:

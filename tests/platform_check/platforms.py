@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -78,3 +79,23 @@ def on_glue(
             yield replace(made, connections=GlueConnections(service))
         finally:
             service.close()
+
+
+@contextmanager
+def on_workspace(ground: Ground, *, minutes: float = 5.0) -> Iterator[CheckContext]:
+    """A context whose jobs are processes of the fake workspace."""
+    from airflow_gddl.runners.databricks import jobs as databricks  # noqa: PLC0415 - needs its SDK
+    from airflow_gddl.runners.databricks.access import DatabricksAccess  # noqa: PLC0415 - as above
+    from airflow_gddl.runners.databricks.settings import DatabricksSettings  # noqa: PLC0415 - as above
+    from airflow_gddl.runners.databricks.workspace import connect  # noqa: PLC0415 - as above
+    from devtools.fake_databricks.server import serving  # noqa: PLC0415 - as above
+
+    own = {"wheel": "/Volumes/main/gddl/airflow_gddl.whl", "node_type": "i3.xlarge", "local_roots": True}
+    with serving([sys.executable, "-m", "spark_jobs.main"]) as server:
+        login = {"DATABRICKS_HOST": server.workspace.url, "DATABRICKS_TOKEN": server.token}
+        with mock.patch.dict(os.environ, {**_ENVIRON, **login}):
+            jobs = databricks.jobs_of({"small": TierSpec(tasks="one")}, DatabricksSettings(**own))
+            workspace = connect(DatabricksAccess())
+            databricks.apply(workspace, databricks.plan(workspace, jobs))
+            settings = {"runner": "databricks", "runners": {"databricks": own}, "tiers": {}}
+            yield replace(ground, settings=settings).context(minutes=minutes)
