@@ -226,10 +226,10 @@ class Results(_Operator):
         outcomes = [one for task in ORIGINS for one in of_task(task, context["ti"].xcom_pull(task_ids=task))]
         outcomes += [self._cleanup(made, origin) for origin in ORIGINS.values()]
         outcomes = course.in_order([*outcomes, *course.left_out(outcomes)])
-        show(Screen(), outcomes)
-        content = report(made, outcomes)
-        self.log.info("for an issue, without names, ids and addresses:\n%s", text(content))
-        self.log.info("%s", summary(outcomes))
+        screen, content = Screen(), report(made, outcomes)
+        show(screen, outcomes)
+        screen.say(f"{summary(outcomes)}. For an issue, without names, ids and addresses:")
+        screen.dictate(text(content))
         if any(one.state == "FAIL" for one in outcomes):
             raise AirflowFailException(summary(outcomes))
         return content
