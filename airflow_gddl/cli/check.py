@@ -180,7 +180,13 @@ def _refusal(status: int, server: str, name: str) -> GddlError:
     return FatalError(code, what, remedy=denied if code == "CATALOG_DENIED" else refused)
 
 
-def probe_glue(spec: CatalogSpec, database: str, _environ: Mapping[str, str]) -> str:
+def aws_keys(environ: Mapping[str, str]) -> dict[str, str | None]:
+    """Keys of an environment as boto3's session takes them; None where it has none: boto3 then finds its own."""
+    names = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
+    return {name: environ.get(name.upper()) or None for name in names}
+
+
+def probe_glue(spec: CatalogSpec, database: str, environ: Mapping[str, str]) -> str:
     with needed_by(f"the catalog kind {spec.kind}", install="airflow-gddl[glue]"):
         import boto3  # noqa: PLC0415 - an extra that only this catalog needs
         from botocore.config import Config  # noqa: PLC0415 - as above
@@ -189,7 +195,8 @@ def probe_glue(spec: CatalogSpec, database: str, _environ: Mapping[str, str]) ->
     config = Config(connect_timeout=wait, read_timeout=wait, retries={"total_max_attempts": 1})
     account = {} if spec.catalog_id is None else {"CatalogId": spec.catalog_id}
     try:
-        client = boto3.Session().client("glue", region_name=spec.region, endpoint_url=spec.endpoint, config=config)
+        session = boto3.Session(**aws_keys(environ))
+        client = session.client("glue", region_name=spec.region, endpoint_url=spec.endpoint, config=config)
         client.get_database(Name=database, **account)
     except ClientError as error:
         answer, what = str(error.response.get("Error", {}).get("Code", "")), f"Glue: {error}"[:400]

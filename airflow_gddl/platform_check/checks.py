@@ -127,9 +127,19 @@ CHECKS: Mapping[str, Check] = {
         failure_code="PLATFORM_SPARK_DIFFERS",
         remedy="see docs/platforms/tested.md for the versions of Spark and Delta that fit",
     ),
+    "tables.athena": _check(
+        "Athena finds the source's rows in a table of the catalog",
+        failure_code="PLATFORM_ATHENA_DIFFERS",
+        remedy="see the message; Athena needs the right to read the lake, and a place for results",
+    ),
     "catalog.answer": _check(
         "each catalog answers, and takes the credentials",
         failure_code="PLATFORM_CATALOG_SILENT",
+        remedy="see the code that the message names, and docs/catalogs.md",
+    ),
+    "catalog.register": _check(
+        "a job registers a table, and the catalog has it",
+        failure_code="PLATFORM_NOT_REGISTERED",
         remedy="see the code that the message names, and docs/catalogs.md",
     ),
     "airflow.triggerer": _check(
@@ -155,24 +165,24 @@ STORAGE = tuple(name for name in CHECKS if name.startswith("storage."))
 REASONS: Mapping[str, str] = {
     "all-rights": "this user may read everything",
     "ended": "the job had ended before it could be stopped",
-    "engine": "the check registers no tables; query one of your own, see docs/consumers.md",
+    "engine": "query a table of your own in a SQL warehouse, see docs/consumers.md",
     "failed": "a check that it needs did not pass",
     "job-here": "jobs are processes of this machine, which has no tokens",
     "no-airflow": "only a DAG can try it: --dag FILE writes one",
     "no-catalog": "the metadata names no catalog",
+    "no-glue": "the metadata names no catalog of the kind glue, or the lake is not in S3",
     "no-java": "no Java was found for jobs on this machine",
     "no-kill": "no request to this platform kills a job; end one by hand, and start it again",
     "no-package": "a package that it needs is not installed here",
     "not-from-here": "it can't be tried from here",
-    "registration": "nothing here could remove an entry again; try `gddl catalog sync` with a table of your own",
+    "registration": "nothing here could remove its entries again; try `gddl catalog sync` with a table of your own",
     "stopped": "the check was stopped",
     "time": "the time limit was reached",
 }
 """Why a check was not tried, by name. The names and texts are all that a report says of it."""
 
 BEYOND: Mapping[str, str] = {
-    "catalog.register": "registration",
-    "tables.sql": "engine",
+    "tables.databricks_sql": "engine",
 }
 """What no check tries, and the reason."""
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from airflow_gddl.contract.extensions import ProbeSkippedError
 from airflow_gddl.platform_check import catalog_checks, job_checks, storage_checks
-from airflow_gddl.platform_check.checks import BEYOND, CHECKS, NotTriedError, Outcome, failed, not_tried
+from airflow_gddl.platform_check.checks import BEYOND, CHECKS, FoundError, NotTriedError, Outcome, failed, not_tried
 from airflow_gddl.platform_check.job_checks import JobChecks
 from airflow_gddl.platform_check.place import CheckContext, Probe, remove
 
 AIRFLOW = ("airflow.triggerer", "airflow.dag_processor")
-_FIRST = {"storage.": "storage.write", "job.": "job.load", "tables.": "job.load"}
+_FIRST = {"storage.": "storage.write", "job.": "job.load", "tables.": "job.load", "catalog.register": "job.load"}
 """The check of a group without which the others of it say nothing."""
 Taken = Callable[[Outcome], None]
 
@@ -31,15 +31,16 @@ def everything(context: CheckContext, take: Taken, wanted: Collection[str] | Non
     jobs = JobChecks(context)
     probes = {
         **storage_checks.PROBES,
-        **job_checks.probes(jobs),
         "catalog.answer": catalog_checks.answer,
+        **job_checks.probes(jobs),
     }
     chosen = {name: probe for name, probe in probes.items() if wanted is None or name in wanted}
     try:
         for outcome in _made(context, chosen):
             take(outcome)
     finally:
-        jobs.close()
+        for left in jobs.close():
+            take(failed("cleanup", FoundError(left), origin=context.origin, seconds=0.0))
 
 
 def of_storage(context: CheckContext) -> list[Outcome]:

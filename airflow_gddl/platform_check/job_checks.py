@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import os
 import signal
@@ -27,6 +28,7 @@ from airflow_gddl.contract.java import find_java
 from airflow_gddl.contract.layout import Layout, join, spec_path
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec, TierSpec
+from airflow_gddl.platform_check.catalog_entries import ENTRIES, Entries
 from airflow_gddl.platform_check.checks import FoundError, NotTriedError
 from airflow_gddl.platform_check.place import CheckContext
 from airflow_gddl.runners.child import Stopped, nothing
@@ -39,8 +41,10 @@ _SIMULATION, _TABLES = "airflow_gddl.simulate.simulation", "airflow_gddl.simulat
 SCALE, ROUNDS = 0.01, 1
 MERGED = "nyc.planes"
 """The table that Spark's own MERGE loads."""
-KILLED, SPARK = "lake-killed", "lake-spark"
-"""Lakes of their own for the job that is killed, and for Spark's MERGE."""
+REGISTERED = "nyc.airlines"
+"""The table that is registered in a catalog; all of its columns are text."""
+KILLED, SPARK, CATALOG = "lake-killed", "lake-spark", "lake-catalog"
+"""Lakes of their own for the job that is killed, for Spark's MERGE, and for a catalog."""
 
 
 @dataclass
@@ -66,24 +70,35 @@ class JobChecks:
     Attributes:
         handles: remote runs that may be going on.
         lakes: names of lakes whose tables are compared with the source.
+        entries: those of a catalog, which are to be removed.
+        is_registered: whether the catalog has the table.
     """
 
     context: CheckContext
     handles: list[Handle] = field(default_factory=list)
     lakes: list[str] = field(default_factory=lambda: ["lake"])
+    entries: Entries | None = None
+    is_registered: bool = False
     _source: Any = None
     _landed: int = -1
     _tables: tuple[TableSpec, ...] = ()
     _scratch: tempfile.TemporaryDirectory[str] | None = None
 
-    def close(self) -> None:
-        """Stop what is going on, and remove files of this machine."""
+    def close(self) -> list[str]:
+        """Stop what is going on, and remove entries of catalogs and files of this machine; return what is left."""
         for handle in self.handles:
             with suppress(Exception):
                 self._platform().cancel(handle)
         self.handles.clear()
         if self._scratch is not None:
             self._scratch.cleanup()
+        if self.entries is None:
+            return []
+        try:
+            self.entries.remove()
+        except Exception as error:  # noqa: BLE001 - whatever the catalog answers is what is left
+            return [f"the database {self.database} of the catalog is left: {error}"]
+        return []
 
     # Checks
 
@@ -150,6 +165,48 @@ class JobChecks:
         if result.commit != "merge":
             raise FoundError("the job did not use Spark's MERGE")
         return f"{self._compare(SPARK, spec):,} rows merged by Spark"
+
+    def register(self) -> str:
+        named = {name: spec for name, spec in self.context.loaded.catalogs.items() if spec.kind in ENTRIES}
+        if not named:
+            raise NotTriedError("registration" if self.context.loaded.catalogs else "no-catalog")
+        self._land(ROUNDS)
+        name, spec = next(iter(named.items()))
+        entries = ENTRIES[spec.kind](spec, self.database, self.context.cli.environ)
+        if entries.tables():
+            raise FoundError(f"the database {self.database} is there, and has tables")
+        self.entries = entries
+        (row,) = (replace(one, catalog=name, depends_on=()) for one in self._tables if one.table == REGISTERED)
+        spec = replace(spec, database=self.database, table="{table}", tables=("replica",))
+        job = replace(self.job(lake=CATALOG, tables=(row,)), catalogs={name: spec})
+        (result,) = self._succeed(job)
+        for warning in result.warnings:
+            if warning.code.startswith("CATALOG_"):
+                raise FoundError(warning.message, warning.code)
+        wanted = {row.name: Layout.of(job.roots, row).replica}
+        if (found := entries.tables()) != wanted:
+            raise FoundError(f"the catalog has {dict(found)}, not {wanted}")
+        self.is_registered = True
+        return "registered, and found in the catalog"
+
+    def athena(self) -> str:
+        if not self.context.on_s3 or not any(one.kind == "glue" for one in self.context.loaded.catalogs.values()):
+            raise NotTriedError("no-glue")
+        if self.entries is None or not self.is_registered:
+            raise NotTriedError("failed")
+        truth = self._source.truth(REGISTERED)
+        columns = ", ".join(f'"{name}"' for name in truth.schema.names)
+        sql = f'SELECT {columns} FROM "{REGISTERED.partition(".")[2]}"'  # noqa: S608 - names of the demo's own table
+        rows = self.entries.query(sql, self.context.place.below("athena"))
+        wanted = [tuple(row.values()) for row in truth.to_pylist()]
+        if sorted(rows, key=str) != sorted(wanted, key=str):
+            raise FoundError(f"{len(rows)} rows, of which {len(set(rows) & set(wanted))} of {len(wanted)} are right")
+        return f"{len(rows)} rows are those of the source"
+
+    @property
+    def database(self) -> str:
+        """Name of the database of a catalog that this check makes."""
+        return f"gddl_check_{hashlib.blake2b(self.context.place.root.encode(), digest_size=6).hexdigest()}"
 
     # The demo's tables
 
@@ -383,4 +440,6 @@ def probes(checks: JobChecks) -> Mapping[str, Callable[[CheckContext], str]]:
         "tables.verify": lambda _: checks.verify(),
         "tables.rows": lambda _: checks.rows(),
         "tables.spark": lambda _: checks.spark(),
+        "catalog.register": lambda _: checks.register(),
+        "tables.athena": lambda _: checks.athena(),
     }

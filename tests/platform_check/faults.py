@@ -18,11 +18,12 @@ from airflow_gddl.platform_check.checks import Outcome
 from airflow_gddl.platform_check.place import CheckContext
 from airflow_gddl.stores import Storage
 from tests.harness.s3_server import Bucket, serving
+from tests.platform_check import aws_services
 from tests.platform_check import broken_stores as stores
 from tests.platform_check.ground import Ground, outcomes
 from tests.platform_check.platforms import ForgetfulGlue, on_glue
 
-LOCAL, ANY = ("local",), ("local", "s3")
+LOCAL, S3, ANY = ("local",), ("s3",), ("local", "s3")
 FAKE_JOB = Path(__file__).parents[1] / "commands" / "fake_job.py"
 PROGRESS = [{"table": "nyc.airlines", "step": "discover"}]
 
@@ -132,6 +133,21 @@ def closed_catalog(ground: Ground) -> Outcome:
     return outcomes(there.context(), "catalog.answer")["catalog.answer"]
 
 
+def at_glue(check: str, **faults: Any) -> Fault:
+    """The stand-in of Glue and Athena has these faults."""
+
+    def make(ground: Ground) -> Outcome:
+        with aws_services.serving(ground.environ) as services:
+            for name, value in faults.items():
+                setattr(services, name, value)
+            catalog = {"kind": "glue", "region": "us-east-1", "endpoint": services.url}
+            environ = {**ground.environ, "AWS_ENDPOINT_URL_ATHENA": services.url}
+            there = replace(ground, environ=environ, settings={"catalogs": {"main": catalog}})
+            return outcomes(there.context(), "catalog.register", check)[check]
+
+    return Fault(make, S3)
+
+
 def silent(task: str) -> Outcome:
     from airflow_gddl.platform_check.dag import of_task  # noqa: PLC0415 - needs Airflow
 
@@ -166,7 +182,9 @@ FAULTS: Mapping[str, Fault] = {
     "tables.verify": Fault(lambda ground: with_a_row_removed(ground, "tables.verify")),
     "tables.rows": Fault(lambda ground: with_a_row_removed(ground, "tables.rows")),
     "tables.spark": Fault(lambda ground: job_that_starts_once(ground, "tables.spark")),
+    "tables.athena": at_glue("tables.athena", loses=True),
     "catalog.answer": Fault(closed_catalog),
+    "catalog.register": at_glue("catalog.register", forgets=True),
     "airflow.triggerer": Fault(lambda _: silent("triggerer")),
     "airflow.dag_processor": Fault(lambda _: silent("dag_processor")),
     "cleanup": Fault(no_deletes),

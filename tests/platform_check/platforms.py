@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -99,3 +99,22 @@ def on_workspace(ground: Ground, *, minutes: float = 5.0) -> Iterator[CheckConte
             databricks.apply(workspace, databricks.plan(workspace, jobs))
             settings = {"runner": "databricks", "runners": {"databricks": own}, "tiers": {}}
             yield replace(ground, settings=settings).context(minutes=minutes)
+
+
+@contextmanager
+def on_emr(ground: Ground) -> Iterator[tuple[CheckContext, Callable[[], list[str]]]]:
+    """A context whose jobs are requests to moto, and the states of its runs."""
+    import boto3  # noqa: PLC0415 - of this stand-in alone
+    import moto  # noqa: PLC0415 - as above
+    from moto.core import DEFAULT_ACCOUNT_ID  # noqa: PLC0415 - as above
+    from moto.emrserverless.models import emrserverless_backends  # noqa: PLC0415 - as above
+
+    with mock.patch.dict(os.environ, _ENVIRON), moto.mock_aws():
+        client = boto3.client("emr-serverless", region_name="eu-west-1")
+        made = client.create_application(name="gddl", releaseLabel="emr-7.10.0", type="SPARK")["applicationId"]
+        client.start_application(applicationId=made)
+        own = {"execution_role": GLUE["role"], "entry_point": "s3://code/task.py", "region": "eu-west-1"}
+        own |= {"application_id": made, "local_roots": True}
+        settings = {"runner": "emr_serverless", "runners": {"emr_serverless": own}, "tiers": {}}
+        runs = emrserverless_backends[DEFAULT_ACCOUNT_ID]["eu-west-1"].job_runs
+        yield replace(ground, settings=settings).context(), lambda: [run.state for run in runs[made]]

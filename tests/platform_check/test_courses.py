@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +11,9 @@ import pytest
 
 from airflow_gddl.platform_check.checks import CHECKS, Outcome
 from tests.platform_check.ground import Ground, outcomes
-from tests.platform_check.platforms import DeafGlue, on_glue, on_workspace
+from tests.platform_check.platforms import DeafGlue, ForgetfulGlue, GlueConnections, on_emr, on_glue, on_workspace
 
-JOBS = tuple(name for name in CHECKS if name.startswith(("job.", "tables.")))
+JOBS = tuple(name for name in CHECKS if name.startswith(("job.", "tables.")) and name != "tables.athena")
 WITHOUT_SPARK = tuple(name for name in JOBS if name != "tables.spark")
 
 
@@ -27,7 +28,10 @@ def states(found: dict[str, Outcome]) -> dict[str, str]:
 def test_jobs_of_this_machine(place: str, request: pytest.FixtureRequest) -> None:
     here: Ground = request.getfixturevalue(place)
     made = here.context()
-    found = outcomes(made, *WITHOUT_SPARK)
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as other:
+        found = outcomes(made, *WITHOUT_SPARK)
+        assert other.poll() is None, "only the job is killed, and no other child of this process"
+        other.kill()
     passed = dict.fromkeys((*WITHOUT_SPARK, "cleanup"), "PASS")
     assert states(found) == {**passed, "job.once": "job-here"}
     assert "tables were left" in found["job.cancel"].finding
@@ -73,8 +77,6 @@ def test_a_run_that_does_not_stop_is_found(ground: Ground) -> None:
 
 
 def test_both_runs_of_one_token_are_stopped(ground: Ground) -> None:
-    from tests.platform_check.platforms import ForgetfulGlue, GlueConnections  # noqa: PLC0415 - of this test alone
-
     with on_glue(ground, ForgetfulGlue) as made:
         found = outcomes(made, "job.once")
         assert isinstance(made.connections, GlueConnections)
@@ -84,6 +86,16 @@ def test_both_runs_of_one_token_are_stopped(ground: Ground) -> None:
             assert run.process is not None
             run.process.wait(60)
         assert [run.answer()["JobRunState"] for run in runs] == ["STOPPED", "STOPPED"]
+
+
+def test_runs_of_emr_serverless(ground: Ground) -> None:
+    """moto keeps no tokens and runs nothing: two submissions are two runs, and both are cancelled."""
+    pytest.importorskip("moto")
+    with on_emr(ground) as (made, states_of_runs):
+        found = outcomes(made, "job.once", "job.cancel")
+        assert (found["job.once"].state, found["job.once"].code) == ("FAIL", "PLATFORM_JOB_TWICE")
+        assert found["job.cancel"].state == "PASS"
+        assert states_of_runs() == ["CANCELLED", "CANCELLED"]
 
 
 def test_runs_of_a_workspace(ground: Ground) -> None:
