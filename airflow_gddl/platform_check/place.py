@@ -89,7 +89,7 @@ class CheckContext:
     Attributes:
         loaded: the user's metadata: roots, runner, tiers, catalogs.
         store: reaches the lake.
-        anonymous: a store with credentials that nobody knows, for `storage.denied`.
+        anonymous: a store with credentials that nobody knows, which must be refused.
         clock: seconds, monotonic.
         poll_seconds: between the first two polls of a remote job.
     """

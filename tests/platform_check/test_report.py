@@ -19,6 +19,7 @@ from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.platform_check import course, report
 from airflow_gddl.platform_check.checks import BEYOND, CHECKS, REASONS, FoundError, Outcome, failed, not_tried
 from airflow_gddl.platform_check.place import CheckPlace
+from tests.harness.examples import at_random
 from tests.platform_check.ground import Ground
 
 PAGE = Path(__file__).parents[2] / "docs" / "platforms" / "tested.md"
@@ -82,7 +83,7 @@ def said_by(names: list[str]) -> st.SearchStrategy[Outcome]:
     )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=at_random(200))
 @given(st.data())
 def test_nothing_of_a_platform_is_in_the_file(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     names = data.draw(words())
