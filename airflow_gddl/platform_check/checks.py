@@ -115,12 +115,12 @@ CHECKS: Mapping[str, Check] = {
     "tables.verify": _check(
         "a job finds each replica equal to its change table",
         failure_code="PLATFORM_TABLES_INCONSISTENT",
-        remedy="report it: no platform may lead to other rows",
+        remedy="see the message; where rows differ, report it: no platform may lead to that",
     ),
     "tables.rows": _check(
         "a reader other than the job finds the source's rows, each of them",
         failure_code="PLATFORM_ROWS_DIFFER",
-        remedy="report it: no platform may lead to other rows",
+        remedy="see the message; where rows differ, report it: no platform may lead to that",
     ),
     "tables.spark": _check(
         "the platform's own Spark merges into a table, which then has the source's rows",

@@ -17,6 +17,7 @@ from airflow_gddl.platform_check.job_checks import JobChecks
 from airflow_gddl.platform_check.place import Bounds, CheckContext, by_hand, context_of, of_earlier_checks
 from airflow_gddl.platform_check.report import report, show, summary, text
 from airflow_gddl.runners.child import Stopped, stoppable, unstoppable
+from airflow_gddl.runners.descriptor import RUNNERS
 
 REPORT = "it-runs-on.json"
 
@@ -83,7 +84,8 @@ def announcement(made: CheckContext) -> list[str]:
     price = f", below {bounds.dollars:.2f} USD at list prices" if made.on_s3 else ""
     requests = f"{bounds.requests + bounds.job_requests:,} requests{price}, " if made.on_s3 else ""
     machines = f"{counted(tier.workers, 'worker')}, {tier.cores} cores, {tier.memory}"
-    jobs = f"{counted(bounds.jobs, 'job')} of the runner {loaded.runner} and the tier {size} ({machines})"
+    extra = ", whose machines cost extra" if RUNNERS.get(loaded.runner).remote else ""
+    jobs = f"{counted(bounds.jobs, 'job')} of the runner {loaded.runner} and the tier {size} ({machines}){extra}"
     lines = [
         f"making the checks in {made.place.root}, and removing it",
         f"at most: {bounds.minutes:g} minutes, {requests}{bounds.objects:,} objects, {jobs}",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from airflow_gddl.platform_check import catalog_checks, job_checks, storage_chec
 from airflow_gddl.platform_check.checks import BEYOND, CHECKS, FoundError, NotTriedError, Outcome, failed, not_tried
 from airflow_gddl.platform_check.job_checks import JobChecks
 from airflow_gddl.platform_check.place import CheckContext, Probe, remove
+from airflow_gddl.runners.child import unstoppable
 
 AIRFLOW = ("airflow.triggerer", "airflow.dag_processor")
 _FIRST = {"storage.": "storage.write", "job.": "job.load", "tables.": "job.load", "catalog.register": "job.load"}
@@ -39,8 +41,10 @@ def everything(context: CheckContext, take: Taken, wanted: Collection[str] | Non
         for outcome in _made(context, chosen):
             take(outcome)
     finally:
-        for left in jobs.close():
-            take(failed("cleanup", FoundError(left), origin=context.origin, seconds=0.0))
+        is_main = threading.current_thread() is threading.main_thread()
+        with unstoppable() if is_main else nullcontext():
+            for left in jobs.close():
+                take(failed("cleanup", FoundError(left), origin=context.origin, seconds=0.0))
 
 
 def of_storage(context: CheckContext) -> list[Outcome]:

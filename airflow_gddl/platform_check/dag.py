@@ -28,6 +28,7 @@ from airflow_gddl.contract.layout import join
 from airflow_gddl.hooks.aws import FromAirflow
 from airflow_gddl.platform_check import course
 from airflow_gddl.platform_check.checks import FoundError, Origin, Outcome, failed
+from airflow_gddl.platform_check.command import announcement
 from airflow_gddl.platform_check.dag_file import DAG_ID
 from airflow_gddl.platform_check.place import Bounds, CheckContext, context_of
 from airflow_gddl.platform_check.report import report, show, summary, text
@@ -146,7 +147,10 @@ class WorkerChecks(_Operator):
             outcomes.append(one)
             self.log.info("%s %s: %s", one.state, one.check, one.finding or one.reason)
 
-        course.everything(self.made(context), take)
+        made = self.made(context)
+        for line in announcement(made):
+            self.log.info(line)
+        course.everything(made, take)
         return [plain(one) for one in outcomes]
 
 

@@ -33,7 +33,15 @@ from airflow_gddl.platform_check.checks import FoundError, NotTriedError
 from airflow_gddl.platform_check.place import CheckContext
 from airflow_gddl.runners.child import Stopped, nothing
 from airflow_gddl.runners.descriptor import RUNNERS, RunnerSettings, SubmissionContext, make_platform, make_runner
-from airflow_gddl.runners.interface import Handle, JobOutcome, Platform, ProgressEvent, RunRequest, RunStatus
+from airflow_gddl.runners.interface import (
+    ENDED,
+    Handle,
+    JobOutcome,
+    Platform,
+    ProgressEvent,
+    RunRequest,
+    RunStatus,
+)
 from airflow_gddl.runners.remote import RemoteRunner, TaskKey, pauses
 
 _SIMULATION, _TABLES = "airflow_gddl.simulate.simulation", "airflow_gddl.simulate.table"
@@ -86,19 +94,26 @@ class JobChecks:
 
     def close(self) -> list[str]:
         """Stop what is going on, and remove entries of catalogs and files of this machine; return what is left."""
-        for handle in self.handles:
-            with suppress(Exception):
-                self._platform().cancel(handle)
+        left = [text for handle in self.handles if (text := self._still_going(handle))]
         self.handles.clear()
         if self._scratch is not None:
             self._scratch.cleanup()
-        if self.entries is None:
-            return []
         try:
-            self.entries.remove()
+            if self.entries is not None:
+                self.entries.remove()
         except Exception as error:  # noqa: BLE001 - whatever the catalog answers is what is left
-            return [f"the database {self.database} of the catalog is left: {error}"]
-        return []
+            left.append(f"the database {self.database} of the catalog is left: {error}")
+        return left
+
+    def _still_going(self, handle: Handle) -> str:
+        """Stop a remote run, which else would write into the folder after it was removed; empty where it has ended."""
+        try:
+            platform = self._platform()
+            platform.cancel(handle)
+            state = self._ended(platform, handle, self.context.end_seconds).state
+        except Exception as error:  # noqa: BLE001 - whatever the platform answers is what is left
+            return f"the run {handle.run} may be going on: {error}"
+        return "" if state in ENDED else f"the run {handle.run} is {state}; end it by hand"
 
     # Checks
 
@@ -317,7 +332,9 @@ class JobChecks:
             if self.context.seconds_left <= 0 or stop():
                 ours.send()
 
+        before = list(self.handles)
         outcome: JobOutcome = self._runner(spec, tick).run(spec, listener)
+        self.handles[:] = before  # those of this job have ended
         if outcome.cancelled_by is not None and not ours.is_sent:
             raise Stopped(outcome.cancelled_by)
         self.context.require_time()
@@ -340,6 +357,7 @@ class JobChecks:
         )
         if isinstance(runner, RemoteRunner):
             runner.first_pause, runner.sleep = self.context.poll_seconds, self._sleep
+            runner.on_run = self.handles.append
         return runner
 
     def _sleep(self, seconds: float) -> None:
@@ -366,7 +384,9 @@ class JobChecks:
             self._submit(self._request())
         for handle in list(self.handles):
             platform.cancel(handle)
-        ends = [self._ended(platform, handle).state for handle in self.handles]
+        ends = [self._ended(platform, handle, self.context.seconds_left).state for handle in self.handles]
+        if going := [state for state in ends if state not in ENDED]:
+            raise FoundError(f"a run that was cancelled is {going[0]} at the time limit")
         self.handles.clear()
         if "cancelled" in ends:
             return "the run ended as cancelled"
@@ -374,15 +394,14 @@ class JobChecks:
             raise NotTriedError("ended")
         raise FoundError(f"a run that was cancelled ended as {', '.join(ends)}")
 
-    def _ended(self, platform: Platform, handle: Handle) -> RunStatus:
+    def _ended(self, platform: Platform, handle: Handle, seconds: float) -> RunStatus:
+        """Status of a run when it has ended, or after so many seconds."""
+        until = time.monotonic() + seconds
         for pause in pauses(self.context.poll_seconds):
             status = platform.poll(handle)
-            if status.has_ended:
+            if status.has_ended or time.monotonic() + pause > until:
                 return status
-            try:
-                self._sleep(pause)
-            except NotTriedError as error:
-                raise FoundError(f"a run that was cancelled is {status.state} at the time limit") from error
+            time.sleep(pause)
         raise AssertionError("pauses have no end")
 
     def _platform(self) -> Platform:

@@ -46,7 +46,7 @@ class Bounds:
     requests: int = 2_500
     job_requests: int = 4_000
     objects: int = 2_000
-    jobs: int = 7
+    jobs: int = 8
 
     @property
     def dollars(self) -> float:
@@ -92,6 +92,7 @@ class CheckContext:
         anonymous: a store with credentials that nobody knows, which must be refused.
         clock: seconds, monotonic.
         poll_seconds: between the first two polls of a remote job.
+        end_seconds: how long a remote run that was stopped may take to end, after the checks.
     """
 
     cli: CliContext
@@ -105,6 +106,7 @@ class CheckContext:
     clock: Callable[[], float] = time.monotonic
     begun: float = field(default_factory=time.monotonic)
     poll_seconds: float = 5.0
+    end_seconds: float = 120.0
 
     @property
     def seconds_left(self) -> float:

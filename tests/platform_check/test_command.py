@@ -60,7 +60,7 @@ def test_the_bound_is_said_first(ground: Ground, capsys: pytest.CaptureFixture[s
     assert quick(ground, "--minutes", "7") == 1
     first, second, *_ = capsys.readouterr().out.splitlines()
     assert first.startswith(f"making the checks in {ground.lake}/{FOLDER}/")
-    assert second.startswith("at most: 7 minutes, 2,000 objects, 7 jobs of the runner local and the tier small (")
+    assert second.startswith("at most: 7 minutes, 2,000 objects, 8 jobs of the runner local and the tier small (")
 
 
 def test_json_is_a_line_for_each_check(ground: Ground, capsys: pytest.CaptureFixture[str]) -> None:

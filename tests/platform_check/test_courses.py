@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from airflow_gddl.platform_check import course
 from airflow_gddl.platform_check.checks import CHECKS, Outcome
 from tests.platform_check.ground import Ground, outcomes
 from tests.platform_check.platforms import DeafGlue, ForgetfulGlue, GlueConnections, on_emr, on_glue, on_workspace
+from tests.s3.faulty import Way
 
 JOBS = tuple(name for name in CHECKS if name.startswith(("job.", "tables.")) and name != "tables.athena")
 WITHOUT_SPARK = tuple(name for name in JOBS if name != "tables.spark")
@@ -38,6 +40,13 @@ def test_jobs_of_this_machine(place: str, request: pytest.FixtureRequest) -> Non
     assert "JOB_DIED" in found["job.killed"].finding
     assert found["tables.rows"].finding.startswith("7,5"), "the tables of both lakes"
     assert list(made.store.list(made.place.lake)) == []
+
+
+def test_requests_of_a_job_stay_within_the_bound(bucket_ground: Ground, way: Way) -> None:
+    here = replace(bucket_ground, environ={**bucket_ground.environ, "AWS_ENDPOINT_URL": way.endpoint})
+    made = here.context()
+    assert states(outcomes(made, "job.load")) == {"job.load": "PASS", "cleanup": "PASS"}
+    assert 50 < len(way.requests) < made.bounds.job_requests / made.bounds.jobs
 
 
 @pytest.mark.deep
@@ -70,8 +79,11 @@ def test_runs_of_glue(ground: Ground) -> None:
 
 
 def test_a_run_that_does_not_stop_is_found(ground: Ground) -> None:
+    taken: list[Outcome] = []
     with on_glue(ground, DeafGlue, minutes=0.1) as made:
-        found = outcomes(made, "job.cancel")
+        course.everything(replace(made, end_seconds=0.2), taken.append, ("job.cancel",))
+    found = {one.check: one for one in taken}
+    assert found["cleanup"].finding == "the run jr_0 is running; end it by hand"
     assert (found["job.cancel"].state, found["job.cancel"].code) == ("FAIL", "PLATFORM_JOB_NOT_CANCELLED")
     assert found["job.cancel"].finding == "a run that was cancelled is running at the time limit"
 
