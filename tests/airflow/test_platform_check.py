@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import threading
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG, Variable
+from airflow.triggers.base import TriggerEvent
 
 from airflow_gddl.platform_check import course, dag
 from airflow_gddl.platform_check.checks import STORAGE
@@ -119,6 +121,19 @@ def test_only_the_dag_processor_answers(is_processor: bool, monkeypatch: pytest.
     parse: Callable[[], DAG] = space["parse"]
     assert parse().dag_id == "gddl_platform_check"
     assert asked == ([dag.VARIABLE] if is_processor else [])
+
+
+def test_another_try_of_the_triggerer_begins_anew(stage: Stage) -> None:
+    made = dag.PlatformCheckTrigger(run="abc", metadata=None, minutes=1)
+    path, arguments = made.serialize()
+    assert path == "airflow_gddl.platform_check.dag.PlatformCheckTrigger"
+    for _ in range(2):
+        (event,) = asyncio.run(events(dag.PlatformCheckTrigger(**arguments)))
+        assert {one["state"] for one in event.payload} <= {"PASS", "NOT TRIED"}
+
+
+async def events(trigger: dag.PlatformCheckTrigger) -> list[TriggerEvent]:
+    return [event async for event in trigger.run()]
 
 
 def test_an_answer_is_given_once_and_an_error_does_not_break_the_file(
