@@ -22,6 +22,7 @@ from airflow_gddl.platform_check.place import CheckPlace
 from tests.harness.examples import at_random
 from tests.platform_check.ground import Ground
 
+pytestmark = pytest.mark.core
 PAGE = Path(__file__).parents[2] / "docs" / "platforms" / "tested.md"
 RUNS = PAGE.parent / "runs"
 ORIGINS = ("here", "worker", "triggerer", "dag processor")
