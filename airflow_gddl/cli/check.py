@@ -34,7 +34,7 @@ from airflow_gddl.cli.source_database import SourceDatabase
 from airflow_gddl.contract import packages
 from airflow_gddl.contract.connections import MASK_KEY, MASK_KEY_FILE, mask_key
 from airflow_gddl.contract.durations import seconds
-from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError, documented
+from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError, RetriableError, documented
 from airflow_gddl.contract.extensions import (
     CATALOGS,
     DIALECTS,
@@ -186,7 +186,13 @@ def _refusal(status: int, server: str, name: str) -> GddlError:
     return FatalError(code, what, remedy=denied if code == "CATALOG_DENIED" else refused)
 
 
-def probe_glue(spec: CatalogSpec, database: str, _environ: Mapping[str, str]) -> str:
+def aws_keys(environ: Mapping[str, str]) -> dict[str, str | None]:
+    """Keys of an environment as boto3's session takes them; None where it has none: boto3 then finds its own."""
+    names = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
+    return {name: environ.get(name.upper()) or None for name in names}
+
+
+def probe_glue(spec: CatalogSpec, database: str, environ: Mapping[str, str]) -> str:
     with needed_by(f"the catalog kind {spec.kind}", install="airflow-gddl[glue]"):
         import boto3  # noqa: PLC0415 - an extra that only this catalog needs
         from botocore.config import Config  # noqa: PLC0415 - as above
@@ -195,7 +201,8 @@ def probe_glue(spec: CatalogSpec, database: str, _environ: Mapping[str, str]) ->
     config = Config(connect_timeout=wait, read_timeout=wait, retries={"total_max_attempts": 1})
     account = {} if spec.catalog_id is None else {"CatalogId": spec.catalog_id}
     try:
-        client = boto3.Session().client("glue", region_name=spec.region, endpoint_url=spec.endpoint, config=config)
+        session = boto3.Session(**aws_keys(environ))
+        client = session.client("glue", region_name=spec.region, endpoint_url=spec.endpoint, config=config)
         client.get_database(Name=database, **account)
     except ClientError as error:
         answer, what = str(error.response.get("Error", {}).get("Code", "")), f"Glue: {error}"[:400]
@@ -268,6 +275,8 @@ OLDEST_AIRFLOW = (3, 0, 6)
 _STYLES = {"ok": "green", "failed": "bold red", "warning": "yellow", "skipped": "dim"}
 _PLANNING = "airflow_gddl.capacity"
 """The room that knows what rows need of Airflow; without it that is not checked."""
+_PLATFORM = "airflow_gddl.platform_check"
+"""The room of `--platform`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -291,13 +300,38 @@ _Mwaa = Annotated[
         "--mwaa", metavar="FILE", help="What `aws mwaa get-environment` prints, - for standard input: compare with it."
     ),
 ]
+_PlatformFlag = Annotated[
+    bool, typer.Option("--platform", help="Try store, jobs, tables and catalogs in a folder of its own, and remove it.")
+]
+_Minutes = Annotated[
+    float | None, typer.Option("--minutes", metavar="N", min=0.1, help="Time limit of --platform. Default: 30.")
+]
+_Report = Annotated[
+    str, typer.Option("--report", metavar="FILE", help="Where --platform writes results, without names.")
+]
+_Dag = Annotated[
+    str, typer.Option("--dag", metavar="FILE", help="With --platform: write a DAG that tries it in Airflow, instead.")
+]
 
 
-def check(
-    ctx: typer.Context, metadata: options.Metadata = "metadata", json: options.Json = False, mwaa: _Mwaa = ""
+def check(  # noqa: PLR0913 - typer reads each option of the command from one parameter
+    ctx: typer.Context,
+    *,
+    metadata: options.Metadata = "metadata",
+    json: options.Json = False,
+    mwaa: _Mwaa = "",
+    platform_: _PlatformFlag = False,
+    minutes: _Minutes = None,
+    report: _Report = "",
+    dag: _Dag = "",
 ) -> None:
     """Try every connection, folder, permission and version; exit status 1 when something is wrong."""
     cli = context.of(ctx)
+    if platform_:
+        raise typer.Exit(_on_platform(cli, metadata, minutes=minutes, report=report, dag=dag, as_json=json))
+    for name, given in {"--minutes": minutes, "--report": report, "--dag": dag}.items():
+        if given:
+            raise MetadataError("OPTION_INVALID", f"{name} without --platform", remedy="write both, or neither")
     failed = 0
     for checked in check_all(cli, metadata, mwaa):
         failed += checked.status == "failed"
@@ -310,6 +344,20 @@ def check(
         style = "bold red" if failed else "green"
         cli.screen.say(f"{counted(failed, 'problem')} found" if failed else "everything works", style)
     raise typer.Exit(context.FAILED if failed else context.OK)
+
+
+def _on_platform(cli: CliContext, metadata: str, **options: Any) -> int:
+    """Exit status of `--platform`.
+
+    Raises:
+        FatalError: `COMMAND_MISSING`: its room was deleted.
+    """
+    if find_spec(_PLATFORM) is None:
+        what, remedy = "this installation lacks `gddl check --platform`", "install all of airflow-gddl"
+        raise FatalError("COMMAND_MISSING", what, where=_PLATFORM, remedy=remedy)
+    room = importlib.import_module(f"{_PLATFORM}.command")
+    status: int = room.check_platform(cli, metadata, room.PlatformOptions(**options))
+    return status
 
 
 def check_all(cli: CliContext, folder: str, mwaa: str = "") -> Iterator[Checked]:
@@ -330,7 +378,7 @@ def check_all(cli: CliContext, folder: str, mwaa: str = "") -> Iterator[Checked]
         yield Checked(subject="metadata", status="failed", message=str(error))
         return
     yield _rows(loaded)
-    for subject, root in _landings(loaded):
+    for subject, root in landings_of(loaded):
         environ, by_jobs = announced(loaded.access, cli.environ), _is_written_by_jobs(loaded, root)
         yield _tried(subject, partial(probe_landing, root, environ, by_jobs=by_jobs))
     yield _tried("lake", lambda: probe_lake(loaded.roots.lake, cli.environ, cli.new_id()))
@@ -475,7 +523,7 @@ def _catalog(cli: CliContext, loaded: LoadedMetadata, name: str) -> Checked:
     return _tried(subject, lambda: probe_catalog(spec, next(iter(databases), "default"), cli.environ))
 
 
-def _landings(loaded: LoadedMetadata) -> Iterator[tuple[str, str]]:
+def landings_of(loaded: LoadedMetadata) -> Iterator[tuple[str, str]]:
     """The common landing root, where a table or nothing else uses one, and those of sources."""
     names_by_root = {root: name for name, root in reversed(list(loaded.landings.items()))}
     if loaded.roots.landing not in names_by_root and (

@@ -57,6 +57,7 @@ AIRFLOW = (
     "notifications",
     "operators",
     "page",
+    "platform_check",
     "plugins",
     "reporting",
     "sensors",

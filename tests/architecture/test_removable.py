@@ -69,7 +69,7 @@ def rooms() -> list[Room]:
     )
     actions = [path for path in (ROOT / "spark_jobs/actions").glob("*.py") if path.stem in ACTIONS]
     commands = [path.parent for path in (ROOT / "airflow_gddl").rglob("commands.py") if path.parent.name != "cli"]
-    tools = [ROOT / "airflow_gddl/page"]
+    tools = [ROOT / "airflow_gddl/page", ROOT / "airflow_gddl/platform_check"]
     found = [
         ("source", sources), ("feature", features), ("runner", runners), ("action", actions), ("command", commands),
         ("tool", tools),
@@ -118,7 +118,7 @@ def test_no_other_module_imports_a_room(room: Room) -> None:
 
 def test_there_are_rooms_of_each_kind() -> None:
     assert {room.kind: sum(one.kind == room.kind for one in ROOMS) for room in ROOMS} == {
-        "source": 3, "feature": 3, "runner": 3, "action": 18, "command": 7, "tool": 1,
+        "source": 3, "feature": 3, "runner": 3, "action": 18, "command": 7, "tool": 2,
     }  # fmt: skip
 
 
@@ -242,10 +242,22 @@ def test_without_a_room_of_commands_the_others_work(without: tuple[Room, Path], 
     for name, (status, text) in mine.items():
         assert (status, "[COMMAND_MISSING]" in text, f"`gddl {name}`" in text) == (2, True, True), text
         assert f" {name} " not in found["help"][1]
-    if room.kind == "tool":
+    if room.name == "page":
         assert (found.pop("apps"), found.pop("views")) == (0, 0)
     assert found.pop("check")[0] in (0, 1)  # what this machine lacks is none of the room's
     assert {name: status for name, (status, _) in found.items() if status} == {}
+
+
+@pytest.mark.parametrize("without", [room for room in ROOMS if room.name == "platform_check"], ids=str, indirect=True)
+def test_an_option_whose_room_is_absent_says_so(without: tuple[Room, Path], tmp_path: Path) -> None:
+    room, tree = without
+    (tmp_path / "gddl.yaml").write_text(json.dumps({"landing": "landing", "lake": "lake"}))
+    command = [sys.executable, "-P", "-m", "airflow_gddl.cli.main", "check", "--platform", "--metadata", str(tmp_path)]
+    environ = {**os.environ, "PYTHONPATH": str(tree)}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "[COMMAND_MISSING]" in done.stderr
+    assert room.module in done.stderr
 
 
 @pytest.mark.parametrize("without", [room for room in ROOMS if room.name in LOOKS], ids=str, indirect=True)

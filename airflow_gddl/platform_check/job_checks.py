@@ -1,0 +1,464 @@
+"""Checks of the runner, and of the tables that its jobs make: those of `gddl demo`."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+import signal
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from airflow_gddl.cli import job
+from airflow_gddl.cli import metadata as metadata_folder
+from airflow_gddl.cli.init import DemoFolder
+from airflow_gddl.contract.actions import Verify
+from airflow_gddl.contract.codec import to_document
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.java import find_java
+from airflow_gddl.contract.layout import Layout, join, spec_path
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec, TierSpec
+from airflow_gddl.platform_check.catalog_entries import ENTRIES, Entries
+from airflow_gddl.platform_check.checks import FoundError, NotTriedError
+from airflow_gddl.platform_check.place import CheckContext
+from airflow_gddl.runners.child import Stopped, nothing
+from airflow_gddl.runners.descriptor import RUNNERS, RunnerSettings, SubmissionContext, make_platform, make_runner
+from airflow_gddl.runners.interface import (
+    ENDED,
+    Handle,
+    JobOutcome,
+    Platform,
+    ProgressEvent,
+    RunRequest,
+    RunStatus,
+)
+from airflow_gddl.runners.remote import RemoteRunner, TaskKey, pauses
+
+_SIMULATION, _TABLES = "airflow_gddl.simulate.simulation", "airflow_gddl.simulate.table"
+"""The room of `gddl demo`, which may be absent."""
+SCALE, ROUNDS = 0.01, 1
+MERGED = "nyc.planes"
+"""The table that Spark's own MERGE loads."""
+REGISTERED = "nyc.airlines"
+"""The table that is registered in a catalog; all of its columns are text."""
+KILLED, SPARK, CATALOG = "lake-killed", "lake-spark", "lake-catalog"
+"""Lakes of their own for the job that is killed, for Spark's MERGE, and for a catalog."""
+
+
+@dataclass
+class Listener:
+    """Calls `on_first` at a job's first sign of work."""
+
+    on_first: Callable[[], None] = nothing
+    heard: bool = False
+
+    def on_progress(self, event: ProgressEvent) -> None:  # noqa: ARG002 - any step will do
+        if not self.heard:
+            self.heard = True
+            self.on_first()
+
+    def on_result(self, result: JobResult) -> None:
+        """Results are in the outcome."""
+
+
+@dataclass
+class JobChecks:
+    """The checks of one course, in their order; each builds on those before.
+
+    Attributes:
+        handles: remote runs that may be going on.
+        lakes: names of lakes whose tables are compared with the source.
+        entries: those of a catalog, which are to be removed.
+        is_registered: whether the catalog has the table.
+    """
+
+    context: CheckContext
+    handles: list[Handle] = field(default_factory=list)
+    lakes: list[str] = field(default_factory=lambda: ["lake"])
+    entries: Entries | None = None
+    is_registered: bool = False
+    _source: Any = None
+    _landed: int = -1
+    _tables: tuple[TableSpec, ...] = ()
+    _scratch: tempfile.TemporaryDirectory[str] | None = None
+
+    def close(self) -> list[str]:
+        """Stop what is going on, and remove entries of catalogs and files of this machine; return what is left."""
+        left = [text for handle in self.handles if (text := self._still_going(handle))]
+        self.handles.clear()
+        if self._scratch is not None:
+            self._scratch.cleanup()
+        try:
+            if self.entries is not None:
+                self.entries.remove()
+        except Exception as error:  # noqa: BLE001 - whatever the catalog answers is what is left
+            left.append(f"the database {self.database} of the catalog is left: {error}")
+        return left
+
+    def _still_going(self, handle: Handle) -> str:
+        """Stop a remote run, which else would write into the folder after it was removed; empty where it has ended."""
+        try:
+            platform = self._platform()
+            platform.cancel(handle)
+            state = self._ended(platform, handle, self.context.end_seconds).state
+        except Exception as error:  # noqa: BLE001 - whatever the platform answers is what is left
+            return f"the run {handle.run} may be going on: {error}"
+        return "" if state in ENDED else f"the run {handle.run} is {state}; end it by hand"
+
+    # Checks
+
+    def load(self) -> str:
+        self._land(0)
+        results = self._succeed(self.job())
+        return f"{len(results)} tables, {sum(result.rows_read for result in results):,} rows"
+
+    def once(self) -> str:
+        if not self._is_remote:
+            raise NotTriedError("job-here")
+        self._land(0)
+        request = self._request()
+        for _ in range(2):
+            self._submit(request)
+        if len({handle.run for handle in self.handles}) != 1:
+            raise FoundError("two submissions with one token started two runs")
+        return "the second submission found the run"
+
+    def cancel(self) -> str:
+        self._land(ROUNDS)
+        return self._cancel_there() if self._is_remote else self._cancel_here()
+
+    def killed(self) -> str:
+        if self._is_remote:
+            raise NotTriedError("no-kill")
+        self._land(ROUNDS)
+        outcome = self._run(self.job(lake=KILLED), Listener(_kill_job))
+        codes = Counter(result.error.code for result in outcome.results if result.error is not None)
+        if set(codes) - {"JOB_DIED"}:
+            raise FoundError(f"a job that was killed ended with {dict(codes)}")
+        self.lakes.append(KILLED)
+        if not codes:
+            raise NotTriedError("ended")
+        return f"{codes.total()} of {len(outcome.results)} tables failed with JOB_DIED"
+
+    def resume(self) -> str:
+        self._land(ROUNDS)
+        rows = 0
+        for lake in self.lakes:
+            rows += sum(result.rows_read for result in self._succeed(self.job(lake=lake)))
+        return f"{rows:,} rows were left"
+
+    def verify(self) -> str:
+        results = self._succeed(self.job(JobOptions(action=Verify())))
+        wrong = [result.table for result in results if job.verdict(result) != "equal"]
+        if wrong:
+            raise FoundError(f"not equal to their change tables: {', '.join(wrong)}")
+        return f"{len(results)} tables are equal to their change tables"
+
+    def rows(self) -> str:
+        total = sum(self._compare(lake, spec) for lake in self.lakes for spec in self._tables)
+        return f"{total:,} rows are those of the source"
+
+    def spark(self) -> str:
+        self._land(ROUNDS)
+        if not self._is_remote:
+            try:
+                find_java(self.context.cli.environ)
+            except FatalError as error:
+                raise NotTriedError("no-java", error.what) from error
+        (spec,) = (replace(one, commit="merge", depends_on=()) for one in self._tables if one.table == MERGED)
+        (result,) = self._succeed(self.job(lake=SPARK, tables=(spec,)))
+        if result.commit != "merge":
+            raise FoundError("the job did not use Spark's MERGE")
+        return f"{self._compare(SPARK, spec):,} rows merged by Spark"
+
+    def register(self) -> str:
+        named = {name: spec for name, spec in self.context.loaded.catalogs.items() if spec.kind in ENTRIES}
+        if not named:
+            raise NotTriedError("registration" if self.context.loaded.catalogs else "no-catalog")
+        self._land(ROUNDS)
+        name, spec = next(iter(named.items()))
+        entries = ENTRIES[spec.kind](spec, self.database, self.context.cli.environ)
+        if entries.tables():
+            raise FoundError(f"the database {self.database} is there, and has tables")
+        self.entries = entries
+        (row,) = (replace(one, catalog=name, depends_on=()) for one in self._tables if one.table == REGISTERED)
+        spec = replace(spec, database=self.database, table="{table}", tables=("replica",))
+        job = replace(self.job(lake=CATALOG, tables=(row,)), catalogs={name: spec})
+        (result,) = self._succeed(job)
+        for warning in result.warnings:
+            if warning.code.startswith("CATALOG_"):
+                raise FoundError(warning.message, warning.code)
+        wanted = {row.name: Layout.of(job.roots, row).replica}
+        if (found := entries.tables()) != wanted:
+            raise FoundError(f"the catalog has {dict(found)}, not {wanted}")
+        self.is_registered = True
+        return "registered, and found in the catalog"
+
+    def athena(self) -> str:
+        if not self.context.on_s3 or not any(one.kind == "glue" for one in self.context.loaded.catalogs.values()):
+            raise NotTriedError("no-glue")
+        if self.entries is None or not self.is_registered:
+            raise NotTriedError("failed")
+        truth = self._source.truth(REGISTERED)
+        columns = ", ".join(f'"{name}"' for name in truth.schema.names)
+        sql = f'SELECT {columns} FROM "{REGISTERED.partition(".")[2]}"'  # noqa: S608 - names of the demo's own table
+        rows = self.entries.query(sql, self.context.place.below("athena"))
+        wanted = [tuple(row.values()) for row in truth.to_pylist()]
+        if sorted(rows, key=str) != sorted(wanted, key=str):
+            raise FoundError(f"{len(rows)} rows, of which {len(set(rows) & set(wanted))} of {len(wanted)} are right")
+        return f"{len(rows)} rows are those of the source"
+
+    @property
+    def database(self) -> str:
+        """Name of the database of a catalog that this check makes."""
+        return f"gddl_check_{hashlib.blake2b(self.context.place.root.encode(), digest_size=6).hexdigest()}"
+
+    # The demo's tables
+
+    def _prepare(self) -> None:
+        """
+        Raises:
+            NotTriedError: `no-package`.
+            ImportError: `airflow_gddl.simulate` was deleted.
+        """
+        self._scratch = tempfile.TemporaryDirectory(prefix="gddl-check-")
+        folder = DemoFolder(Path(self._scratch.name))
+        folder.write_project()
+        try:
+            room = importlib.import_module(_SIMULATION)
+            options = room.SourceOptions(
+                landing=folder.landing, scale=SCALE, rounds=ROUNDS, seed=0, now=self.context.cli.now()
+            )
+            self._source = room.DemoSource(options)
+        except ImportError as error:
+            raise NotTriedError("no-package", str(error)) from error
+        except FatalError as error:
+            if error.code != "PACKAGE_MISSING":
+                raise
+            raise NotTriedError("no-package", error.what) from error
+        read = metadata_folder.read(self.context.cli.apart(), str(folder.metadata))
+        self._tables = tuple(replace(spec, size=self.size) for spec in read.tables)
+
+    @property
+    def size(self) -> str:
+        """The tier that most of the user's tables have: its jobs are deployed."""
+        sizes = Counter(spec.size for spec in self.context.loaded.tables if spec.enabled)
+        return sizes.most_common(1)[0][0] if sizes else TableSpec(table="a.b", keys=()).size
+
+    def _land(self, until: int) -> None:
+        """Land the rounds up to this one, the full load being 0, as the service would, in its order."""
+        if self._source is None:
+            self._prepare()
+        root = Path(self._source.source.landing)
+        while self._landed < until:
+            self._landed += 1
+            for path in self._source.simulator.land(self._landed):
+                target = join(self.context.place.roots().landing, path.relative_to(root).as_posix())
+                self.context.store.write(target, path.read_bytes())
+
+    def _compare(self, lake: str, spec: TableSpec) -> int:
+        """How many rows a replica has, which are those of the source.
+
+        Raises:
+            FoundError: they are not.
+        """
+        room = importlib.import_module(_TABLES)
+        path = Layout.of(self.context.place.roots(lake), spec).replica
+        try:
+            replica = room.read_replica(path, self.context.store.options_of(path))
+        except ImportError as error:
+            raise NotTriedError("no-package", str(error)) from error
+        truth = self._source.truth(spec.table)
+        if found := room.differences(truth, replica, spec.keys):
+            raise FoundError(f"{spec.table} in {lake} differs from the source: {found}")
+        return int(truth.num_rows)
+
+    # Jobs
+
+    def job(
+        self, options: JobOptions | None = None, *, lake: str = "lake", tables: Sequence[TableSpec] | None = None
+    ) -> JobSpec:
+        """The specification of a job of the demo's tables."""
+        loaded = self.context.loaded
+        return JobSpec(
+            run_id=self.context.cli.run_id(),
+            roots=self.context.place.roots(lake),
+            tables=self._tables if tables is None else tuple(tables),
+            tiers=loaded.tiers,
+            options=options or JobOptions(),
+        )
+
+    @property
+    def _is_remote(self) -> bool:
+        return RUNNERS.get(self.context.loaded.runner).remote
+
+    def _succeed(self, spec: JobSpec) -> tuple[JobResult, ...]:
+        """
+        Raises:
+            FoundError: a table failed.
+        """
+        outcome = self._run(spec, Listener())
+        bad = [result for result in outcome.results if result.status == "failed"]
+        if bad:
+            error = bad[0].error
+            said = f"{bad[0].table}: {error.message}" if error is not None else bad[0].table
+            log = f"; log: {outcome.log}" if outcome.log else ""
+            raise FoundError(f"{len(bad)} tables failed, {said}{log}", error.code if error is not None else "")
+        return outcome.results
+
+    def _run(self, spec: JobSpec, listener: Listener, stop: Callable[[], bool] = lambda: False) -> JobOutcome:
+        """Run a job to its end.
+
+        Args:
+            stop: whether it is to be stopped, asked several times a second where it runs on this machine.
+
+        Raises:
+            Stopped: the command was stopped meanwhile.
+            NotTriedError: `time`.
+        """
+        ours = _Signal()
+
+        def tick() -> None:
+            if self.context.seconds_left <= 0 or stop():
+                ours.send()
+
+        before = list(self.handles)
+        outcome: JobOutcome = self._runner(spec, tick).run(spec, listener)
+        self.handles[:] = before  # those of this job have ended
+        if outcome.cancelled_by is not None and not ours.is_sent:
+            raise Stopped(outcome.cancelled_by)
+        self.context.require_time()
+        return outcome
+
+    def _runner(self, spec: JobSpec, tick: Callable[[], None]) -> Any:
+        loaded, cli = self.context.loaded, self.context.cli
+        runner = make_runner(
+            loaded.runner,
+            RunnerSettings(
+                command=cli.job_command,
+                environ=cli.environ,
+                declared=loaded.runners.get(loaded.runner, {}),
+                submission=SubmissionContext(
+                    task=TaskKey(pipeline="check", run=spec.run_id, task="run"), roots=spec.roots
+                ),
+                connections=self.context.connections,
+                tick=tick,
+            ),
+        )
+        if isinstance(runner, RemoteRunner):
+            runner.first_pause, runner.sleep = self.context.poll_seconds, self._sleep
+            runner.on_run = self.handles.append
+        return runner
+
+    def _sleep(self, seconds: float) -> None:
+        self.context.require_time()
+        time.sleep(max(0.0, min(seconds, self.context.seconds_left)))
+
+    # Stopping
+
+    def _cancel_here(self) -> str:
+        if threading.current_thread() is not threading.main_thread():
+            raise NotTriedError("not-from-here")
+        listener = Listener()
+        outcome = self._run(self.job(), listener, lambda: listener.heard)
+        if outcome.cancelled_by is None or all(result.status == "succeeded" for result in outcome.results):
+            raise NotTriedError("ended")
+        codes = Counter(result.error.code for result in outcome.results if result.error is not None)
+        if set(codes) != {"JOB_CANCELLED"}:
+            raise FoundError(f"a job that was stopped ended with {dict(codes) or 'no error'}")
+        return f"{codes.total()} of {len(outcome.results)} tables were left"
+
+    def _cancel_there(self) -> str:
+        platform = self._platform()
+        if not self.handles:
+            self._submit(self._request())
+        for handle in list(self.handles):
+            platform.cancel(handle)
+        ends = [self._ended(platform, handle, self.context.seconds_left).state for handle in self.handles]
+        if going := [state for state in ends if state not in ENDED]:
+            raise FoundError(f"a run that was cancelled is {going[0]} at the time limit")
+        self.handles.clear()
+        if "cancelled" in ends:
+            return "the run ended as cancelled"
+        if "succeeded" in ends:
+            raise NotTriedError("ended")
+        raise FoundError(f"a run that was cancelled ended as {', '.join(ends)}")
+
+    def _ended(self, platform: Platform, handle: Handle, seconds: float) -> RunStatus:
+        """Status of a run when it has ended, or after so many seconds."""
+        until = time.monotonic() + seconds
+        for pause in pauses(self.context.poll_seconds):
+            status = platform.poll(handle)
+            if status.has_ended or time.monotonic() + pause > until:
+                return status
+            time.sleep(pause)
+        raise AssertionError("pauses have no end")
+
+    def _platform(self) -> Platform:
+        loaded, cli = self.context.loaded, self.context.cli
+        declared = loaded.runners.get(loaded.runner, {})
+        return make_platform(loaded.runner, declared, cli.environ, self.context.connections)
+
+    def _request(self) -> RunRequest:
+        """A job of all tables, whose specification is in the lake."""
+        spec = self.job()
+        path = spec_path(spec.roots.lake, spec.run_id)
+        self.context.store.create(path, to_document(spec).encode())
+        tier = self.context.loaded.tiers.get(self.size, TierSpec())
+        return RunRequest(run_id=spec.run_id, spec=path, size=self.size, tier=tier, token=f"gddl-check-{spec.run_id}")
+
+    def _submit(self, request: RunRequest) -> None:
+        handle = self._platform().submit(request)
+        if handle not in self.handles:
+            self.handles.append(handle)
+
+
+@dataclass
+class _Signal:
+    """Stops a job of this process as Ctrl-C would, once."""
+
+    is_sent: bool = False
+
+    def send(self) -> None:
+        # Without a handler, as outside the main thread, the signal would end this process.
+        if not self.is_sent and signal.getsignal(signal.SIGTERM) not in (signal.SIG_DFL, None):
+            self.is_sent = True
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _kill_job() -> None:
+    """Kill the job of this process, with all that it started, and no other child."""
+    mine = ["--parent", str(os.getpid())]
+    for child in psutil.Process().children():
+        with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            words = child.cmdline()
+            if mine in (words[at : at + 2] for at in range(len(words))):
+                for one in (child, *child.children(recursive=True)):
+                    with suppress(psutil.NoSuchProcess):
+                        one.kill()
+
+
+def probes(checks: JobChecks) -> Mapping[str, Callable[[CheckContext], str]]:
+    """The checks by name, in their order."""
+    return {
+        "job.load": lambda _: checks.load(),
+        "job.once": lambda _: checks.once(),
+        "job.cancel": lambda _: checks.cancel(),
+        "job.killed": lambda _: checks.killed(),
+        "job.resume": lambda _: checks.resume(),
+        "tables.verify": lambda _: checks.verify(),
+        "tables.rows": lambda _: checks.rows(),
+        "tables.spark": lambda _: checks.spark(),
+        "catalog.register": lambda _: checks.register(),
+        "tables.athena": lambda _: checks.athena(),
+    }

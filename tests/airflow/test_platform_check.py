@@ -1,0 +1,160 @@
+"""The DAG of `gddl check --platform`, as `DAG.test` runs it; a thread is the DAG processor."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG, Variable
+from airflow.triggers.base import TriggerEvent
+
+from airflow_gddl.platform_check import course, dag
+from airflow_gddl.platform_check.checks import STORAGE
+from airflow_gddl.platform_check.place import FOLDER
+from tests.airflow.bag import serialised
+from tests.airflow.stage import Stage
+from tests.airflow.stored import put
+
+pytestmark = [
+    pytest.mark.usefixtures("database"),
+    pytest.mark.filterwarnings("ignore:Multiple rows returned with uselist=False"),
+]
+DATES = (datetime(2025, 1, 1, tzinfo=UTC) + timedelta(hours=n) for n in itertools.count())
+
+
+@pytest.fixture(autouse=True)
+def project(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.rows("{table: shop.a, keys: [id]}")
+    stage.land("shop.a")
+    stage.lake.mkdir()
+    monkeypatch.setattr(dag.ProcessorChecks, "poll_seconds", 0.05)
+
+
+def made(**arguments: Any) -> DAG:
+    return dag.platform_check(**arguments)
+
+
+def run(wanted: DAG) -> tuple[dict[str, str], dict[str, Any]]:
+    """States of the tasks, and what they returned."""
+    put(wanted)
+    done = wanted.test(logical_date=next(DATES))
+    instances = done.get_task_instances()
+    return {ti.task_id: str(ti.state) for ti in instances}, {
+        ti.task_id: ti.xcom_pull(task_ids=ti.task_id) for ti in instances
+    }
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
+    """Variables in memory, and a thread that answers as the DAG processor does; what it was asked."""
+    variables: dict[str, str] = {}
+    questions: list[dict[str, Any]] = []
+    over = threading.Event()
+
+    def answer() -> None:
+        while not over.wait(0.05):
+            for question in list(variables.values()):
+                questions.append(json.loads(question))
+                dag.answer(**questions[-1])
+
+    monkeypatch.setattr(Variable, "set", lambda key, value, **_: variables.__setitem__(key, value))
+    monkeypatch.setattr(Variable, "delete", variables.pop)
+    thread = threading.Thread(target=answer, daemon=True)
+    thread.start()
+    yield questions
+    over.set()
+    thread.join()
+    assert variables == {}, "the question is withdrawn"
+
+
+def found(returned: dict[str, Any]) -> dict[tuple[str, str], str]:
+    return {(one["check"], one["from"]): one["result"] for one in returned["checks"]}
+
+
+def test_each_process_makes_the_checks_and_all_is_removed(
+    stage: Stage, asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The stand-in for jobs loads nothing, so that the checks of tables fail, and the task that says so."""
+    monkeypatch.setattr(course.job_checks, "probes", lambda _: {})
+    states, returned = run(made())
+    assert states == dict.fromkeys(("worker", "triggerer", "dag_processor", "results"), "success")
+    outcomes = found(returned["results"])
+    may_read_all = {name for (name, _), state in outcomes.items() if state == "NOT TRIED"} & {"storage.denied"}
+    for origin in ("worker", "triggerer", "dag processor"):
+        here = {name: state for (name, place), state in outcomes.items() if place == origin}
+        assert {name: here[name] for name in STORAGE} == {
+            name: "NOT TRIED" if name in may_read_all else "PASS" for name in STORAGE
+        }
+        assert here["cleanup"] == "PASS"
+    assert outcomes["airflow.triggerer", "triggerer"] == outcomes["airflow.dag_processor", "dag processor"] == "PASS"
+    assert not (stage.lake / FOLDER).exists()
+    assert {one["metadata"] for one in asked} == {None}
+    shown = capfd.readouterr().out
+    assert "airflow.dag_processor" in shown
+    assert '"form": 1' in shown
+
+
+def test_a_silent_dag_processor_and_a_failed_check_fail_the_run(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(course.job_checks, "probes", lambda _: {})
+    monkeypatch.setattr(Variable, "set", lambda *_, **__: None)
+    monkeypatch.setattr(Variable, "delete", lambda _: None)
+    states, _ = run(made(minutes=0.02))
+    assert (states["dag_processor"], states["results"]) == ("failed", "failed")
+    assert states["triggerer"] == "success"
+    assert not (stage.lake / FOLDER).exists()
+
+
+@pytest.mark.parametrize("is_processor", [True, False])
+def test_only_the_dag_processor_answers(is_processor: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever reads the file elsewhere asks for no Variable."""
+    asked: list[str] = []
+    monkeypatch.setattr(Variable, "get", lambda key, default: asked.append(key) or default)
+    name = "airflow.dag_processing.processor" if is_processor else "airflow.sdk.execution_time.task_runner"
+    space: dict[str, Any] = {"__name__": name, "read": dag.platform_check}
+    exec("def parse():\n    return read()", space)  # noqa: S102 - a frame of a module of that name
+    parse: Callable[[], DAG] = space["parse"]
+    assert parse().dag_id == "gddl_platform_check"
+    assert asked == ([dag.VARIABLE] if is_processor else [])
+
+
+def test_another_try_of_the_triggerer_begins_anew(stage: Stage) -> None:
+    made = dag.PlatformCheckTrigger(run="abc", metadata=None, minutes=1)
+    path, arguments = made.serialize()
+    assert path == "airflow_gddl.platform_check.dag.PlatformCheckTrigger"
+    for _ in range(2):
+        (event,) = asyncio.run(events(dag.PlatformCheckTrigger(**arguments)))
+        assert {one["state"] for one in event.payload} <= {"PASS", "NOT TRIED"}
+
+
+async def events(trigger: dag.PlatformCheckTrigger) -> list[TriggerEvent]:
+    return [event async for event in trigger.run()]
+
+
+def test_an_answer_is_given_once_and_an_error_does_not_break_the_file(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dag.answer("abc", None)
+    (answer,) = (stage.lake / FOLDER).rglob("answer.json")
+    first = answer.read_bytes()
+    monkeypatch.setattr(course, "of_storage", lambda _: pytest.fail("it was answered"))
+    dag.answer("abc", None)
+    assert answer.read_bytes() == first
+    monkeypatch.setattr(dag, "is_dag_processor", lambda: True)
+    monkeypatch.setattr(Variable, "get", lambda *_, **__: "not JSON")
+    dag.answer_as_dag_processor()
+
+
+def test_the_dag_is_the_same_each_time() -> None:
+    assert serialised(made()) == serialised(made())
+
+
+def test_names_of_folders_hold_nothing_of_the_run() -> None:
+    assert dag.run_name("manual__2024-01-01T00:00:00+00:00/é") == dag.run_name("manual__2024-01-01T00:00:00+00:00/é")
+    assert dag.run_name("a") != dag.run_name("b")
+    assert dag.run_name("x y/..").isalnum()

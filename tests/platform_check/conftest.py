@@ -1,0 +1,34 @@
+"""Grounds of checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.harness.s3_server import Bucket, serving
+from tests.platform_check.ground import Ground
+from tests.s3.conftest import Server, server, way
+
+__all__ = ["server", "way"]
+KEYS = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_REGION": "us-east-1"}
+
+
+@pytest.fixture
+def ground(tmp_path: Path) -> Ground:
+    return Ground(tmp_path)
+
+
+@pytest.fixture
+def bucket_ground(tmp_path: Path, server: Server) -> Ground:
+    """A fresh bucket of versitygw."""
+    place = server.place()
+    return Ground(tmp_path, f"s3://{place.name}", place.environ)
+
+
+@pytest.fixture
+def open_ground(tmp_path: Path) -> Iterator[Ground]:
+    """A bucket whose server asks nobody who they are."""
+    with serving(Bucket()) as url:
+        yield Ground(tmp_path, "s3://bucket", {"AWS_ENDPOINT_URL": url, **KEYS})

@@ -1,0 +1,235 @@
+"""`gddl check --platform` from a terminal: exit status, what is shown, and what is left after whatever happens."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_gddl.cli.main import invoke
+from airflow_gddl.platform_check.checks import BEYOND, CHECKS, STORAGE
+from airflow_gddl.platform_check.dag_file import write_dag
+from airflow_gddl.platform_check.place import FOLDER, Bounds
+from tests.harness.waiting import wait_for
+from tests.platform_check.ground import Ground
+from tests.s3.faulty import Fault, Way
+
+ROOT = Path(__file__).parents[2]
+
+
+def results(ground: Ground) -> dict[str, dict[str, Any]]:
+    """What the file says, by check."""
+    content = json.loads((ground.root / "report.json").read_text())
+    return {one["check"]: one for one in content["checks"]}
+
+
+def quick(ground: Ground, *options: str) -> int:
+    """The command with jobs that end at once."""
+    ground.write()
+    cli = replace(ground.cli, job_command=(sys.executable, "-c", "pass"))
+    report = str(ground.root / "report.json")
+    return invoke(["check", "--platform", "--metadata", str(ground.metadata), "--report", report, *options], cli)
+
+
+def test_a_failure_is_shown_with_code_and_remedy_and_all_is_removed(
+    ground: Ground, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert quick(ground) == 1
+    shown = capsys.readouterr()
+    assert "[PLATFORM_JOB_FAILED]" in shown.out
+    assert "Remedy: " in shown.out
+    found = results(ground)
+    assert list(found) == [*(name for name in CHECKS if name != "cleanup"), *BEYOND, "cleanup"]
+    assert found["job.load"]["cause"] == "JOB_DIED"
+    assert {found[name]["result"] for name in STORAGE if name != "storage.denied"} == {"PASS"}
+    assert {found[name]["reason"] for name in ("job.cancel", "job.resume", "tables.rows", "tables.spark")} == {"failed"}
+    assert found["cleanup"]["result"] == "PASS"
+    assert not Path(ground.lake).exists(), "the lake was not there before"
+
+
+def test_the_bound_is_said_first(ground: Ground, capsys: pytest.CaptureFixture[str]) -> None:
+    assert quick(ground, "--minutes", "7") == 1
+    first, second, *_ = capsys.readouterr().out.splitlines()
+    assert first.startswith(f"making the checks in {ground.lake}/{FOLDER}/")
+    assert second.startswith("at most: 7 minutes, 2,000 objects, 8 jobs of the runner local and the tier small (")
+
+
+def test_json_is_a_line_for_each_check(ground: Ground, capsys: pytest.CaptureFixture[str]) -> None:
+    assert quick(ground, "--json") == 1
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {line["check"] for line in lines} == {*CHECKS, *BEYOND}
+    (load,) = (line for line in lines if line["check"] == "job.load")
+    assert (load["state"], load["code"], load["cause"]) == ("FAIL", "PLATFORM_JOB_FAILED", "JOB_DIED")
+
+
+def test_a_lake_that_was_there_stays_with_what_is_in_it(ground: Ground) -> None:
+    kept = Path(ground.lake, "shop", "t", "x")
+    kept.parent.mkdir(parents=True)
+    kept.write_text("mine")
+    assert quick(ground) == 1
+    assert [path.relative_to(ground.lake).as_posix() for path in Path(ground.lake).rglob("*")] == [
+        "shop", "shop/t", "shop/t/x",
+    ]  # fmt: skip
+
+
+def test_folders_of_other_checks_are_named_and_stay(ground: Ground, capsys: pytest.CaptureFixture[str]) -> None:
+    other = Path(ground.lake, FOLDER, "earlier")
+    other.mkdir(parents=True)
+    (other / "x").write_text("")
+    assert quick(ground) == 1
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"another check left, or works in, {other}. Remove it with `rm -r {other}`" in shown
+    assert (other / "x").exists()
+
+
+def test_the_time_limit_leaves_checks_untried(ground: Ground) -> None:
+    """With a job that never ends: it is stopped."""
+    ground.write()
+    cli = replace(ground.cli, job_command=(sys.executable, "-c", "import time; time.sleep(600)"))
+    report = str(ground.root / "report.json")
+    began = time.monotonic()
+    options = ["--metadata", str(ground.metadata), "--report", report, "--minutes", "0.1"]
+    assert invoke(["check", "--platform", *options], cli) == 0
+    assert time.monotonic() - began >= 6
+    found = results(ground)
+    later = [name for name in found if name.startswith(("job.", "tables.", "catalog.register"))]
+    assert {found[name]["reason"] for name in later} <= {"time", "failed", "engine"}
+    assert found["job.load"]["reason"] == "time"
+    assert found["cleanup"]["result"] == "PASS"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_and_all_is_removed(number: signal.Signals, ground: Ground) -> None:
+    """While a job runs, which is stopped with it."""
+    mark = ground.root / "running"
+    program = ground.root / "job.py"
+    program.write_text(f"import pathlib, time\npathlib.Path({str(mark)!r}).touch()\ntime.sleep(600)\n")
+    ground.write()
+    code = f"""
+import sys
+from dataclasses import replace
+from airflow_gddl.cli.context import real
+from airflow_gddl.cli.main import invoke
+cli = replace(real(), job_command=(sys.executable, "-P", {str(program)!r}))
+sys.exit(invoke(sys.argv[1:], cli))
+"""
+    report = str(ground.root / "report.json")
+    options = ["check", "--platform", "--metadata", str(ground.metadata), "--report", report]
+    with subprocess.Popen([sys.executable, "-P", "-c", code, *options], stdout=subprocess.DEVNULL) as process:
+        wait_for(mark.exists, "the job")
+        process.send_signal(number)
+        assert process.wait(60) == 128 + number
+    found = results(ground)
+    assert found["storage.write"]["result"] == "PASS"
+    assert {found[name]["reason"] for name in ("job.load", "job.cancel", "catalog.register")} == {"stopped"}
+    assert not Path(ground.lake).exists()
+
+
+def test_what_can_not_be_removed_is_named(bucket_ground: Ground, way: Way, capsys: pytest.CaptureFixture[str]) -> None:
+    """Deletes are refused from some time on."""
+    ground = replace(bucket_ground, environ={**bucket_ground.environ, "AWS_ENDPOINT_URL": way.endpoint})
+    way.faults.append(Fault("answer", method="POST", status=403, code="AccessDenied"))
+    way.faults.append(Fault("answer", method="DELETE", status=403, code="AccessDenied"))
+    assert quick(ground) == 1
+    shown = capsys.readouterr().out
+    found = results(ground)
+    assert (found["cleanup"]["result"], found["cleanup"]["code"]) == ("FAIL", "PLATFORM_NOT_REMOVED")
+    assert f"Remove it with `aws s3 rm --recursive {ground.lake}/{FOLDER}/" in shown
+    assert found["storage.write"]["cause"] == "STORAGE_DENIED"
+    assert found["storage.create"]["reason"] == "failed"
+
+
+def test_the_checks_of_storage_stay_within_the_bound(bucket_ground: Ground, way: Way) -> None:
+    ground = replace(bucket_ground, environ={**bucket_ground.environ, "AWS_ENDPOINT_URL": way.endpoint})
+    assert quick(ground) == 1
+    assert 1_000 < len(way.requests) < Bounds.requests
+
+
+@pytest.mark.parametrize("options", [["--report", "x"], ["--dag", "x"], ["--minutes", "3"]])
+def test_options_of_the_platform_need_it(
+    options: list[str], ground: Ground, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ground.write()
+    assert invoke(["check", "--metadata", str(ground.metadata), *options], ground.cli) == 2
+    assert f"[OPTION_INVALID] {options[0]} without --platform" in capsys.readouterr().err
+
+
+def test_wrong_metadata_makes_nothing(ground: Ground, capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["check", "--platform", "--metadata", str(ground.metadata)], ground.cli) == 2
+    assert "[METADATA_MISSING]" in capsys.readouterr().err
+    assert list(ground.root.iterdir()) == []
+
+
+def test_check_alone_does_not_import_it(ground: Ground) -> None:
+    ground.write()
+    code = """
+import sys
+from airflow_gddl.cli.context import real
+from airflow_gddl.cli.main import invoke
+assert invoke(sys.argv[1:], real()) in (0, 1)
+print(sorted(name for name in sys.modules if "platform_check" in name))
+"""
+    command = [sys.executable, "-P", "-c", code, "check", "--metadata", str(ground.metadata)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_it_needs_no_airflow(ground: Ground) -> None:
+    ground.write()
+    code = """
+import sys
+sys.modules["airflow"] = None
+from dataclasses import replace
+from airflow_gddl.cli.context import real
+from airflow_gddl.cli.main import invoke
+sys.exit(invoke(sys.argv[1:], replace(real(), job_command=(sys.executable, "-c", "pass"))))
+"""
+    options = ["check", "--platform", "--metadata", str(ground.metadata), "--report", str(ground.root / "report.json")]
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code, *options], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 1, done.stderr
+    assert results(ground)["storage.claims"]["result"] == "PASS"
+
+
+def test_the_dag_file_is_written_once_and_replaces_no_other(ground: Ground, capsys: pytest.CaptureFixture[str]) -> None:
+    path = ground.root / "check_dag.py"
+    assert invoke(["check", "--platform", "--dag", str(path)], ground.cli) == 0
+    assert "from airflow_gddl.platform_check.dag import platform_check" in path.read_text()
+    write_dag(path)
+    path.write_text("mine")
+    assert invoke(["check", "--platform", "--dag", str(path)], ground.cli) == 2
+    assert "[PATH_UNUSABLE]" in capsys.readouterr().err
+    assert path.read_text() == "mine"
+
+
+def test_a_reader_without_rights_is_refused_on_a_disk() -> None:
+    """As another user than root, who may read everything."""
+    if os.geteuid() != 0:
+        pytest.skip("it becomes another user, which only root can")
+    with tempfile.TemporaryDirectory(prefix="gddl-check-") as folder:
+        Path(folder).chmod(0o777)
+        code = f"""
+import os, sys
+from pathlib import Path
+from tests.platform_check.ground import Ground, outcomes
+made = Ground(Path({folder!r})).context()
+Path({folder!r}, "lake").mkdir()
+os.chmod(Path({folder!r}, "lake"), 0o777)
+os.setgid(65534)
+os.setuid(65534)
+print(outcomes(made, "storage.write", "storage.denied")["storage.denied"])
+"""
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, cwd=ROOT)
+    assert "state='PASS'" in done.stdout, done.stdout + done.stderr
+    assert "refused with STORAGE_DENIED" in done.stdout
