@@ -239,6 +239,7 @@ def chosen(asked: AskedMoment, facts: Sequence[CutFacts]) -> Moment:
         shown = "; ".join(f"{one.table}: {_ORDERS[one.kind]} {one.number or ''}".rstrip() for one in facts)
         remedy = "make a cut of the tables of each kind, by --table"
         raise FatalError(UNKNOWN_CODE, f"the tables order transactions by different things: {shown}", remedy=remedy)
+    _refuse(INCOMPLETE_CODE, asked, facts, lambda one: _unless(bool(one.complete), one))
     moment = _by_kind[kinds[0][0]](asked, facts)
     _require_loaded(moment, facts)
     return moment
@@ -327,8 +328,12 @@ _by_kind: Mapping[CutKind, Callable[[AskedMoment, Sequence[CutFacts]], Moment]] 
 def _unless(holds: bool, one: CutFacts) -> str:
     if holds:
         return ""
-    shown = lsn_of(one.until) if one.kind == "log" else one.until
-    return f"complete until {shown}" + (f": {one.lacking}" if one.lacking else "")
+    shown = f"complete until {_shown(one, one.until)}" if one.until else "not known to be complete until any moment"
+    return shown + (f": {one.lacking}" if one.lacking else "")
+
+
+def _shown(one: CutFacts, place: str) -> str:
+    return lsn_of(place) if one.kind == "log" else place
 
 
 def _require_loaded(moment: Moment, facts: Sequence[CutFacts]) -> None:
@@ -339,8 +344,9 @@ def _require_loaded(moment: Moment, facts: Sequence[CutFacts]) -> None:
 def _if_unloaded(one: CutFacts, until: str) -> str:
     if one.least <= until:
         return ""
-    least = lsn_of(one.least) if one.kind == "log" else one.least
-    return f"its full load was read until {least}, so that nothing earlier than that is known of its rows"
+    return (
+        f"its full load was read until {_shown(one, one.least)}, so that nothing earlier than that is known of its rows"
+    )
 
 
 _REMEDIES = {
