@@ -221,8 +221,8 @@ class _Known:
         if known is None or not runs or known.merged or not is_whole(known, runs[-1], self.state.max_sequence):
             what = "no full load of it is known that begins what it holds, and that has ended"
             raise _refused(LOAD_CODE, self.run, what, "leave it out, by --table; or let the connector take a snapshot")
-        if log is None and len(known.partitions) > 1:
-            what = "its topic has several partitions, so that nothing tells until where all of them have come"
+        if log is None and len(known.partitions) != 1:
+            what = "names of its files tell several partitions of a topic, or none: their order is not that of the log"
             raise _refused(UNKNOWN_CODE, self.run, what, "let the topic have one partition; or leave the table out")
         position = runs[-1].position
         own = position.rpartition(".")[2]

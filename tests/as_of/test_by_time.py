@@ -11,15 +11,19 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_gddl.contract.actions import Erase, Maintain
+from airflow_gddl.contract.actions import Erase, Maintain, Move
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import JobOptions, TableSpec
+from spark_jobs.actions.consistent_cut_rows import rows_digest
+from spark_jobs.plan.planned_batch import BatchPlan
 from tests.as_of.cuts import Cuts, RefusedError
+from tests.conftest import LocalPort
 from tests.harness.examples import at_random
-from tests.harness.lake import Lake
+from tests.harness.lake import TIER, Lake
 from tests.harness.landing import write
 
 BEGAN = datetime(2024, 1, 1, 12, tzinfo=UTC)
@@ -288,6 +292,69 @@ def test_masked_and_excluded_columns_stay_so(lake: Lake) -> None:
     rows = cuts.rows(cuts.make("first", at(1).isoformat()), "s.orders")
     assert {row["name"] for row in rows} == {row["name"] for row in lake.rows(lake.layout(spec).replica)}
     assert all(row["name"] != "x" and "secret" not in row for row in rows)
+
+
+def test_rows_that_were_read_from_the_source_again_are_refused(lake: Lake, service: Service) -> None:
+    """They are later than the place that they have."""
+    service.change(ORDERS, [(at(20), "U", 1, 11)])
+    folder = lake.landing(ORDERS)
+    (folder / "20240101-000000002.parquet").rename(folder / "20240101-000000002-gddl-resync.parquet")
+    service.change(ORDERS, [(at(30), "I", 3, 1)])
+    lake.done(ORDERS)
+    code, message = refused(lake, at(25).isoformat(), ORDERS)
+    assert (code, "gddl resync" in message) == ("CUT_BEFORE_LOAD", True)
+    assert cuts_of(lake, ORDERS).make("before", at(2).isoformat()).tables[0].rows == 2
+
+
+def test_a_change_without_a_commit_time_is_refused(lake: Lake, service: Service) -> None:
+    table = pa.table({
+        "Op": ["I"], "AR_H_CHANGE_SEQ": ["8" * 35], COMMIT: pa.array([None], pa.timestamp("us", "UTC")),
+        "id": pa.array([4], pa.int32()), "v": pa.array([1], pa.int32()),
+    })  # fmt: skip
+    write(lake.landing(ORDERS), "20240101-000000003.parquet", table)
+    lake.done(ORDERS)
+    code, message = refused(lake, at(2).isoformat(), ORDERS)
+    assert (code, "1 changes have no place" in message) == ("CUT_CHANGES_MISSING", True)
+
+
+def test_a_change_table_that_another_writer_has_changed_is_refused(lake: Lake, service: Service) -> None:
+    DeltaTable(lake.layout(ORDERS).changes).delete("id = 1")
+    assert refused(lake, at(2).isoformat(), ORDERS)[0] == "CUT_CHANGES_MISSING"
+
+
+def test_an_unfinished_batch_and_a_table_that_is_not_loaded_are_refused(lake: Lake, service: Service) -> None:
+    plan = BatchPlan(
+        number=lake.ledger(ORDERS).state.batch + 1, mode="incremental", planned_at="2030-01-01T00:00:00.000000Z",
+        generation=1, files=(),
+    )  # fmt: skip
+    lake.ledger(ORDERS).write_plan(plan)
+    assert refused(lake, "latest", ORDERS)[0] == "BATCH_UNFINISHED"
+    assert refused(lake, "latest", spec_of("never"))[0] == "CUT_BEFORE_LOAD"
+
+
+def test_a_moved_table_keeps_its_cuts(lake: Lake, service: Service) -> None:
+    cuts = cuts_of(lake, ORDERS)
+    cuts.make("first", at(2).isoformat())
+    lake.done(ORDERS, JobOptions(action=Move(to="s.moved")))
+    stored = cuts.stored("first").tables[0]
+    assert (stored.table, stored.folder) == ("s.moved", "_as_of/first/s/orders")
+
+
+@pytest.mark.parametrize("vectors", [False, True])
+def test_a_cut_is_the_same_wherever_it_is_made(engine: LocalPort, vectors: bool, tmp_path: Path) -> None:
+    lake = Lake(tmp_path, port=engine, tier=replace(TIER, deletion_vectors=vectors))
+    service, spec = Service(lake), replace(ACCOUNTS, history=True, cluster_by=("v",))
+    service.load(spec, dict.fromkeys(range(200), 0))
+    for number in range(5):
+        service.change(spec, [(at(number), "U", key, number) for key in range(number, 200, 7)])
+        lake.done(spec)
+    cuts = cuts_of(lake, spec)
+    cut = cuts.make("third", at(2).isoformat())
+    expected = {key: max((n for n in range(3) if (key - n) % 7 == 0 and key >= n), default=0) for key in range(200)}
+    assert cuts.rows(cut, "s.accounts") == rows_of(expected)
+    made = cuts.rows(cut, "s.accounts", "id", "v", "AR_H_CHANGE_SEQ", COMMIT)
+    backwards = pa.Table.from_pylist([dict(reversed(row.items())) for row in reversed(made)])
+    assert cut.tables[0].digest == f"{rows_digest(backwards):032x}"
 
 
 _CHANGE = st.tuples(st.sampled_from(["accounts", "orders"]), st.integers(0, 3), st.booleans())
