@@ -168,6 +168,11 @@ def _required(store: Storage, lake: str, name: str) -> Cut:
         raise FatalError("CUT_MISSING", f"there is no cut {name}", remedy="gddl as-of list shows them") from None
 
 
+def _is_of(spec: TableSpec, source: str) -> bool:
+    """Whether the table, or a part of it, is of the source: a job refuses those that have several."""
+    return spec.source == source or source in spec.shards
+
+
 def _remove(store: Storage, lake: str, cut: Cut) -> None:
     """Remove the tables, each with its log last, then the document: what is left of a killed command can be dropped."""
     for one in cut.tables:
@@ -237,7 +242,7 @@ class _Making:
             MetadataError: `CUT_SOURCE_UNKNOWN`; as `choose`.
             typer.Exit: rows of the metadata are invalid, so that a table may be missing.
         """
-        enabled = [one for one in self.loaded.tables if one.enabled and one.source == source]
+        enabled = [one for one in self.loaded.tables if one.enabled and _is_of(one, source)]
         if not source or not enabled:
             known = ", ".join(sorted({one.source for one in self.loaded.tables if one.enabled}))
             what = f"no enabled table has the source {source!r}" if source else "no source is named"
@@ -247,7 +252,7 @@ class _Making:
         if bad or (not names and self.loaded.problems):
             metadata_folder.show_problems(self.cli, list(self.loaded.problems), self.metadata)
             raise typer.Exit(context.BAD_METADATA)
-        if others := [one.table for one in specs if one.source != source]:
+        if others := [one.table for one in specs if not _is_of(one, source)]:
             what = f"{', '.join(others)} have another source than {source}"
             raise MetadataError("CUT_SOURCE_UNKNOWN", what, remedy="name tables of one source")
         return specs

@@ -30,7 +30,7 @@ from spark_jobs.actions.source_values import INSTANT, PLAIN, SourceColumn, is_re
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.dialects.dms import name_in_files
 from spark_jobs.plan.loaded_transactions import LoadedTransactions, place_of
-from spark_jobs.source_tables import SourceTable, as_written, in_bytes, opened, quoted, url_of
+from spark_jobs.source_tables import SourceTable, as_written, connected, in_bytes, opened, quoted, url_of
 from spark_jobs.sources import reader_of
 
 _ROWS_AT_ONCE = 10_000
@@ -254,8 +254,8 @@ class SourceRows:
 
     def position_now(self) -> str:
         """Where the source's log is: everything that was read until now was committed before. Empty: not known here."""
-        with self._opened() as (_, source_table):
-            return log_position(source_table.connection, inserted=True)
+        with connected(self.url) as connection:
+            return log_position(connection, inserted=True)
 
     @staticmethod
     def _selected(sa: Any, source_table: SourceTable, column: SourceColumn) -> Any:

@@ -141,6 +141,7 @@ def test_cuts_at_random_equal_the_source_at_their_commits(source: sa.Engine, tmp
     assert held(cuts, "newest", "latest") == bank.known[-1][1]
 
 
+@pytest.mark.deep
 def test_the_latest_cut_under_writers_is_sound(source: sa.Engine, tmp_path: Path) -> None:
     """Nobody knows the moment before; sums and foreign keys hold in each, though the two tables are loaded apart."""
     lake, stopped = Lake(tmp_path), threading.Event()
