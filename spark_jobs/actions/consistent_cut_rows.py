@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import reduce
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
@@ -36,6 +37,7 @@ from spark_jobs.tables.table_rows import Source, by_file, by_key, without_places
 
 _CHANGES = "changes"
 _APP = "as-of"
+_HASHED_TOGETHER = 100_000
 _VOID = "void"
 """Type of a column that files have nothing but nulls in."""
 
@@ -229,9 +231,9 @@ def make(
     reports = [json.loads(report) for report in encoded]
     files, rows = written(reports)
     tables.commit(path, Write(app=_APP, version=1, written=files, metrics={"numOutputRows": rows}))
-    digest = sum(int(report["digest"], 16) for report in reports) % 2**128
+    digest = together(report["digest"] for report in reports)
     kinds = {column.name: str(column.type) for column in columns if column.name != GDDL}
-    return MadeTable(rows=rows, digest=f"{digest:032x}", columns=kinds)
+    return MadeTable(rows=rows, digest=digest, columns=kinds)
 
 
 @dataclass(frozen=True)
@@ -242,17 +244,31 @@ class _Make:
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
         made = by_name(self.rule.rows(rows[_CHANGES]), self.output.target.schema)
         digest = rows_digest(made.drop_columns([GDDL]))
-        return json.dumps({**self.output.report(storage, made), "digest": f"{digest:032x}"}).encode()
+        return json.dumps({**self.output.report(storage, made), "digest": digest}).encode()
 
 
-def rows_digest(rows: pa.Table) -> int:
-    """128 bits that tables with equal rows share, whatever their order, and the width of their numbers."""
-    if not rows.num_rows or not rows.num_columns:
-        return 0
+def rows_digest(rows: pa.Table) -> str:
+    """128 bits, as hexadecimal digits, that tables with equal rows share, whatever their order and the width of their
+    numbers: the sums of both halves of the rows' hashes."""
     names = sorted(rows.column_names)
-    joined = pc.binary_join_element_wise(*(_texts(flat(rows.column(name))) for name in names), b"\x1f")
-    hashed = (hashlib.blake2b(one, digest_size=16).digest() for one in joined.to_pylist())
-    return sum(int.from_bytes(one, "big") for one in hashed) % 2**128
+    halves = np.zeros(2, np.uint64)
+    for start in range(0, rows.num_rows if names else 0, _HASHED_TOGETHER):
+        part = rows.slice(start, _HASHED_TOGETHER)
+        joined = pc.binary_join_element_wise(*(_texts(flat(part.column(name))) for name in names), b"\x1f")
+        hashes = b"".join(hashlib.blake2b(one, digest_size=16).digest() for one in joined.to_pylist())
+        halves += np.frombuffer(hashes, ">u8").reshape(-1, 2).sum(axis=0, dtype=np.uint64)
+    return _hexadecimal(halves)
+
+
+def together(digests: Iterable[str]) -> str:
+    """The digest of all rows, from those of parts."""
+    halves = np.frombuffer(b"".join(map(bytes.fromhex, digests)), ">u8").reshape(-1, 2)
+    return _hexadecimal(halves.sum(axis=0, dtype=np.uint64))
+
+
+def _hexadecimal(halves: np.ndarray) -> str:
+    text: str = halves.astype(">u8").tobytes().hex()
+    return text
 
 
 def _texts(values: pa.Array) -> pa.Array:
