@@ -154,6 +154,12 @@ BUILT_IN: Mapping[str, Command] = {
     "shadow": Command(
         "airflow_gddl.shadow.commands:app", REPAIR, "gddl shadow show --table shop.orders", "trust.md#shadow"
     ),
+    "as-of": Command(
+        "airflow_gddl.as_of.commands:app",
+        RUN,
+        "gddl as-of --source crm --at latest --prefix closing_2026_01",
+        "as-of.md",
+    ),
     "maintain": Command(
         "airflow_gddl.cli.maintenance:maintain", EVERYDAY, "gddl maintain --dry-run", "repair.md#maintenance"
     ),

@@ -335,6 +335,20 @@ class Eject(Asked):
     name: Literal["eject"] = _named("eject")
 
 
+@dataclass(frozen=True, kw_only=True)
+class ConsistentCut(Asked):
+    """Say up to which moment a table is complete, or make it as of the moment of a cut."""
+
+    name: Literal["consistent_cut"] = _named("consistent_cut")
+    at: str = ""
+    """The moment that is asked for; empty: the table is made."""
+    cut: str = ""
+    """Name of the cut in the lake's documents that the table is made for; empty: nothing is made."""
+
+    def unsharded(self) -> str:
+        return "gddl as-of"
+
+
 Sourced = Adopt | LoadFromSource | Resync | ResyncRows | Verify
 """Actions that may name a connection to the source."""
 Trying = Adopt | AdoptRelease | Maintain | SchemaApply
@@ -344,7 +358,7 @@ Keyed = Erase | Explain | ResyncRows
 Action = (
     Run | Rebuild | Reload | Resync | Plan | LoadFromSource | ResyncRows | Verify | Explain | ShowTable | Erase
     | ErrorsList | ErrorsReplay | ErrorsDismiss | SweepRelease | TruncateRelease | Maintain | Move | SchemaApply
-    | CatalogDiff | CatalogSync | Adopt | AdoptRelease | Eject
+    | CatalogDiff | CatalogSync | Adopt | AdoptRelease | Eject | ConsistentCut
 )  # fmt: skip
 ACTIONS: Mapping[str, type[Action]] = {kind.name: kind for kind in get_args(Action)}
 """The actions by name."""

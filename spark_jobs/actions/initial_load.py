@@ -150,7 +150,7 @@ class _Load:
         with ThreadPoolExecutor(self.settings.parallel, thread_name_prefix="load") as pool:
             self._write_files(pool)
         self._remove_older()
-        self._save_progress(ended=iso(self.run.runtime.clock()))
+        self._save_progress(ended=iso(self.run.runtime.clock()), until=self.source.position_now())
         return self._progress
 
     def _begin(self) -> None:

@@ -30,7 +30,7 @@ from spark_jobs.actions.source_values import INSTANT, PLAIN, SourceColumn, is_re
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.dialects.dms import name_in_files
 from spark_jobs.plan.loaded_transactions import LoadedTransactions, place_of
-from spark_jobs.source_tables import SourceTable, as_written, in_bytes, opened, quoted, url_of
+from spark_jobs.source_tables import SourceTable, as_written, connected, in_bytes, opened, quoted, url_of
 from spark_jobs.sources import reader_of
 
 _ROWS_AT_ONCE = 10_000
@@ -252,6 +252,11 @@ class SourceRows:
                 fields = [column.field(one.type) for column, one in zip(self.columns, arrays, strict=True)]
                 yield pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
+    def position_now(self) -> str:
+        """Where the source's log is: everything that was read until now was committed before. Empty: not known here."""
+        with connected(self.url) as connection:
+            return log_position(connection, inserted=True)
+
     @staticmethod
     def _selected(sa: Any, source_table: SourceTable, column: SourceColumn) -> Any:
         expression = source_table.table.c[column.name]
@@ -326,13 +331,19 @@ _POSITIONS = {
 }
 
 
-def log_position(connection: Any) -> str:
-    """Where the source's log is, as the database writes it; empty where that is not known here."""
+def log_position(connection: Any, *, inserted: bool = False) -> str:
+    """Where the source's log is, as the database writes it; empty where that is not known here.
+
+    Args:
+        inserted: also what PostgreSQL has not written to its disk yet, since others may read its rows.
+    """
     import sqlalchemy as sa  # noqa: PLC0415 - see above
 
     dialect = connection.dialect
     name = "mariadb" if getattr(dialect, "is_mariadb", False) else dialect.name
-    position = connection.execute(sa.text(_POSITIONS[name])).scalar() if name in _POSITIONS else None
+    query = _POSITIONS.get(name, "")
+    query = query.replace("pg_current_wal_lsn", "pg_current_wal_insert_lsn") if inserted else query
+    position = connection.execute(sa.text(query)).scalar() if query else None
     return str(position or "")
 
 

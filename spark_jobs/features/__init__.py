@@ -7,11 +7,11 @@ docs/design.md, section 5.
 from __future__ import annotations
 
 import importlib
-from importlib.util import find_spec
+import pkgutil
 from typing import TYPE_CHECKING, cast
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.features import features, lacking, used_by
+from airflow_gddl.contract.features import lacking, used_by
 
 if TYPE_CHECKING:
     from spark_jobs.batch.feature import Feature
@@ -31,8 +31,9 @@ def features_of(run: TableRun) -> tuple[Feature, ...]:
 
 
 def installed_features() -> tuple[Feature, ...]:
-    """All that this installation has, whether or not a row uses them."""
-    return tuple(_feature(name) for name in features() if find_spec(f"{__name__}.{name}") is not None)
+    """All that this installation has, whether or not a row uses them; some are asked for by no row, and have no module
+    in `airflow_gddl.contract.features`."""
+    return tuple(_feature(name) for name in sorted(module.name for module in pkgutil.iter_modules(__path__)))
 
 
 def _feature(name: str) -> Feature:

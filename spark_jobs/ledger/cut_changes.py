@@ -32,5 +32,10 @@ def cut_before(storage: Storage, root: str) -> str | None:
     Raises:
         FatalError: `LEDGER_DAMAGED`.
     """
-    cut = read_small(storage, join(root, _NAME), Cut, "delete it; changes that were cut may then be named as missing")
+    cut = last_cut(storage, root)
     return None if cut is None else cut.before
+
+
+def last_cut(storage: Storage, root: str) -> Cut | None:
+    """The last time that changes were removed; None: never. Raises as `cut_before`."""
+    return read_small(storage, join(root, _NAME), Cut, "delete it; changes that were cut may then be named as missing")

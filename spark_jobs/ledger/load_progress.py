@@ -44,6 +44,7 @@ class LoadProgress:
         is_divided: whether all ranges are known.
         before: files of the load before this one.
         position: of the source's log when the load began; empty where the database shows none.
+        until: position of the source's log once all rows were read; empty: as `position`, or it has not ended.
         log: the log that jobs read, and the table in it; empty: they read none.
         seen: of a table that is read by one query, or that begins to follow a log; None: its rows are known by their
             keys, or not yet read.
@@ -57,6 +58,7 @@ class LoadProgress:
     is_divided: bool = False
     before: int = 0
     position: str = ""
+    until: str = ""
     log: str = ""
     seen: LoadedTransactions | None = None
     left_out: tuple[str, ...] = ()

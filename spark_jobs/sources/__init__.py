@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow_gddl.contract import actions
@@ -25,6 +26,23 @@ if TYPE_CHECKING:
 
 READING = actions.Load | actions.ResyncRows
 """Actions that read the log of a source; the others load what was read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogEnd:
+    """How far a job has read PostgreSQL's log of a source, for all tables that follow it.
+
+    Attributes:
+        number: how often the log was opened anew before.
+        commit: the last commit that was read; None: none was.
+        until: all that was committed up to this position was read.
+        read_at: all that was committed by then was read, ISO 8601 UTC; empty: that is not known.
+    """
+
+    number: int
+    commit: int | None
+    until: int
+    read_at: str = ""
 
 
 class SourceReader:
@@ -53,6 +71,11 @@ class SourceReader:
             Whether it followed none, or another, before: changes that the load has seen may then be another table's.
         """
         return False
+
+    def log_end(self, run: TableRun) -> LogEnd | None:  # noqa: ARG002 - for readers that do
+        """How far the log was read that the table follows, once it is sure that it follows it still; None: jobs read
+        none."""
+        return None
 
     def load_forms(self, run: TableRun, table: SourceTable) -> Mapping[str, Any]:  # noqa: ARG002 - for readers that do
         """Columns that a load has to write otherwise than by the driver, so that they equal those of the log."""

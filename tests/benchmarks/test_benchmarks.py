@@ -25,6 +25,7 @@ SMALLEST = {
     "airflow_hour": "--tables 4 --minutes 2 --every 1",
     "airflow_parse": "--scale 0.001",
     "airflow_run": "--scale 0.01",
+    "as_of": "--scale 0.01",
     "capture": "--changes 2000 --rows 1000",
     "catalog_sync": "--tables 2 --rounds 1",
     "commit_merge": "--tables 2 --rows 10000 --changes 400",

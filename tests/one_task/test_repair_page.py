@@ -229,6 +229,9 @@ OF_PAGES = {
         "gddl rebuild --table shop.planes": "readme/test_readme.py::test_the_commands_work",
         "gddl resync --table T --key": f"{RESYNC_ROWS}::test_missing_wrong_and_surplus_rows",
     },
+    "as-of.md": {
+        "`CUT_BEFORE_LOAD`": "as_of/test_by_time.py::test_a_table_that_was_loaded_again_has_no_earlier_cut",
+    },
     "tasks/add-a-table.md": {
         "`KEYS_SHARED`": "one_task/test_new_keys.py::test_rows_of_a_full_load_that_share_a_key_are_counted",
     },

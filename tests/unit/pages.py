@@ -88,7 +88,13 @@ def commands(group: Any, path: str = "gddl") -> Iterator[tuple[str, set[str]]]:
     for name in group.list_commands(None):
         command = group.get_command(None, name)
         if hasattr(command, "commands"):
+            if command.invoke_without_command:
+                yield f"{path} {name}", _options(command)
             yield from commands(command, f"{path} {name}")
         else:
-            options = {option for parameter in command.params for option in parameter.opts if option.startswith("--")}
-            yield f"{path} {name}", options - {"--help"}
+            yield f"{path} {name}", _options(command)
+
+
+def _options(command: Any) -> set[str]:
+    options = {option for parameter in command.params for option in parameter.opts if option.startswith("--")}
+    return options - {"--help"}

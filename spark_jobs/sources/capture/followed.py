@@ -124,6 +124,22 @@ def require_followed(run: TableRun, now: FollowedTable) -> tuple[DroppedPartitio
     return dropped, kept
 
 
+def require_still_followed(run: TableRun, now: FollowedTable) -> None:
+    """Refuse what `require_followed` refuses, and partitions that are gone; writes nothing. A `TRUNCATE` may be behind
+    the end of what was read.
+
+    Raises:
+        FatalError: `SOURCE_LOG_RESTARTED`, `SOURCE_TABLE_ALTERED`.
+    """
+    before = read_followed(run.runtime.storage, run.layout.state) or replace(now, log="")
+    if before.unloaded:
+        raise _refused(run, before, now, f"{before.unloaded}; its load has not ended")
+    if why := is_other(before, replace(now, truncates=before.truncates + 1)):
+        raise _refused(run, before, now, why)
+    if before.kept:
+        raise undeletable(run, before.kept, "their rows stay in the table")
+
+
 def _to_delete(run: TableRun, before: FollowedTable, now: FollowedTable, gone: tuple[str, ...]) -> DroppedPartitions:
     """Remember the table as it is now, with the partitions that are gone: others may be made and dropped while the
     deletes wait.

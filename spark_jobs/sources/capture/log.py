@@ -29,7 +29,9 @@ from spark_jobs.batch.totals import RunTotals
 from spark_jobs.dialects.debezium.topic_files import TopicFiles
 from spark_jobs.dialects.kafka_log import Message
 from spark_jobs.ledger.claim import Claim
+from spark_jobs.plan.loaded_transactions import place_of
 from spark_jobs.source_tables import SourceTable, connected, url_of
+from spark_jobs.sources import LogEnd
 from spark_jobs.sources.capture.catalog import read_catalog
 from spark_jobs.sources.capture.engine import OF_ENGINE, Batch, Engine, Record
 from spark_jobs.sources.capture.followed import (
@@ -38,6 +40,7 @@ from spark_jobs.sources.capture.followed import (
     may_be_truncated,
     require_followed,
     require_not_renamed,
+    require_still_followed,
     require_unaltered,
 )
 from spark_jobs.sources.capture.partition_deletes import PartitionDeletes
@@ -141,6 +144,26 @@ def follow(run: TableRun, log: str) -> bool:
     is_loaded = run.ledger().state.keys is not None
     write_followed(run.runtime.storage, run.layout.state, replace(now, unloaded=why if is_loaded else ""))
     return before is None or bool(is_other(before, now))
+
+
+def log_end(run: TableRun) -> LogEnd | None:
+    """See `SourceReader.log_end`; None: the log was never opened, or read.
+
+    Raises:
+        FatalError: `SOURCE_LOG_RESTARTED`, `SOURCE_TABLE_ALTERED`, `SOURCE_LOG_STOPPED`, `SOURCE_TABLE_MISSING`,
+            `NOT_PUBLISHED`.
+        RetriableError: `SOURCE_UNREACHABLE`.
+    """
+    source = _Source.of(run)
+    if (known := source.positions.read()) is None or not known.offsets:
+        return None
+    require_readable(run, known)
+    with connected(source.url) as connection:
+        source.log.require_same_source(connection, known)
+        require_still_followed(run, source.at(known, source.followed(connection)))
+    commit = source.log.last_commit(known)
+    marked = 0 if known.mark is None else place_of(known.mark.place)
+    return LogEnd(number=known.number, commit=commit, until=max(commit or 0, marked), read_at=known.read_at)
 
 
 def load_forms(run: TableRun, source_table: SourceTable) -> dict[str, Form]:

@@ -295,6 +295,12 @@ class PostgreSQL:
             places += [int(offset[name]) for name in ("lsn", "lsn_proc", "lsn_commit") if offset.get(name) is not None]
         return max(places)
 
+    @staticmethod
+    def last_commit(known: LogPosition) -> int | None:
+        """The last commit before what was read last; None: none was read."""
+        places = [json.loads(one.offset).get("lsn_commit") for one in known.offsets]
+        return max((int(place) for place in places if place is not None), default=None)
+
     def _has(self, connection: Any, mark: Mark) -> bool:
         query = """SELECT EXISTS (SELECT FROM pg_logical_slot_peek_binary_changes(CAST(:slot AS name),
           CAST(:upto AS pg_lsn), NULL, 'proto_version', '1', 'publication_names', :publication, 'messages', 'true')

@@ -9,8 +9,8 @@ from airflow_gddl.contract.result import JobResult
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.source_tables import SourceTable
-from spark_jobs.sources import READING, SourceReader
-from spark_jobs.sources.capture.log import capture_log, follow, load_forms, open_log
+from spark_jobs.sources import READING, LogEnd, SourceReader
+from spark_jobs.sources.capture.log import capture_log, follow, load_forms, log_end, open_log
 from spark_jobs.sources.capture.partition_deletes import PartitionDeletes
 from spark_jobs.sources.capture.postgresql_types import Form
 
@@ -33,6 +33,9 @@ class LogReader(SourceReader):
 
     def follow(self, run: TableRun, log: str) -> bool:
         return follow(run, log)
+
+    def log_end(self, run: TableRun) -> LogEnd | None:
+        return log_end(run)
 
     def load_forms(self, run: TableRun, table: SourceTable) -> Mapping[str, Form]:
         return load_forms(run, table)

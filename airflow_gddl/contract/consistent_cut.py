@@ -1,0 +1,369 @@
+"""Consistent cuts: all tables of a source as the source had them at one commit (docs/as-of.md).
+
+What jobs say of their tables, how a moment is chosen from that, and the documents in which the lake names the cuts.
+
+A *place* orders the transactions of a source: text, the position in PostgreSQL's log of the commit before a
+transaction, or its commit time. Of each kind all places have one form, so that they compare as text. A cut has the
+transactions whose places are before its *bound*.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+from airflow_gddl.contract.completeness import DELIVERY_SECONDS
+from airflow_gddl.contract.errors import FatalError, MetadataError
+from airflow_gddl.contract.layout import STATE, join
+
+CutKind = Literal["log", "time"]
+"""How transactions are told apart: by the place of their commit in the source's log, or by their commit time."""
+LATEST = "latest"
+FOLDER = "_as_of"
+"""Folder of the lake with the tables of cuts, each cut in a folder of its name."""
+UNKNOWN_CODE, INCOMPLETE_CODE = "CUT_TRANSACTIONS_UNKNOWN", "CUT_NOT_COMPLETE"
+LOAD_CODE, CHANGES_CODE, AMBIGUOUS_CODE = "CUT_BEFORE_LOAD", "CUT_CHANGES_MISSING", "CUT_MOMENT_AMBIGUOUS"
+_LSN = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
+_NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,62}")
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundPlaces:
+    """What the changes of one table say of the moment that is asked for.
+
+    Attributes:
+        after: of a time: the first place in the log whose transaction was committed later; None: none was.
+        before: of a place in the log: the last place of a commit up to it that the changes name; None: none.
+        own: of transactions right behind `before`, the greatest place of a change; None: there is none.
+        behind: the first place of a commit after it that the changes name; None: none.
+    """
+
+    after: str | None = None
+    before: str | None = None
+    own: str | None = None
+    behind: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CutFacts:
+    """What is known of one table before a moment is chosen; see the module for places and bounds.
+
+    Attributes:
+        generation: the current one, whose full load the cut begins with.
+        batch, version: the last batch, and the version of the change table.
+        complete: bound up to which every change of the table is known to have come.
+        until: the moment that `complete` stands for: no transaction that is not before `complete` was committed by it.
+        whole: nothing but the end of what was read of the source's log ends that.
+        lacking: why not further; empty: `whole`.
+        least: moment by which the full load had read its last row; the cut can't be earlier.
+        above: the rows of a snapshot have this place, so that the bound is greater; empty: rows of a load have none.
+        newest: newest commit time of the table, ISO 8601 UTC; None: none.
+        known_at: all that was committed by then was read, ISO 8601 UTC; None: that is not known.
+        number: of the log; see `LogEnd.number`.
+    """
+
+    table: str
+    kind: CutKind
+    generation: int
+    batch: int
+    version: int
+    complete: str
+    until: str
+    whole: bool
+    least: str
+    lacking: str = ""
+    above: str = ""
+    newest: str | None = None
+    known_at: str | None = None
+    number: int = 0
+    found: FoundPlaces = field(default_factory=FoundPlaces)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moment:
+    """The moment of a cut: what was committed by `until` is before `bound`, and nothing else is."""
+
+    kind: CutKind
+    bound: str
+    until: str
+
+    @property
+    def shown(self) -> str:
+        """For people: a position as PostgreSQL writes it, or a time."""
+        return lsn_of(self.until) if self.kind == "log" else self.until
+
+
+@dataclass(frozen=True, kw_only=True)
+class CutTable:
+    """One table of a cut.
+
+    Attributes:
+        folder: of the made table, below the lake.
+        generation, batch: see `CutFacts`.
+        version: of the change table from which on it was made.
+        sequence, commit_ts: the newest of the changes in it; None: it has none but rows of the full load.
+        rows, digest: of the made table, see `rows_digest`; None, empty: it is not made yet, or a key was erased since.
+        columns: its columns with their SQL types, of the made table.
+        erased: rows that erasures have removed from it.
+    """
+
+    table: str
+    folder: str
+    generation: int
+    batch: int
+    version: int
+    sequence: str | None = None
+    commit_ts: str | None = None
+    rows: int | None = None
+    digest: str = ""
+    columns: Mapping[str, str] = field(default_factory=dict)
+    erased: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cut:
+    """A cut, by which it can be made again.
+
+    Attributes:
+        asked: as the user has named the moment.
+        begun_at, made_at: ISO 8601 UTC; None: a command that was killed has left it.
+        schema: columns and types of the moment, or those of today.
+        again: name of the cut that this one repeats; empty: none.
+    """
+
+    name: str
+    source: str
+    asked: str
+    moment: Moment
+    begun_at: str
+    tables: tuple[CutTable, ...]
+    schema: Literal["then", "now"] = "then"
+    made_at: str | None = None
+    again: str = ""
+
+    def of(self, table: str) -> CutTable | None:
+        return next((one for one in self.tables if one.table == table), None)
+
+    def having(self, changed: CutTable) -> Cut:
+        """The cut with another entry of a table."""
+        return replace(self, tables=tuple(changed if one.table == changed.table else one for one in self.tables))
+
+
+def cuts_folder(lake: str) -> str:
+    """Folder of the documents, one for each cut."""
+    return join(lake, STATE, "cuts")
+
+
+def cut_path(lake: str, name: str) -> str:
+    return join(cuts_folder(lake), f"{name}.json")
+
+
+def table_folder(name: str, table: str) -> str:
+    """Folder of a table of a cut, below the lake."""
+    return join(FOLDER, name, *table.split(".", 1))
+
+
+def require_name(name: str) -> None:
+    """Require a name that is a folder's.
+
+    Raises:
+        MetadataError: `CUT_NAME_INVALID`.
+    """
+    if not _NAME.fullmatch(name):
+        remedy = "take lower-case letters, digits and _, e.g. closing_2026_01"
+        raise MetadataError("CUT_NAME_INVALID", f"not a name of a cut: {name!r:.80}", remedy=remedy)
+
+
+def lsn_of(place: str) -> str:
+    """A place as PostgreSQL writes it."""
+    number = int(place.rpartition(":")[2])
+    return f"{number >> 32:X}/{number & 0xFFFFFFFF:X}"
+
+
+def place_in(log: int, position: int) -> str:
+    """A position in PostgreSQL's log as a place.
+
+    Args:
+        log: how often the log that jobs read was opened anew before.
+    """
+    return f"log{log:04d}:{position:020d}" if log else f"{position:020d}"
+
+
+def time_place(moment: datetime) -> str:
+    """A commit time as a place."""
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskedMoment:
+    """What `--at` says: a time, a position in the log as a number, or neither: the latest."""
+
+    text: str
+    time: datetime | None = None
+    position: int | None = None
+
+
+def asked_moment(text: str) -> AskedMoment:
+    """Read what the user has written.
+
+    Raises:
+        MetadataError: `CUT_MOMENT_INVALID`.
+    """
+    if text == LATEST:
+        return AskedMoment(text=text)
+    if found := _LSN.fullmatch(text):
+        return AskedMoment(text=text, position=(int(found[1], 16) << 32) + int(found[2], 16))
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        time = None
+    if time is None or time.tzinfo is None:
+        remedy = "write latest, a time with its zone as 2026-01-31T23:59:59Z, or a position of the log as 0/16B3740"
+        raise MetadataError("CUT_MOMENT_INVALID", f"--at is none: {text!r:.80}", remedy=remedy)
+    return AskedMoment(text=text, time=time)
+
+
+def chosen(asked: AskedMoment, facts: Sequence[CutFacts]) -> Moment:
+    """The moment that is asked for, once it is sure that each table can be shown as of it.
+
+    Raises:
+        FatalError: `CUT_TRANSACTIONS_UNKNOWN`, `CUT_NOT_COMPLETE`, `CUT_MOMENT_AMBIGUOUS`, `CUT_BEFORE_LOAD`, with the
+            tables and the reason of each.
+    """
+    kinds = sorted({(one.kind, one.number) for one in facts})
+    if len(kinds) > 1:
+        shown = "; ".join(f"{one.table}: {_ORDERS[one.kind]} {one.number or ''}".rstrip() for one in facts)
+        remedy = "make a cut of the tables of each kind, by --table"
+        raise FatalError(UNKNOWN_CODE, f"the tables order transactions by different things: {shown}", remedy=remedy)
+    _refuse(INCOMPLETE_CODE, asked, facts, lambda one: _unless(bool(one.complete), one))
+    moment = _by_kind[kinds[0][0]](asked, facts)
+    _require_loaded(moment, facts)
+    return moment
+
+
+_ORDERS: Mapping[CutKind, str] = {"log": "positions of a log", "time": "commit times"}
+
+
+def _in_log(asked: AskedMoment, facts: Sequence[CutFacts]) -> Moment:
+    if asked.position is not None:
+        return _at_position(asked, facts)
+    if asked.time is None:
+        return _latest_in_log(facts)
+    later = [one.found.after for one in facts if one.found.after is not None]
+    if later:
+        bound = min(later)
+        _refuse(INCOMPLETE_CODE, asked, facts, lambda one: _unless(bound <= one.complete, one))
+        return Moment(kind="log", bound=bound, until=bound)
+    _refuse(INCOMPLETE_CODE, asked, facts, lambda one: _unless(one.whole, one))
+    known = [datetime.fromisoformat(one.newest) for one in facts if one.newest is not None]
+    known += [_read_by(one.known_at) for one in facts if one.known_at is not None]
+    if not known or asked.time > max(known):
+        until = max(known).isoformat() if known else "no time"
+        what = f"what was committed by {asked.text} is not known to have come; it is by {until}"
+        raise FatalError(INCOMPLETE_CODE, what, remedy="run the tables, or take an earlier moment")
+    return _latest_in_log(facts)
+
+
+def _read_by(known_at: str) -> datetime:
+    """The commit time until which a log that was read then is known, by clocks that may differ."""
+    return datetime.fromisoformat(known_at) - timedelta(seconds=DELIVERY_SECONDS)
+
+
+def _latest_in_log(facts: Sequence[CutFacts]) -> Moment:
+    return Moment(kind="log", bound=min(one.complete for one in facts), until=min(one.until for one in facts))
+
+
+def _at_position(asked: AskedMoment, facts: Sequence[CutFacts]) -> Moment:
+    """The cut behind all transactions that were committed up to a position.
+
+    A transaction was committed behind its own last change, and up to the next commit that a change names. Where the
+    position is between the two, nothing tells on which side of it the commit is.
+    """
+    until = place_in(facts[0].number, asked.position or 0)
+    _refuse(LOAD_CODE, asked, facts, lambda one: _if_unloaded(one, until))
+    _refuse(INCOMPLETE_CODE, asked, facts, lambda one: _unless(until <= one.until, one))
+    commits = [one.found.before for one in facts if one.found.before is not None]
+    commits += [one.complete for one in facts if one.complete <= until]
+    bound = max(commits, default="")
+    if bound < until:
+        _refuse(AMBIGUOUS_CODE, asked, facts, lambda one: _if_open(one, bound, until), _near(facts, bound))
+    return Moment(kind="log", bound=bound, until=until)
+
+
+def _near(facts: Sequence[CutFacts], bound: str) -> str:
+    """Which positions can be shown."""
+    behind = min(one.found.behind or one.complete for one in facts)
+    first = f"{lsn_of(bound)}, without that transaction, or " if bound else ""
+    return f"take {first}{lsn_of(behind)}, with it alone; or latest"
+
+
+def _if_open(one: CutFacts, bound: str, until: str) -> str:
+    found = one.found
+    if found.before != bound or found.own is None or found.own >= until:
+        return ""
+    return (
+        f"a transaction has its last change at {lsn_of(found.own)}, and whether it was committed by then is not known"
+    )
+
+
+def _by_time(asked: AskedMoment, facts: Sequence[CutFacts]) -> Moment:
+    if asked.position is not None:
+        what = f"{asked.text} is a position of a log, and changes of these tables have commit times alone"
+        raise FatalError(UNKNOWN_CODE, what, remedy="write a time, or latest")
+    if asked.time is None:
+        bound = min(one.complete for one in facts)
+    else:
+        bound = time_place(asked.time + _MICROSECOND)
+        _refuse(INCOMPLETE_CODE, asked, facts, lambda one: _unless(bound <= one.complete, one))
+    return Moment(kind="time", bound=bound, until=time_place(datetime.fromisoformat(bound) - _MICROSECOND))
+
+
+_by_kind: Mapping[CutKind, Callable[[AskedMoment, Sequence[CutFacts]], Moment]] = {"log": _in_log, "time": _by_time}
+
+
+def _unless(holds: bool, one: CutFacts) -> str:
+    if holds:
+        return ""
+    shown = f"complete until {_shown(one, one.until)}" if one.until else "not known to be complete until any moment"
+    return shown + (f": {one.lacking}" if one.lacking else "")
+
+
+def _shown(one: CutFacts, place: str) -> str:
+    return lsn_of(place) if one.kind == "log" else place
+
+
+def _require_loaded(moment: Moment, facts: Sequence[CutFacts]) -> None:
+    asked = AskedMoment(text=moment.shown)
+    _refuse(LOAD_CODE, asked, facts, lambda one: _if_unloaded(one, moment.until if one.above < moment.bound else ""))
+
+
+def _if_unloaded(one: CutFacts, until: str) -> str:
+    if one.least <= until:
+        return ""
+    return (
+        f"its full load was read until {_shown(one, one.least)}, so that nothing earlier than that is known of its rows"
+    )
+
+
+_REMEDIES = {
+    INCOMPLETE_CODE: "take an earlier moment, or run the tables until they have it",
+    LOAD_CODE: "take a later moment; where nothing was committed since the load, once a table has changed",
+}
+
+
+def _refuse(
+    code: str, asked: AskedMoment, facts: Iterable[CutFacts], reason: Callable[[CutFacts], str], remedy: str = ""
+) -> None:
+    """Refuse the cut for the tables that have a reason.
+
+    Raises:
+        FatalError: `code`, where a table has a reason.
+    """
+    reasons = [f"{one.table}: {why}" for one in facts if (why := reason(one))]
+    if reasons:
+        what = f"no cut at {asked.text}: {'; '.join(reasons)}"
+        raise FatalError(code, what, remedy=remedy or _REMEDIES[code])

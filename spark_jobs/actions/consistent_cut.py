@@ -1,0 +1,118 @@
+"""One table of a cut: up to where it is complete, or the table as of the cut's moment (docs/as-of.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from airflow_gddl.contract import codec
+from airflow_gddl.contract.actions import ConsistentCut
+from airflow_gddl.contract.consistent_cut import CHANGES_CODE, LOAD_CODE, Cut, CutTable, cut_path
+from airflow_gddl.contract.errors import FatalError, RetriableError
+from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.result import JobResult
+from spark_jobs.actions.consistent_cut_facts import facts_of, tables_of
+from spark_jobs.actions.consistent_cut_rows import CutRule, Included, as_of, make, scanned
+from spark_jobs.batch.own_tables import remove_table
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import RunTotals
+from spark_jobs.ledger.commit_files import read_small
+from spark_jobs.ledger.cut_changes import last_cut
+from spark_jobs.plan.planned_batch import TableState
+from spark_jobs.tables.delta_tables import Tables
+
+
+def act(run: TableRun, totals: RunTotals) -> JobResult:
+    """Say what is known of the table, or make it as of the moment of a cut; in the result's details, under a name.
+
+    Raises:
+        FatalError: as `facts_of`; `CUT_MISSING`, `CUT_CHANGES_MISSING`, `CUT_BEFORE_LOAD`.
+        RetriableError: `TABLE_BUSY`, `CUT_TABLE_CHANGED`.
+    """
+    asked = run.job.options.asked(ConsistentCut)
+    if not asked.cut:
+        facts = facts_of(run, asked.at)
+        return run.result(totals, status="succeeded", details={"facts": codec.plain(facts)})
+    cut = _cut_of(run, asked.cut)
+    entry = cut.of(run.spec.table)
+    if entry is None:
+        what = f"the cut {cut.name} has no table {run.spec.table}"
+        raise FatalError("CUT_MISSING", what, where=run.spec.table, remedy="make the cut again")
+    made = _made(run, cut, entry)
+    return run.result(totals, status="succeeded", details={"table": codec.plain(made)})
+
+
+def _cut_of(run: TableRun, name: str) -> Cut:
+    path = cut_path(run.job.roots.lake, name)
+    cut = read_small(run.runtime.storage, path, Cut, f"make it again, after gddl as-of drop {name}")
+    if cut is None:
+        raise FatalError("CUT_MISSING", f"there is no cut {name}", where=path, remedy="gddl as-of list shows them")
+    return cut
+
+
+def _made(run: TableRun, cut: Cut, entry: CutTable) -> CutTable:
+    """Write the table, in one commit, once what goes into it is proven to be whole."""
+    ledger, context = run.ledger(), run.context()
+    state, path = ledger.state, join(run.job.roots.lake, entry.folder)
+    schema = replace(context.stored_schema(state), swept=entry.generation)
+    tables = tables_of(context, run.layout.changes)
+    rule = CutRule(
+        schema=as_of(schema, cut.moment, entry.generation), kind=cut.moment.kind, bound=cut.moment.bound,
+        generation=entry.generation,
+    )  # fmt: skip
+    if not cut.again:  # else the digests say whether anything is otherwise
+        _require_same_table(run, tables, entry)
+    included = scanned(tables, run.layout.changes, rule)
+    _require_whole(run, state, included)
+    run.report("decide", rows=included.changes)
+    remove_table(run.runtime.storage, path)  # of a command that was killed
+    made = make(
+        tables, run.layout.changes, path, rule, included.columns(state, schema, now=cut.schema == "now"), context.tier
+    )
+    run.report("replica", rows=made.rows)
+    return replace(
+        entry, rows=made.rows, digest=made.digest, columns=made.columns, sequence=included.sequence,
+        commit_ts=included.commit_ts,
+    )  # fmt: skip
+
+
+def _require_same_table(run: TableRun, tables: Tables, entry: CutTable) -> None:
+    """Require that the change table only got more changes since it was looked at.
+
+    Raises:
+        RetriableError: `CUT_TABLE_CHANGED`.
+    """
+    path = run.layout.changes
+    now = tables.existing(path).log.version
+    commits = run.context().engine.tables.commits_since(path, entry.version) if now > entry.version else []
+    if now < entry.version or commits is None or any(one.changes_data and one.removed for one in commits):
+        what = f"changes of {run.spec.table} were rewritten while the cut was made"
+        raise RetriableError("CUT_TABLE_CHANGED", what, where=path, remedy="make the cut again")
+
+
+def _require_whole(run: TableRun, state: TableState, included: Included) -> None:
+    """Require that the rows of the change table allow a table as of the moment.
+
+    Raises:
+        FatalError: `CUT_CHANGES_MISSING`: changes without a place, or some of those before the moment may be gone;
+            `CUT_BEFORE_LOAD`.
+    """
+    reasons: Mapping[str, tuple[int, str]] = {
+        "have no place in the order of transactions": (included.unplaced, CHANGES_CODE),
+        "were committed before the moment, and came with a later full load": (included.later, LOAD_CODE),
+        "were read from the source again (gddl resync), later than their place says": (included.resynced, LOAD_CODE),
+    }
+    for why, (count, code) in reasons.items():
+        if count:
+            remedy = "take a later moment, or leave the table out, by --table"
+            raise FatalError(code, f"{run.spec.table}: {count} changes {why}", where=run.layout.changes, remedy=remedy)
+    cut = last_cut(run.runtime.storage, run.layout.state)
+    if cut is not None and included.oldest_excluded is not None and included.oldest_excluded <= cut.at:
+        what = (
+            f"{run.spec.table}: changes_retention has removed changes ({cut.at}) that were superseded after the moment"
+        )
+        remedy = "take a later moment; a longer changes_retention keeps changes for later cuts"
+        raise FatalError(CHANGES_CODE, what, where=run.layout.changes, remedy=remedy)
+    if (gone := included.truncates_gone(state)) is not None:
+        what = f"{run.spec.table}: the ledger keeps the newest {gone} truncates of the source, all after the moment"
+        raise FatalError(CHANGES_CODE, what, remedy="take a later moment; tables with history: true keep all")

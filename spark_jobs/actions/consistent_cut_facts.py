@@ -1,0 +1,429 @@
+"""Up to which moment a table is complete, with each transaction whole, and from which one on its full load is known.
+
+A table of which that can't be proven is refused. Places, bounds and moments: `contract.consistent_cut`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_gddl.contract.completeness import DELIVERY_SECONDS, HeartbeatFacts, complete_until
+from airflow_gddl.contract.consistent_cut import (
+    CHANGES_CODE,
+    INCOMPLETE_CODE,
+    LOAD_CODE,
+    UNKNOWN_CODE,
+    AskedMoment,
+    CutFacts,
+    CutKind,
+    FoundPlaces,
+    asked_moment,
+    place_in,
+    time_place,
+)
+from airflow_gddl.contract.durations import moment_of
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.sources import reads_of
+from airflow_gddl.stores import Storage
+from spark_jobs.batch import notices
+from spark_jobs.batch.own_tables import foreign_commits, has_all_changes, require_replica
+from spark_jobs.batch.runtime import iso
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.plan.identity import require_same_identity
+from spark_jobs.plan.loaded_transactions import place_of
+from spark_jobs.plan.planned_batch import FileEntry, TableState
+from spark_jobs.plan.sequence import COMMIT_AND_PLACE, place_in_log
+from spark_jobs.plan.source_snapshots import is_alone, is_whole, text_of
+from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.rules.order import ARCHIVED, gddl_fields
+from spark_jobs.sources import LogEnd, number_of_log, reader_of
+from spark_jobs.tables.engine import TableContext
+from spark_jobs.tables.table_rows import Source, by_file, without_places
+
+if TYPE_CHECKING:
+    from spark_jobs.tables.delta_tables import Tables
+    from spark_jobs.tables.one_task import TablesEngine
+
+_CHANGES = "changes"
+_OF_STATEMENT = "ar_h_timestamp"
+_COMMIT_TIMES = ("ar_h_commit_timestamp", _OF_STATEMENT, "dms_timestamp")
+"""Columns of commit times in the order in which they are taken, and one whose time may be that of a statement."""
+_NOTHING = ""
+"""A bound before every place."""
+
+
+def tables_of(context: TableContext, *paths: str) -> Tables:
+    """The tables of these paths, whose files are worked on where the table's tier says.
+
+    Raises:
+        DeclinedError: they are too large for one task.
+    """
+    return cast("TablesEngine", context.engine).whole_tables_of(context, *paths)
+
+
+def facts_of(run: TableRun, at: str) -> CutFacts:
+    """What is known of the table now.
+
+    Args:
+        at: the moment that is asked for, as the user has written it.
+
+    Raises:
+        FatalError: `CUT_TRANSACTIONS_UNKNOWN`, `CUT_NOT_COMPLETE`, `CUT_BEFORE_LOAD`, `CUT_CHANGES_MISSING`,
+            `BATCH_UNFINISHED`; as `SourceReader.log_end`.
+        RetriableError: `TABLE_BUSY`.
+    """
+    asked = asked_moment(at)
+    with run.claim():
+        ledger = run.ledger()
+        _require_loaded_table(run, ledger)
+        context = run.context()
+        schema = context.stored_schema(ledger.state)
+        known = _Known(run, context, ledger, schema, _kind_of(run, schema, ledger.state))
+        found = known.facts()
+        if asked.time is not None or asked.position is not None:
+            found = replace(found, found=known.places(asked, found))
+        return found
+
+
+def _require_loaded_table(run: TableRun, ledger: Ledger) -> None:
+    spec, state = run.spec, ledger.state
+    if state.keys is None:
+        raise _refused(LOAD_CODE, run, "it is not loaded", f"gddl run --table {spec.table}")
+    notices.require_finished(run.title, ledger, run.layout.state, then="make the cut")
+    require_same_identity(spec, state)
+    if not state.keys:
+        raise _refused(UNKNOWN_CODE, run, "it has no keys", "leave it out, by --table")
+    if not has_all_changes(spec, run.runtime.storage, run.layout, ledger):
+        what = "its change table lacks changes that its ledger knows"
+        raise _refused(CHANGES_CODE, run, what, f"gddl rebuild --table {spec.table}")
+    if foreign := [
+        one for one in foreign_commits(spec, run.runtime.storage, run.layout, ledger) if one.table == _CHANGES
+    ]:
+        what = f"another writer has changed its change table: {foreign[-1]}"
+        raise _refused(CHANGES_CODE, run, what, f"gddl reload --from-files --table {spec.table}")
+    if state.adopted or state.baseline is not None:
+        raise _refused(LOAD_CODE, run, "it was adopted: no full load of it is known", "leave it out, by --table")
+    require_replica(run.context(), state)
+
+
+def _refused(code: str, run: TableRun, what: str, remedy: str) -> FatalError:
+    return FatalError(
+        code, f"{run.spec.table} can't be shown as of a moment: {what}", where=run.spec.table, remedy=remedy
+    )
+
+
+def _kind_of(run: TableRun, schema: TableSchema, state: TableState) -> CutKind:
+    """How the table's transactions are told apart.
+
+    Raises:
+        FatalError: `CUT_TRANSACTIONS_UNKNOWN`.
+    """
+    remedy = "leave it out, by --table; docs/as-of.md lists the sources whose transactions are known"
+    if run.spec.mode != "changes":
+        raise _refused(UNKNOWN_CODE, run, f"mode: {run.spec.mode} knows no transactions", remedy)
+    if schema.forces:
+        raise _refused(UNKNOWN_CODE, run, "force_update applies changes whatever their place", remedy)
+    if schema.log_positions:
+        newest = text_of(state.max_sequence)
+        if schema.follows_snapshots and (newest is None or re.match(COMMIT_AND_PLACE, newest)):
+            return "log"
+        what = "the positions of its connector are not those of commits, or other columns order its changes, too"
+        raise _refused(UNKNOWN_CODE, run, what, remedy)
+    has_changes = state.max_sequence is not None
+    if not has_changes and reads_of(run.spec) == "log" and not run.spec.sequence_by:
+        return "log"
+    if run.spec.dialect == "dms" and (not has_changes or _has_commit_times(run, state)):
+        return "time"
+    raise _refused(UNKNOWN_CODE, run, "its changes have no commit time, nor the place of their commit", remedy)
+
+
+def _has_commit_times(run: TableRun, state: TableState) -> bool:
+    """Whether the commit time of changes is one, and no time of a statement."""
+    named = getattr(run.dialect.options, "timestamp_column", None)
+    if named:
+        return True
+    delivered = {name.lower() for schema in state.schemas for name in schema} | set(state.found)
+    return next((one != _OF_STATEMENT for one in _COMMIT_TIMES if one in delivered), False)
+
+
+@dataclass(frozen=True)
+class _End:
+    """Up to where changes have come; see `CutFacts`."""
+
+    complete: str
+    until: str
+    whole: bool
+    lacking: str = ""
+    known_at: str | None = None
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What ledger, quarantine, landing folder and log say of a table, under its claim."""
+
+    run: TableRun
+    context: TableContext
+    ledger: Ledger
+    schema: TableSchema
+    kind: CutKind
+
+    @property
+    def state(self) -> TableState:
+        return self.ledger.state
+
+    def facts(self) -> CutFacts:
+        run, state = self.run, self.state
+        log = reader_of(run.spec).log_end(run) if self.kind == "log" else None
+        least, above, number = self._load(log)
+        end = self._end(log)
+        version = self.context.engine.tables.version(run.layout.changes)
+        return CutFacts(
+            table=run.spec.table, kind=self.kind, generation=state.generation, batch=state.batch, version=version or 0,
+            complete=end.complete, until=end.until, whole=end.whole, lacking=end.lacking, least=least, above=above,
+            newest=state.max_commit_ts, known_at=end.known_at, number=number,
+        )  # fmt: skip
+
+    def _load(self, log: LogEnd | None) -> tuple[str, str, int]:
+        """`CutFacts.least`, `above` and `number`.
+
+        Raises:
+            FatalError: `CUT_BEFORE_LOAD`.
+        """
+        run, state = self.run, self.state
+        if state.swept < state.generation or run.is_loading:
+            what = "its full load has not ended, or rows that it lacks were not removed yet"
+            raise _refused(LOAD_CODE, run, what, f"gddl run --table {run.spec.table}")
+        if self.kind == "time":
+            return (*self._load_by_time(), 0)
+        load = run.source_load
+        if load is not None and self._loads():
+            if "/" not in load.until:
+                what = "its full load has not noted where the log was when it ended"
+                raise _refused(LOAD_CODE, run, what, f"load it again: gddl load --again --table {run.spec.table}")
+            number = number_of_log(load.log)
+            return place_in(number, place_of(load.until)), _NOTHING, number
+        return self._snapshot(log)
+
+    def _snapshot(self, log: LogEnd | None) -> tuple[str, str, int]:
+        """By the snapshot of Debezium that the generation begins with."""
+        known = self.state.snapshots
+        runs = [] if known is None else [one for one in known.runs if one.generation == self.state.generation]
+        if known is None or not runs or known.merged or not is_whole(known, runs[-1], self.state.max_sequence):
+            what = "no full load of it is known that begins what it holds, and that has ended"
+            raise _refused(LOAD_CODE, self.run, what, "leave it out, by --table; or let the connector take a snapshot")
+        if log is None and len(known.partitions) != 1:
+            what = "names of its files tell several partitions of a topic, or none: their order is not that of the log"
+            raise _refused(UNKNOWN_CODE, self.run, what, "let the topic have one partition; or leave the table out")
+        position = runs[-1].position
+        own = position.rpartition(".")[2]
+        prefix, colon, _ = position.rpartition(":")
+        return f"{prefix}{colon}{own}", position, int(prefix.removeprefix("log") or 0)
+
+    def _load_by_time(self) -> tuple[str, str]:
+        loads = self._loads()
+        if not loads:
+            what = "no file of a full load was ingested, so that its rows from before its changes are not known"
+            raise _refused(LOAD_CODE, self.run, what, "leave it out, by --table; or let the task load it")
+        ended = max(moment_of(one.modified) for one in loads)
+        return time_place(ended + timedelta(seconds=DELIVERY_SECONDS)), _NOTHING
+
+    def _loads(self) -> list[FileEntry]:
+        """Files of the current full load."""
+        return [
+            one for one in self.ledger.entries().values()
+            if one.kind == "load" and one.state == "committed" and one.generation == self.state.generation
+        ]  # fmt: skip
+
+    def _end(self, log: LogEnd | None) -> _End:
+        gaps = tuple(self._gaps())
+        end = self._end_in_log(log) if self.kind == "log" else self._end_by_time(waits=bool(gaps))
+        for path, why in gaps:
+            floor = self._before(path)
+            if floor < end.complete:
+                end = _End(complete=floor, until=floor, whole=False, lacking=why)
+        return end
+
+    def _end_in_log(self, log: LogEnd | None) -> _End:
+        if log is not None:
+            complete = place_in(log.number, log.commit or 0)
+            return _End(complete, place_in(log.number, log.until), whole=True, known_at=log.read_at or None)
+        if reads_of(self.run.spec) == "log":
+            raise _refused(
+                INCOMPLETE_CODE, self.run, "its log was not read yet", f"gddl run --table {self.run.spec.table}"
+            )
+        newest = self._newest_place(text_of(self.state.max_sequence))
+        beat = self._heartbeat_place()
+        complete = max(newest, beat)
+        why = "it has no newer change, and its source no newer row of a heartbeat"
+        return _End(complete, complete, whole=False, lacking=why)
+
+    @staticmethod
+    def _newest_place(sequence: str | None) -> str:
+        """The commit before a change: all transactions that were committed up to it have come."""
+        return _NOTHING if sequence is None or is_alone(sequence) else place_in_log(sequence)
+
+    def _heartbeat_place(self) -> str:
+        """The last commit that rows of the source's heartbeat name, of those that were committed so long ago that all
+        before them has landed."""
+        spec = self._heartbeat_spec()
+        if spec is None or any(True for _ in self._gaps()):
+            return _NOTHING
+        layout = Layout.of(self.run.job.roots, spec)
+        if not self.context.engine.tables.exists(layout.changes):
+            return _NOTHING
+        until = self.run.runtime.clock() - timedelta(seconds=DELIVERY_SECONDS)
+        found = _scanned(tables_of(self.context, layout.changes), layout.changes, _Places(time_until=iso(until)))
+        return max((one["last"] for one in found if one["last"] is not None), default=_NOTHING)
+
+    def _heartbeat_spec(self) -> Any:
+        name = self.run.spec.heartbeat
+        return None if name is None else replace(self.run.spec, table=name, target=None, source_table=None)
+
+    def _end_by_time(self, *, waits: bool) -> _End:
+        newest = self.state.max_commit_ts
+        commit = None if newest is None else moment_of(newest).timestamp()
+        as_of = None if waits else self.run.runtime.clock().timestamp()
+        until = complete_until(commit, as_of, self._heartbeat())
+        if until is None:
+            return _End(_NOTHING, _NOTHING, whole=False, lacking="none of its changes has a commit time")
+        place = time_place(datetime.fromtimestamp(until, UTC))
+        why = "it has no newer change, and its source no newer row of a heartbeat"
+        return _End(place, place, whole=False, lacking=why)
+
+    def _heartbeat(self) -> HeartbeatFacts | None:
+        spec = self._heartbeat_spec()
+        if spec is None:
+            return None
+        newest = Ledger.open(self.run.runtime.storage, Layout.of(self.run.job.roots, spec).state).state.max_commit_ts
+        return None if newest is None else HeartbeatFacts(commit=moment_of(newest).timestamp())
+
+    def _gaps(self) -> Iterable[tuple[str, str]]:
+        """Files whose changes the tables lack, or lack in part, each with the reason."""
+        discovery = self.run.discover(self.ledger)
+        waiting = [(one.path, one.kind) for one in (*discovery.waiting, *discovery.held)]
+        for path, kind in waiting:
+            if kind == "load":
+                raise _refused(LOAD_CODE, self.run, f"a file of a full load waits: {path}", "run the table")
+            yield path, f"a file waits to be loaded: {path}"
+        for name in discovery.unsettled:
+            yield name, f"a file may still be written: {name}"
+        quarantine = self.context.engine.quarantine(self.context)
+        count, _ = quarantine.counts()
+        if count:
+            files = dict.fromkeys(row["source_file"] for row in quarantine.unresolved(count).rows)
+            for path in files:
+                yield path, f"rows of it, or files, are in quarantine: {path}"
+        for path in self.ledger.given_up("change"):
+            yield path, f"a file that could not be read was dismissed: {path}"
+
+    def _before(self, path: str) -> str:
+        """The bound before which nothing can be in a file: what files before it hold, in the order of names."""
+        order = self.run.dialect.file_order
+        place = order(path)
+        if place is None or self._is_of_load(path):
+            return _NOTHING
+        before = [
+            one for name, one in self.ledger.all_entries().items()
+            if one.kind == "change" and one.state == "committed" and (order(name) or place) < place
+        ]  # fmt: skip
+        if self.kind == "log":
+            return max((self._newest_place(text_of(one.max_sequence)) for one in before), default=_NOTHING)
+        times = (one.max_commit_ts for one in before if one.max_commit_ts is not None)
+        return max((time_place(moment_of(time)) for time in times), default=_NOTHING)
+
+    def _is_of_load(self, path: str) -> bool:
+        entry = self.ledger.entries().get(path)
+        return entry is not None and entry.kind == "load"
+
+    def places(self, asked: AskedMoment, facts: CutFacts) -> FoundPlaces:
+        """What the changes say of the moment; nothing of commit times, which compare as they are."""
+        if self.kind == "time":
+            return FoundPlaces()
+        path = self.run.layout.changes
+        until = None if asked.position is None else place_in(facts.number, asked.position)
+        since = None if asked.time is None else iso(asked.time)
+        rule = _Places(until=until, time_after=since)
+        found = [*_scanned(tables_of(self.context, path), path, rule), *self._truncates(rule)]
+        after = min((one["after"] for one in found if one["after"] is not None), default=None)
+        before = max((one["before"] for one in found if one["before"] is not None), default=None)
+        owns = [one["own"] for one in found if one["before"] == before and one["own"] is not None]
+        behind = min((one["behind"] for one in found if one["behind"] is not None), default=None)
+        return FoundPlaces(after=after, before=before, own=max(owns, default=None), behind=behind)
+
+    def _truncates(self, rule: _Places) -> list[Mapping[str, Any]]:
+        """What truncates of the source say, which no change table has."""
+        known = self.state.truncates
+        times = [None if one.commit_ts is None else moment_of(one.commit_ts) for one in known]
+        sequences = pa.array([text_of(one.sequence) for one in known], pa.string())
+        return [rule.found(sequences, pa.array(times, pa.timestamp("us", "UTC")))]
+
+
+def _scanned(tables: Tables, path: str, rule: _Places) -> list[Mapping[str, Any]]:
+    source = Source.of(tables.existing(path), without_places, [GDDL])
+    return [json.loads(report) for report in by_file(tables, {_CHANGES: source}, rule)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Places:
+    """Places of the commits that changes name, of a file; sent to tasks.
+
+    Attributes:
+        until: a place, `before` and `own` are of it; None: not asked for.
+        time_after: a time, `after` is of it; None: not asked for.
+        time_until: `last` is the last place of changes that were committed by then; None: not asked for.
+    """
+
+    until: str | None = None
+    time_after: str | None = None
+    time_until: str | None = None
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
+        gddl = gddl_fields(rows[_CHANGES])
+        counts = pc.and_(pc.is_valid(gddl["sequence"]), pc.greater(gddl["generation"], ARCHIVED))
+        return json.dumps(self.found(gddl["sequence"].filter(counts), gddl["commit_ts"].filter(counts))).encode()
+
+    def found(self, sequence: pa.Array, times: pa.Array) -> dict[str, str | None]:
+        """`after`, `last`, `before`, `own` and `behind` of these changes, see `FoundPlaces`."""
+        parts = pc.extract_regex(sequence, _PARTS)
+        place, own = pc.struct_field(parts, "place"), pc.struct_field(parts, "own")
+        logs = pc.struct_field(parts, "log")
+        alone = pc.equal(place, own)
+        place = pc.binary_join_element_wise(logs, place, "")
+        own = pc.binary_join_element_wise(logs, own, "")
+        around = self._around(pc.if_else(alone, _NOTHING, place), own)
+        return {"after": self._after(place, times), "last": self._last(place, times, alone), **around}
+
+    def _after(self, place: pa.Array, times: pa.Array) -> str | None:
+        if self.time_after is None:
+            return None
+        later = pc.greater(times, pa.scalar(datetime.fromisoformat(self.time_after), times.type))
+        return cast("str | None", pc.min(place.filter(later)).as_py())
+
+    def _last(self, place: pa.Array, times: pa.Array, alone: pa.Array) -> str | None:
+        if self.time_until is None:
+            return None
+        by = pc.less_equal(times, pa.scalar(datetime.fromisoformat(self.time_until), times.type))
+        return cast("str | None", pc.max(place.filter(pc.and_(by, pc.invert(alone)))).as_py())
+
+    def _around(self, place: pa.Array, own: pa.Array) -> dict[str, str | None]:
+        """`before` is empty where only the first transaction of the log, which names no commit, is before."""
+        if self.until is None:
+            return {"before": None, "own": None, "behind": None}
+        before = pc.max(place.filter(pc.less_equal(place, self.until)))
+        mine = pc.max(own.filter(pc.equal(place, before)))
+        behind = pc.min(place.filter(pc.greater(place, self.until)))
+        return {"before": before.as_py(), "own": mine.as_py(), "behind": behind.as_py()}
+
+
+_PARTS = COMMIT_AND_PLACE.replace("^(?:log[0-9]{4}:)?(?P<commit>", "^(?P<log>(?:log[0-9]{4}:)?)(?P<place>")
+"""`COMMIT_AND_PLACE` with the number of the log, and the commit as `place`."""

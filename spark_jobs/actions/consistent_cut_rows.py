@@ -1,0 +1,285 @@
+"""The rows of a table as of the moment of a cut: a rebuild from the changes before its bound, written as a table."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from airflow_gddl.contract.consistent_cut import CutKind, Moment, time_place
+from airflow_gddl.contract.durations import moment_of
+from airflow_gddl.contract.file_names import is_resynced
+from airflow_gddl.contract.spec import TierSpec
+from airflow_gddl.contract.sql_types import SqlType, parse_type
+from airflow_gddl.stores import Storage
+from spark_jobs.plan.planned_batch import TableState, Truncate
+from spark_jobs.plan.source_snapshots import text_of
+from spark_jobs.plan.table_schema import GDDL, Column, TableSchema
+from spark_jobs.plan.types import NOTHING, merge, widens
+from spark_jobs.rules.arrays import by_name, flat
+from spark_jobs.rules.fold import rebuilt_rows
+from spark_jobs.rules.order import ARCHIVED, as_events, for_both_keys, gddl_fields
+from spark_jobs.rules.stored_columns import change_schema, key_schema
+from spark_jobs.rules.truncates import MOST_KEPT
+from spark_jobs.tables import table_definition
+from spark_jobs.tables.delta_tables import Tables, Write
+from spark_jobs.tables.file_rules import Output, output_of, written
+from spark_jobs.tables.table_rows import Source, by_file, by_key, without_places
+
+_CHANGES = "changes"
+_APP = "as-of"
+_HASHED_TOGETHER = 100_000
+_VOID = "void"
+"""Type of a column that files have nothing but nulls in."""
+
+
+def as_of(schema: TableSchema, moment: Moment, generation: int) -> TableSchema:
+    """The schema with the truncates of the source that the cut has."""
+
+    def is_in(one: Truncate) -> bool:
+        place = (
+            text_of(one.sequence) if moment.kind == "log" else one.commit_ts and time_place(moment_of(one.commit_ts))
+        )
+        return one.generation <= generation and place is not None and place < moment.bound
+
+    return replace(schema, truncates=tuple(one for one in schema.truncates if is_in(one)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CutRule:
+    """Which changes a cut has, and the rows that follow from them; sent to tasks.
+
+    Attributes:
+        schema: with the truncates of the cut alone.
+        generation: that the cut begins with; see `CutFacts`.
+    """
+
+    schema: TableSchema
+    kind: CutKind
+    bound: str
+    generation: int
+
+    def before(self, gddl: Mapping[str, pa.Array]) -> pa.Array:
+        """Mask of changes whose places are before the bound; of changes without a place, null."""
+        if self.kind == "log":
+            return pc.less(gddl["sequence"], self.bound)
+        if not self.bound:
+            return pc.and_(pc.is_valid(gddl["commit_ts"]), False)
+        return pc.less(gddl["commit_ts"], pa.scalar(datetime.fromisoformat(self.bound), gddl["commit_ts"].type))
+
+    def has(self, gddl: Mapping[str, pa.Array]) -> pa.Array:
+        """Mask of the changes of the cut, and of the rows of its full loads."""
+        known = pc.and_(pc.greater(gddl["generation"], ARCHIVED), pc.less_equal(gddl["generation"], self.generation))
+        loaded = pc.and_(pc.equal(gddl["op"], "R"), pc.is_null(gddl["sequence"]))
+        return pc.and_(known, pc.fill_null(pc.or_(loaded, pc.fill_null(self.before(gddl), False)), False))
+
+    def changes(self, rows: pa.Table) -> pa.Table:
+        """The changes of the cut, at their keys."""
+        kept = rows.filter(self.has(gddl_fields(rows)))
+        return for_both_keys(by_name(kept, change_schema(self.schema)), self.schema)
+
+    def rows(self, changes: pa.Table) -> pa.Table:
+        """Rows of the replica that these changes give; all changes of each key."""
+        return rebuilt_rows(as_events(changes, self.schema), self.schema, self.generation)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Included:
+    """What a look at `_gddl` of all changes says of those that a cut has.
+
+    Attributes:
+        changes: their number; `sequence`, `commit_ts`: the newest of them, text and ISO 8601 UTC; None: none.
+        schemas: column sets that they came with, see `TableState.schemas`.
+        unplaced: changes without a place; `later`: those before the bound that belong to a later generation;
+            `resynced`: those in files that a job has read from the source again.
+        oldest_excluded: when the first change was applied that the cut lacks, ISO 8601 UTC; None: it lacks none.
+        rule: by which they were chosen.
+    """
+
+    rule: CutRule
+    changes: int = 0
+    sequence: str | None = None
+    commit_ts: str | None = None
+    schemas: frozenset[int] = frozenset()
+    unplaced: int = 0
+    later: int = 0
+    resynced: int = 0
+    oldest_excluded: str | None = None
+
+    def truncates_gone(self, state: TableState) -> int | None:
+        """How many truncates the ledger keeps, where it may have forgotten one that the cut needs; None: it has not."""
+        known = len(state.truncates)
+        return known if known >= MOST_KEPT and not self.rule.schema.truncates else None
+
+    def columns(self, state: TableState, schema: TableSchema, *, now: bool) -> tuple[Column, ...]:
+        """Columns of the made table: those of the replica, or of these those that its changes had, in their types."""
+        every = table_definition.replica_columns(schema)
+        if now:
+            return every
+        came: dict[str, list[SqlType]] = {}
+        for number in sorted(self.schemas):
+            for name, kind in state.schemas[number].items():
+                came.setdefault(name.lower(), []).append(parse_type(kind))
+        tracked = {name.lower() for one in state.schemas for name in one}
+        kept = []
+        for column in every:
+            name = column.name.lower()
+            if name in came and column.name not in schema.keys:
+                kept.append(Column(column.name, _of_then(column.type, came[name])))
+            elif name not in tracked or column.name in schema.keys:
+                kept.append(column)
+        return tuple(kept)
+
+
+def _of_then(now: SqlType, kinds: Sequence[SqlType]) -> SqlType:
+    """The type that held the values of these, where it has only grown since."""
+    then = reduce(lambda one, other: (merge(one, other, NOTHING) or now) if one != other else one, kinds)
+    return then if str(then) != _VOID and widens(then, now) else now
+
+
+def scanned(tables: Tables, path: str, rule: CutRule) -> Included:
+    """Look at `_gddl` of all changes of a table."""
+    source = Source.of(tables.existing(path), without_places, [GDDL])
+    parts = [json.loads(report) for report in by_file(tables, {_CHANGES: source}, _Scan(rule))]
+
+    def total(name: str) -> int:
+        return sum(part[name] for part in parts)
+
+    def most(name: str) -> Any:
+        return max((part[name] for part in parts if part[name] is not None), default=None)
+
+    return Included(
+        rule=rule, changes=total("changes"), sequence=most("sequence"), commit_ts=most("commit_ts"),
+        schemas=frozenset(number for part in parts for number in part["schemas"]), unplaced=total("unplaced"),
+        later=total("later"), resynced=total("resynced"),
+        oldest_excluded=min((part["oldest"] for part in parts if part["oldest"] is not None), default=None),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Scan:
+    """See `Included`; sent to tasks."""
+
+    rule: CutRule
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
+        gddl = gddl_fields(rows[_CHANGES])
+        counts = pc.greater(gddl["generation"], ARCHIVED)
+        gddl = {name: part.filter(counts) for name, part in gddl.items()}
+        has, before = self.rule.has(gddl), self.rule.before(gddl)
+        loaded = pc.and_(pc.equal(gddl["op"], "R"), pc.is_null(gddl["sequence"]))
+        mine = {name: part.filter(has) for name, part in gddl.items()}
+        files = pc.unique(mine["source_file"].filter(pc.equal(mine["generation"], self.rule.generation))).to_pylist()
+        again = [path for path in files if path is not None and is_resynced(path)]
+        sequence = pc.max(mine["sequence"]).as_py() if pt.is_string(mine["sequence"].type) else None
+        return json.dumps({
+            "changes": len(mine["op"]), "sequence": sequence, "commit_ts": _iso(pc.max(mine["commit_ts"])),
+            "schemas": [one for one in pc.unique(mine["schema"]).to_pylist() if one is not None],
+            "unplaced": _count(pc.and_(pc.is_null(before), pc.invert(loaded))),
+            "later": _count(pc.and_(pc.fill_null(before, False), pc.greater(gddl["generation"], self.rule.generation))),
+            "resynced": _count(pc.is_in(mine["source_file"], value_set=pa.array(again, pa.string()))),
+            "oldest": _iso(pc.min(gddl["applied_at"].filter(pc.invert(has)))),
+        }).encode()  # fmt: skip
+
+
+def _count(mask: pa.Array) -> int:
+    return int(pc.sum(mask).as_py() or 0)
+
+
+def _iso(moment: pa.Scalar) -> str | None:
+    value = moment.as_py()
+    return None if value is None else value.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MadeTable:
+    """A table as it was written; `columns`: with SQL types, see `rows_digest`."""
+
+    rows: int
+    digest: str
+    columns: Mapping[str, str]
+
+
+def make(
+    tables: Tables, changes: str, path: str, rule: CutRule, columns: Sequence[Column], tier: TierSpec
+) -> MadeTable:  # fmt: skip
+    """Write the table of a cut in one commit.
+
+    Args:
+        changes, path: of the change table, and of the new table.
+        columns: of the new table.
+    """
+    names = {column.name for column in columns}
+    usual = table_definition.replica(rule.schema, path, tier)
+    definition = replace(
+        usual, columns=tuple(columns), partition_by=tuple(name for name in usual.partition_by if name in names),
+        cluster_by=tuple(name for name in usual.cluster_by if name in names), properties={},
+    )  # fmt: skip
+    tables.create(definition)
+    output = replace(output_of(tables, path, rule.schema.keys, tables.moment * 1000), keys=None)
+    source = Source.of(tables.existing(changes), rule.changes)
+    encoded = by_key(tables, {_CHANGES: source}, key_schema(rule.schema), _Make(rule, output))
+    reports = [json.loads(report) for report in encoded]
+    files, rows = written(reports)
+    tables.commit(path, Write(app=_APP, version=1, written=files, metrics={"numOutputRows": rows}))
+    digest = together(report["digest"] for report in reports)
+    kinds = {column.name: str(column.type) for column in columns if column.name != GDDL}
+    return MadeTable(rows=rows, digest=digest, columns=kinds)
+
+
+@dataclass(frozen=True)
+class _Make:
+    rule: CutRule
+    output: Output
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
+        made = by_name(self.rule.rows(rows[_CHANGES]), self.output.target.schema)
+        digest = rows_digest(made.drop_columns([GDDL]))
+        return json.dumps({**self.output.report(storage, made), "digest": digest}).encode()
+
+
+def rows_digest(rows: pa.Table) -> str:
+    """128 bits, as hexadecimal digits, that tables with equal rows share, whatever their order and the width of their
+    numbers: the sums of both halves of the rows' hashes."""
+    names = sorted(rows.column_names)
+    halves = np.zeros(2, np.uint64)
+    for start in range(0, rows.num_rows if names else 0, _HASHED_TOGETHER):
+        part = rows.slice(start, _HASHED_TOGETHER)
+        joined = pc.binary_join_element_wise(*(_texts(flat(part.column(name))) for name in names), b"\x1f")
+        hashes = b"".join(hashlib.blake2b(one, digest_size=16).digest() for one in joined.to_pylist())
+        halves += np.frombuffer(hashes, ">u8").reshape(-1, 2).sum(axis=0, dtype=np.uint64)
+    return _hexadecimal(halves)
+
+
+def together(digests: Iterable[str]) -> str:
+    """The digest of all rows, from those of parts."""
+    halves = np.frombuffer(b"".join(map(bytes.fromhex, digests)), ">u8").reshape(-1, 2)
+    return _hexadecimal(halves.sum(axis=0, dtype=np.uint64))
+
+
+def _hexadecimal(halves: np.ndarray) -> str:
+    text: str = halves.astype(">u8").tobytes().hex()
+    return text
+
+
+def _texts(values: pa.Array) -> pa.Array:
+    """Values as bytes; null has its own."""
+    if pt.is_nested(values.type):
+        texts: pa.Array = pa.array(
+            [None if one is None else repr(one).encode() for one in values.to_pylist()], pa.binary()
+        )
+    elif pt.is_binary(values.type):
+        texts = values
+    else:
+        texts = values.cast(pa.string()).cast(pa.binary())
+    marked = pc.binary_join_element_wise(pa.scalar(b"v"), texts, pa.scalar(b""))
+    return pc.if_else(pc.is_valid(texts), marked, pa.scalar(b"n"))

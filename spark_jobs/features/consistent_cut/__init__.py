@@ -1,0 +1,1 @@
+"""What cuts keep of a table, for erasures and moves."""

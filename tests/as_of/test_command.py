@@ -1,0 +1,104 @@
+"""`gddl as-of`: make, list, repeat and drop cuts by the command, with its jobs in processes of their own."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_gddl.contract.actions import Erase
+from airflow_gddl.contract.spec import JobOptions
+from tests.as_of.test_by_time import ACCOUNTS, ORDERS, Service, at, lake, service
+from tests.harness.lake import Lake, read
+from tests.one_task.commands import gddl
+
+__all__ = ["lake", "service"]
+AT = at(5).isoformat()
+
+
+@pytest.fixture
+def metadata(lake: Lake, service: Service) -> None:
+    folder = lake.root / "metadata" / "tables"
+    folder.mkdir(parents=True)
+    (folder.parent / "gddl.yaml").write_text(json.dumps({"landing": lake.roots.landing, "lake": lake.roots.lake}))
+    rows = [{"table": spec.table, "keys": ["id"], "settle": "0s"} for spec in (ACCOUNTS, ORDERS)]
+    (folder / "rows.yaml").write_text(json.dumps({"source": "default", "tables": rows}))
+
+
+def as_of(lake: Lake, *arguments: str, status: int = 0) -> tuple[list[dict[str, Any]], str]:
+    return gddl(lake.root, "as-of", *arguments, status=status)
+
+
+@pytest.mark.usefixtures("metadata")
+def test_a_cut_is_made_listed_repeated_and_dropped(lake: Lake) -> None:
+    (made,), _ = as_of(lake, "--source", "default", "--at", AT, "--prefix", "first")
+    assert (made["moment"]["until"], made["made_at"] is not None) == (at(5).isoformat(timespec="microseconds"), True)
+    paths = [str(lake.root / "lake" / one["folder"]) for one in made["tables"]]
+    assert paths == [str(lake.root / "lake/_as_of/first/s" / name) for name in ("accounts", "orders")]
+    assert [sorted((row["id"], row["v"]) for row in read(path)) for path in paths] == [
+        [(1, 80), (2, 120)],
+        [(0, 0), (1, 10)],
+    ]
+    assert as_of(lake, "list")[0] == [made]
+    (again,), _ = as_of(lake, "--again", "first", "--prefix", "second")
+    assert [one["digest"] for one in again["tables"]] == [one["digest"] for one in made["tables"]]
+    assert as_of(lake, "drop", "first")[0] == [{"cut": "first", "tables": ["s.accounts", "s.orders"]}]
+    assert not (lake.root / "lake/_as_of/first").exists()
+    assert [one["name"] for one in as_of(lake, "list")[0]] == ["second"]
+
+
+@pytest.mark.usefixtures("metadata")
+def test_some_tables_of_a_source_have_a_later_latest_moment(lake: Lake) -> None:
+    (made,), _ = as_of(lake, "--source", "default", "--table", "s.accounts", "--prefix", "one")
+    assert made["moment"]["until"] == (at(7) - timedelta(microseconds=1)).isoformat(timespec="microseconds")
+
+
+@pytest.mark.usefixtures("metadata")
+@pytest.mark.parametrize(
+    ("arguments", "code", "status"),
+    [
+        (("--source", "default", "--at", "yesterday", "--prefix", "x"), "CUT_MOMENT_INVALID", 2),
+        (("--source", "default", "--at", "2024-01-01T12:00:00", "--prefix", "x"), "CUT_MOMENT_INVALID", 2),
+        (("--source", "default", "--prefix", "No name"), "CUT_NAME_INVALID", 2),
+        (("--source", "other", "--prefix", "x"), "CUT_SOURCE_UNKNOWN", 2),
+        (("--source", "default", "--to", "views", "--prefix", "x"), "CUT_VIEWS_UNSUPPORTED", 2),
+        (("--source", "default", "--at", "0/16B3740", "--prefix", "x"), "CUT_TRANSACTIONS_UNKNOWN", 2),
+        (("--source", "default", "--at", at(6).isoformat(), "--prefix", "x"), "CUT_NOT_COMPLETE", 2),
+        (("drop", "x"), "CUT_MISSING", 2),
+        (("--again", "x", "--prefix", "y"), "CUT_MISSING", 2),
+    ],
+)  # fmt: skip
+def test_refusals_leave_nothing(lake: Lake, arguments: tuple[str, ...], code: str, status: int) -> None:
+    _, said = as_of(lake, *arguments, status=status)
+    assert f"[{code}]" in said
+    assert not (lake.root / "lake/_as_of").exists()
+    assert as_of(lake, "list")[0] == []
+
+
+@pytest.mark.usefixtures("metadata")
+def test_a_name_is_taken_once_and_other_rows_are_not_kept(lake: Lake, service: Service) -> None:
+    as_of(lake, "--source", "default", "--at", AT, "--prefix", "first")
+    assert "[CUT_EXISTS]" in as_of(lake, "--source", "default", "--at", AT, "--prefix", "first", status=2)[1]
+    (lake.root / "lake/_gddl/cuts/copy.json").write_bytes((lake.root / "lake/_gddl/cuts/first.json").read_bytes())
+    lake.done(ACCOUNTS, JobOptions(action=Erase(key={"id": "1"}, asked_by="x")))
+    known = json.loads((lake.root / "lake/_gddl/cuts/first.json").read_text())
+    known["tables"][0]["digest"] = "0" * 32  # as of a cut that was made before the erasure, by a release without it
+    (lake.root / "lake/_gddl/cuts/first.json").write_text(json.dumps(known))
+    said = as_of(lake, "--again", "first", "--prefix", "second", status=2)[1]
+    assert ("[CUT_NOT_SAME]" in said, "s.accounts" in said) == (True, True)
+    assert not (lake.root / "lake/_as_of/second").exists()
+
+
+@pytest.mark.usefixtures("metadata")
+def test_a_killed_command_leaves_what_can_be_dropped(lake: Lake) -> None:
+    as_of(lake, "--source", "default", "--at", AT, "--prefix", "first")
+    path = lake.root / "lake/_gddl/cuts/first.json"
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps({**document, "made_at": None}))
+    (listed,) = as_of(lake, "list")[0]
+    assert listed["made_at"] is None
+    as_of(lake, "drop", "first")
+    assert not Path(lake.root / "lake/_as_of").exists()
