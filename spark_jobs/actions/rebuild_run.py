@@ -154,7 +154,10 @@ def _require_values(run: TableRun, context: TableContext, ledger: Ledger, how: R
         return
     refused = context.engine.contents(context).refused_values(how)
     if refused:
-        shown = ", ".join(f"{count} values of {column} ({code})" for (code, column), count in refused.items())
+        shown = ", ".join(
+            f"{count} value{'' if count == 1 else 's'} of {column} ({code})"
+            for (code, column), count in refused.items()
+        )
         table = run.spec.table
         raise FatalError(
             "REBUILD_REFUSED",
