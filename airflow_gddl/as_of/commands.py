@@ -29,7 +29,7 @@ from airflow_gddl.contract.consistent_cut import (
     require_name,
     table_folder,
 )
-from airflow_gddl.contract.errors import FatalError, MetadataError
+from airflow_gddl.contract.errors import FatalError, MetadataError, documented
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
@@ -144,7 +144,7 @@ def _require_tables(to: Target) -> None:
     """
     if to is Target.VIEWS:
         what = "views as of a moment are not built"
-        remedy = "make tables, --to tables, and register them; docs/as-of.md has the query of a history"
+        remedy = f"make tables, --to tables, and register them; {documented('as-of.md')} has the query of a history"
         raise FatalError("CUT_VIEWS_UNSUPPORTED", what, remedy=remedy)
 
 

@@ -18,8 +18,7 @@ from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.onboarding.yaml_text import text
 
 _SOURCES = re.compile(r"^sources:[ \t]*(#.*)?\r?$", re.MULTILINE)
-_ENTRY = re.compile(r"(?:[ \t]*(?:#.*)?\r?\n)*(?P<indent> +)[^\s#]")
-"""The first entry below `sources:`, after empty lines and comments."""
+_INDENT = "  "
 LOCK_SECONDS = 10
 """How long a statement waits for a table that other transactions use: all that comes after it waits with it."""
 _LOCKED = frozenset({"55P03", "40P01"})
@@ -39,8 +38,7 @@ def with_source(settings: str, source: str, connection: str) -> str:
     if source in sources:
         return _declared(settings, sources[source] or {}, source, connection)
     found = _SOURCES.search(settings)
-    entry = _ENTRY.match(settings, found.end() + 1) if found else None
-    indent = entry["indent"] if entry else "  "
+    indent = _indent_of(settings[found.end() :]) if found else _INDENT
     block = _block(source, connection, indent)
     if found:
         after = settings[found.end() :].removeprefix("\n")
@@ -66,6 +64,15 @@ def _declared(settings: str, declared: Mapping[str, Any], source: str, connectio
         remedy = f"give --connection {named}, or correct `connection` of the source in gddl.yaml"
         raise MetadataError("CONNECTION_INVALID", what, remedy=remedy)
     return settings
+
+
+def _indent_of(lines: str) -> str:
+    """The blanks before the first entry of these lines, after empty ones and comments; two where there is none."""
+    for line in lines.splitlines():
+        entry = line.strip()
+        if entry and not entry.startswith("#"):
+            return line[: len(line) - len(line.lstrip(" "))] or _INDENT
+    return _INDENT
 
 
 def _block(source: str, connection: str, indent: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from airflow_gddl.contract.errors import GddlError
+from airflow_gddl.contract.errors import GddlError, documented
 
 State = Literal["PASS", "FAIL", "NOT TRIED"]
 Origin = Literal["here", "worker", "triggerer", "dag processor"]
@@ -40,12 +40,12 @@ CHECKS: Mapping[str, Check] = {
     "storage.write": _check(
         "an object can be written, read, copied and deleted",
         failure_code="PLATFORM_NOT_WRITABLE",
-        remedy="grant the role of this process what docs/permissions.md lists for the lake",
+        remedy=f"grant the role of this process what {documented('permissions.md')} lists for the lake",
     ),
     "storage.landing": _check(
         "each landing root can be listed",
         failure_code="PLATFORM_LANDING_UNREADABLE",
-        remedy="grant the role of this process what docs/permissions.md lists for landing roots",
+        remedy=f"grant the role of this process what {documented('permissions.md')} lists for landing roots",
     ),
     "storage.create": _check(
         "a put if absent replaces nothing",
@@ -125,7 +125,7 @@ CHECKS: Mapping[str, Check] = {
     "tables.spark": _check(
         "the platform's own Spark merges into a table, which then has the source's rows",
         failure_code="PLATFORM_SPARK_DIFFERS",
-        remedy="see docs/platforms/tested.md for the versions of Spark and Delta that fit",
+        remedy=f"see {documented('platforms/tested.md')} for the versions of Spark and Delta that fit",
     ),
     "tables.athena": _check(
         "Athena finds the source's rows in a table of the catalog",
@@ -135,12 +135,12 @@ CHECKS: Mapping[str, Check] = {
     "catalog.answer": _check(
         "each catalog answers, and takes the credentials",
         failure_code="PLATFORM_CATALOG_SILENT",
-        remedy="see the code that the message names, and docs/catalogs.md",
+        remedy=f"see the code that the message names, and {documented('catalogs.md')}",
     ),
     "catalog.register": _check(
         "a job registers a table, and the catalog has it",
         failure_code="PLATFORM_NOT_REGISTERED",
-        remedy="see the code that the message names, and docs/catalogs.md",
+        remedy=f"see the code that the message names, and {documented('catalogs.md')}",
     ),
     "airflow.triggerer": _check(
         "the triggerer makes the checks of storage",
@@ -165,7 +165,7 @@ STORAGE = tuple(name for name in CHECKS if name.startswith("storage."))
 REASONS: Mapping[str, str] = {
     "all-rights": "this user may read everything",
     "ended": "the job had ended before it could be stopped",
-    "engine": "query a table of your own in a SQL warehouse, see docs/consumers.md",
+    "engine": f"query a table of your own in a SQL warehouse, see {documented('consumers.md')}",
     "failed": "a check that it needs did not pass",
     "job-here": "jobs are processes of this machine, which has no tokens",
     "no-airflow": "only a DAG can try it: --dag FILE writes one",

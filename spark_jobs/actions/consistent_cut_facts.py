@@ -30,7 +30,7 @@ from airflow_gddl.contract.consistent_cut import (
     time_place,
 )
 from airflow_gddl.contract.durations import moment_of
-from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.errors import FatalError, documented
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.sources import reads_of
 from airflow_gddl.stores import Storage
@@ -128,7 +128,7 @@ def _kind_of(run: TableRun, schema: TableSchema, state: TableState) -> CutKind:
     Raises:
         FatalError: `CUT_TRANSACTIONS_UNKNOWN`.
     """
-    remedy = "leave it out, by --table; docs/as-of.md lists the sources whose transactions are known"
+    remedy = f"leave it out, by --table; {documented('as-of.md')} lists the sources whose transactions are known"
     if run.spec.mode != "changes":
         raise _refused(UNKNOWN_CODE, run, f"mode: {run.spec.mode} knows no transactions", remedy)
     if schema.forces:
