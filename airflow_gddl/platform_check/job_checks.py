@@ -334,9 +334,9 @@ class JobChecks:
 
         before = list(self.handles)
         outcome: JobOutcome = self._runner(spec, tick).run(spec, listener)
-        self.handles[:] = before  # those of this job have ended
         if outcome.cancelled_by is not None and not ours.is_sent:
-            raise Stopped(outcome.cancelled_by)
+            raise Stopped(outcome.cancelled_by)  # a run elsewhere may go on: `close` stops it
+        self.handles[:] = before  # those of this job have ended
         self.context.require_time()
         return outcome
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 import secrets
+import shlex
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -50,8 +52,8 @@ class Bounds:
 
     @property
     def dollars(self) -> float:
-        """Price of the requests, if each were a put: 5 USD for a million in most regions of S3."""
-        return (self.requests + self.job_requests) * 5e-6
+        """Price of the requests in whole cents, rounded up, if each were a put: 5 USD for a million in most regions."""
+        return math.ceil((self.requests + self.job_requests) * 5e-4) / 100
 
 
 @dataclass(frozen=True)
@@ -181,8 +183,10 @@ def _empty(store: Storage, root: str) -> None:
 
 
 def by_hand(root: str) -> str:
-    """The command that removes a folder of a check."""
-    return f"Remove it with `aws s3 rm --recursive {root}/`" if is_s3(root) else f"Remove it with `rm -r {root}`"
+    """The command that removes a folder of a check, and nothing else where its path holds blanks."""
+    if is_s3(root):
+        return f"Remove it with `aws s3 rm --recursive {shlex.quote(f'{root}/')}`"
+    return f"Remove it with `rm -r {shlex.quote(root)}`"
 
 
 def of_earlier_checks(store: Storage, place: CheckPlace) -> list[str]:

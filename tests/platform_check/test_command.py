@@ -18,7 +18,7 @@ import pytest
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.platform_check.checks import BEYOND, CHECKS, STORAGE
 from airflow_gddl.platform_check.dag_file import write_dag
-from airflow_gddl.platform_check.place import FOLDER, Bounds
+from airflow_gddl.platform_check.place import FOLDER, Bounds, by_hand
 from tests.harness.waiting import wait_for
 from tests.platform_check.ground import Ground
 from tests.s3.faulty import Fault, Way
@@ -233,3 +233,22 @@ print(outcomes(made, "storage.write", "storage.denied")["storage.denied"])
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, cwd=ROOT)
     assert "state='PASS'" in done.stdout, done.stdout + done.stderr
     assert "refused with STORAGE_DENIED" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("root", "command"),
+    [
+        ("/data/lake/_gddl_check/a", "rm -r /data/lake/_gddl_check/a"),
+        ("/data/my lake/_gddl_check/a", "rm -r '/data/my lake/_gddl_check/a'"),
+        ("/data/$HOME;x #/a", "rm -r '/data/$HOME;x #/a'"),
+        ("s3://bucket/my lake/a", "aws s3 rm --recursive 's3://bucket/my lake/a/'"),
+    ],
+)
+def test_the_command_that_removes_a_folder_names_that_folder_alone(root: str, command: str) -> None:
+    """Without quotes a shell would take `/data/my lake` for two paths, and remove the first."""
+    assert by_hand(root) == f"Remove it with `{command}`"
+
+
+def test_the_price_is_not_rounded_down() -> None:
+    assert Bounds(requests=2_500, job_requests=4_000).dollars == 0.04
+    assert Bounds(requests=1_000, job_requests=1_000).dollars == 0.01
