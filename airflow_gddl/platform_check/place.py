@@ -50,10 +50,14 @@ class Bounds:
     objects: int = 2_000
     jobs: int = 8
 
-    @property
-    def dollars(self) -> float:
-        """Price of the requests in whole cents, rounded up, if each were a put: 5 USD for a million in most regions."""
-        return math.ceil((self.requests + self.job_requests) * 5e-4) / 100
+    def all_requests(self, processes: int = 1) -> int:
+        """Requests of a check whose storage is tried by so many processes."""
+        return processes * self.requests + self.job_requests
+
+
+def dollars(requests: int) -> float:
+    """Price of requests in whole cents, rounded up, if each were a put: 5 USD for a million in most regions."""
+    return math.ceil(requests * 5e-4) / 100
 
 
 @dataclass(frozen=True)
