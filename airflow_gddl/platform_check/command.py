@@ -14,9 +14,10 @@ from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.screen import counted
 from airflow_gddl.contract.errors import MetadataError, documented
 from airflow_gddl.platform_check import course
+from airflow_gddl.platform_check.catalog_entries import ENTRIES
 from airflow_gddl.platform_check.checks import Outcome
 from airflow_gddl.platform_check.dag_file import DAG_ID, write_dag
-from airflow_gddl.platform_check.job_checks import JobChecks
+from airflow_gddl.platform_check.job_checks import JobChecks, database_of
 from airflow_gddl.platform_check.place import Bounds, CheckContext, by_hand, context_of, dollars, of_earlier_checks
 from airflow_gddl.platform_check.report import is_report, report, show, summary, text
 from airflow_gddl.runners.child import Stopped, handling, unstoppable
@@ -176,7 +177,16 @@ def announcement(made: CheckContext, *, processes: int = 1) -> list[str]:
         others = of_earlier_checks(made.store, made.place)
     except Exception:  # noqa: BLE001 - the checks themselves say what is wrong
         others = []
-    return [*lines, *(f"another check left, or works in, {root}. {by_hand(root)}" for root in others)]
+    return [*lines, *(_left(made, root) for root in others)]
+
+
+def _left(made: CheckContext, root: str) -> str:
+    """What a check may have left that was killed, and the commands that remove it."""
+    is_remote = RUNNERS.get(made.loaded.runner).remote
+    runs = "If it was killed, end its runs on the platform first. " if is_remote else ""
+    is_registered = any(spec.kind in ENTRIES for spec in made.loaded.catalogs.values())
+    entries = f", and its database with `aws glue delete-database --name {database_of(root)}`" if is_registered else ""
+    return f"another check left, or works in, {root}. {runs}{by_hand(root)}{entries}"
 
 
 def _take(cli: CliContext, outcomes: list[Outcome], one: Outcome, *, as_json: bool) -> None:

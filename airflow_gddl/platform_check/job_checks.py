@@ -212,7 +212,7 @@ class JobChecks:
         truth = self._source.truth(REGISTERED)
         columns = ", ".join(f'"{name}"' for name in truth.schema.names)
         sql = f'SELECT {columns} FROM "{REGISTERED.partition(".")[2]}"'  # noqa: S608 - names of the demo's own table
-        rows = self.entries.query(sql, self.context.place.below("athena"))
+        rows = self.entries.query(sql, self.context.place.below("athena"), self.context.seconds_left)
         wanted = [tuple(row.values()) for row in truth.to_pylist()]
         if sorted(rows, key=str) != sorted(wanted, key=str):
             raise FoundError(f"{len(rows)} rows, of which {len(set(rows) & set(wanted))} of {len(wanted)} are right")
@@ -221,7 +221,7 @@ class JobChecks:
     @property
     def database(self) -> str:
         """Name of the database of a catalog that this check makes."""
-        return f"gddl_check_{hashlib.blake2b(self.context.place.root.encode(), digest_size=6).hexdigest()}"
+        return database_of(self.context.place.root)
 
     # The demo's tables
 
@@ -421,6 +421,11 @@ class JobChecks:
         handle = self._platform().submit(request)
         if handle not in self.handles:
             self.handles.append(handle)
+
+
+def database_of(root: str) -> str:
+    """Name of the database that the check in this folder makes in a catalog."""
+    return f"gddl_check_{hashlib.blake2b(root.encode(), digest_size=6).hexdigest()}"
 
 
 @dataclass

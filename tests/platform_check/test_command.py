@@ -20,8 +20,10 @@ from airflow_gddl.cli.main import invoke
 from airflow_gddl.cli.screen import Screen
 from airflow_gddl.platform_check import course
 from airflow_gddl.platform_check.checks import BEYOND, CHECKS, STORAGE
+from airflow_gddl.platform_check.command import announcement
 from airflow_gddl.platform_check.dag_file import write_dag
-from airflow_gddl.platform_check.place import FOLDER, Bounds, by_hand, dollars
+from airflow_gddl.platform_check.job_checks import JobChecks
+from airflow_gddl.platform_check.place import FOLDER, Bounds, CheckPlace, by_hand, dollars
 from tests.harness.waiting import wait_for
 from tests.platform_check.ground import Ground
 from tests.s3.faulty import Fault, Way
@@ -94,6 +96,26 @@ def test_folders_of_other_checks_are_named_and_stay(ground: Ground, capsys: pyte
     shown = " ".join(capsys.readouterr().out.split())
     assert f"another check left, or works in, {other}. Remove it with `rm -r {other}`" in shown
     assert (other / "x").exists()
+
+
+def test_what_a_killed_check_may_have_left_elsewhere_is_named(ground: Ground) -> None:
+    catalogs = {"main": {"kind": "glue", "region": "us-east-1"}}
+    made = replace(ground, settings={"catalogs": catalogs}).context()
+    glue = replace(made, loaded=replace(made.loaded, runner="glue"))
+    other = f"{made.place.lake}/{FOLDER}/earlier"
+    Path(other).mkdir(parents=True)
+    (said,) = (line for line in announcement(glue) if "earlier" in line)
+    database = JobChecks(replace(made, place=CheckPlace(made.place.lake, "earlier"))).database
+    assert said == (
+        f"another check left, or works in, {other}. If it was killed, end its runs on the platform first."
+        f" Remove it with `rm -r {other}`, and its database with `aws glue delete-database --name {database}`"
+    )
+
+
+def test_processes_that_try_the_storage_add_to_the_bound(bucket_ground: Ground) -> None:
+    made = bucket_ground.context()
+    assert ", 6,500 requests (0.04 USD at list prices), 2,000 objects, " in announcement(made)[1]
+    assert ", 11,500 requests (0.06 USD at list prices), 6,000 objects, " in announcement(made, processes=3)[1]
 
 
 def test_the_time_limit_leaves_checks_untried(ground: Ground) -> None:
