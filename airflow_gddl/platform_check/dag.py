@@ -11,9 +11,11 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import secrets
 import time
 import traceback
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -26,13 +28,14 @@ from airflow_gddl.cli import context
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.screen import Screen
 from airflow_gddl.contract.codec import decode, plain
+from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.hooks.aws import FromAirflow
 from airflow_gddl.platform_check import course
 from airflow_gddl.platform_check.checks import FoundError, Origin, Outcome, failed
 from airflow_gddl.platform_check.command import announcement
 from airflow_gddl.platform_check.dag_file import DAG_ID
-from airflow_gddl.platform_check.place import Bounds, CheckContext, context_of
+from airflow_gddl.platform_check.place import Bounds, CheckContext, context_of, folders_of_checks
 from airflow_gddl.platform_check.report import report, show, summary, text
 from airflow_gddl.stores import read_if_there
 from airflow_gddl.version_compat import AirflowFailException, TaskDeferralTimeout
@@ -116,13 +119,18 @@ def answer_as_dag_processor(dag_id: str, metadata: str | None) -> None:
 
 
 def answer(run: str, metadata: str | None) -> None:
-    """Make the checks of storage, and leave the outcomes where the run looks for them."""
+    """Make the checks of storage, and leave the outcomes where the run looks for them.
+
+    Each time in a folder of its own: another DAG processor may do so at once, or one was killed while it did.
+    """
     bounds = Bounds(minutes=3 * configuration.parse_seconds() / 60)
     made = context_in_airflow("dag processor", run, metadata, bounds)
     place = join(made.place.root, _ANSWER)
     if read_if_there(made.store, place) is None:
-        outcomes = course.of_storage(made)
-        made.store.write(place, json.dumps([plain(one) for one in outcomes]).encode())
+        own = replace(made, place=replace(made.place, name=f"{made.place.name}-{secrets.token_hex(4)}"))
+        outcomes = course.of_storage(own)
+        course.removed(own)
+        made.store.create(place, json.dumps([plain(one) for one in outcomes]).encode())
 
 
 class _Operator(BaseOperator):
@@ -263,7 +271,12 @@ class Results(_Operator):
 
     @staticmethod
     def _cleanup(made: CheckContext, origin: Origin) -> Outcome:
+        """Remove the folder of a process, and those of DAG processors that were killed."""
         name = made.place.name.removesuffix("worker") + origin.replace(" ", "-")
+        with suppress(GddlError):  # the removal of the folder itself meets it again
+            for left in folders_of_checks(made.store, made.place.lake):
+                if left.startswith(f"{name}-"):
+                    course.removed(replace(made, place=replace(made.place, name=left), origin=origin))
         return course.removed(replace(made, place=replace(made.place, name=name), origin=origin))
 
 

@@ -195,8 +195,13 @@ def by_hand(root: str) -> str:
 
 def of_earlier_checks(store: Storage, place: CheckPlace) -> list[str]:
     """Folders that other checks left, or work in."""
-    folder = join(place.lake, FOLDER)
-    return [join(folder, name) for name in store.folders(folder) if name != place.name]
+    names = folders_of_checks(store, place.lake)
+    return [join(place.lake, FOLDER, name) for name in names if name != place.name]
+
+
+def folders_of_checks(store: Storage, lake: str) -> tuple[str, ...]:
+    """Names of the folders that checks made and did not remove yet."""
+    return store.folders(join(lake, FOLDER))
 
 
 Probe = Callable[[CheckContext], Any]

@@ -154,6 +154,29 @@ def test_an_answer_is_given_once_and_an_error_does_not_break_the_file(
     dag.answer_as_dag_processor("d", None)
 
 
+def test_a_dag_processor_that_was_killed_spoils_no_later_answer(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does another one that answers at once. `results` removes what it left, and nothing of other runs."""
+    folder, run = stage.lake / FOLDER, dag.run_name("mine")
+    with monkeypatch.context() as killed:
+        killed.setattr(course, "removed", lambda _: pytest.fail("killed"))
+        with pytest.raises(pytest.fail.Exception, match="killed"):
+            dag.answer(run, None)
+    (left,) = (path.name for path in folder.iterdir())
+    assert left.startswith(f"{run}-dag-processor-")
+    dag.answer(run, None)
+    (answer,) = folder.rglob("answer.json")
+    assert {one["state"] for one in json.loads(answer.read_bytes())} <= {"PASS", "NOT TRIED"}
+    other = folder / f"{dag.run_name('other')}-dag-processor-0"
+    other.mkdir()
+    results = made().get_task("results")
+    assert isinstance(results, dag.Results)
+    nothing: Any = {"run_id": "mine", "ti": SimpleNamespace(xcom_pull=lambda **_: None)}
+    monkeypatch.setattr(Variable, "get", lambda _, default: default)
+    with pytest.raises(AirflowFailException):
+        results.execute(nothing)
+    assert list(folder.iterdir()) == [other]
+
+
 @pytest.mark.parametrize(("seconds", "is_answered"), [(60, True), (-60, False)])
 def test_the_question_names_no_place_and_is_answered_while_a_run_waits(
     seconds: float, is_answered: bool, monkeypatch: pytest.MonkeyPatch

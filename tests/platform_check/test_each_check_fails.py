@@ -7,10 +7,12 @@ import re
 import pytest
 
 from airflow_gddl.contract.documentation import code_texts
+from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.platform_check import job_checks, storage_checks
 from airflow_gddl.platform_check.checks import BEYOND, CHECKS, REASONS, STORAGE
 from airflow_gddl.platform_check.course import AIRFLOW
 from airflow_gddl.platform_check.job_checks import JobChecks
+from airflow_gddl.stores import Storage
 from tests.platform_check.faults import FAULTS
 from tests.platform_check.ground import Ground, outcomes
 
@@ -54,6 +56,31 @@ def test_the_check_fails_with_its_fault(check: str, ground: Ground) -> None:
 def test_the_check_fails_with_its_fault_on_s3(check: str, bucket_ground: Ground) -> None:
     found = FAULTS[check].make(bucket_ground)
     assert (found.state, found.code) == ("FAIL", CHECKS[check].code), found
+
+
+class Refusing(Storage):
+    def __init__(self, code: str) -> None:
+        super().__init__({})
+        self.code = code
+
+    def read(self, path: str, most: int | None = None) -> bytes:  # noqa: ARG002 - as `Storage.read`
+        raise FatalError(self.code, "refused")
+
+
+@pytest.mark.parametrize(
+    ("code", "state"),
+    [
+        ("STORAGE_DENIED", "PASS"),
+        ("S3_CREDENTIALS_REFUSED", "PASS"),
+        ("S3_BUCKET_MISSING", "FAIL"),
+        ("S3_REGION_WRONG", "FAIL"),
+        ("PACKAGE_MISSING", "FAIL"),
+    ],
+)
+def test_a_refusal_has_a_code_of_rights(code: str, state: str, open_ground: Ground) -> None:
+    """Another one would lead whoever reads it astray, or the request was never made."""
+    made = open_ground.context(anonymous=lambda: Refusing(code))
+    assert outcomes(made, "storage.write", "storage.denied")["storage.denied"].state == state
 
 
 FAILING = {
