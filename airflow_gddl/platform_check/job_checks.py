@@ -46,6 +46,7 @@ from airflow_gddl.runners.remote import RemoteRunner, TaskKey, pauses
 
 _SIMULATION, _TABLES = "airflow_gddl.simulate.simulation", "airflow_gddl.simulate.table"
 """The room of `gddl demo`, which may be absent."""
+_INSTALL = "pip install 'airflow-gddl[demo]'"
 SCALE, ROUNDS = 0.01, 1
 MERGED = "nyc.planes"
 """The table that Spark's own MERGE loads."""
@@ -241,11 +242,11 @@ class JobChecks:
             )
             self._source = room.DemoSource(options)
         except ImportError as error:
-            raise NotTriedError("no-package", str(error)) from error
+            raise NotTriedError("no-package", f"{error}; {_INSTALL}") from error
         except FatalError as error:
             if error.code != "PACKAGE_MISSING":
                 raise
-            raise NotTriedError("no-package", error.what) from error
+            raise NotTriedError("no-package", f"{error.what}; {_INSTALL}") from error
         read = metadata_folder.read(self.context.cli.apart(), str(folder.metadata))
         self._tables = tuple(replace(spec, size=self.size) for spec in read.tables)
 
@@ -277,7 +278,7 @@ class JobChecks:
         try:
             replica = room.read_replica(path, self.context.store.options_of(path))
         except ImportError as error:
-            raise NotTriedError("no-package", str(error)) from error
+            raise NotTriedError("no-package", f"{error}; {_INSTALL}") from error
         truth = self._source.truth(spec.table)
         if found := room.differences(truth, replica, spec.keys):
             raise FoundError(f"{spec.table} in {lake} differs from the source: {found}")

@@ -96,6 +96,7 @@ class CheckContext:
         loaded: the user's metadata: roots, runner, tiers, catalogs.
         store: reaches the lake.
         anonymous: a store with credentials that nobody knows, which must be refused.
+        unsigned: a store without credentials, which must be refused.
         clock: seconds, monotonic.
         poll_seconds: between the first two polls of a remote job.
         end_seconds: how long a remote run that was stopped may take to end, after the checks.
@@ -106,6 +107,7 @@ class CheckContext:
     place: CheckPlace
     store: Storage
     anonymous: Callable[[], Storage]
+    unsigned: Callable[[], Storage]
     bounds: Bounds = field(default_factory=Bounds)
     origin: Origin = "here"
     connections: Connections = field(default_factory=FromEnvironment)
@@ -146,6 +148,7 @@ def context_of(
         place=CheckPlace(loaded.roots.lake, name or cli.run_id()),
         store=open_store(environ),
         anonymous=lambda: open_store(of_nobody(environ)),
+        unsigned=lambda: open_store({**of_nobody(environ), "AWS_SKIP_SIGNATURE": "true"}),
         bounds=bounds,
         origin=origin,
     )

@@ -174,6 +174,7 @@ def denied(context: CheckContext) -> str:
             return _refused(lambda: context.store.read(path))
         finally:
             folder.chmod(0o700)
+    _refused(lambda: context.unsigned().read(path))  # S3 refuses keys that it does not know in a public bucket, too
     return _refused(lambda: context.anonymous().read(path))
 
 

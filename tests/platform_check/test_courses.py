@@ -75,6 +75,7 @@ def test_without_the_tables_of_the_demo_jobs_are_not_tried(ground: Ground, monke
     assert states(found) == {
         "job.load": "no-package", "job.cancel": "failed", "tables.rows": "failed", "cleanup": "PASS",
     }  # fmt: skip
+    assert "; pip install 'airflow-gddl[demo]'" in found["job.load"].line
 
 
 def test_runs_of_glue(ground: Ground) -> None:

@@ -79,8 +79,16 @@ class Refusing(Storage):
 )
 def test_a_refusal_has_a_code_of_rights(code: str, state: str, open_ground: Ground) -> None:
     """Another one would lead whoever reads it astray, or the request was never made."""
-    made = open_ground.context(anonymous=lambda: Refusing(code))
+    denied = Refusing("STORAGE_DENIED")
+    made = open_ground.context(anonymous=lambda: Refusing(code), unsigned=lambda: denied)
     assert outcomes(made, "storage.write", "storage.denied")["storage.denied"].state == state
+
+
+def test_a_bucket_that_is_open_without_keys_is_found(open_ground: Ground) -> None:
+    """Where keys that nobody knows are refused all the same, as Amazon S3 does in a public bucket."""
+    made = open_ground.context(anonymous=lambda: Refusing("S3_CREDENTIALS_REFUSED"))
+    found = outcomes(made, "storage.write", "storage.denied")["storage.denied"]
+    assert (found.state, found.finding) == ("FAIL", "an object was read without a right to it")
 
 
 FAILING = {
