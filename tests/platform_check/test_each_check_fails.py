@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from airflow_gddl.contract.documentation import code_texts
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.platform_check import job_checks, storage_checks
+from airflow_gddl.platform_check import course, job_checks, storage_checks
 from airflow_gddl.platform_check.checks import BEYOND, CHECKS, REASONS, STORAGE
 from airflow_gddl.platform_check.course import AIRFLOW
 from airflow_gddl.platform_check.job_checks import JobChecks
+from airflow_gddl.platform_check.place import FOLDER
 from airflow_gddl.stores import Storage
 from tests.platform_check.faults import FAULTS
 from tests.platform_check.ground import Ground, outcomes
@@ -113,3 +116,39 @@ def test_the_checks_of_storage_pass_where_all_is_well(place: str, request: pytes
     assert skipped in ({}, {"storage.denied": "all-rights"})
     assert place == "ground" or not skipped
     assert list(made.store.list(made.place.lake)) == []
+
+
+@pytest.mark.parametrize("place", ["ground", "bucket_ground"])
+@pytest.mark.parametrize("odd", ["", "/my lake %20"])
+def test_the_removal_touches_nothing_beside_the_folder(place: str, odd: str, request: pytest.FixtureRequest) -> None:
+    """Nor a folder whose name begins as its own does."""
+    here: Ground = request.getfixturevalue(place)
+    if odd:
+        here = replace(here, store=f"{here.store or here.root}{odd}")
+        Path(here.root, odd.strip("/")).mkdir()
+    made = here.context()
+    beside = [
+        f"{made.place.root}0/x",
+        f"{made.place.root}.x",
+        f"{made.place.lake}/{FOLDER}/x",
+        f"{made.place.lake}/t/x",
+    ]
+    for path in beside:
+        made.store.write(path, b"mine")
+    made.store.write(made.place.below("many", "x"), b"")
+    assert course.removed(made).state == "PASS"
+    assert sorted(one.path for one in made.store.list(made.place.lake)) == sorted(beside)
+
+
+def test_a_link_in_the_folder_is_removed_and_not_followed(ground: Ground) -> None:
+    made, mine = ground.context(), ground.root / "mine"
+    mine.mkdir()
+    (mine / "x").write_text("mine")
+    Path(made.place.below("many")).mkdir(parents=True)
+    Path(made.place.below("many", "link")).symlink_to(mine)
+    assert course.removed(made).state == "PASS"
+    assert (mine / "x").read_text() == "mine"
+    Path(made.place.root).parent.mkdir()
+    Path(made.place.root).symlink_to(mine)
+    assert course.removed(made).code == "PLATFORM_NOT_REMOVED"
+    assert (mine / "x").read_text() == "mine"
