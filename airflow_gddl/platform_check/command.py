@@ -67,11 +67,13 @@ def check_platform(cli: CliContext, metadata: str, options: PlatformOptions) -> 
     stopped = _course(made, lambda one: _take(cli, outcomes, one, as_json=options.as_json))
     with unstoppable():
         ordered = course.in_order(outcomes)
+        content = text(report(made, ordered))
+        error = _write(path, content)  # before the table, whose reader may be gone
         if not options.as_json:
             show(cli.screen, ordered)
         cli.screen.warn(summary(outcomes), "bold")
-        is_written = _write(cli, text(report(made, ordered)), path)
-    return 128 + stopped if stopped is not None else status_of(outcomes) if is_written else context.FAILED
+        _say_where(cli, path, content, error)
+    return 128 + stopped if stopped is not None else status_of(outcomes) if not error else context.FAILED
 
 
 def _require_fitting(options: PlatformOptions) -> None:
@@ -201,14 +203,20 @@ def _plain(one: Outcome) -> dict[str, object]:
     return {**vars(one), "code": one.code}
 
 
-def _write(cli: CliContext, content: str, path: Path) -> bool:
-    """Write the file; where that fails, show its content, and return False."""
+def _write(path: Path, content: str) -> str:
+    """Write the file; return why it can't be written, empty where it was."""
     try:
         path.write_text(content, encoding="utf-8")
     except OSError as error:
-        cli.screen.warn(f"[PATH_UNUSABLE] {path}: {error.strerror}. Remedy: copy what follows.", "red")
+        return error.strerror or type(error).__name__
+    return ""
+
+
+def _say_where(cli: CliContext, path: Path, content: str, error: str) -> None:
+    """Name the file, or show what it would hold."""
+    if error:
+        cli.screen.warn(f"[PATH_UNUSABLE] {path}: {error}. Remedy: copy what follows.", "red")
         cli.screen.warn(content)
-        return False
+        return
     page = documented("platforms/check.md")
     cli.screen.warn(f"wrote {path}, without names, ids and addresses: publish it as {page} says")
-    return True

@@ -18,7 +18,7 @@ import pytest
 
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.cli.screen import Screen
-from airflow_gddl.platform_check import course
+from airflow_gddl.platform_check import command, course
 from airflow_gddl.platform_check.checks import BEYOND, CHECKS, STORAGE
 from airflow_gddl.platform_check.command import announcement
 from airflow_gddl.platform_check.dag_file import write_dag
@@ -261,6 +261,15 @@ def test_all_is_removed_where_nobody_reads_the_output(ground: Ground) -> None:
     options = ["--metadata", str(ground.metadata), "--report", str(ground.root / "report.json"), "--json"]
     assert invoke(["check", "--platform", *options], replace(ground.cli, screen=Gone())) == 1
     assert not Path(ground.lake).exists()
+
+
+def test_the_report_is_written_where_nobody_reads_the_table(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: object) -> None:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr(command, "show", gone)
+    assert quick(ground) == 1
+    assert results(ground)["cleanup"]["result"] == "PASS"
 
 
 def test_folders_above_a_lake_that_were_not_there_are_removed(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
