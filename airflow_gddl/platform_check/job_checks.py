@@ -306,7 +306,7 @@ class JobChecks:
     def _succeed(self, spec: JobSpec) -> tuple[JobResult, ...]:
         """
         Raises:
-            FoundError: a table failed.
+            FoundError: a table failed, or has no result.
         """
         outcome = self._run(spec, Listener())
         bad = [result for result in outcome.results if result.status == "failed"]
@@ -315,6 +315,8 @@ class JobChecks:
             said = f"{bad[0].table}: {error.message}" if error is not None else bad[0].table
             log = f"; log: {outcome.log}" if outcome.log else ""
             raise FoundError(f"{len(bad)} tables failed, {said}{log}", error.code if error is not None else "")
+        if without := {table.table for table in spec.tables} - {result.table for result in outcome.results}:
+            raise FoundError(f"the job ended without a result of {', '.join(sorted(without))}")
         return outcome.results
 
     def _run(self, spec: JobSpec, listener: Listener, stop: Callable[[], bool] = lambda: False) -> JobOutcome:

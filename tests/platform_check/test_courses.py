@@ -13,9 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import JobSpec
 from airflow_gddl.platform_check import course
 from airflow_gddl.platform_check.checks import CHECKS, Outcome
+from airflow_gddl.platform_check.job_checks import JobChecks
 from airflow_gddl.runners.child import Stopped, stoppable
+from airflow_gddl.runners.interface import JobOutcome
 from tests.harness.waiting import wait_for
 from tests.platform_check.ground import Ground, outcomes
 from tests.platform_check.platforms import DeafGlue, ForgetfulGlue, GlueConnections, on_emr, on_glue, on_workspace
@@ -76,6 +80,19 @@ def test_without_the_tables_of_the_demo_jobs_are_not_tried(ground: Ground, monke
         "job.load": "no-package", "job.cancel": "failed", "tables.rows": "failed", "cleanup": "PASS",
     }  # fmt: skip
     assert "; pip install 'airflow-gddl[demo]'" in found["job.load"].line
+
+
+def test_a_table_without_a_result_is_found(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As from a runner that forgets one; what the others did does not count for it."""
+
+    def run(_: object, spec: JobSpec, *__: object) -> JobOutcome:
+        names = [table.table for table in spec.tables if table.table != "nyc.planes"]
+        results = tuple(JobResult(table=name, status="succeeded", run_id=spec.run_id) for name in names)
+        return JobOutcome(results=results, exit_status=0)
+
+    monkeypatch.setattr(JobChecks, "_run", run)
+    found = outcomes(ground.context(), "job.load")["job.load"]
+    assert (found.state, found.finding) == ("FAIL", "the job ended without a result of nyc.planes")
 
 
 def test_runs_of_glue(ground: Ground) -> None:
