@@ -328,6 +328,8 @@ def check(  # noqa: PLR0913 - typer reads each option of the command from one pa
     """Try every connection, folder, permission and version; exit status 1 when something is wrong."""
     cli = context.of(ctx)
     if platform_:
+        if mwaa:
+            raise MetadataError("OPTION_INVALID", "--mwaa with --platform", remedy="write one of them at a time")
         raise typer.Exit(_on_platform(cli, metadata, minutes=minutes, report=report, dag=dag, as_json=json))
     for name, given in {"--minutes": minutes, "--report": report, "--dag": dag}.items():
         if given:

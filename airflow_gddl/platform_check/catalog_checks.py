@@ -13,25 +13,23 @@ from airflow_gddl.runners.descriptor import RUNNERS
 def answer(context: CheckContext) -> str:
     """
     Raises:
-        NotTriedError: there is none, or none can be tried from here.
+        NotTriedError: there is none, or one of them can't be tried from here.
         GddlError: as `probe_catalog`.
     """
     loaded = context.loaded
     if not loaded.catalogs:
         raise NotTriedError("no-catalog")
-    answered, skipped = 0, ""
+    untried: list[str] = []
     for name, spec in loaded.catalogs.items():
         databases = (entry_name(spec, table).database for table in loaded.tables if table.catalog == name)
         try:
             probe_catalog(spec, next(databases, "default"), context.cli.environ)
         except ProbeSkippedError as error:
-            skipped = str(error)
+            untried.append(str(error))
         except GddlError as error:
             if not RUNNERS.get(loaded.runner).remote:
                 raise
-            skipped = str(error)  # jobs reach it from elsewhere
-        else:
-            answered += 1
-    if not answered:
-        raise NotTriedError("not-from-here", skipped)
-    return f"{answered} of {len(loaded.catalogs)} answered"
+            untried.append(str(error))  # jobs reach it from elsewhere
+    if untried:
+        raise NotTriedError("not-from-here", f"{len(untried)} of {len(loaded.catalogs)}: {untried[0]}")
+    return f"{len(loaded.catalogs)} answered"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
 from airflow_gddl.cli.check import aws_keys
@@ -12,7 +12,7 @@ from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.extensions import CatalogSpec, code_of_glue
 from airflow_gddl.contract.packages import needed_by
-from airflow_gddl.platform_check.checks import FoundError
+from airflow_gddl.platform_check.checks import FoundError, NotTriedError
 
 Row = tuple[str | None, ...]
 _POLL_SECONDS, _QUERY_SECONDS = 1.0, 300.0
@@ -33,14 +33,16 @@ class Entries(Protocol):
         """Remove the database with its tables; not an error where there is none."""
         ...
 
-    def query(self, sql: str, output: str) -> Sequence[Row]:
+    def query(self, sql: str, output: str, seconds_left: float) -> Sequence[Row]:
         """Rows that the engine of this catalog gives, as text.
 
         Args:
             output: folder of the store in which it may leave its results.
+            seconds_left: until the check is to end; a query that did not end then is stopped.
 
         Raises:
             FoundError: the query failed.
+            NotTriedError: `time`.
         """
         ...
 
@@ -70,7 +72,7 @@ class GlueEntries:
             except glue.exceptions.EntityNotFoundException:
                 return
 
-    def query(self, sql: str, output: str) -> Sequence[Row]:
+    def query(self, sql: str, output: str, seconds_left: float) -> Sequence[Row]:
         athena = self._client("athena")
         with _translated("athena:StartQueryExecution, athena:GetQueryExecution and athena:GetQueryResults"):
             started = athena.start_query_execution(
@@ -78,14 +80,19 @@ class GlueEntries:
                 QueryExecutionContext={"Database": self._database},
                 ResultConfiguration={"OutputLocation": f"{output}/"},
             )["QueryExecutionId"]
-            self._wait(athena, started)
+            try:
+                self._wait(athena, started, seconds_left)
+            except BaseException:  # else its result would be written after the folder was removed
+                with suppress(Exception):
+                    athena.stop_query_execution(QueryExecutionId=started)
+                raise
             pages = athena.get_paginator("get_query_results").paginate(QueryExecutionId=started)
             rows = [row["Data"] for page in pages for row in page["ResultSet"]["Rows"]]
         return [tuple(cell.get("VarCharValue") for cell in row) for row in rows[1:]]  # the first has the names
 
     @staticmethod
-    def _wait(athena: Any, query: str) -> None:
-        until = time.monotonic() + _QUERY_SECONDS
+    def _wait(athena: Any, query: str, seconds_left: float) -> None:
+        until = time.monotonic() + min(seconds_left, _QUERY_SECONDS)
         while time.monotonic() < until:
             status = athena.get_query_execution(QueryExecutionId=query)["QueryExecution"]["Status"]
             if status["State"] == "SUCCEEDED":
@@ -93,7 +100,8 @@ class GlueEntries:
             if status["State"] in ("FAILED", "CANCELLED"):
                 raise FoundError(f"the query {status['State']}: {status.get('StateChangeReason', '')}")
             time.sleep(_POLL_SECONDS)
-        athena.stop_query_execution(QueryExecutionId=query)
+        if seconds_left < _QUERY_SECONDS:
+            raise NotTriedError("time")
         raise FoundError(f"the query did not end in {_QUERY_SECONDS:.0f} seconds")
 
     def _client(self, service: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from airflow_gddl.platform_check import catalog_checks, job_checks, storage_chec
 from airflow_gddl.platform_check.checks import BEYOND, CHECKS, FoundError, NotTriedError, Outcome, failed, not_tried
 from airflow_gddl.platform_check.job_checks import JobChecks
 from airflow_gddl.platform_check.place import CheckContext, Probe, remove
-from airflow_gddl.runners.child import unstoppable
+from airflow_gddl.runners.child import Stopped, nothing, unstoppable
 
 AIRFLOW = ("airflow.triggerer", "airflow.dag_processor")
 _FIRST = {"storage.": "storage.write", "job.": "job.load", "tables.": "job.load", "catalog.register": "job.load"}
@@ -21,11 +21,17 @@ _FIRST = {"storage.": "storage.write", "job.": "job.load", "tables.": "job.load"
 Taken = Callable[[Outcome], None]
 
 
-def everything(context: CheckContext, take: Taken, wanted: Collection[str] | None = None) -> None:
+def everything(
+    context: CheckContext,
+    take: Taken,
+    wanted: Collection[str] | None = None,
+    on_stop: Callable[[], None] = nothing,
+) -> None:
     """Make the checks one after the other, and hand each outcome to `take`; nothing is removed.
 
     Args:
         wanted: only these; None: all.
+        on_stop: called at a signal, before what is going on is stopped, which may take minutes.
 
     Raises:
         Stopped: a signal came; outcomes so far were taken.
@@ -40,6 +46,9 @@ def everything(context: CheckContext, take: Taken, wanted: Collection[str] | Non
     try:
         for outcome in _made(context, chosen):
             take(outcome)
+    except Stopped:
+        on_stop()
+        raise
     finally:
         is_main = threading.current_thread() is threading.main_thread()
         with unstoppable() if is_main else nullcontext():
@@ -80,17 +89,17 @@ def made(context: CheckContext, name: str, probe: Probe) -> Outcome:
     return Outcome(check=name, state="PASS", origin=origin, finding=str(finding), seconds=seconds)
 
 
-def removed(context: CheckContext, *, made_lake: bool = False) -> Outcome:
-    """Remove what the checks made.
+def removed(context: CheckContext, *, made_folders: Sequence[Path] = ()) -> Outcome:
+    """Remove what the checks made; it never raises an `Exception`.
 
     Args:
-        made_lake: the local lake was not there before.
+        made_folders: local folders that were not there before, the deepest first; those with files stay.
     """
     unlimited = replace(context, bounds=replace(context.bounds, minutes=float("inf")))
     outcome = made(unlimited, "cleanup", remove)
-    if made_lake:
+    for folder in made_folders:
         with suppress(OSError):
-            Path(context.place.lake).rmdir()
+            folder.rmdir()
     return outcome
 
 

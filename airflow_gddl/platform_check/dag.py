@@ -1,7 +1,9 @@
 """The checks in Airflow: a DAG whose tasks make them on a worker, in the triggerer and in the DAG processor.
 
 The DAG processor runs no tasks. While a run waits for it, a Variable asks it, and it makes the checks as it reads the
-DAG file. At all other times the file costs it one look at that Variable.
+DAG file. At all other times the file costs it one look at that Variable. The Variable has the id of the DAG, and holds
+the name of the run's folders and when the run stops waiting; where the folders are is the DAG file's to say, so that
+whoever may write Variables leads the DAG processor nowhere else.
 """
 
 from __future__ import annotations
@@ -9,9 +11,11 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import secrets
 import time
 import traceback
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -24,19 +28,18 @@ from airflow_gddl.cli import context
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.screen import Screen
 from airflow_gddl.contract.codec import decode, plain
+from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.hooks.aws import FromAirflow
 from airflow_gddl.platform_check import course
 from airflow_gddl.platform_check.checks import FoundError, Origin, Outcome, failed
 from airflow_gddl.platform_check.command import announcement
 from airflow_gddl.platform_check.dag_file import DAG_ID
-from airflow_gddl.platform_check.place import Bounds, CheckContext, context_of
+from airflow_gddl.platform_check.place import Bounds, CheckContext, context_of, folders_of_checks
 from airflow_gddl.platform_check.report import report, show, summary, text
 from airflow_gddl.stores import read_if_there
-from airflow_gddl.version_compat import AirflowFailException
+from airflow_gddl.version_compat import AirflowFailException, TaskDeferralTimeout
 
-VARIABLE = "gddl_platform_check"
-"""Asks the DAG processor: the name of the run's folders, and the metadata."""
 _PROCESSOR = "airflow.dag_processing.processor"
 _ANSWER = "answer.json"
 _LOG = logging.getLogger(__name__)
@@ -51,7 +54,7 @@ def platform_check(metadata: str | None = None, *, minutes: float = 10.0, dag_id
         metadata: folder; None: the configured one, as for `build_dags`.
         minutes: of the checks of a worker; the run as a whole may take a little more.
     """
-    answer_as_dag_processor()
+    answer_as_dag_processor(dag_id, metadata)
     limit = timedelta(minutes=minutes)
     with DAG(
         dag_id,
@@ -100,26 +103,34 @@ def is_dag_processor() -> bool:
     return any(frame.f_globals.get("__name__") == _PROCESSOR for frame, _ in traceback.walk_stack(None))
 
 
-def answer_as_dag_processor() -> None:
-    """Make the checks that a run waits for, once; an error never breaks the DAG file."""
+def answer_as_dag_processor(dag_id: str, metadata: str | None) -> None:
+    """Make the checks that a run waits for, once; an error never breaks the DAG file.
+
+    A question whose run has stopped waiting, as where its worker was killed, is not answered.
+    """
     if not is_dag_processor():
         return
     try:
-        asked = Variable.get(VARIABLE, default=None)
-        if asked is not None:
-            answer(**json.loads(asked))
+        asked = Variable.get(dag_id, default=None)
+        if asked is not None and (question := json.loads(asked))["until"] > time.time():
+            answer(question["run"], metadata)
     except Exception:  # noqa: BLE001 - the other DAGs of the file, and the run's own message, are worth more
-        _LOG.exception("the DAG processor could not make the checks of %s", DAG_ID)
+        _LOG.exception("the DAG processor could not make the checks of %s", dag_id)
 
 
 def answer(run: str, metadata: str | None) -> None:
-    """Make the checks of storage, and leave the outcomes where the run looks for them."""
+    """Make the checks of storage, and leave the outcomes where the run looks for them.
+
+    Each time in a folder of its own: another DAG processor may do so at once, or one was killed while it did.
+    """
     bounds = Bounds(minutes=3 * configuration.parse_seconds() / 60)
     made = context_in_airflow("dag processor", run, metadata, bounds)
     place = join(made.place.root, _ANSWER)
     if read_if_there(made.store, place) is None:
-        outcomes = course.of_storage(made)
-        made.store.write(place, json.dumps([plain(one) for one in outcomes]).encode())
+        own = replace(made, place=replace(made.place, name=f"{made.place.name}-{secrets.token_hex(4)}"))
+        outcomes = course.of_storage(own)
+        course.removed(own)
+        made.store.create(place, json.dumps([plain(one) for one in outcomes]).encode())
 
 
 class _Operator(BaseOperator):
@@ -149,19 +160,30 @@ class WorkerChecks(_Operator):
             self.log.info("%s %s: %s", one.state, one.check, one.finding or one.reason)
 
         made = self.made(context)
-        for line in announcement(made):
+        for line in announcement(made, processes=len(ORIGINS)):
             self.log.info(line)
         course.everything(made, take)
         return [plain(one) for one in outcomes]
 
 
 class TriggererChecks(_Operator):
-    """The checks of storage, in the triggerer."""
+    """The checks of storage, in the triggerer.
+
+    Raises:
+        AirflowFailException: it did not answer; not tried again, since each try would wait as long.
+    """
 
     def execute(self, context: Context) -> None:
         run = run_name(str(context["run_id"]))
         trigger = PlatformCheckTrigger(run=run, metadata=self.metadata, minutes=self.minutes)
-        self.defer(trigger=trigger, method_name="resume")
+        # Airflow's `execution_timeout` does not count while a task is deferred.
+        self.defer(trigger=trigger, method_name="resume", timeout=self.execution_timeout)
+
+    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
+        try:
+            return super().resume_execution(next_method, next_kwargs, context)
+        except TaskDeferralTimeout as error:
+            raise AirflowFailException(f"the triggerer did not answer in {2 * self.minutes:g} minutes") from error
 
     def resume(self, context: Context, event: list[dict[str, Any]]) -> list[dict[str, Any]]:  # noqa: ARG002 - Airflow's
         return event
@@ -208,15 +230,15 @@ class ProcessorChecks(_Operator):
     def execute(self, context: Context) -> list[dict[str, Any]]:
         made = self.made(context)
         place = join(made.place.root, _ANSWER)
-        asked = {"run": run_name(str(context["run_id"])), "metadata": self.metadata}
-        Variable.set(VARIABLE, json.dumps(asked), description="asks the DAG processor for the checks of a run")
+        asked = {"run": run_name(str(context["run_id"])), "until": time.time() + made.seconds_left}
+        Variable.set(self.dag_id, json.dumps(asked), description="asks the DAG processor for the checks of a run")
         try:
             while made.seconds_left > 0:
                 if (answered := read_if_there(made.store, place)) is not None:
                     return list(json.loads(answered))
                 time.sleep(self.poll_seconds)
         finally:
-            Variable.delete(VARIABLE)
+            Variable.delete(self.dag_id)
         raise FoundError(f"no answer in {self.minutes:g} minutes")
 
 
@@ -229,6 +251,7 @@ class Results(_Operator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         made = self.made(context)
+        self._withdraw(run_name(str(context["run_id"])))
         outcomes = [one for task in ORIGINS for one in of_task(task, context["ti"].xcom_pull(task_ids=task))]
         outcomes += [self._cleanup(made, origin) for origin in ORIGINS.values()]
         outcomes = course.in_order([*outcomes, *course.left_out(outcomes)])
@@ -240,9 +263,20 @@ class Results(_Operator):
             raise AirflowFailException(summary(outcomes))
         return content
 
+    def _withdraw(self, run: str) -> None:
+        """Remove the question to the DAG processor, which a worker that was killed leaves."""
+        asked = Variable.get(self.dag_id, default=None)
+        if asked is not None and json.loads(asked)["run"] == run:
+            Variable.delete(self.dag_id)
+
     @staticmethod
     def _cleanup(made: CheckContext, origin: Origin) -> Outcome:
+        """Remove the folder of a process, and those of DAG processors that were killed."""
         name = made.place.name.removesuffix("worker") + origin.replace(" ", "-")
+        with suppress(GddlError):  # the removal of the folder itself meets it again
+            for left in folders_of_checks(made.store, made.place.lake):
+                if left.startswith(f"{name}-"):
+                    course.removed(replace(made, place=replace(made.place, name=left), origin=origin))
         return course.removed(replace(made, place=replace(made.place, name=name), origin=origin))
 
 

@@ -20,7 +20,7 @@ def write_dag(path: Path) -> None:
     Raises:
         MetadataError: `PATH_UNUSABLE`: a file of other content is there.
     """
-    if path.exists() and path.read_text(encoding="utf-8") != _TEXT:
+    if path.exists() and path.read_bytes() != _TEXT.encode():
         remedy = "name another file in Airflow's DAGs folder"
         raise MetadataError("PATH_UNUSABLE", f"{path} is there, and another file", remedy=remedy)
     path.write_text(_TEXT, encoding="utf-8")

@@ -46,6 +46,7 @@ from airflow_gddl.runners.remote import RemoteRunner, TaskKey, pauses
 
 _SIMULATION, _TABLES = "airflow_gddl.simulate.simulation", "airflow_gddl.simulate.table"
 """The room of `gddl demo`, which may be absent."""
+_INSTALL = "pip install 'airflow-gddl[demo]'"
 SCALE, ROUNDS = 0.01, 1
 MERGED = "nyc.planes"
 """The table that Spark's own MERGE loads."""
@@ -212,7 +213,7 @@ class JobChecks:
         truth = self._source.truth(REGISTERED)
         columns = ", ".join(f'"{name}"' for name in truth.schema.names)
         sql = f'SELECT {columns} FROM "{REGISTERED.partition(".")[2]}"'  # noqa: S608 - names of the demo's own table
-        rows = self.entries.query(sql, self.context.place.below("athena"))
+        rows = self.entries.query(sql, self.context.place.below("athena"), self.context.seconds_left)
         wanted = [tuple(row.values()) for row in truth.to_pylist()]
         if sorted(rows, key=str) != sorted(wanted, key=str):
             raise FoundError(f"{len(rows)} rows, of which {len(set(rows) & set(wanted))} of {len(wanted)} are right")
@@ -221,7 +222,7 @@ class JobChecks:
     @property
     def database(self) -> str:
         """Name of the database of a catalog that this check makes."""
-        return f"gddl_check_{hashlib.blake2b(self.context.place.root.encode(), digest_size=6).hexdigest()}"
+        return database_of(self.context.place.root)
 
     # The demo's tables
 
@@ -241,11 +242,11 @@ class JobChecks:
             )
             self._source = room.DemoSource(options)
         except ImportError as error:
-            raise NotTriedError("no-package", str(error)) from error
+            raise NotTriedError("no-package", f"{error}; {_INSTALL}") from error
         except FatalError as error:
             if error.code != "PACKAGE_MISSING":
                 raise
-            raise NotTriedError("no-package", error.what) from error
+            raise NotTriedError("no-package", f"{error.what}; {_INSTALL}") from error
         read = metadata_folder.read(self.context.cli.apart(), str(folder.metadata))
         self._tables = tuple(replace(spec, size=self.size) for spec in read.tables)
 
@@ -277,7 +278,7 @@ class JobChecks:
         try:
             replica = room.read_replica(path, self.context.store.options_of(path))
         except ImportError as error:
-            raise NotTriedError("no-package", str(error)) from error
+            raise NotTriedError("no-package", f"{error}; {_INSTALL}") from error
         truth = self._source.truth(spec.table)
         if found := room.differences(truth, replica, spec.keys):
             raise FoundError(f"{spec.table} in {lake} differs from the source: {found}")
@@ -305,7 +306,7 @@ class JobChecks:
     def _succeed(self, spec: JobSpec) -> tuple[JobResult, ...]:
         """
         Raises:
-            FoundError: a table failed.
+            FoundError: a table failed, or has no result.
         """
         outcome = self._run(spec, Listener())
         bad = [result for result in outcome.results if result.status == "failed"]
@@ -314,6 +315,8 @@ class JobChecks:
             said = f"{bad[0].table}: {error.message}" if error is not None else bad[0].table
             log = f"; log: {outcome.log}" if outcome.log else ""
             raise FoundError(f"{len(bad)} tables failed, {said}{log}", error.code if error is not None else "")
+        if without := {table.table for table in spec.tables} - {result.table for result in outcome.results}:
+            raise FoundError(f"the job ended without a result of {', '.join(sorted(without))}")
         return outcome.results
 
     def _run(self, spec: JobSpec, listener: Listener, stop: Callable[[], bool] = lambda: False) -> JobOutcome:
@@ -334,9 +337,9 @@ class JobChecks:
 
         before = list(self.handles)
         outcome: JobOutcome = self._runner(spec, tick).run(spec, listener)
-        self.handles[:] = before  # those of this job have ended
         if outcome.cancelled_by is not None and not ours.is_sent:
-            raise Stopped(outcome.cancelled_by)
+            raise Stopped(outcome.cancelled_by)  # a run elsewhere may go on: `close` stops it
+        self.handles[:] = before  # those of this job have ended
         self.context.require_time()
         return outcome
 
@@ -421,6 +424,11 @@ class JobChecks:
         handle = self._platform().submit(request)
         if handle not in self.handles:
             self.handles.append(handle)
+
+
+def database_of(root: str) -> str:
+    """Name of the database that the check in this folder makes in a catalog."""
+    return f"gddl_check_{hashlib.blake2b(root.encode(), digest_size=6).hexdigest()}"
 
 
 @dataclass

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 import secrets
+import shlex
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -48,10 +50,14 @@ class Bounds:
     objects: int = 2_000
     jobs: int = 8
 
-    @property
-    def dollars(self) -> float:
-        """Price of the requests, if each were a put: 5 USD for a million in most regions of S3."""
-        return (self.requests + self.job_requests) * 5e-6
+    def all_requests(self, processes: int = 1) -> int:
+        """Requests of a check whose storage is tried by so many processes."""
+        return processes * self.requests + self.job_requests
+
+
+def dollars(requests: int) -> float:
+    """Price of requests in whole cents, rounded up, if each were a put: 5 USD for a million in most regions."""
+    return math.ceil(requests * 5e-4) / 100
 
 
 @dataclass(frozen=True)
@@ -90,6 +96,7 @@ class CheckContext:
         loaded: the user's metadata: roots, runner, tiers, catalogs.
         store: reaches the lake.
         anonymous: a store with credentials that nobody knows, which must be refused.
+        unsigned: a store without credentials, which must be refused.
         clock: seconds, monotonic.
         poll_seconds: between the first two polls of a remote job.
         end_seconds: how long a remote run that was stopped may take to end, after the checks.
@@ -100,6 +107,7 @@ class CheckContext:
     place: CheckPlace
     store: Storage
     anonymous: Callable[[], Storage]
+    unsigned: Callable[[], Storage]
     bounds: Bounds = field(default_factory=Bounds)
     origin: Origin = "here"
     connections: Connections = field(default_factory=FromEnvironment)
@@ -140,6 +148,7 @@ def context_of(
         place=CheckPlace(loaded.roots.lake, name or cli.run_id()),
         store=open_store(environ),
         anonymous=lambda: open_store(of_nobody(environ)),
+        unsigned=lambda: open_store({**of_nobody(environ), "AWS_SKIP_SIGNATURE": "true"}),
         bounds=bounds,
         origin=origin,
     )
@@ -181,14 +190,21 @@ def _empty(store: Storage, root: str) -> None:
 
 
 def by_hand(root: str) -> str:
-    """The command that removes a folder of a check."""
-    return f"Remove it with `aws s3 rm --recursive {root}/`" if is_s3(root) else f"Remove it with `rm -r {root}`"
+    """The command that removes a folder of a check, and nothing else where its path holds blanks."""
+    if is_s3(root):
+        return f"Remove it with `aws s3 rm --recursive {shlex.quote(f'{root}/')}`"
+    return f"Remove it with `rm -r {shlex.quote(root)}`"
 
 
 def of_earlier_checks(store: Storage, place: CheckPlace) -> list[str]:
     """Folders that other checks left, or work in."""
-    folder = join(place.lake, FOLDER)
-    return [join(folder, name) for name in store.folders(folder) if name != place.name]
+    names = folders_of_checks(store, place.lake)
+    return [join(place.lake, FOLDER, name) for name in names if name != place.name]
+
+
+def folders_of_checks(store: Storage, lake: str) -> tuple[str, ...]:
+    """Names of the folders that checks made and did not remove yet."""
+    return store.folders(join(lake, FOLDER))
 
 
 Probe = Callable[[CheckContext], Any]

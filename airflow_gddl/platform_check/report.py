@@ -16,8 +16,10 @@ from typing import Any
 from airflow_gddl import __version__
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, duration
 from airflow_gddl.contract.documentation import code_texts
+from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import CATALOGS
 from airflow_gddl.contract.packages import installed_version
+from airflow_gddl.contract.s3 import S3Settings
 from airflow_gddl.platform_check.checks import REASONS, Outcome
 from airflow_gddl.platform_check.place import CheckContext
 from airflow_gddl.runners.descriptor import RUNNERS
@@ -80,6 +82,14 @@ def text(content: Mapping[str, Any]) -> str:
     return "{\n" + ",\n".join(lines) + ',\n  "checks": [\n' + checks + "\n  ]\n}\n"
 
 
+def is_report(data: bytes) -> bool:
+    """Whether a file is empty or the report of a check."""
+    try:
+        return not data or "checks" in json.loads(data)
+    except (ValueError, TypeError):
+        return False
+
+
 def _entry(one: Outcome) -> dict[str, Any]:
     return {
         "check": one.check,
@@ -113,6 +123,8 @@ def _version(found: str) -> str:
 
 
 def _endpoint(environ: Mapping[str, str]) -> str:
-    """Whether S3 is Amazon's."""
-    is_own = any(environ.get(name) for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"))
-    return "own" if is_own else "default"
+    """Whether the clients are told where S3 is; else it is Amazon's."""
+    try:
+        return "default" if S3Settings.of(environ).endpoint is None else "own"
+    except FatalError:  # no URL: nothing was reached there
+        return "own"

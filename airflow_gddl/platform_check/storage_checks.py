@@ -12,7 +12,6 @@ from threading import Barrier
 from airflow_gddl.cli.check import landings_of, probe_landing
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import join
-from airflow_gddl.contract.s3 import CODES
 from airflow_gddl.contract.source_access import announced
 from airflow_gddl.platform_check.checks import FoundError, NotTriedError
 from airflow_gddl.platform_check.place import CheckContext, Probe
@@ -22,7 +21,7 @@ CLAIMANTS, ROUNDS, STEPS = 4, 8, 5
 """Threads that meet, how often they do, and the changes that each makes to one object."""
 OBJECTS = 1_050
 """More than one page of a listing."""
-_DENIED = CODES | {"STORAGE_DENIED"}
+_DENIED = {"S3_CREDENTIALS_REFUSED", "STORAGE_DENIED"}
 
 
 def write(context: CheckContext) -> str:
@@ -119,7 +118,7 @@ def updates(context: CheckContext) -> str:
 
 
 def _claim(store: Storage, path: str, who: int) -> bool:
-    return store.create(path, f"claim of {who}".encode())
+    return store.create_once(path, f"claim of {who}".encode())  # as `Claim` of a job does
 
 
 def _with_line(line: bytes, before: bytes | None) -> bytes:
@@ -175,6 +174,7 @@ def denied(context: CheckContext) -> str:
             return _refused(lambda: context.store.read(path))
         finally:
             folder.chmod(0o700)
+    _refused(lambda: context.unsigned().read(path))  # S3 refuses keys that it does not know in a public bucket, too
     return _refused(lambda: context.anonymous().read(path))
 
 

@@ -19,7 +19,7 @@ from obstore.store import S3Store
 
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.packages import needed_by, package_missing
-from airflow_gddl.contract.s3 import PROFILE_REMEDY, S3Settings, profile_of, split
+from airflow_gddl.contract.s3 import PROFILE_REMEDY, S3Settings, is_on, profile_of, split
 from airflow_gddl.contract.source_access import EXTERNAL_ID, ROLE
 from airflow_gddl.stores.readers import StoredObject, StoreReader
 
@@ -63,15 +63,16 @@ def _client(bucket: str, variables: tuple[tuple[str, str], ...], quick: bool) ->
     environ = dict(variables)
     settings = S3Settings.of(environ)
     retries = min(_QUICK_RETRIES, settings.retries) if quick else settings.retries
+    is_unsigned = is_on(environ, "AWS_SKIP_SIGNATURE")
     return S3Store(
         bucket,
-        config=cast("S3Config", settings.store_config()),
+        config=cast("S3Config", settings.store_config() | ({"skip_signature": True} if is_unsigned else {})),
         client_options=cast("ClientConfig", settings.client_options()),
         retry_config={
             "max_retries": retries,
             "retry_timeout": timedelta(seconds=_QUICK_SECONDS if quick else settings.retry_seconds),
         },
-        credential_provider=_credentials(environ),
+        credential_provider=None if is_unsigned else _credentials(environ),
     )
 
 

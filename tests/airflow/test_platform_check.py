@@ -6,17 +6,21 @@ import asyncio
 import itertools
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow.sdk import DAG, Variable
+from airflow.sdk.bases.operator import TriggerFailureReason
 from airflow.triggers.base import TriggerEvent
 
 from airflow_gddl.platform_check import course, dag
 from airflow_gddl.platform_check.checks import STORAGE
 from airflow_gddl.platform_check.place import FOLDER
+from airflow_gddl.version_compat import AirflowFailException, TaskDeferred
 from tests.airflow.bag import serialised
 from tests.airflow.stage import Stage
 from tests.airflow.stored import put
@@ -61,7 +65,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
         while not over.wait(0.05):
             for question in list(variables.values()):
                 questions.append(json.loads(question))
-                dag.answer(**questions[-1])
+                dag.answer(questions[-1]["run"], None)
 
     monkeypatch.setattr(Variable, "set", lambda key, value, **_: variables.__setitem__(key, value))
     monkeypatch.setattr(Variable, "delete", variables.pop)
@@ -94,7 +98,7 @@ def test_each_process_makes_the_checks_and_all_is_removed(
         assert here["cleanup"] == "PASS"
     assert outcomes["airflow.triggerer", "triggerer"] == outcomes["airflow.dag_processor", "dag processor"] == "PASS"
     assert not (stage.lake / FOLDER).exists()
-    assert {one["metadata"] for one in asked} == {None}
+    assert {tuple(one) for one in asked} == {("run", "until")}
     shown = capfd.readouterr().out
     assert "airflow.dag_processor" in shown
     assert '"form": 1' in shown
@@ -120,7 +124,7 @@ def test_only_the_dag_processor_answers(is_processor: bool, monkeypatch: pytest.
     exec("def parse():\n    return read()", space)  # noqa: S102 - a frame of a module of that name
     parse: Callable[[], DAG] = space["parse"]
     assert parse().dag_id == "gddl_platform_check"
-    assert asked == ([dag.VARIABLE] if is_processor else [])
+    assert asked == (["gddl_platform_check"] if is_processor else [])
 
 
 def test_another_try_of_the_triggerer_begins_anew(stage: Stage) -> None:
@@ -147,7 +151,76 @@ def test_an_answer_is_given_once_and_an_error_does_not_break_the_file(
     assert answer.read_bytes() == first
     monkeypatch.setattr(dag, "is_dag_processor", lambda: True)
     monkeypatch.setattr(Variable, "get", lambda *_, **__: "not JSON")
-    dag.answer_as_dag_processor()
+    dag.answer_as_dag_processor("d", None)
+
+
+def test_a_dag_processor_that_was_killed_spoils_no_later_answer(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does another one that answers at once. `results` removes what it left, and nothing of other runs."""
+    folder, run = stage.lake / FOLDER, dag.run_name("mine")
+    with monkeypatch.context() as killed:
+        killed.setattr(course, "removed", lambda _: pytest.fail("killed"))
+        with pytest.raises(pytest.fail.Exception, match="killed"):
+            dag.answer(run, None)
+    (left,) = (path.name for path in folder.iterdir())
+    assert left.startswith(f"{run}-dag-processor-")
+    dag.answer(run, None)
+    (answer,) = folder.rglob("answer.json")
+    assert {one["state"] for one in json.loads(answer.read_bytes())} <= {"PASS", "NOT TRIED"}
+    other = folder / f"{dag.run_name('other')}-dag-processor-0"
+    other.mkdir()
+    results = made().get_task("results")
+    assert isinstance(results, dag.Results)
+    nothing: Any = {"run_id": "mine", "ti": SimpleNamespace(xcom_pull=lambda **_: None)}
+    monkeypatch.setattr(Variable, "get", lambda _, default: default)
+    with pytest.raises(AirflowFailException):
+        results.execute(nothing)
+    assert list(folder.iterdir()) == [other]
+
+
+@pytest.mark.parametrize(("seconds", "is_answered"), [(60, True), (-60, False)])
+def test_the_question_names_no_place_and_is_answered_while_a_run_waits(
+    seconds: float, is_answered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever may write Variables leads the DAG processor to no metadata of theirs."""
+    question = json.dumps({"run": "abc", "until": time.time() + seconds, "metadata": "/elsewhere"})
+    monkeypatch.setattr(dag, "is_dag_processor", lambda: True)
+    monkeypatch.setattr(Variable, "get", lambda *_, **__: question)
+    answered: list[tuple[str, str | None]] = []
+    monkeypatch.setattr(dag, "answer", lambda run, metadata: answered.append((run, metadata)))
+    dag.platform_check("/the/file's")
+    assert answered == ([("abc", "/the/file's")] if is_answered else [])
+
+
+@pytest.mark.parametrize(("run", "left"), [("mine", []), ("another's", ["gddl_platform_check"])])
+def test_the_question_of_a_worker_that_was_killed_is_withdrawn(
+    run: str, left: list[str], stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = made().get_task("results")
+    assert isinstance(results, dag.Results)
+    variables = {"gddl_platform_check": json.dumps({"run": dag.run_name(run), "until": 0})}
+
+    def get(key: str, default: None) -> str | None:
+        return variables.get(key, default)
+
+    monkeypatch.setattr(Variable, "get", get)
+    monkeypatch.setattr(Variable, "delete", variables.pop)
+    nothing: Any = {"run_id": "mine", "ti": SimpleNamespace(xcom_pull=lambda **_: None)}
+    with pytest.raises(AirflowFailException):
+        results.execute(nothing)
+    assert list(variables) == left
+
+
+def test_a_triggerer_that_does_not_answer_fails_the_task_at_once() -> None:
+    """Airflow's own limit of a task does not count while it is deferred."""
+    task = made(minutes=3).get_task("triggerer")
+    assert isinstance(task, dag.TriggererChecks)
+    nothing: Any = {"run_id": "a"}
+    with pytest.raises(TaskDeferred) as deferred:
+        task.execute(nothing)
+    assert deferred.value.timeout == timedelta(minutes=6)
+    with pytest.raises(AirflowFailException, match="did not answer in 6 minutes"):
+        task.resume_execution("__fail__", {"error": TriggerFailureReason.TRIGGER_TIMEOUT}, nothing)
+    assert task.resume_execution("resume", {"event": [{"check": "x"}]}, nothing) == [{"check": "x"}]
 
 
 def test_the_dag_is_the_same_each_time() -> None:

@@ -30,6 +30,8 @@ class Services:
     forgets: tables that are created are not kept.
     loses: Athena leaves the first row out.
     refuses: by operation, the code it is answered with.
+    state: of Athena's queries.
+    stopped: queries that were stopped.
     """
 
     environ: Mapping[str, str]
@@ -37,6 +39,8 @@ class Services:
     forgets: bool = False
     loses: bool = False
     refuses: dict[str, str] = field(default_factory=dict)
+    state: str = "SUCCEEDED"
+    stopped: list[str] = field(default_factory=list)
     databases: dict[str, dict[str, Any]] = field(default_factory=dict)
     queries: dict[str, dict[str, Any]] = field(default_factory=dict)
 
@@ -82,7 +86,11 @@ class Services:
         return {"QueryExecutionId": number}
 
     def _GetQueryExecution(self, QueryExecutionId: str) -> Answer:  # noqa: N802, N803 - Athena's names
-        return {"QueryExecution": {"QueryExecutionId": QueryExecutionId, "Status": {"State": "SUCCEEDED"}}}
+        return {"QueryExecution": {"QueryExecutionId": QueryExecutionId, "Status": {"State": self.state}}}
+
+    def _StopQueryExecution(self, QueryExecutionId: str) -> Answer:  # noqa: N802, N803 - Athena's names
+        self.stopped.append(QueryExecutionId)
+        return {}
 
     def _GetQueryResults(self, QueryExecutionId: str, **_: Any) -> Answer:  # noqa: N802, N803 - Athena's names
         query = self.queries[QueryExecutionId]

@@ -10,10 +10,15 @@ from typing import Any
 
 import pytest
 
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.extensions import CatalogSpec, ProbeSkippedError
+from airflow_gddl.platform_check import catalog_checks
+from airflow_gddl.platform_check.catalog_entries import ENTRIES
 from airflow_gddl.platform_check.checks import CHECKS as KNOWN
-from airflow_gddl.platform_check.checks import Outcome
+from airflow_gddl.platform_check.checks import NotTriedError, Outcome
 from tests.platform_check import aws_services
 from tests.platform_check.aws_services import Services
+from tests.platform_check.conftest import KEYS
 from tests.platform_check.ground import Ground, outcomes
 
 pytest.importorskip("boto3")
@@ -81,3 +86,42 @@ def test_entries_that_can_not_be_removed_are_not_made(ground: Ground) -> None:
 def test_without_a_catalog_nothing_is_registered(ground: Ground) -> None:
     found = outcomes(ground.context(), "catalog.answer", "catalog.register")
     assert states(found) == {"catalog.answer": "no-catalog", "catalog.register": "no-catalog", "cleanup": "PASS"}
+
+
+def test_a_query_that_does_not_end_is_stopped_at_the_time_limit(ground: Ground) -> None:
+    with aws_services.serving(ground.environ) as services:
+        services.state = "RUNNING"
+        catalog = CatalogSpec(kind="glue", region="us-east-1", endpoint=services.url)
+        environ = {**KEYS, "AWS_ENDPOINT_URL_ATHENA": services.url}
+        with pytest.raises(NotTriedError, match="time"):
+            ENTRIES["glue"](catalog, "d", environ).query("SELECT 1", "s3://b/x", 0.1)
+        assert services.stopped == list(services.queries)
+
+
+def test_a_catalog_that_was_not_tried_does_not_pass(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither one that can't be tried from here, nor one that refuses this machine and may take jobs elsewhere."""
+    catalogs = {name: {"kind": "glue", "region": "us-east-1"} for name in ("a", "b")}
+    made = replace(ground, settings={"catalogs": catalogs}).context()
+    remote = replace(made, loaded=replace(made.loaded, runner="glue"))
+    answers: list[Exception | None] = []
+
+    def probe(*_: object) -> None:
+        if (answer := answers.pop(0)) is not None:
+            raise answer
+
+    monkeypatch.setattr(catalog_checks, "probe_catalog", probe)
+    answers += [None, ProbeSkippedError("its driver is not here")]
+    found = outcomes(made, "catalog.answer")["catalog.answer"]
+    assert (found.state, found.reason, found.finding) == (
+        "NOT TRIED",
+        "not-from-here",
+        "1 of 2: its driver is not here",
+    )
+    answers += [FatalError("CATALOG_DENIED", "no right"), None]
+    found = outcomes(remote, "catalog.answer")["catalog.answer"]
+    assert (found.state, found.reason) == ("NOT TRIED", "not-from-here")
+    assert "CATALOG_DENIED" in found.finding
+    answers += [None, FatalError("CATALOG_DENIED", "no right")]
+    assert outcomes(made, "catalog.answer")["catalog.answer"].cause == "CATALOG_DENIED"
+    answers += [None, None]
+    assert outcomes(remote, "catalog.answer")["catalog.answer"].state == "PASS"

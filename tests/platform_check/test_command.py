@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -16,9 +17,13 @@ from typing import Any
 import pytest
 
 from airflow_gddl.cli.main import invoke
+from airflow_gddl.cli.screen import Screen
+from airflow_gddl.platform_check import command, course
 from airflow_gddl.platform_check.checks import BEYOND, CHECKS, STORAGE
+from airflow_gddl.platform_check.command import announcement
 from airflow_gddl.platform_check.dag_file import write_dag
-from airflow_gddl.platform_check.place import FOLDER, Bounds
+from airflow_gddl.platform_check.job_checks import JobChecks
+from airflow_gddl.platform_check.place import FOLDER, Bounds, CheckPlace, by_hand, dollars
 from tests.harness.waiting import wait_for
 from tests.platform_check.ground import Ground
 from tests.s3.faulty import Fault, Way
@@ -60,7 +65,9 @@ def test_the_bound_is_said_first(ground: Ground, capsys: pytest.CaptureFixture[s
     assert quick(ground, "--minutes", "7") == 1
     first, second, *_ = capsys.readouterr().out.splitlines()
     assert first.startswith(f"making the checks in {ground.lake}/{FOLDER}/")
-    assert second.startswith("at most: 7 minutes, 2,000 objects, 8 jobs of the runner local and the tier small (")
+    assert second.startswith(
+        "at most: 7 minutes until no check begins and a job is stopped, 2,000 objects, 8 jobs of the runner local and"
+    )
 
 
 def test_json_is_a_line_for_each_check(ground: Ground, capsys: pytest.CaptureFixture[str]) -> None:
@@ -89,6 +96,26 @@ def test_folders_of_other_checks_are_named_and_stay(ground: Ground, capsys: pyte
     shown = " ".join(capsys.readouterr().out.split())
     assert f"another check left, or works in, {other}. Remove it with `rm -r {other}`" in shown
     assert (other / "x").exists()
+
+
+def test_what_a_killed_check_may_have_left_elsewhere_is_named(ground: Ground) -> None:
+    catalogs = {"main": {"kind": "glue", "region": "us-east-1"}}
+    made = replace(ground, settings={"catalogs": catalogs}).context()
+    glue = replace(made, loaded=replace(made.loaded, runner="glue"))
+    other = f"{made.place.lake}/{FOLDER}/earlier"
+    Path(other).mkdir(parents=True)
+    (said,) = (line for line in announcement(glue) if "earlier" in line)
+    database = JobChecks(replace(made, place=CheckPlace(made.place.lake, "earlier"))).database
+    assert said == (
+        f"another check left, or works in, {other}. If it was killed, end its runs on the platform first."
+        f" Remove it with `rm -r {other}`, and its database with `aws glue delete-database --name {database}`"
+    )
+
+
+def test_processes_that_try_the_storage_add_to_the_bound(bucket_ground: Ground) -> None:
+    made = bucket_ground.context()
+    assert ", 6,500 requests (0.04 USD at list prices), 2,000 objects, " in announcement(made)[1]
+    assert ", 11,500 requests (0.06 USD at list prices), 6,000 objects, " in announcement(made, processes=3)[1]
 
 
 def test_the_time_limit_leaves_checks_untried(ground: Ground) -> None:
@@ -124,10 +151,13 @@ sys.exit(invoke(sys.argv[1:], cli))
 """
     report = str(ground.root / "report.json")
     options = ["check", "--platform", "--metadata", str(ground.metadata), "--report", report]
-    with subprocess.Popen([sys.executable, "-P", "-c", code, *options], stdout=subprocess.DEVNULL) as process:
+    command = [sys.executable, "-P", "-c", code, *options]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         wait_for(mark.exists, "the job")
         process.send_signal(number)
-        assert process.wait(60) == 128 + number
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == 128 + number
+    assert "stopping; " in " ".join(said.split())
     found = results(ground)
     assert found["storage.write"]["result"] == "PASS"
     assert {found[name]["reason"] for name in ("job.load", "job.cancel", "catalog.register")} == {"stopped"}
@@ -161,6 +191,109 @@ def test_options_of_the_platform_need_it(
     ground.write()
     assert invoke(["check", "--metadata", str(ground.metadata), *options], ground.cli) == 2
     assert f"[OPTION_INVALID] {options[0]} without --platform" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--dag", "x.py", "--report", "x.json"], "--report with --dag"),
+        (["--dag", "x.py", "--json"], "--json with --dag"),
+        (["--dag", "x.py", "--minutes", "3"], "--minutes with --dag"),
+        (["--mwaa", "-"], "--mwaa with --platform"),
+        (["--minutes", "inf"], "--minutes inf"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(
+    options: list[str], said: str, ground: Ground, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ground.write()
+    before = sorted(ground.root.rglob("*"))
+    assert invoke(["check", "--platform", "--metadata", str(ground.metadata), *options], ground.cli) == 2
+    assert f"[OPTION_INVALID] {said}. Remedy: " in " ".join(capsys.readouterr().err.split())
+    assert sorted(ground.root.rglob("*")) == before
+
+
+@pytest.mark.parametrize("name", ["metadata", "nowhere/x.json", "metadata/gddl.yaml"])
+def test_a_file_that_can_not_be_written_or_is_no_report_is_refused_first(
+    name: str, ground: Ground, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ground.write()
+    settings = (ground.metadata / "gddl.yaml").read_bytes()
+    options = ["--metadata", str(ground.metadata), "--report", str(ground.root / name)]
+    assert invoke(["check", "--platform", *options], ground.cli) == 2
+    shown = capsys.readouterr()
+    assert "[PATH_UNUSABLE]" in shown.err
+    assert shown.out == ""
+    assert (ground.metadata / "gddl.yaml").read_bytes() == settings
+    assert not Path(ground.lake).exists()
+
+
+def test_a_report_replaces_an_older_one(ground: Ground) -> None:
+    (ground.root / "report.json").write_text('{"form": 1, "checks": []}')
+    assert quick(ground) == 1
+    assert "cleanup" in results(ground)
+
+
+def test_a_report_that_can_not_be_written_is_shown(
+    ground: Ground, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a full disk, after minutes of checks."""
+
+    def full(*_: object, **__: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(course, "everything", lambda *_, **__: monkeypatch.setattr(Path, "write_text", full))
+    assert quick(ground) == 1
+    shown = capsys.readouterr().err
+    assert "No space left on device. Remedy: copy what follows." in " ".join(shown.split())
+    assert '"form": 1' in shown
+
+
+def test_all_is_removed_where_nobody_reads_the_output(ground: Ground) -> None:
+    """As with `| head`: the pipe is closed at the first outcome."""
+    ground.write()
+
+    class Gone(Screen):
+        def record(self, value: object) -> None:
+            assert Path(ground.lake, FOLDER).exists(), value
+            raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    options = ["--metadata", str(ground.metadata), "--report", str(ground.root / "report.json"), "--json"]
+    assert invoke(["check", "--platform", *options], replace(ground.cli, screen=Gone())) == 1
+    assert not Path(ground.lake).exists()
+
+
+def test_the_report_is_written_where_nobody_reads_the_table(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: object) -> None:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr(command, "show", gone)
+    assert quick(ground) == 1
+    assert results(ground)["cleanup"]["result"] == "PASS"
+
+
+def test_folders_above_a_lake_that_were_not_there_are_removed(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Ground, "lake", f"{ground.root}/new/er/lake")
+    assert quick(ground) == 1
+    assert results(ground)["storage.write"]["result"] == "PASS"
+    assert not (ground.root / "new").exists()
+
+
+def test_a_second_signal_does_not_interrupt_the_removal(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    remove = course.removed
+
+    def everything(*_: object, **__: object) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    def removed(*args: Any, **settings: Any) -> Any:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            os.kill(os.getpid(), number)
+        return remove(*args, **settings)
+
+    monkeypatch.setattr(course, "everything", everything)
+    monkeypatch.setattr(course, "removed", removed)
+    assert quick(ground) == 130
+    assert results(ground)["cleanup"]["result"] == "PASS"
 
 
 def test_wrong_metadata_makes_nothing(ground: Ground, capsys: pytest.CaptureFixture[str]) -> None:
@@ -206,10 +339,10 @@ def test_the_dag_file_is_written_once_and_replaces_no_other(ground: Ground, caps
     assert invoke(["check", "--platform", "--dag", str(path)], ground.cli) == 0
     assert "from airflow_gddl.platform_check.dag import platform_check" in path.read_text()
     write_dag(path)
-    path.write_text("mine")
+    path.write_bytes(b"mine \xff")
     assert invoke(["check", "--platform", "--dag", str(path)], ground.cli) == 2
     assert "[PATH_UNUSABLE]" in capsys.readouterr().err
-    assert path.read_text() == "mine"
+    assert path.read_bytes() == b"mine \xff"
 
 
 def test_a_reader_without_rights_is_refused_on_a_disk() -> None:
@@ -233,3 +366,21 @@ print(outcomes(made, "storage.write", "storage.denied")["storage.denied"])
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, cwd=ROOT)
     assert "state='PASS'" in done.stdout, done.stdout + done.stderr
     assert "refused with STORAGE_DENIED" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("root", "command"),
+    [
+        ("/data/lake/_gddl_check/a", "rm -r /data/lake/_gddl_check/a"),
+        ("/data/my lake/_gddl_check/a", "rm -r '/data/my lake/_gddl_check/a'"),
+        ("/data/$HOME;x #/a", "rm -r '/data/$HOME;x #/a'"),
+        ("s3://bucket/my lake/a", "aws s3 rm --recursive 's3://bucket/my lake/a/'"),
+    ],
+)
+def test_the_command_that_removes_a_folder_names_that_folder_alone(root: str, command: str) -> None:
+    """Without quotes a shell would take `/data/my lake` for two paths, and remove the first."""
+    assert by_hand(root) == f"Remove it with `{command}`"
+
+
+def test_the_price_is_not_rounded_down() -> None:
+    assert (dollars(6_500), dollars(2_000)) == (0.04, 0.01)

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import JobSpec
 from airflow_gddl.platform_check import course
 from airflow_gddl.platform_check.checks import CHECKS, Outcome
+from airflow_gddl.platform_check.job_checks import JobChecks
+from airflow_gddl.runners.child import Stopped, stoppable
+from airflow_gddl.runners.interface import JobOutcome
+from tests.harness.waiting import wait_for
 from tests.platform_check.ground import Ground, outcomes
 from tests.platform_check.platforms import DeafGlue, ForgetfulGlue, GlueConnections, on_emr, on_glue, on_workspace
 from tests.s3.faulty import Way
@@ -69,6 +79,20 @@ def test_without_the_tables_of_the_demo_jobs_are_not_tried(ground: Ground, monke
     assert states(found) == {
         "job.load": "no-package", "job.cancel": "failed", "tables.rows": "failed", "cleanup": "PASS",
     }  # fmt: skip
+    assert "; pip install 'airflow-gddl[demo]'" in found["job.load"].line
+
+
+def test_a_table_without_a_result_is_found(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As from a runner that forgets one; what the others did does not count for it."""
+
+    def run(_: object, spec: JobSpec, *__: object) -> JobOutcome:
+        names = [table.table for table in spec.tables if table.table != "nyc.planes"]
+        results = tuple(JobResult(table=name, status="succeeded", run_id=spec.run_id) for name in names)
+        return JobOutcome(results=results, exit_status=0)
+
+    monkeypatch.setattr(JobChecks, "_run", run)
+    found = outcomes(ground.context(), "job.load")["job.load"]
+    assert (found.state, found.finding) == ("FAIL", "the job ended without a result of nyc.planes")
 
 
 def test_runs_of_glue(ground: Ground) -> None:
@@ -86,6 +110,26 @@ def test_a_run_that_does_not_stop_is_found(ground: Ground) -> None:
     assert found["cleanup"].finding == "the run jr_0 is running; end it by hand"
     assert (found["job.cancel"].state, found["job.cancel"].code) == ("FAIL", "PLATFORM_JOB_NOT_CANCELLED")
     assert found["job.cancel"].finding == "a run that was cancelled is running at the time limit"
+
+
+def test_a_run_that_is_waited_for_is_stopped_with_the_command(ground: Ground) -> None:
+    """What the platform did not end is named: it would write into the folder after its removal."""
+    taken: list[Outcome] = []
+    with on_glue(ground, DeafGlue) as made:
+        assert isinstance(made.connections, GlueConnections)
+        runs = made.connections.service.runs
+
+        def stop() -> None:
+            wait_for(lambda: bool(runs), "the run")
+            time.sleep(0.2)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        sender = threading.Thread(target=stop)
+        sender.start()
+        with pytest.raises(Stopped), stoppable():
+            course.everything(replace(made, end_seconds=0.2), taken.append, ("job.load",))
+        sender.join()
+    assert [(one.check, one.finding) for one in taken] == [("cleanup", "the run jr_0 is running; end it by hand")]
 
 
 def test_both_runs_of_one_token_are_stopped(ground: Ground) -> None:

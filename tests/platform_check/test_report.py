@@ -105,6 +105,24 @@ def test_versions_are_numbers_alone(monkeypatch: pytest.MonkeyPatch, ground: Gro
     assert re.fullmatch(r"3\.\d+\.\d+", content["python"])
 
 
+@pytest.mark.parametrize(
+    ("environ", "said"),
+    [
+        ({}, "default"),
+        ({"AWS_ENDPOINT_URL": " "}, "default"),
+        ({"AWS_ENDPOINT_URL": "https://x.example.org"}, "own"),
+        ({"AWS_ENDPOINT_URL_S3": "https://x.example.org"}, "own"),
+        ({"AWS_ENDPOINT": "https://x.example.org"}, "own"),
+        ({"AWS_ENDPOINT_URL": "x"}, "own"),
+    ],
+)
+def test_each_variable_that_names_an_endpoint_counts(environ: dict[str, str], said: str, ground: Ground) -> None:
+    """A file from another store must not say that Amazon's S3 was tried."""
+    made = ground.context()
+    there = replace(made, place=CheckPlace("s3://bucket/lake", "id"), cli=replace(made.cli, environ=environ))
+    assert report.report(there, [])["endpoint"] == said
+
+
 def test_the_file_says_what_became_of_each_check(ground: Ground) -> None:
     outcomes = [
         Outcome(check="storage.write", state="PASS", seconds=1.26, finding="s3://bucket"),
