@@ -29,6 +29,8 @@ LOAD_CODE, CHANGES_CODE, AMBIGUOUS_CODE = "CUT_BEFORE_LOAD", "CUT_CHANGES_MISSIN
 _LSN = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,62}")
 _MICROSECOND = timedelta(microseconds=1)
+_FIRST = datetime.min.replace(tzinfo=UTC) + timedelta(days=1)
+"""Nothing is computed with earlier times, in no zone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +66,7 @@ class CutFacts:
         newest: newest commit time of the table, ISO 8601 UTC; None: none.
         known_at: all that was committed by then was read, ISO 8601 UTC; None: that is not known.
         number: of the log; see `LogEnd.number`.
+        connector: of Debezium, by whose events the places are known; empty: jobs read the log, or there is none.
     """
 
     table: str
@@ -80,6 +83,7 @@ class CutFacts:
     newest: str | None = None
     known_at: str | None = None
     number: int = 0
+    connector: str = ""
     found: FoundPlaces = field(default_factory=FoundPlaces)
 
 
@@ -219,9 +223,10 @@ def asked_moment(text: str) -> AskedMoment:
         return AskedMoment(text=text, position=(int(found[1], 16) << 32) + int(found[2], 16))
     try:
         time = datetime.fromisoformat(text)
-    except ValueError:
-        time = None
-    if time is None or time.tzinfo is None:
+        is_moment = time.tzinfo is not None and time.astimezone(UTC) + _MICROSECOND > _FIRST
+    except (ValueError, OverflowError):
+        is_moment = False
+    if not is_moment:
         remedy = "write latest, a time with its zone as 2026-01-31T23:59:59Z, or a position of the log as 0/16B3740"
         raise MetadataError("CUT_MOMENT_INVALID", f"--at is none: {text!r:.80}", remedy=remedy)
     return AskedMoment(text=text, time=time)
@@ -234,9 +239,9 @@ def chosen(asked: AskedMoment, facts: Sequence[CutFacts]) -> Moment:
         FatalError: `CUT_TRANSACTIONS_UNKNOWN`, `CUT_NOT_COMPLETE`, `CUT_MOMENT_AMBIGUOUS`, `CUT_BEFORE_LOAD`, with the
             tables and the reason of each.
     """
-    kinds = sorted({(one.kind, one.number) for one in facts})
+    kinds = sorted({(one.kind, one.number, one.connector) for one in facts})
     if len(kinds) > 1:
-        shown = "; ".join(f"{one.table}: {_ORDERS[one.kind]} {one.number or ''}".rstrip() for one in facts)
+        shown = "; ".join(f"{one.table}: {_order_of(one)}" for one in facts)
         remedy = "make a cut of the tables of each kind, by --table"
         raise FatalError(UNKNOWN_CODE, f"the tables order transactions by different things: {shown}", remedy=remedy)
     _refuse(INCOMPLETE_CODE, asked, facts, lambda one: _unless(bool(one.complete), one))
@@ -245,7 +250,12 @@ def chosen(asked: AskedMoment, facts: Sequence[CutFacts]) -> Moment:
     return moment
 
 
-_ORDERS: Mapping[CutKind, str] = {"log": "positions of a log", "time": "commit times"}
+def _order_of(one: CutFacts) -> str:
+    """What orders the transactions of a table, for people."""
+    if one.kind == "time":
+        return "commit times"
+    by = f"the connector {one.connector}" if one.connector else "gddl itself"
+    return f"positions of a log, read by {by}" + (f", number {one.number}" if one.number else "")
 
 
 def _in_log(asked: AskedMoment, facts: Sequence[CutFacts]) -> Moment:
@@ -259,18 +269,29 @@ def _in_log(asked: AskedMoment, facts: Sequence[CutFacts]) -> Moment:
         _refuse(INCOMPLETE_CODE, asked, facts, lambda one: _unless(bound <= one.complete, one))
         return Moment(kind="log", bound=bound, until=bound)
     _refuse(INCOMPLETE_CODE, asked, facts, lambda one: _unless(one.whole, one))
-    known = [datetime.fromisoformat(one.newest) for one in facts if one.newest is not None]
-    known += [_read_by(one.known_at) for one in facts if one.known_at is not None]
-    if not known or asked.time > max(known):
-        until = max(known).isoformat() if known else "no time"
+    known = _known_by(facts)
+    if known is None or asked.time > known:
+        until = "no time" if known is None else known.isoformat()
         what = f"what was committed by {asked.text} is not known to have come; it is by {until}"
         raise FatalError(INCOMPLETE_CODE, what, remedy="run the tables, or take an earlier moment")
     return _latest_in_log(facts)
 
 
-def _read_by(known_at: str) -> datetime:
-    """The commit time until which a log that was read then is known, by clocks that may differ."""
-    return datetime.fromisoformat(known_at) - timedelta(seconds=DELIVERY_SECONDS)
+def _known_by(facts: Sequence[CutFacts]) -> datetime | None:
+    """The commit time by which all is before the least of `CutFacts.complete`; None: none is known.
+
+    A reading of the log tells of all tables, by clocks that may differ; the newest change of one, only where none was
+    read less far.
+    """
+    read = [one.known_at for one in facts if one.known_at is not None]
+    known = (
+        [min(map(datetime.fromisoformat, read)) - timedelta(seconds=DELIVERY_SECONDS)]
+        if len(read) == len(facts)
+        else []
+    )
+    if len({one.complete for one in facts}) == 1:
+        known += [datetime.fromisoformat(one.newest) for one in facts if one.newest is not None]
+    return max(known, default=None)
 
 
 def _latest_in_log(facts: Sequence[CutFacts]) -> Moment:

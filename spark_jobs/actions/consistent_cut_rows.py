@@ -38,7 +38,7 @@ from spark_jobs.tables.table_rows import Source, by_file, by_key, without_places
 _CHANGES = "changes"
 _APP = "as-of"
 _HASHED_TOGETHER = 100_000
-_VOID = "void"
+VOID = "void"
 """Type of a column that files have nothing but nulls in."""
 
 
@@ -143,7 +143,7 @@ class Included:
 def _of_then(now: SqlType, kinds: Sequence[SqlType]) -> SqlType:
     """The type that held the values of these, where it has only grown since."""
     then = reduce(lambda one, other: (merge(one, other, NOTHING) or now) if one != other else one, kinds)
-    return then if str(then) != _VOID and widens(then, now) else now
+    return then if str(then) != VOID and widens(then, now) else now
 
 
 def scanned(tables: Tables, path: str, rule: CutRule) -> Included:

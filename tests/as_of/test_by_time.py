@@ -206,12 +206,31 @@ def test_tables_of_several_sources_are_refused(lake: Lake) -> None:
     assert refused(lake, "latest", Sharded(lake.root, ("a", "b")).spec)[0] == "SHARDS_UNSUPPORTED"
 
 
-def test_times_of_statements_are_no_commit_times(lake: Lake) -> None:
-    write(lake.landing(ORDERS), "LOAD00000001.parquet", pa.table({"id": pa.array([1], pa.int32())}))
-    changes = {"Op": ["I"], "AR_H_CHANGE_SEQ": ["0" * 35], "AR_H_TIMESTAMP": [at(1)], "id": pa.array([2], pa.int32())}
-    write(lake.landing(ORDERS), "20240101-000000001.parquet", pa.table(changes))
+@pytest.mark.parametrize("named", [None, "AR_H_TIMESTAMP", "ar_h_timestamp"])
+def test_times_of_statements_are_no_commit_times(lake: Lake, named: str | None) -> None:
+    spec = replace(ORDERS, options={"timestamp_column": named} if named else {})
+    write(lake.landing(spec), "LOAD00000001.parquet", pa.table({"id": pa.array([1], pa.int32())}))
+    write(lake.landing(spec), "20240101-000000001.parquet", _of_statement(1))
+    lake.done(spec)
+    assert refused(lake, "latest", spec)[0] == "CUT_TRANSACTIONS_UNKNOWN"
+
+
+def _of_statement(number: int) -> pa.Table:
+    """A change that has no commit time, but that of its statement."""
+    changes = {
+        "Op": ["I"], "AR_H_CHANGE_SEQ": [f"{900 + number:035d}"], "AR_H_TIMESTAMP": [at(number)],
+        "id": pa.array([number], pa.int32()),
+    }  # fmt: skip
+    return pa.table(changes)
+
+
+def test_a_file_with_times_of_statements_alone_refuses_the_table(lake: Lake, service: Service) -> None:
+    write(lake.landing(ORDERS), "20240101-000000002.parquet", _of_statement(7))
+    service.files["s.orders"] = 2
+    service.sequence = 1000
+    service.change(ORDERS, [(at(30), "I", 5, 1)])
     lake.done(ORDERS)
-    assert refused(lake, "latest", ORDERS)[0] == "CUT_TRANSACTIONS_UNKNOWN"
+    assert refused(lake, at(20).isoformat(), ORDERS)[0] == "CUT_TRANSACTIONS_UNKNOWN"
 
 
 def test_a_table_that_was_loaded_again_has_no_earlier_cut(lake: Lake, service: Service) -> None:
