@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
@@ -151,10 +151,6 @@ class Cut:
 
     def of(self, table: str) -> CutTable | None:
         return next((one for one in self.tables if one.table == table), None)
-
-    def having(self, changed: CutTable) -> Cut:
-        """The cut with another entry of a table."""
-        return replace(self, tables=tuple(changed if one.table == changed.table else one for one in self.tables))
 
 
 def cuts_folder(lake: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_gddl.contract import codec
@@ -62,8 +62,7 @@ class Cuts:
         cut = Cut(name=name, source="s", asked=asked, moment=moment, begun_at="", tables=tables, **fields)
         self.write(cut)
         answers = [self._answer(spec, ConsistentCut(cut=name))["table"] for spec in self.specs]
-        for answer in answers:
-            cut = cut.having(codec.decode(CutTable, answer))
+        cut = replace(cut, tables=tuple(codec.decode(CutTable, answer) for answer in answers))
         self.write(cut)
         return cut
 
