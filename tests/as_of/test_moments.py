@@ -23,7 +23,7 @@ LATER = replace(
 
 @pytest.mark.parametrize("facts", [(READ, LATER), (LATER, READ)])
 def test_a_time_is_known_of_all_tables_or_refused(facts: tuple[CutFacts, ...]) -> None:
-    """What `s.two` got by 12:20 is behind the end of what is known of `s.one`, which a cut can't pass."""
+    """What the second table got by 12:20 is behind the end of what is known of the first, which a cut can't pass."""
     assert chosen(asked_moment("2026-01-01T12:05:00Z"), facts).bound == place_in(0, 500)
     for time in ("12:05:01", "12:20:00", "12:25:00"):
         with pytest.raises(FatalError, match=r"it is by 2026-01-01T12:05:00") as found:
