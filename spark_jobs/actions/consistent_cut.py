@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.actions import ConsistentCut
-from airflow_gddl.contract.consistent_cut import CHANGES_CODE, LOAD_CODE, Cut, CutTable
+from airflow_gddl.contract.consistent_cut import AMBIGUOUS_CODE, CHANGES_CODE, LOAD_CODE, Cut, CutTable
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.stores.cut_documents import read_cut
 from spark_jobs.actions.consistent_cut_facts import facts_of, tables_of
-from spark_jobs.actions.consistent_cut_rows import CutRule, Included, as_of, make, scanned
+from spark_jobs.actions.consistent_cut_rows import CutRule, Included, as_of, make, overtaken, scanned
 from spark_jobs.batch.own_tables import remove_table
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
@@ -26,7 +26,8 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     """Say what is known of the table, or make it as of the moment of a cut; in the result's details, under a name.
 
     Raises:
-        FatalError: as `facts_of`; `CUT_MISSING`, `CUT_CHANGES_MISSING`, `CUT_BEFORE_LOAD`.
+        FatalError: as `facts_of`; `CUT_MISSING`, `CUT_CHANGES_MISSING`, `CUT_BEFORE_LOAD`,
+            `CUT_MOMENT_AMBIGUOUS`.
         RetriableError: `TABLE_BUSY`, `CUT_TABLE_CHANGED`.
     """
     asked = run.job.options.asked(ConsistentCut)
@@ -57,6 +58,10 @@ def _made(run: TableRun, cut: Cut, entry: CutTable) -> CutTable:
         _require_only_more(run, entry.version, version)
     included = scanned(tables, run.layout.changes, rule)
     _require_whole(run, state, included)
+    if included.are_mixed and (keys := overtaken(tables, run.layout.changes, rule)):
+        what = f"{run.spec.table}: of {keys} keys, a change with an earlier commit time follows one with a later one"
+        remedy = "the source's clock went back then, or its times are not those of commits: take another moment"
+        raise FatalError(AMBIGUOUS_CODE, what, where=run.layout.changes, remedy=remedy)
     run.report("decide", rows=included.changes)
     remove_table(run.runtime.storage, path)  # of a command that was killed
     made = make(

@@ -27,7 +27,7 @@ from spark_jobs.plan.table_schema import GDDL, Column, TableSchema
 from spark_jobs.plan.types import NOTHING, merge, widens
 from spark_jobs.rules.arrays import by_name, flat
 from spark_jobs.rules.fold import rebuilt_rows
-from spark_jobs.rules.order import ARCHIVED, as_events, for_both_keys, gddl_fields
+from spark_jobs.rules.order import ARCHIVED, as_events, for_both_keys, gddl_fields, ordered
 from spark_jobs.rules.stored_columns import change_schema, key_schema
 from spark_jobs.rules.truncates import MOST_KEPT
 from spark_jobs.tables import table_definition
@@ -87,6 +87,25 @@ class CutRule:
         kept = rows.filter(self.has(gddl_fields(rows)))
         return for_both_keys(by_name(kept, change_schema(self.schema)), self.schema)
 
+    def of_generation(self, rows: pa.Table) -> pa.Table:
+        """The changes of the newest generation, whether the cut has them or not, at their keys."""
+        kept = rows.filter(pc.equal(gddl_fields(rows)["generation"], self.generation))
+        return for_both_keys(by_name(kept, change_schema(self.schema)), self.schema)
+
+    def overtaken(self, changes: pa.Table) -> int:
+        """Of how many keys the cut has a change that follows one that it lacks, in the order of the source's log.
+
+        Args:
+            changes: see `of_generation`; all changes of each key.
+        """
+        schema = replace(self.schema, truncates=())
+        events = ordered(as_events(changes, schema), schema)
+        lacks = np.asarray(pc.invert(self.has(gddl_fields(events.rows))), dtype=bool)[events.at]
+        key = np.cumsum(events.begins)
+        before = np.cumsum(lacks)
+        first = np.concatenate([[0], before[:-1]])[events.starts][key - 1] if len(key) else before
+        return len(np.unique(key[~lacks & (before > first)]))
+
     def rows(self, changes: pa.Table) -> pa.Table:
         """Rows of the replica that these changes give; all changes of each key."""
         return rebuilt_rows(as_events(changes, self.schema), self.schema, self.generation)
@@ -101,6 +120,8 @@ class Included:
         schemas: column sets that they came with, see `TableState.schemas`.
         unplaced: changes without a place; `later`: those before the bound that belong to a later generation;
             `resynced`: those in files that a job has read from the source again.
+        highest, lowest: of texts that order the changes of the newest generation, the last of the cut's, and the first
+            of the others; None: none, or they are no texts.
         oldest_excluded: when the first change was applied that the cut lacks, ISO 8601 UTC; None: it lacks none.
         rule: by which they were chosen.
     """
@@ -113,7 +134,15 @@ class Included:
     unplaced: int = 0
     later: int = 0
     resynced: int = 0
+    highest: str | None = None
+    lowest: str | None = None
     oldest_excluded: str | None = None
+
+    @property
+    def are_mixed(self) -> bool:
+        """Whether the order of the source's log is another one than that of commit times, around the bound."""
+        is_by_log = self.rule.kind == "time" and not self.rule.schema.spec.sequence_by
+        return is_by_log and None not in (self.highest, self.lowest) and str(self.highest) > str(self.lowest)
 
     def truncates_gone(self, state: TableState) -> int | None:
         """How many truncates the ledger keeps, where it may have forgotten one that the cut needs; None: it has not."""
@@ -157,11 +186,14 @@ def scanned(tables: Tables, path: str, rule: CutRule) -> Included:
     def most(name: str) -> Any:
         return max((part[name] for part in parts if part[name] is not None), default=None)
 
+    def least(name: str) -> Any:
+        return min((part[name] for part in parts if part[name] is not None), default=None)
+
     return Included(
         rule=rule, changes=total("changes"), sequence=most("sequence"), commit_ts=most("commit_ts"),
         schemas=frozenset(number for part in parts for number in part["schemas"]), unplaced=total("unplaced"),
-        later=total("later"), resynced=total("resynced"),
-        oldest_excluded=min((part["oldest"] for part in parts if part["oldest"] is not None), default=None),
+        later=total("later"), resynced=total("resynced"), highest=most("highest"), lowest=least("lowest"),
+        oldest_excluded=least("oldest"),
     )  # fmt: skip
 
 
@@ -181,14 +213,37 @@ class _Scan:
         files = pc.unique(mine["source_file"].filter(pc.equal(mine["generation"], self.rule.generation))).to_pylist()
         again = [path for path in files if path is not None and is_resynced(path)]
         sequence = pc.max(mine["sequence"]).as_py() if pt.is_string(mine["sequence"].type) else None
+        highest, lowest = self._around(gddl, has)
         return json.dumps({
             "changes": len(mine["op"]), "sequence": sequence, "commit_ts": _iso(pc.max(mine["commit_ts"])),
             "schemas": [one for one in pc.unique(mine["schema"]).to_pylist() if one is not None],
             "unplaced": _count(pc.and_(pc.is_null(before), pc.invert(loaded))),
             "later": _count(pc.and_(pc.fill_null(before, False), pc.greater(gddl["generation"], self.rule.generation))),
             "resynced": _count(pc.is_in(mine["source_file"], value_set=pa.array(again, pa.string()))),
-            "oldest": _iso(pc.min(gddl["applied_at"].filter(pc.invert(has)))),
+            "oldest": _iso(pc.min(gddl["applied_at"].filter(pc.invert(has)))), "highest": highest, "lowest": lowest,
         }).encode()  # fmt: skip
+
+    def _around(self, gddl: Mapping[str, pa.Array], has: pa.Array) -> tuple[str | None, str | None]:
+        """`Included.highest` and `lowest` of a file."""
+        if not pt.is_string(gddl["sequence"].type):
+            return None, None
+        here = pc.equal(gddl["generation"], self.rule.generation)
+        mine, others = (gddl["sequence"].filter(pc.and_(here, mask)) for mask in (has, pc.invert(has)))
+        return pc.max(mine).as_py(), pc.min(others).as_py()
+
+
+def overtaken(tables: Tables, path: str, rule: CutRule) -> int:
+    """See `CutRule.overtaken`, of all keys of a table."""
+    source = Source.of(tables.existing(path), rule.of_generation)
+    return sum(map(int, by_key(tables, {_CHANGES: source}, key_schema(rule.schema), _Overtaken(rule))))
+
+
+@dataclass(frozen=True)
+class _Overtaken:
+    rule: CutRule
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
+        return str(self.rule.overtaken(rows[_CHANGES])).encode()
 
 
 def _count(mask: pa.Array) -> int:

@@ -341,6 +341,33 @@ def test_a_change_without_a_commit_time_is_refused(lake: Lake, service: Service)
     assert (code, "1 changes have no place" in message) == ("CUT_CHANGES_MISSING", True)
 
 
+@pytest.mark.parametrize("key", [1, 3])
+def test_a_clock_that_went_back_refuses_moments_around_it(lake: Lake, service: Service, key: int) -> None:
+    """The transaction at 40 has what that at 50 before it has written; another key alone shows nothing."""
+    service.change(ORDERS, [(at(50), "U", 1, 90), (at(40), "U", key, 80), (at(60), "I", 7, 1)])
+    lake.done(ORDERS)
+    cuts = cuts_of(lake, ORDERS)
+    if key == 1:
+        for time in (40, 45, 49):
+            code, message = refused(lake, at(time).isoformat(), ORDERS)
+            assert (code, "of 1 keys" in message) == ("CUT_MOMENT_AMBIGUOUS", True)
+        assert not list((lake.root / "lake/_as_of").rglob("*.parquet"))
+    else:
+        assert cuts.make("between", at(45).isoformat()).tables[0].rows == 4
+    assert cuts.rows(cuts.make("before", at(39).isoformat()), "s.orders") == rows_of({0: 0, 1: 10, 2: 10})
+    assert cuts.make("later", at(50).isoformat()).tables[0].rows == (3 if key == 1 else 4)
+
+
+def test_an_order_of_the_users_own_may_be_another_than_that_of_commits(lake: Lake) -> None:
+    spec = replace(ORDERS, sequence_by=("v",))
+    service = Service(lake)
+    service.load(spec, {0: 0})
+    service.change(spec, [(at(1), "I", 1, 20), (at(2), "U", 1, 10), (at(3), "I", 2, 5)])
+    lake.done(spec)
+    cuts = cuts_of(lake, spec)
+    assert cuts.rows(cuts.make("first", at(1).isoformat()), "s.orders") == rows_of({0: 0, 1: 20})
+
+
 def test_a_change_table_that_another_writer_has_changed_is_refused(lake: Lake, service: Service) -> None:
     DeltaTable(lake.layout(ORDERS).changes).delete("id = 1")
     assert refused(lake, at(2).isoformat(), ORDERS)[0] == "CUT_CHANGES_MISSING"
