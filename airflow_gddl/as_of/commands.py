@@ -145,7 +145,7 @@ def _require_tables(to: Target) -> None:
     """
     if to is Target.VIEWS:
         what = "views as of a moment are not built"
-        remedy = "make tables, --to tables, and register them; docs/as-of.md has the query of a history"
+        remedy = "make tables, --to tables, and register them in your catalog"
         raise FatalError("CUT_VIEWS_UNSUPPORTED", what, remedy=remedy)
 
 

@@ -39,6 +39,7 @@ from spark_jobs.batch import notices
 from spark_jobs.batch.own_tables import foreign_commits, has_all_changes, require_replica
 from spark_jobs.batch.runtime import iso
 from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import RunTotals
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.loaded_transactions import place_of
@@ -130,7 +131,7 @@ def _kind_of(run: TableRun, schema: TableSchema, state: TableState) -> CutKind:
     Raises:
         FatalError: `CUT_TRANSACTIONS_UNKNOWN`.
     """
-    remedy = "leave it out, by --table; docs/as-of.md lists the sources whose transactions are known"
+    remedy = "leave it out, by --table"
     if run.spec.mode != "changes":
         raise _refused(UNKNOWN_CODE, run, f"mode: {run.spec.mode} knows no transactions", remedy)
     if schema.forces:
@@ -305,6 +306,8 @@ class _Known:
         spec = self._heartbeat_spec()
         if spec is None or listed_at is None:
             return _NOTHING, _NO_NEWER
+        if reader_of(self.run.spec).has_work(self.run, RunTotals()):
+            return _NOTHING, "it has no newer change that was read, and its topic has messages that were not"
         layout = Layout.of(self.run.job.roots, spec)
         if not self.context.engine.tables.exists(layout.changes):
             return _NOTHING, _NO_NEWER
@@ -339,6 +342,11 @@ class _Known:
     def _gaps(self) -> Iterable[tuple[str, str]]:
         """Files whose changes the tables lack, or lack in part, each with the reason."""
         discovery = self.run.discover(self.ledger)
+        if discovery.root_missing:
+            raise _refused(INCOMPLETE_CODE, self.run, "its landing root is not there", "mount or correct it")
+        if discovery.refused:
+            what = f"{discovery.refused} files of its landing folder must not be read: {discovery.refused_sample[0]}"
+            raise _refused(INCOMPLETE_CODE, self.run, what, "remove them, or let them land in another way")
         waiting = [(one.path, one.kind) for one in (*discovery.waiting, *discovery.held)]
         for path, kind in waiting:
             if kind == "load":

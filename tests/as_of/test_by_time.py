@@ -172,6 +172,17 @@ def test_a_file_that_waits_ends_what_is_complete(lake: Lake, service: Service) -
     assert cuts_of(lake, ORDERS).make("before", at(19).isoformat()).tables[0].rows == 3
 
 
+def test_a_file_that_must_not_be_read_and_a_root_that_is_gone_are_refused(lake: Lake, service: Service) -> None:
+    name = service.change(ORDERS, [(at(20), "I", 3, 1)])
+    (lake.landing(ORDERS) / name).rename(lake.root / name)
+    (lake.landing(ORDERS) / name).symlink_to(lake.root / name)
+    code, message = refused(lake, at(2).isoformat(), ORDERS)
+    assert (code, name in message) == ("CUT_NOT_COMPLETE", True)
+    (lake.root / "landing").rename(lake.root / "gone")
+    code, message = refused(lake, at(2).isoformat(), ORDERS)
+    assert (code, "landing root" in message) == ("CUT_NOT_COMPLETE", True)
+
+
 def test_quarantined_rows_end_what_is_complete_until_they_are_settled(lake: Lake, service: Service) -> None:
     service.change(ORDERS, [(at(20), "I", 3, 1), (at(21), "X", 4, 1)])
     service.change(ORDERS, [(at(30), "I", 5, 1)])

@@ -15,6 +15,7 @@ import pytest
 from airflow_gddl.contract.consistent_cut import lsn_of
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
+from spark_jobs.sources import SourceReader
 from tests.as_of.cuts import Cuts, RefusedError
 from tests.harness.lake import Lake
 
@@ -167,6 +168,23 @@ def test_a_heartbeat_lets_a_quiet_table_go_on(lake: Lake, connector: Connector) 
     assert cut.moment.bound == f"{connector.known[1][0]:020d}"
     assert cuts.rows(cut, "s.orders") == rows_of({9: 0})
     assert cuts.rows(cut, "s.accounts") == rows_of({1: 1, 2: 100})
+
+
+def test_a_heartbeat_says_nothing_while_the_topic_of_a_table_has_more(
+    lake: Lake, connector: Connector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a job has not read from Kafka has landed nowhere."""
+    connector.land("beats", connector.snapshot("beats", {1: 0}))
+    for number in range(3):
+        for table, events in connector.transaction(("accounts", 1, number), ("beats", 1, number)).items():
+            connector.land(table, events)
+    for spec in (ORDERS, replace(SPEC, table="s.beats")):
+        lake.done(spec)
+    quiet = replace(ORDERS, heartbeat="s.beats")
+    assert cuts_of(lake, quiet).facts("latest")[0].complete == f"{connector.known[1][0]:020d}"
+    monkeypatch.setattr(SourceReader, "has_work", lambda *_: True)
+    code, message = refused(lake, "latest", quiet)
+    assert (code, "its topic has messages that were not" in message) == ("CUT_NOT_COMPLETE", True)
 
 
 def test_a_new_snapshot_begins_the_table_anew(lake: Lake, connector: Connector) -> None:
