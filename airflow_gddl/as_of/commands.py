@@ -87,8 +87,13 @@ def as_of(  # noqa: PLR0913 - typer reads each option of the command from one pa
     wait: Wait = _WAIT,
 ) -> None:
     """Show all tables of a source as it had them at one commit; a transaction is whole in them, or absent."""
+    given = [name for name in ctx.params if getattr(ctx.get_parameter_source(name), "name", "") == "COMMANDLINE"]
     if ctx.invoked_subcommand is not None:
+        _require_none(given, f"before {ctx.invoked_subcommand} would have no effect", "write it behind the subcommand")
         return
+    if again:
+        which = [name for name in given if name in ("source", "at", "table", "schema")]
+        _require_none(which, "beside --again would have no effect", "leave it out: the cut that is repeated has it")
     cli = context.of(ctx)
     _require_tables(to)
     require_name(prefix)
@@ -136,6 +141,16 @@ def drop(
         cli.screen.record({"cut": name, "tables": [one.table for one in cut.tables]})
     else:
         cli.screen.say(f"{name}: {counted(len(cut.tables), 'table')} removed")
+
+
+def _require_none(given: Sequence[str], why: str, remedy: str) -> None:
+    """Require that no option is given that nothing would follow.
+
+    Raises:
+        MetadataError: `OPTION_INVALID`.
+    """
+    if given:
+        raise MetadataError("OPTION_INVALID", f"--{given[0]} {why}", remedy=remedy)
 
 
 def _require_tables(to: Target) -> None:

@@ -306,8 +306,9 @@ def _at_position(asked: AskedMoment, facts: Sequence[CutFacts]) -> Moment:
     commits = [one.found.before for one in facts if one.found.before is not None]
     commits += [one.complete for one in facts if one.complete <= until]
     bound = max(commits, default="")
-    if bound < until:
-        _refuse(AMBIGUOUS_CODE, asked, facts, lambda one: _if_open(one, bound, until), _near(facts, bound))
+    owns = [one.found.own or "" for one in facts if one.found.before == bound]
+    if bound < until and max(owns, default=until) < until:  # else the transaction has a change behind the position
+        _refuse(AMBIGUOUS_CODE, asked, facts, lambda one: _if_open(one, bound), _near(facts, bound))
     return Moment(kind="log", bound=bound, until=until)
 
 
@@ -318,9 +319,9 @@ def _near(facts: Sequence[CutFacts], bound: str) -> str:
     return f"take {first}{lsn_of(behind)}, with it alone; or latest"
 
 
-def _if_open(one: CutFacts, bound: str, until: str) -> str:
+def _if_open(one: CutFacts, bound: str) -> str:
     found = one.found
-    if found.before != bound or found.own is None or found.own >= until:
+    if found.before != bound or found.own is None:
         return ""
     return (
         f"a transaction has its last change at {lsn_of(found.own)}, and whether it was committed by then is not known"

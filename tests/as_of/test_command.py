@@ -68,6 +68,10 @@ def test_some_tables_of_a_source_have_a_later_latest_moment(lake: Lake) -> None:
         (("--source", "default", "--at", "0/16B3740", "--prefix", "x"), "CUT_TRANSACTIONS_UNKNOWN", 2),
         (("--source", "default", "--at", at(6).isoformat(), "--prefix", "x"), "CUT_NOT_COMPLETE", 2),
         (("drop", "x"), "CUT_MISSING", 2),
+        (("--again", "x", "--prefix", "y", "--at", "latest"), "OPTION_INVALID", 2),
+        (("--again", "x", "--prefix", "y", "--table", "s.accounts"), "OPTION_INVALID", 2),
+        (("--source", "default", "list"), "OPTION_INVALID", 2),
+        (("--metadata", "elsewhere", "drop", "x"), "OPTION_INVALID", 2),
         (("--again", "x", "--prefix", "y"), "CUT_MISSING", 2),
     ],
 )  # fmt: skip

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_gddl.contract.consistent_cut import CutFacts, asked_moment, chosen, place_in
+from airflow_gddl.contract.consistent_cut import CutFacts, FoundPlaces, asked_moment, chosen, lsn_of, place_in
 from airflow_gddl.contract.errors import FatalError, MetadataError
 
 READ = CutFacts(
@@ -54,3 +54,20 @@ def test_what_is_no_moment_is_refused(text: str) -> None:
     with pytest.raises(MetadataError) as found:
         asked_moment(text)
     assert found.value.code == "CUT_MOMENT_INVALID"
+
+
+@pytest.mark.parametrize(("own", "is_refused"), [(400, True), (450, False), (460, False)])
+def test_a_transaction_with_a_change_behind_the_position_was_committed_later(own: int, is_refused: bool) -> None:
+    """Whichever of the tables has it; the other one alone would not tell."""
+    found = FoundPlaces(before=place_in(0, 300), own=place_in(0, 310), behind=place_in(0, 500))
+    facts = (
+        replace(READ, found=found),
+        replace(READ, table="s.two", found=replace(found, own=place_in(0, own))),
+    )
+    asked = asked_moment(lsn_of(place_in(0, 450)))
+    if is_refused:
+        with pytest.raises(FatalError, match=r"s\.two: a transaction has its last change at 0/190") as caught:
+            chosen(asked, facts)
+        assert caught.value.code == "CUT_MOMENT_AMBIGUOUS"
+    else:
+        assert chosen(asked, facts).bound == place_in(0, 300)
