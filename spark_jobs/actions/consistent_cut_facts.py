@@ -326,18 +326,40 @@ class _Known:
         newest = self.state.max_commit_ts
         commit = None if newest is None else moment_of(newest).timestamp()
         as_of = None if listed_at is None else listed_at.timestamp()
-        until = complete_until(commit, as_of, self._heartbeat())
+        self._require_clocks()
+        until = complete_until(commit, as_of, self._heartbeat(listed_at))
         if until is None:
             return _End(_NOTHING, _NOTHING, whole=False, lacking="none of its changes has a commit time")
         place = time_place(datetime.fromtimestamp(until, UTC))
         return _End(place, place, whole=False, lacking=_NO_NEWER)
 
-    def _heartbeat(self) -> HeartbeatFacts | None:
+    def _require_clocks(self) -> None:
+        """Require that no commit time is later than its file: all else is told by comparing the two.
+
+        Raises:
+            FatalError: `CUT_TRANSACTIONS_UNKNOWN`.
+        """
+        for entry in _changes_of(self.ledger.all_entries().values()):
+            if moment_of(str(entry.max_commit_ts)) > moment_of(entry.modified) + timedelta(seconds=DELIVERY_SECONDS):
+                what = (
+                    f"a commit time is later than its file, {entry.max_commit_ts} in {entry.path}: a clock was wrong, "
+                    "or times are those of a zone that they do not state"
+                )
+                raise _refused(UNKNOWN_CODE, self.run, what, "leave it out, by --table; or let the times be of UTC")
+
+    def _heartbeat(self, listed_at: datetime | None) -> HeartbeatFacts | None:
+        """Its newest commit in files that landed so long ago that all before it has landed; see `_end`."""
         spec = self._heartbeat_spec()
-        if spec is None:
+        if spec is None or listed_at is None:
             return None
-        newest = Ledger.open(self.run.runtime.storage, Layout.of(self.run.job.roots, spec).state).state.max_commit_ts
-        return None if newest is None else HeartbeatFacts(commit=moment_of(newest).timestamp())
+        ledger = Ledger.open(self.run.runtime.storage, Layout.of(self.run.job.roots, spec).state)
+        by = listed_at - timedelta(seconds=DELIVERY_SECONDS)
+        for entries in (ledger.entries, ledger.all_entries):  # the archives only where the newest files are there
+            landed = [one for one in _changes_of(entries().values()) if moment_of(one.modified) <= by]
+            if landed:
+                newest = max(moment_of(str(one.max_commit_ts)) for one in landed)
+                return HeartbeatFacts(commit=newest.timestamp())
+        return None
 
     def _gaps(self) -> Iterable[tuple[str, str]]:
         """Files whose changes the tables lack, or lack in part, each with the reason."""
@@ -403,6 +425,14 @@ class _Known:
         times = [None if one.commit_ts is None else moment_of(one.commit_ts) for one in known]
         sequences = pa.array([text_of(one.sequence) for one in known], pa.string())
         return [rule.found(sequences, pa.array(times, pa.timestamp("us", "UTC")))]
+
+
+def _changes_of(entries: Iterable[FileEntry]) -> list[FileEntry]:
+    """Those of change files that were read, and have commit times."""
+    return [
+        one for one in entries
+        if one.kind == "change" and one.state == "committed" and one.max_commit_ts is not None
+    ]  # fmt: skip
 
 
 def _scanned(tables: Tables, path: str, rule: _Places) -> list[Mapping[str, Any]]:

@@ -159,6 +159,33 @@ def test_a_heartbeat_lets_a_quiet_table_go_on(lake: Lake, service: Service) -> N
     assert refused(lake, at(600).isoformat(), beating)[0] == "CUT_NOT_COMPLETE"
 
 
+@pytest.mark.parametrize("hours", [-5, 0])
+def test_a_heartbeat_counts_once_its_file_landed_long_ago(lake: Lake, service: Service, hours: int) -> None:
+    """Whatever the zone of its commit times: files of other tables may land five minutes later than it."""
+    beats, now = spec_of("beats"), datetime.now(UTC)
+    service.load(beats, {1: 0})
+    for minutes in (20, 1):
+        moment = now - timedelta(minutes=minutes)
+        name = service.change(beats, [(moment + timedelta(hours=hours), "U", 1, minutes)])
+        stamp(lake.landing(beats) / name, moment)
+    lake.done(beats)
+    (facts,) = cuts_of(lake, replace(ORDERS, heartbeat="s.beats")).facts("latest")
+    assert facts.complete == (now - timedelta(minutes=20) + timedelta(hours=hours)).isoformat(timespec="microseconds")
+
+
+@pytest.mark.parametrize("ahead", [timedelta(hours=2), timedelta(days=20_000)])
+def test_commit_times_that_are_later_than_their_file_are_refused(
+    lake: Lake, service: Service, ahead: timedelta
+) -> None:
+    """The moments of full loads, which are those of files, would be earlier than they are; or all would be complete."""
+    name = service.change(ORDERS, [(at(20) + ahead, "I", 3, 1)])
+    stamp(lake.landing(ORDERS) / name, at(21))
+    service.change(ORDERS, [(at(30), "I", 4, 1)])
+    lake.done(ORDERS)
+    code, message = refused(lake, at(2).isoformat(), ORDERS)
+    assert (code, name in message) == ("CUT_TRANSACTIONS_UNKNOWN", True)
+
+
 def test_a_file_that_waits_ends_what_is_complete(lake: Lake, service: Service) -> None:
     service.change(ORDERS, [(at(20), "I", 3, 1)])
     name = service.change(ORDERS, [(at(30), "I", 4, 1)])
