@@ -301,6 +301,9 @@ def _at_position(asked: AskedMoment, facts: Sequence[CutFacts]) -> Moment:
     position is between the two, nothing tells on which side of it the commit is.
     """
     until = place_in(facts[0].number, asked.position or 0)
+    if others := [one.table for one in facts if one.complete.rpartition(":")[0] != until.rpartition(":")[0]]:
+        what = f"the log of {', '.join(others)} was reset since the full load: {asked.text} may be in either log"
+        raise FatalError(AMBIGUOUS_CODE, what, remedy="take a time, or latest")
     _refuse(LOAD_CODE, asked, facts, lambda one: _if_unloaded(one, until))
     _refuse(INCOMPLETE_CODE, asked, facts, lambda one: _unless(until <= one.until, one))
     commits = [one.found.before for one in facts if one.found.before is not None]

@@ -71,3 +71,14 @@ def test_a_transaction_with_a_change_behind_the_position_was_committed_later(own
         assert caught.value.code == "CUT_MOMENT_AMBIGUOUS"
     else:
         assert chosen(asked, facts).bound == place_in(0, 300)
+
+
+def test_a_position_in_a_log_that_was_reset_since_the_load_is_refused() -> None:
+    """A time, and the latest moment, tell in which log they are."""
+    end = place_in(1, 50)
+    facts = (replace(READ, complete=end, until=end, found=FoundPlaces(after=place_in(1, 20))),)
+    with pytest.raises(FatalError, match=r"the log of s\.one was reset") as found:
+        chosen(asked_moment("0/C8"), facts)
+    assert found.value.code == "CUT_MOMENT_AMBIGUOUS"
+    assert chosen(asked_moment("2026-01-01T12:00:00Z"), facts).bound == place_in(1, 20)
+    assert chosen(asked_moment("latest"), facts).bound == end
