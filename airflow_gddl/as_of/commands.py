@@ -196,7 +196,7 @@ class _Making:
         moment = chosen(asked, facts)
         tables = tuple(
             CutTable(table=one.table, folder=table_folder(self.name, one.table), generation=one.generation,
-                     batch=one.batch, version=one.version)
+                     batch=one.batch, version=one.version, keys=one.keys)
             for one in facts
         )  # fmt: skip
         cut = Cut(
@@ -218,7 +218,7 @@ class _Making:
         specs = self._of_source(known.source, [one.table for one in known.tables])
         self._require_free()
         tables = tuple(
-            replace(one, folder=table_folder(self.name, one.table), rows=None, digest="", columns={}, erased=0)
+            replace(one, folder=table_folder(self.name, one.table), rows=None, digest="", columns={}, keys={}, erased=0)
             for one in known.tables
         )
         begun = self.cli.now().isoformat()

@@ -18,6 +18,7 @@ from typing import Literal
 from airflow_gddl.contract.completeness import DELIVERY_SECONDS
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.layout import STATE, join
+from airflow_gddl.contract.table_spec import TableSpec
 
 CutKind = Literal["log", "time"]
 """How transactions are told apart: by the place of their commit in the source's log, or by their commit time."""
@@ -67,6 +68,7 @@ class CutFacts:
         known_at: all that was committed by then was read, ISO 8601 UTC; None: that is not known.
         number: of the log; see `LogEnd.number`.
         connector: of Debezium, by whose events the places are known; empty: jobs read the log, or there is none.
+        keys: see `key_forms`.
     """
 
     table: str
@@ -84,6 +86,7 @@ class CutFacts:
     known_at: str | None = None
     number: int = 0
     connector: str = ""
+    keys: Mapping[str, str] = field(default_factory=dict)
     found: FoundPlaces = field(default_factory=FoundPlaces)
 
 
@@ -112,6 +115,7 @@ class CutTable:
         sequence, commit_ts: the newest of the changes in it; None: it has none but rows of the full load.
         rows, digest: of the made table, see `rows_digest`; None, empty: it is not made yet, or a key was erased since.
         columns: its columns with their SQL types, of the made table.
+        keys: see `key_forms`; empty: not known.
         erased: rows that erasures have removed from it.
     """
 
@@ -125,6 +129,7 @@ class CutTable:
     rows: int | None = None
     digest: str = ""
     columns: Mapping[str, str] = field(default_factory=dict)
+    keys: Mapping[str, str] = field(default_factory=dict)
     erased: int = 0
 
 
@@ -176,6 +181,17 @@ def require_name(name: str) -> None:
     if not _NAME.fullmatch(name):
         remedy = "take lower-case letters, digits and _, e.g. closing_2026_01"
         raise MetadataError("CUT_NAME_INVALID", f"not a name of a cut: {name!r:.80}", remedy=remedy)
+
+
+def key_forms(spec: TableSpec) -> dict[str, str]:
+    """Key columns to what masks them; empty: nothing. By equal forms, a key is the same in two tables.
+
+    Args:
+        spec: of a job, which knows `mask_key_id`.
+    """
+    masks = {name.lower(): method for name, method in spec.mask.items()}
+    forms = {key.lower(): str(masks.get(key.lower(), "")) for key in spec.keys}
+    return {key: f"{form} {spec.mask_key_id}" if form == "hmac" else form for key, form in forms.items()}
 
 
 def lsn_of(place: str) -> str:

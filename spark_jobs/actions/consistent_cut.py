@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.actions import ConsistentCut
-from airflow_gddl.contract.consistent_cut import AMBIGUOUS_CODE, CHANGES_CODE, LOAD_CODE, Cut, CutTable
+from airflow_gddl.contract.consistent_cut import AMBIGUOUS_CODE, CHANGES_CODE, LOAD_CODE, Cut, CutTable, key_forms
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import JobResult
@@ -71,7 +71,7 @@ def _made(run: TableRun, cut: Cut, entry: CutTable) -> CutTable:
     _require_still_wanted(run, cut, path, version)
     return replace(
         entry, rows=made.rows, digest=made.digest, columns=made.columns, sequence=included.sequence,
-        commit_ts=included.commit_ts,
+        commit_ts=included.commit_ts, keys=key_forms(run.spec),
     )  # fmt: skip
 
 

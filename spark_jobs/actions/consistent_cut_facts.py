@@ -26,6 +26,7 @@ from airflow_gddl.contract.consistent_cut import (
     CutKind,
     FoundPlaces,
     asked_moment,
+    key_forms,
     place_in,
     time_place,
 )
@@ -195,7 +196,7 @@ class _Known:
             table=run.spec.table, kind=self.kind, generation=state.generation, batch=state.batch, version=version or 0,
             complete=end.complete, until=end.until, whole=end.whole, lacking=end.lacking, least=least, above=above,
             newest=state.max_commit_ts, known_at=end.known_at, number=number,
-            connector=connector,
+            connector=connector, keys=key_forms(run.spec),
         )  # fmt: skip
 
     def _connector(self) -> str:

@@ -15,9 +15,11 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_gddl.contract.actions import Erase, Maintain, Move
+from airflow_gddl.contract.actions import Erase, Maintain, Move, Rebuild
+from airflow_gddl.contract.consistent_cut import cut_path
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.stores import Storage
 from spark_jobs.actions.consistent_cut_rows import rows_digest, together
 from spark_jobs.plan.planned_batch import BatchPlan
 from tests.as_of.cuts import Cuts, RefusedError
@@ -330,6 +332,39 @@ def test_an_erased_key_leaves_the_tables_of_cuts_and_comes_into_no_new_one(lake:
     assert cuts.rows(cut, "s.accounts") == rows_of({2: 120})
     assert cuts.rows(cuts.make("second", at(5).isoformat()), "s.accounts") == rows_of({2: 120})
     assert stored.of("s.orders") == cut.of("s.orders")
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "key"),
+    [
+        ({"keys": ("name",)}, {"keys": ("name",), "mask": {"name": "hash"}}, {"name": "n1"}),
+        ({"keys": ("name",), "mask": {"name": "hash"}}, {"keys": ("NAME",), "mask": {"Name": "hash"}}, None),
+        ({}, {"keys": ("name",)}, {"name": "n1"}),
+    ],
+)
+def test_an_erasure_says_which_cuts_have_the_key_in_another_form(
+    lake: Lake, then: dict[str, Any], now: dict[str, Any], key: dict[str, str] | None
+) -> None:
+    spec, service = replace(ORDERS, **then), Service(lake)
+    service.load(spec, {1: 1, 2: 2}, name=pa.array(["n1", "n2"], pa.string()))
+    service.change(spec, [(at(1), "I", 3, 3), (at(2), "I", 4, 4)], name=pa.array(["n3", "n4"], pa.string()))
+    lake.done(spec)
+    cuts = cuts_of(lake, spec)
+    cut = cuts.make("cut", at(1).isoformat())
+    changed = replace(spec, **now)
+    if key is not None:
+        lake.done(changed, JobOptions(action=Rebuild()))
+    erase = JobOptions(action=Erase(key=key or {"name": "n1"}, asked_by="x"))
+    error = lake.result(changed, erase).error
+    if key is None:
+        assert error is None
+        assert cuts.stored("cut").tables[0].erased == 1
+    else:
+        assert error is not None
+        assert (error.code, "when cut was made" in error.message) == ("CUT_KEYS_CHANGED", True)
+        assert len(cuts.rows(cut, "s.orders")) == 3
+        Storage().delete(cut_path(lake.roots.lake, "cut"))
+        lake.done(changed, erase)
 
 
 def test_changes_that_retention_has_removed_refuse_a_cut_that_may_need_them(lake: Lake, service: Service) -> None:

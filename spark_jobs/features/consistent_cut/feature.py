@@ -6,7 +6,8 @@ from dataclasses import replace
 from functools import partial
 
 from airflow_gddl.contract.actions import Erase
-from airflow_gddl.contract.consistent_cut import Cut
+from airflow_gddl.contract.consistent_cut import Cut, key_forms
+from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores.cut_documents import change_cut, cuts
@@ -18,8 +19,12 @@ from spark_jobs.rules.erasure import WantedKey
 
 class ConsistentCuts(Feature):
     def forget_rows(self, run: TableRun) -> None:
-        """Remove the erased key from the tables of cuts; their documents say so."""
-        storage, lake = run.runtime.storage, run.job.roots.lake
+        """Remove the erased key from the tables of cuts; their documents say so.
+
+        Raises:
+            FatalError: `CUT_KEYS_CHANGED`, once all other cuts have lost the key.
+        """
+        storage, lake, others = run.runtime.storage, run.job.roots.lake, list[str]()
         for cut in cuts(storage, lake):
             entry = cut.of(run.spec.table)
             if entry is None:
@@ -28,10 +33,20 @@ class ConsistentCuts(Feature):
             path = join(lake, entry.folder)
             if not context.engine.tables.exists(path):
                 continue
+            if entry.keys != key_forms(run.spec):
+                others.append(cut.name)
+                continue
             schema = context.stored_schema(run.ledger().state)
             wanted = WantedKey.of(run.spec, schema, run.job.options.asked(Erase).key, KEY_CODE)
             if removed := context.engine.eraser(context).remove_key(path, schema, wanted.stored):
                 change_cut(storage, lake, cut.name, partial(_without, entry.folder, removed))
+        if others:
+            what = (
+                f"{run.spec.table} had other keys, or masks of them, when {', '.join(others)} was made: nothing tells "
+                "which of its rows are erased; the key is in no other table"
+            )
+            remedy = f"gddl as-of drop {others[0]}, then erase again"
+            raise FatalError("CUT_KEYS_CHANGED", what, where=run.spec.table, remedy=remedy)
 
     def move(self, run: TableRun, new: TableSpec) -> None:
         storage, lake = run.runtime.storage, run.job.roots.lake
