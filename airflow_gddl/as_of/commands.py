@@ -196,7 +196,7 @@ class _Making:
         moment = chosen(asked, facts)
         tables = tuple(
             CutTable(table=one.table, folder=table_folder(self.name, one.table), generation=one.generation,
-                     batch=one.batch, version=one.version, keys=one.keys)
+                     batch=one.batch, version=one.version, least=one.least, keys=one.keys)
             for one in facts
         )  # fmt: skip
         cut = Cut(

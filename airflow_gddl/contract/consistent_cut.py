@@ -110,7 +110,7 @@ class CutTable:
 
     Attributes:
         folder: of the made table, below the lake.
-        generation, batch: see `CutFacts`.
+        generation, batch, least: see `CutFacts`.
         version: of the change table from which on it was made.
         sequence, commit_ts: the newest of the changes in it; None: it has none but rows of the full load.
         rows, digest: of the made table, see `rows_digest`; None, empty: it is not made yet, or a key was erased since.
@@ -124,6 +124,7 @@ class CutTable:
     generation: int
     batch: int
     version: int
+    least: str = ""
     sequence: str | None = None
     commit_ts: str | None = None
     rows: int | None = None

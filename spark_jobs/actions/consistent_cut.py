@@ -51,7 +51,7 @@ def _made(run: TableRun, cut: Cut, entry: CutTable) -> CutTable:
     tables = tables_of(context, run.layout.changes)
     rule = CutRule(
         schema=as_of(schema, cut.moment, entry.generation), kind=cut.moment.kind, bound=cut.moment.bound,
-        generation=entry.generation,
+        generation=entry.generation, least=entry.least,
     )  # fmt: skip
     version = tables.existing(run.layout.changes).log.version
     if not cut.again:  # else the digests say whether anything is otherwise
@@ -118,6 +118,7 @@ def _require_whole(run: TableRun, state: TableState, included: Included) -> None
     """
     reasons: Mapping[str, tuple[int, str]] = {
         "have no place in the order of transactions": (included.unplaced, CHANGES_CODE),
+        "from before the moment are archived: no file held them at a reload": (included.archived, CHANGES_CODE),
         "were committed before the moment, and came with a later full load": (included.later, LOAD_CODE),
         "were read from the source again (gddl resync), later than their place says": (included.resynced, LOAD_CODE),
     }

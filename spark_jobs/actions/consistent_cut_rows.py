@@ -60,13 +60,23 @@ class CutRule:
 
     Attributes:
         schema: with the truncates of the cut alone.
-        generation: that the cut begins with; see `CutFacts`.
+        generation: that the cut begins with; `least`: when its full load was read; see `CutFacts`.
     """
 
     schema: TableSchema
     kind: CutKind
     bound: str
     generation: int
+    least: str = ""
+
+    def lacks_archived(self, gddl: Mapping[str, pa.Array]) -> pa.Array:
+        """Mask of changes that a reload has archived, and that the cut may need; by commit time, nothing tells which of
+        them the full load has read."""
+        archived = pc.and_(pc.equal(gddl["generation"], ARCHIVED), pc.not_equal(gddl["op"], "R"))
+        needed = pc.fill_null(self.before(gddl), True)
+        if self.kind == "log":
+            needed = pc.and_(needed, pc.fill_null(pc.greater_equal(gddl["sequence"], self.least), True))
+        return pc.and_(archived, needed)
 
     def before(self, gddl: Mapping[str, pa.Array]) -> pa.Array:
         """Mask of changes whose places are before the bound; of changes without a place, null."""
@@ -119,7 +129,7 @@ class Included:
         changes: their number; `sequence`, `commit_ts`: the newest of them, text and ISO 8601 UTC; None: none.
         schemas: column sets that they came with, see `TableState.schemas`.
         unplaced: changes without a place; `later`: those before the bound that belong to a later generation;
-            `resynced`: those in files that a job has read from the source again.
+            `resynced`: those in files that a job has read from the source again; `archived`: see `CutRule`.
         highest, lowest: of texts that order the changes of the newest generation, the last of the cut's, and the first
             of the others; None: none, or they are no texts.
         oldest_excluded: when the first change was applied that the cut lacks, ISO 8601 UTC; None: it lacks none.
@@ -134,6 +144,7 @@ class Included:
     unplaced: int = 0
     later: int = 0
     resynced: int = 0
+    archived: int = 0
     highest: str | None = None
     lowest: str | None = None
     oldest_excluded: str | None = None
@@ -192,8 +203,8 @@ def scanned(tables: Tables, path: str, rule: CutRule) -> Included:
     return Included(
         rule=rule, changes=total("changes"), sequence=most("sequence"), commit_ts=most("commit_ts"),
         schemas=frozenset(number for part in parts for number in part["schemas"]), unplaced=total("unplaced"),
-        later=total("later"), resynced=total("resynced"), highest=most("highest"), lowest=least("lowest"),
-        oldest_excluded=least("oldest"),
+        later=total("later"), resynced=total("resynced"), archived=total("archived"), highest=most("highest"),
+        lowest=least("lowest"), oldest_excluded=least("oldest"),
     )  # fmt: skip
 
 
@@ -205,7 +216,7 @@ class _Scan:
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
         gddl = gddl_fields(rows[_CHANGES])
-        counts = pc.greater(gddl["generation"], ARCHIVED)
+        archived, counts = _count(self.rule.lacks_archived(gddl)), pc.greater(gddl["generation"], ARCHIVED)
         gddl = {name: part.filter(counts) for name, part in gddl.items()}
         has, before = self.rule.has(gddl), self.rule.before(gddl)
         loaded = pc.and_(pc.equal(gddl["op"], "R"), pc.is_null(gddl["sequence"]))
@@ -215,7 +226,8 @@ class _Scan:
         sequence = pc.max(mine["sequence"]).as_py() if pt.is_string(mine["sequence"].type) else None
         highest, lowest = self._around(gddl, has)
         return json.dumps({
-            "changes": len(mine["op"]), "sequence": sequence, "commit_ts": _iso(pc.max(mine["commit_ts"])),
+            "changes": len(mine["op"]), "archived": archived, "sequence": sequence,
+            "commit_ts": _iso(pc.max(mine["commit_ts"])),
             "schemas": [one for one in pc.unique(mine["schema"]).to_pylist() if one is not None],
             "unplaced": _count(pc.and_(pc.is_null(before), pc.invert(loaded))),
             "later": _count(pc.and_(pc.fill_null(before, False), pc.greater(gddl["generation"], self.rule.generation))),

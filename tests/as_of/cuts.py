@@ -56,7 +56,7 @@ class Cuts:
     def made(self, name: str, moment: Moment, facts: Sequence[CutFacts], *, asked: str, **fields: Any) -> Cut:
         tables = tuple(
             CutTable(table=one.table, folder=table_folder(name, one.table), generation=one.generation,
-                     batch=one.batch, version=one.version, keys=one.keys)
+                     batch=one.batch, version=one.version, least=one.least, keys=one.keys)
             for one in facts
         )  # fmt: skip
         cut = Cut(name=name, source="s", asked=asked, moment=moment, begun_at="", tables=tables, **fields)

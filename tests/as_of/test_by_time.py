@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_gddl.contract.actions import Erase, Maintain, Move, Rebuild
+from airflow_gddl.contract.actions import Erase, Maintain, Move, Rebuild, Reload
 from airflow_gddl.contract.consistent_cut import cut_path
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import JobOptions, TableSpec
@@ -375,6 +375,18 @@ def test_changes_that_retention_has_removed_refuse_a_cut_that_may_need_them(lake
     code, message = refused(lake, at(1).isoformat(), kept)
     assert (code, "changes_retention" in message) == ("CUT_CHANGES_MISSING", True)
     assert before.tables[0].rows == 2
+
+
+def test_changes_that_a_reload_of_fewer_files_has_archived_refuse_a_cut(lake: Lake, service: Service) -> None:
+    """The replica needs them no more, for later changes of their key are there."""
+    service.change(ORDERS, [(at(10), "U", 1, 20), (at(10), "U", 2, 20), (at(20), "I", 3, 20)])
+    lake.done(ORDERS)
+    cuts = cuts_of(lake, ORDERS)
+    assert cuts.rows(cuts.make("before", at(2).isoformat()), "s.orders") == rows_of({0: 0, 1: 10})
+    (lake.landing(ORDERS) / "20240101-000000001.parquet").unlink()
+    lake.done(ORDERS, JobOptions(action=Reload(confirmed=True)))
+    code, message = refused(lake, at(2).isoformat(), ORDERS)
+    assert (code, "1 changes from before the moment are archived" in message) == ("CUT_CHANGES_MISSING", True)
 
 
 def test_masked_and_excluded_columns_stay_so(lake: Lake) -> None:
