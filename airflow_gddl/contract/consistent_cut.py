@@ -17,14 +17,12 @@ from typing import Literal
 
 from airflow_gddl.contract.completeness import DELIVERY_SECONDS
 from airflow_gddl.contract.errors import FatalError, MetadataError
-from airflow_gddl.contract.layout import STATE, join
+from airflow_gddl.contract.layout import CUTS, STATE, join
 from airflow_gddl.contract.table_spec import TableSpec
 
 CutKind = Literal["log", "time"]
 """How transactions are told apart: by the place of their commit in the source's log, or by their commit time."""
 LATEST = "latest"
-FOLDER = "_as_of"
-"""Folder of the lake with the tables of cuts, each cut in a folder of its name."""
 UNKNOWN_CODE, INCOMPLETE_CODE = "CUT_TRANSACTIONS_UNKNOWN", "CUT_NOT_COMPLETE"
 LOAD_CODE, CHANGES_CODE, AMBIGUOUS_CODE = "CUT_BEFORE_LOAD", "CUT_CHANGES_MISSING", "CUT_MOMENT_AMBIGUOUS"
 _LSN = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
@@ -170,7 +168,7 @@ def cut_path(lake: str, name: str) -> str:
 
 def table_folder(name: str, table: str) -> str:
     """Folder of a table of a cut, below the lake."""
-    return join(FOLDER, name, *table.split(".", 1))
+    return join(CUTS, name, *table.split(".", 1))
 
 
 def require_name(name: str) -> None:

@@ -14,10 +14,10 @@ from typing import Any
 
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.codec import given
-from airflow_gddl.contract.consistent_cut import FOLDER as CUTS
 from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem, documented
 from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.features import features, missing_features
+from airflow_gddl.contract.layout import CUTS
 from airflow_gddl.contract.names import TEMPLATE_REMEDY, has_source, rendered, template_fault
 from airflow_gddl.contract.option_checks import check_options
 from airflow_gddl.contract.published import published_problems

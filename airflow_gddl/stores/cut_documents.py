@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from airflow_gddl.contract import codec
-from airflow_gddl.contract.consistent_cut import FOLDER, Cut, cut_path, cuts_folder
+from airflow_gddl.contract.consistent_cut import Cut, cut_path, cuts_folder
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.layout import CUTS, join
 from airflow_gddl.stores.storage import Storage
 
 _SUFFIX = ".json"
@@ -63,9 +63,7 @@ def _tagged(store: Storage, lake: str, name: str) -> tuple[Cut, str]:
         data, tag = store.read_tagged(path)
     except FileNotFoundError:
         raise FatalError("CUT_MISSING", f"there is no cut {name}", remedy="gddl as-of list shows them") from None
-    remedy = (
-        f"restore it from a version; or delete it with the folder {join(lake, FOLDER, name)}, and make the cut again"
-    )
+    remedy = f"restore it from a version; or delete it with the folder {join(lake, CUTS, name)}, and make the cut again"
     try:
         cut = codec.from_json(Cut, data.decode())
     except codec.NewerDocumentError as error:
@@ -73,7 +71,7 @@ def _tagged(store: Storage, lake: str, name: str) -> tuple[Cut, str]:
         raise FatalError("LEDGER_NEWER", what, where=path, remedy="install that version here, too") from error
     except (FatalError, ValueError) as error:
         raise FatalError("LEDGER_DAMAGED", f"unreadable: {error}", where=path, remedy=remedy) from error
-    own = f"{FOLDER}/{name}/"
+    own = f"{CUTS}/{name}/"
     if cut.name != name or not all(_is_below(own, one.folder) for one in cut.tables):
         what = f"it names tables that are not below {own}, or another cut"
         raise FatalError("LEDGER_DAMAGED", what, where=path, remedy=remedy)
