@@ -10,11 +10,12 @@ transactions whose places are before its *bound*.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Literal
+from typing import Any, Literal, Protocol
 
+from airflow_gddl.contract import codec
 from airflow_gddl.contract.completeness import DELIVERY_SECONDS
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.layout import CUTS, STATE, join
@@ -403,3 +404,82 @@ def _refuse(
     if reasons:
         what = f"no cut at {asked.text}: {'; '.join(reasons)}"
         raise FatalError(code, what, remedy=remedy or _REMEDIES[code])
+
+
+class DocumentStore(Protocol):
+    """What commands and jobs read and change the documents of cuts by; see `stores.Storage`."""
+
+    def list(self, folder: str, /) -> Iterable[Any]: ...
+
+    def read_tagged(self, path: str, /) -> tuple[bytes, str]: ...
+
+    def swap_once(self, path: str, data: bytes, tag: str | None, /) -> bool: ...
+
+
+def read_cut(store: DocumentStore, lake: str, name: str) -> Cut:
+    """The document of a cut.
+
+    Raises:
+        FatalError: `CUT_MISSING`: there is none; as `cuts`.
+    """
+    return _tagged(store, lake, name)[0]
+
+
+def cuts(store: DocumentStore, lake: str) -> Iterator[Cut]:
+    """All cuts, by their names; without those that are dropped meanwhile.
+
+    Raises:
+        FatalError: `LEDGER_DAMAGED`: a document can't be read, or names what is no part of its cut.
+    """
+    for item in list(store.list(cuts_folder(lake))):
+        name = item.path.rpartition("/")[2]
+        if name.endswith(".json"):
+            try:
+                yield read_cut(store, lake, name.removesuffix(".json"))
+            except FatalError as error:
+                if error.code != "CUT_MISSING":
+                    raise
+
+
+def change_cut(store: DocumentStore, lake: str, name: str, change: Callable[[Cut], Cut]) -> Cut:
+    """Change the document of a cut, which others change too.
+
+    Args:
+        change: from the document that is there; called again where it was changed meanwhile.
+
+    Returns:
+        the changed cut.
+
+    Raises:
+        FatalError: as `read_cut`, and what `change` raises.
+    """
+    while True:
+        known, tag = _tagged(store, lake, name)
+        changed = change(known)
+        if store.swap_once(cut_path(lake, name), codec.to_json(changed).encode(), tag):
+            return changed
+
+
+def _tagged(store: DocumentStore, lake: str, name: str) -> tuple[Cut, str]:
+    path = cut_path(lake, name)
+    try:
+        data, tag = store.read_tagged(path)
+    except FileNotFoundError:
+        raise FatalError("CUT_MISSING", f"there is no cut {name}", remedy="gddl as-of list shows them") from None
+    remedy = f"restore it from a version; or delete it with the folder {join(lake, CUTS, name)}, and make the cut again"
+    try:
+        cut = codec.from_json(Cut, data.decode())
+    except codec.NewerDocumentError as error:
+        what = f"a newer airflow-gddl wrote it: {error.what}"
+        raise FatalError("LEDGER_NEWER", what, where=path, remedy="install that version here, too") from error
+    except (FatalError, ValueError) as error:
+        raise FatalError("LEDGER_DAMAGED", f"unreadable: {error}", where=path, remedy=remedy) from error
+    own = f"{CUTS}/{name}/"
+    if cut.name != name or not all(_is_below(own, one.folder) for one in cut.tables):
+        what = f"it names tables that are not below {own}, or another cut"
+        raise FatalError("LEDGER_DAMAGED", what, where=path, remedy=remedy)
+    return cut, tag
+
+
+def _is_below(own: str, folder: str) -> bool:
+    return folder.startswith(own) and not {"", ".", ".."} & {*folder.split("/")}

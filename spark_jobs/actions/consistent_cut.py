@@ -7,11 +7,18 @@ from dataclasses import replace
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.actions import ConsistentCut
-from airflow_gddl.contract.consistent_cut import AMBIGUOUS_CODE, CHANGES_CODE, LOAD_CODE, Cut, CutTable, key_forms
+from airflow_gddl.contract.consistent_cut import (
+    AMBIGUOUS_CODE,
+    CHANGES_CODE,
+    LOAD_CODE,
+    Cut,
+    CutTable,
+    key_forms,
+    read_cut,
+)
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.stores.cut_documents import read_cut
 from spark_jobs.actions.consistent_cut_facts import facts_of, tables_of
 from spark_jobs.actions.consistent_cut_rows import CutRule, Included, as_of, make, overtaken, scanned
 from spark_jobs.batch.own_tables import remove_table

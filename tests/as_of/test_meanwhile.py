@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from airflow_gddl.contract.actions import Erase, Move
-from airflow_gddl.contract.consistent_cut import asked_moment, chosen, cut_path
+from airflow_gddl.contract.consistent_cut import asked_moment, change_cut, chosen, cut_path, cuts, read_cut
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.stores import Storage
-from airflow_gddl.stores.cut_documents import change_cut, cuts, read_cut
 from spark_jobs.actions.consistent_cut_rows import make
 from spark_jobs.batch.runtime import Step
 from tests.as_of.cuts import RefusedError

@@ -6,11 +6,10 @@ from dataclasses import replace
 from functools import partial
 
 from airflow_gddl.contract.actions import Erase
-from airflow_gddl.contract.consistent_cut import Cut, key_forms
+from airflow_gddl.contract.consistent_cut import Cut, change_cut, cuts, key_forms
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.stores.cut_documents import change_cut, cuts
 from spark_jobs.batch.erasable import KEY_CODE
 from spark_jobs.batch.feature import Feature
 from spark_jobs.batch.table_run import TableRun
