@@ -23,12 +23,14 @@ from airflow_gddl.contract.consistent_cut import (
     CutFacts,
     CutTable,
     asked_moment,
+    change_cut,
     chosen,
     cut_path,
-    cuts_folder,
+    read_cut,
     require_name,
     table_folder,
 )
+from airflow_gddl.contract.consistent_cut import cuts as all_cuts
 from airflow_gddl.contract.errors import FatalError, MetadataError, documented
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import JobResult
@@ -86,8 +88,13 @@ def as_of(  # noqa: PLR0913 - typer reads each option of the command from one pa
     wait: Wait = _WAIT,
 ) -> None:
     """Show all tables of a source as it had them at one commit; a transaction is whole in them, or absent."""
+    given = [name for name in ctx.params if getattr(ctx.get_parameter_source(name), "name", "") == "COMMANDLINE"]
     if ctx.invoked_subcommand is not None:
+        _require_none(given, f"before {ctx.invoked_subcommand} would have no effect", "write it behind the subcommand")
         return
+    if again:
+        which = [name for name in given if name in ("source", "at", "table", "schema")]
+        _require_none(which, "beside --again would have no effect", "leave it out: the cut that is repeated has it")
     cli = context.of(ctx)
     _require_tables(to)
     require_name(prefix)
@@ -104,7 +111,7 @@ def list_cuts(
     """List the cuts that the lake has, with their moment, tables and rows."""
     cli = context.of(ctx)
     loaded = metadata_folder.read(cli, metadata)
-    cuts = _cuts(open_store(cli.environ), loaded.roots.lake)
+    cuts = list(all_cuts(open_store(cli.environ), loaded.roots.lake))
     if json:
         cli.screen.records(codec.plain(cut) for cut in cuts)
         return
@@ -129,12 +136,22 @@ def drop(
     cli = context.of(ctx)
     loaded = metadata_folder.read(cli, metadata)
     store, lake = open_store(cli.environ), loaded.roots.lake
-    cut = _required(store, lake, name)
+    cut = change_cut(store, lake, name, lambda known: replace(known, made_at=None))  # unfinished from now on
     _remove(store, lake, cut)
     if json:
         cli.screen.record({"cut": name, "tables": [one.table for one in cut.tables]})
     else:
         cli.screen.say(f"{name}: {counted(len(cut.tables), 'table')} removed")
+
+
+def _require_none(given: Sequence[str], why: str, remedy: str) -> None:
+    """Require that no option is given that nothing would follow.
+
+    Raises:
+        MetadataError: `OPTION_INVALID`.
+    """
+    if given:
+        raise MetadataError("OPTION_INVALID", f"--{given[0]} {why}", remedy=remedy)
 
 
 def _require_tables(to: Target) -> None:
@@ -146,26 +163,6 @@ def _require_tables(to: Target) -> None:
         what = "views as of a moment are not built"
         remedy = f"make tables, --to tables, and register them; {documented('as-of.md')} has the query of a history"
         raise FatalError("CUT_VIEWS_UNSUPPORTED", what, remedy=remedy)
-
-
-def _cuts(store: Storage, lake: str) -> list[Cut]:
-    """All cuts, by their names.
-
-    Raises:
-        FatalError: `SPEC_INVALID`: a document can't be read.
-    """
-    return [codec.from_json(Cut, store.read(item.path).decode()) for item in store.list(cuts_folder(lake))]
-
-
-def _required(store: Storage, lake: str, name: str) -> Cut:
-    """
-    Raises:
-        FatalError: `CUT_MISSING`.
-    """
-    try:
-        return codec.from_json(Cut, store.read(cut_path(lake, name)).decode())
-    except FileNotFoundError:
-        raise FatalError("CUT_MISSING", f"there is no cut {name}", remedy="gddl as-of list shows them") from None
 
 
 def _is_of(spec: TableSpec, source: str) -> bool:
@@ -200,7 +197,7 @@ class _Making:
         moment = chosen(asked, facts)
         tables = tuple(
             CutTable(table=one.table, folder=table_folder(self.name, one.table), generation=one.generation,
-                     batch=one.batch, version=one.version)
+                     batch=one.batch, version=one.version, least=one.least, keys=one.keys)
             for one in facts
         )  # fmt: skip
         cut = Cut(
@@ -213,13 +210,16 @@ class _Making:
         """Make a cut again from the changes that there are now.
 
         Raises:
-            FatalError: `CUT_NOT_SAME`: it has other rows, which were removed.
+            FatalError: `CUT_NOT_SAME`: it has other rows, which were removed; `CUT_MISSING`.
         """
-        known = _required(self.store, self.lake, name)
+        known = read_cut(self.store, self.lake, name)
+        if known.made_at is None:
+            what = f"the cut {name} is unfinished: it has no rows to compare with"
+            raise FatalError("CUT_MISSING", what, remedy=f"gddl as-of drop {name}, and make it anew")
         specs = self._of_source(known.source, [one.table for one in known.tables])
         self._require_free()
         tables = tuple(
-            replace(one, folder=table_folder(self.name, one.table), rows=None, digest="", columns={}, erased=0)
+            replace(one, folder=table_folder(self.name, one.table), rows=None, digest="", columns={}, keys={}, erased=0)
             for one in known.tables
         )
         begun = self.cli.now().isoformat()
@@ -234,7 +234,7 @@ class _Making:
             what = f"{name} made again has other rows of {', '.join(other)}: changes from before its moment were "
             what += "erased, rewritten, or came later; nothing of it was kept"
             raise FatalError("CUT_NOT_SAME", what, remedy=f"make a new cut at {known.moment.shown}")
-        self._end(made)
+        self._end(made, tuple(one.table for one in known.tables if not one.digest))
 
     def _of_source(self, source: str, names: Sequence[str]) -> tuple[TableSpec, ...]:
         """
@@ -263,8 +263,11 @@ class _Making:
             FatalError: `CUT_EXISTS`.
         """
         if self.store.stat(cut_path(self.lake, self.name)) is not None:
-            remedy = f"take another --prefix, or gddl as-of drop {self.name}"
-            raise FatalError("CUT_EXISTS", f"there is a cut {self.name}", remedy=remedy)
+            raise self._taken()
+
+    def _taken(self) -> FatalError:
+        remedy = f"take another --prefix, or gddl as-of drop {self.name}"
+        return FatalError("CUT_EXISTS", f"there is a cut {self.name}", remedy=remedy)
 
     def _run(self, specs: tuple[TableSpec, ...], action: ConsistentCut) -> tuple[JobResult, ...]:
         """Results of a job for these tables, in their order.
@@ -285,29 +288,64 @@ class _Making:
         """Make the tables of a cut; the document is there first, and says last that they are made."""
         path = cut_path(self.lake, cut.name)
         if not self.store.create_once(path, codec.to_json(cut).encode()):
-            self._require_free()
+            raise self._taken()
         try:
             results = self._run(specs, ConsistentCut(cut=cut.name))
         except BaseException:
-            _remove(self.store, self.lake, cut)
+            self._discard(cut)
             raise
-        tables = tuple(codec.decode(CutTable, job.answer(one)["table"]) for one in results)
-        made = replace(cut, tables=tables, made_at=self.cli.now().isoformat())
-        self.store.write(path, codec.to_json(made).encode())
-        return made
+        made = [codec.decode(CutTable, job.answer(one)["table"]) for one in results]
+        try:
+            return change_cut(self.store, self.lake, cut.name, lambda known: self._finished(cut, known, made))
+        except FatalError:
+            self._discard(cut)
+            raise
 
-    def _end(self, cut: Cut) -> NoReturn:
+    def _discard(self, cut: Cut) -> None:
+        """Remove what was made of a cut, unless it was dropped and another of its name is there."""
+        try:
+            is_own = read_cut(self.store, self.lake, cut.name).begun_at == cut.begun_at
+        except FatalError as error:
+            is_own = error.code == "CUT_MISSING"
+        if is_own:
+            _remove(self.store, self.lake, cut)
+
+    def _finished(self, cut: Cut, known: Cut, made: Sequence[CutTable]) -> Cut:
+        """The document of a cut whose tables are made.
+
+        Args:
+            known: as it is now: keys may have been erased from tables that were made first, or tables moved.
+
+        Raises:
+            FatalError: `CUT_MISSING`: it was dropped meanwhile, and another of its name is made.
+        """
+        if known.begun_at != cut.begun_at:
+            what = f"the cut {cut.name} was dropped while it was made, and another of its name is made now"
+            raise FatalError("CUT_MISSING", what, remedy="take another --prefix")
+        by_folder = {one.folder: one for one in made}
+        tables = tuple(self._made(one, by_folder[one.folder]) for one in known.tables)
+        return replace(cut, tables=tables, made_at=self.cli.now().isoformat())
+
+    @staticmethod
+    def _made(known: CutTable, made: CutTable) -> CutTable:
+        if known.erased:
+            made = replace(made, rows=(made.rows or 0) - known.erased, digest="", erased=known.erased)
+        return replace(made, table=known.table)
+
+    def _end(self, cut: Cut, uncompared: Sequence[str] = ()) -> NoReturn:
         if self.json:
             self.cli.screen.record(cut)
         else:
-            self._show(cut)
+            self._show(cut, uncompared)
         raise typer.Exit(context.OK)
 
-    def _show(self, cut: Cut) -> None:
+    def _show(self, cut: Cut, uncompared: Sequence[str]) -> None:
         rows: list[list[Cell | str]] = [
             [one.table, join(self.lake, one.folder), count(one.rows), one.commit_ts or ""] for one in cut.tables
         ]
         self.cli.screen.table(["table", "path", *number_columns("rows"), "newest change"], rows)
         same = f", with the rows of {cut.again}" if cut.again else ""
+        if uncompared:
+            same += f"; not compared: {', '.join(uncompared)}, of which keys were erased since"
         said = f"{cut.name}: {cut.source} as of {cut.moment.shown}, {counted(len(cut.tables), 'table')}{same}"
         self.cli.screen.say(said, "green")

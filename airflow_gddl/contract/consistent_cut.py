@@ -10,25 +10,27 @@ transactions whose places are before its *bound*.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Literal
+from typing import Any, Literal, Protocol
 
+from airflow_gddl.contract import codec
 from airflow_gddl.contract.completeness import DELIVERY_SECONDS
 from airflow_gddl.contract.errors import FatalError, MetadataError
-from airflow_gddl.contract.layout import STATE, join
+from airflow_gddl.contract.layout import CUTS, STATE, join
+from airflow_gddl.contract.table_spec import TableSpec
 
 CutKind = Literal["log", "time"]
 """How transactions are told apart: by the place of their commit in the source's log, or by their commit time."""
 LATEST = "latest"
-FOLDER = "_as_of"
-"""Folder of the lake with the tables of cuts, each cut in a folder of its name."""
 UNKNOWN_CODE, INCOMPLETE_CODE = "CUT_TRANSACTIONS_UNKNOWN", "CUT_NOT_COMPLETE"
 LOAD_CODE, CHANGES_CODE, AMBIGUOUS_CODE = "CUT_BEFORE_LOAD", "CUT_CHANGES_MISSING", "CUT_MOMENT_AMBIGUOUS"
 _LSN = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,62}")
 _MICROSECOND = timedelta(microseconds=1)
+_FIRST = datetime.min.replace(tzinfo=UTC) + timedelta(days=1)
+"""Nothing is computed with earlier times, in no zone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +66,8 @@ class CutFacts:
         newest: newest commit time of the table, ISO 8601 UTC; None: none.
         known_at: all that was committed by then was read, ISO 8601 UTC; None: that is not known.
         number: of the log; see `LogEnd.number`.
+        connector: of Debezium, by whose events the places are known; empty: jobs read the log, or there is none.
+        keys: see `key_forms`.
     """
 
     table: str
@@ -80,6 +84,8 @@ class CutFacts:
     newest: str | None = None
     known_at: str | None = None
     number: int = 0
+    connector: str = ""
+    keys: Mapping[str, str] = field(default_factory=dict)
     found: FoundPlaces = field(default_factory=FoundPlaces)
 
 
@@ -103,11 +109,12 @@ class CutTable:
 
     Attributes:
         folder: of the made table, below the lake.
-        generation, batch: see `CutFacts`.
+        generation, batch, least: see `CutFacts`.
         version: of the change table from which on it was made.
         sequence, commit_ts: the newest of the changes in it; None: it has none but rows of the full load.
         rows, digest: of the made table, see `rows_digest`; None, empty: it is not made yet, or a key was erased since.
         columns: its columns with their SQL types, of the made table.
+        keys: see `key_forms`; empty: not known.
         erased: rows that erasures have removed from it.
     """
 
@@ -116,11 +123,13 @@ class CutTable:
     generation: int
     batch: int
     version: int
+    least: str = ""
     sequence: str | None = None
     commit_ts: str | None = None
     rows: int | None = None
     digest: str = ""
     columns: Mapping[str, str] = field(default_factory=dict)
+    keys: Mapping[str, str] = field(default_factory=dict)
     erased: int = 0
 
 
@@ -148,10 +157,6 @@ class Cut:
     def of(self, table: str) -> CutTable | None:
         return next((one for one in self.tables if one.table == table), None)
 
-    def having(self, changed: CutTable) -> Cut:
-        """The cut with another entry of a table."""
-        return replace(self, tables=tuple(changed if one.table == changed.table else one for one in self.tables))
-
 
 def cuts_folder(lake: str) -> str:
     """Folder of the documents, one for each cut."""
@@ -164,7 +169,7 @@ def cut_path(lake: str, name: str) -> str:
 
 def table_folder(name: str, table: str) -> str:
     """Folder of a table of a cut, below the lake."""
-    return join(FOLDER, name, *table.split(".", 1))
+    return join(CUTS, name, *table.split(".", 1))
 
 
 def require_name(name: str) -> None:
@@ -176,6 +181,17 @@ def require_name(name: str) -> None:
     if not _NAME.fullmatch(name):
         remedy = "take lower-case letters, digits and _, e.g. closing_2026_01"
         raise MetadataError("CUT_NAME_INVALID", f"not a name of a cut: {name!r:.80}", remedy=remedy)
+
+
+def key_forms(spec: TableSpec) -> dict[str, str]:
+    """Key columns to what masks them; empty: nothing. By equal forms, a key is the same in two tables.
+
+    Args:
+        spec: of a job, which knows `mask_key_id`.
+    """
+    masks = {name.lower(): method for name, method in spec.mask.items()}
+    forms = {key.lower(): str(masks.get(key.lower(), "")) for key in spec.keys}
+    return {key: f"{form} {spec.mask_key_id}" if form == "hmac" else form for key, form in forms.items()}
 
 
 def lsn_of(place: str) -> str:
@@ -219,9 +235,10 @@ def asked_moment(text: str) -> AskedMoment:
         return AskedMoment(text=text, position=(int(found[1], 16) << 32) + int(found[2], 16))
     try:
         time = datetime.fromisoformat(text)
-    except ValueError:
-        time = None
-    if time is None or time.tzinfo is None:
+        is_moment = time.tzinfo is not None and time.astimezone(UTC) + _MICROSECOND > _FIRST
+    except (ValueError, OverflowError):
+        is_moment = False
+    if not is_moment:
         remedy = "write latest, a time with its zone as 2026-01-31T23:59:59Z, or a position of the log as 0/16B3740"
         raise MetadataError("CUT_MOMENT_INVALID", f"--at is none: {text!r:.80}", remedy=remedy)
     return AskedMoment(text=text, time=time)
@@ -234,9 +251,9 @@ def chosen(asked: AskedMoment, facts: Sequence[CutFacts]) -> Moment:
         FatalError: `CUT_TRANSACTIONS_UNKNOWN`, `CUT_NOT_COMPLETE`, `CUT_MOMENT_AMBIGUOUS`, `CUT_BEFORE_LOAD`, with the
             tables and the reason of each.
     """
-    kinds = sorted({(one.kind, one.number) for one in facts})
+    kinds = sorted({(one.kind, one.number, one.connector) for one in facts})
     if len(kinds) > 1:
-        shown = "; ".join(f"{one.table}: {_ORDERS[one.kind]} {one.number or ''}".rstrip() for one in facts)
+        shown = "; ".join(f"{one.table}: {_order_of(one)}" for one in facts)
         remedy = "make a cut of the tables of each kind, by --table"
         raise FatalError(UNKNOWN_CODE, f"the tables order transactions by different things: {shown}", remedy=remedy)
     _refuse(INCOMPLETE_CODE, asked, facts, lambda one: _unless(bool(one.complete), one))
@@ -245,7 +262,12 @@ def chosen(asked: AskedMoment, facts: Sequence[CutFacts]) -> Moment:
     return moment
 
 
-_ORDERS: Mapping[CutKind, str] = {"log": "positions of a log", "time": "commit times"}
+def _order_of(one: CutFacts) -> str:
+    """What orders the transactions of a table, for people."""
+    if one.kind == "time":
+        return "commit times"
+    by = f"the connector {one.connector}" if one.connector else "gddl itself"
+    return f"positions of a log, read by {by}" + (f", number {one.number}" if one.number else "")
 
 
 def _in_log(asked: AskedMoment, facts: Sequence[CutFacts]) -> Moment:
@@ -259,18 +281,29 @@ def _in_log(asked: AskedMoment, facts: Sequence[CutFacts]) -> Moment:
         _refuse(INCOMPLETE_CODE, asked, facts, lambda one: _unless(bound <= one.complete, one))
         return Moment(kind="log", bound=bound, until=bound)
     _refuse(INCOMPLETE_CODE, asked, facts, lambda one: _unless(one.whole, one))
-    known = [datetime.fromisoformat(one.newest) for one in facts if one.newest is not None]
-    known += [_read_by(one.known_at) for one in facts if one.known_at is not None]
-    if not known or asked.time > max(known):
-        until = max(known).isoformat() if known else "no time"
+    known = _known_by(facts)
+    if known is None or asked.time > known:
+        until = "no time" if known is None else known.isoformat()
         what = f"what was committed by {asked.text} is not known to have come; it is by {until}"
         raise FatalError(INCOMPLETE_CODE, what, remedy="run the tables, or take an earlier moment")
     return _latest_in_log(facts)
 
 
-def _read_by(known_at: str) -> datetime:
-    """The commit time until which a log that was read then is known, by clocks that may differ."""
-    return datetime.fromisoformat(known_at) - timedelta(seconds=DELIVERY_SECONDS)
+def _known_by(facts: Sequence[CutFacts]) -> datetime | None:
+    """The commit time by which all is before the least of `CutFacts.complete`; None: none is known.
+
+    A reading of the log tells of all tables, by clocks that may differ; the newest change of one, only where none was
+    read less far.
+    """
+    read = [one.known_at for one in facts if one.known_at is not None]
+    known = (
+        [min(map(datetime.fromisoformat, read)) - timedelta(seconds=DELIVERY_SECONDS)]
+        if len(read) == len(facts)
+        else []
+    )
+    if len({one.complete for one in facts}) == 1:
+        known += [datetime.fromisoformat(one.newest) for one in facts if one.newest is not None]
+    return max(known, default=None)
 
 
 def _latest_in_log(facts: Sequence[CutFacts]) -> Moment:
@@ -284,13 +317,17 @@ def _at_position(asked: AskedMoment, facts: Sequence[CutFacts]) -> Moment:
     position is between the two, nothing tells on which side of it the commit is.
     """
     until = place_in(facts[0].number, asked.position or 0)
+    if others := [one.table for one in facts if one.complete.rpartition(":")[0] != until.rpartition(":")[0]]:
+        what = f"the log of {', '.join(others)} was reset since the full load: {asked.text} may be in either log"
+        raise FatalError(AMBIGUOUS_CODE, what, remedy="take a time, or latest")
     _refuse(LOAD_CODE, asked, facts, lambda one: _if_unloaded(one, until))
     _refuse(INCOMPLETE_CODE, asked, facts, lambda one: _unless(until <= one.until, one))
     commits = [one.found.before for one in facts if one.found.before is not None]
     commits += [one.complete for one in facts if one.complete <= until]
     bound = max(commits, default="")
-    if bound < until:
-        _refuse(AMBIGUOUS_CODE, asked, facts, lambda one: _if_open(one, bound, until), _near(facts, bound))
+    owns = [one.found.own or "" for one in facts if one.found.before == bound]
+    if bound < until and max(owns, default=until) < until:  # else the transaction has a change behind the position
+        _refuse(AMBIGUOUS_CODE, asked, facts, lambda one: _if_open(one, bound), _near(facts, bound))
     return Moment(kind="log", bound=bound, until=until)
 
 
@@ -301,9 +338,9 @@ def _near(facts: Sequence[CutFacts], bound: str) -> str:
     return f"take {first}{lsn_of(behind)}, with it alone; or latest"
 
 
-def _if_open(one: CutFacts, bound: str, until: str) -> str:
+def _if_open(one: CutFacts, bound: str) -> str:
     found = one.found
-    if found.before != bound or found.own is None or found.own >= until:
+    if found.before != bound or found.own is None:
         return ""
     return (
         f"a transaction has its last change at {lsn_of(found.own)}, and whether it was committed by then is not known"
@@ -367,3 +404,82 @@ def _refuse(
     if reasons:
         what = f"no cut at {asked.text}: {'; '.join(reasons)}"
         raise FatalError(code, what, remedy=remedy or _REMEDIES[code])
+
+
+class DocumentStore(Protocol):
+    """What commands and jobs read and change the documents of cuts by; see `stores.Storage`."""
+
+    def list(self, folder: str, /) -> Iterable[Any]: ...
+
+    def read_tagged(self, path: str, /) -> tuple[bytes, str]: ...
+
+    def swap_once(self, path: str, data: bytes, tag: str | None, /) -> bool: ...
+
+
+def read_cut(store: DocumentStore, lake: str, name: str) -> Cut:
+    """The document of a cut.
+
+    Raises:
+        FatalError: `CUT_MISSING`: there is none; as `cuts`.
+    """
+    return _tagged(store, lake, name)[0]
+
+
+def cuts(store: DocumentStore, lake: str) -> Iterator[Cut]:
+    """All cuts, by their names; without those that are dropped meanwhile.
+
+    Raises:
+        FatalError: `LEDGER_DAMAGED`: a document can't be read, or names what is no part of its cut.
+    """
+    for item in list(store.list(cuts_folder(lake))):
+        name = item.path.rpartition("/")[2]
+        if name.endswith(".json"):
+            try:
+                yield read_cut(store, lake, name.removesuffix(".json"))
+            except FatalError as error:
+                if error.code != "CUT_MISSING":
+                    raise
+
+
+def change_cut(store: DocumentStore, lake: str, name: str, change: Callable[[Cut], Cut]) -> Cut:
+    """Change the document of a cut, which others change too.
+
+    Args:
+        change: from the document that is there; called again where it was changed meanwhile.
+
+    Returns:
+        the changed cut.
+
+    Raises:
+        FatalError: as `read_cut`, and what `change` raises.
+    """
+    while True:
+        known, tag = _tagged(store, lake, name)
+        changed = change(known)
+        if store.swap_once(cut_path(lake, name), codec.to_json(changed).encode(), tag):
+            return changed
+
+
+def _tagged(store: DocumentStore, lake: str, name: str) -> tuple[Cut, str]:
+    path = cut_path(lake, name)
+    try:
+        data, tag = store.read_tagged(path)
+    except FileNotFoundError:
+        raise FatalError("CUT_MISSING", f"there is no cut {name}", remedy="gddl as-of list shows them") from None
+    remedy = f"restore it from a version; or delete it with the folder {join(lake, CUTS, name)}, and make the cut again"
+    try:
+        cut = codec.from_json(Cut, data.decode())
+    except codec.NewerDocumentError as error:
+        what = f"a newer airflow-gddl wrote it: {error.what}"
+        raise FatalError("LEDGER_NEWER", what, where=path, remedy="install that version here, too") from error
+    except (FatalError, ValueError) as error:
+        raise FatalError("LEDGER_DAMAGED", f"unreadable: {error}", where=path, remedy=remedy) from error
+    own = f"{CUTS}/{name}/"
+    if cut.name != name or not all(_is_below(own, one.folder) for one in cut.tables):
+        what = f"it names tables that are not below {own}, or another cut"
+        raise FatalError("LEDGER_DAMAGED", what, where=path, remedy=remedy)
+    return cut, tag
+
+
+def _is_below(own: str, folder: str) -> bool:
+    return folder.startswith(own) and not {"", ".", ".."} & {*folder.split("/")}

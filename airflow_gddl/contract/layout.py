@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 
 STATE = "_gddl"
+CUTS = "_as_of"
+"""Folder of the lake with the tables of cuts, each cut in a folder of its name (docs/as-of.md)."""
 SHARDS = "shards"
 """Folder, below a table's state, of the ledgers of its shards."""
 

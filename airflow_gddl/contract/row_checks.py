@@ -17,6 +17,7 @@ from airflow_gddl.contract.codec import given
 from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem, documented
 from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.features import features, missing_features
+from airflow_gddl.contract.layout import CUTS
 from airflow_gddl.contract.names import TEMPLATE_REMEDY, has_source, rendered, template_fault
 from airflow_gddl.contract.option_checks import check_options
 from airflow_gddl.contract.published import published_problems
@@ -409,6 +410,8 @@ def table_name_fault(table: str) -> str:
             )
         if part.lower().startswith("_gddl"):
             return "names that start with _gddl are this package's own"
+    if schema.lower() == CUTS:
+        return f"the folder {CUTS} is that of the cuts of gddl as-of"
     if name.lower().endswith(RESERVED_SUFFIXES):
         return f"names that end with {', '.join(RESERVED_SUFFIXES)} are this package's own"
     return ""

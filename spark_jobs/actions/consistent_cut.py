@@ -7,47 +7,47 @@ from dataclasses import replace
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.actions import ConsistentCut
-from airflow_gddl.contract.consistent_cut import CHANGES_CODE, LOAD_CODE, Cut, CutTable, cut_path
-from airflow_gddl.contract.errors import FatalError, RetriableError
+from airflow_gddl.contract.consistent_cut import (
+    AMBIGUOUS_CODE,
+    CHANGES_CODE,
+    LOAD_CODE,
+    Cut,
+    CutTable,
+    key_forms,
+    read_cut,
+)
+from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import JobResult
 from spark_jobs.actions.consistent_cut_facts import facts_of, tables_of
-from spark_jobs.actions.consistent_cut_rows import CutRule, Included, as_of, make, scanned
+from spark_jobs.actions.consistent_cut_rows import CutRule, Included, as_of, make, overtaken, scanned
 from spark_jobs.batch.own_tables import remove_table
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
-from spark_jobs.ledger.commit_files import read_small
 from spark_jobs.ledger.cut_changes import last_cut
 from spark_jobs.plan.planned_batch import TableState
-from spark_jobs.tables.delta_tables import Tables
+from spark_jobs.tables.delta_log import DeltaCommits
 
 
 def act(run: TableRun, totals: RunTotals) -> JobResult:
     """Say what is known of the table, or make it as of the moment of a cut; in the result's details, under a name.
 
     Raises:
-        FatalError: as `facts_of`; `CUT_MISSING`, `CUT_CHANGES_MISSING`, `CUT_BEFORE_LOAD`.
+        FatalError: as `facts_of`; `CUT_MISSING`, `CUT_CHANGES_MISSING`, `CUT_BEFORE_LOAD`,
+            `CUT_MOMENT_AMBIGUOUS`.
         RetriableError: `TABLE_BUSY`, `CUT_TABLE_CHANGED`.
     """
     asked = run.job.options.asked(ConsistentCut)
     if not asked.cut:
         facts = facts_of(run, asked.at)
         return run.result(totals, status="succeeded", details={"facts": codec.plain(facts)})
-    cut = _cut_of(run, asked.cut)
+    cut = read_cut(run.runtime.storage, run.job.roots.lake, asked.cut)
     entry = cut.of(run.spec.table)
     if entry is None:
         what = f"the cut {cut.name} has no table {run.spec.table}"
         raise FatalError("CUT_MISSING", what, where=run.spec.table, remedy="make the cut again")
     made = _made(run, cut, entry)
     return run.result(totals, status="succeeded", details={"table": codec.plain(made)})
-
-
-def _cut_of(run: TableRun, name: str) -> Cut:
-    path = cut_path(run.job.roots.lake, name)
-    cut = read_small(run.runtime.storage, path, Cut, f"make it again, after gddl as-of drop {name}")
-    if cut is None:
-        raise FatalError("CUT_MISSING", f"there is no cut {name}", where=path, remedy="gddl as-of list shows them")
-    return cut
 
 
 def _made(run: TableRun, cut: Cut, entry: CutTable) -> CutTable:
@@ -58,34 +58,60 @@ def _made(run: TableRun, cut: Cut, entry: CutTable) -> CutTable:
     tables = tables_of(context, run.layout.changes)
     rule = CutRule(
         schema=as_of(schema, cut.moment, entry.generation), kind=cut.moment.kind, bound=cut.moment.bound,
-        generation=entry.generation,
+        generation=entry.generation, least=entry.least,
     )  # fmt: skip
+    version = tables.existing(run.layout.changes).log.version
     if not cut.again:  # else the digests say whether anything is otherwise
-        _require_same_table(run, tables, entry)
+        _require_only_more(run, entry.version, version)
     included = scanned(tables, run.layout.changes, rule)
     _require_whole(run, state, included)
+    if included.are_mixed and (keys := overtaken(tables, run.layout.changes, rule)):
+        what = f"{run.spec.table}: of {keys} keys, a change with an earlier commit time follows one with a later one"
+        remedy = "the source's clock went back then, or its times are not those of commits: take another moment"
+        raise FatalError(AMBIGUOUS_CODE, what, where=run.layout.changes, remedy=remedy)
     run.report("decide", rows=included.changes)
     remove_table(run.runtime.storage, path)  # of a command that was killed
     made = make(
         tables, run.layout.changes, path, rule, included.columns(state, schema, now=cut.schema == "now"), context.tier
     )
     run.report("replica", rows=made.rows)
+    _require_still_wanted(run, cut, path, version)
     return replace(
         entry, rows=made.rows, digest=made.digest, columns=made.columns, sequence=included.sequence,
-        commit_ts=included.commit_ts,
+        commit_ts=included.commit_ts, keys=key_forms(run.spec),
     )  # fmt: skip
 
 
-def _require_same_table(run: TableRun, tables: Tables, entry: CutTable) -> None:
-    """Require that the change table only got more changes since it was looked at.
+def _require_still_wanted(run: TableRun, cut: Cut, path: str, version: int) -> None:
+    """Require that no row was erased, and the cut not dropped, while the table was made; else it is removed.
+
+    An erasure removes keys from the tables of cuts that are there by then; one that began before is seen here.
+
+    Args:
+        version: of the change table that was read.
+
+    Raises:
+        RetriableError: `CUT_TABLE_CHANGED`.
+        FatalError: `CUT_MISSING`.
+    """
+    storage = run.runtime.storage
+    try:
+        _require_only_more(run, version, DeltaCommits(storage).version(run.layout.changes) or 0)
+        read_cut(storage, run.job.roots.lake, cut.name)
+    except GddlError:
+        remove_table(storage, path)
+        raise
+
+
+def _require_only_more(run: TableRun, version: int, now: int) -> None:
+    """Require that the change table only got more changes between two versions.
 
     Raises:
         RetriableError: `CUT_TABLE_CHANGED`.
     """
     path = run.layout.changes
-    now = tables.existing(path).log.version
-    commits = run.context().engine.tables.commits_since(path, entry.version) if now > entry.version else []
-    if now < entry.version or commits is None or any(one.changes_data and one.removed for one in commits):
+    commits = DeltaCommits(run.runtime.storage).since(path, version) if now > version else []
+    if now < version or commits is None or any(one.changes_data and one.removed for one in commits):
         what = f"changes of {run.spec.table} were rewritten while the cut was made"
         raise RetriableError("CUT_TABLE_CHANGED", what, where=path, remedy="make the cut again")
 
@@ -99,6 +125,7 @@ def _require_whole(run: TableRun, state: TableState, included: Included) -> None
     """
     reasons: Mapping[str, tuple[int, str]] = {
         "have no place in the order of transactions": (included.unplaced, CHANGES_CODE),
+        "from before the moment are archived: no file held them at a reload": (included.archived, CHANGES_CODE),
         "were committed before the moment, and came with a later full load": (included.later, LOAD_CODE),
         "were read from the source again (gddl resync), later than their place says": (included.resynced, LOAD_CODE),
     }

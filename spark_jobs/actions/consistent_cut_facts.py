@@ -26,6 +26,7 @@ from airflow_gddl.contract.consistent_cut import (
     CutKind,
     FoundPlaces,
     asked_moment,
+    key_forms,
     place_in,
     time_place,
 )
@@ -34,10 +35,12 @@ from airflow_gddl.contract.errors import FatalError, documented
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.sources import reads_of
 from airflow_gddl.stores import Storage
+from spark_jobs.actions.consistent_cut_rows import VOID
 from spark_jobs.batch import notices
 from spark_jobs.batch.own_tables import foreign_commits, has_all_changes, require_replica
 from spark_jobs.batch.runtime import iso
 from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import RunTotals
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.loaded_transactions import place_of
@@ -60,6 +63,7 @@ _COMMIT_TIMES = ("ar_h_commit_timestamp", _OF_STATEMENT, "dms_timestamp")
 """Columns of commit times in the order in which they are taken, and one whose time may be that of a statement."""
 _NOTHING = ""
 """A bound before every place."""
+_NO_NEWER = "it has no newer change, and its source no newer row of a heartbeat"
 
 
 def tables_of(context: TableContext, *paths: str) -> Tables:
@@ -148,12 +152,12 @@ def _kind_of(run: TableRun, schema: TableSchema, state: TableState) -> CutKind:
 
 
 def _has_commit_times(run: TableRun, state: TableState) -> bool:
-    """Whether the commit time of changes is one, and no time of a statement."""
+    """Whether the commit time of changes is one, and in no file the time of a statement."""
     named = getattr(run.dialect.options, "timestamp_column", None)
-    if named:
-        return True
-    delivered = {name.lower() for schema in state.schemas for name in schema} | set(state.found)
-    return next((one != _OF_STATEMENT for one in _COMMIT_TIMES if one in delivered), False)
+    order = (named.lower(), *_COMMIT_TIMES) if named else _COMMIT_TIMES
+    files = [{name.lower() for name, kind in schema.items() if kind != VOID} for schema in state.schemas]
+    kinds = {next((one for one in order if one in names), None) for names in (*files, {*map(str.lower, state.found)})}
+    return _OF_STATEMENT not in kinds and bool(kinds - {None})
 
 
 @dataclass(frozen=True)
@@ -184,16 +188,38 @@ class _Known:
     def facts(self) -> CutFacts:
         run, state = self.run, self.state
         log = reader_of(run.spec).log_end(run) if self.kind == "log" else None
-        least, above, number = self._load(log)
-        end = self._end(log)
+        connector = self._connector() if self.kind == "log" and log is None else ""
+        least, above, number = self._load()
+        end = self._end(log, connector)
         version = self.context.engine.tables.version(run.layout.changes)
         return CutFacts(
             table=run.spec.table, kind=self.kind, generation=state.generation, batch=state.batch, version=version or 0,
             complete=end.complete, until=end.until, whole=end.whole, lacking=end.lacking, least=least, above=above,
             newest=state.max_commit_ts, known_at=end.known_at, number=number,
+            connector=connector, keys=key_forms(run.spec),
         )  # fmt: skip
 
-    def _load(self, log: LogEnd | None) -> tuple[str, str, int]:
+    def _connector(self) -> str:
+        """The one of Debezium's connectors whose events the table has, in one partition of a topic.
+
+        Another connector passes over commits that have no change of its tables, so that its events name other ones.
+
+        Raises:
+            FatalError: `CUT_TRANSACTIONS_UNKNOWN`.
+        """
+        if reads_of(self.run.spec) == "log":
+            return ""
+        known = self.state.snapshots
+        if known is None or len(known.partitions) != 1:
+            what = "names of its files tell several partitions of a topic, or none: their order is not that of the log"
+            raise _refused(UNKNOWN_CODE, self.run, what, "let the topic have one partition; or leave the table out")
+        if len(known.sources) != 1 or not known.sources[0]:
+            named = ", ".join(filter(None, known.sources)) or "none is named"
+            what = f"its events have to come from one connector ({named}): each names other commits (source.name)"
+            raise _refused(UNKNOWN_CODE, self.run, what, "leave it out, by --table; or ingest one connector's events")
+        return known.sources[0]
+
+    def _load(self) -> tuple[str, str, int]:
         """`CutFacts.least`, `above` and `number`.
 
         Raises:
@@ -212,18 +238,15 @@ class _Known:
                 raise _refused(LOAD_CODE, run, what, f"load it again: gddl load --again --table {run.spec.table}")
             number = number_of_log(load.log)
             return place_in(number, place_of(load.until)), _NOTHING, number
-        return self._snapshot(log)
+        return self._snapshot()
 
-    def _snapshot(self, log: LogEnd | None) -> tuple[str, str, int]:
+    def _snapshot(self) -> tuple[str, str, int]:
         """By the snapshot of Debezium that the generation begins with."""
         known = self.state.snapshots
         runs = [] if known is None else [one for one in known.runs if one.generation == self.state.generation]
         if known is None or not runs or known.merged or not is_whole(known, runs[-1], self.state.max_sequence):
             what = "no full load of it is known that begins what it holds, and that has ended"
             raise _refused(LOAD_CODE, self.run, what, "leave it out, by --table; or let the connector take a snapshot")
-        if log is None and len(known.partitions) != 1:
-            what = "names of its files tell several partitions of a topic, or none: their order is not that of the log"
-            raise _refused(UNKNOWN_CODE, self.run, what, "let the topic have one partition; or leave the table out")
         position = runs[-1].position
         own = position.rpartition(".")[2]
         prefix, colon, _ = position.rpartition(":")
@@ -244,16 +267,18 @@ class _Known:
             if one.kind == "load" and one.state == "committed" and one.generation == self.state.generation
         ]  # fmt: skip
 
-    def _end(self, log: LogEnd | None) -> _End:
+    def _end(self, log: LogEnd | None, connector: str) -> _End:
+        listed_at = self.run.runtime.clock()  # what lands while the folder is listed is not known
         gaps = tuple(self._gaps())
-        end = self._end_in_log(log) if self.kind == "log" else self._end_by_time(waits=bool(gaps))
+        heard = None if gaps else listed_at
+        end = self._end_in_log(log, connector, heard) if self.kind == "log" else self._end_by_time(heard)
         for path, why in gaps:
             floor = self._before(path)
             if floor < end.complete:
                 end = _End(complete=floor, until=floor, whole=False, lacking=why)
         return end
 
-    def _end_in_log(self, log: LogEnd | None) -> _End:
+    def _end_in_log(self, log: LogEnd | None, connector: str, listed_at: datetime | None) -> _End:
         if log is not None:
             complete = place_in(log.number, log.commit or 0)
             return _End(complete, place_in(log.number, log.until), whole=True, known_at=log.read_at or None)
@@ -262,9 +287,8 @@ class _Known:
                 INCOMPLETE_CODE, self.run, "its log was not read yet", f"gddl run --table {self.run.spec.table}"
             )
         newest = self._newest_place(text_of(self.state.max_sequence))
-        beat = self._heartbeat_place()
+        beat, why = self._heartbeat_place(connector, listed_at)
         complete = max(newest, beat)
-        why = "it has no newer change, and its source no newer row of a heartbeat"
         return _End(complete, complete, whole=False, lacking=why)
 
     @staticmethod
@@ -272,44 +296,80 @@ class _Known:
         """The commit before a change: all transactions that were committed up to it have come."""
         return _NOTHING if sequence is None or is_alone(sequence) else place_in_log(sequence)
 
-    def _heartbeat_place(self) -> str:
+    def _heartbeat_place(self, connector: str, listed_at: datetime | None) -> tuple[str, str]:
         """The last commit that rows of the source's heartbeat name, of those that were committed so long ago that all
-        before them has landed."""
+        before them has landed; and why there is no later one.
+
+        Args:
+            connector: of the table, which that of the heartbeat has to be.
+            listed_at: when the landing folder had nothing that the table lacks; None: it lacks something.
+        """
         spec = self._heartbeat_spec()
-        if spec is None or any(True for _ in self._gaps()):
-            return _NOTHING
+        if spec is None or listed_at is None:
+            return _NOTHING, _NO_NEWER
+        if reader_of(self.run.spec).has_work(self.run, RunTotals()):
+            return _NOTHING, "it has no newer change that was read, and its topic has messages that were not"
         layout = Layout.of(self.run.job.roots, spec)
         if not self.context.engine.tables.exists(layout.changes):
-            return _NOTHING
-        until = self.run.runtime.clock() - timedelta(seconds=DELIVERY_SECONDS)
+            return _NOTHING, _NO_NEWER
+        known = Ledger.open(self.run.runtime.storage, layout.state).state.snapshots
+        if known is None or known.sources != (connector,):
+            return _NOTHING, f"it has no newer change, and {spec.table}, its heartbeat, is not of its connector alone"
+        until = listed_at - timedelta(seconds=DELIVERY_SECONDS)
         found = _scanned(tables_of(self.context, layout.changes), layout.changes, _Places(time_until=iso(until)))
-        return max((one["last"] for one in found if one["last"] is not None), default=_NOTHING)
+        return max((one["last"] for one in found if one["last"] is not None), default=_NOTHING), _NO_NEWER
 
     def _heartbeat_spec(self) -> Any:
         name = self.run.spec.heartbeat
         return None if name is None else replace(self.run.spec, table=name, target=None, source_table=None)
 
-    def _end_by_time(self, *, waits: bool) -> _End:
+    def _end_by_time(self, listed_at: datetime | None) -> _End:
         newest = self.state.max_commit_ts
         commit = None if newest is None else moment_of(newest).timestamp()
-        as_of = None if waits else self.run.runtime.clock().timestamp()
-        until = complete_until(commit, as_of, self._heartbeat())
+        as_of = None if listed_at is None else listed_at.timestamp()
+        self._require_clocks()
+        until = complete_until(commit, as_of, self._heartbeat(listed_at))
         if until is None:
             return _End(_NOTHING, _NOTHING, whole=False, lacking="none of its changes has a commit time")
         place = time_place(datetime.fromtimestamp(until, UTC))
-        why = "it has no newer change, and its source no newer row of a heartbeat"
-        return _End(place, place, whole=False, lacking=why)
+        return _End(place, place, whole=False, lacking=_NO_NEWER)
 
-    def _heartbeat(self) -> HeartbeatFacts | None:
+    def _require_clocks(self) -> None:
+        """Require that no commit time is later than its file: all else is told by comparing the two.
+
+        Raises:
+            FatalError: `CUT_TRANSACTIONS_UNKNOWN`.
+        """
+        for entry in _changes_of(self.ledger.all_entries().values()):
+            if moment_of(str(entry.max_commit_ts)) > moment_of(entry.modified) + timedelta(seconds=DELIVERY_SECONDS):
+                what = (
+                    f"a commit time is later than its file, {entry.max_commit_ts} in {entry.path}: a clock was wrong, "
+                    "or times are those of a zone that they do not state"
+                )
+                raise _refused(UNKNOWN_CODE, self.run, what, "leave it out, by --table; or let the times be of UTC")
+
+    def _heartbeat(self, listed_at: datetime | None) -> HeartbeatFacts | None:
+        """Its newest commit in files that landed so long ago that all before it has landed; see `_end`."""
         spec = self._heartbeat_spec()
-        if spec is None:
+        if spec is None or listed_at is None:
             return None
-        newest = Ledger.open(self.run.runtime.storage, Layout.of(self.run.job.roots, spec).state).state.max_commit_ts
-        return None if newest is None else HeartbeatFacts(commit=moment_of(newest).timestamp())
+        ledger = Ledger.open(self.run.runtime.storage, Layout.of(self.run.job.roots, spec).state)
+        by = listed_at - timedelta(seconds=DELIVERY_SECONDS)
+        for entries in (ledger.entries, ledger.all_entries):  # the archives only where the newest files are there
+            landed = [one for one in _changes_of(entries().values()) if moment_of(one.modified) <= by]
+            if landed:
+                newest = max(moment_of(str(one.max_commit_ts)) for one in landed)
+                return HeartbeatFacts(commit=newest.timestamp())
+        return None
 
     def _gaps(self) -> Iterable[tuple[str, str]]:
         """Files whose changes the tables lack, or lack in part, each with the reason."""
         discovery = self.run.discover(self.ledger)
+        if discovery.root_missing:
+            raise _refused(INCOMPLETE_CODE, self.run, "its landing root is not there", "mount or correct it")
+        if discovery.refused:
+            what = f"{discovery.refused} files of its landing folder must not be read: {discovery.refused_sample[0]}"
+            raise _refused(INCOMPLETE_CODE, self.run, what, "remove them, or let them land in another way")
         waiting = [(one.path, one.kind) for one in (*discovery.waiting, *discovery.held)]
         for path, kind in waiting:
             if kind == "load":
@@ -366,6 +426,14 @@ class _Known:
         times = [None if one.commit_ts is None else moment_of(one.commit_ts) for one in known]
         sequences = pa.array([text_of(one.sequence) for one in known], pa.string())
         return [rule.found(sequences, pa.array(times, pa.timestamp("us", "UTC")))]
+
+
+def _changes_of(entries: Iterable[FileEntry]) -> list[FileEntry]:
+    """Those of change files that were read, and have commit times."""
+    return [
+        one for one in entries
+        if one.kind == "change" and one.state == "committed" and one.max_commit_ts is not None
+    ]  # fmt: skip
 
 
 def _scanned(tables: Tables, path: str, rule: _Places) -> list[Mapping[str, Any]]:

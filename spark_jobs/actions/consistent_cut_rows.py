@@ -27,7 +27,7 @@ from spark_jobs.plan.table_schema import GDDL, Column, TableSchema
 from spark_jobs.plan.types import NOTHING, merge, widens
 from spark_jobs.rules.arrays import by_name, flat
 from spark_jobs.rules.fold import rebuilt_rows
-from spark_jobs.rules.order import ARCHIVED, as_events, for_both_keys, gddl_fields
+from spark_jobs.rules.order import ARCHIVED, as_events, for_both_keys, gddl_fields, ordered
 from spark_jobs.rules.stored_columns import change_schema, key_schema
 from spark_jobs.rules.truncates import MOST_KEPT
 from spark_jobs.tables import table_definition
@@ -38,7 +38,7 @@ from spark_jobs.tables.table_rows import Source, by_file, by_key, without_places
 _CHANGES = "changes"
 _APP = "as-of"
 _HASHED_TOGETHER = 100_000
-_VOID = "void"
+VOID = "void"
 """Type of a column that files have nothing but nulls in."""
 
 
@@ -60,13 +60,23 @@ class CutRule:
 
     Attributes:
         schema: with the truncates of the cut alone.
-        generation: that the cut begins with; see `CutFacts`.
+        generation: that the cut begins with; `least`: when its full load was read; see `CutFacts`.
     """
 
     schema: TableSchema
     kind: CutKind
     bound: str
     generation: int
+    least: str = ""
+
+    def lacks_archived(self, gddl: Mapping[str, pa.Array]) -> pa.Array:
+        """Mask of changes that a reload has archived, and that the cut may need; by commit time, nothing tells which of
+        them the full load has read."""
+        archived = pc.and_(pc.equal(gddl["generation"], ARCHIVED), pc.not_equal(gddl["op"], "R"))
+        needed = pc.fill_null(self.before(gddl), True)
+        if self.kind == "log":
+            needed = pc.and_(needed, pc.fill_null(pc.greater_equal(gddl["sequence"], self.least), True))
+        return pc.and_(archived, needed)
 
     def before(self, gddl: Mapping[str, pa.Array]) -> pa.Array:
         """Mask of changes whose places are before the bound; of changes without a place, null."""
@@ -87,6 +97,25 @@ class CutRule:
         kept = rows.filter(self.has(gddl_fields(rows)))
         return for_both_keys(by_name(kept, change_schema(self.schema)), self.schema)
 
+    def of_generation(self, rows: pa.Table) -> pa.Table:
+        """The changes of the newest generation, whether the cut has them or not, at their keys."""
+        kept = rows.filter(pc.equal(gddl_fields(rows)["generation"], self.generation))
+        return for_both_keys(by_name(kept, change_schema(self.schema)), self.schema)
+
+    def overtaken(self, changes: pa.Table) -> int:
+        """Of how many keys the cut has a change that follows one that it lacks, in the order of the source's log.
+
+        Args:
+            changes: see `of_generation`; all changes of each key.
+        """
+        schema = replace(self.schema, truncates=())
+        events = ordered(as_events(changes, schema), schema)
+        lacks = np.asarray(pc.invert(self.has(gddl_fields(events.rows))), dtype=bool)[events.at]
+        key = np.cumsum(events.begins)
+        before = np.cumsum(lacks)
+        first = np.concatenate([[0], before[:-1]])[events.starts][key - 1] if len(key) else before
+        return len(np.unique(key[~lacks & (before > first)]))
+
     def rows(self, changes: pa.Table) -> pa.Table:
         """Rows of the replica that these changes give; all changes of each key."""
         return rebuilt_rows(as_events(changes, self.schema), self.schema, self.generation)
@@ -100,7 +129,9 @@ class Included:
         changes: their number; `sequence`, `commit_ts`: the newest of them, text and ISO 8601 UTC; None: none.
         schemas: column sets that they came with, see `TableState.schemas`.
         unplaced: changes without a place; `later`: those before the bound that belong to a later generation;
-            `resynced`: those in files that a job has read from the source again.
+            `resynced`: those in files that a job has read from the source again; `archived`: see `CutRule`.
+        highest, lowest: of texts that order the changes of the newest generation, the last of the cut's, and the first
+            of the others; None: none, or they are no texts.
         oldest_excluded: when the first change was applied that the cut lacks, ISO 8601 UTC; None: it lacks none.
         rule: by which they were chosen.
     """
@@ -113,7 +144,16 @@ class Included:
     unplaced: int = 0
     later: int = 0
     resynced: int = 0
+    archived: int = 0
+    highest: str | None = None
+    lowest: str | None = None
     oldest_excluded: str | None = None
+
+    @property
+    def are_mixed(self) -> bool:
+        """Whether the order of the source's log is another one than that of commit times, around the bound."""
+        is_by_log = self.rule.kind == "time" and not self.rule.schema.spec.sequence_by
+        return is_by_log and None not in (self.highest, self.lowest) and str(self.highest) > str(self.lowest)
 
     def truncates_gone(self, state: TableState) -> int | None:
         """How many truncates the ledger keeps, where it may have forgotten one that the cut needs; None: it has not."""
@@ -143,7 +183,7 @@ class Included:
 def _of_then(now: SqlType, kinds: Sequence[SqlType]) -> SqlType:
     """The type that held the values of these, where it has only grown since."""
     then = reduce(lambda one, other: (merge(one, other, NOTHING) or now) if one != other else one, kinds)
-    return then if str(then) != _VOID and widens(then, now) else now
+    return then if str(then) != VOID and widens(then, now) else now
 
 
 def scanned(tables: Tables, path: str, rule: CutRule) -> Included:
@@ -157,11 +197,14 @@ def scanned(tables: Tables, path: str, rule: CutRule) -> Included:
     def most(name: str) -> Any:
         return max((part[name] for part in parts if part[name] is not None), default=None)
 
+    def least(name: str) -> Any:
+        return min((part[name] for part in parts if part[name] is not None), default=None)
+
     return Included(
         rule=rule, changes=total("changes"), sequence=most("sequence"), commit_ts=most("commit_ts"),
         schemas=frozenset(number for part in parts for number in part["schemas"]), unplaced=total("unplaced"),
-        later=total("later"), resynced=total("resynced"),
-        oldest_excluded=min((part["oldest"] for part in parts if part["oldest"] is not None), default=None),
+        later=total("later"), resynced=total("resynced"), archived=total("archived"), highest=most("highest"),
+        lowest=least("lowest"), oldest_excluded=least("oldest"),
     )  # fmt: skip
 
 
@@ -173,7 +216,7 @@ class _Scan:
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
         gddl = gddl_fields(rows[_CHANGES])
-        counts = pc.greater(gddl["generation"], ARCHIVED)
+        archived, counts = _count(self.rule.lacks_archived(gddl)), pc.greater(gddl["generation"], ARCHIVED)
         gddl = {name: part.filter(counts) for name, part in gddl.items()}
         has, before = self.rule.has(gddl), self.rule.before(gddl)
         loaded = pc.and_(pc.equal(gddl["op"], "R"), pc.is_null(gddl["sequence"]))
@@ -181,14 +224,38 @@ class _Scan:
         files = pc.unique(mine["source_file"].filter(pc.equal(mine["generation"], self.rule.generation))).to_pylist()
         again = [path for path in files if path is not None and is_resynced(path)]
         sequence = pc.max(mine["sequence"]).as_py() if pt.is_string(mine["sequence"].type) else None
+        highest, lowest = self._around(gddl, has)
         return json.dumps({
-            "changes": len(mine["op"]), "sequence": sequence, "commit_ts": _iso(pc.max(mine["commit_ts"])),
+            "changes": len(mine["op"]), "archived": archived, "sequence": sequence,
+            "commit_ts": _iso(pc.max(mine["commit_ts"])),
             "schemas": [one for one in pc.unique(mine["schema"]).to_pylist() if one is not None],
             "unplaced": _count(pc.and_(pc.is_null(before), pc.invert(loaded))),
             "later": _count(pc.and_(pc.fill_null(before, False), pc.greater(gddl["generation"], self.rule.generation))),
             "resynced": _count(pc.is_in(mine["source_file"], value_set=pa.array(again, pa.string()))),
-            "oldest": _iso(pc.min(gddl["applied_at"].filter(pc.invert(has)))),
+            "oldest": _iso(pc.min(gddl["applied_at"].filter(pc.invert(has)))), "highest": highest, "lowest": lowest,
         }).encode()  # fmt: skip
+
+    def _around(self, gddl: Mapping[str, pa.Array], has: pa.Array) -> tuple[str | None, str | None]:
+        """`Included.highest` and `lowest` of a file."""
+        if not pt.is_string(gddl["sequence"].type):
+            return None, None
+        here = pc.equal(gddl["generation"], self.rule.generation)
+        mine, others = (gddl["sequence"].filter(pc.and_(here, mask)) for mask in (has, pc.invert(has)))
+        return pc.max(mine).as_py(), pc.min(others).as_py()
+
+
+def overtaken(tables: Tables, path: str, rule: CutRule) -> int:
+    """See `CutRule.overtaken`, of all keys of a table."""
+    source = Source.of(tables.existing(path), rule.of_generation)
+    return sum(map(int, by_key(tables, {_CHANGES: source}, key_schema(rule.schema), _Overtaken(rule))))
+
+
+@dataclass(frozen=True)
+class _Overtaken:
+    rule: CutRule
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
+        return str(self.rule.overtaken(rows[_CHANGES])).encode()
 
 
 def _count(mask: pa.Array) -> int:
@@ -248,13 +315,13 @@ class _Make:
 
 
 def rows_digest(rows: pa.Table) -> str:
-    """128 bits, as hexadecimal digits, that tables with equal rows share, whatever their order and the width of their
-    numbers: the sums of both halves of the rows' hashes."""
+    """128 bits, as hexadecimal digits, that tables with equal rows share, whatever their order, the width of their
+    numbers, and columns of nulls alone: the sums of both halves of the rows' hashes."""
     names = sorted(rows.column_names)
     halves = np.zeros(2, np.uint64)
     for start in range(0, rows.num_rows if names else 0, _HASHED_TOGETHER):
         part = rows.slice(start, _HASHED_TOGETHER)
-        joined = pc.binary_join_element_wise(*(_texts(flat(part.column(name))) for name in names), b"\x1f")
+        joined = pc.binary_join_element_wise(*(_texts(name, flat(part.column(name))) for name in names), b"")
         hashes = b"".join(hashlib.blake2b(one, digest_size=16).digest() for one in joined.to_pylist())
         halves += np.frombuffer(hashes, ">u8").reshape(-1, 2).sum(axis=0, dtype=np.uint64)
     return _hexadecimal(halves)
@@ -271,15 +338,28 @@ def _hexadecimal(halves: np.ndarray) -> str:
     return text
 
 
-def _texts(values: pa.Array) -> pa.Array:
-    """Values as bytes; null has its own."""
+def _texts(name: str, values: pa.Array) -> pa.Array:
+    """Values of a column as bytes, each behind the column's name and its own length; of null, none."""
     if pt.is_nested(values.type):
         texts: pa.Array = pa.array(
-            [None if one is None else repr(one).encode() for one in values.to_pylist()], pa.binary()
+            [
+                None if one is None else json.dumps(_told(one), default=str, sort_keys=True).encode()
+                for one in values.to_pylist()
+            ],
+            pa.binary(),
         )
     elif pt.is_binary(values.type):
         texts = values
     else:
         texts = values.cast(pa.string()).cast(pa.binary())
-    marked = pc.binary_join_element_wise(pa.scalar(b"v"), texts, pa.scalar(b""))
-    return pc.if_else(pc.is_valid(texts), marked, pa.scalar(b"n"))
+    mark = f"{len(name)}:{name}".encode()
+    lengths = pc.binary_length(texts).cast(pa.string()).cast(pa.binary())
+    marked = pc.binary_join_element_wise(pa.scalar(mark), lengths, pa.scalar(b":"), texts, pa.scalar(b""))
+    return pc.fill_null(marked, b"")
+
+
+def _told(value: Any) -> Any:
+    """A nested value without fields that are null: those of a type that has grown since."""
+    if isinstance(value, dict):
+        return {name: _told(one) for name, one in value.items() if one is not None}
+    return [_told(one) for one in value] if isinstance(value, (list, tuple)) else value

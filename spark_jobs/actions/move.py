@@ -88,10 +88,10 @@ class _Move:
             new_claim.check()
             self._record()
             self.run.report("recorded")
+            for feature in installed_features():  # an erasure by the new name finds what they keep
+                feature.move(self.run, self.new)
             storage.delete(join(new.state, NOTE))
         self.run.report("counts")
-        for feature in installed_features():
-            feature.move(self.run, self.new)
         run = replace(self.run, spec=self.new)
         for feature in features_of(run):  # readers find the new table, or the next run warns
             feature.at_end(run)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_gddl.contract import codec
@@ -56,14 +56,13 @@ class Cuts:
     def made(self, name: str, moment: Moment, facts: Sequence[CutFacts], *, asked: str, **fields: Any) -> Cut:
         tables = tuple(
             CutTable(table=one.table, folder=table_folder(name, one.table), generation=one.generation,
-                     batch=one.batch, version=one.version)
+                     batch=one.batch, version=one.version, least=one.least, keys=one.keys)
             for one in facts
         )  # fmt: skip
         cut = Cut(name=name, source="s", asked=asked, moment=moment, begun_at="", tables=tables, **fields)
         self.write(cut)
         answers = [self._answer(spec, ConsistentCut(cut=name))["table"] for spec in self.specs]
-        for answer in answers:
-            cut = cut.having(codec.decode(CutTable, answer))
+        cut = replace(cut, tables=tuple(codec.decode(CutTable, answer) for answer in answers))
         self.write(cut)
         return cut
 

@@ -15,9 +15,11 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_gddl.contract.actions import Erase, Maintain, Move
+from airflow_gddl.contract.actions import Erase, Maintain, Move, Rebuild, Reload
+from airflow_gddl.contract.consistent_cut import cut_path
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.stores import Storage
 from spark_jobs.actions.consistent_cut_rows import rows_digest, together
 from spark_jobs.plan.planned_batch import BatchPlan
 from tests.as_of.cuts import Cuts, RefusedError
@@ -159,6 +161,33 @@ def test_a_heartbeat_lets_a_quiet_table_go_on(lake: Lake, service: Service) -> N
     assert refused(lake, at(600).isoformat(), beating)[0] == "CUT_NOT_COMPLETE"
 
 
+@pytest.mark.parametrize("hours", [-5, 0])
+def test_a_heartbeat_counts_once_its_file_landed_long_ago(lake: Lake, service: Service, hours: int) -> None:
+    """Whatever the zone of its commit times: files of other tables may land five minutes later than it."""
+    beats, now = spec_of("beats"), datetime.now(UTC)
+    service.load(beats, {1: 0})
+    for minutes in (20, 1):
+        moment = now - timedelta(minutes=minutes)
+        name = service.change(beats, [(moment + timedelta(hours=hours), "U", 1, minutes)])
+        stamp(lake.landing(beats) / name, moment)
+    lake.done(beats)
+    (facts,) = cuts_of(lake, replace(ORDERS, heartbeat="s.beats")).facts("latest")
+    assert facts.complete == (now - timedelta(minutes=20) + timedelta(hours=hours)).isoformat(timespec="microseconds")
+
+
+@pytest.mark.parametrize("ahead", [timedelta(hours=2), timedelta(days=20_000)])
+def test_commit_times_that_are_later_than_their_file_are_refused(
+    lake: Lake, service: Service, ahead: timedelta
+) -> None:
+    """The moments of full loads, which are those of files, would be earlier than they are; or all would be complete."""
+    name = service.change(ORDERS, [(at(20) + ahead, "I", 3, 1)])
+    stamp(lake.landing(ORDERS) / name, at(21))
+    service.change(ORDERS, [(at(30), "I", 4, 1)])
+    lake.done(ORDERS)
+    code, message = refused(lake, at(2).isoformat(), ORDERS)
+    assert (code, name in message) == ("CUT_TRANSACTIONS_UNKNOWN", True)
+
+
 def test_a_file_that_waits_ends_what_is_complete(lake: Lake, service: Service) -> None:
     service.change(ORDERS, [(at(20), "I", 3, 1)])
     name = service.change(ORDERS, [(at(30), "I", 4, 1)])
@@ -170,6 +199,17 @@ def test_a_file_that_waits_ends_what_is_complete(lake: Lake, service: Service) -
     code, message = refused(lake, at(22).isoformat(), ORDERS)
     assert (code, "20240101-000000005.parquet" in message) == ("CUT_NOT_COMPLETE", True)
     assert cuts_of(lake, ORDERS).make("before", at(19).isoformat()).tables[0].rows == 3
+
+
+def test_a_file_that_must_not_be_read_and_a_root_that_is_gone_are_refused(lake: Lake, service: Service) -> None:
+    name = service.change(ORDERS, [(at(20), "I", 3, 1)])
+    (lake.landing(ORDERS) / name).rename(lake.root / name)
+    (lake.landing(ORDERS) / name).symlink_to(lake.root / name)
+    code, message = refused(lake, at(2).isoformat(), ORDERS)
+    assert (code, name in message) == ("CUT_NOT_COMPLETE", True)
+    (lake.root / "landing").rename(lake.root / "gone")
+    code, message = refused(lake, at(2).isoformat(), ORDERS)
+    assert (code, "landing root" in message) == ("CUT_NOT_COMPLETE", True)
 
 
 def test_quarantined_rows_end_what_is_complete_until_they_are_settled(lake: Lake, service: Service) -> None:
@@ -206,12 +246,31 @@ def test_tables_of_several_sources_are_refused(lake: Lake) -> None:
     assert refused(lake, "latest", Sharded(lake.root, ("a", "b")).spec)[0] == "SHARDS_UNSUPPORTED"
 
 
-def test_times_of_statements_are_no_commit_times(lake: Lake) -> None:
-    write(lake.landing(ORDERS), "LOAD00000001.parquet", pa.table({"id": pa.array([1], pa.int32())}))
-    changes = {"Op": ["I"], "AR_H_CHANGE_SEQ": ["0" * 35], "AR_H_TIMESTAMP": [at(1)], "id": pa.array([2], pa.int32())}
-    write(lake.landing(ORDERS), "20240101-000000001.parquet", pa.table(changes))
+@pytest.mark.parametrize("named", [None, "AR_H_TIMESTAMP", "ar_h_timestamp"])
+def test_times_of_statements_are_no_commit_times(lake: Lake, named: str | None) -> None:
+    spec = replace(ORDERS, options={"timestamp_column": named} if named else {})
+    write(lake.landing(spec), "LOAD00000001.parquet", pa.table({"id": pa.array([1], pa.int32())}))
+    write(lake.landing(spec), "20240101-000000001.parquet", _of_statement(1))
+    lake.done(spec)
+    assert refused(lake, "latest", spec)[0] == "CUT_TRANSACTIONS_UNKNOWN"
+
+
+def _of_statement(number: int) -> pa.Table:
+    """A change that has no commit time, but that of its statement."""
+    changes = {
+        "Op": ["I"], "AR_H_CHANGE_SEQ": [f"{900 + number:035d}"], "AR_H_TIMESTAMP": [at(number)],
+        "id": pa.array([number], pa.int32()),
+    }  # fmt: skip
+    return pa.table(changes)
+
+
+def test_a_file_with_times_of_statements_alone_refuses_the_table(lake: Lake, service: Service) -> None:
+    write(lake.landing(ORDERS), "20240101-000000002.parquet", _of_statement(7))
+    service.files["s.orders"] = 2
+    service.sequence = 1000
+    service.change(ORDERS, [(at(30), "I", 5, 1)])
     lake.done(ORDERS)
-    assert refused(lake, "latest", ORDERS)[0] == "CUT_TRANSACTIONS_UNKNOWN"
+    assert refused(lake, at(20).isoformat(), ORDERS)[0] == "CUT_TRANSACTIONS_UNKNOWN"
 
 
 def test_a_table_that_was_loaded_again_has_no_earlier_cut(lake: Lake, service: Service) -> None:
@@ -275,6 +334,39 @@ def test_an_erased_key_leaves_the_tables_of_cuts_and_comes_into_no_new_one(lake:
     assert stored.of("s.orders") == cut.of("s.orders")
 
 
+@pytest.mark.parametrize(
+    ("then", "now", "key"),
+    [
+        ({"keys": ("name",)}, {"keys": ("name",), "mask": {"name": "hash"}}, {"name": "n1"}),
+        ({"keys": ("name",), "mask": {"name": "hash"}}, {"keys": ("NAME",), "mask": {"Name": "hash"}}, None),
+        ({}, {"keys": ("name",)}, {"name": "n1"}),
+    ],
+)
+def test_an_erasure_says_which_cuts_have_the_key_in_another_form(
+    lake: Lake, then: dict[str, Any], now: dict[str, Any], key: dict[str, str] | None
+) -> None:
+    spec, service = replace(ORDERS, **then), Service(lake)
+    service.load(spec, {1: 1, 2: 2}, name=pa.array(["n1", "n2"], pa.string()))
+    service.change(spec, [(at(1), "I", 3, 3), (at(2), "I", 4, 4)], name=pa.array(["n3", "n4"], pa.string()))
+    lake.done(spec)
+    cuts = cuts_of(lake, spec)
+    cut = cuts.make("cut", at(1).isoformat())
+    changed = replace(spec, **now)
+    if key is not None:
+        lake.done(changed, JobOptions(action=Rebuild()))
+    erase = JobOptions(action=Erase(key=key or {"name": "n1"}, asked_by="x"))
+    error = lake.result(changed, erase).error
+    if key is None:
+        assert error is None
+        assert cuts.stored("cut").tables[0].erased == 1
+    else:
+        assert error is not None
+        assert (error.code, "when cut was made" in error.message) == ("CUT_KEYS_CHANGED", True)
+        assert len(cuts.rows(cut, "s.orders")) == 3
+        Storage().delete(cut_path(lake.roots.lake, "cut"))
+        lake.done(changed, erase)
+
+
 def test_changes_that_retention_has_removed_refuse_a_cut_that_may_need_them(lake: Lake, service: Service) -> None:
     kept = replace(ACCOUNTS, changes_retention="1d")
     before = cuts_of(lake, kept).make("before", at(1).isoformat())
@@ -283,6 +375,18 @@ def test_changes_that_retention_has_removed_refuse_a_cut_that_may_need_them(lake
     code, message = refused(lake, at(1).isoformat(), kept)
     assert (code, "changes_retention" in message) == ("CUT_CHANGES_MISSING", True)
     assert before.tables[0].rows == 2
+
+
+def test_changes_that_a_reload_of_fewer_files_has_archived_refuse_a_cut(lake: Lake, service: Service) -> None:
+    """The replica needs them no more, for later changes of their key are there."""
+    service.change(ORDERS, [(at(10), "U", 1, 20), (at(10), "U", 2, 20), (at(20), "I", 3, 20)])
+    lake.done(ORDERS)
+    cuts = cuts_of(lake, ORDERS)
+    assert cuts.rows(cuts.make("before", at(2).isoformat()), "s.orders") == rows_of({0: 0, 1: 10})
+    (lake.landing(ORDERS) / "20240101-000000001.parquet").unlink()
+    lake.done(ORDERS, JobOptions(action=Reload(confirmed=True)))
+    code, message = refused(lake, at(2).isoformat(), ORDERS)
+    assert (code, "1 changes from before the moment are archived" in message) == ("CUT_CHANGES_MISSING", True)
 
 
 def test_masked_and_excluded_columns_stay_so(lake: Lake) -> None:
@@ -320,6 +424,33 @@ def test_a_change_without_a_commit_time_is_refused(lake: Lake, service: Service)
     lake.done(ORDERS)
     code, message = refused(lake, at(2).isoformat(), ORDERS)
     assert (code, "1 changes have no place" in message) == ("CUT_CHANGES_MISSING", True)
+
+
+@pytest.mark.parametrize("key", [1, 3])
+def test_a_clock_that_went_back_refuses_moments_around_it(lake: Lake, service: Service, key: int) -> None:
+    """The transaction at 40 has what that at 50 before it has written; another key alone shows nothing."""
+    service.change(ORDERS, [(at(50), "U", 1, 90), (at(40), "U", key, 80), (at(60), "I", 7, 1)])
+    lake.done(ORDERS)
+    cuts = cuts_of(lake, ORDERS)
+    if key == 1:
+        for time in (40, 45, 49):
+            code, message = refused(lake, at(time).isoformat(), ORDERS)
+            assert (code, "of 1 keys" in message) == ("CUT_MOMENT_AMBIGUOUS", True)
+        assert not list((lake.root / "lake/_as_of").rglob("*.parquet"))
+    else:
+        assert cuts.make("between", at(45).isoformat()).tables[0].rows == 4
+    assert cuts.rows(cuts.make("before", at(39).isoformat()), "s.orders") == rows_of({0: 0, 1: 10, 2: 10})
+    assert cuts.make("later", at(50).isoformat()).tables[0].rows == (3 if key == 1 else 4)
+
+
+def test_an_order_of_the_users_own_may_be_another_than_that_of_commits(lake: Lake) -> None:
+    spec = replace(ORDERS, sequence_by=("v",))
+    service = Service(lake)
+    service.load(spec, {0: 0})
+    service.change(spec, [(at(1), "I", 1, 20), (at(2), "U", 1, 10), (at(3), "I", 2, 5)])
+    lake.done(spec)
+    cuts = cuts_of(lake, spec)
+    assert cuts.rows(cuts.make("first", at(1).isoformat()), "s.orders") == rows_of({0: 0, 1: 20})
 
 
 def test_a_change_table_that_another_writer_has_changed_is_refused(lake: Lake, service: Service) -> None:
@@ -361,6 +492,39 @@ def test_a_cut_is_the_same_wherever_it_is_made(engine: LocalPort, vectors: bool,
     backwards = pa.Table.from_pylist([dict(reversed(row.items())) for row in reversed(made)])
     assert cut.tables[0].digest == rows_digest(backwards)
     assert together(rows_digest(backwards.slice(*part)) for part in ((0, 50), (50, 150))) == rows_digest(backwards)
+
+
+_STRUCT = pa.struct([("x", pa.int32()), ("at", pa.timestamp("us", "UTC"))])
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"a": ["x"], "b": ["y\x1fvz"]}, {"a": ["x\x1fvy"], "b": ["z"]}),
+        ({"a": ["x", None]}, {"a": ["x", "n"]}),
+        ({"a": ["", "x"]}, {"a": [None, "x"]}),
+        ({"a": ["x"], "b": [None]}, {"a": [None], "b": ["x"]}),
+        ({"a": ["1:b1:x"]}, {"a": ["1"], "b": ["x"]}),
+        ({"a": [0.0]}, {"a": [-0.0]}),
+        ({"a": [float("nan")]}, {"a": [float("inf")]}),
+        ({"a": [["x", None]]}, {"a": [["x"]]}),
+        ({"a": ["x", "x"]}, {"a": ["x"]}),
+    ],
+)
+def test_other_rows_have_another_digest(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert rows_digest(pa.table(one)) != rows_digest(pa.table(other))
+
+
+def test_equal_rows_have_one_digest() -> None:
+    """Columns and fields that came later, and are null in all rows, make no difference, and neither does NaN."""
+    moment = at(1)
+    one = {"a": [1, 2], "f": [float("nan"), 0.5], "s": pa.array([{"x": 1, "at": moment}, None], _STRUCT)}
+    wider = pa.struct([("at", pa.timestamp("us", "+00:00")), ("new", pa.string()), ("x", pa.int64())])
+    other = {
+        "f": [0.5, float("nan")], "new": pa.nulls(2, pa.string()), "a": pa.array([2, 1], pa.int64()),
+        "s": pa.array([None, {"at": moment, "x": 1}], wider),
+    }  # fmt: skip
+    assert rows_digest(pa.table(one)) == rows_digest(pa.table(other))
 
 
 _CHANGE = st.tuples(st.sampled_from(["accounts", "orders"]), st.integers(0, 3), st.booleans())

@@ -68,6 +68,10 @@ def test_some_tables_of_a_source_have_a_later_latest_moment(lake: Lake) -> None:
         (("--source", "default", "--at", "0/16B3740", "--prefix", "x"), "CUT_TRANSACTIONS_UNKNOWN", 2),
         (("--source", "default", "--at", at(6).isoformat(), "--prefix", "x"), "CUT_NOT_COMPLETE", 2),
         (("drop", "x"), "CUT_MISSING", 2),
+        (("--again", "x", "--prefix", "y", "--at", "latest"), "OPTION_INVALID", 2),
+        (("--again", "x", "--prefix", "y", "--table", "s.accounts"), "OPTION_INVALID", 2),
+        (("--source", "default", "list"), "OPTION_INVALID", 2),
+        (("--metadata", "elsewhere", "drop", "x"), "OPTION_INVALID", 2),
         (("--again", "x", "--prefix", "y"), "CUT_MISSING", 2),
     ],
 )  # fmt: skip
@@ -82,7 +86,6 @@ def test_refusals_leave_nothing(lake: Lake, arguments: tuple[str, ...], code: st
 def test_a_name_is_taken_once_and_other_rows_are_not_kept(lake: Lake, service: Service) -> None:
     as_of(lake, "--source", "default", "--at", AT, "--prefix", "first")
     assert "[CUT_EXISTS]" in as_of(lake, "--source", "default", "--at", AT, "--prefix", "first", status=2)[1]
-    (lake.root / "lake/_gddl/cuts/copy.json").write_bytes((lake.root / "lake/_gddl/cuts/first.json").read_bytes())
     lake.done(ACCOUNTS, JobOptions(action=Erase(key={"id": "1"}, asked_by="x")))
     known = json.loads((lake.root / "lake/_gddl/cuts/first.json").read_text())
     known["tables"][0]["digest"] = "0" * 32  # as of a cut that was made before the erasure, by a release without it
@@ -102,3 +105,40 @@ def test_a_killed_command_leaves_what_can_be_dropped(lake: Lake) -> None:
     assert listed["made_at"] is None
     as_of(lake, "drop", "first")
     assert not Path(lake.root / "lake/_as_of").exists()
+
+
+@pytest.mark.usefixtures("metadata")
+@pytest.mark.parametrize(
+    "folder", ["s/orders", "_as_of/first/../../s/orders", "_as_of/first_2/s/orders", "_as_of/first/"]
+)
+def test_a_document_that_names_what_is_no_part_of_its_cut_removes_nothing(lake: Lake, folder: str) -> None:
+    as_of(lake, "--source", "default", "--at", AT, "--prefix", "first")
+    path = lake.root / "lake/_gddl/cuts/first.json"
+    document = json.loads(path.read_text())
+    document["tables"][1]["folder"] = folder
+    path.write_text(json.dumps(document))
+    before = sorted((lake.root / "lake").rglob("*"))
+    assert "[LEDGER_DAMAGED]" in as_of(lake, "drop", "first", status=2)[1]
+    assert "[LEDGER_DAMAGED]" in as_of(lake, "list", status=2)[1]
+    assert sorted((lake.root / "lake").rglob("*")) == before
+
+
+@pytest.mark.usefixtures("metadata")
+def test_an_unfinished_cut_is_not_repeated(lake: Lake) -> None:
+    """There is nothing to compare with."""
+    as_of(lake, "--source", "default", "--at", AT, "--prefix", "first")
+    path = lake.root / "lake/_gddl/cuts/first.json"
+    document = json.loads(path.read_text())
+    unmade = [{**one, "rows": None, "digest": ""} for one in document["tables"]]
+    path.write_text(json.dumps({**document, "made_at": None, "tables": unmade}))
+    (lake.root / "lake/_gddl/cuts/.DS_Store").write_text("of a file manager")
+    assert "is unfinished" in as_of(lake, "--again", "first", "--prefix", "second", status=2)[1]
+    assert [one["name"] for one in as_of(lake, "list")[0]] == ["first"]
+
+
+@pytest.mark.usefixtures("metadata")
+def test_a_table_with_erased_keys_is_said_not_to_be_compared(lake: Lake) -> None:
+    as_of(lake, "--source", "default", "--at", AT, "--prefix", "first")
+    lake.done(ACCOUNTS, JobOptions(action=Erase(key={"id": "1"}, asked_by="x")))
+    (again,), _ = as_of(lake, "--again", "first", "--prefix", "second")
+    assert [one["rows"] for one in again["tables"]] == [1, 2]

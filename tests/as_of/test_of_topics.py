@@ -15,6 +15,7 @@ import pytest
 from airflow_gddl.contract.consistent_cut import lsn_of
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
+from spark_jobs.sources import SourceReader
 from tests.as_of.cuts import Cuts, RefusedError
 from tests.harness.lake import Lake
 
@@ -34,6 +35,7 @@ class Connector:
     log: int = SNAPSHOT
     committed: int | None = None
     transactions: int = 0
+    names: dict[str, str] = field(default_factory=dict)
     offsets: dict[str, int] = field(default_factory=dict)
     state: dict[str, dict[int, int]] = field(default_factory=dict)
     known: list[tuple[int, dict[str, dict[int, int]]]] = field(default_factory=list)
@@ -41,8 +43,8 @@ class Connector:
     def event(self, op: str, table: str, row: Row, mark: str = "false", **source: Any) -> Row:
         commit = None if self.committed is None else str(self.committed)
         place = {
-            "connector": "postgresql", "name": "crm", "db": "crm", "schema": "s", "table": table, "lsn": self.log,
-            "sequence": json.dumps([commit, str(self.log)]), "snapshot": mark,
+            "connector": "postgresql", "name": self.names.get(table, "crm"), "db": "crm", "schema": "s",
+            "table": table, "lsn": self.log, "sequence": json.dumps([commit, str(self.log)]), "snapshot": mark,
             "ts_ms": int((T + timedelta(seconds=self.transactions)).timestamp() * 1000), **source,
         }  # fmt: skip
         sides = {"before": row, "after": None} if op == "d" else {"before": None, "after": row}
@@ -168,6 +170,23 @@ def test_a_heartbeat_lets_a_quiet_table_go_on(lake: Lake, connector: Connector) 
     assert cuts.rows(cut, "s.accounts") == rows_of({1: 1, 2: 100})
 
 
+def test_a_heartbeat_says_nothing_while_the_topic_of_a_table_has_more(
+    lake: Lake, connector: Connector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a job has not read from Kafka has landed nowhere."""
+    connector.land("beats", connector.snapshot("beats", {1: 0}))
+    for number in range(3):
+        for table, events in connector.transaction(("accounts", 1, number), ("beats", 1, number)).items():
+            connector.land(table, events)
+    for spec in (ORDERS, replace(SPEC, table="s.beats")):
+        lake.done(spec)
+    quiet = replace(ORDERS, heartbeat="s.beats")
+    assert cuts_of(lake, quiet).facts("latest")[0].complete == f"{connector.known[1][0]:020d}"
+    monkeypatch.setattr(SourceReader, "has_work", lambda *_: True)
+    code, message = refused(lake, "latest", quiet)
+    assert (code, "its topic has messages that were not" in message) == ("CUT_NOT_COMPLETE", True)
+
+
 def test_a_new_snapshot_begins_the_table_anew(lake: Lake, connector: Connector) -> None:
     commits = []
     for number in range(3):
@@ -211,6 +230,46 @@ def test_a_topic_of_several_partitions_is_refused(lake: Lake, connector: Connect
     lake.done(ACCOUNTS)
     code, message = refused(lake, "latest", ACCOUNTS)
     assert (code, "several partitions" in message) == ("CUT_TRANSACTIONS_UNKNOWN", True)
+
+
+def _of_several_connectors(lake: Lake, *tables: str) -> Connector:
+    """Tables of which the last one is another connector's."""
+    connector = Connector(lake, names={tables[-1]: "other"})
+    for number, table in enumerate(tables):
+        connector.land(table, connector.snapshot(table, {9: number}))
+    for number in range(3):
+        for table, events in connector.transaction(*((table, 1, number) for table in tables)).items():
+            connector.land(table, events)
+    for table in tables:
+        lake.done(replace(SPEC, table=f"s.{table}"))
+    return connector
+
+
+def test_tables_of_several_connectors_are_refused(lake: Lake) -> None:
+    """Each names the last commit that it has seen, so that one transaction has several places."""
+    _of_several_connectors(lake, "accounts", "orders")
+    code, message = refused(lake, "latest")
+    assert code == "CUT_TRANSACTIONS_UNKNOWN"
+    assert "s.accounts: positions of a log, read by the connector crm; s.orders: " in message
+    assert "read by the connector other" in message
+    assert cuts_of(lake, ORDERS).make("alone").tables[0].rows == 2
+
+
+def test_a_table_with_events_of_several_connectors_is_refused(lake: Lake, connector: Connector) -> None:
+    for name in ("crm", "other"):
+        connector.names["accounts"] = name
+        for table, events in connector.transaction(("accounts", 1, 5)).items():
+            connector.land(table, events)
+    lake.done(ACCOUNTS)
+    code, message = refused(lake, "latest", ACCOUNTS)
+    assert (code, "from one connector (crm, other)" in message) == ("CUT_TRANSACTIONS_UNKNOWN", True)
+
+
+def test_a_heartbeat_of_another_connector_says_nothing(lake: Lake) -> None:
+    connector = _of_several_connectors(lake, "orders", "beats")
+    at = lsn_of(f"{connector.known[-1][0]:020d}")
+    code, message = refused(lake, at, replace(ORDERS, heartbeat="s.beats"))
+    assert (code, "s.beats, its heartbeat, is not of its connector" in message) == ("CUT_NOT_COMPLETE", True)
 
 
 def test_changes_without_a_snapshot_are_refused(lake: Lake) -> None:

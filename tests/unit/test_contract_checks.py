@@ -163,7 +163,7 @@ def test_names_a_table_can_have(table: str) -> None:
     "table",
     ["", ".", "a", "a.", ".b", "a.b.c", "a..b", " a.b", "a .b", "a. b", "a.b ", "a.b\n", "a/b.c", "a.b/../c", "ä.b",
      "$a.b", "a.-b", "_gddl.a", "a._gddl", "a._GDDL_x", "a.b__changes", "a.b__HISTORY", "a.b__errors", "s." + "n" * 129,
-     "a.b\\c", "a.'b'"],
+     "a.b\\c", "a.'b'", "_as_of.a", "_AS_OF.a"],
 )  # fmt: skip
 def test_names_a_table_cannot_have(table: str) -> None:
     assert table_name_fault(table)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
-from airflow_gddl.contract import codec
 from airflow_gddl.contract.actions import Erase
-from airflow_gddl.contract.consistent_cut import Cut, CutTable, cut_path, cuts_folder
+from airflow_gddl.contract.consistent_cut import Cut, change_cut, cuts, key_forms
+from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.batch.erasable import KEY_CODE
@@ -18,40 +18,55 @@ from spark_jobs.rules.erasure import WantedKey
 
 class ConsistentCuts(Feature):
     def forget_rows(self, run: TableRun) -> None:
-        """Remove the erased key from the tables of cuts; their documents say so."""
-        for cut, entry in _cuts_with(run, run.spec.table):
+        """Remove the erased key from the tables of cuts; their documents say so.
+
+        Raises:
+            FatalError: `CUT_KEYS_CHANGED`, once all other cuts have lost the key.
+        """
+        storage, lake, others = run.runtime.storage, run.job.roots.lake, list[str]()
+        for cut in cuts(storage, lake):
+            entry = cut.of(run.spec.table)
+            if entry is None:
+                continue
             context = run.context()
-            path = join(run.job.roots.lake, entry.folder)
+            path = join(lake, entry.folder)
             if not context.engine.tables.exists(path):
+                continue
+            if entry.keys != key_forms(run.spec):
+                others.append(cut.name)
                 continue
             schema = context.stored_schema(run.ledger().state)
             wanted = WantedKey.of(run.spec, schema, run.job.options.asked(Erase).key, KEY_CODE)
-            removed = context.engine.eraser(context).remove_key(path, schema, wanted.stored)
-            if removed:
-                _write(
-                    run,
-                    cut.having(
-                        replace(entry, rows=(entry.rows or 0) - removed, digest="", erased=entry.erased + removed)
-                    ),
-                )
+            if removed := context.engine.eraser(context).remove_key(path, schema, wanted.stored):
+                change_cut(storage, lake, cut.name, partial(_without, entry.folder, removed))
+        if others:
+            what = (
+                f"{run.spec.table} had other keys, or masks of them, when {', '.join(others)} was made: nothing tells "
+                "which of its rows are erased; the key is in no other table"
+            )
+            remedy = f"gddl as-of drop {others[0]}, then erase again"
+            raise FatalError("CUT_KEYS_CHANGED", what, where=run.spec.table, remedy=remedy)
 
     def move(self, run: TableRun, new: TableSpec) -> None:
-        for cut, entry in _cuts_with(run, run.spec.table):
-            tables = (replace(one, table=new.table) if one is entry else one for one in cut.tables)
-            _write(run, replace(cut, tables=tuple(tables)))
+        storage, lake = run.runtime.storage, run.job.roots.lake
+        for cut in cuts(storage, lake):
+            if (entry := cut.of(run.spec.table)) is not None:
+                change_cut(storage, lake, cut.name, partial(_named, entry.folder, new.table))
 
 
 FEATURE = ConsistentCuts()
 
 
-def _cuts_with(run: TableRun, table: str) -> Iterator[tuple[Cut, CutTable]]:
-    """Cuts that have a table, with its entry."""
-    storage, lake = run.runtime.storage, run.job.roots.lake
-    for item in list(storage.list(cuts_folder(lake))):
-        cut = codec.from_json(Cut, storage.read(item.path).decode())
-        if (entry := cut.of(table)) is not None:
-            yield cut, entry
+def _without(folder: str, removed: int, cut: Cut) -> Cut:
+    """With so many rows fewer of a table; what is not made yet has no number of rows."""
+
+    tables = (
+        replace(one, rows=None if one.rows is None else one.rows - removed, digest="", erased=one.erased + removed)
+        if one.folder == folder else one
+        for one in cut.tables
+    )  # fmt: skip
+    return replace(cut, tables=tuple(tables))
 
 
-def _write(run: TableRun, cut: Cut) -> None:
-    run.runtime.storage.write(cut_path(run.job.roots.lake, cut.name), codec.to_json(cut).encode())
+def _named(folder: str, table: str, cut: Cut) -> Cut:
+    return replace(cut, tables=tuple(replace(one, table=table) if one.folder == folder else one for one in cut.tables))
