@@ -142,7 +142,7 @@ class JobChecks:
         if self._is_remote:
             raise NotTriedError("no-kill")
         self._land(ROUNDS)
-        outcome = self._run(self.job(lake=KILLED), Listener(_kill_job))
+        outcome = self.outcome_of(self.job(lake=KILLED), Listener(_kill_job))
         codes = Counter(result.error.code for result in outcome.results if result.error is not None)
         if set(codes) - {"JOB_DIED"}:
             raise FoundError(f"a job that was killed ended with {dict(codes)}")
@@ -308,7 +308,7 @@ class JobChecks:
         Raises:
             FoundError: a table failed, or has no result.
         """
-        outcome = self._run(spec, Listener())
+        outcome = self.outcome_of(spec, Listener())
         bad = [result for result in outcome.results if result.status == "failed"]
         if bad:
             error = bad[0].error
@@ -319,7 +319,7 @@ class JobChecks:
             raise FoundError(f"the job ended without a result of {', '.join(sorted(without))}")
         return outcome.results
 
-    def _run(self, spec: JobSpec, listener: Listener, stop: Callable[[], bool] = lambda: False) -> JobOutcome:
+    def outcome_of(self, spec: JobSpec, listener: Listener, stop: Callable[[], bool] = lambda: False) -> JobOutcome:
         """Run a job to its end.
 
         Args:
@@ -373,7 +373,7 @@ class JobChecks:
         if threading.current_thread() is not threading.main_thread():
             raise NotTriedError("not-from-here")
         listener = Listener()
-        outcome = self._run(self.job(), listener, lambda: listener.heard)
+        outcome = self.outcome_of(self.job(), listener, lambda: listener.heard)
         if outcome.cancelled_by is None or all(result.status == "succeeded" for result in outcome.results):
             raise NotTriedError("ended")
         codes = Counter(result.error.code for result in outcome.results if result.error is not None)

@@ -90,7 +90,7 @@ def test_a_table_without_a_result_is_found(ground: Ground, monkeypatch: pytest.M
         results = tuple(JobResult(table=name, status="succeeded", run_id=spec.run_id) for name in names)
         return JobOutcome(results=results, exit_status=0)
 
-    monkeypatch.setattr(JobChecks, "_run", run)
+    monkeypatch.setattr(JobChecks, "outcome_of", run)
     found = outcomes(ground.context(), "job.load")["job.load"]
     assert (found.state, found.finding) == ("FAIL", "the job ended without a result of nyc.planes")
 
