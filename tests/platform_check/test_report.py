@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_gddl.cli.screen import Screen
-from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.errors import FatalError, documented
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.platform_check import course, report
 from airflow_gddl.platform_check.checks import BEYOND, CHECKS, REASONS, FoundError, Outcome, failed, not_tried
@@ -193,7 +193,8 @@ def test_the_page_lists_what_others_ran() -> None:
 def test_reasons_and_checks_stand_on_the_page() -> None:
     page = (PAGE.parent / "check.md").read_text(encoding="utf-8")
     said = dict(re.findall(r"^\| `([a-z-]+)` \| (.+) \|$", page, re.MULTILINE))
-    plain = {name: re.sub(r"\[Consumers\]\(\.\./(consumers\.md)\)", r"docs/\1", text) for name, text in said.items()}
+    link = re.compile(r"\[Consumers\]\(\.\./(consumers\.md)\)")
+    plain = {name: link.sub(lambda found: documented(found[1]), text) for name, text in said.items()}
     assert plain == {**REASONS, "cleanup": "everything is removed"}
     assert {name for name in (*CHECKS, *BEYOND) if f"`{name}`" not in page} == set()
     assert re.findall(r"^\| `((?:storage|job|tables|catalog)\.\w+)`", page, re.MULTILINE) == [
