@@ -54,7 +54,7 @@ paused_upon_creation (string) =
 alert_notifiers (string) =
   Notifiers for late, failing or damaged tables and invalid rows, as a JSON list. Empty: the webhook, if any.
 alert_failed_runs (integer) = 2
-  Runs in a metadata row in which a table fails before an alert is sent.
+  Consecutive runs in which a table fails before an alert is sent.
 alert_quarantine_rate (float) = 0.01
   Share of a run's rows that may be quarantined before an alert is sent.
 maintenance_schedule (string) = @daily
