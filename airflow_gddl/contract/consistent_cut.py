@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, Protocol
 
-from airflow_gddl.contract import codec
+from airflow_gddl.contract import codec, postgresql_log
 from airflow_gddl.contract.completeness import DELIVERY_SECONDS
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.layout import CUTS, STATE, join
@@ -26,7 +26,7 @@ CutKind = Literal["log", "time"]
 LATEST = "latest"
 UNKNOWN_CODE, INCOMPLETE_CODE = "CUT_TRANSACTIONS_UNKNOWN", "CUT_NOT_COMPLETE"
 LOAD_CODE, CHANGES_CODE, AMBIGUOUS_CODE = "CUT_BEFORE_LOAD", "CUT_CHANGES_MISSING", "CUT_MOMENT_AMBIGUOUS"
-_LSN = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
+_LSN = re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,62}")
 _MICROSECOND = timedelta(microseconds=1)
 _FIRST = datetime.min.replace(tzinfo=UTC) + timedelta(days=1)
@@ -196,8 +196,7 @@ def key_forms(spec: TableSpec) -> dict[str, str]:
 
 def lsn_of(place: str) -> str:
     """A place as PostgreSQL writes it."""
-    number = int(place.rpartition(":")[2])
-    return f"{number >> 32:X}/{number & 0xFFFFFFFF:X}"
+    return postgresql_log.lsn_of(int(place.rpartition(":")[2]))
 
 
 def place_in(log: int, position: int) -> str:
@@ -231,8 +230,8 @@ def asked_moment(text: str) -> AskedMoment:
     """
     if text == LATEST:
         return AskedMoment(text=text)
-    if found := _LSN.fullmatch(text):
-        return AskedMoment(text=text, position=(int(found[1], 16) << 32) + int(found[2], 16))
+    if _LSN.fullmatch(text):
+        return AskedMoment(text=text, position=postgresql_log.position_of(text))
     try:
         time = datetime.fromisoformat(text)
         is_moment = time.tzinfo is not None and time.astimezone(UTC) + _MICROSECOND > _FIRST

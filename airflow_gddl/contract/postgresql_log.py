@@ -30,6 +30,17 @@ _HEADER, _MONEY_DIGITS = 4, 2
 _KINDS = {"v": "view", "m": "materialized view", "f": "foreign table"}
 
 
+def lsn_of(position: int) -> str:
+    """A position of the log as PostgreSQL writes it, `16/B3740A8`."""
+    return f"{position >> 32:X}/{position & 0xFFFFFFFF:X}"
+
+
+def position_of(lsn: str) -> int:
+    """A position of the log, as PostgreSQL writes it, as a number."""
+    high, _, low = lsn.partition("/")
+    return (int(high, 16) << 32) + int(low, 16)
+
+
 @dataclass(frozen=True)
 class ColumnType:
     """Type of a column, of a domain its base type.

@@ -33,6 +33,7 @@ from airflow_gddl.contract.consistent_cut import (
 from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.errors import FatalError, documented
 from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.postgresql_log import position_of
 from airflow_gddl.contract.sources import reads_of
 from airflow_gddl.stores import Storage
 from spark_jobs.actions.consistent_cut_rows import VOID
@@ -43,7 +44,6 @@ from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.identity import require_same_identity
-from spark_jobs.plan.loaded_transactions import place_of
 from spark_jobs.plan.planned_batch import FileEntry, TableState
 from spark_jobs.plan.sequence import COMMIT_AND_PLACE, place_in_log
 from spark_jobs.plan.source_snapshots import is_alone, is_whole, text_of
@@ -237,7 +237,7 @@ class _Known:
                 what = "its full load has not noted where the log was when it ended"
                 raise _refused(LOAD_CODE, run, what, f"load it again: gddl load --again --table {run.spec.table}")
             number = number_of_log(load.log)
-            return place_in(number, place_of(load.until)), _NOTHING, number
+            return place_in(number, position_of(load.until)), _NOTHING, number
         return self._snapshot()
 
     def _snapshot(self) -> tuple[str, str, int]:

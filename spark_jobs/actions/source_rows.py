@@ -21,6 +21,7 @@ import pyarrow as pa
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.names import is_kept, rows_for
+from airflow_gddl.contract.postgresql_log import position_of
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.sources import reads_of
 from airflow_gddl.contract.spec import InitialLoad
@@ -29,7 +30,7 @@ from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.actions.source_values import INSTANT, PLAIN, SourceColumn, is_read_as_text, is_written_as_text
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.dialects.dms import name_in_files
-from spark_jobs.plan.loaded_transactions import LoadedTransactions, place_of
+from spark_jobs.plan.loaded_transactions import LoadedTransactions
 from spark_jobs.source_tables import SourceTable, as_written, connected, in_bytes, opened, quoted, url_of
 from spark_jobs.sources import reader_of
 
@@ -310,7 +311,7 @@ def transactions_seen(connection: Any) -> LoadedTransactions:
 
     snapshot = connection.execute(sa.text("SELECT CAST(pg_current_snapshot() AS text)")).scalar()
     upto = connection.execute(sa.text("SELECT CAST(pg_current_wal_insert_lsn() AS text)")).scalar()
-    return LoadedTransactions(snapshot=str(snapshot), upto=place_of(str(upto)))
+    return LoadedTransactions(snapshot=str(snapshot), upto=position_of(str(upto)))
 
 
 def statement_limit(dialect: Any, limit: float) -> str:

@@ -43,9 +43,3 @@ class LoadedTransactions:
         distance = (transaction - int(first) + _HALF) % _EVERY - _HALF
         number = int(first) + distance
         return number < int(end) and str(number) not in still_open.split(",")
-
-
-def place_of(lsn: str) -> int:
-    """A position of PostgreSQL's log as a number."""
-    high, _, low = lsn.partition("/")
-    return (int(high, 16) << 32) + int(low, 16)

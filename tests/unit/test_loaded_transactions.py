@@ -7,9 +7,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from airflow_gddl.contract.postgresql_log import position_of
 from spark_jobs.dialects.debezium.technical import OP, with_loaded
 from spark_jobs.dialects.protocol import LOADED
-from spark_jobs.plan.loaded_transactions import LoadedTransactions, place_of
+from spark_jobs.plan.loaded_transactions import LoadedTransactions
 
 SEEN = LoadedTransactions(snapshot="100:110:102,105", upto=1000)
 FAR = 1 << 32
@@ -43,7 +44,7 @@ def test_log_that_was_opened_anew_has_nothing_of_the_load_before() -> None:
 
 
 def test_places_compare_as_numbers() -> None:
-    assert place_of("1/0") - place_of("0/FFFFFFFF") == 1
+    assert position_of("1/0") - position_of("0/FFFFFFFF") == 1
 
 
 @pytest.mark.parametrize(("source", "is_loaded"), [

@@ -19,6 +19,7 @@ from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.file_names import PathFormat
 from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.postgresql_log import position_of
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.row_checks import table_name_fault
 from airflow_gddl.contract.sources.capture import READ, capture_of, of_dropped_partitions, properties_of
@@ -29,7 +30,6 @@ from spark_jobs.batch.totals import RunTotals
 from spark_jobs.dialects.debezium.topic_files import TopicFiles
 from spark_jobs.dialects.kafka_log import Message
 from spark_jobs.ledger.claim import Claim
-from spark_jobs.plan.loaded_transactions import place_of
 from spark_jobs.source_tables import SourceTable, connected, url_of
 from spark_jobs.sources import LogEnd
 from spark_jobs.sources.capture.catalog import read_catalog
@@ -162,7 +162,7 @@ def log_end(run: TableRun) -> LogEnd | None:
         source.log.require_same_source(connection, known)
         require_still_followed(run, source.at(known, source.followed(connection)))
     commit = source.log.last_commit(known)
-    marked = 0 if known.mark is None else place_of(known.mark.place)
+    marked = 0 if known.mark is None else position_of(known.mark.place)
     return LogEnd(number=known.number, commit=commit, until=max(commit or 0, marked), read_at=known.read_at)
 
 

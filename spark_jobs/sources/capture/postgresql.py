@@ -14,6 +14,8 @@ from typing import Any
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.postgresql_log import (
     PublishedTable,
+    lsn_of,
+    position_of,
     published_table,
     shown,
     source_findings,
@@ -22,7 +24,6 @@ from airflow_gddl.contract.postgresql_log import (
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.sources.capture import PLACEHOLDER, PUBLICATION, SLOT
 from airflow_gddl.contract.spec import TableSpec
-from spark_jobs.plan.loaded_transactions import place_of
 from spark_jobs.source_tables import state_of
 from spark_jobs.sources.capture.engine import Batch
 from spark_jobs.sources.capture.frames import own_topics
@@ -223,17 +224,17 @@ class PostgreSQL:
             how = "was dropped" if there is None else "is lost: the database has removed changes that were not read"
             raise FatalError("SOURCE_LOG_LOST", f"the slot {self.slot} {how}", where=self.slot, remedy=_AGAIN)
         self._wait_until_free(connection)
-        read, end = self._read_until(known), place_of(str(there["flushed"]))
+        read, end = self._read_until(known), position_of(str(there["flushed"]))
         if end < read:
             raise self._restarted(
-                f"the log ends at {there['flushed']}, and was read until {_lsn(read)}: it was restored"
+                f"the log ends at {there['flushed']}, and was read until {lsn_of(read)}: it was restored"
             )
-        confirmed = place_of(str(there["confirmed"]))
+        confirmed = position_of(str(there["confirmed"]))
         if confirmed > read:
             raise self._restarted(
-                f"the slot {self.slot} begins at {there['confirmed']}, behind {_lsn(read)}: it was made again"
+                f"the slot {self.slot} begins at {there['confirmed']}, behind {lsn_of(read)}: it was made again"
             )
-        if known.mark and confirmed < place_of(known.mark.place) and not self._has(connection, known.mark):
+        if known.mark and confirmed < position_of(known.mark.place) and not self._has(connection, known.mark):
             raise self._restarted(f"the log lacks what was read of it at {known.mark.place}: it was restored")
 
     def mark(self, connection: Any) -> Mark:
@@ -258,7 +259,7 @@ class PostgreSQL:
               'proto_version', '1', 'publication_names', :publication)
             WHERE lsn = CAST(:at AS pg_lsn) AND substr(data, 1, 1) IN ('I', 'U', 'D'))"""
         values = {
-            "slot": self.slot, "upto": mark.upto, "publication": self.stated[PUBLICATION], "at": _lsn(int(found[1])),
+            "slot": self.slot, "upto": mark.upto, "publication": self.stated[PUBLICATION], "at": lsn_of(int(found[1])),
         }  # fmt: skip
         table = self._scalar(connection, query, **values)
         return None if table is None else str(table)
@@ -289,7 +290,7 @@ class PostgreSQL:
     @staticmethod
     def _read_until(known: LogPosition) -> int:
         """The greatest place that was read; that of the opening where nothing was."""
-        places = [place_of(known.opened)]
+        places = [position_of(known.opened)]
         for one in known.offsets:
             offset = json.loads(one.offset)
             places += [int(offset[name]) for name in ("lsn", "lsn_proc", "lsn_commit") if offset.get(name) is not None]
@@ -318,7 +319,3 @@ class PostgreSQL:
 
     def _scalar(self, connection: Any, statement: str, **values: Any) -> Any:
         return connection.execute(self.sa.text(statement), values).scalar()
-
-
-def _lsn(place: int) -> str:
-    return f"{place >> 32:X}/{place & 0xFFFFFFFF:X}"
