@@ -35,7 +35,7 @@ from airflow_gddl.contract.errors import FatalError, MetadataError, documented
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
-from airflow_gddl.stores import Storage, open_store
+from airflow_gddl.stores import Storage, open_store, remove_table
 
 if TYPE_CHECKING:
     from airflow_gddl.metadata.loading import LoadedMetadata
@@ -173,9 +173,7 @@ def _is_of(spec: TableSpec, source: str) -> bool:
 def _remove(store: Storage, lake: str, cut: Cut) -> None:
     """Remove the tables, each with its log last, then the document: what is left of a killed command can be dropped."""
     for one in cut.tables:
-        files = [item.path for item in store.list(join(lake, one.folder))]
-        store.delete(*(path for path in files if "/_delta_log/" not in path))
-        store.delete(*(path for path in files if "/_delta_log/" in path))
+        remove_table(store, join(lake, one.folder))
         store.prune(join(lake, one.folder), lake)
     store.delete(cut_path(lake, cut.name))
 

@@ -320,6 +320,13 @@ def update_object(store: Storage, path: str, change: Callable[[bytes | None], T]
     raise RetriableError("STATE_CONTENDED", what, where=path, remedy="no data is lost; the next try writes it")
 
 
+def remove_table(store: Storage, path: str) -> None:
+    """Remove a Delta table's files, the log last: what is left of a table is no other table."""
+    files = [item.path for item in store.list(path)]
+    store.delete(*(file for file in files if "/_delta_log/" not in file))
+    store.delete(*(file for file in files if "/_delta_log/" in file))
+
+
 def open_store(environ: Mapping[str, str] = os.environ) -> Storage:
     """For Airflow's tasks and triggers and the commands: fails early, since callers retry."""
     return Storage(environ, quick=True)

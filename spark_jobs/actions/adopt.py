@@ -14,10 +14,10 @@ from typing import Any
 from airflow_gddl.contract.actions import Adopt
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult, MainCounts
+from airflow_gddl.stores import remove_table
 from spark_jobs.actions.adopt_checks import files_gone, require_possible, require_seen_commits
 from spark_jobs.actions.adopt_proof import schema_of_tables
 from spark_jobs.actions.adopt_proposal import Proposal, asked_of, propose
-from spark_jobs.batch.own_tables import remove_table
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.ledger.adoption import (

@@ -10,9 +10,8 @@ from airflow_gddl.contract.actions import AdoptRelease
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import Layout, join
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.stores import Storage
+from airflow_gddl.stores import Storage, remove_table
 from spark_jobs.batch import notices
-from spark_jobs.batch.own_tables import remove_table
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.ledger.adoption import in_order_of_removal

@@ -19,9 +19,9 @@ from airflow_gddl.contract.consistent_cut import (
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import JobResult
+from airflow_gddl.stores import remove_table
 from spark_jobs.actions.consistent_cut_facts import facts_of, tables_of
 from spark_jobs.actions.consistent_cut_rows import CutRule, Included, as_of, make, overtaken, scanned
-from spark_jobs.batch.own_tables import remove_table
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.ledger.cut_changes import last_cut

@@ -295,10 +295,3 @@ def _behind(spec: TableSpec, name: str, path: str, state: str) -> FatalError:
         where=state,
         remedy=f"restore the newest copy of the ledger, or {rebuild_of(spec)}",
     )
-
-
-def remove_table(storage: Storage, path: str) -> None:
-    """Remove a table's files, the log last: what is left of a table is no other table."""
-    files = [item.path for item in storage.list(path)]
-    storage.delete(*(file for file in files if "/_delta_log/" not in file))
-    storage.delete(*(file for file in files if "/_delta_log/" in file))
