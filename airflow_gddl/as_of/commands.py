@@ -193,11 +193,7 @@ class _Making:
         looked = self._run(specs, ConsistentCut(at=at))
         facts = [codec.decode(CutFacts, job.answer(one)["facts"]) for one in looked]
         moment = chosen(asked, facts)
-        tables = tuple(
-            CutTable(table=one.table, folder=table_folder(self.name, one.table), generation=one.generation,
-                     batch=one.batch, version=one.version, least=one.least, keys=one.keys)
-            for one in facts
-        )  # fmt: skip
+        tables = tuple(CutTable.of(self.name, one) for one in facts)
         cut = Cut(
             name=self.name, source=source, asked=at, moment=moment, begun_at=self.cli.now().isoformat(), tables=tables,
             schema=schema.value,

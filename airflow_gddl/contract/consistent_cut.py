@@ -132,6 +132,14 @@ class CutTable:
     keys: Mapping[str, str] = field(default_factory=dict)
     erased: int = 0
 
+    @classmethod
+    def of(cls, name: str, facts: CutFacts) -> CutTable:
+        """The table of a cut of this name, which is not made yet."""
+        return cls(
+            table=facts.table, folder=table_folder(name, facts.table), generation=facts.generation, batch=facts.batch,
+            version=facts.version, least=facts.least, keys=facts.keys,
+        )  # fmt: skip
+
 
 @dataclass(frozen=True, kw_only=True)
 class Cut:

@@ -16,7 +16,6 @@ from airflow_gddl.contract.consistent_cut import (
     asked_moment,
     chosen,
     cut_path,
-    table_folder,
 )
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
@@ -54,11 +53,7 @@ class Cuts:
         return self.made(name, chosen(asked_moment(at), facts), facts, asked=at, **fields)
 
     def made(self, name: str, moment: Moment, facts: Sequence[CutFacts], *, asked: str, **fields: Any) -> Cut:
-        tables = tuple(
-            CutTable(table=one.table, folder=table_folder(name, one.table), generation=one.generation,
-                     batch=one.batch, version=one.version, least=one.least, keys=one.keys)
-            for one in facts
-        )  # fmt: skip
+        tables = tuple(CutTable.of(name, one) for one in facts)
         cut = Cut(name=name, source="s", asked=asked, moment=moment, begun_at="", tables=tables, **fields)
         self.write(cut)
         answers = [self._answer(spec, ConsistentCut(cut=name))["table"] for spec in self.specs]
