@@ -462,8 +462,8 @@ class _Places:
 
     def found(self, sequence: pa.Array, times: pa.Array) -> dict[str, str | None]:
         """`after`, `last`, `before`, `own` and `behind` of these changes, see `FoundPlaces`."""
-        parts = pc.extract_regex(sequence, _PARTS)
-        place, own = pc.struct_field(parts, "place"), pc.struct_field(parts, "own")
+        parts = pc.extract_regex(sequence, COMMIT_AND_PLACE)
+        place, own = pc.struct_field(parts, "commit"), pc.struct_field(parts, "own")
         logs = pc.struct_field(parts, "log")
         alone = pc.equal(place, own)
         place = pc.binary_join_element_wise(logs, place, "")
@@ -491,7 +491,3 @@ class _Places:
         mine = pc.max(own.filter(pc.equal(place, before)))
         behind = pc.min(place.filter(pc.greater(place, self.until)))
         return {"before": before.as_py(), "own": mine.as_py(), "behind": behind.as_py()}
-
-
-_PARTS = COMMIT_AND_PLACE.replace("^(?:log[0-9]{4}:)?(?P<commit>", "^(?P<log>(?:log[0-9]{4}:)?)(?P<place>")
-"""`COMMIT_AND_PLACE` with the number of the log, and the commit as `place`."""

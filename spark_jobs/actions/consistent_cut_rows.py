@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import reduce
 from typing import Any
 
@@ -21,6 +21,7 @@ from airflow_gddl.contract.file_names import is_resynced
 from airflow_gddl.contract.spec import TierSpec
 from airflow_gddl.contract.sql_types import SqlType, parse_type
 from airflow_gddl.stores import Storage
+from spark_jobs.batch.runtime import iso
 from spark_jobs.plan.planned_batch import TableState, Truncate
 from spark_jobs.plan.source_snapshots import text_of
 from spark_jobs.plan.table_schema import GDDL, Column, TableSchema
@@ -89,8 +90,8 @@ class CutRule:
     def has(self, gddl: Mapping[str, pa.Array]) -> pa.Array:
         """Mask of the changes of the cut, and of the rows of its full loads."""
         known = pc.and_(pc.greater(gddl["generation"], ARCHIVED), pc.less_equal(gddl["generation"], self.generation))
-        loaded = pc.and_(pc.equal(gddl["op"], "R"), pc.is_null(gddl["sequence"]))
-        return pc.and_(known, pc.fill_null(pc.or_(loaded, pc.fill_null(self.before(gddl), False)), False))
+        mine = pc.or_(_are_loaded(gddl), pc.fill_null(self.before(gddl), False))
+        return pc.and_(known, pc.fill_null(mine, False))
 
     def changes(self, rows: pa.Table) -> pa.Table:
         """The changes of the cut, at their keys."""
@@ -219,7 +220,6 @@ class _Scan:
         archived, counts = _count(self.rule.lacks_archived(gddl)), pc.greater(gddl["generation"], ARCHIVED)
         gddl = {name: part.filter(counts) for name, part in gddl.items()}
         has, before = self.rule.has(gddl), self.rule.before(gddl)
-        loaded = pc.and_(pc.equal(gddl["op"], "R"), pc.is_null(gddl["sequence"]))
         mine = {name: part.filter(has) for name, part in gddl.items()}
         files = pc.unique(mine["source_file"].filter(pc.equal(mine["generation"], self.rule.generation))).to_pylist()
         again = [path for path in files if path is not None and is_resynced(path)]
@@ -229,7 +229,7 @@ class _Scan:
             "changes": len(mine["op"]), "archived": archived, "sequence": sequence,
             "commit_ts": _iso(pc.max(mine["commit_ts"])),
             "schemas": [one for one in pc.unique(mine["schema"]).to_pylist() if one is not None],
-            "unplaced": _count(pc.and_(pc.is_null(before), pc.invert(loaded))),
+            "unplaced": _count(pc.and_(pc.is_null(before), pc.invert(_are_loaded(gddl)))),
             "later": _count(pc.and_(pc.fill_null(before, False), pc.greater(gddl["generation"], self.rule.generation))),
             "resynced": _count(pc.is_in(mine["source_file"], value_set=pa.array(again, pa.string()))),
             "oldest": _iso(pc.min(gddl["applied_at"].filter(pc.invert(has)))), "highest": highest, "lowest": lowest,
@@ -258,13 +258,18 @@ class _Overtaken:
         return str(self.rule.overtaken(rows[_CHANGES])).encode()
 
 
+def _are_loaded(gddl: Mapping[str, pa.Array]) -> pa.Array:
+    """Mask of rows of a full load, which have no place; those of a snapshot have one."""
+    return pc.and_(pc.equal(gddl["op"], "R"), pc.is_null(gddl["sequence"]))
+
+
 def _count(mask: pa.Array) -> int:
     return int(pc.sum(mask).as_py() or 0)
 
 
 def _iso(moment: pa.Scalar) -> str | None:
     value = moment.as_py()
-    return None if value is None else value.astimezone(UTC).isoformat(timespec="microseconds")
+    return None if value is None else iso(value)
 
 
 @dataclass(frozen=True, kw_only=True)
