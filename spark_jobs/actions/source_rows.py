@@ -325,8 +325,7 @@ def statement_limit(dialect: Any, limit: float) -> str:
 
 
 _POSITIONS = {
-    "postgresql": "SELECT CAST(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() "
-    "ELSE pg_current_wal_lsn() END AS text)",
+    "postgresql": "SELECT CAST(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE {now} END AS text)",
     "mysql": "SELECT @@gtid_executed",
     "mariadb": "SELECT @@gtid_current_pos",
 }
@@ -342,8 +341,7 @@ def log_position(connection: Any, *, inserted: bool = False) -> str:
 
     dialect = connection.dialect
     name = "mariadb" if getattr(dialect, "is_mariadb", False) else dialect.name
-    query = _POSITIONS.get(name, "")
-    query = query.replace("pg_current_wal_lsn", "pg_current_wal_insert_lsn") if inserted else query
+    query = _POSITIONS.get(name, "").format(now="pg_current_wal_insert_lsn()" if inserted else "pg_current_wal_lsn()")
     position = connection.execute(sa.text(query)).scalar() if query else None
     return str(position or "")
 
