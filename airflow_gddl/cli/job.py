@@ -535,9 +535,7 @@ def perform(cli: CliContext, request: Request) -> Done:
     loaded = metadata.read(cli, request.metadata)
     tables, bad = metadata.choose(cli, loaded, request.tables, request.metadata)
     if not tables and not bad:
-        raise MetadataError(
-            "NO_TABLES", "no enabled table in the metadata", where=request.metadata, remedy="add a metadata row"
-        )
+        raise metadata.none_enabled(request.metadata)
     if request.check is not None:
         request.check(loaded, tables)
     outcome = run_tables(cli, loaded, tables, request) if tables else JobOutcome(results=(), exit_status=0)

@@ -128,6 +128,12 @@ def warn_of_variables(cli: CliContext) -> None:
         cli.screen.warn(problem.compiler_line(""), "yellow")
 
 
+def none_enabled(path: str) -> MetadataError:
+    """`NO_TABLES`: there is nothing to run."""
+    what = "no enabled table in the metadata"
+    return MetadataError("NO_TABLES", what, where=path, remedy="add a metadata row")
+
+
 def choose(
     cli: CliContext, loaded: LoadedMetadata, names: Sequence[str], folder: str
 ) -> tuple[tuple[TableSpec, ...], list[Problem]]:

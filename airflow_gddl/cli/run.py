@@ -53,9 +53,7 @@ def keep(cli: CliContext, request: Request) -> Done:
         raise MetadataError("CONTINUOUS_REFUSED", what, where="--continuous", remedy=remedy)
     tables, bad = metadata.choose(cli, loaded, request.tables, request.metadata)
     if not tables:
-        raise MetadataError(
-            "NO_TABLES", "no enabled table in the metadata", where=request.metadata, remedy="add a metadata row"
-        )
+        raise metadata.none_enabled(request.metadata)
     run_id = cli.run_id()
     standing = DesiredStateKeeper(
         loaded.roots, f"by-hand-{run_id}", _Followed(cli, request, signature).desired, cli.environ
